@@ -1,0 +1,57 @@
+#include "bench/distribution.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace remora::bench {
+
+double Zeta(std::uint64_t n, double theta) {
+  // The head is summed; for the tail, the Euler-Maclaurin formula. Its first term left out is of the order
+  // of kHead^-(theta + 3).
+  constexpr std::uint64_t kHead = 10'000;
+  double sum = 0;
+  for (std::uint64_t k = std::min(n, kHead); k >= 1; --k) sum += std::pow(static_cast<double>(k), -theta);
+  if (n <= kHead) return sum;
+  const double from = static_cast<double>(kHead);
+  const double to = static_cast<double>(n);
+  return sum + (std::pow(to, 1 - theta) - std::pow(from, 1 - theta)) / (1 - theta) +
+         (std::pow(to, -theta) - std::pow(from, -theta)) / 2 +
+         theta / 12 * (std::pow(from, -theta - 1) - std::pow(to, -theta - 1));
+}
+
+Zipfian::Zipfian(std::uint64_t ranks, double theta)
+    : ranks_(ranks),
+      theta_(theta),
+      zeta_(Zeta(ranks, theta)),
+      alpha_(1 / (1 - theta)),
+      eta_((1 - std::pow(2.0 / static_cast<double>(ranks), 1 - theta)) / (1 - Zeta(2, theta) / zeta_)),
+      second_(1 + std::pow(0.5, theta)) {}
+
+std::uint64_t Zipfian::Next(Random& random) const {
+  const double u = random.NextDouble();
+  const double share = u * zeta_;
+  if (share < 1) return 0;
+  if (share < second_) return 1;
+  const double rank = static_cast<double>(ranks_) * std::pow(eta_ * u - eta_ + 1, alpha_);
+  // u just below 1 may round up to the number of ranks itself.
+  return std::min(static_cast<std::uint64_t>(rank), ranks_ - 1);
+}
+
+double Zipfian::Probability(std::uint64_t rank) const {
+  return std::pow(static_cast<double>(rank + 1), -theta_) / zeta_;
+}
+
+RecordChooser::RecordChooser(Kind kind, std::uint64_t records)
+    : kind_(kind), records_(records), zipfian_(kRanks) {}
+
+std::uint64_t RecordChooser::RecordOfRank(std::uint64_t rank) const {
+  // Rank 0 must not be record 0 whatever the number of records, hence the constant.
+  return Random::ScaleBelow(Mix64(rank + 0x9e3779b97f4a7c15), records_);
+}
+
+std::uint64_t RecordChooser::Next(Random& random) const {
+  if (kind_ == Kind::kUniform) return random.NextBelow(records_);
+  return RecordOfRank(zipfian_.Next(random));
+}
+
+}  // namespace remora::bench

@@ -1,0 +1,36 @@
+#include "bench/histogram.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace remora::bench {
+
+void Histogram::Merge(const Histogram& other) {
+  for (std::size_t cell = 0; cell < kCells; ++cell) cells_[cell] += other.cells_[cell];
+  count_ += other.count_;
+  sum_ += other.sum_;
+  max_ = std::max(max_, other.max_);
+}
+
+double Histogram::mean() const {
+  return count_ == 0 ? 0 : static_cast<double>(sum_) / static_cast<double>(count_);
+}
+
+std::uint64_t Histogram::Quantile(double fraction) const {
+  const auto wanted = static_cast<std::uint64_t>(std::ceil(fraction * static_cast<double>(count_)));
+  std::uint64_t seen = 0;
+  for (std::size_t cell = 0; cell < kCells; ++cell) {
+    seen += cells_[cell];
+    if (seen > 0 && seen >= wanted) return std::min(CellTop(cell), max_);
+  }
+  return 0;
+}
+
+std::uint64_t Histogram::CellTop(std::size_t cell) {
+  if (cell < kExact) return cell;
+  const std::size_t shift = (cell >> kCellBits) - 1;
+  const std::uint64_t mantissa = cell - (shift << kCellBits);
+  return (mantissa << shift) + ((std::uint64_t{1} << shift) - 1);
+}
+
+}  // namespace remora::bench

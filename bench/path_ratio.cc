@@ -1,0 +1,247 @@
+// What the client's paths cost beside the bare requests that they are made of: how much of a GET or PUT is
+// the network's, and how much is ours.
+//
+// Measured operation by operation on one connection, in turns, so that whatever disturbs one disturbs the
+// other: the noise between two runs is larger than most of the differences looked for here.
+#include <sysexits.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "bench/raw_path.h"
+#include "bench/workload.h"
+#include "client/client.h"
+#include "store/base/clock.h"
+#include "store/base/status_macros.h"
+
+namespace remora::bench {
+namespace {
+
+struct Flags {
+  std::string server;
+  std::uint32_t rounds = 2000;
+  std::uint32_t records = 2000;
+  std::vector<std::size_t> value_sizes = {64, 1024, 4096};
+};
+
+enum Timed : std::size_t {
+  kGet,
+  kBucketRead,  // before the record READ: with it, what a GET consists of
+  kRecordRead,
+  kMiss,
+  kMissBucketRead,
+  kPut,
+  kWriteAndPing,
+  kNothing,  // the clock itself
+  kTimedCount
+};
+
+/// All durations of each kind, in nanoseconds.
+class Times {
+ public:
+  void Add(Timed kind, Duration time) {
+    all_[kind].push_back(static_cast<double>(std::chrono::nanoseconds(time).count()));
+  }
+  /// Without the clock's own share.
+  double Median(Timed kind) const {
+    return MedianOf(all_[kind]) - (kind == kNothing ? 0 : MedianOf(all_[kNothing]));
+  }
+
+ private:
+  static double MedianOf(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  }
+
+  std::vector<double> all_[kTimedCount];
+};
+
+/// The rounds for one size of values.
+class PathRatio {
+ public:
+  PathRatio(const Flags& flags, std::size_t value_size, Client& client, RawPath& raw, const Clock& clock)
+      : flags_(flags),
+        prefix_(absl::StrCat("path_ratio/", value_size, "/")),
+        client_(client),
+        raw_(raw),
+        clock_(clock),
+        values_(value_size) {}
+
+  absl::Status Load() {
+    for (std::uint32_t i = 0; i < flags_.records; ++i) {
+      REMORA_RETURN_IF_ERROR(client_.Put(Key(i), values_.Make(i, i)));
+    }
+    REMORA_RETURN_IF_ERROR(SettleSends());
+    for (std::uint32_t i = 0; i < flags_.records; ++i) {
+      REMORA_ASSIGN_OR_RETURN(const Place place, raw_.Find(Key(i)));
+      places_.push_back(place);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Measure() {
+    for (std::uint32_t round = 0; round < flags_.rounds; ++round) {
+      // Which comes first alternates: what it leaves in the caches helps the second.
+      const bool raw_first = round % 2 == 0;
+      REMORA_RETURN_IF_ERROR(raw_first ? RawGet() : ClientGet());
+      REMORA_RETURN_IF_ERROR(raw_first ? ClientGet() : RawGet());
+      REMORA_RETURN_IF_ERROR(raw_first ? RawMiss() : ClientMiss());
+      REMORA_RETURN_IF_ERROR(raw_first ? ClientMiss() : RawMiss());
+      REMORA_RETURN_IF_ERROR(raw_first ? RawPut() : ClientPut());
+      REMORA_RETURN_IF_ERROR(raw_first ? ClientPut() : RawPut());
+      REMORA_RETURN_IF_ERROR(SettleSends());
+      REMORA_RETURN_IF_ERROR(Time(kNothing, [] { return absl::OkStatus(); }));
+    }
+    return absl::OkStatus();
+  }
+
+  const Times& times() const { return times_; }
+  double reads_per_get() const {
+    return static_cast<double>(reads_of_gets_) / static_cast<double>(flags_.rounds);
+  }
+
+ private:
+  std::string Key(std::uint64_t i) const { return absl::StrCat(prefix_, i); }
+  std::uint32_t AnyRecord() { return static_cast<std::uint32_t>(random_.NextBelow(flags_.records)); }
+
+  template <typename Operation>
+  absl::Status Time(Timed kind, const Operation& operation) {
+    const TimePoint begin = clock_.Now();
+    absl::Status status = operation();
+    times_.Add(kind, clock_.Now() - begin);
+    return status;
+  }
+
+  absl::Status ClientGet() {
+    const std::string key = Key(AnyRecord());
+    const std::uint64_t reads_before = client_.counters().reads;
+    REMORA_RETURN_IF_ERROR(Time(kGet, [&] { return client_.Get(key, &value_); }));
+    reads_of_gets_ += client_.counters().reads - reads_before;
+    return absl::OkStatus();
+  }
+
+  absl::Status RawGet() {
+    const Place& place = places_[AnyRecord()];
+    REMORA_RETURN_IF_ERROR(Time(kBucketRead, [&] { return raw_.ReadBucket(place); }));
+    return Time(kRecordRead, [&] { return raw_.ReadRecord(place); });
+  }
+
+  absl::Status ClientMiss() {
+    const std::string key = Key(flags_.records + random_.NextBelow(1'000'000'000));
+    const absl::Status status = Time(kMiss, [&] { return client_.Get(key, &value_); });
+    if (status.code() == absl::StatusCode::kNotFound) return absl::OkStatus();
+    return status.ok() ? absl::InternalError(absl::StrCat("there is a key ", key)) : status;
+  }
+
+  absl::Status RawMiss() {
+    return Time(kMissBucketRead, [&] { return raw_.ReadBucket(places_[AnyRecord()]); });
+  }
+
+  absl::Status ClientPut() {
+    const std::uint32_t record = AnyRecord();
+    const std::string key = Key(record);
+    const std::string_view value = values_.Make(record, random_.Next());
+    return Time(kPut, [&] { return client_.Put(key, value); });
+  }
+
+  absl::Status RawPut() {
+    const std::uint32_t record = AnyRecord();
+    const std::string key = Key(record);
+    const std::string_view value = values_.Make(record, random_.Next());
+    return Time(kWriteAndPing, [&] {
+      REMORA_RETURN_IF_ERROR(raw_.Write(key, value));
+      return client_.Ping();
+    });
+  }
+
+  // A SEND's completion may trail its reply, and would be taken by the raw READs instead of the client, which
+  // waits for it. A READ's comes after it, so once the client has READ, none is left.
+  absl::Status SettleSends() { return client_.Get(Key(0), &value_); }
+
+  const Flags& flags_;
+  const std::string prefix_;
+  Client& client_;
+  RawPath& raw_;
+  const Clock& clock_;
+  ValueMaker values_;
+  Random random_{1};
+  std::vector<Place> places_;
+  std::string value_;
+  Times times_;
+  std::uint64_t reads_of_gets_ = 0;
+};
+
+void PrintRow(const char* name, double ours, const char* base_name, double base, const char* goal) {
+  std::cout << absl::StrFormat("  %-16s %9.0f ns   %-26s %9.0f ns   ratio %6.3f   %s\n", name, ours,
+                               base_name, base, ours / base, goal);
+}
+
+void Print(std::size_t value_size, const PathRatio& measured) {
+  const Times& times = measured.times();
+  const double bucket = times.Median(kBucketRead);
+  const double record = times.Median(kRecordRead);
+  const double get = times.Median(kGet);
+  std::cout << absl::StrFormat("values of %d bytes; a GET took %.3f READs\n", value_size,
+                               measured.reads_per_get());
+  PrintRow("GET, cold", get, "bucket READ + record READ", bucket + record, "");
+  PrintRow("GET, cold", get, "record READ alone", record, "(goal <= 2.05)");
+  PrintRow("GET, missing key", times.Median(kMiss), "bucket READ", times.Median(kMissBucketRead),
+           "(goal <= 1.08)");
+  PrintRow("PUT", times.Median(kPut), "WRITE + SEND + reply", times.Median(kWriteAndPing), "(goal <= 1.25)");
+}
+
+absl::Status Run(const Flags& flags) {
+  const SteadyClock clock;
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Client::Connect(flags.server, {}, clock));
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<RawPath> raw, RawPath::Create(client->connection(), clock));
+  std::cout << absl::StrFormat("path_ratio: %s, %d rounds, %d records; medians, the clock's cost taken off\n",
+                               flags.server, flags.rounds, flags.records);
+  for (const std::size_t value_size : flags.value_sizes) {
+    PathRatio path_ratio(flags, value_size, *client, *raw, clock);
+    REMORA_RETURN_IF_ERROR(path_ratio.Load());
+    REMORA_RETURN_IF_ERROR(path_ratio.Measure());
+    Print(value_size, path_ratio);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace remora::bench
+
+int main(int argc, char** argv) {
+  remora::bench::Flags flags;
+  CLI::App app(
+      "path_ratio compares a client's GET and PUT with the bare requests that they are made of, on one\n"
+      "connection to a running server. It writes records of its own (keys path_ratio/...), and leaves "
+      "them.\n",
+      "path_ratio");
+  app.add_option("--server", flags.server, "verbs://HOST:PORT or local:///PATH")->required();
+  app.add_option("--rounds", flags.rounds, "Times that each is measured, for each size")
+      ->check(CLI::Range(1u, 100'000'000u))
+      ->capture_default_str();
+  app.add_option("--records", flags.records, "Records of each size")
+      ->check(CLI::Range(1u, 100'000'000u))
+      ->capture_default_str();
+  app.add_option("--value_size", flags.value_sizes, "Sizes of values, in bytes")
+      ->delimiter(',')
+      ->check(CLI::Range(remora::bench::kMinBenchValueSize, remora::kMaxValueSize))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : EX_USAGE;
+  }
+  const absl::Status status = remora::bench::Run(flags);
+  if (status.ok()) return 0;
+  std::cerr << "path_ratio: " << flags.server << ": " << status.message() << "\n";
+  return status.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+}

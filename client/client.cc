@@ -1,0 +1,107 @@
+#include "client/client.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/get.h"
+#include "client/put.h"
+#include "client/session.h"
+#include "store/base/status_macros.h"
+#include "store/format/protocol.h"
+
+namespace remora {
+namespace {
+
+absl::Status CheckKey(std::string_view key) {
+  if (key.size() >= kMinKeySize && key.size() <= kMaxKeySize) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a key of ", key.size(), " bytes; allowed are ", kMinKeySize, " to ", kMaxKeySize));
+}
+
+absl::Status CheckValue(std::string_view value) {
+  if (value.size() <= kMaxValueSize) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a value of ", value.size(), " bytes; allowed are up to ", kMaxValueSize));
+}
+
+// Two equal READs in a row show counters that were not torn. Counters that never rest are shown as last read.
+constexpr int kMaxStatsReads = 8;
+
+}  // namespace
+
+// The indirection keeps the session, and the formats behind it, out of the public header.
+class Client::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Session> started) : session(std::move(started)) {}
+  const std::unique_ptr<Session> session;
+};
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address,
+                                                        const ClientOptions& options, const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
+  REMORA_ASSIGN_OR_RETURN(
+      std::unique_ptr<rdma::Connection> connection,
+      rdma::Dial(parsed, rdma::QueueLimits(), clock, clock.Now() + options.connect_timeout));
+  return Connect(std::move(connection), options, clock);
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::unique_ptr<rdma::Connection> connection,
+                                                        const ClientOptions& options, const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                          Session::Start(std::move(connection), options, clock));
+  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(session))));
+}
+
+absl::StatusOr<std::string> Client::Get(std::string_view key) {
+  std::string value;
+  REMORA_RETURN_IF_ERROR(Get(key, &value));
+  return value;
+}
+
+absl::Status Client::Get(std::string_view key, std::string* value) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return remora::Get(*impl_->session, key, value);
+}
+
+absl::Status Client::Put(std::string_view key, std::string_view value) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  REMORA_RETURN_IF_ERROR(CheckValue(value));
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return remora::Put(*impl_->session, key, value);
+}
+
+absl::Status Client::Delete(std::string_view key) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return remora::Delete(*impl_->session, key);
+}
+
+absl::Status Client::Ping() {
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return impl_->session->Call(Operation::kPing, {}, HashKey({}), {}).status();
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  std::array<std::uint64_t, kCounterCapacity> last{};
+  for (int reads = 0; reads < kMaxStatsReads; ++reads) {
+    REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, impl_->session->ReadSuperblock());
+    const bool settled = reads > 0 && superblock->counters == last;
+    last = superblock->counters;
+    if (settled) break;
+  }
+  std::vector<std::pair<std::string, std::uint64_t>> stats;
+  for (std::size_t i = 0; i < kCounterCount; ++i) stats.emplace_back(kCounterNames[i], last[i]);
+  return stats;
+}
+
+const ClientCounters& Client::counters() const { return impl_->session->counters(); }
+rdma::Connection& Client::connection() { return impl_->session->connection(); }
+
+}  // namespace remora

@@ -1,0 +1,106 @@
+// The client: a key-value map that lives in a server's memory, read in place.
+//
+//   remora::SteadyClock clock;
+//   auto client = remora::Client::Connect("local:///run/remora.sock", {}, clock);
+//   (*client)->Put("key", "value");
+//   absl::StatusOr<std::string> value = (*client)->Get("key");
+//
+// A GET reads the server's index and log one-sidedly and wakes nobody; a PUT is one round trip.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+#include "store/base/clock.h"
+#include "store/format/layout.h"
+
+namespace remora {
+
+struct ClientOptions {
+  /// For Connect, all of it.
+  std::chrono::milliseconds connect_timeout{5000};
+  /// For each later call.
+  std::chrono::milliseconds timeout{5000};
+};
+
+/// What one client did, since it was made. For tests and tuning.
+struct ClientCounters {
+  std::uint64_t reads = 0;     // one-sided READs posted
+  std::uint64_t requests = 0;  // messages sent, each one round trip
+  std::uint64_t retries = 0;   // GETs begun again because what they read was torn or dead
+  std::uint64_t locates = 0;   // GETs that asked the server in the end
+};
+
+/// One connection to one server.
+///
+/// Every call may fail, beside its own outcomes, with:
+///   Unavailable       the server is gone, or the connection broke. Of a write that was under way it is not
+///   known
+///                     whether it was done. All later calls fail the same way; connect again.
+///   DeadlineExceeded  no answer within ClientOptions::timeout; then as Unavailable.
+///   InvalidArgument   a key or value out of bounds (kMinKeySize to kMaxKeySize, up to kMaxValueSize);
+///   nothing
+///                     was sent.
+///
+/// Linearizable: a value that any client was told is written is seen by every GET that begins afterwards.
+///
+/// Thread Safety: none; one thread at a time. Do not use it in a forked child.
+class Client {
+ public:
+  /// Connects to a server: `verbs://HOST:PORT` or `local:///PATH` (rdma/address.h). `clock` must outlive the
+  /// client. InvalidArgument: the address. Unavailable: no such host, nobody listens. PermissionDenied:
+  /// another user's local server. FailedPrecondition: no RDMA device reaches it, or the server refused:
+  /// another format or version, full. DeadlineExceeded. ResourceExhausted: too little memory that may be
+  /// locked.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
+                                                         const ClientOptions& options, const Clock& clock);
+
+  /// The same over a connection that was dialled, and not yet connected, by the caller.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::Connection> connection,
+                                                         const ClientOptions& options, const Clock& clock);
+
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// NotFound. Cost: one READ of a bucket and, when the key is there, one READ of its record.
+  absl::StatusOr<std::string> Get(std::string_view key);
+
+  /// The same into *value, whose memory is used again. Untouched unless OK.
+  absl::Status Get(std::string_view key, std::string* value);
+
+  /// Stores, or replaces. OK: visible to all, and as durable as the server promises. ResourceExhausted: the
+  /// server has no room; nothing was done. Cost: one WRITE and one message, one reply.
+  absl::Status Put(std::string_view key, std::string_view value);
+
+  /// NotFound: there was no such key. Cost: as Put.
+  absl::Status Delete(std::string_view key);
+
+  /// One round trip through the server's session.
+  absl::Status Ping();
+
+  /// The server's counters, by name, in a fixed order. Cost: one or two READs.
+  absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Stats();
+
+  const ClientCounters& counters() const;
+
+  /// The connection, for measurements that post raw requests of their own between calls, and for log lines.
+  rdma::Connection& connection();
+
+ private:
+  class Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace remora

@@ -1,0 +1,99 @@
+// GET: READ the key's bucket, READ the record that a matching slot names, verify it
+// (store/format/key_search.h).
+//
+// When a search can tell nothing, because the key is being written just then, the GET searches again; and
+// when that does not help, it asks the server where the record is. The server answers with the place and the
+// version; a published record stays where it is, so one more READ has the value that was current when the
+// server answered, even if its live bit is gone by then.
+#include "client/get.h"
+
+#include <cstring>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/key_search.h"
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+// Searches before asking the server. To disturb one, a writer has to hit the same key in the few instructions
+// between clearing the old record's live bit and storing the slot, or between our two READs; each time.
+constexpr int kMaxSearches = 8;
+
+// A private copy of what is at a slot's place.
+struct RecordCopy {
+  RecordHeader header;
+  const std::byte* body;
+
+  std::string_view Value() const {
+    return {reinterpret_cast<const char*>(body) + header.key_size, header.value_size};
+  }
+};
+
+absl::StatusOr<RecordCopy> ReadRecord(Session& session, const Slot& slot) {
+  REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(slot));
+  RecordCopy record;
+  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
+  record.body = bytes.data() + sizeof(record.header);
+  return record;
+}
+
+// kFound (and the value), kMissing or kUnsure.
+absl::StatusOr<KeySearch::Step> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
+                                           std::string* value) {
+  KeySearch search(key, key_hash, session.shape());
+  for (;;) {
+    if (search.step() == KeySearch::Step::kReadBucket) {
+      REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, session.ReadBucket(search.bucket()));
+      search.TakeBucket(*bucket);
+    } else if (search.step() == KeySearch::Step::kReadRecord) {
+      REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, search.slot()));
+      search.TakeRecord(record.header, record.body);
+      if (search.step() == KeySearch::Step::kFound) value->assign(record.Value());
+    } else {
+      return search.step();
+    }
+  }
+}
+
+absl::Status AskServer(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value) {
+  ++session.counters().locates;
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(Operation::kLocate, key, key_hash, {}));
+  if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
+  if (answer.reply.status != ReplyStatus::kOk) {
+    return absl::InternalError(absl::StrCat("the server could not locate a record: ", AbslView(answer.text)));
+  }
+  const std::uint64_t version = answer.reply.version;
+  const Slot slot = DecodeSlot(answer.reply.slot);
+  if (!SlotNamesPlace(slot, session.shape().log_size)) {
+    return absl::InternalError("the server located a record outside its log");
+  }
+  REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, slot));
+  const RecordPlace place{slot.offset_units, slot.extent_bytes(), session.shape().bucket_count,
+                          session.shape().incarnation};
+  const RecordState state = CheckRecord(record.header, record.body, key, key_hash, place);
+  if ((state != RecordState::kLive && state != RecordState::kDead) ||
+      record.header.version_live >> 1 != version) {
+    return absl::InternalError("the record that the server located does not verify");
+  }
+  value->assign(record.Value());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Get(Session& session, std::string_view key, std::string* value) {
+  const std::uint64_t key_hash = HashKey(key);
+  for (int searches = 0; searches < kMaxSearches; ++searches) {
+    REMORA_ASSIGN_OR_RETURN(const KeySearch::Step end, SearchOnce(session, key, key_hash, value));
+    if (end == KeySearch::Step::kFound) return absl::OkStatus();
+    if (end == KeySearch::Step::kMissing) return absl::NotFoundError("no such key");
+    ++session.counters().retries;
+  }
+  return AskServer(session, key, key_hash, value);
+}
+
+}  // namespace remora

@@ -1,0 +1,49 @@
+// PUT: WRITE key and value into this connection's slice, SEND the commit, await the reply. The server copies
+// the bytes out of the slice, verifies its copy against the commit's checksum, makes it durable and publishes
+// it.
+#include "client/put.h"
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+absl::Status ToStatus(const Session::Answer& answer) {
+  switch (answer.reply.status) {
+    case ReplyStatus::kOk:
+      return absl::OkStatus();
+    case ReplyStatus::kNotFound:
+      return absl::NotFoundError("no such key");
+    case ReplyStatus::kFull:
+      return absl::ResourceExhaustedError(AbslView(answer.text));
+    case ReplyStatus::kDurableTier:
+      return absl::UnavailableError(AbslView(answer.text));
+    case ReplyStatus::kCorrupt:
+      return absl::DataLossError(
+          absl::StrCat("the write was damaged on its way, and not done: ", AbslView(answer.text)));
+    case ReplyStatus::kInvalid:
+      break;
+  }
+  return absl::InternalError(
+      absl::StrCat("the server did not understand the request: ", AbslView(answer.text)));
+}
+
+absl::Status Commit(Session& session, Operation operation, std::string_view key, std::string_view value) {
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(operation, key, HashKey(key), value));
+  return ToStatus(answer);
+}
+
+}  // namespace
+
+absl::Status Put(Session& session, std::string_view key, std::string_view value) {
+  return Commit(session, Operation::kPut, key, value);
+}
+
+absl::Status Delete(Session& session, std::string_view key) {
+  return Commit(session, Operation::kDelete, key, {});
+}
+
+}  // namespace remora

@@ -1,0 +1,238 @@
+#include "client/session.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Replies that may come before one is taken out: one per request under way, and there is one at most.
+constexpr std::size_t kReceives = 2;
+
+// The one registered buffer, in parts.
+constexpr std::size_t RoundUp(std::size_t size) { return (size + 127) / 128 * 128; }
+constexpr std::size_t kBucketOffset = 0;
+constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(sizeof(Bucket));
+constexpr std::size_t kRequestOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
+constexpr std::size_t kRepliesOffset = kRequestOffset + RoundUp(sizeof(Request));
+constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
+constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride;
+constexpr std::size_t kRecordOffset = kPayloadOffset + RoundUp(kMaxPayloadSize);
+constexpr std::size_t kMaxExtentSize = ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxValueSize)) * kUnitSize;
+constexpr std::size_t kBufferSize = kRecordOffset + RoundUp(kMaxExtentSize);
+constexpr std::size_t kAlignment = alignof(Bucket);
+
+// Contexts of READs and SENDs; a receive's is its index.
+constexpr std::uint64_t kReadContext = 1;
+constexpr std::uint64_t kSendContext = 2;
+
+absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::uint64_t client) {
+  return absl::FailedPreconditionError(absl::StrCat("the server's ", AbslView(what), " is ", server,
+                                                    ", this client's is ", client,
+                                                    "; use a client of the server's release"));
+}
+
+absl::Status RefusalStatus(std::span<const std::byte> data) {
+  HelloRefusal refusal;
+  if (!FromBytes(data, &refusal) || refusal.magic != kHelloMagic) {
+    return absl::FailedPreconditionError("what listens there is not a Remora server");
+  }
+  const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the server refused: ", absl::string_view(refusal.text, size)));
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<rdma::Connection> connection, const ClientOptions& options,
+                 const Clock& clock)
+    : clock_(clock),
+      options_(options),
+      buffer_(kBufferSize + kAlignment),
+      connection_(std::move(connection)) {}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Connection> connection,
+                                                        const ClientOptions& options, const Clock& clock) {
+  std::unique_ptr<Session> session(new Session(std::move(connection), options, clock));
+  REMORA_RETURN_IF_ERROR(session->Register());
+  REMORA_RETURN_IF_ERROR(session->Greet(clock.Now() + options.connect_timeout));
+  REMORA_RETURN_IF_ERROR(session->AdoptSuperblock());
+  session->counters_ = {};
+  return session;
+}
+
+absl::Status Session::Register() {
+  auto* const start = reinterpret_cast<std::byte*>(
+      (reinterpret_cast<std::uintptr_t>(buffer_.data()) + kAlignment - 1) / kAlignment * kAlignment);
+  REMORA_ASSIGN_OR_RETURN(registration_, connection_->RegisterMessages(std::span(start, kBufferSize)));
+  for (std::uint64_t i = 0; i < kReceives; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
+  return absl::OkStatus();
+}
+
+absl::Status Session::Greet(TimePoint deadline) {
+  const HelloRequest request;
+  const absl::Status connected = connection_->Connect(AsBytes(request), deadline);
+  if (connected.code() == absl::StatusCode::kFailedPrecondition)
+    return RefusalStatus(connection_->peer_data());
+  REMORA_RETURN_IF_ERROR(connected);
+  if (!FromBytes(connection_->peer_data(), &hello_) || hello_.magic != kHelloMagic || hello_.credits == 0 ||
+      hello_.slice.size < kMaxPayloadSize || hello_.superblock.size < sizeof(Superblock)) {
+    return absl::FailedPreconditionError("what listens there is not a Remora server");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::AdoptSuperblock() {
+  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, ReadSuperblock());
+  if (superblock->magic != kSuperblockMagic) {
+    return absl::FailedPreconditionError("the server's superblock does not start as one");
+  }
+  if (superblock->format_version != kFormatVersion) {
+    return VersionMismatch("format version", superblock->format_version, kFormatVersion);
+  }
+  if (superblock->layout_signature != LayoutSignature()) {
+    return VersionMismatch("layout signature", superblock->layout_signature, LayoutSignature());
+  }
+  shape_ = {superblock->bucket_count, superblock->overflow_count, superblock->log_size,
+            superblock->incarnation};
+  const std::uint64_t most_buckets = hello_.index.size / sizeof(Bucket);
+  if (shape_.incarnation != hello_.incarnation || !std::has_single_bit(shape_.bucket_count) ||
+      shape_.bucket_count > most_buckets || shape_.overflow_count > most_buckets - shape_.bucket_count ||
+      shape_.log_size > hello_.log.size) {
+    return absl::FailedPreconditionError(
+        "the server's superblock contradicts what it said when we connected");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Bucket*> Session::ReadBucket(std::uint64_t number) {
+  REMORA_RETURN_IF_ERROR(Read(hello_.index, number * sizeof(Bucket), kBucketOffset, sizeof(Bucket)));
+  return reinterpret_cast<const Bucket*>(registration_->bytes().data() + kBucketOffset);
+}
+
+absl::StatusOr<std::span<const std::byte>> Session::ReadRecord(const Slot& slot) {
+  // A torn slot may ask for more than any record takes; what fits is enough to see that it is none.
+  const std::size_t size = std::min<std::size_t>(slot.extent_bytes(), kMaxExtentSize);
+  REMORA_RETURN_IF_ERROR(Read(hello_.log, slot.offset_bytes(), kRecordOffset, size));
+  return registration_->bytes().subspan(kRecordOffset, size);
+}
+
+absl::StatusOr<const Superblock*> Session::ReadSuperblock() {
+  REMORA_RETURN_IF_ERROR(Read(hello_.superblock, 0, kSuperblockOffset, sizeof(Superblock)));
+  return reinterpret_cast<const Superblock*>(registration_->bytes().data() + kSuperblockOffset);
+}
+
+absl::Status Session::Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
+                           std::size_t size) {
+  const rdma::Sge into = rdma::MakeSge(*registration_, buffer_offset, size);
+  read_done_ = false;
+  REMORA_RETURN_IF_ERROR(connection_->PostReadv(kReadContext, std::span(&into, 1), region, offset));
+  ++counters_.reads;
+  return Await(read_done_);
+}
+
+absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_view key,
+                                              std::uint64_t key_hash, std::string_view value) {
+  // The buffers of the last request are ours again only at its SEND's completion, which may trail its reply.
+  REMORA_RETURN_IF_ERROR(Await(send_done_));
+
+  std::byte* const payload = registration_->bytes().data() + kPayloadOffset;
+  const std::size_t payload_size = key.size() + value.size();
+  if (payload_size > 0) {
+    std::memcpy(payload, key.data(), key.size());
+    if (!value.empty()) std::memcpy(payload + key.size(), value.data(), value.size());
+    const rdma::Sge from = rdma::MakeSge(*registration_, kPayloadOffset, payload_size);
+    REMORA_RETURN_IF_ERROR(connection_->PostWritev(std::span(&from, 1), hello_.slice, 0));
+  }
+
+  Request request;
+  request.request_id = ++last_request_id_;
+  request.value_size = static_cast<std::uint32_t>(value.size());
+  request.key_size = static_cast<std::uint16_t>(key.size());
+  request.operation = operation;
+  request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.data(), value.size()));
+  std::memcpy(registration_->bytes().data() + kRequestOffset, &request, sizeof(request));
+  send_done_ = false;
+  reply_done_ = false;
+  const absl::Status sent =
+      connection_->PostSend(kSendContext, rdma::MakeSge(*registration_, kRequestOffset, sizeof(request)));
+  if (!sent.ok()) return Break(sent);
+  ++counters_.requests;
+  REMORA_RETURN_IF_ERROR(Await(reply_done_));
+
+  Answer answer;
+  REMORA_CHECK(FromBytes(std::span(reply_.data(), reply_size_), &answer.reply));  // Take saw to it
+  answer.text =
+      std::string_view(reinterpret_cast<const char*>(reply_.data()) + sizeof(Reply), answer.reply.text_size);
+  return answer;
+}
+
+absl::Status Session::Await(const bool& done) {
+  std::array<rdma::Completion, 8> completions;
+  while (!done) {
+    std::size_t count = connection_->Poll(completions);
+    if (count == 0) {
+      if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
+      absl::StatusOr<std::size_t> polled = rdma::PollUntil(*connection_, completions, *deadline_);
+      if (!polled.ok()) return Break(std::move(polled).status());
+      count = *polled;
+    }
+    for (std::size_t i = 0; i < count; ++i) REMORA_RETURN_IF_ERROR(Take(completions[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Take(const rdma::Completion& completion) {
+  if (!completion.ok) return Break(connection_->status());
+  switch (completion.kind) {
+    case rdma::CompletionKind::kRead:
+      read_done_ = true;
+      return absl::OkStatus();
+    case rdma::CompletionKind::kSend:
+      send_done_ = true;
+      return absl::OkStatus();
+    case rdma::CompletionKind::kReceive:
+      break;
+    case rdma::CompletionKind::kDisconnected:
+      return Break(connection_->status());
+  }
+  // A reply. Copied out, so that its buffer can be offered again at once.
+  const std::byte* const message =
+      registration_->bytes().data() + kRepliesOffset + completion.context * kReplyStride;
+  Reply reply;
+  if (!FromBytes(std::span(message, completion.byte_count), &reply) || reply_done_ ||
+      reply.request_id != last_request_id_ || reply.text_size > kMaxReplyText ||
+      sizeof(Reply) + reply.text_size > completion.byte_count) {
+    return Break(absl::UnavailableError("the server sent a reply that answers nothing; connect again"));
+  }
+  reply_size_ = sizeof(Reply) + reply.text_size;
+  std::memcpy(reply_.data(), message, reply_size_);
+  reply_done_ = true;
+  return PostReceive(completion.context);
+}
+
+absl::Status Session::PostReceive(std::uint64_t index) {
+  return connection_->PostRecv(
+      index, rdma::MakeSge(*registration_, kRepliesOffset + index * kReplyStride, kMaxReplySize));
+}
+
+absl::Status Session::Break(absl::Status cause) {
+  if (cause.ok()) cause = absl::UnavailableError("the connection ended");
+  if (broken_.ok()) {
+    broken_ = cause.code() == absl::StatusCode::kDeadlineExceeded
+                  ? absl::UnavailableError(
+                        "an earlier call on this connection got no answer in time; connect again")
+                  : cause;
+  }
+  return cause;
+}
+
+}  // namespace remora

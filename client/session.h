@@ -1,0 +1,100 @@
+// A connected client's state, and the two things that the GET and PUT paths are made of: one READ, one
+// request.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/client.h"
+#include "rdma/transport.h"
+#include "store/base/clock.h"
+#include "store/format/key_search.h"
+#include "store/format/layout.h"
+#include "store/format/protocol.h"
+
+namespace remora {
+
+/// Everything is allocated and registered in Start; nothing is per operation.
+///
+/// Thread Safety: none.
+class Session {
+ public:
+  /// Registers buffers, connects, checks that the server speaks the same format, and reads its superblock.
+  static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
+                                                        const ClientOptions& options, const Clock& clock);
+
+  /// Each call of the public API begins here: its deadline runs from the first time that it has to wait.
+  /// OK unless an earlier call left the connection in an unknown state.
+  absl::Status BeginCall() {
+    deadline_.reset();
+    return broken_;
+  }
+
+  // One READ each; what it returns points into the session's own buffer, until the next call.
+  absl::StatusOr<const Bucket*> ReadBucket(std::uint64_t number);
+  absl::StatusOr<std::span<const std::byte>> ReadRecord(const Slot& slot);  // REQUIRES: SlotNamesPlace
+  absl::StatusOr<const Superblock*> ReadSuperblock();
+
+  /// A reply, checked; `text` says why when status is not kOk.
+  struct Answer {
+    Reply reply;
+    std::string_view text;  // until the next call
+  };
+
+  /// WRITEs key and value into this connection's slice, SENDs the request, awaits the reply.
+  absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
+                              std::string_view value);
+
+  const StoreShape& shape() const { return shape_; }
+  ClientCounters& counters() { return counters_; }
+  rdma::Connection& connection() { return *connection_; }
+
+ private:
+  Session(std::unique_ptr<rdma::Connection> connection, const ClientOptions& options, const Clock& clock);
+
+  absl::Status Register();
+  absl::Status Greet(TimePoint deadline);
+  absl::Status AdoptSuperblock();
+
+  absl::Status Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
+                    std::size_t size);
+  /// Takes completions until `done`, which Take sets.
+  absl::Status Await(const bool& done);
+  absl::Status Take(const rdma::Completion& completion);
+  absl::Status PostReceive(std::uint64_t index);
+  /// Makes every later call fail: what is under way may still come, and would be taken for something else.
+  absl::Status Break(absl::Status cause);
+
+  const Clock& clock_;
+  const ClientOptions options_;
+  std::optional<TimePoint> deadline_;
+  absl::Status broken_;
+  ClientCounters counters_;
+
+  // Of the server, as it said when we connected.
+  HelloReply hello_;
+  StoreShape shape_;
+
+  // What is under way: at most one READ, and at most one request.
+  bool read_done_ = true;
+  bool send_done_ = true;
+  bool reply_done_ = true;
+  std::uint64_t last_request_id_ = 0;
+  std::array<std::byte, kMaxReplySize> reply_;
+  std::size_t reply_size_ = 0;
+
+  // Destroyed in reverse: the registration goes before the connection, and both before the memory.
+  std::vector<std::byte> buffer_;
+  std::unique_ptr<rdma::Connection> connection_;
+  std::unique_ptr<rdma::Registration> registration_;
+};
+
+}  // namespace remora

@@ -1,0 +1,80 @@
+#include "rdma/address.h"
+
+#include <sys/un.h>
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace remora::rdma {
+namespace {
+
+constexpr char kVerbsScheme[] = "verbs://";
+constexpr char kLocalScheme[] = "local://";
+static_assert(sizeof(kVerbsScheme) == sizeof(kLocalScheme));
+constexpr std::size_t kSchemeSize = sizeof(kVerbsScheme) - 1;
+// sun_path with its terminating zero (unix(7)).
+constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
+
+absl::Status Fault(const std::string& text, const std::string& fault) {
+  return absl::InvalidArgumentError(absl::StrCat("address '", text, "': ", fault,
+                                                 "; write verbs://HOST:PORT (an IPv6 address in brackets) or "
+                                                 "local:///PATH"));
+}
+
+std::optional<std::uint16_t> ParsePort(std::string_view text) {
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
+  return port;
+}
+
+absl::StatusOr<Address> ParseVerbs(const std::string& text) {
+  const std::string_view rest = std::string_view(text).substr(kSchemeSize);
+  const std::size_t colon = rest.rfind(':');
+  if (colon == std::string_view::npos) return Fault(text, "there is no port");
+  std::string_view host = rest.substr(0, colon);
+  const std::optional<std::uint16_t> port = ParsePort(rest.substr(colon + 1));
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (host.empty()) return Fault(text, "there is no host");
+  if (!bracketed && host.find(':') != std::string_view::npos)
+    return Fault(text, "the IPv6 address is not in brackets");
+  if (host.find_first_of("[]/") != std::string_view::npos) return Fault(text, "this is no host");
+  if (!port) return Fault(text, "the port is not a number from 1 to 65535");
+  return Address{.kind = TransportKind::kVerbs, .host = std::string(host), .port = *port, .path = ""};
+}
+
+absl::StatusOr<Address> ParseLocal(const std::string& text) {
+  const std::string_view path = std::string_view(text).substr(kSchemeSize);
+  if (!path.starts_with('/')) return Fault(text, "the path is not absolute");
+  if (path.ends_with('/')) return Fault(text, "the path names a directory, not a socket");
+  if (path.size() > kMaxPath) {
+    return Fault(
+        text, absl::StrCat("the path has ", path.size(), " bytes, and a Unix socket's at most ", kMaxPath));
+  }
+  return Address{.kind = TransportKind::kLocal, .host = "", .port = 0, .path = std::string(path)};
+}
+
+}  // namespace
+
+absl::StatusOr<Address> ParseAddress(std::string_view address) {
+  const std::string text(address);
+  if (text.find('\0') != std::string_view::npos) return Fault(text, "there is a zero byte in it");
+  if (text.starts_with(kVerbsScheme)) return ParseVerbs(text);
+  if (text.starts_with(kLocalScheme)) return ParseLocal(text);
+  return Fault(text, "unknown scheme");
+}
+
+std::string Address::ToString() const {
+  if (kind == TransportKind::kLocal) return absl::StrCat(kLocalScheme, path);
+  const bool ipv6 = host.find(':') != std::string::npos;
+  return absl::StrCat(kVerbsScheme, ipv6 ? "[" : "", host, ipv6 ? "]:" : ":", port);
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,32 @@
+// Where a server listens: verbs://HOST:PORT or local:///PATH.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace remora::rdma {
+
+enum class TransportKind : std::uint8_t { kVerbs = 1, kLocal = 2 };
+
+/// A parsed address. For kVerbs: host (a name, an IPv4 address, or an IPv6 address without its
+/// brackets) and port. For kLocal: the absolute path of a Unix socket.
+struct Address {
+  TransportKind kind = TransportKind::kLocal;
+  std::string host;
+  std::uint16_t port = 0;
+  std::string path;
+
+  /// The same text that ParseAddress takes.
+  std::string ToString() const;
+};
+
+/// Reads `verbs://HOST:PORT`, `verbs://[IPV6]:PORT` or `local:///PATH`.
+/// InvalidArgument, naming the fault and the two forms, for anything else: an unknown scheme, a
+/// relative path, a path longer than a Unix socket's (107 bytes), a port that is not 1 to 65535.
+/// Nothing is resolved or opened.
+absl::StatusOr<Address> ParseAddress(std::string_view text);
+
+}  // namespace remora::rdma

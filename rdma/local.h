@@ -1,0 +1,27 @@
+// The transport between processes of one host: mapped memory, with a Unix socket to meet and to wake.
+// The contract is transport.h; how it works is told in local_wire.h.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+/// Dial for an address of kind kLocal. The socket is first touched by Connection::Connect, which besides what
+/// transport.h lists returns PermissionDenied when the server serves another user, and FailedPrecondition
+/// when it is of another version.
+absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock, TimePoint deadline);
+
+/// Listen for an address of kind kLocal. Makes the socket PATH, for its owner only, and PATH.lock, which is
+/// held as long as the listener lives and stays behind after it, unlocked. A socket left by a server that
+/// died is replaced; anything else found at PATH is left alone (AlreadyExists).
+///
+/// The thread that calls this must be the one that destroys the listener, and must live until then: clients
+/// take its end for the end of the server.
+absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock);
+
+}  // namespace remora::rdma

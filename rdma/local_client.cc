@@ -1,0 +1,259 @@
+#include "rdma/local_client.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/local.h"
+#include "rdma/local_alive.h"
+#include "rdma/local_copy.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// How often Poll looks at the socket (A1: what the listener page may miss). Every so many polls it costs
+// nothing.
+constexpr std::uint32_t kPollsPerSocketCheck = 4096;
+
+// A sleep ends by a byte or the hang-up. That it also ends by itself is for clocks that are not the kernel's.
+constexpr std::chrono::seconds kSleepSlice(1);
+
+constexpr char kServerGone[] = "the server process is gone";
+
+absl::Status NoRegion() {
+  return absl::PermissionDeniedError("the server gave this connection no such region (key, size or access)");
+}
+
+std::uint64_t TotalSize(std::span<const Sge> sges) {
+  std::uint64_t total = 0;
+  for (const Sge& sge : sges) total += sge.size;
+  return total;
+}
+
+// What is wrong with a request that may not be posted.
+absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset) {
+  if (sges.size() > kMaxSges) {
+    return absl::InvalidArgumentError(absl::StrCat(sges.size(), " entries; the most are ", kMaxSges));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(TotalSize(sges), " bytes at ", offset, " are not inside the region of ", region.size));
+}
+
+absl::Status NoRoom() {
+  return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
+}
+
+absl::Status BadAnswer(const char* what) {
+  return absl::InternalError(absl::StrCat("the server's acceptance is not usable: ", what));
+}
+
+timespec ToTimespec(Duration duration) {
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+  return {.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
+}
+
+}  // namespace
+
+absl::StatusOr<LocalMapping> LocalMapping::Map(int fd, std::uint64_t size, bool writable) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct stat status;
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return BadAnswer("memory that may shrink");
+  if (fstat(fd, &status) != 0 || size == 0 || static_cast<std::uint64_t>(status.st_size) < size) {
+    return BadAnswer("memory smaller than it says");
+  }
+  void* address = mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+  if (address == MAP_FAILED) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", size, " bytes of the server (ulimit -v?)"));
+  }
+  return LocalMapping(std::span(static_cast<std::byte*>(address), size));
+}
+
+LocalMapping::~LocalMapping() {
+  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock, TimePoint) {
+  REMORA_RETURN_IF_ERROR(CheckLimits(limits));
+  return std::make_unique<LocalClient>(address, limits, clock);
+}
+
+LocalClient::~LocalClient() { Close(); }
+
+absl::StatusOr<std::unique_ptr<Registration>> LocalClient::RegisterWrite(SharedMemory&) {
+  return absl::FailedPreconditionError(
+      "only a server's memory can be registered for WRITE on the local transport");
+}
+
+absl::Status LocalClient::Accept(std::span<const std::byte>) {
+  return absl::FailedPreconditionError("Accept is for the server's end of a connection");
+}
+
+absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
+  if (socket_ || !status().ok())
+    return absl::FailedPreconditionError("Connect was called before: dial again");
+  if (request_data.size() > kMaxConnectData) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_data.size(), " bytes of request data; the most are ", kMaxConnectData));
+  }
+  absl::Status result = Shake(request_data, deadline);
+  if (!result.ok()) Break(result);
+  return result;
+}
+
+absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoint deadline) {
+  REMORA_ASSIGN_OR_RETURN(socket_, ConnectTo(path_, deadline - clock_.Now()));
+  peer_ = PeerOf(socket_.get());
+  LocalHello hello;
+  hello.data_size = static_cast<std::uint32_t>(request_data.size());
+  std::ranges::copy(request_data, hello.data);
+  // A failure says that the server has hung up already; it may have said why.
+  send(socket_.get(), &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT);
+
+  REMORA_ASSIGN_OR_RETURN(const ReceivedReply received, AwaitReply(deadline));
+  const LocalReply& reply = received.reply;
+  if (reply.data_size > kMaxAcceptData) return BadAnswer("too much data");
+  peer_data_.assign(reply.data, reply.data + reply.data_size);
+  switch (reply.answer) {
+    case LocalAnswer::kAccepted:
+      return MapAll(received);
+    case LocalAnswer::kRejected:
+      return absl::FailedPreconditionError("the server rejected the connection");
+    case LocalAnswer::kWrongUser:
+      return absl::PermissionDeniedError(absl::StrCat("the server at ", path_, " serves uid ", peer_.uid,
+                                                      " and root, and this process runs as uid ", geteuid()));
+    case LocalAnswer::kWrongVersion:
+      break;  // with our own version this makes no sense
+  }
+  return BadAnswer("unknown kind");
+}
+
+absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {
+  for (;;) {
+    const Duration left = deadline - clock_.Now();
+    if (left <= Duration::zero()) {
+      return absl::DeadlineExceededError(absl::StrCat("the server at ", path_, " does not answer"));
+    }
+    pollfd fd = {socket_.get(), POLLIN, 0};
+    const timespec timeout = ToTimespec(std::min<Duration>(left, kSleepSlice));
+    if (ppoll(&fd, 1, &timeout, nullptr) > 0) return ReceiveReply(socket_.get());
+  }
+}
+
+absl::Status LocalClient::MapAll(const ReceivedReply& received) {
+  const LocalReply& reply = received.reply;
+  if (reply.region_count > kLocalMaxRegions ||
+      received.descriptors.size() != kLocalOwnDescriptors + reply.region_count) {
+    return BadAnswer("wrong number of descriptors");
+  }
+  if (!std::has_single_bit(reply.ring_slots) || reply.ring_slots > kLocalMaxRingSlots)
+    return BadAnswer("ring size");
+  const auto fd = [&](std::size_t i) { return received.descriptors[i].get(); };
+  const std::size_t side = LocalSideBytes(reply.ring_slots);
+  REMORA_ASSIGN_OR_RETURN(listener_mapping_, LocalMapping::Map(fd(0), sizeof(LocalListenerPage), false));
+  REMORA_ASSIGN_OR_RETURN(server_mapping_, LocalMapping::Map(fd(1), side, false));
+  REMORA_ASSIGN_OR_RETURN(own_mapping_, LocalMapping::Map(fd(2), side, true));
+  for (std::uint32_t i = 0; i < reply.region_count; ++i) {
+    const LocalRegion& given = reply.regions[i];
+    if (given.key == 0 || given.key > kLocalMaxRegions || regions_[given.key - 1].size != 0)
+      return BadAnswer("key");
+    Region& region = regions_[given.key - 1];
+    region.writable = given.writable != 0;
+    REMORA_ASSIGN_OR_RETURN(region.mapping,
+                            LocalMapping::Map(fd(kLocalOwnDescriptors + i), given.size, region.writable));
+    region.size = given.size;
+  }
+  listener_page_ = reinterpret_cast<const LocalListenerPage*>(listener_mapping_.bytes().data());
+  Open(reinterpret_cast<LocalSide*>(own_mapping_.bytes().data()),
+       reinterpret_cast<const LocalSide*>(server_mapping_.bytes().data()), &listener_page_->sleeping,
+       reply.ring_slots);
+  return absl::OkStatus();
+}
+
+absl::Status LocalClient::PostReadv(std::uint64_t context, std::span<const Sge> to,
+                                    const RemoteRegion& region, std::uint64_t offset) {
+  if (!usable()) return Unusable();
+  const std::uint64_t size = TotalSize(to);
+  if (to.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(to, region, offset);
+  if (!HasRoom()) return NoRoom();
+  const std::byte* from = Find(region, offset, size, false);
+  if (from == nullptr) {
+    Finish(context, CompletionKind::kRead, false);
+    Break(NoRegion());
+    return absl::OkStatus();
+  }
+  for (const Sge& sge : to) {
+    CopyShared(sge.data, from, sge.size);
+    from += sge.size;
+  }
+  AcquireFence();  // A1: the bytes first, then whether the server that they are of still lives
+  const bool alive = IsAlive(*listener_page_);
+  Finish(context, CompletionKind::kRead, alive);
+  if (!alive) Break(absl::UnavailableError(kServerGone));
+  return absl::OkStatus();
+}
+
+absl::Status LocalClient::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                     std::uint64_t offset) {
+  if (!usable()) return Unusable();
+  const std::uint64_t size = TotalSize(from);
+  if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
+  if (!HasRoom()) return NoRoom();
+  std::byte* to = Find(region, offset, size, true);
+  if (to == nullptr) {
+    Break(NoRegion());
+    return absl::OkStatus();
+  }
+  for (const Sge& sge : from) {
+    if (sge.size > 0) std::memcpy(to, sge.data, sge.size);
+    to += sge.size;
+  }
+  CountWrite();
+  return absl::OkStatus();
+}
+
+std::size_t LocalClient::Poll(std::span<Completion> out) {
+  if (usable()) {
+    // Before Take looks into the ring, so that what the server sent before it died is delivered.
+    if (!IsAlive(*listener_page_)) PeerIsGone();
+    AcquireFence();
+    if (++polls_ % kPollsPerSocketCheck == 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
+  }
+  return Take(out);
+}
+
+absl::Status LocalClient::Wait(TimePoint deadline) {
+  if (disconnect_told()) return status();
+  if (!usable()) return status().ok() ? Unusable() : absl::OkStatus();
+  own_side().sleeping.store(1, std::memory_order_seq_cst);  // A4: before the look into the ring
+  absl::Status result;
+  if (!HasCompletions()) {
+    const Duration left = deadline - clock_.Now();
+    if (left > Duration::zero()) {
+      Sleep(left);
+    } else {
+      result = absl::DeadlineExceededError("nothing came in time");
+    }
+  }
+  // Relaxed: that the server still sees a sleeper costs it one byte too many.
+  own_side().sleeping.store(0, std::memory_order_relaxed);
+  return result;
+}
+
+void LocalClient::Sleep(Duration at_most) {
+  const timespec timeout = ToTimespec(std::min<Duration>(at_most, kSleepSlice));
+  pollfd fd = {socket_.get(), POLLIN | POLLRDHUP, 0};
+  if (ppoll(&fd, 1, &timeout, nullptr) > 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
+}
+
+}  // namespace remora::rdma

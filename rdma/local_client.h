@@ -1,0 +1,87 @@
+// The client's end of a local connection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "rdma/local_connection.h"
+#include "rdma/local_wire.h"
+
+namespace remora::rdma {
+
+/// A mapping of another process's memory.
+class LocalMapping {
+ public:
+  LocalMapping() = default;
+  /// Maps the first `size` bytes of the memfd `fd`, after seeing that nobody can shrink it below them, which
+  /// would turn a load into SIGBUS. Internal: the server sent something else. ResourceExhausted: no address
+  /// space.
+  static absl::StatusOr<LocalMapping> Map(int fd, std::uint64_t size, bool writable);
+  LocalMapping(LocalMapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  LocalMapping& operator=(LocalMapping&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~LocalMapping();
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit LocalMapping(std::span<std::byte> bytes) : bytes_(bytes) {}
+  std::span<std::byte> bytes_;
+};
+
+class LocalClient final : public LocalConnection {
+ public:
+  LocalClient(const Address& address, const QueueLimits& limits, const Clock& clock)
+      : LocalConnection(limits), path_(address.path), clock_(clock) {}
+  ~LocalClient() override;
+
+  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
+  absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
+  absl::Status Accept(std::span<const std::byte> data) override;
+  void Reject(std::span<const std::byte>) override {}
+
+  absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
+                         std::uint64_t offset) override;
+  absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                          std::uint64_t offset) override;
+  std::size_t Poll(std::span<Completion> out) override;
+  absl::Status Wait(TimePoint deadline) override;
+
+ private:
+  struct Region {
+    LocalMapping mapping;
+    std::uint64_t size = 0;  // 0: no such region
+    bool writable = false;
+  };
+
+  absl::Status Shake(std::span<const std::byte> request_data, TimePoint deadline);
+  absl::StatusOr<ReceivedReply> AwaitReply(TimePoint deadline);
+  absl::Status MapAll(const ReceivedReply& received);
+  /// The bytes [offset, offset + size) of `region` if the server gave us that, else null.
+  std::byte* Find(const RemoteRegion& region, std::uint64_t offset, std::uint64_t size, bool for_write) {
+    const std::uint32_t index = region.key - 1;  // unsigned: key 0 becomes too large
+    if (index >= regions_.size()) return nullptr;
+    const Region& found = regions_[index];
+    if (offset > found.size || size > found.size - offset) return nullptr;
+    if (for_write && !found.writable) return nullptr;
+    return found.mapping.bytes().data() + offset;
+  }
+  /// Sleeps until the server wakes us or hangs up; by a signal, or after a while, it ends too.
+  void Sleep(Duration at_most);
+
+  const std::string path_;
+  const Clock& clock_;
+  LocalMapping listener_mapping_;
+  LocalMapping server_mapping_;
+  LocalMapping own_mapping_;
+  std::array<Region, kLocalMaxRegions> regions_;  // by key - 1
+  const LocalListenerPage* listener_page_ = nullptr;
+  std::uint32_t polls_ = 0;
+};
+
+}  // namespace remora::rdma

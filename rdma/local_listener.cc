@@ -1,0 +1,213 @@
+#include "rdma/local_listener.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/local.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// Clients that have connected and said nothing: so many, and so long. Who says nothing for longer gives way.
+constexpr std::size_t kMaxHalfOpen = 64;
+constexpr std::chrono::seconds kHalfOpenTime(5);
+// Requests that wait here for NextRequest; more wait in the kernel's backlog.
+constexpr std::size_t kMaxReady = 16;
+// A server that never sleeps looks at its sockets (for new clients and for killed ones) every so many calls:
+// some tens of microseconds apart, and one system call divided by so many.
+constexpr std::uint32_t kPollsPerEventCheck = 256;
+
+absl::Status WatchFd(int epoll, int fd, void* whose) {
+  epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = whose}};
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "epoll_ctl");
+}
+
+UniqueFd OpenSpare() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock) {
+  REMORA_RETURN_IF_ERROR(CheckLimits(limits));
+  return LocalListener::Make(address, limits, clock);
+}
+
+absl::StatusOr<std::unique_ptr<Listener>> LocalListener::Make(const Address& address,
+                                                              const QueueLimits& limits, const Clock& clock) {
+  std::unique_ptr<LocalListener> listener(new LocalListener(address, limits, clock));
+  REMORA_RETURN_IF_ERROR(listener->Start());
+  return listener;
+}
+
+absl::Status LocalListener::Start() {
+  REMORA_ASSIGN_OR_RETURN(lock_, LockSocketPath(address_.path));
+  REMORA_ASSIGN_OR_RETURN(alive_, LocalAlive::Create());
+  spare_ = OpenSpare();
+  epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return absl::ErrnoToStatus(errno, "epoll_create1");
+  REMORA_ASSIGN_OR_RETURN(listening_, ListenAt(address_.path));
+  return WatchFd(epoll_.get(), listening_.get(), nullptr);
+}
+
+LocalListener::~LocalListener() {
+  half_open_.clear();
+  ready_.clear();
+  REMORA_CHECK(connection_count_ == 0);  // connections are destroyed before their listener
+  alive_.reset();                        // the first that clients get to know (A1)
+  if (listening_) unlink(address_.path.c_str());
+}
+
+absl::StatusOr<RemoteRegion> LocalListener::RegisterRead(SharedMemory& memory) {
+  if (memory.writers() != SharedMemory::Writers::kOwnerOnly) {
+    return absl::InvalidArgumentError("memory for clients to READ must be made with Writers::kOwnerOnly");
+  }
+  if (reads_.size() == kLocalMaxReads) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a listener has at most ", kLocalMaxReads, " regions to READ"));
+  }
+  reads_.push_back(&memory);
+  return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};
+}
+
+std::unique_ptr<Connection> LocalListener::NextRequest() {
+  if (armed_ || ++polls_ >= kPollsPerEventCheck) HandleEvents();
+  if (ready_.empty()) return nullptr;
+  std::unique_ptr<Connection> connection = std::move(ready_.front());
+  ready_.pop_front();
+  return connection;
+}
+
+std::size_t LocalListener::Poll(std::span<Completion> out) {
+  if (++polls_ >= kPollsPerEventCheck) HandleEvents();
+  if (watched_.empty()) return 0;
+  // Each time from another one on, so that none that always has something keeps the others waiting.
+  first_ = (first_ + 1) % watched_.size();
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < watched_.size() && count < out.size(); ++i) {
+    const std::size_t at = first_ + i;
+    count += watched_[at < watched_.size() ? at : at - watched_.size()]->Take(out.subspan(count));
+  }
+  return count;
+}
+
+void LocalListener::Arm() {
+  armed_ = true;
+  // A4: before the Poll that the contract demands next.
+  alive_->page().sleeping.store(1, std::memory_order_seq_cst);
+}
+
+void LocalListener::Disarm() {
+  armed_ = false;
+  // Relaxed: a client that still sees a sleeper costs one byte too many.
+  alive_->page().sleeping.store(0, std::memory_order_relaxed);
+  HandleEvents();
+}
+
+void LocalListener::Add(LocalServerConnection*) { ++connection_count_; }
+
+void LocalListener::Remove(LocalServerConnection* connection) {
+  --connection_count_;
+  std::erase(watched_, connection);
+  Unwatch(connection);
+}
+
+absl::Status LocalListener::Watch(LocalServerConnection* connection) {
+  REMORA_RETURN_IF_ERROR(WatchFd(epoll_.get(), connection->socket(), connection));
+  watched_.push_back(connection);
+  return absl::OkStatus();
+}
+
+void LocalListener::Unwatch(LocalServerConnection* connection) {
+  // Fails where it is watched no longer, or was not yet: that is what is wanted.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket(), nullptr);
+}
+
+void LocalListener::HandleEvents() {
+  polls_ = 0;
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
+  bool new_clients = false;
+  for (int i = 0; i < count; ++i) {
+    // No connection is destroyed in here, so the pointers of one batch stay good.
+    auto* connection = static_cast<LocalServerConnection*>(events[static_cast<std::size_t>(i)].data.ptr);
+    if (connection != nullptr) {
+      connection->OnSocketEvent();
+    } else {
+      new_clients = true;
+    }
+  }
+  if (new_clients) AcceptSockets();
+  if (!half_open_.empty()) HearHalfOpen();
+}
+
+void LocalListener::AcceptSockets() {
+  // Whoever has something to say has mostly said it by now, and is heard before he could be pushed out.
+  for (std::size_t i = 0; i < kMaxHalfOpen && ready_.size() < kMaxReady; ++i) {
+    UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      Meet(std::move(socket));
+    } else if (errno == EMFILE || errno == ENFILE) {
+      return RefuseOne();
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+// Without a descriptor to accept with, the listening socket would stay readable and keep the server from
+// sleeping.
+void LocalListener::RefuseOne() {
+  spare_ = UniqueFd();
+  UniqueFd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  spare_ = OpenSpare();
+}
+
+void LocalListener::Meet(UniqueFd socket) {
+  const ucred peer = PeerOf(socket.get());
+  if (peer.uid != geteuid() && peer.uid != 0) {
+    SendReply(socket.get(), {.answer = LocalAnswer::kWrongUser}, {}).IgnoreError();
+    return;
+  }
+  HalfOpen client = {.socket = std::move(socket), .peer = peer, .since = clock_.Now()};
+  if (Hear(client)) return;
+  if (half_open_.size() == kMaxHalfOpen) half_open_.pop_front();
+  if (!WatchFd(epoll_.get(), client.socket.get(), nullptr).ok())
+    return;  // no kernel memory: it is hung up on
+  half_open_.push_back(std::move(client));
+}
+
+void LocalListener::HearHalfOpen() {
+  const TimePoint oldest = clock_.Now() - kHalfOpenTime;
+  std::erase_if(half_open_, [&](HalfOpen& client) { return Hear(client) || client.since <= oldest; });
+}
+
+bool LocalListener::Hear(HalfOpen& client) {
+  LocalHello hello;
+  // MSG_TRUNC: the packet's whole length is told, also where it is longer than a hello.
+  const ssize_t size = recv(client.socket.get(), &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
+  if (size < 0) return errno != EAGAIN && errno != EINTR;
+  // Magic and version come first in every version.
+  if (size < static_cast<ssize_t>(offsetof(LocalHello, data_size)) || hello.magic != kLocalMagic) return true;
+  if (hello.version != kLocalVersion) {
+    SendReply(client.socket.get(), {.answer = LocalAnswer::kWrongVersion}, {}).IgnoreError();
+    return true;
+  }
+  if (size != sizeof(hello) || hello.data_size > kMaxConnectData) return true;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(),
+            nullptr);  // from now on the connection's affair
+  ready_.push_back(
+      std::make_unique<LocalServerConnection>(*this, std::move(client.socket), client.peer, hello));
+  return true;
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,86 @@
+// The server's end of a local address: who may come in, and the events of all connections.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rdma/local_alive.h"
+#include "rdma/local_server.h"
+#include "rdma/local_socket.h"
+#include "rdma/memory.h"
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+class LocalListener final : public Listener {
+ public:
+  static absl::StatusOr<std::unique_ptr<Listener>> Make(const Address& address, const QueueLimits& limits,
+                                                        const Clock& clock);
+  ~LocalListener() override;
+
+  const Address& address() const override { return address_; }
+  absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
+  std::unique_ptr<Connection> NextRequest() override;
+  std::size_t Poll(std::span<Completion> out) override;
+  void Arm() override;
+  void Disarm() override;
+  int wait_fd() const override { return epoll_.get(); }
+
+  // --- For its connections ---
+  const QueueLimits& limits() const { return limits_; }
+  int page_fd() const { return alive_->memory().fd(); }
+  const std::vector<SharedMemory*>& reads() const { return reads_; }
+  /// Each connection is added when it is made and removed when it is destroyed.
+  void Add(LocalServerConnection* connection);
+  void Remove(LocalServerConnection* connection);
+  /// From Watch to Unwatch or Remove, the connection is polled and its socket's events come to it.
+  absl::Status Watch(LocalServerConnection* connection);
+  /// Ends the events only.
+  void Unwatch(LocalServerConnection* connection);
+
+ private:
+  /// A client that has connected and not yet said what it wants.
+  struct HalfOpen {
+    UniqueFd socket;
+    ucred peer = {};
+    TimePoint since;
+  };
+
+  LocalListener(const Address& address, const QueueLimits& limits, const Clock& clock)
+      : address_(address), limits_(limits), clock_(clock) {}
+  absl::Status Start();
+
+  /// Looks at all sockets that have events.
+  void HandleEvents();
+  void AcceptSockets();
+  void RefuseOne();
+  void Meet(UniqueFd socket);
+  void HearHalfOpen();
+  /// Whether `client` has spoken, well or badly, and is therefore no longer half-open.
+  bool Hear(HalfOpen& client);
+
+  const Address address_;
+  const QueueLimits limits_;
+  const Clock& clock_;
+  // Released last, when nothing of this server is left: see A1 of local_wire.h.
+  UniqueFd lock_;
+  std::unique_ptr<LocalAlive> alive_;
+  UniqueFd spare_;
+  UniqueFd listening_;
+  UniqueFd epoll_;
+  std::vector<SharedMemory*> reads_;  // by key - 1
+  std::deque<HalfOpen> half_open_;    // oldest first
+  std::deque<std::unique_ptr<LocalServerConnection>> ready_;
+  std::vector<LocalServerConnection*> watched_;
+  std::size_t connection_count_ = 0;
+  std::size_t first_ = 0;  // in watched_, of the next Poll
+  std::uint32_t polls_ = 0;
+  bool armed_ = false;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,139 @@
+#include "rdma/local_server.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/local_listener.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+LocalSide* SideIn(SharedMemory& memory) { return reinterpret_cast<LocalSide*>(memory.bytes().data()); }
+
+absl::Status ClientHasNoRegions() {
+  return absl::InvalidArgumentError("a client of the local transport has no regions to READ or WRITE");
+}
+
+}  // namespace
+
+LocalServerConnection::LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer,
+                                             const LocalHello& hello)
+    : LocalConnection(listener.limits()), listener_(listener) {
+  socket_ = std::move(socket);
+  peer_ = peer;
+  peer_data_.assign(hello.data, hello.data + hello.data_size);
+  listener_.Add(this);
+}
+
+LocalServerConnection::~LocalServerConnection() {
+  Close();
+  listener_.Remove(this);
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::RegisterWrite(SharedMemory& memory) {
+  if (memory.writers() != SharedMemory::Writers::kPeers) {
+    return absl::InvalidArgumentError("memory for clients to WRITE must be made with Writers::kPeers");
+  }
+  if (answered_) return absl::FailedPreconditionError("RegisterWrite comes before Accept");
+  if (writes_.size() == kLocalMaxWrites) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a connection has at most ", kLocalMaxWrites, " regions to WRITE"));
+  }
+  writes_.push_back(&memory);
+  const RemoteRegion remote = {.size = memory.bytes().size(),
+                               .key = static_cast<std::uint32_t>(kLocalMaxReads + writes_.size())};
+  return std::make_unique<LocalRegistration>(memory.bytes(), remote);
+}
+
+absl::Status LocalServerConnection::Connect(std::span<const std::byte>, TimePoint) {
+  return absl::FailedPreconditionError("Connect is for the client's end of a connection");
+}
+
+absl::Status LocalServerConnection::Accept(std::span<const std::byte> data) {
+  if (answered_) return absl::FailedPreconditionError("the request was answered before");
+  if (data.size() > kMaxAcceptData) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(data.size(), " bytes of accept data; the most are ", kMaxAcceptData));
+  }
+  answered_ = true;
+  const std::uint32_t slots = RingSlotsFor(limits_);
+  absl::Status status = MakeSides(slots);
+  // Usable before the client hears of it, who may send at once.
+  if (status.ok()) status = listener_.Watch(this);
+  if (status.ok()) status = SendAcceptance(data, slots);
+  writes_.clear();
+  if (!status.ok()) {
+    Break(status);
+    return status;
+  }
+  Open(SideIn(*server_memory_), SideIn(*client_memory_), &SideIn(*client_memory_)->sleeping, slots);
+  return absl::OkStatus();
+}
+
+absl::Status LocalServerConnection::MakeSides(std::uint32_t slots) {
+  const std::size_t size = LocalSideBytes(slots);
+  REMORA_ASSIGN_OR_RETURN(server_memory_,
+                          SharedMemory::Create("remora-to-client", size, SharedMemory::Writers::kOwnerOnly));
+  REMORA_ASSIGN_OR_RETURN(client_memory_,
+                          SharedMemory::Create("remora-to-server", size, SharedMemory::Writers::kPeers));
+  return absl::OkStatus();
+}
+
+absl::Status LocalServerConnection::SendAcceptance(std::span<const std::byte> data, std::uint32_t slots) {
+  LocalReply reply = {.answer = LocalAnswer::kAccepted, .ring_slots = slots};
+  reply.data_size = static_cast<std::uint32_t>(data.size());
+  std::ranges::copy(data, reply.data);
+  std::array<int, kLocalMaxDescriptors> descriptors = {listener_.page_fd(), server_memory_->fd(),
+                                                       client_memory_->fd()};
+  std::size_t count = kLocalOwnDescriptors;
+  const auto add = [&](const SharedMemory& memory, std::uint32_t key, bool writable) {
+    reply.regions[reply.region_count++] = {
+        .size = memory.bytes().size(), .key = key, .writable = writable ? 1u : 0u};
+    descriptors[count++] = memory.fd();
+  };
+  std::uint32_t key = 1;
+  for (const SharedMemory* memory : listener_.reads()) add(*memory, key++, false);
+  key = kLocalMaxReads + 1;
+  for (const SharedMemory* memory : writes_) add(*memory, key++, true);
+  return SendReply(socket_.get(), reply, std::span(descriptors).first(count));
+}
+
+void LocalServerConnection::Reject(std::span<const std::byte> data) {
+  if (answered_) return;
+  answered_ = true;
+  LocalReply reply = {.answer = LocalAnswer::kRejected};
+  const std::size_t size = std::min(data.size(), kMaxRejectData);
+  reply.data_size = static_cast<std::uint32_t>(size);
+  std::ranges::copy(data.first(size), reply.data);
+  // Whether the client still hears it or not, this is over.
+  SendReply(socket_.get(), reply, {}).IgnoreError();
+  Break(absl::FailedPreconditionError("the connection was rejected"));
+}
+
+absl::Status LocalServerConnection::PostReadv(std::uint64_t, std::span<const Sge>, const RemoteRegion&,
+                                              std::uint64_t) {
+  return ClientHasNoRegions();
+}
+
+absl::Status LocalServerConnection::PostWritev(std::span<const Sge>, const RemoteRegion&, std::uint64_t) {
+  return ClientHasNoRegions();
+}
+
+absl::Status LocalServerConnection::Wait(TimePoint) {
+  return absl::FailedPreconditionError("a server sleeps on its listener");
+}
+
+void LocalServerConnection::OnSocketEvent() {
+  if (DrainWakeUps(socket_.get())) return;
+  PeerIsGone();
+  // A socket at its end stays readable for ever.
+  listener_.Unwatch(this);
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,79 @@
+// The Unix sockets of the local transport, and what goes over them.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/local_wire.h"
+#include "store/base/clock.h"
+
+namespace remora::rdma {
+
+/// Owns a descriptor.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// Holds PATH.lock, so that one server at a time owns PATH; dies with its process. AlreadyExists: another
+/// holds it. NotFound, PermissionDenied: of the directory.
+absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path);
+
+/// A listening, non-blocking socket at `path`, for its owner only. REQUIRES: LockSocketPath.
+/// A socket that nobody listens at is replaced; whatever else is there is left alone: AlreadyExists.
+absl::StatusOr<UniqueFd> ListenAt(const std::string& path);
+
+/// A socket connected to `path`. Unavailable: nobody listens there. PermissionDenied. DeadlineExceeded: the
+/// server did not accept for `patience`.
+absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience);
+
+/// Whose process made the other end.
+ucred PeerOf(int socket);
+
+/// Sends without waiting. Unavailable: the peer is gone.
+absl::Status SendReply(int socket, const LocalReply& reply, std::span<const int> descriptors);
+
+struct ReceivedReply {
+  LocalReply reply;
+  std::vector<UniqueFd> descriptors;
+};
+/// Takes the reply that has arrived, checked for its size, magic and version. Unavailable: the server hung
+/// up. FailedPrecondition: it is of another version. Internal: it talks nonsense.
+absl::StatusOr<ReceivedReply> ReceiveReply(int socket);
+
+/// Sends the byte that wakes a sleeping peer. It needs no success: if the socket is full the peer has enough
+/// to read, if the peer is gone others notice it.
+inline void WakePeer(int socket) {
+  const std::byte any{0};
+  send(socket, &any, sizeof(any), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/// Takes such bytes; stops early rather than read for ever. False: the peer hung up.
+bool DrainWakeUps(int socket);
+
+}  // namespace remora::rdma

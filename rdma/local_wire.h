@@ -1,0 +1,151 @@
+// What the two processes of a local connection agree on: the handshake's bytes and the memory they share.
+//
+//   client                                    server
+//   connect(PATH)                             accept; SO_PEERCRED: our user, or root?
+//   LocalHello                     ----->     NextRequest
+//                                  <-----     LocalReply + descriptors: listener page, server side, client
+//                                  side,
+//                                             then one for each region, in the order of the table
+//   maps them
+//   READ = copy out of a region; WRITE = copy into a slice; message = a slot of a ring; one byte over the
+//   socket, of any value, wakes a peer that sleeps; the socket's end is the connection's
+//
+// Who can write what (the seals of SharedMemory keep it):
+//   listener page, server side, regions to READ    the server alone; clients map them read-only
+//   client side, regions to WRITE                  the server and this one client
+//
+// Invariants. The server takes all that a client can write for hostile.
+//   A1  (A dead server is never read from.) While the server lives, the listener page's `alive` is a robust
+//   mutex held
+//       by the thread that listens. It is given up when the listener is destroyed, which precedes the
+//       memory's end or any other use of it. When the thread or its process ends in any way, SIGKILL too, the
+//       kernel marks the word: it walks the robust futexes in exit_mm, before exit_files closes the process's
+//       descriptors. Whoever opens the data next must first get a lock that one of those descriptors holds,
+//       hence finds the word marked long since. A client copies, *then* looks at the word (AcquireFence
+//       between): if it says alive, the copy was over before the mark, so before any successor could change
+//       anything, and the copied bytes were the server's state at a moment between post and completion (O4 of
+//       transport.h). One hole is the kernel's: the OOM killer's reaper takes the memory in which the kernel
+//       finds the robust futexes, if a killed process has not ended two seconds later (Linux 5.18; sooner
+//       before). For that case the client looks at its socket, too, now and then.
+//   A2  (Rings.) Each ring has one writer and one reader. `produced` is stored by the writer after the slot's
+//   bytes,
+//       and loaded by the reader before them; `consumed` is stored by the reader after it has copied the
+//       bytes out, and loaded by the writer before it writes the slot again. Each counter lives in memory
+//       that its side can write. Counters only grow; slot = counter mod slots. 0 <= produced - consumed <=
+//       slots, else the peer lies and the connection is broken. Lengths are loaded once, checked, and only
+//       then used.
+//   A3  (Order.) WRITEs are stored before the `produced` of a later message is, and that is a release: O1.
+//   A4  (No lost wake-up.) Writer: store `produced`, load `sleeping`. Sleeper: store `sleeping`, load
+//   `produced`. All
+//       four are seq_cst, so in their one total order one of the loads comes after the other side's store:
+//       either the writer sees the sleeper and sends the byte, or the sleeper sees the message and stays
+//       awake (Dekker).
+//   A5  (Nobody waits for a peer.) All of a server's calls on sockets are MSG_DONTWAIT. This is why a peer is
+//   woken
+//       over the socket and not with an eventfd: an eventfd passed to a peer shares its O_NONBLOCK with it,
+//       so a client could switch that off, fill the counter, and block the server's write for ever.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+// --- Handshake: one packet each way, over SOCK_SEQPACKET --------------------------------------------
+
+inline constexpr std::uint64_t kLocalMagic = 0x6c61636f6c6d6572;  // "remlocal"
+inline constexpr std::uint32_t kLocalVersion = 1;
+
+/// Regions to READ have the keys 1 to kLocalMaxReads; regions to WRITE those behind.
+inline constexpr std::uint32_t kLocalMaxReads = 8;
+inline constexpr std::uint32_t kLocalMaxWrites = 4;
+inline constexpr std::uint32_t kLocalMaxRegions = kLocalMaxReads + kLocalMaxWrites;
+
+/// Descriptors that come with an acceptance before those of the regions.
+inline constexpr std::size_t kLocalOwnDescriptors = 3;
+inline constexpr std::size_t kLocalMaxDescriptors = kLocalOwnDescriptors + kLocalMaxRegions;
+
+struct LocalHello {
+  std::uint64_t magic = kLocalMagic;
+  std::uint32_t version = kLocalVersion;
+  std::uint32_t data_size = 0;
+  std::byte data[kMaxConnectData] = {};
+};
+static_assert(sizeof(LocalHello) == 72);
+static_assert(std::has_unique_object_representations_v<LocalHello>);
+
+enum class LocalAnswer : std::uint32_t {
+  kAccepted = 1,
+  kRejected = 2,
+  kWrongUser = 3,     // the server serves its own user and root
+  kWrongVersion = 4,  // LocalReply::version is the server's
+};
+
+struct LocalRegion {
+  std::uint64_t size = 0;
+  std::uint32_t key = 0;
+  std::uint32_t writable = 0;
+};
+
+/// Everything behind `data` is for kAccepted.
+struct LocalReply {
+  std::uint64_t magic = kLocalMagic;
+  std::uint32_t version = kLocalVersion;
+  LocalAnswer answer{};
+  std::uint32_t data_size = 0;
+  std::byte data[kMaxAcceptData] = {};
+  std::uint32_t ring_slots = 0;  // of each ring; a power of two
+  std::uint32_t region_count = 0;
+  LocalRegion regions[kLocalMaxRegions] = {};
+};
+static_assert(sizeof(LocalReply) == 224 + kLocalMaxRegions * 16);
+static_assert(offsetof(LocalReply, regions) == 224);
+static_assert(std::has_unique_object_representations_v<LocalReply>);
+static_assert(kMaxRejectData <= kMaxAcceptData);
+
+// --- Shared memory. All zeros is the initial state of each. Counters have a cache line each, for each is
+// --- written by one process and polled by the other. ------------------------------------------------
+
+inline constexpr std::size_t kCacheLine = 64;
+
+/// One for all connections of a listener.
+struct LocalListenerPage {
+  alignas(kCacheLine) pthread_mutex_t alive;                // A1
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // A4: of the server
+};
+static_assert(sizeof(LocalListenerPage) == 2 * kCacheLine);
+
+struct alignas(kCacheLine) LocalSlot {
+  std::atomic<std::uint32_t> length;
+  std::uint32_t reserved;
+  std::byte data[kMaxMessageSize];
+};
+static_assert(sizeof(LocalSlot) == 5 * kCacheLine && offsetof(LocalSlot, data) == 8);
+
+/// What one side of a connection writes. The slots of the ring to the peer follow.
+struct LocalSide {
+  alignas(kCacheLine) std::atomic<std::uint64_t> produced;  // messages to the peer
+  alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // messages from the peer
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // A4; the client's only
+  std::atomic<std::uint32_t> closed;                        // not 0: this side wants no more
+
+  LocalSlot* slots() { return reinterpret_cast<LocalSlot*>(this + 1); }
+  const LocalSlot* slots() const { return reinterpret_cast<const LocalSlot*>(this + 1); }
+};
+static_assert(sizeof(LocalSide) == 3 * kCacheLine);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
+              std::atomic<std::uint32_t>::is_always_lock_free);
+
+inline constexpr std::uint32_t kLocalMaxRingSlots = 1 << 16;
+
+constexpr std::size_t LocalSideBytes(std::uint32_t ring_slots) {
+  return sizeof(LocalSide) + ring_slots * sizeof(LocalSlot);
+}
+
+}  // namespace remora::rdma

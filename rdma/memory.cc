@@ -1,0 +1,61 @@
+#include "rdma/memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "store/base/check.h"
+
+namespace remora::rdma {
+namespace {
+
+absl::Status Exhausted(const std::string& name, std::size_t size, const char* call, int error) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no shared memory of ", size, " bytes for ", name, ": ", call, ": ", std::strerror(error),
+                   " (see ulimit -v and -n, and the memory limit of the group)"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_view name_view,
+                                                                   std::size_t size, Writers writers) {
+  const std::string name(name_view);
+  if (size == 0) return absl::InvalidArgumentError(absl::StrCat("shared memory of 0 bytes for ", name));
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  // off_t is signed: what does not fit it would come out negative.
+  if (size > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) - page) {
+    return Exhausted(name, size, "ftruncate", EFBIG);
+  }
+  const std::size_t rounded = (size + page - 1) / page * page;
+
+  const int fd = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return Exhausted(name, size, "memfd_create", errno);
+  const auto fail = [&](const char* call) {
+    const absl::Status status = Exhausted(name, size, call, errno);
+    close(fd);
+    return status;
+  };
+  if (ftruncate(fd, static_cast<off_t>(rounded)) != 0) return fail("ftruncate");
+  void* address = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (address == MAP_FAILED) return fail("mmap");
+  // F_SEAL_FUTURE_WRITE spares the mapping just made: it stays the only writable one there will ever be.
+  const int seals =
+      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | (writers == Writers::kOwnerOnly ? F_SEAL_FUTURE_WRITE : 0);
+  REMORA_CHECK(fcntl(fd, F_ADD_SEALS, seals) == 0);
+  return std::unique_ptr<SharedMemory>(
+      new SharedMemory(fd, std::span(static_cast<std::byte*>(address), rounded), writers));
+}
+
+SharedMemory::~SharedMemory() {
+  munmap(bytes_.data(), bytes_.size());
+  close(fd_);
+}
+
+}  // namespace remora::rdma

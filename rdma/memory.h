@@ -1,0 +1,50 @@
+// Memory that peers may be given access to, whichever transport they come over.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace remora::rdma {
+
+/// Zero-filled memory backed by a memfd, so that one and the same bytes can be registered with an
+/// RDMA device and mapped by another process of this host. Neither copied nor moved: its address
+/// stays for its life. Page-aligned.
+///
+/// Thread Safety: const members may be called from many threads; the bytes are the caller's to guard.
+class SharedMemory {
+ public:
+  /// Who, beside its maker, may come to write the bytes.
+  enum class Writers {
+    kOwnerOnly,  // sealed: no other process can ever map it writable, whatever descriptor it holds
+    kPeers,
+  };
+
+  /// `name` shows up in /proc/PID/maps. `size` is rounded up to whole pages; neither side can resize
+  /// the memory afterwards (sealed), so a mapped byte never turns into SIGBUS by truncation.
+  /// InvalidArgument: size 0. ResourceExhausted: the kernel has no memory, address space or
+  /// descriptor for it.
+  static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(std::string_view name, std::size_t size,
+                                                              Writers writers);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  std::span<std::byte> bytes() const { return bytes_; }
+  /// The memfd, owned by this object.
+  int fd() const { return fd_; }
+  Writers writers() const { return writers_; }
+
+ private:
+  SharedMemory(int fd, std::span<std::byte> bytes, Writers writers)
+      : fd_(fd), bytes_(bytes), writers_(writers) {}
+
+  int fd_;
+  std::span<std::byte> bytes_;
+  Writers writers_;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,48 @@
+#include "rdma/transport.h"
+
+#include "rdma/local.h"
+#include "rdma/verbs.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// How often PollUntil polls before it sleeps: some 20 to 50 us with the pauses between, which is the time
+// that falling asleep and being woken costs anyway. So the wait is at most twice as dear as the better of the
+// two.
+constexpr int kSpins = 1000;
+
+void CpuPause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
+                                                 const Clock& clock, TimePoint deadline) {
+  if (address.kind == TransportKind::kVerbs) return DialVerbs(address, limits, clock, deadline);
+  return DialLocal(address, limits, clock, deadline);
+}
+
+absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
+                                                 const Clock& clock) {
+  if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, clock);
+  return ListenLocal(address, limits, clock);
+}
+
+absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (const std::size_t count = connection.Poll(out); count > 0) return count;
+    CpuPause();
+  }
+  for (;;) {
+    REMORA_RETURN_IF_ERROR(connection.Wait(deadline));
+    if (const std::size_t count = connection.Poll(out); count > 0) return count;
+  }
+}
+
+}  // namespace remora::rdma

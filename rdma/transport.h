@@ -1,0 +1,246 @@
+// The transport: one-sided reads and writes, and messages, in librdmacm's own words (rdma_verbs.h).
+// It knows regions and messages, and nothing of keys. Implementations: verbs.h, local.h; for tests a
+// simulated one. All keep this contract, and one suite (tests/rdma/transport_test.cc) holds them to it.
+//
+//   client                                   server
+//   Dial(address)                            Listen(address); RegisterRead(memory)...
+//   RegisterMessages, PostRecv               NextRequest() -> connection
+//   Connect(request data)          ----->      peer_data(); RegisterWrite, RegisterMessages, PostRecv
+//   peer_data()                    <-----      Accept(data)   or   Reject(data)
+//   PostReadv, PostWritev, PostSend; Poll / Wait    Listener::Poll / Arm; PostSend
+//
+// Ordering, on one connection (what a reliable connected queue pair gives; rdma_post_send(3)):
+//   O1  Requests start in the order posted. A message arrives after the bytes of every WRITE posted
+//       before it: at the receive completion those bytes are whole and visible.
+//   O2  A READ posted after a WRITE of the same place sees the written bytes.
+//   O3  Inside one READ nothing is ordered and nothing wider than one byte is read whole: words may be
+//       torn, and later bytes may be older than earlier ones. Readers verify what they read.
+//   O4  What a READ returns was there at some moment between its post and its completion.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/address.h"
+#include "rdma/memory.h"
+#include "store/base/clock.h"
+#include "store/format/remote_region.h"
+
+namespace remora::rdma {
+
+/// Private data of the connection handshake, at most (RDMA_PS_TCP with librdmacm: rdma_connect(3),
+/// rdma_accept(3), rdma_reject(3)). A receiver may see zero bytes after what was sent.
+inline constexpr std::size_t kMaxConnectData = 56;
+inline constexpr std::size_t kMaxAcceptData = 196;
+inline constexpr std::size_t kMaxRejectData = 148;
+
+/// Largest message (PostSend).
+inline constexpr std::size_t kMaxMessageSize = 256;
+
+/// Most entries of one scatter/gather list.
+inline constexpr std::size_t kMaxSges = 4;
+
+/// How much a connection may have under way. Both sides of a connection use the same values.
+struct QueueLimits {
+  std::uint32_t sends = 64;     // READs, WRITEs and SENDs posted and not yet completed
+  std::uint32_t receives = 32;  // receives posted and not yet filled
+  std::uint32_t reads = 16;     // READs that the device works on at once (initiator_depth)
+};
+
+/// Memory of this process made known to a transport (an ibv_mr). Destruction deregisters it
+/// (rdma_dereg_mr(3)): afterwards no peer can reach it. It must outlive the requests that use it,
+/// and must be destroyed before its memory, its connection and its listener.
+class Registration {
+ public:
+  virtual ~Registration() = default;
+  std::span<std::byte> bytes() const { return bytes_; }
+  std::uint32_t local_key() const { return local_key_; }
+  /// What a peer must be told to read or write it. Size 0 for message buffers.
+  const RemoteRegion& remote() const { return remote_; }
+
+ protected:
+  Registration(std::span<std::byte> bytes, std::uint32_t local_key, RemoteRegion remote)
+      : bytes_(bytes), local_key_(local_key), remote_(remote) {}
+
+ private:
+  std::span<std::byte> bytes_;
+  std::uint32_t local_key_;
+  RemoteRegion remote_;
+};
+
+/// One entry of a scatter/gather list: bytes inside a Registration of the same connection or its listener.
+struct Sge {
+  std::byte* data = nullptr;
+  std::uint32_t size = 0;
+  std::uint32_t local_key = 0;
+};
+
+/// The entry for bytes [offset, offset + size) of `registration`.
+inline Sge MakeSge(const Registration& registration, std::size_t offset, std::size_t size) {
+  return {registration.bytes().data() + offset, static_cast<std::uint32_t>(size), registration.local_key()};
+}
+
+class Connection;
+
+enum class CompletionKind : std::uint8_t {
+  kRead = 1,
+  kSend = 2,
+  kReceive = 3,
+  kDisconnected = 4,  // the last word on a connection; comes once, after every other completion
+};
+
+/// The end of one posted request (ibv_wc). A WRITE has no completion of its own: when it succeeds,
+/// that of the next SEND on its connection stands for it; when it fails, the connection does.
+struct Completion {
+  Connection* connection = nullptr;
+  std::uint64_t context = 0;     // as given to Post*
+  std::uint32_t byte_count = 0;  // kReceive: the message's size
+  CompletionKind kind = CompletionKind::kDisconnected;
+  /// False: the request failed or was flushed, its buffers hold nothing of use, and
+  /// connection->status() says what went wrong first.
+  bool ok = false;
+};
+
+/// One reliable, ordered channel to one peer (an rdma_cm_id with its queue pair).
+///
+/// A failed request of any kind breaks the connection: status() keeps the first cause, every request
+/// under way completes with ok = false, then kDisconnected comes. A connection never heals; make another.
+/// Causes, as status codes: Unavailable (peer closed, died, or cannot be reached), PermissionDenied
+/// (the peer's device refused an access), Internal (anything else, with the device's own words).
+///
+/// Buffers that are named in a posted request belong to the transport until its completion.
+/// Destruction ends the connection at once; requests still under way get no completion, their
+/// buffers are the caller's again when the destructor returns.
+///
+/// Thread Safety: none; one thread at a time. The deadline arguments are points of the Clock given to Dial or
+/// Listen.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // --- Set-up --------------------------------------------------------------------------------
+
+  /// Registers memory of this process to send from, receive into, and read into (rdma_reg_msgs(3)).
+  /// The caller keeps ownership of `bytes`. Costs a system call and pinned pages: not for the data path.
+  /// ResourceExhausted: too little locked memory (says how much and which limit), or no device resources.
+  virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) = 0;
+
+  /// Registers `memory` (Writers::kPeers) for this connection's peer to WRITE (rdma_reg_write(3)).
+  /// On a server's connection, before Accept. Errors as RegisterMessages.
+  virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) = 0;
+
+  /// Client: asks for the connection with `request_data` (at most kMaxConnectData) and waits for the answer.
+  /// OK: peer_data() is what the server accepted with. FailedPrecondition: the server rejected; peer_data()
+  /// is what it said. Unavailable: nobody listens there. DeadlineExceeded.
+  virtual absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) = 0;
+
+  /// Server: answers a request that NextRequest returned. Never waits for the client; once the client has
+  /// seen it, it may send. After Reject the connection is of no use and should be destroyed.
+  virtual absl::Status Accept(std::span<const std::byte> data) = 0;
+  virtual void Reject(std::span<const std::byte> data) = 0;
+
+  /// What the peer sent along: to a server the request data; to a client the accept or reject data.
+  virtual std::span<const std::byte> peer_data() const = 0;
+
+  // --- Data path. Post* return at once; an error means that nothing was posted and why: -------------
+  // --- InvalidArgument (out of the region's range, too many entries, too long; a caller's bug), -----
+  // --- ResourceExhausted (a queue limit reached: poll first), or status() when it is broken. --------
+
+  /// READs peer bytes [offset, offset + sum of sizes) of `region` into `to` (rdma_post_readv(3)).
+  /// Completion kRead.
+  virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
+                                 std::uint64_t offset) = 0;
+
+  /// WRITEs `from`, in order, to the peer's `region` at `offset` (rdma_post_writev(3)). No completion;
+  /// post a SEND behind it. The buffers are the caller's again at that SEND's completion.
+  virtual absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                  std::uint64_t offset) = 0;
+
+  /// Sends one message (rdma_post_send(3)) of at most kMaxMessageSize. Completion kSend.
+  virtual absl::Status PostSend(std::uint64_t context, const Sge& from) = 0;
+
+  /// Offers a buffer for one message (rdma_post_recv(3)); messages fill them in the order posted.
+  /// Completion kReceive. A message longer than its buffer breaks the connection. Without a posted receive
+  /// the peer's messages, and on verbs its READs behind them, wait: keep as many posted as the peer may send.
+  virtual absl::Status PostRecv(std::uint64_t context, const Sge& into) = 0;
+
+  /// Takes up to out.size() completions; returns how many. Never blocks. Client side; a server polls its
+  /// listener.
+  virtual std::size_t Poll(std::span<Completion> out) = 0;
+
+  /// Client: sleeps until Poll may return something, or DeadlineExceeded. No wake-up is lost: what happens
+  /// between the last Poll and this call ends it at once. It may return OK early.
+  virtual absl::Status Wait(TimePoint deadline) = 0;
+
+  /// OK while usable; else the first cause.
+  virtual const absl::Status& status() const = 0;
+
+  /// Who is at the other end, for log lines: "pid 12 uid 1000" or "10.0.0.7:40312".
+  virtual std::string peer() const = 0;
+
+ protected:
+  Connection() = default;
+};
+
+/// The server's end of an address.
+///
+/// Thread Safety: none; the listener and all its connections are used by one thread at a time. The local
+/// transport further requires that the thread which called Listen lives until the listener is destroyed:
+/// when that thread ends, clients take the server for dead (see local.h).
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  /// As asked for, with the port that was really taken.
+  virtual const Address& address() const = 0;
+
+  /// Registers `memory` for every connection of this listener to READ (rdma_reg_read(3)), writable by none.
+  /// Before the first NextRequest. `memory` (Writers::kOwnerOnly) must outlive the listener. The key is good
+  /// for this listener's connections alone. At most 8. Errors as Connection::RegisterMessages.
+  virtual absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) = 0;
+
+  /// The next client that asks to connect, or null. Its connection must be destroyed before the listener.
+  virtual std::unique_ptr<Connection> NextRequest() = 0;
+
+  /// Takes completions of all accepted connections. Never blocks. After a connection's kDisconnected
+  /// nothing more comes of it; the caller destroys it. (Completions of a connection that the caller has
+  /// destroyed itself no longer come.)
+  virtual std::size_t Poll(std::span<Completion> out) = 0;
+
+  /// Before sleeping: from now on, wait_fd() turns readable when NextRequest or Poll may have something.
+  /// After Arm, call both once more before sleeping: what came earlier is not signalled.
+  virtual void Arm() = 0;
+  /// After sleeping. Also after an Arm that was not followed by sleeping.
+  virtual void Disarm() = 0;
+  virtual int wait_fd() const = 0;
+
+ protected:
+  Listener() = default;
+};
+
+/// Resolves `address` and makes a connection that is not connected yet. `clock` must outlive it.
+/// Unavailable: no such host, no route, or nobody listens (some transports find out in Connect).
+/// FailedPrecondition: no RDMA device reaches the address (says what to do). PermissionDenied.
+absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
+                                                 const Clock& clock, TimePoint deadline);
+
+/// Starts to listen. `clock` must outlive the listener.
+/// AlreadyExists: the port or path is in use by another server. FailedPrecondition: no RDMA device has
+/// this address. PermissionDenied, ResourceExhausted, NotFound (the socket's directory is missing).
+absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
+                                                 const Clock& clock);
+
+/// Polls `connection` until at least one completion comes: spins for a while, then sleeps.
+/// DeadlineExceeded when none came in time. The clock is first read after the spinning.
+absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline);
+
+}  // namespace remora::rdma

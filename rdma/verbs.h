@@ -1,0 +1,39 @@
+// The verbs transport: librdmacm and libibverbs over any RDMA device, a soft-RoCE one included.
+//
+// How it is read, in the order of a connection's life:
+//   verbs_status.cc        errno, connection events and completions in plain words
+//   verbs_device.cc        what the device can do; the event channel and the completion queue
+//   verbs_client.cc        Dial, Connect, Poll, Wait
+//   verbs_listener.cc      Listen, NextRequest, Accept, Poll, Arm
+//   verbs_connection.cc    both ends: queue pair, requests, failure, end
+//   verbs_registration.cc  memory
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+/// Dial and Listen (transport.h) for addresses of kind kVerbs. Beyond the contract:
+///
+/// - The host is looked up with getaddrinfo(3), which knows no deadline: give an address where that matters.
+/// - A listener needs one concrete address: a wildcard one is FailedPrecondition, because it would belong to
+/// no
+///   device, and memory is registered with a device.
+/// - librdmacm gives a process one protection domain per device. So a key is good for every connection of
+///   this process on that device, not only for those of the listener that made it.
+/// - A listener has a fixed number of connections (512, or what the device's completion queues hold).
+/// Requests
+///   beyond are rejected without data.
+/// - A peer that cannot be reached is noticed only while requests are under way, after some 0.5 to 4 s of
+/// retries;
+///   a peer whose process ends is noticed at once.
+/// - Connection::peer() also names the device and how many READs it works on at once, as both sides agreed.
+absl::StatusOr<std::unique_ptr<Connection>> DialVerbs(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock, TimePoint deadline);
+absl::StatusOr<std::unique_ptr<Listener>> ListenVerbs(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock);
+
+}  // namespace remora::rdma

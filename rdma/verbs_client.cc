@@ -1,0 +1,213 @@
+// The client's end, step by step: Dial resolves and prepares, Connect shakes hands, then Poll and Wait.
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/verbs.h"
+#include "rdma/verbs_address.h"
+#include "rdma/verbs_connection.h"
+#include "rdma/verbs_status.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// For the kernel's own search of the host (ARP), where the caller's deadline is later.
+constexpr int kResolveTimeoutMs = 2000;
+// Asking for events costs a system call, some ten times an empty poll.
+constexpr unsigned kPollsPerEventCheck = 256;
+
+/// Sleeps until one of `fds` is readable: true. False: the deadline has passed.
+bool SleepUntilReadable(std::span<pollfd> fds, const Clock& clock, TimePoint deadline) {
+  const TimePoint now = clock.Now();
+  if (now >= deadline) return false;
+  const auto remaining = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - now).count();
+  const timespec timeout = {.tv_sec = remaining / 1'000'000'000, .tv_nsec = remaining % 1'000'000'000};
+  const int count = ppoll(fds.data(), fds.size(), &timeout, nullptr);
+  REMORA_CHECK(count >= 0 || errno == EINTR || errno == ENOMEM);
+  return count != 0;
+}
+
+/// The next event, which ends a step of the handshake with `peer`.
+absl::StatusOr<ConnectionEvent> AwaitEvent(EventChannel& events, absl::string_view peer, const Clock& clock,
+                                           TimePoint deadline) {
+  for (;;) {
+    if (std::optional<ConnectionEvent> event = events.Next()) return *std::move(event);
+    std::array<pollfd, 1> fds = {{{events.fd(), POLLIN, 0}}};
+    if (!SleepUntilReadable(fds, clock, deadline)) {
+      return absl::DeadlineExceededError(absl::StrCat("connecting to ", peer, ": no answer in time"));
+    }
+  }
+}
+
+/// Why `event` is not the one that was waited for.
+absl::Status StatusOfStep(const ConnectionEvent& event, absl::string_view peer) {
+  const absl::Status status = StatusFromEvent(event.type, event.status, peer);
+  return !status.ok() ? status
+                      : absl::InternalError(absl::StrCat(peer, ": unexpected ", rdma_event_str(event.type)));
+}
+
+/// Like AwaitEvent, for an event of one kind.
+absl::Status AwaitStep(EventChannel& events, rdma_cm_event_type step, absl::string_view peer,
+                       const Clock& clock, TimePoint deadline) {
+  REMORA_ASSIGN_OR_RETURN(const ConnectionEvent event, AwaitEvent(events, peer, clock, deadline));
+  return event.type == step ? absl::OkStatus() : StatusOfStep(event, peer);
+}
+
+class VerbsClient final : public VerbsConnection {
+ public:
+  VerbsClient(std::unique_ptr<EventChannel> events, IdPtr id, const QueueLimits& limits, DeviceLimits device,
+              const Clock& clock)
+      : VerbsConnection(std::move(id), 0, limits, std::move(device)),
+        clock_(clock),
+        events_(std::move(events)) {}
+  ~VerbsClient() override { Close(); }
+
+  absl::Status Prepare();
+  absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
+  absl::Status Accept(std::span<const std::byte>) override {
+    return absl::InvalidArgumentError("Accept is the server's part");
+  }
+  void Reject(std::span<const std::byte>) override {}
+  std::size_t Poll(std::span<Completion> out) override;
+  absl::Status Wait(TimePoint deadline) override;
+
+ private:
+  absl::Status AwaitAnswer(TimePoint deadline);
+  std::size_t Collect(std::span<Completion> out);
+  void HandleEvents();
+
+  const Clock& clock_;
+  const std::unique_ptr<EventChannel> events_;
+  std::unique_ptr<CompletionQueue> completions_;
+  bool asked_ = false;
+  unsigned idle_polls_ = 0;
+  // What Wait found when it was about to sleep; the next Poll returns it.
+  std::array<Completion, 8> found_;
+  std::size_t found_count_ = 0;
+};
+
+absl::Status VerbsClient::Prepare() {
+  REMORA_ASSIGN_OR_RETURN(completions_,
+                          CompletionQueue::Create(id()->verbs, limits().sends + limits().receives));
+  return CreateQueuePair(*completions_);
+}
+
+absl::Status VerbsClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
+  if (request_data.size() > kMaxConnectData) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_data.size(), " bytes of request data; the most is ", kMaxConnectData));
+  }
+  if (asked_) return absl::InvalidArgumentError("Connect was called before; make another connection");
+  asked_ = true;
+  SetRetransmission();
+  rdma_conn_param param = ConnectionParameters(limits().reads, limits().reads, request_data);
+  absl::Status status = rdma_connect(id(), &param) == 0 ? AwaitAnswer(deadline)
+                                                        : StatusFromErrno(errno, "rdma_connect", peer());
+  if (!status.ok()) Break(status);
+  return status;
+}
+
+absl::Status VerbsClient::AwaitAnswer(TimePoint deadline) {
+  REMORA_ASSIGN_OR_RETURN(ConnectionEvent event, AwaitEvent(*events_, peer(), clock_, deadline));
+  SetPeerData(std::move(event.data));
+  if (event.type != RDMA_CM_EVENT_ESTABLISHED) return StatusOfStep(event, peer());
+  SetConnected(event.initiator_depth);
+  return absl::OkStatus();
+}
+
+std::size_t VerbsClient::Poll(std::span<Completion> out) {
+  if (found_count_ > 0) {
+    const std::size_t count = std::min(found_count_, out.size());
+    std::copy_n(found_.begin(), count, out.begin());
+    std::copy(found_.begin() + static_cast<std::ptrdiff_t>(count),
+              found_.begin() + static_cast<std::ptrdiff_t>(found_count_), found_.begin());
+    found_count_ -= count;
+    return count;
+  }
+  const std::size_t count = Collect(out);
+  if (count == 0 && ++idle_polls_ % kPollsPerEventCheck == 0) HandleEvents();
+  return count;
+}
+
+/// Poll's work: completions, then what is due to a broken connection.
+std::size_t VerbsClient::Collect(std::span<Completion> out) {
+  std::array<ibv_wc, 16> batch;
+  std::size_t count = 0;
+  bool drained = false;
+  while (!drained && count < out.size()) {
+    const std::size_t wanted = std::min(batch.size(), out.size() - count);
+    const std::size_t taken = completions_->Poll(std::span(batch).first(wanted));
+    for (std::size_t i = 0; i < taken; ++i) count += Finish(batch[i], out[count]) ? 1 : 0;
+    drained = taken < wanted;
+  }
+  while (count < out.size() && NextAfterBreak(out[count])) ++count;
+  return count;
+}
+
+void VerbsClient::HandleEvents() {
+  while (const std::optional<ConnectionEvent> event = events_->Next()) {
+    if (absl::Status status = StatusFromLateEvent(event->type, event->status, peer()); !status.ok()) {
+      Break(std::move(status));
+    }
+  }
+}
+
+absl::Status VerbsClient::Wait(TimePoint deadline) {
+  if (found_count_ > 0) return absl::OkStatus();
+  completions_->TakeNotifications();
+  completions_->Arm();
+  // What completed before the arming wakes nobody, so it is looked for once more. Completions come before
+  // events: the request that failed says more than the disconnection that followed.
+  found_count_ = Collect(found_);
+  if (found_count_ > 0) return absl::OkStatus();
+  HandleEvents();
+  found_count_ = Collect(found_);
+  if (found_count_ > 0) return absl::OkStatus();
+  std::array<pollfd, 2> fds = {{{completions_->fd(), POLLIN, 0}, {events_->fd(), POLLIN, 0}}};
+  if (!SleepUntilReadable(fds, clock_, deadline)) {
+    return absl::DeadlineExceededError(absl::StrCat("nothing came from ", peer(), " in time"));
+  }
+  // An event may leave nothing to flush, and then no completion would show that the connection is broken.
+  if (fds[1].revents != 0) {
+    found_count_ = Collect(found_);
+    HandleEvents();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Connection>> DialVerbs(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock, TimePoint deadline) {
+  const std::string name = absl::StrCat(address.host, ":", address.port);
+  // In this order, so that a host without RDMA is told apart from a name that nobody has.
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<EventChannel> events, EventChannel::Open(name));
+  REMORA_ASSIGN_OR_RETURN(const AddressInfo info, ResolveHost(address, 0));
+  IdPtr id;
+  REMORA_ASSIGN_OR_RETURN(id, CreateId(*events, name));
+  if (rdma_resolve_addr(id.get(), info->ai_src_addr, info->ai_dst_addr, kResolveTimeoutMs) != 0) {
+    return StatusFromErrno(errno, "rdma_resolve_addr", name);
+  }
+  REMORA_RETURN_IF_ERROR(AwaitStep(*events, RDMA_CM_EVENT_ADDR_RESOLVED, name, clock, deadline));
+  if (rdma_resolve_route(id.get(), kResolveTimeoutMs) != 0) {
+    return StatusFromErrno(errno, "rdma_resolve_route", name);
+  }
+  REMORA_RETURN_IF_ERROR(AwaitStep(*events, RDMA_CM_EVENT_ROUTE_RESOLVED, name, clock, deadline));
+  REMORA_ASSIGN_OR_RETURN(DeviceLimits device, DeviceLimits::Query(id.get()));
+  REMORA_RETURN_IF_ERROR(device.Check(limits));
+  auto client =
+      std::make_unique<VerbsClient>(std::move(events), std::move(id), limits, std::move(device), clock);
+  REMORA_RETURN_IF_ERROR(client->Prepare());
+  return client;
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,322 @@
+#include "rdma/verbs_connection.h"
+
+#include <rdma/rdma_verbs.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/verbs_registration.h"
+#include "rdma/verbs_status.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// How long a packet may stay unacknowledged (4.096 us << 16 = 268 ms), and how often it is then sent again: a
+// peer that cannot be reached is given up after 2 s. librdmacm's own choice on Ethernet is 19: one lost
+// packet stalls the connection for 2 s, and giving up takes 16. Shorter ones give up on hosts that are merely
+// overloaded. Not 7 retries: soft-RoCE takes that for "for ever", as it is defined for a receiver that is not
+// ready.
+constexpr std::uint8_t kAckTimeout = 16;
+constexpr std::uint8_t kRetries = 6;
+// A peer without a posted receive: the special value for "again and again". What a slow peer is must not
+// depend on the device's timers, and one that is gone is noticed by its disconnection or by the retries
+// above.
+constexpr std::uint8_t kReceiverNotReadyRetries = 7;
+// 255 means "the device's maximum" to librdmacm (RDMA_MAX_INIT_DEPTH).
+constexpr std::uint32_t kMostReads = 254;
+
+// The request id travels through librdmacm's `void* context`.
+static_assert(sizeof(void*) == sizeof(std::uint64_t));
+void* ContextOf(std::uint64_t request_id) { return reinterpret_cast<void*>(request_id); }
+
+std::uint8_t Depth(std::uint32_t wanted, std::uint32_t device) {
+  return static_cast<std::uint8_t>(std::clamp(std::min(wanted, device), std::uint32_t{1}, kMostReads));
+}
+
+CompletionKind KindOf(RequestRing::Kind kind) {
+  switch (kind) {
+    case RequestRing::Kind::kRead:
+      return CompletionKind::kRead;
+    case RequestRing::Kind::kReceive:
+      return CompletionKind::kReceive;
+    default:
+      return CompletionKind::kSend;
+  }
+}
+
+ibv_sge DeviceSge(const Sge& sge) {
+  return {.addr = reinterpret_cast<std::uintptr_t>(sge.data), .length = sge.size, .lkey = sge.local_key};
+}
+
+}  // namespace
+
+// --- Requests under way ------------------------------------------------------------------------------
+
+RequestRing::RequestRing(std::uint32_t limit) : limit_(limit), slots_(std::bit_ceil(limit)) {}
+
+void RequestRing::Push(const Request& request) {
+  REMORA_CHECK(size_ < limit_);
+  At(next_number()) = request;
+  ++size_;
+}
+
+RequestRing::Request RequestRing::Retire(std::uint32_t number) {
+  for (;;) {
+    REMORA_CHECK(size_ > 0);  // else the device ended a request that nobody posted
+    const std::uint32_t current = oldest_;
+    const Request request = At(current);
+    oldest_ = (oldest_ + 1) & (kReceiveBit - 1);
+    --size_;
+    if (current == number) return request;
+    REMORA_CHECK(request.kind == Kind::kWrite);  // all others have a completion of their own
+  }
+}
+
+// --- Set-up --------------------------------------------------------------------------------------------
+
+VerbsConnection::VerbsConnection(IdPtr id, std::uint32_t serial, const QueueLimits& limits,
+                                 DeviceLimits device)
+    : id_(std::move(id)),
+      serial_(serial),
+      limits_(limits),
+      device_(std::move(device)),
+      sends_(limits.sends),
+      receives_(limits.receives),
+      peer_(AddressText(rdma_get_peer_addr(id_.get()))) {}
+
+absl::Status VerbsConnection::CreateQueuePair(CompletionQueue& completions) {
+  REMORA_RETURN_IF_ERROR(device_.Check(limits_));
+  // Not every device takes messages of the full size inline; one without inline is only slower.
+  int error = 0;
+  for (const std::uint32_t inline_size : {static_cast<std::uint32_t>(kMaxMessageSize), 0u}) {
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = completions.get();
+    attributes.recv_cq = completions.get();
+    attributes.qp_type = IBV_QPT_RC;
+    attributes.cap = {.max_send_wr = limits_.sends,
+                      .max_recv_wr = limits_.receives,
+                      .max_send_sge = kMaxSges,
+                      .max_recv_sge = 1,
+                      .max_inline_data = inline_size};
+    if (rdma_create_qp(id_.get(), id_->pd, &attributes) == 0) {
+      inline_size_ = attributes.cap.max_inline_data;
+      return absl::OkStatus();
+    }
+    error = errno;
+  }
+  return StatusFromErrno(error, "rdma_create_qp", peer_);
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::RegisterMessages(std::span<std::byte> bytes) {
+  return VerbsRegistration::Create(id_.get(), bytes, VerbsRegistration::Use::kMessages);
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::RegisterWrite(SharedMemory& memory) {
+  return VerbsRegistration::Create(id_.get(), memory.bytes(), VerbsRegistration::Use::kWrite);
+}
+
+rdma_conn_param VerbsConnection::ConnectionParameters(std::uint32_t initiator_depth,
+                                                      std::uint32_t responder_resources,
+                                                      std::span<const std::byte> data) const {
+  rdma_conn_param param{};
+  param.private_data = data.data();
+  param.private_data_len = static_cast<std::uint8_t>(data.size());
+  param.initiator_depth = Depth(initiator_depth, device_.initiator_depth);
+  param.responder_resources = Depth(responder_resources, device_.responder_resources);
+  param.retry_count = kRetries;
+  param.rnr_retry_count = kReceiverNotReadyRetries;
+  return param;
+}
+
+void VerbsConnection::SetRetransmission() {
+  std::uint8_t timeout = kAckTimeout;
+  // A kernel before 5.3 does not know the option; then losses cost more time, and nothing else.
+  static_cast<void>(
+      rdma_set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)));
+}
+
+void VerbsConnection::SetConnected(std::uint32_t reads) {
+  connected_ = true;
+  peer_ = absl::StrCat(AddressText(rdma_get_peer_addr(id_.get())), " (", device_.name, ", ", reads,
+                       " READs at once)");
+}
+
+// --- Data path -------------------------------------------------------------------------------------------
+
+// librdmacm's inline functions take a pointer to non-const entries. Empty ones are left out: some devices
+// take size 0 for 2^31.
+struct VerbsConnection::SgeList {
+  std::array<ibv_sge, kMaxSges> entries;
+  int count = 0;
+};
+
+absl::Status VerbsConnection::CheckOneSided(std::span<const Sge> sges, const RemoteRegion& region,
+                                            std::uint64_t offset, SgeList& list) const {
+  if (sges.size() > kMaxSges) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(sges.size(), " scatter/gather entries; the most is ", kMaxSges));
+  }
+  std::uint64_t size = 0;  // cannot overflow: kMaxSges 32-bit numbers
+  for (const Sge& sge : sges) {
+    size += sge.size;
+    if (sge.size > 0) list.entries[static_cast<std::size_t>(list.count++)] = DeviceSge(sge);
+  }
+  if (!region.Contains(offset, size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(size, " bytes at offset ", offset, " are not inside a region of ", region.size));
+  }
+  if (size > device_.request_size) {
+    return absl::InvalidArgumentError(absl::StrCat(size, " bytes in one request; the most that device ",
+                                                   device_.name, " takes is ", device_.request_size));
+  }
+  return CheckSendQueue();
+}
+
+absl::Status VerbsConnection::CheckSendQueue() const {
+  if (!failure_.ok()) return failure_;
+  if (!connected_) return absl::InvalidArgumentError("a request before the connection is established");
+  if (sends_.free_slots() == 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(limits_.sends, " requests are under way already (QueueLimits::sends); poll first"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerbsConnection::PostFailed(absl::string_view call) const {
+  const int error = errno;
+  if (error == EINVAL)
+    return absl::InvalidArgumentError(absl::StrCat(call, ": the device refused the request"));
+  return StatusFromErrno(error, call, peer_);
+}
+
+absl::Status VerbsConnection::PostReadv(std::uint64_t context, std::span<const Sge> to,
+                                        const RemoteRegion& region, std::uint64_t offset) {
+  SgeList list;
+  REMORA_RETURN_IF_ERROR(CheckOneSided(to, region, offset, list));
+  const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
+  if (rdma_post_readv(id_.get(), ContextOf(request_id), list.entries.data(), list.count, IBV_SEND_SIGNALED,
+                      region.address + offset, region.key) != 0) {
+    return PostFailed("rdma_post_readv");
+  }
+  sends_.Push({.context = context, .kind = RequestRing::Kind::kRead});
+  return absl::OkStatus();
+}
+
+absl::Status VerbsConnection::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                         std::uint64_t offset) {
+  SgeList list;
+  REMORA_RETURN_IF_ERROR(CheckOneSided(from, region, offset, list));
+  const int flags = sends_.free_slots() == 1 ? IBV_SEND_SIGNALED : 0;
+  const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
+  if (rdma_post_writev(id_.get(), ContextOf(request_id), list.entries.data(), list.count, flags,
+                       region.address + offset, region.key) != 0) {
+    return PostFailed("rdma_post_writev");
+  }
+  sends_.Push({.context = 0, .kind = RequestRing::Kind::kWrite});
+  return absl::OkStatus();
+}
+
+absl::Status VerbsConnection::PostSend(std::uint64_t context, const Sge& from) {
+  if (from.size > kMaxMessageSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", from.size, " bytes; the most is ", kMaxMessageSize));
+  }
+  REMORA_RETURN_IF_ERROR(CheckSendQueue());
+  ibv_sge sge = DeviceSge(from);
+  const int flags = IBV_SEND_SIGNALED | (from.size <= inline_size_ ? IBV_SEND_INLINE : 0);
+  const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
+  if (rdma_post_sendv(id_.get(), ContextOf(request_id), &sge, from.size > 0 ? 1 : 0, flags) != 0) {
+    return PostFailed("rdma_post_sendv");
+  }
+  sends_.Push({.context = context, .kind = RequestRing::Kind::kSend});
+  return absl::OkStatus();
+}
+
+absl::Status VerbsConnection::PostRecv(std::uint64_t context, const Sge& into) {
+  if (!failure_.ok()) return failure_;
+  if (receives_.free_slots() == 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(limits_.receives, " receives are posted already (QueueLimits::receives)"));
+  }
+  ibv_sge sge = DeviceSge(into);
+  const std::uint64_t request_id = MakeRequestId(serial_, receives_.next_number() | kReceiveBit);
+  if (rdma_post_recvv(id_.get(), ContextOf(request_id), &sge, into.size > 0 ? 1 : 0) != 0) {
+    return PostFailed("rdma_post_recvv");
+  }
+  receives_.Push({.context = context, .kind = RequestRing::Kind::kReceive});
+  return absl::OkStatus();
+}
+
+// --- Completions, failure, end -----------------------------------------------------------------------------
+
+bool VerbsConnection::Finish(const ibv_wc& completion, Completion& out) {
+  const bool ok = completion.status == IBV_WC_SUCCESS;
+  if (!ok) {
+    const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
+    if (failure_.ok()) {
+      Break(StatusFromCompletion(completion.status, completion.vendor_err));
+      only_flushed_ = flushed;
+    } else if (only_flushed_ && !flushed) {
+      // The two queues of a pair fail side by side: a flushed receive may overtake the request that failed.
+      failure_ = StatusFromCompletion(completion.status, completion.vendor_err);
+      only_flushed_ = false;
+    }
+  }
+  const auto number = static_cast<std::uint32_t>(completion.wr_id) & (kReceiveBit - 1);
+  const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
+  const RequestRing::Request request = (is_receive ? receives_ : sends_).Retire(number);
+  if (request.kind == RequestRing::Kind::kWrite) return false;
+  out = {.connection = this,
+         .context = request.context,
+         .byte_count = is_receive && ok ? completion.byte_len : 0,
+         .kind = KindOf(request.kind),
+         .ok = ok};
+  return true;
+}
+
+void VerbsConnection::Break(absl::Status cause) {
+  if (!failure_.ok()) return;
+  failure_ = std::move(cause);
+  // In the error state a queue pair flushes what is posted. It is not there yet when only the peer went away:
+  // its requests might then be retried for ever. And a receive that was posted to a queue pair which had gone
+  // there by itself may have been overlooked (soft-RoCE posts receives without telling the kernel); this
+  // flushes it.
+  ibv_qp_attr error_state{};
+  error_state.qp_state = IBV_QPS_ERR;
+  if (ibv_modify_qp(id_->qp, &error_state, IBV_QP_STATE) != 0)
+    rdma_destroy_qp(id_.get());  // NextAfterBreak flushes
+}
+
+bool VerbsConnection::NextAfterBreak(Completion& out) {
+  if (failure_.ok() || disconnect_told_) return false;
+  if (id_->qp == nullptr) {
+    // The device is gone and will not flush anything.
+    for (RequestRing* const ring : {&sends_, &receives_}) {
+      while (!ring->empty()) {
+        const RequestRing::Request request = ring->RetireOldest();
+        if (request.kind == RequestRing::Kind::kWrite) continue;
+        out = {.connection = this, .context = request.context, .kind = KindOf(request.kind), .ok = false};
+        return true;
+      }
+    }
+  }
+  if (!sends_.empty() || !receives_.empty()) return false;
+  disconnect_told_ = true;
+  out = {.connection = this, .kind = CompletionKind::kDisconnected, .ok = false};
+  return true;
+}
+
+void VerbsConnection::Close() {
+  if (connected_ && id_->qp != nullptr)
+    static_cast<void>(rdma_disconnect(id_.get()));  // also answers a peer's own
+  if (id_->qp != nullptr) rdma_destroy_qp(id_.get());
+  id_.reset();
+}
+
+}  // namespace remora::rdma

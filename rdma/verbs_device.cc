@@ -1,0 +1,127 @@
+#include "rdma/verbs_device.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/verbs_status.h"
+#include "store/base/check.h"
+
+namespace remora::rdma {
+namespace {
+
+// Acknowledging takes a lock, so it is done for many notifications at once.
+constexpr unsigned kMostUnacknowledged = 1024;
+
+void MakeNonblocking(int fd) { REMORA_CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0); }
+
+std::uint32_t Positive(int value) { return static_cast<std::uint32_t>(std::max(value, 1)); }
+
+}  // namespace
+
+absl::StatusOr<DeviceLimits> DeviceLimits::Query(rdma_cm_id* id) {
+  ibv_device_attr device{};
+  ibv_port_attr port{};
+  const char* const name = ibv_get_device_name(id->verbs->device);
+  if (const int error = ibv_query_device(id->verbs, &device); error != 0) {
+    return StatusFromErrno(error, "ibv_query_device", name);
+  }
+  if (const int error = ibv_query_port(id->verbs, id->port_num, &port); error != 0) {
+    return StatusFromErrno(error, "ibv_query_port", name);
+  }
+  return DeviceLimits{.name = name,
+                      .initiator_depth = Positive(device.max_qp_init_rd_atom),
+                      .responder_resources = Positive(device.max_qp_rd_atom),
+                      .requests = Positive(device.max_qp_wr),
+                      .completions = Positive(device.max_cqe),
+                      .request_size = port.max_msg_sz};
+}
+
+absl::Status DeviceLimits::Check(const QueueLimits& limits) const {
+  if (limits.sends == 0 || limits.receives == 0) {
+    return absl::InvalidArgumentError("QueueLimits: sends and receives must be 1 at least");
+  }
+  const std::uint64_t sum = std::uint64_t{limits.sends} + limits.receives;
+  if (limits.sends > requests || limits.receives > requests || sum > completions) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "device ", name, " has queues of ", requests, " requests and ", completions,
+        " completions; asked for are ", limits.sends, " sends and ", limits.receives, " receives"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<EventChannel>> EventChannel::Open(absl::string_view address) {
+  rdma_event_channel* const channel = rdma_create_event_channel();
+  if (channel == nullptr) return StatusFromErrno(errno, "rdma_create_event_channel", address);
+  MakeNonblocking(channel->fd);
+  return std::unique_ptr<EventChannel>(new EventChannel(channel));
+}
+
+EventChannel::~EventChannel() { rdma_destroy_event_channel(channel_); }
+
+std::optional<ConnectionEvent> EventChannel::Next() {
+  rdma_cm_event* event = nullptr;
+  if (rdma_get_cm_event(channel_, &event) != 0) return std::nullopt;
+  const rdma_conn_param& param = event->param.conn;
+  ConnectionEvent copy = {.type = event->event,
+                          .status = event->status,
+                          .id = event->id,
+                          .initiator_depth = param.initiator_depth,
+                          .responder_resources = param.responder_resources,
+                          .data = {}};
+  if (param.private_data != nullptr) {
+    const auto* data = static_cast<const std::byte*>(param.private_data);
+    copy.data.assign(data, data + param.private_data_len);
+  }
+  REMORA_CHECK(rdma_ack_cm_event(event) == 0);
+  return copy;
+}
+
+absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(ibv_context* device,
+                                                                         std::uint32_t size) {
+  const char* const name = ibv_get_device_name(device->device);
+  ibv_comp_channel* const channel = ibv_create_comp_channel(device);
+  if (channel == nullptr) return StatusFromErrno(errno, "ibv_create_comp_channel", name);
+  MakeNonblocking(channel->fd);
+  ibv_cq* const cq = ibv_create_cq(device, static_cast<int>(size), nullptr, channel, 0);
+  if (cq == nullptr) {
+    const int error = errno;
+    ibv_destroy_comp_channel(channel);
+    return StatusFromErrno(error, "ibv_create_cq", name);
+  }
+  return std::unique_ptr<CompletionQueue>(new CompletionQueue(channel, cq));
+}
+
+CompletionQueue::~CompletionQueue() {
+  TakeNotifications();
+  ibv_ack_cq_events(cq_, unacknowledged_);
+  REMORA_CHECK(ibv_destroy_cq(cq_) == 0);  // else a queue pair still uses it
+  REMORA_CHECK(ibv_destroy_comp_channel(channel_) == 0);
+}
+
+std::size_t CompletionQueue::Poll(std::span<ibv_wc> out) {
+  const int count = ibv_poll_cq(cq_, static_cast<int>(out.size()), out.data());
+  // Negative only when the device wrote what no driver understands.
+  REMORA_CHECK(count >= 0);
+  return static_cast<std::size_t>(count);
+}
+
+void CompletionQueue::Arm() {
+  // Fails only for a device that was removed; its connections learn that by an event.
+  static_cast<void>(ibv_req_notify_cq(cq_, 0));
+}
+
+void CompletionQueue::TakeNotifications() {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  while (ibv_get_cq_event(channel_, &cq, &context) == 0) ++unacknowledged_;
+  if (unacknowledged_ >= kMostUnacknowledged) {
+    ibv_ack_cq_events(cq_, unacknowledged_);
+    unacknowledged_ = 0;
+  }
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,252 @@
+#include "rdma/verbs_listener.h"
+
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/verbs.h"
+#include "rdma/verbs_status.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// Requests that the kernel keeps until NextRequest takes them; it rejects those beyond.
+constexpr int kBacklog = 128;
+constexpr std::size_t kMaxConnections = 512;
+constexpr std::size_t kMaxRegions = 8;
+// Asking for events costs a system call, some ten times an empty poll.
+constexpr unsigned kPollsPerEventCheck = 256;
+
+}  // namespace
+
+// --- Listen ------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<Listener>> ListenVerbs(const Address& address, const QueueLimits& limits,
+                                                      const Clock&) {
+  return VerbsListener::Create(address, limits);
+}
+
+absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Address& address,
+                                                                     const QueueLimits& limits) {
+  std::unique_ptr<VerbsListener> listener(new VerbsListener(address, limits));
+  REMORA_RETURN_IF_ERROR(listener->Start());
+  REMORA_RETURN_IF_ERROR(listener->MakeWaitable());
+  return listener;
+}
+
+absl::Status VerbsListener::Start() {
+  const std::string name = address_.ToString();
+  // In this order, so that a host without RDMA is told apart from a name that nobody has.
+  REMORA_ASSIGN_OR_RETURN(events_, EventChannel::Open(name));
+  REMORA_ASSIGN_OR_RETURN(const AddressInfo info, ResolveHost(address_, RAI_PASSIVE));
+  if (IsWildcard(info->ai_src_addr)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        name,
+        " stands for every address and so belongs to no RDMA device; name the one address of the device to "
+        "listen on"));
+  }
+  REMORA_ASSIGN_OR_RETURN(id_, CreateId(*events_, name));
+  if (rdma_bind_addr(id_.get(), info->ai_src_addr) != 0)
+    return StatusFromErrno(errno, "rdma_bind_addr", name);
+  // 127.0.0.1 can be bound although no device has it.
+  if (id_->verbs == nullptr) return StatusFromErrno(ENODEV, "rdma_bind_addr", name);
+  if (rdma_listen(id_.get(), kBacklog) != 0) return StatusFromErrno(errno, "rdma_listen", name);
+  address_.port = ntohs(rdma_get_src_port(id_.get()));
+
+  REMORA_ASSIGN_OR_RETURN(device_, DeviceLimits::Query(id_.get()));
+  REMORA_RETURN_IF_ERROR(device_.Check(limits_));
+  const std::size_t each = std::size_t{limits_.sends} + limits_.receives;
+  capacity_ = std::min(kMaxConnections, device_.completions / each);
+  REMORA_ASSIGN_OR_RETURN(completions_,
+                          CompletionQueue::Create(id_->verbs, static_cast<std::uint32_t>(capacity_ * each)));
+  return absl::OkStatus();
+}
+
+absl::Status VerbsListener::MakeWaitable() {
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  wait_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (wake_fd_ < 0 || wait_fd_ < 0) return StatusFromErrno(errno, "epoll_create1", address_.ToString());
+  for (const int fd : {wake_fd_, events_->fd(), completions_->fd()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(wait_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+      return StatusFromErrno(errno, "epoll_ctl", address_.ToString());
+    }
+  }
+  return absl::OkStatus();
+}
+
+VerbsListener::~VerbsListener() {
+  requests_.clear();
+  REMORA_CHECK(connections_.empty());  // the caller's connections go before the listener
+  if (wake_fd_ >= 0) close(wake_fd_);
+  if (wait_fd_ >= 0) close(wait_fd_);
+}
+
+absl::StatusOr<RemoteRegion> VerbsListener::RegisterRead(SharedMemory& memory) {
+  if (regions_.size() == kMaxRegions) {
+    return absl::ResourceExhaustedError(absl::StrCat("a listener has ", kMaxRegions, " regions at most"));
+  }
+  REMORA_ASSIGN_OR_RETURN(
+      std::unique_ptr<VerbsRegistration> region,
+      VerbsRegistration::Create(id_.get(), memory.bytes(), VerbsRegistration::Use::kRead));
+  regions_.push_back(std::move(region));
+  return regions_.back()->remote();
+}
+
+// --- Requests and other events -----------------------------------------------------------------------------
+
+std::unique_ptr<Connection> VerbsListener::NextRequest() {
+  if (requests_.empty()) HandleEvents();
+  while (!requests_.empty()) {
+    std::unique_ptr<VerbsServerConnection> request = std::move(requests_.front());
+    requests_.pop_front();
+    if (request->status().ok()) return request;  // else the client gave up meanwhile
+  }
+  return nullptr;
+}
+
+void VerbsListener::HandleEvents() {
+  while (std::optional<ConnectionEvent> event = events_->Next()) {
+    // The caller may be through with Poll or NextRequest already when the other one finds this.
+    if (armed_) REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
+    if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      AddRequest(*std::move(event));
+      continue;
+    }
+    // Null for the listening id, whose events say nothing that its connections do not hear, too.
+    auto* const connection = static_cast<VerbsServerConnection*>(event->id->context);
+    if (connection == nullptr) continue;
+    absl::Status status = StatusFromLateEvent(event->type, event->status, connection->peer());
+    if (status.ok()) continue;
+    connection->Break(std::move(status));
+    NoteIfBroken(*connection);
+  }
+}
+
+void VerbsListener::AddRequest(ConnectionEvent event) {
+  if (connections_.size() + forgotten_ >= capacity_) {
+    const IdPtr id(event.id);
+    static_cast<void>(rdma_reject(id.get(), nullptr, 0));
+    return;
+  }
+  while (++last_serial_, connections_.contains(last_serial_)) {
+  }
+  auto connection =
+      std::make_unique<VerbsServerConnection>(*this, std::move(event), last_serial_, limits_, device_);
+  connections_.emplace(last_serial_, connection.get());
+  // Without resources for it the client is rejected, by the end of `connection`.
+  if (connection->Prepare(*completions_).ok()) requests_.push_back(std::move(connection));
+}
+
+void VerbsListener::NoteIfBroken(VerbsServerConnection& connection) {
+  if (connection.status().ok() || std::ranges::find(broken_, &connection) != broken_.end()) return;
+  broken_.push_back(&connection);
+}
+
+void VerbsListener::Forget(VerbsServerConnection& connection) {
+  connections_.erase(connection.serial());
+  std::erase(broken_, &connection);
+  ++forgotten_;
+}
+
+// --- Completions
+// -----------------------------------------------------------------------------------------------
+
+std::size_t VerbsListener::Poll(std::span<Completion> out) {
+  std::array<ibv_wc, 32> batch;
+  std::size_t count = 0;
+  bool drained = false;
+  while (!drained && count < out.size()) {
+    const std::size_t wanted = std::min(batch.size(), out.size() - count);
+    const std::size_t taken = completions_->Poll(std::span(batch).first(wanted));
+    for (std::size_t i = 0; i < taken; ++i) {
+      const auto found = connections_.find(SerialOf(batch[i].wr_id));
+      if (found == connections_.end()) continue;  // forgotten
+      VerbsServerConnection& connection = *found->second;
+      if (connection.Finish(batch[i], out[count]) && connection.accepted()) ++count;
+      if (batch[i].status != IBV_WC_SUCCESS) NoteIfBroken(connection);
+    }
+    drained = taken < wanted;
+  }
+  if (drained) forgotten_ = 0;
+  for (std::size_t i = 0; drained && i < broken_.size(); ++i) {
+    if (!broken_[i]->accepted()) continue;  // its owner learns it from Accept
+    while (count < out.size() && broken_[i]->NextAfterBreak(out[count])) ++count;
+  }
+  if (count == 0 && ++idle_polls_ % kPollsPerEventCheck == 0) HandleEvents();
+  return count;
+}
+
+void VerbsListener::Arm() {
+  armed_ = true;
+  completions_->TakeNotifications();
+  completions_->Arm();
+}
+
+void VerbsListener::Disarm() {
+  armed_ = false;
+  completions_->TakeNotifications();
+  eventfd_t ignored;
+  static_cast<void>(eventfd_read(wake_fd_, &ignored));  // fails when nothing was written
+}
+
+// --- One client
+// ----------------------------------------------------------------------------------------------
+
+VerbsServerConnection::VerbsServerConnection(VerbsListener& listener, ConnectionEvent request,
+                                             std::uint32_t serial, const QueueLimits& limits,
+                                             const DeviceLimits& device)
+    : VerbsConnection(IdPtr(request.id), serial, limits, device),
+      listener_(listener),
+      initiator_depth_(request.initiator_depth),
+      responder_resources_(request.responder_resources) {
+  id()->context = this;
+  SetPeerData(std::move(request.data));
+}
+
+VerbsServerConnection::~VerbsServerConnection() {
+  Close();
+  listener_.Forget(*this);
+}
+
+absl::Status VerbsServerConnection::Connect(std::span<const std::byte>, TimePoint) {
+  return absl::InvalidArgumentError("Connect is the client's part");
+}
+
+absl::Status VerbsServerConnection::Wait(TimePoint) {
+  return absl::InvalidArgumentError("a server waits for its listener's wait_fd()");
+}
+
+absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
+  if (data.size() > kMaxAcceptData) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(data.size(), " bytes of accept data; the most is ", kMaxAcceptData));
+  }
+  if (!status().ok()) return status();
+  SetRetransmission();
+  rdma_conn_param param = ConnectionParameters(std::min(limits().reads, initiator_depth_),
+                                               std::min(limits().reads, responder_resources_), data);
+  if (rdma_accept(id(), &param) != 0) return StatusFromErrno(errno, "rdma_accept", peer());
+  // RDMA_CM_EVENT_ESTABLISHED may come later than the client's first message, so nothing waits for it.
+  SetConnected(param.responder_resources);
+  return absl::OkStatus();
+}
+
+void VerbsServerConnection::Reject(std::span<const std::byte> data) {
+  REMORA_CHECK(data.size() <= kMaxRejectData);
+  // Fails when the client is gone already.
+  static_cast<void>(rdma_reject(id(), data.data(), static_cast<std::uint8_t>(data.size())));
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,92 @@
+// The server's end: one event channel and one completion queue for all connections.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+#include "rdma/verbs_address.h"
+#include "rdma/verbs_connection.h"
+#include "rdma/verbs_device.h"
+#include "rdma/verbs_registration.h"
+
+namespace remora::rdma {
+
+class VerbsListener;
+
+/// A client's request, then its connection.
+class VerbsServerConnection final : public VerbsConnection {
+ public:
+  VerbsServerConnection(VerbsListener& listener, ConnectionEvent request, std::uint32_t serial,
+                        const QueueLimits& limits, const DeviceLimits& device);
+  ~VerbsServerConnection() override;
+
+  absl::Status Prepare(CompletionQueue& completions) { return CreateQueuePair(completions); }
+  absl::Status Connect(std::span<const std::byte>, TimePoint) override;
+  absl::Status Accept(std::span<const std::byte> data) override;
+  void Reject(std::span<const std::byte> data) override;
+  std::size_t Poll(std::span<Completion>) override { return 0; }
+  absl::Status Wait(TimePoint) override;
+
+  bool accepted() const { return connected(); }
+
+ private:
+  VerbsListener& listener_;
+  const std::uint32_t initiator_depth_;      // asked for by the client, seen from this side
+  const std::uint32_t responder_resources_;  // likewise
+};
+
+class VerbsListener final : public Listener {
+ public:
+  static absl::StatusOr<std::unique_ptr<VerbsListener>> Create(const Address& address,
+                                                               const QueueLimits& limits);
+  ~VerbsListener() override;
+
+  const Address& address() const override { return address_; }
+  absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
+  std::unique_ptr<Connection> NextRequest() override;
+  std::size_t Poll(std::span<Completion> out) override;
+  void Arm() override;
+  void Disarm() override;
+  int wait_fd() const override { return wait_fd_; }
+
+  /// For the connection's destructor, when its queue pair is gone.
+  void Forget(VerbsServerConnection& connection);
+
+ private:
+  VerbsListener(const Address& address, const QueueLimits& limits) : address_(address), limits_(limits) {}
+
+  absl::Status Start();
+  absl::Status MakeWaitable();
+  void HandleEvents();
+  void AddRequest(ConnectionEvent event);
+  void NoteIfBroken(VerbsServerConnection& connection);
+
+  Address address_;
+  const QueueLimits limits_;
+  std::unique_ptr<EventChannel> events_;
+  IdPtr id_;
+  DeviceLimits device_;
+  std::unique_ptr<CompletionQueue> completions_;
+  std::vector<std::unique_ptr<VerbsRegistration>> regions_;
+  int wake_fd_ = -1;  // an eventfd: turns wait_fd_ readable for what was found between Arm and sleeping
+  int wait_fd_ = -1;  // an epoll of wake_fd_, the events and the completions
+  bool armed_ = false;
+  unsigned idle_polls_ = 0;
+
+  // A completion queue that overflows is lost, so there is room for everything that its connections may have
+  // under way: connections_.size() + forgotten_ <= capacity_.
+  std::size_t capacity_ = 0;
+  std::size_t forgotten_ = 0;  // destroyed, but some of their completions may still be in the queue
+  std::uint32_t last_serial_ = 0;
+  std::unordered_map<std::uint32_t, VerbsServerConnection*> connections_;  // by serial
+  std::vector<VerbsServerConnection*> broken_;                   // those with kDisconnected still to come
+  std::deque<std::unique_ptr<VerbsServerConnection>> requests_;  // not returned by NextRequest yet
+};
+
+}  // namespace remora::rdma

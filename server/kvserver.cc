@@ -1,0 +1,189 @@
+// kvserver: serves one store at one or several addresses until TERM or INT.
+#include <signal.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/server.h"
+
+namespace remora {
+namespace {
+
+constexpr char kExitStatus[] = R"(
+Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size; 69 no RDMA device or host for an address;
+  71 too little memory, or memory that may be locked; 73 a file or socket cannot be made; 74 disk full, data corrupt
+  or another input/output error; 75 the data directory, port or socket is in use; 77 no permission; 78 the data does
+  not fit in --memory, or has a format that this kvserver does not know.)";
+
+struct Flags {
+  ServerOptions server;
+  std::vector<rdma::Address> listen;
+  int ready_fd = -1;
+};
+
+int Fail(int exit_status, const absl::Status& status) {
+  std::fprintf(stderr, "kvserver: %s\n", std::string(status.message()).c_str());
+  return exit_status;
+}
+
+// The codes of Store::Open.
+int StoreExitStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return EX_USAGE;
+    case absl::StatusCode::kNotFound:
+      return EX_CANTCREAT;
+    case absl::StatusCode::kPermissionDenied:
+      return EX_NOPERM;
+    case absl::StatusCode::kAlreadyExists:
+      return EX_TEMPFAIL;
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+      return EX_CONFIG;
+    case absl::StatusCode::kResourceExhausted:
+      return EX_OSERR;
+    default:
+      return EX_IOERR;
+  }
+}
+
+// The codes of rdma::Listen and Listener::RegisterRead.
+int ListenExitStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return EX_USAGE;
+    case absl::StatusCode::kAlreadyExists:
+      return EX_TEMPFAIL;
+    case absl::StatusCode::kNotFound:
+      return EX_CANTCREAT;
+    case absl::StatusCode::kPermissionDenied:
+      return EX_NOPERM;
+    case absl::StatusCode::kResourceExhausted:
+      return EX_OSERR;
+    default:
+      return EX_UNAVAILABLE;
+  }
+}
+
+// Reads the command line; an exit status when the program is to end with it.
+std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
+  CLI::App app("kvserver: a key-value store whose clients read it in place, over RDMA or mapped memory.");
+  app.footer(kExitStatus);
+  std::vector<std::string> addresses;
+  app.add_option("--listen", addresses, "Where to serve: verbs://HOST:PORT or local:///PATH; may be repeated")
+      ->required()
+      ->type_name("ADDRESS");
+  app.add_option("--data_dir", flags->server.store.data_dir,
+                 "RocksDB's directory; made when missing. Needed with --durability=logged")
+      ->type_name("DIR");
+  app.add_option("--memory", flags->server.store.memory_size,
+                 "Memory for index and log together; all data must fit. 64M, 8G, ...")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->capture_default_str()
+      ->type_name("SIZE");
+  const std::map<std::string, Durability> durabilities = {{"memory", Durability::kMemory},
+                                                          {"logged", Durability::kLogged}};
+  Durability durability = Durability::kLogged;
+  app.add_option("--durability", durability,
+                 "What an acknowledged write survives: memory (nothing), logged (the death of this process)")
+      ->transform(CLI::CheckedTransformer(durabilities))
+      ->default_str("logged");
+  app.add_option("--max_clients", flags->server.max_clients, "Connections at most; each takes 0.3 MB")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--ready_fd", flags->ready_fd, "Write a line to this descriptor, and close it, once serving")
+      ->check(CLI::NonNegativeNumber);
+  bool quiet = false;
+  app.add_flag("--quiet", quiet, "Do not log the coming and going of clients to standard error");
+  app.set_version_flag("--version", "kvserver " REMORA_VERSION);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat(error.what(), "; see kvserver --help")));
+  }
+
+  flags->server.store.durability = durability;
+  const bool has_dir = !flags->server.store.data_dir.empty();
+  if (durability == Durability::kLogged && !has_dir) {
+    return Fail(EX_USAGE, absl::InvalidArgumentError(
+                              "--durability=logged needs --data_dir=DIR; or choose --durability=memory"));
+  }
+  if (durability == Durability::kMemory && has_dir) {
+    return Fail(EX_USAGE, absl::InvalidArgumentError(
+                              "--durability=memory keeps nothing in a --data_dir; leave one out"));
+  }
+  for (const std::string& text : addresses) {
+    absl::StatusOr<rdma::Address> address = rdma::ParseAddress(text);
+    if (!address.ok()) return Fail(EX_USAGE, address.status());
+    flags->listen.push_back(*std::move(address));
+  }
+  if (!quiet) {
+    flags->server.log = [](std::string_view line) {
+      std::fprintf(stderr, "kvserver: %.*s\n", static_cast<int>(line.size()), line.data());
+    };
+  }
+  return std::nullopt;
+}
+
+// For the signal handler alone.
+Server* signalled_server = nullptr;
+
+void StopOnSignals(Server* server) {
+  signalled_server = server;
+  struct sigaction action = {};
+  action.sa_handler = [](int) { signalled_server->Stop(); };
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGINT, &action, nullptr);
+  action.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &action, nullptr);  // of a reader of our output that went away
+}
+
+void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
+  std::printf("kvserver: ready at %s\n", absl::StrJoin(addresses, " ").c_str());
+  std::fflush(stdout);
+  if (flags.ready_fd < 0) return;
+  constexpr char kReady[] = "ready\n";
+  if (::write(flags.ready_fd, kReady, sizeof(kReady) - 1) < 0) std::perror("kvserver: --ready_fd");
+  ::close(flags.ready_fd);
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
+
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
+  if (!server.ok()) return Fail(StoreExitStatus(server.status()), server.status());
+
+  const SteadyClock clock;
+  std::vector<std::string> addresses;
+  for (const rdma::Address& address : flags.listen) {
+    auto listener = rdma::Listen(address, rdma::QueueLimits(), clock);
+    if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
+    addresses.push_back((*listener)->address().ToString());
+    const absl::Status added = (*server)->AddListener(*std::move(listener));
+    if (!added.ok()) return Fail(ListenExitStatus(added), added);
+  }
+
+  StopOnSignals(server->get());
+  SayReady(flags, addresses);
+  (*server)->Run();
+  return EX_OK;
+}
+
+}  // namespace
+}  // namespace remora
+
+int main(int argc, char** argv) { return remora::Main(argc, argv); }

@@ -1,0 +1,321 @@
+#include "server/server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Empty steps before sleeping, so that a reply to a client that sends one request after the other does not
+// wait for a wake-up. A step with nothing to do takes tens of nanoseconds: well under 0.1 ms in all.
+constexpr int kSpinSteps = 1000;
+
+// Writes of one group at most: bounds the time that the first of them waits for the last.
+constexpr std::size_t kMaxGroup = 256;
+
+bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) {
+  const auto& request = *static_cast<const Request*>(context);
+  return PayloadChecksum(request, key_hash, value_hash) == request.payload_checksum;
+}
+
+ReplyStatus ToReplyStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ReplyStatus::kOk;
+    case absl::StatusCode::kNotFound:
+      return ReplyStatus::kNotFound;
+    case absl::StatusCode::kDataLoss:
+      return ReplyStatus::kCorrupt;
+    case absl::StatusCode::kResourceExhausted:
+      return ReplyStatus::kFull;
+    case absl::StatusCode::kInvalidArgument:
+      return ReplyStatus::kInvalid;
+    default:
+      return ReplyStatus::kDurableTier;
+  }
+}
+
+std::string_view TextOf(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options) : options_(options) {}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
+  std::unique_ptr<Server> server(new Server(options));
+  server->stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (server->stop_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  REMORA_ASSIGN_OR_RETURN(server->memory_, ExportedMemory::Create(options.store.memory_size));
+  REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(options.store, server->memory_->ForStore()));
+  return server;
+}
+
+Server::~Server() {
+  // Clients first, then the listeners: they see the server end before the store's data can be anybody else's.
+  sessions_.clear();
+  ports_.clear();
+  store_.reset();
+  if (stop_fd_ >= 0) ::close(stop_fd_);
+}
+
+absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
+  REMORA_ASSIGN_OR_RETURN(const ExportedRegions exported, memory_->RegisterAt(*listener));
+  ports_.push_back({std::move(listener), exported});
+  return absl::OkStatus();
+}
+
+bool Server::Step() {
+  bool busy = false;
+  for (Port& port : ports_) {
+    busy |= AcceptClients(port);
+    busy |= TakeCompletions(port);
+  }
+  // Writes first: a locate behind a write of the same client finds it.
+  CommitWrites();
+  AnswerOthers();
+  return busy;
+}
+
+// --- Clients come ---------------------------------------------------------------------------------------
+
+bool Server::AcceptClients(Port& port) {
+  std::unique_ptr<rdma::Connection> connection = port.listener->NextRequest();
+  if (connection == nullptr) return false;
+
+  HelloRequest hello;
+  if (!FromBytes(connection->peer_data(), &hello) || hello.magic != kHelloMagic) {
+    Refuse(*connection, RefusalReason::kNotRemora, "that was no Remora client's greeting");
+  } else if (hello.protocol_version != kProtocolVersion || hello.format_version != kFormatVersion) {
+    Refuse(
+        *connection, RefusalReason::kVersion,
+        absl::StrCat("it speaks protocol ", kProtocolVersion, " and format ", kFormatVersion, ", the client ",
+                     hello.protocol_version, " and ", hello.format_version, "; use one release"));
+  } else if (hello.layout_signature != LayoutSignature()) {
+    Refuse(*connection, RefusalReason::kLayout,
+           absl::StrCat("its layout signature is ", absl::Hex(LayoutSignature()), ", the client's ",
+                        absl::Hex(hello.layout_signature), "; use builds of one release"));
+  } else if (sessions_.size() >= options_.max_clients) {
+    Refuse(*connection, RefusalReason::kFull,
+           absl::StrCat("it has ", sessions_.size(), " clients, as many as --max_clients allows"));
+  } else {
+    const std::string peer = connection->peer();
+    auto session = ServerSession::Accept(connection, port.exported, store_->superblock().incarnation);
+    if (session.ok()) {
+      rdma::Connection* const key = &(*session)->connection();
+      sessions_.emplace(key, *std::move(session));
+      store_->Add(Counter::kConnections, 1);
+      store_->Add(Counter::kConnectionsAccepted, 1);
+      Log(absl::StrCat("client ", peer, ": connected"));
+    } else if (connection != nullptr) {
+      Refuse(*connection, RefusalReason::kFull, TextOf(session.status()));
+    } else {
+      Log(absl::StrCat("client ", peer, ": gone while being accepted: ", session.status().message()));
+    }
+  }
+  return true;
+}
+
+void Server::Refuse(rdma::Connection& connection, RefusalReason reason, std::string_view text) {
+  HelloRefusal refusal;
+  refusal.reason = reason;
+  text.copy(refusal.text, sizeof(refusal.text));
+  connection.Reject(AsBytes(refusal));
+  store_->Add(Counter::kConnectionsRefused, 1);
+  Log(absl::StrCat("client ", connection.peer(), ": refused: ", AbslView(text)));
+}
+
+// --- Requests come --------------------------------------------------------------------------------------
+
+bool Server::TakeCompletions(Port& port) {
+  std::array<rdma::Completion, 64> completions;
+  bool busy = false;
+  while (write_requests_.size() + completions.size() <= kMaxGroup) {
+    const std::size_t count = port.listener->Poll(completions);
+    if (count == 0) break;
+    busy = true;
+    for (const rdma::Completion& completion : std::span(completions).first(count)) {
+      const auto found = sessions_.find(completion.connection);
+      if (found == sessions_.end()) continue;  // dropped by an earlier completion of this very round
+      if (completion.kind == rdma::CompletionKind::kDisconnected) {
+        Drop(completion.connection, completion.connection->status());
+      } else if (!completion.ok) {
+        continue;  // flushed; kDisconnected follows
+      } else if (completion.kind == rdma::CompletionKind::kSend) {
+        found->second->TakeSendCompletion();
+      } else {
+        TakeRequest(*found->second, completion);
+      }
+    }
+  }
+  return busy;
+}
+
+void Server::TakeRequest(ServerSession& session, const rdma::Completion& completion) {
+  store_->Add(Counter::kReceiveCompletions, 1);
+  const absl::StatusOr<Request> request = session.TakeRequest(completion);
+  if (!request.ok()) {
+    store_->Add(Counter::kRejectedRequests, 1);
+    return Drop(completion.connection, request.status());
+  }
+  const Pending pending{completion.connection, *request};
+  switch (request->operation) {
+    case Operation::kPut:
+    case Operation::kDelete:
+      if (session.PayloadOf(*request).key.data() != nullptr &&
+          (request->operation == Operation::kPut || request->value_size == 0)) {
+        write_requests_.push_back(pending);
+      } else {
+        other_requests_.push_back(pending);
+      }
+      return;
+    case Operation::kLocate:
+    case Operation::kPing:
+      other_requests_.push_back(pending);
+      return;
+  }
+  store_->Add(Counter::kRejectedRequests, 1);
+  Drop(completion.connection, absl::InvalidArgumentError("a request of an unknown operation"));
+}
+
+// --- Writes are committed, as one group -----------------------------------------------------------------
+
+void Server::CommitWrites() {
+  // A client that was dropped in this step takes its slice, and so its writes, with it.
+  std::erase_if(write_requests_,
+                [&](const Pending& pending) { return !sessions_.contains(pending.connection); });
+  if (write_requests_.empty()) return;
+
+  writes_.clear();
+  for (const Pending& pending : write_requests_) {
+    const ServerSession::Payload payload = sessions_.at(pending.connection)->PayloadOf(pending.request);
+    Write& write = writes_.emplace_back();
+    write.kind = pending.request.operation == Operation::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
+    write.key = payload.key;
+    write.value = payload.value;
+    write.verify = VerifyPayload;
+    write.verify_context = &pending.request;
+  }
+  store_->Commit(writes_);
+
+  for (std::size_t i = 0; i < writes_.size(); ++i) {
+    const Write& write = writes_[i];
+    Reply reply;
+    reply.request_id = write_requests_[i].request.request_id;
+    reply.status = ToReplyStatus(write.status);
+    reply.version = write.version;
+    reply.slot = write.slot;
+    SendReply(write_requests_[i].connection, reply, TextOf(write.status));
+  }
+  write_requests_.clear();
+}
+
+// --- Everything else is answered ------------------------------------------------------------------------
+
+void Server::AnswerOthers() {
+  for (const Pending& pending : other_requests_) {
+    const auto found = sessions_.find(pending.connection);
+    if (found == sessions_.end()) continue;
+    Reply reply;
+    if (pending.request.operation == Operation::kPing) {
+      store_->Add(Counter::kPings, 1);
+    } else if (pending.request.operation == Operation::kLocate) {
+      reply = Locate(*found->second, pending.request);
+    } else {
+      reply.status = ReplyStatus::kInvalid;
+    }
+    reply.request_id = pending.request.request_id;
+    const bool invalid = reply.status == ReplyStatus::kInvalid;
+    if (invalid) store_->Add(Counter::kRejectedRequests, 1);
+    SendReply(pending.connection, reply, invalid ? "a key or value out of bounds, or outside the slice" : "");
+  }
+  other_requests_.clear();
+}
+
+Reply Server::Locate(const ServerSession& session, const Request& request) {
+  store_->Add(Counter::kLocates, 1);
+  Reply reply;
+  const std::string_view shared_key = session.PayloadOf(request).key;
+  if (shared_key.data() == nullptr || request.value_size != 0) {
+    reply.status = ReplyStatus::kInvalid;
+    return reply;
+  }
+  std::array<char, kMaxKeySize> copy;
+  std::memcpy(copy.data(), shared_key.data(), shared_key.size());
+  const std::string_view key(copy.data(), shared_key.size());
+  if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
+    reply.status = ReplyStatus::kCorrupt;
+    return reply;
+  }
+  const absl::StatusOr<Location> location = store_->Locate(key);
+  reply.status = ToReplyStatus(location.status());
+  if (location.ok()) {
+    reply.version = location->version;
+    reply.slot = location->slot;
+  }
+  return reply;
+}
+
+void Server::SendReply(rdma::Connection* connection, const Reply& reply, std::string_view text) {
+  const auto found = sessions_.find(connection);
+  if (found == sessions_.end()) return;
+  const absl::Status sent = found->second->SendReply(reply, text);
+  if (!sent.ok()) Drop(connection, sent);
+}
+
+// --- Clients go -----------------------------------------------------------------------------------------
+
+void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
+  Log(absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
+  sessions_.erase(connection);
+  store_->Add(Counter::kConnections, -1);
+}
+
+// --- Nothing to do --------------------------------------------------------------------------------------
+
+void Server::Run() {
+  int idle_steps = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    idle_steps = Step() ? 0 : idle_steps + 1;
+    if (idle_steps < kSpinSteps) continue;
+    Sleep();
+    idle_steps = 0;
+  }
+}
+
+void Server::Sleep() {
+  for (Port& port : ports_) port.listener->Arm();
+  // What came before the arming is not signalled.
+  if (!Step()) {
+    std::vector<pollfd> fds;
+    fds.push_back({stop_fd_, POLLIN, 0});
+    for (const Port& port : ports_) fds.push_back({port.listener->wait_fd(), POLLIN, 0});
+    ::poll(fds.data(), fds.size(), -1);
+    store_->Add(Counter::kWakeups, 1);
+  }
+  for (Port& port : ports_) port.listener->Disarm();
+}
+
+void Server::Stop() {
+  stop_.store(true, std::memory_order_relaxed);  // Run sees it after its step, or through the eventfd
+  const std::uint64_t one = 1;
+  // Fails only when the eventfd is already readable, which is what is wanted.
+  [[maybe_unused]] const ssize_t written = ::write(stop_fd_, &one, sizeof(one));
+}
+
+void Server::Log(std::string_view line) {
+  if (options_.log) options_.log(line);
+}
+
+}  // namespace remora

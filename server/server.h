@@ -1,0 +1,107 @@
+// The server: a store, exported for clients to read in place, and the commit path that their writes take.
+//
+//   Step:  accept new clients
+//          take requests of all connections
+//          commit their writes as one group (store.h): copy, verify, make durable, publish
+//          answer pings, locate records, reply
+//
+// One thread does all of it. GETs are not among its work: clients READ the memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+#include "server/memory.h"
+#include "server/session.h"
+#include "store/base/clock.h"
+#include "store/store.h"
+
+namespace remora {
+
+struct ServerOptions {
+  StoreOptions store;
+  std::uint32_t max_clients = 512;
+  /// Gets one line, without its end, for each event that someone who runs a server wants to see. May be
+  /// empty.
+  std::function<void(std::string_view)> log;
+};
+
+/// Thread Safety: Stop may be called from any thread and from a signal handler; everything else by one
+/// thread, which is also the one that called Listen for the listeners (see rdma::Listener).
+class Server {
+ public:
+  /// Makes the memory and opens the store in it; see Store::Open for the errors. Reads no clock and starts no
+  /// thread: Step does the work when it is called, so that a test can run it in steps.
+  static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
+
+  /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
+  absl::Status AddListener(std::unique_ptr<rdma::Listener> listener);
+
+  /// Ends all connections, then closes the store.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// Does what there is to do, without waiting. False: there was nothing.
+  bool Step();
+
+  /// Steps until Stop, sleeping while there is nothing to do.
+  void Run();
+
+  /// Makes Run return after its current step. Async-signal-safe.
+  void Stop();
+
+  Store& store() { return *store_; }
+  std::size_t client_count() const { return sessions_.size(); }
+
+ private:
+  struct Port {
+    std::unique_ptr<rdma::Listener> listener;
+    ExportedRegions exported;
+  };
+  // A request and the connection to answer it on. The key of a write points into its session's slice.
+  struct Pending {
+    rdma::Connection* connection;
+    Request request;
+  };
+
+  explicit Server(const ServerOptions& options);
+
+  bool AcceptClients(Port& port);
+  void Refuse(rdma::Connection& connection, RefusalReason reason, std::string_view text);
+  bool TakeCompletions(Port& port);
+  void TakeRequest(ServerSession& session, const rdma::Completion& completion);
+  void CommitWrites();
+  void AnswerOthers();
+  Reply Locate(const ServerSession& session, const Request& request);
+  void SendReply(rdma::Connection* connection, const Reply& reply, std::string_view text);
+  void Drop(rdma::Connection* connection, const absl::Status& why);
+  void Sleep();
+  void Log(std::string_view line);
+
+  const ServerOptions options_;
+  std::unique_ptr<ExportedMemory> memory_;
+  std::unique_ptr<Store> store_;
+  std::vector<Port> ports_;
+  absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
+
+  // One step's work; kept for their memory.
+  std::vector<Pending> write_requests_;
+  std::vector<Write> writes_;
+  std::vector<Pending> other_requests_;
+
+  std::atomic<bool> stop_ = false;
+  int stop_fd_ = -1;  // an eventfd, readable once Stop was called
+};
+
+}  // namespace remora

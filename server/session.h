@@ -1,0 +1,67 @@
+// The server's side of one client: its slice, its message buffers, its place in the protocol.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/memory.h"
+#include "rdma/transport.h"
+#include "server/memory.h"
+#include "store/format/protocol.h"
+
+namespace remora {
+
+/// Requests that a client may have unanswered.
+inline constexpr std::uint32_t kCredits = 16;
+
+/// Thread Safety: none; the server's one thread.
+class ServerSession {
+ public:
+  /// Gives the client a slice and message buffers, and accepts it. On failure nothing was answered yet.
+  static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
+                                                               const ExportedRegions& exported,
+                                                               std::uint64_t incarnation);
+
+  /// A request out of a receive's completion, copied, and its receive buffer offered again.
+  /// InvalidArgument: not a request at all; other errors are the connection's. In both cases the client must
+  /// go.
+  absl::StatusOr<Request> TakeRequest(const rdma::Completion& completion);
+
+  /// The request's key and value in the slice, which its client may still be writing: copy, then verify.
+  /// Null key data when they do not lie inside the slice or their sizes are out of bounds.
+  struct Payload {
+    std::string_view key;
+    std::string_view value;
+  };
+  Payload PayloadOf(const Request& request) const;
+
+  /// Answers. An error means that the client must go: it is gone already, or does not keep to its credits.
+  absl::Status SendReply(Reply reply, std::string_view text);
+  void TakeSendCompletion() { --replies_under_way_; }
+
+  rdma::Connection& connection() { return *connection_; }
+
+ private:
+  explicit ServerSession(std::unique_ptr<rdma::Connection> connection) : connection_(std::move(connection)) {}
+  absl::Status Prepare();
+  absl::Status PostReceive(std::uint64_t index);
+
+  std::uint64_t replies_sent_ = 0;
+  std::uint64_t replies_under_way_ = 0;
+
+  // Destroyed in reverse: registrations go before the connection, and it before the memory.
+  std::unique_ptr<rdma::SharedMemory> slice_;
+  std::vector<std::byte> messages_;
+  std::unique_ptr<rdma::Connection> connection_;
+  std::unique_ptr<rdma::Registration> slice_registration_;
+  std::unique_ptr<rdma::Registration> messages_registration_;
+};
+
+}  // namespace remora

@@ -1,0 +1,152 @@
+// Bytes in messages between client and server, and in the handshake that comes before them.
+//
+//   connect:  HelloRequest  ->        <- HelloReply (accept)  or  HelloRefusal (reject)
+//   then, for each request of the client, at most `credits` of them unanswered:
+//     WRITE key, value into the slice        (put, delete, locate)
+//     SEND Request                    ->
+//                                     <- SEND Reply
+//
+// The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value. They are whole when
+// the Request arrives. Whoever reads a message checks magic, enumerators and sizes before anything else:
+// the other side may be anybody.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "store/format/layout.h"
+#include "store/format/record.h"
+#include "store/format/remote_region.h"
+
+namespace remora {
+
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+// --- Handshake ----------------------------------------------------------------------------------------
+
+inline constexpr std::uint64_t kHelloMagic = 0x30414f4d45524f4c;
+
+struct HelloRequest {
+  std::uint64_t magic = kHelloMagic;
+  std::uint32_t protocol_version = kProtocolVersion;
+  std::uint32_t format_version = kFormatVersion;
+  std::uint64_t layout_signature = LayoutSignature();
+};
+static_assert(sizeof(HelloRequest) == 24 && sizeof(HelloRequest) <= 56);
+static_assert(std::has_unique_object_representations_v<HelloRequest>);
+
+struct HelloReply {
+  std::uint64_t magic = kHelloMagic;
+  std::uint32_t credits = 0;  // requests that the client may have unanswered
+  std::uint32_t reserved = 0;
+  std::uint64_t incarnation = 0;
+  RemoteRegion superblock;  // to READ
+  RemoteRegion index;       // to READ
+  RemoteRegion log;         // to READ
+  RemoteRegion slice;       // to WRITE
+};
+static_assert(sizeof(HelloReply) == 120 && sizeof(HelloReply) <= 196);
+static_assert(std::has_unique_object_representations_v<HelloReply>);
+
+enum class RefusalReason : std::uint32_t {
+  kNotRemora = 1,  // the request's magic or size is wrong
+  kVersion = 2,    // protocol or format version differ
+  kLayout = 3,     // same versions, different layout signature
+  kFull = 4,       // the server has as many clients, or as little memory, as it allows
+  kStopping = 5,
+};
+
+/// `text` says what to do; zero-terminated unless full.
+struct HelloRefusal {
+  std::uint64_t magic = kHelloMagic;
+  RefusalReason reason = RefusalReason::kNotRemora;
+  std::uint32_t protocol_version = kProtocolVersion;
+  std::uint32_t format_version = kFormatVersion;
+  std::uint32_t reserved = 0;
+  char text[120] = {};
+};
+static_assert(sizeof(HelloRefusal) == 144 && sizeof(HelloRefusal) <= 148);
+static_assert(std::has_unique_object_representations_v<HelloRefusal>);
+
+// --- Requests and replies -----------------------------------------------------------------------------
+
+enum class Operation : std::uint8_t {
+  kPut = 1,     // key, value: store
+  kDelete = 2,  // key: remove
+  kLocate = 3,  // key: say where its record is now
+  kPing = 4,    // nothing: answer
+};
+
+struct Request {
+  std::uint64_t request_id = 0;  // the client's; comes back in the reply
+  std::uint64_t payload_offset = 0;
+  std::uint64_t payload_checksum = 0;
+  std::uint32_t value_size = 0;
+  std::uint16_t key_size = 0;
+  Operation operation = Operation::kPing;
+  std::uint8_t reserved = 0;
+};
+static_assert(sizeof(Request) == 32);
+static_assert(std::has_unique_object_representations_v<Request>);
+
+/// Ties a payload to its request: bytes left over from an earlier one, or half of one, do not verify.
+inline std::uint64_t PayloadChecksum(const Request& request, std::uint64_t key_hash,
+                                     std::uint64_t value_hash) {
+  const std::uint64_t covered[] = {request.request_id, request.payload_offset,
+                                   std::uint64_t{request.value_size} << 24 |
+                                       std::uint64_t{request.key_size} << 8 |
+                                       static_cast<std::uint64_t>(request.operation),
+                                   key_hash, value_hash};
+  return XXH3_64bits(covered, sizeof(covered));
+}
+
+enum class ReplyStatus : std::uint8_t {
+  kOk = 1,
+  kNotFound = 2,     // delete, locate: no such key
+  kInvalid = 3,      // the request breaks the protocol's bounds
+  kCorrupt = 4,      // the payload does not verify; nothing was done
+  kFull = 5,         // no room in the log or in the index; nothing was done
+  kDurableTier = 6,  // the durable tier failed; whether the write survives a restart is unknown
+};
+
+struct Reply {
+  std::uint64_t request_id = 0;
+  std::uint64_t version = 0;  // put, delete: that of the write; locate: that of the record
+  std::uint64_t slot = 0;     // put, locate: where the record is (EncodeSlot)
+  ReplyStatus status = ReplyStatus::kOk;
+  std::uint8_t text_size = 0;  // bytes of text behind this struct: why, when status is not kOk
+  std::uint16_t reserved = 0;
+  std::uint32_t reserved2 = 0;
+};
+static_assert(sizeof(Reply) == 32);
+static_assert(std::has_unique_object_representations_v<Reply>);
+
+inline constexpr std::size_t kMaxReplyText = 160;
+inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyText;
+
+/// Bytes of a slice for one request of the largest size.
+inline constexpr std::size_t kMaxPayloadSize = kMaxKeySize + kMaxValueSize;
+
+// --- Bytes to structs and back --------------------------------------------------------------------------
+
+template <typename T>
+concept WireStruct = std::is_trivially_copyable_v<T>;
+
+template <WireStruct T>
+std::span<const std::byte> AsBytes(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+/// Copies a struct out of `bytes`, which must be at least as long (more is padding). False: too short.
+template <WireStruct T>
+[[nodiscard]] bool FromBytes(std::span<const std::byte> bytes, T* value) {
+  if (bytes.size() < sizeof(T)) return false;
+  std::memcpy(value, bytes.data(), sizeof(T));
+  return true;
+}
+
+}  // namespace remora

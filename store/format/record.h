@@ -1,0 +1,94 @@
+// Hashes, and the check that a record is what its reader looks for. Pure functions, used by both sides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "store/format/layout.h"
+#include "store/format/lookup.h"
+
+namespace remora {
+
+/// Hash of a key: where it lives in the index, and its part of every checksum. XXH3, seed 0: part of the
+/// format.
+inline std::uint64_t HashKey(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
+
+/// Hash of a value's bytes, its part of every checksum.
+inline std::uint64_t HashValue(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
+
+/// The record's checksum. The hashes of key and value go in, not their bytes: a reader has the key's hash
+/// at hand and may hold key and value in two places; the server that verified a value's hash once need not
+/// run over the value again. `offset_units` and `incarnation` tie the record to its place.
+inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t key_hash,
+                                    std::uint64_t value_hash, std::uint64_t offset_units,
+                                    std::uint64_t incarnation) {
+  struct Covered {
+    std::uint64_t version, value_size, key_size_and_flags, expiry_ms, key_hash, value_hash, offset_units,
+        incarnation;
+  };
+  static_assert(std::has_unique_object_representations_v<Covered>);
+  const Covered covered{header.version_live >> 1,
+                        header.value_size,
+                        std::uint64_t{header.key_size} << 16 | header.flags,
+                        header.expiry_ms,
+                        key_hash,
+                        value_hash,
+                        offset_units,
+                        incarnation};
+  return XXH3_64bits(&covered, sizeof(covered));
+}
+
+/// What became of a record that a slot (or a memory of one) led to.
+enum class RecordState : std::uint8_t {
+  kLive = 1,     // verified: this key's value at some moment of the READ
+  kDead = 2,     // verified: this key's value once, overwritten or deleted since
+  kForeign = 3,  // verified: the live record of another key with the same bucket and fingerprint
+  kTorn = 4,     // none of these: record or slot was torn, or the place is another's by now
+};
+
+/// The place that a slot named, and the table and store that the slot was in.
+struct RecordPlace {
+  std::uint64_t offset_units = 0;
+  std::uint64_t extent_bytes = 0;
+  std::uint64_t bucket_count = 0;
+  std::uint64_t incarnation = 0;
+};
+
+/// Judges a record against the key that was looked up. `header` is a private copy; `body` are the bytes
+/// behind the header in the record's extent, place.extent_bytes - sizeof(RecordHeader) of them, of which only
+/// those are looked at that the header's sizes, checked first, cover. When the answer is kLive or kDead, the
+/// value is the header.value_size bytes at body + key.size().
+inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body, std::string_view key,
+                               std::uint64_t key_hash, const RecordPlace& place) {
+  // The extent is the one that these sizes take, not only large enough: a torn slot with a right offset and a
+  // wrong extent must not pass for the slot of whose record it found.
+  if (header.key_size < kMinKeySize || header.key_size > kMaxKeySize || header.value_size > kMaxValueSize ||
+      header.flags != 0 ||
+      ExtentUnits(RecordExtentCode(header.key_size, header.value_size)) * kUnitSize != place.extent_bytes) {
+    return RecordState::kTorn;
+  }
+  const std::string_view stored_key(reinterpret_cast<const char*>(body), header.key_size);
+  const bool same_key = stored_key == key;
+  const std::uint64_t stored_hash = same_key ? key_hash : HashKey(stored_key);
+  const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
+  if (header.checksum !=
+      RecordChecksum(header, stored_hash, value_hash, place.offset_units, place.incarnation)) {
+    return RecordState::kTorn;
+  }
+  const bool live = (header.version_live & kLiveBit) != 0;
+  if (!same_key) {
+    // A torn slot may spell the place of any record. One that does not belong where we looked, or that no
+    // slot names any more, does not show that ours was whole.
+    const bool belongs =
+        Fingerprint(stored_hash) == Fingerprint(key_hash) &&
+        MainBucket(stored_hash, place.bucket_count) == MainBucket(key_hash, place.bucket_count);
+    return belongs && live ? RecordState::kForeign : RecordState::kTorn;
+  }
+  return live ? RecordState::kLive : RecordState::kDead;
+}
+
+}  // namespace remora

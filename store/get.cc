@@ -1,0 +1,94 @@
+// GET in place: search the index and the log without a lock, verify, copy the value out.
+//
+// It is the search that a remote reader makes, with loads instead of READs. In one process no word is torn,
+// but the window between an old record's end and the new slot is there all the same, and the checks are the
+// same.
+#include <cstddef>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "store/atomic_word.h"
+#include "store/base/status_macros.h"
+#include "store/format/record.h"
+#include "store/store_impl.h"
+
+namespace remora {
+namespace {
+
+// Searches without the lock. Each but the last was disturbed by a write to this very key.
+constexpr int kMaxSearches = 8;
+
+absl::Status CheckKeySize(std::string_view key) {
+  if (key.size() >= kMinKeySize && key.size() <= kMaxKeySize) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize, " bytes, not ", key.size()));
+}
+
+RecordHeader CopyHeader(const RecordHeader& shared) {
+  RecordHeader copy;
+  // Acquire: the value is read after it, so a live bit seen here was set when the reading of the value began.
+  // All that follows was written before the slot that led here, and never changes (I4).
+  copy.version_live = LoadWord(shared.version_live, std::memory_order_acquire);
+  copy.checksum = shared.checksum;
+  copy.value_size = shared.value_size;
+  copy.key_size = shared.key_size;
+  copy.flags = shared.flags;
+  copy.expiry_ms = shared.expiry_ms;
+  return copy;
+}
+
+}  // namespace
+
+template <typename Take>
+absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
+  REMORA_RETURN_IF_ERROR(CheckKeySize(key));
+  const std::uint64_t key_hash = HashKey(key);
+  for (int searches = 0; searches < kMaxSearches; ++searches) {
+    KeySearch search(key, key_hash, shape_);
+    Bucket bucket;
+    RecordHeader header;
+    while (search.step() != KeySearch::Step::kUnsure) {
+      switch (search.step()) {
+        case KeySearch::Step::kReadBucket:
+          index_.Copy(search.bucket(), &bucket);
+          search.TakeBucket(bucket);
+          break;
+        case KeySearch::Step::kReadRecord:
+          header = CopyHeader(log_.Header(Place::Of(search.slot())));
+          search.TakeRecord(header, log_.Body(Place::Of(search.slot())));
+          break;
+        case KeySearch::Step::kFound:
+          take(header, search.slot());
+          return absl::OkStatus();
+        case KeySearch::Step::kMissing:
+          return absl::NotFoundError("no such key");
+        case KeySearch::Step::kUnsure:
+          break;
+      }
+    }
+  }
+  // While we hold this nothing changes, so what the index says is so.
+  const std::lock_guard lock(mutex_);
+  const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
+  if (!entry) return absl::NotFoundError("no such key");
+  const Slot slot{Fingerprint(key_hash), entry->place.extent_code, entry->place.offset_units};
+  take(CopyHeader(log_.Header(entry->place)), slot);
+  return absl::OkStatus();
+}
+
+absl::Status Store::Impl::Get(std::string_view key, std::string* value) const {
+  return Find(key, [&](const RecordHeader& header, const Slot& slot) {
+    value->assign(log_.Value(Place::Of(slot), header.key_size, header.value_size));
+  });
+}
+
+absl::StatusOr<Location> Store::Impl::Locate(std::string_view key) const {
+  Add(Counter::kLocates, 1);
+  Location location;
+  REMORA_RETURN_IF_ERROR(Find(key, [&](const RecordHeader& header, const Slot& slot) {
+    location = {EncodeSlot(slot), header.version_live >> 1};
+  }));
+  return location;
+}
+
+}  // namespace remora

@@ -1,0 +1,48 @@
+#include "store/recovery.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/status_macros.h"
+#include "store/format/record.h"
+#include "store/memory_plan.h"
+
+namespace remora {
+namespace {
+
+/// False: no room.
+bool Load(const DurableTier::Entry& entry, Index& index, ValueLog& log) {
+  const std::uint64_t key_hash = HashKey(entry.key);
+  if (!index.Reserve(key_hash, 1)) return false;
+  const std::optional<Place> place = log.Append(entry.key, entry.value);
+  if (!place) return false;
+  log.Seal(*place, entry.key.size(), entry.value.size(), entry.header.version, key_hash,
+           HashValue(entry.value.data(), entry.value.size()));
+  log.MakeLive(*place);
+  // The tier holds each key once, so the index cannot know it yet.
+  index.Insert(key_hash, *place);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::uint64_t> Recover(const DurableTier& tier, std::size_t memory_size, Index& index,
+                                      ValueLog& log) {
+  std::uint64_t keys = 0;
+  std::uint64_t record_bytes = 0;
+  bool fits = true;
+  // When it does not fit, what is left is only counted, to say how much would do.
+  REMORA_RETURN_IF_ERROR(tier.ForEach([&](const DurableTier::Entry& entry) {
+    ++keys;
+    record_bytes += ExtentUnits(RecordExtentCode(entry.key.size(), entry.value.size())) * kUnitSize;
+    fits = fits && Load(entry, index, log);
+    return absl::OkStatus();
+  }));
+  if (fits) return keys;
+  return absl::OutOfRangeError(absl::StrCat("what is stored does not fit: ", keys, " keys with ",
+                                            record_bytes, " bytes of records need a memory of about ",
+                                            MemoryNeeded(keys, record_bytes), " bytes at least, and it has ",
+                                            memory_size, "; open the store with more (--memory)"));
+}
+
+}  // namespace remora

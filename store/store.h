@@ -1,0 +1,144 @@
+// The embedded store: a key-value map in one process, in memory laid out for readers in other processes,
+// with RocksDB behind it. Usable with no network; who else reads its memory is not its business.
+//
+//   auto store = remora::Store::Open({.memory_size = 1 << 30, .durability = Durability::kLogged,
+//                                     .data_dir = "/var/lib/app"});
+//   (*store)->Put("key", "value");
+//   std::string value;
+//   absl::Status status = (*store)->Get("key", &value);   // NotFound: no such key
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "store/format/layout.h"
+
+namespace remora {
+
+/// What an acknowledged write has survived by then.
+enum class Durability : std::uint8_t {
+  kMemory = 1,  // nothing: it is visible, and gone with the process
+  kLogged = 2,  // in RocksDB's write-ahead log: survives the process's death, not the machine's
+};
+
+/// Where a store keeps what readers see: zero-filled, page-aligned, and the store's alone to write until it
+/// is destroyed. Sizes come from StoreLayout.
+struct StoreMemory {
+  std::span<std::byte> superblock;
+  std::span<std::byte> index;
+  std::span<std::byte> log;
+};
+
+/// How a memory limit is divided, in bytes; their sum is at most the limit.
+struct StoreLayout {
+  std::size_t superblock_size = 0;
+  std::size_t index_size = 0;
+  std::size_t log_size = 0;
+};
+
+inline constexpr std::size_t kMinMemorySize = std::size_t{4} << 20;
+inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
+
+/// Divides `memory_size`: 1/8 and a bit for the index, the rest for the log.
+/// InvalidArgument outside [kMinMemorySize, kMaxMemorySize].
+absl::StatusOr<StoreLayout> PlanMemory(std::size_t memory_size);
+
+struct StoreOptions {
+  /// For superblock, index and log together.
+  std::size_t memory_size = std::size_t{256} << 20;
+  Durability durability = Durability::kMemory;
+  /// RocksDB's directory; made when missing (its parent must exist). Empty exactly when durability is
+  /// kMemory.
+  std::string data_dir{};
+  /// Makes each store's incarnation; handed in so that a test may choose it. 0: from the system's randomness.
+  std::uint64_t incarnation = 0;
+};
+
+/// One write of a group. The bytes it points to must stay until Commit returns.
+struct Write {
+  enum class Kind : std::uint8_t { kPut = 1, kDelete = 2 };
+
+  Kind kind = Kind::kPut;
+  std::string_view key;
+  std::string_view value;  // kPut
+
+  /// Asked, when set, about the store's private copy of key and value before anything else sees it: for bytes
+  /// that somebody else may still be writing. False: the write ends with DataLoss and nothing of it is done.
+  /// A plain pointer and not a std::function: this is the PUT path.
+  bool (*verify)(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) = nullptr;
+  const void* verify_context = nullptr;
+
+  // Outcome, set by Commit.
+  /// OK. NotFound: kDelete of a key that is not there. InvalidArgument: sizes out of bounds. DataLoss:
+  /// `verify` said no. ResourceExhausted: no room in the log or the index. In all of these, nothing of this
+  /// write was done. Unavailable: the durable tier failed; nothing is visible; whether a restart shows it is
+  /// unknown.
+  absl::Status status;
+  std::uint64_t version = 0;  // OK: greater than that of every earlier write of the store, across restarts
+  std::uint64_t slot = 0;     // OK and kPut: the record's place (EncodeSlot)
+};
+
+/// A value's place, as of the moment of the call.
+struct Location {
+  std::uint64_t slot = 0;  // EncodeSlot
+  std::uint64_t version = 0;
+};
+
+/// Thread Safety: all members may be called from many threads. Get and Locate take no lock; writers take
+/// turns.
+class Store {
+ public:
+  /// Opens a store in memory of its own. With a data directory, everything in it is in memory when Open
+  /// returns.
+  ///
+  /// InvalidArgument: options out of bounds. AlreadyExists: the data directory is in use by another process.
+  /// FailedPrecondition: it holds a newer format, or something that is not a store's. OutOfRange: what it
+  /// holds does not fit in memory_size (says what does). NotFound: its parent is missing. PermissionDenied.
+  /// DataLoss: it is corrupt. ResourceExhausted: the system has not that much memory. Unavailable: the disk
+  /// is full, and other input/output errors.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options);
+
+  /// The same in the caller's memory, of the sizes that PlanMemory gives, which must outlive the store.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options, const StoreMemory& memory);
+
+  /// What is acknowledged stays as durable as it was; nothing is lost by not calling this before exit.
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  /// Copies the value into *value. NotFound (then *value is untouched). InvalidArgument: key size.
+  absl::Status Get(std::string_view key, std::string* value) const;
+
+  /// As one Commit of one write.
+  absl::Status Put(std::string_view key, std::string_view value);
+  absl::Status Delete(std::string_view key);
+
+  /// Applies writes as one group: one write to the durable tier, then, in order, each becomes visible. Each
+  /// write has its own outcome; the group as a whole is not atomic for readers. Returns when all outcomes are
+  /// set.
+  void Commit(std::span<Write> writes);
+
+  /// Where the key's record is. NotFound, InvalidArgument. The record stays readable there, whatever comes
+  /// later, as long as the store is open.
+  absl::StatusOr<Location> Locate(std::string_view key) const;
+
+  const Superblock& superblock() const;
+
+  /// For those who count something of their own (see Counter), and for the store itself. Any thread; relaxed.
+  void Add(Counter counter, std::int64_t delta);
+  std::uint64_t Read(Counter counter) const;
+
+ private:
+  class Impl;
+  explicit Store(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace remora

@@ -1,0 +1,103 @@
+// Inside a store. store.cc opens it, get.cc reads, commit.cc writes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "store/durable_tier.h"
+#include "store/format/key_search.h"
+#include "store/format/layout.h"
+#include "store/index.h"
+#include "store/memory_plan.h"
+#include "store/store.h"
+#include "store/value_log.h"
+
+namespace remora {
+
+class Store::Impl {
+ public:
+  /// In memory of its own when `memory` is null.
+  static absl::StatusOr<std::unique_ptr<Impl>> Open(const StoreOptions& options, const StoreMemory* memory);
+
+  absl::Status Get(std::string_view key, std::string* value) const;
+  absl::StatusOr<Location> Locate(std::string_view key) const;
+  void Commit(std::span<Write> writes);
+
+  const Superblock& superblock() const { return superblock_; }
+  void Add(Counter counter, std::int64_t delta) const;
+  std::uint64_t Read(Counter counter) const;
+
+ private:
+  // --- store.cc
+
+  Impl(const StoreOptions& options, std::unique_ptr<AnonymousMemory> own_memory, const StoreMemory& memory,
+       std::unique_ptr<DurableTier> tier);
+  /// Loads what the tier holds.
+  absl::Status Start();
+  void Set(Counter counter, std::uint64_t value) const;
+  void SetSizeCounters();
+
+  // --- get.cc
+
+  /// Calls `take`(header copy, slot) with a record that was the key's live one at some moment of the call.
+  template <typename Take>
+  absl::Status Find(std::string_view key, const Take& take) const;
+
+  // --- commit.cc
+
+  /// A write of the group that is being committed, once nothing but the durable tier can fail it.
+  struct Staged {
+    Write* write = nullptr;
+    std::string deleted_key;  // kDelete: the private copy; kPut's is in the log
+    std::string_view key;     // the private copy
+    std::uint64_t key_hash = 0;
+    std::string_view value;  // kPut: the private copy
+    std::uint64_t value_hash = 0;
+    Place place;  // kPut
+    std::uint64_t version = 0;
+  };
+
+  /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
+  absl::Status Stage(Write& write);
+  absl::Status CopyAndVerify(Staged& staged);
+  /// Decides existence as of all writes staged before, and reserves room in the index.
+  absl::Status Decide(const Staged& staged);
+  void AssignVersions();
+  absl::Status MakeDurable();
+  void Publish(const Staged& staged);
+  void Abandon(const ValueLog::Mark& mark, const absl::Status& why);
+  absl::Status LogFull() const;
+  absl::Status IndexFull() const;
+
+  // Fixed after Start; what they refer to is the shared memory.
+  const std::size_t memory_size_;
+  const std::unique_ptr<AnonymousMemory> own_memory_;
+  Superblock& superblock_;
+  const StoreShape shape_;
+
+  /// Writers take turns. A reader takes it only after it met writers of its key time and again.
+  mutable std::mutex mutex_;
+
+  // Written under mutex_. Readers in between use only the members that say so.
+  ValueLog log_;
+  Index index_;
+
+  // Under mutex_.
+  const std::unique_ptr<DurableTier> tier_;  // null: Durability::kMemory
+  std::uint64_t next_version_ = 1;
+
+  // The group that is being committed; members only so that their memory is used again. Under mutex_.
+  std::vector<Staged> staged_;
+  absl::flat_hash_map<std::string_view, bool> group_keys_;  // whether the key exists after the staged writes
+  absl::flat_hash_map<std::uint64_t, std::int64_t> group_growth_;  // by main bucket: entries more than now
+};
+
+}  // namespace remora

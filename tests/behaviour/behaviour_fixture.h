@@ -1,0 +1,82 @@
+// The language of the behaviour suite.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "tests/behaviour/deployment.h"
+
+namespace remora {
+
+/// Compares a status' code; a failure shows the whole status.
+inline testing::AssertionResult HasCode(absl::StatusCode code, const absl::Status& status) {
+  if (status.code() == code) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected " << absl::StatusCodeToString(code) << ", got " << status;
+}
+#define EXPECT_CODE(code, expression) EXPECT_TRUE(HasCode(absl::StatusCode::code, (expression)))
+#define ASSERT_CODE(code, expression) ASSERT_TRUE(HasCode(absl::StatusCode::code, (expression)))
+
+/// A fixture's test runs on every kind of deployment.
+class Behaviour : public testing::TestWithParam<DeploymentKind> {
+ protected:
+  /// Starts with `options`, or skips: only where the kind is verbs and there is no device. Where verbs are
+  /// required, that is a failure.
+  void Start(const Deployment::Options& options = {}) {
+    std::string why_not;
+    deployment_ = Deployment::Create(GetParam(), options, &why_not);
+    if (deployment_ == nullptr) {
+      ASSERT_EQ(std::getenv("REMORA_REQUIRE_VERBS"), nullptr) << why_not;
+      GTEST_SKIP() << why_not;
+    }
+    kv_ = Connect();
+  }
+
+  std::unique_ptr<KeyValue> Connect() {
+    absl::StatusOr<std::unique_ptr<KeyValue>> kv = deployment_->Connect();
+    EXPECT_TRUE(kv.ok()) << kv.status();
+    return kv.ok() ? *std::move(kv) : nullptr;
+  }
+
+  void Restart() {
+    kv_.reset();
+    const absl::Status restarted = deployment_->Restart();
+    ASSERT_TRUE(restarted.ok()) << restarted;
+    kv_ = Connect();
+  }
+
+  absl::Status Put(std::string_view key, std::string_view value) { return kv_->Put(key, value); }
+  absl::Status Delete(std::string_view key) { return kv_->Delete(key); }
+  absl::Status GetStatus(std::string_view key) {
+    std::string value;
+    return kv_->Get(key, &value);
+  }
+  /// The value, or the status in words.
+  std::string Get(std::string_view key) { return Get(*kv_, key); }
+  static std::string Get(KeyValue& kv, std::string_view key) {
+    std::string value;
+    const absl::Status status = kv.Get(key, &value);
+    return status.ok() ? value : status.ToString();
+  }
+
+  bool remote() const { return GetParam() != DeploymentKind::kEmbedded; }
+  Store& store() { return deployment_->store(); }
+
+  std::unique_ptr<Deployment> deployment_;
+  std::unique_ptr<KeyValue> kv_;
+};
+
+/// For tests of what only a client and a server have.
+class RemoteBehaviour : public Behaviour {};
+
+// Start may skip, which ends only the function that it stands in.
+#define START(...)    \
+  Start(__VA_ARGS__); \
+  if (IsSkipped() || HasFatalFailure()) return
+
+}  // namespace remora

@@ -1,0 +1,195 @@
+#include "tests/behaviour/deployment.h"
+
+#include <utility>
+
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+#include "tests/sim/sim_transport.h"
+#include "tests/support/server_thread.h"
+
+namespace remora {
+namespace {
+
+class RemoteKeyValue final : public KeyValue {
+ public:
+  explicit RemoteKeyValue(std::unique_ptr<Client> client) : client_(std::move(client)) {}
+  absl::Status Get(std::string_view key, std::string* value) override { return client_->Get(key, value); }
+  absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
+  absl::Status Delete(std::string_view key) override { return client_->Delete(key); }
+  Client* client() override { return client_.get(); }
+
+ private:
+  const std::unique_ptr<Client> client_;
+};
+
+class EmbeddedKeyValue final : public KeyValue {
+ public:
+  explicit EmbeddedKeyValue(Store& store) : store_(store) {}
+  absl::Status Get(std::string_view key, std::string* value) override { return store_.Get(key, value); }
+  absl::Status Put(std::string_view key, std::string_view value) override { return store_.Put(key, value); }
+  absl::Status Delete(std::string_view key) override { return store_.Delete(key); }
+
+ private:
+  Store& store_;
+};
+
+class EmbeddedDeployment final : public Deployment {
+ public:
+  explicit EmbeddedDeployment(const StoreOptions& options) : options_(options) {}
+  absl::StatusOr<std::unique_ptr<KeyValue>> Connect() override {
+    return std::make_unique<EmbeddedKeyValue>(*store_);
+  }
+  absl::Status Restart() override {
+    store_.reset();
+    REMORA_ASSIGN_OR_RETURN(store_, Store::Open(options_));
+    return absl::OkStatus();
+  }
+  void Stop() override { store_.reset(); }
+  absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override {
+    return absl::UnimplementedError("an embedded store has no connections");
+  }
+  Store& store() override { return *store_; }
+  const Clock& clock() const override { return clock_; }
+
+ private:
+  const StoreOptions options_;
+  const SteadyClock clock_;
+  std::unique_ptr<Store> store_;
+};
+
+class ThreadedDeployment final : public Deployment {
+ public:
+  ThreadedDeployment(rdma::TransportKind kind, const ServerOptions& options)
+      : options_(options), address_(FreshAddress(kind, sockets_.path())) {}
+  absl::StatusOr<std::unique_ptr<KeyValue>> Connect() override {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(address_.ToString(), {}, clock_));
+    return std::make_unique<RemoteKeyValue>(std::move(client));
+  }
+  absl::Status Restart() override {
+    server_.reset();
+    REMORA_ASSIGN_OR_RETURN(server_, ServerThread::Start(options_, address_));
+    return absl::OkStatus();
+  }
+  void Stop() override { server_.reset(); }
+  absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override {
+    return rdma::Dial(address_, rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(5));
+  }
+  Store& store() override { return server_->server().store(); }
+  const Clock& clock() const override { return clock_; }
+
+ private:
+  const ServerOptions options_;
+  const TempDir sockets_;
+  const rdma::Address address_;
+  const SteadyClock clock_;
+  std::unique_ptr<ServerThread> server_;
+};
+
+class SimDeployment final : public Deployment {
+ public:
+  explicit SimDeployment(const ServerOptions& options) : options_(options), network_(/*seed=*/1) {
+    network_.set_step([this] {
+      if (server_ != nullptr) server_->Step();
+    });
+  }
+  absl::StatusOr<std::unique_ptr<KeyValue>> Connect() override {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
+                            Client::Connect(network_.Dial(), {}, network_.clock()));
+    return std::make_unique<RemoteKeyValue>(std::move(client));
+  }
+  absl::Status Restart() override {
+    server_.reset();
+    REMORA_ASSIGN_OR_RETURN(server_, Server::Create(options_));
+    return server_->AddListener(network_.Listen());
+  }
+  void Stop() override { server_.reset(); }
+  absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return network_.Dial(); }
+  Store& store() override { return server_->store(); }
+  const Clock& clock() const override { return network_.clock(); }
+  bool concurrent() const override { return false; }
+
+ private:
+  const ServerOptions options_;
+  SimNetwork network_;
+  std::unique_ptr<Server> server_;
+};
+
+// Adds a data directory of its own to whichever deployment needs one.
+class WithDataDir final : public Deployment {
+ public:
+  WithDataDir(std::unique_ptr<TempDir> dir, std::unique_ptr<Deployment> inner)
+      : dir_(std::move(dir)), inner_(std::move(inner)) {}
+  absl::StatusOr<std::unique_ptr<KeyValue>> Connect() override { return inner_->Connect(); }
+  absl::Status Restart() override { return inner_->Restart(); }
+  void Stop() override { inner_->Stop(); }
+  absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return inner_->Dial(); }
+  Store& store() override { return inner_->store(); }
+  const Clock& clock() const override { return inner_->clock(); }
+  bool concurrent() const override { return inner_->concurrent(); }
+
+ private:
+  const std::unique_ptr<TempDir> dir_;
+  const std::unique_ptr<Deployment> inner_;
+};
+
+std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& options) {
+  switch (kind) {
+    case DeploymentKind::kEmbedded:
+      return std::make_unique<EmbeddedDeployment>(options.store);
+    case DeploymentKind::kLocal:
+      return std::make_unique<ThreadedDeployment>(rdma::TransportKind::kLocal, options);
+    case DeploymentKind::kVerbs:
+      return std::make_unique<ThreadedDeployment>(rdma::TransportKind::kVerbs, options);
+    case DeploymentKind::kSim:
+      return std::make_unique<SimDeployment>(options);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string NameOf(DeploymentKind kind) {
+  switch (kind) {
+    case DeploymentKind::kEmbedded:
+      return "embedded";
+    case DeploymentKind::kLocal:
+      return "local";
+    case DeploymentKind::kVerbs:
+      return "verbs";
+    case DeploymentKind::kSim:
+      return "sim";
+  }
+  return "none";
+}
+
+std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Options& options,
+                                               std::string* why_not) {
+  if (kind == DeploymentKind::kVerbs) {
+    const absl::StatusOr<std::string> host = VerbsHost();
+    if (!host.ok()) {
+      *why_not = std::string(host.status().message());
+      return nullptr;
+    }
+  }
+  ServerOptions server;
+  server.store.memory_size = options.memory_size;
+  server.store.durability = options.durability;
+  server.max_clients = options.max_clients;
+  std::unique_ptr<Deployment> deployment;
+  if (options.durability == Durability::kMemory) {
+    deployment = Make(kind, server);
+  } else {
+    auto dir = std::make_unique<TempDir>();
+    server.store.data_dir = dir->path() + "/data";
+    std::unique_ptr<Deployment> inner = Make(kind, server);
+    deployment = std::make_unique<WithDataDir>(std::move(dir), std::move(inner));
+  }
+  const absl::Status started = deployment->Restart();
+  if (!started.ok()) {
+    std::fprintf(stderr, "%s\n", started.ToString().c_str());
+    REMORA_CHECK(started.ok());
+  }
+  return deployment;
+}
+
+}  // namespace remora

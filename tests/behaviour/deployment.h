@@ -1,0 +1,62 @@
+// One way of running the store, for the suite that all of them must pass: embedded, or a server with clients
+// over a transport.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/client.h"
+#include "store/store.h"
+
+namespace remora {
+
+enum class DeploymentKind { kEmbedded, kLocal, kVerbs, kSim };
+
+/// For test names.
+std::string NameOf(DeploymentKind kind);
+inline void PrintTo(DeploymentKind kind, std::ostream* out) { *out << NameOf(kind); }
+
+/// What an embedded store and a client have in common.
+class KeyValue {
+ public:
+  virtual ~KeyValue() = default;
+  virtual absl::Status Get(std::string_view key, std::string* value) = 0;
+  virtual absl::Status Put(std::string_view key, std::string_view value) = 0;
+  virtual absl::Status Delete(std::string_view key) = 0;
+  /// Null where the store is embedded.
+  virtual Client* client() { return nullptr; }
+};
+
+class Deployment {
+ public:
+  struct Options {
+    Durability durability = Durability::kMemory;
+    std::size_t memory_size = std::size_t{16} << 20;
+    std::uint32_t max_clients = 512;
+  };
+
+  /// Null, and the reason in *why_not, where this kind cannot run here.
+  static std::unique_ptr<Deployment> Create(DeploymentKind kind, const Options& options,
+                                            std::string* why_not);
+  virtual ~Deployment() = default;
+
+  /// Connects; for use by one thread. Clients must be gone before the deployment is restarted or destroyed.
+  virtual absl::StatusOr<std::unique_ptr<KeyValue>> Connect() = 0;
+  /// Stops cleanly and starts on the same data directory, at the same address.
+  virtual absl::Status Restart() = 0;
+  virtual void Stop() = 0;
+  /// A connection that is dialled and not connected, for tests that speak for themselves. Not embedded.
+  virtual absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() = 0;
+
+  virtual Store& store() = 0;
+  virtual const Clock& clock() const = 0;
+  /// Whether clients and server run at the same time, in threads.
+  virtual bool concurrent() const { return true; }
+};
+
+}  // namespace remora

@@ -1,0 +1,46 @@
+"""The examples do what their comments say."""
+
+import subprocess
+import unittest
+
+import harness
+
+
+def run(name, *arguments):
+    return subprocess.run(
+        [harness.program(f"example_{name}"), *arguments],
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False, text=True,
+    )  # fmt: skip
+
+
+class ExamplesTest(harness.TestCase):
+    def test_first(self):
+        self.assertNotEqual(run("first", self.address).returncode, 0)
+        self.memory_server()
+        first = run("first", self.address)
+        self.assertEqual((first.returncode, first.stdout), (0, "hello, world\n"), first.stderr)
+
+    def test_embedded(self):
+        for count in (1, 2, 3):
+            embedded = run("embedded", str(self.folder / "data"))
+            self.assertEqual((embedded.returncode, embedded.stdout), (0, f"runs: {count}\n"), embedded.stderr)
+
+    def test_pages(self):
+        files = [self.folder / name for name in ("one.3", "two.dots.7")]
+        for file in files:
+            file.write_bytes(b".TH " + file.name.encode())
+        server = f"--server={self.address}"
+        self.memory_server()
+        self.assertEqual(run("pages", server, "compare", *files).returncode, 1)
+        load = run("pages", server, "load", *files)
+        self.assertEqual((load.returncode, load.stdout), (0, "loaded 2 pages, 23 bytes\n"), load.stderr)
+        self.assertEqual(harness.kvctl(self.address, "get", "7/two.dots").stdout, b".TH two.dots.7")
+        self.assertEqual(run("pages", server, "compare", *files).stdout, "compared 2 pages, 23 bytes, 0 differ\n")
+        files[0].write_bytes(b".TH onf.3")
+        compare = run("pages", server, "compare", *files)
+        self.assertEqual((compare.returncode, compare.stdout), (1, "compared 2 pages, 23 bytes, 1 differ\n"))
+        self.assertIn("3/one: differs from", compare.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,103 @@
+"""What the end-to-end tests share: the real programs, started, waited for and ended.
+
+The environment variable REMORA_BIN names the folder of the built programs.
+"""
+
+import os
+import pathlib
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["REMORA_BIN"])
+
+# No test waits this long unless it fails.
+PATIENCE = 60
+
+
+def program(name):
+    return str(BIN / name)
+
+
+def kvctl(address, *arguments, stdin=b"", **options):
+    """Runs kvctl to its end; returns the CompletedProcess with bytes in stdout and stderr."""
+    server = [f"--server={address}"] if address else []
+    return subprocess.run(
+        [program("kvctl"), *server, *arguments],
+        input=stdin, capture_output=True, timeout=PATIENCE, check=False, **options,
+    )  # fmt: skip
+
+
+def stats(address):
+    run = kvctl(address, "stats")
+    if run.returncode != 0:
+        raise AssertionError(f"kvctl stats: {run.returncode}: {run.stderr!r}")
+    return {name: int(value) for name, value in (line.split() for line in run.stdout.decode().splitlines())}
+
+
+def wait_until(condition, what):
+    """Asks again until it is so. For what another process will do soon, and does not announce."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still not so after {PATIENCE} s: {what}")
+        time.sleep(0.01)
+
+
+class Server:
+    """A kvserver that serves when the constructor returns."""
+
+    def __init__(self, *flags):
+        ready, ready_write = os.pipe()
+        # A file and not a pipe: nobody reads while it serves, and it must not wait for a reader.
+        self.errors = tempfile.TemporaryFile()
+        try:
+            self.process = subprocess.Popen(
+                [program("kvserver"), f"--ready_fd={ready_write}", *flags],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors, pass_fds=[ready_write],
+            )  # fmt: skip
+            os.close(ready_write)
+            readable, _, _ = select.select([ready], [], [], PATIENCE)
+            if not readable or os.read(ready, 64) != b"ready\n":
+                self.kill()
+                raise AssertionError(f"kvserver {flags} is not ready; {self.process.returncode}: {self.log()!r}")
+        finally:
+            os.close(ready)
+
+    def log(self):
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def stop(self, signal_number=signal.SIGTERM):
+        """Asks it to stop; returns its exit status and what it wrote to stdout."""
+        self.process.send_signal(signal_number)
+        output, _ = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, output
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+class TestCase(unittest.TestCase):
+    """A test with an empty folder of its own, self.folder, short enough for the path of a socket."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="remora-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.address = f"local://{self.folder}/socket"
+
+    def memory_server(self, *flags, memory="64M"):
+        return self.server("--durability=memory", f"--memory={memory}", *flags)
+
+    def logged_server(self, *flags, memory="64M"):
+        return self.server("--durability=logged", f"--data_dir={self.folder}/data", f"--memory={memory}", *flags)
+
+    def server(self, *flags):
+        server = Server(f"--listen={self.address}", *flags)
+        self.addCleanup(server.kill)
+        return server

@@ -1,0 +1,132 @@
+"""kvctl against a real server: what a script relies on."""
+
+import os
+import subprocess
+import unittest
+
+import harness
+from harness import kvctl
+
+MAX_KEY = 4096
+MAX_VALUE = 256 << 10
+EVERY_BYTE = bytes(range(256)) * 3
+
+
+class KvctlTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.server = self.memory_server()
+
+    def expect(self, run, status, stdout=b""):
+        self.assertEqual((run.returncode, run.stdout), (status, stdout), run.stderr)
+        if status == 0:
+            self.assertEqual(run.stderr, b"")
+        else:
+            self.assertRegex(run.stderr, rb"\Akvctl: [^\n]+\n\Z")
+
+    def test_put_get_delete(self):
+        self.expect(kvctl(self.address, "put", "key", "value"), 0)
+        self.expect(kvctl(self.address, "get", "key"), 0, b"value")
+        self.expect(kvctl(self.address, "put", "key", "another"), 0)
+        self.expect(kvctl(self.address, "get", "key"), 0, b"another")
+        self.expect(kvctl(self.address, "delete", "key"), 0)
+        self.expect(kvctl(self.address, "get", "key"), 1)
+
+    def test_a_missing_key_has_its_own_exit_code(self):
+        self.expect(kvctl(self.address, "get", "missing"), 1)
+        self.expect(kvctl(self.address, "delete", "missing"), 1)
+
+    def test_any_bytes_from_standard_input(self):
+        for value in (b"", b"\0", b"\n", EVERY_BYTE, os.urandom(MAX_VALUE)):
+            with self.subTest(size=len(value)):
+                self.expect(kvctl(self.address, "put", "key", stdin=value), 0)
+                self.expect(kvctl(self.address, "get", "key"), 0, value)
+
+    def test_odd_arguments_are_taken_as_they_are(self):
+        for value in ("", " ", "{}", "[a,b]", "get", '"', "a\nb", "ü"):
+            with self.subTest(value=value):
+                self.expect(kvctl(self.address, "put", "put", value, stdin=b"not this"), 0)
+                self.expect(kvctl(self.address, "get", "put"), 0, value.encode())
+        self.expect(kvctl(self.address, "put", "--", "-key", "--value"), 0)
+        self.expect(kvctl(self.address, "get", "--", "-key"), 0, b"--value")
+
+    def test_bounds(self):
+        longest = "k" * MAX_KEY
+        self.expect(kvctl(self.address, "put", longest, "value"), 0)
+        self.expect(kvctl(self.address, "get", longest), 0, b"value")
+        for command in ("get", "put", "delete"):
+            self.expect(kvctl(self.address, command, longest + "k"), 64)
+            self.expect(kvctl(self.address, command, ""), 64)
+        self.expect(kvctl(self.address, "put", "key", stdin=bytes(MAX_VALUE + 1)), 65)
+        self.expect(kvctl(self.address, "get", "key"), 1)
+
+    def test_endless_input_is_refused_not_awaited(self):
+        with open("/dev/zero", "rb") as zeros:
+            run = subprocess.run(
+                [harness.program("kvctl"), f"--server={self.address}", "put", "key"],
+                stdin=zeros, capture_output=True, timeout=harness.PATIENCE, check=False,
+            )  # fmt: skip
+        self.expect(run, 65)
+
+    def test_usage_errors(self):
+        for arguments in (
+            ["bogus"], [], ["get"], ["get", "key", "more"], ["put"], ["put", "key", "value", "more"],
+            ["--bogus", "get", "key"], ["--timeout=0", "ping"], ["--timeout=x", "ping"], ["ping", "--wait=-1"],
+        ):  # fmt: skip
+            with self.subTest(arguments=arguments):
+                self.expect(kvctl(self.address, *arguments), 64)
+        for address in ("", "tcp://host:1", "local://relative", "verbs://host", "verbs://host:0"):
+            with self.subTest(address=address):
+                self.expect(kvctl(None, f"--server={address}", "get", "key"), 64)
+
+    def test_server_from_the_environment(self):
+        environment = {**os.environ, "REMORA_SERVER": self.address}
+        self.expect(kvctl(None, "put", "key", "value", env=environment), 0)
+        self.expect(kvctl(None, "get", "key", env=environment), 0, b"value")
+        del environment["REMORA_SERVER"]
+        self.expect(kvctl(None, "get", "key", env=environment), 64)
+
+    def test_output_that_cannot_be_written(self):
+        self.expect(kvctl(self.address, "put", "key", "value"), 0)
+        with open("/dev/full", "wb") as full:
+            run = subprocess.run(
+                [harness.program("kvctl"), f"--server={self.address}", "get", "key"],
+                stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, timeout=harness.PATIENCE, check=False,
+            )  # fmt: skip
+        self.assertEqual(run.returncode, 74)
+        self.assertIn(b"No space left on device", run.stderr)
+
+    def test_ping_and_stats(self):
+        run = kvctl(self.address, "ping")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, rb"\Alocal://.* answered in [0-9.]+ us\n\Z")
+        kvctl(self.address, "put", "key", "value")
+        counters = harness.stats(self.address)
+        self.assertEqual((counters["keys"], counters["puts"], counters["pings"]), (1, 1, 1))
+
+    def test_help_and_version(self):
+        self.assertIn(b"Exit codes:", kvctl(None, "--help").stdout)
+        self.assertRegex(kvctl(None, "--version").stdout, rb"\Akvctl [0-9.]+, format \d+\n\Z")
+
+
+class NoServerTest(harness.TestCase):
+    def test_nobody_there(self):
+        for arguments in (["get", "key"], ["put", "key", "value"], ["ping"], ["stats"]):
+            with self.subTest(arguments=arguments):
+                run = kvctl(self.address, *arguments)
+                self.assertEqual((run.returncode, run.stdout), (69, b""))
+                self.assertRegex(run.stderr, rb"\Akvctl: [^\n]+\n\Z")
+
+    def test_ping_waits_for_a_server_that_comes(self):
+        waiting = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", "ping", f"--wait={harness.PATIENCE}"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self.memory_server()
+        output, _ = waiting.communicate(timeout=harness.PATIENCE)
+        self.assertEqual(waiting.returncode, 0)
+        self.assertIn(b"answered in", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,150 @@
+"""kvserver's start and end: one clear line and a fitting exit status for every bad start; a clean stop."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import unittest
+
+import harness
+from harness import kvctl
+
+NOBODY = 65534
+
+
+def start(*flags, executable=None, **options):
+    """Runs a kvserver that is expected to end by itself."""
+    command = [executable or harness.program("kvserver"), *flags]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False, **options
+    )
+
+
+class BadStartTest(harness.TestCase):
+    def expect_refusal(self, run, status):
+        self.assertEqual(run.returncode, status, run.stderr)
+        self.assertRegex(run.stderr, rb"\Akvserver: [^\n]+\n\Z")
+        self.assertEqual(run.stdout, b"")
+
+    def test_bad_flags(self):
+        listen = f"--listen={self.address}"
+        memory = "--durability=memory"
+        for flags in (
+            [], [memory], [listen, memory, "--bogus"], [listen, memory, "extra"],
+            [listen, "--durability=sometimes"], [listen, "--durability=logged"],
+            [listen, memory, f"--data_dir={self.folder}/data"],
+            [listen, memory, "--memory=much"], [listen, memory, "--memory=1K"], [listen, memory, "--memory=0"],
+            ["--listen=tcp://host:1", memory], ["--listen=local://relative", memory], ["--listen=verbs://host", memory],
+            ["--listen=local:///" + "x" * 120, memory],
+        ):  # fmt: skip
+            with self.subTest(flags=flags):
+                self.expect_refusal(start(*flags), 64)
+
+    @unittest.skipIf(pathlib.Path("/sys/class/infiniband").exists(), "this machine has RDMA devices")
+    def test_no_rdma_device(self):
+        self.expect_refusal(start("--listen=verbs://127.0.0.1:7470", "--durability=memory"), 69)
+
+    @unittest.skipIf(
+        pathlib.Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "1", "this machine promises any memory"
+    )
+    def test_more_memory_than_there_is(self):
+        self.expect_refusal(start(f"--listen={self.address}", "--durability=memory", "--memory=7000G"), 71)
+
+    def test_folder_of_the_socket_is_missing(self):
+        self.expect_refusal(start(f"--listen=local://{self.folder}/none/socket", "--durability=memory"), 73)
+
+    def test_parent_of_the_data_directory_is_missing(self):
+        self.expect_refusal(start(f"--listen={self.address}", f"--data_dir={self.folder}/none/data"), 73)
+
+    def test_disk_full(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True, check=False
+        )
+        if mounted.returncode != 0:
+            self.skipTest("mounting a small file system is not permitted here")
+        self.addCleanup(subprocess.run, ["umount", str(disk)], check=True)
+        (disk / "filler").write_bytes(bytes(56 << 10))
+        self.expect_refusal(start(f"--listen={self.address}", f"--data_dir={disk}/data"), 74)
+
+    def test_data_directory_in_use(self):
+        self.logged_server()
+        second = start(f"--listen={self.address}2", f"--data_dir={self.folder}/data")
+        self.expect_refusal(second, 75)
+        self.assertEqual(kvctl(self.address, "ping").returncode, 0)
+
+    def test_socket_in_use(self):
+        self.memory_server()
+        self.expect_refusal(start(f"--listen={self.address}", "--durability=memory"), 75)
+        self.assertEqual(kvctl(self.address, "ping").returncode, 0)
+
+    def test_no_permission(self):
+        """As another user when we are root, whom no permission stops."""
+        closed = self.folder / "closed"
+        closed.mkdir(mode=0o500)
+        options = {}
+        if os.geteuid() == 0:
+            # A copy: the build may lie where that user cannot go.
+            options = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            options["executable"] = shutil.copy(harness.program("kvserver"), self.folder)
+            self.folder.chmod(0o755)
+        open_folder = self.folder / "open"
+        open_folder.mkdir()
+        open_folder.chmod(0o777)
+        with self.subTest("data directory"):
+            data = [f"--listen=local://{open_folder}/socket", f"--data_dir={closed}/data"]
+            self.expect_refusal(start(*data, **options), 77)
+        with self.subTest("socket"):
+            self.expect_refusal(start(f"--listen=local://{closed}/socket", "--durability=memory", **options), 77)
+
+    def test_data_does_not_fit(self):
+        server = self.logged_server()
+        value = os.urandom(256 << 10)
+        for number in range(40):
+            self.assertEqual(kvctl(self.address, "put", str(number), stdin=value).returncode, 0)
+        self.assertEqual(server.stop()[0], 0)
+        data = f"--data_dir={self.folder}/data"
+        self.expect_refusal(start(f"--listen={self.address}", data, "--memory=8M"), 78)
+        self.logged_server()
+        self.assertEqual(kvctl(self.address, "get", "39").stdout, value)
+
+
+class RunTest(harness.TestCase):
+    def test_clean_stop(self):
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=signal_number):
+                server = self.logged_server()
+                self.assertEqual(kvctl(self.address, "put", str(signal_number), "value").returncode, 0)
+                status, output = server.stop(signal_number)
+                self.assertEqual(status, 0)
+                self.assertEqual(output.decode(), f"kvserver: ready at {self.address}\n")
+                self.assertFalse((self.folder / "socket").exists(), "the socket is left behind")
+        self.logged_server()
+        self.assertEqual(kvctl(self.address, "get", str(int(signal.SIGTERM))).stdout, b"value")
+
+    def test_restart_over_a_socket_that_a_killed_server_left(self):
+        self.logged_server().kill()
+        self.assertTrue((self.folder / "socket").exists())
+        self.logged_server()
+        self.assertEqual(kvctl(self.address, "ping").returncode, 0)
+
+    def test_several_addresses_serve_one_store(self):
+        second = f"local://{self.folder}/second"
+        self.memory_server(f"--listen={second}")
+        self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+        self.assertEqual(kvctl(second, "get", "key").stdout, b"value")
+
+    def test_full_log_refuses_and_serves_on(self):
+        self.memory_server(memory="4M")
+        value = os.urandom(256 << 10)
+        outcomes = [kvctl(self.address, "put", str(number), stdin=value).returncode for number in range(20)]
+        refused = outcomes.index(73)  # 4 MiB cannot hold 20 of them
+        self.assertGreater(refused, 0)
+        self.assertEqual(kvctl(self.address, "get", "0").stdout, value)
+        self.assertEqual(kvctl(self.address, "get", str(refused)).returncode, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

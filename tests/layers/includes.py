@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Checks that #includes run only in the allowed directions.
+
+    includes.py [ROOT]     prints each forbidden include; exit status 1 if there is one
+
+      tools/  bench/  tests/  examples/     may use everything below; nothing uses them
+         client/     server/                never include each other
+           \\    rdma/    \\   store/         siblings; neither includes the other
+            \\     |       \\   |
+             store/format/  store/base/     leaves
+"""
+
+import pathlib
+import re
+import sys
+
+# Who may include what of ours. The first prefix that matches a file decides.
+LAYERS = {
+    "store/format/": ("store/format/",),
+    "store/base/": ("store/base/",),
+    "store/": ("store/",),
+    "rdma/": ("rdma/", "store/base/", "store/format/"),
+    "client/": ("client/", "rdma/", "store/base/", "store/format/"),
+    "server/": ("server/", "rdma/", "store/"),
+}
+TOP = ("tools/", "bench/", "tests/", "examples/")
+OURS = tuple(LAYERS) + TOP
+
+# Third parties, and the files below the top that may include them.
+THIRD_PARTIES = [
+    (re.compile(r"rdma/rdma_\w+\.h$|infiniband/"), re.compile(r"rdma/verbs\w*\.(h|cc)$")),
+    (re.compile(r"rocksdb/"), re.compile(r"store/durable_tier\.cc$")),
+    (re.compile(r"CLI/"), re.compile(r"server/kvserver\.cc$")),
+    (re.compile(r"xxhash\.h$"), re.compile(r"store/format/|store/\w+\.(h|cc)$|client/")),
+    (re.compile(r"absl/"), re.compile(r"(store/base|store|rdma|client|server)/\w+\.(h|cc)$")),
+]
+STANDARD_LIBRARY = re.compile(r"[a-z_0-9]+$")
+SYSTEM = re.compile(r"(sys|linux|netinet|arpa|net|asm)/\w+\.h$|\w+\.h$")
+LEAVES = ("store/format/", "store/base/")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+def why_forbidden(file, include):
+    """The reason why `file` (relative to the root) may not include `include`, or None."""
+    if file.startswith(TOP):
+        return None
+    # Before our own folders: librdmacm's headers lie in a folder that is called as one of ours.
+    for pattern, users in THIRD_PARTIES:
+        if pattern.match(include):
+            return None if users.match(file) else "this third party is not for this file"
+    if include.startswith(OURS):
+        allowed = next(allowed for layer, allowed in LAYERS.items() if file.startswith(layer))
+        return None if include.startswith(allowed) else "against the direction of the layers"
+    if STANDARD_LIBRARY.match(include):
+        return None
+    if SYSTEM.match(include):
+        return "the leaves use the standard library alone" if file.startswith(LEAVES) else None
+    return "neither ours, by its path from the root, nor a known third party"
+
+
+def check(root):
+    faults = []
+    files = [path for layer in OURS for path in sorted((root / layer).rglob("*")) if path.suffix in (".h", ".cc")]
+    for path in dict.fromkeys(files):
+        file = path.relative_to(root).as_posix()
+        for include in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            if reason := why_forbidden(file, include):
+                faults.append(f"{file}: includes {include}: {reason}")
+    return len(set(files)), faults
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
+    count, faults = check(root)
+    for fault in faults:
+        print(fault)
+    print(f"{count} files, {len(faults)} forbidden includes")
+    return 1 if faults or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

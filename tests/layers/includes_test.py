@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""includes.py itself: it must be able to fail, and for the right reason."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import includes
+
+ALLOWED = [
+    ("store/format/record.h", "xxhash.h"),
+    ("store/format/record.h", "bit"),
+    ("store/format/record.h", "store/format/layout.h"),
+    ("store/base/status_macros.h", "absl/status/status.h"),
+    ("store/index.cc", "store/base/check.h"),
+    ("store/durable_tier.cc", "rocksdb/db.h"),
+    ("rdma/verbs.cc", "rdma/rdma_verbs.h"),
+    ("rdma/verbs_connection.cc", "infiniband/verbs.h"),
+    ("rdma/local.cc", "sys/mman.h"),
+    ("client/get.cc", "rdma/transport.h"),
+    ("client/get.cc", "store/format/lookup.h"),
+    ("server/server.cc", "store/store.h"),
+    ("tools/kvctl.cc", "CLI/CLI.hpp"),
+    ("tests/store/index_test.cc", "rocksdb/db.h"),
+]
+FORBIDDEN = [
+    ("store/format/record.h", "store/base/check.h"),
+    ("store/format/record.h", "absl/status/status.h"),
+    ("store/format/record.h", "sys/mman.h"),
+    ("store/base/clock.h", "store/format/layout.h"),
+    ("store/index.cc", "rdma/memory.h"),
+    ("store/index.cc", "rocksdb/db.h"),
+    ("store/durable_tier.h", "rocksdb/db.h"),
+    ("rdma/local.cc", "store/store.h"),
+    ("rdma/local.cc", "rdma/rdma_verbs.h"),
+    ("rdma/transport.h", "infiniband/verbs.h"),
+    ("client/get.cc", "store/store.h"),
+    ("client/get.cc", "server/server.h"),
+    ("server/server.cc", "client/client.h"),
+    ("server/server.cc", "infiniband/verbs.h"),
+    ("server/server.cc", "CLI/CLI.hpp"),
+    ("server/server.cc", "tests/support/server_thread.h"),
+    ("client/client.h", "boost/asio.hpp"),
+    ("client/get.cc", "../store/store.h"),
+]
+
+
+class IncludesTest(unittest.TestCase):
+    def test_allowed(self):
+        for file, include in ALLOWED:
+            with self.subTest(file=file, include=include):
+                self.assertIsNone(includes.why_forbidden(file, include))
+
+    def test_forbidden(self):
+        for file, include in FORBIDDEN:
+            with self.subTest(file=file, include=include):
+                self.assertIsNotNone(includes.why_forbidden(file, include))
+
+    def test_a_bad_tree_is_reported(self):
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory)
+            (root / "client").mkdir()
+            (root / "client/get.cc").write_text('#include <string>\n  #  include "store/store.h"\n', encoding="utf-8")
+            run = subprocess.run(
+                [sys.executable, includes.__file__, directory], capture_output=True, text=True, check=False
+            )
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("client/get.cc: includes store/store.h: against the direction of the layers", run.stdout)
+
+    def test_an_empty_tree_is_no_success(self):
+        with tempfile.TemporaryDirectory() as directory:
+            run = subprocess.run([sys.executable, includes.__file__, directory], capture_output=True, check=False)
+        self.assertEqual(run.returncode, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

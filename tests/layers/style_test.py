@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""style.py itself: it must be able to fail."""
+
+import pathlib
+import tempfile
+import unittest
+
+import style
+
+BAD = {
+    "long.cc": ("int a;\n" * 501, "has more than 500 lines"),
+    "open.cc": ("int a;", "has no newline at its end"),
+    "tab.cc": ("\tint a;\n", "has a tab"),
+    "blank.cc": ("int a; \n", "has blanks at its end"),
+    "later.cc": ("// TODO: later\n", "is unfinished"),
+}
+
+
+class StyleTest(unittest.TestCase):
+    def test_each_fault_is_found(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for name, (text, fault) in BAD.items():
+                path = pathlib.Path(directory, name)
+                path.write_text(text, encoding="utf-8")
+                with self.subTest(name=name):
+                    self.assertEqual([text for _, text in style.faults_of(path)], [fault])
+
+    def test_good_text_has_none(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, "good.cc")
+            path.write_text("int a;\n\nint b;  // why\n" * 166, encoding="utf-8")
+            self.assertEqual(style.faults_of(path), [])
+
+    def test_builds_and_hidden_folders_are_left_out(self):
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory)
+            for folder in ("build", "build-tsan", ".git", ".ci", "store"):
+                (root / folder).mkdir()
+                (root / folder / "file").write_text("text\n", encoding="utf-8")
+            found = [path.relative_to(root).as_posix() for path in style.files(root)]
+        self.assertEqual(found, [".ci/file", "store/file"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,87 @@
+#include "rdma/address.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace remora::rdma {
+namespace {
+
+TEST(Address, Verbs) {
+  const auto address = ParseAddress("verbs://kv1.example:7470");
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_EQ(address->kind, TransportKind::kVerbs);
+  EXPECT_EQ(address->host, "kv1.example");
+  EXPECT_EQ(address->port, 7470);
+  EXPECT_EQ(address->path, "");
+}
+
+TEST(Address, VerbsWithIpv6) {
+  const auto address = ParseAddress("verbs://[fe80::1%eth0]:65535");
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_EQ(address->host, "fe80::1%eth0");
+  EXPECT_EQ(address->port, 65535);
+}
+
+TEST(Address, Local) {
+  const auto address = ParseAddress("local:///run/remora/kv.sock");
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_EQ(address->kind, TransportKind::kLocal);
+  EXPECT_EQ(address->path, "/run/remora/kv.sock");
+}
+
+TEST(Address, TextComesBackUnchanged) {
+  for (const std::string text :
+       {"verbs://10.0.0.7:1", "verbs://[::1]:7470", "verbs://a:65535", "local:///a b/c:d"}) {
+    const auto address = ParseAddress(text);
+    ASSERT_TRUE(address.ok()) << address.status();
+    EXPECT_EQ(address->ToString(), text);
+  }
+}
+
+TEST(Address, SocketPathOfAllLengths) {
+  EXPECT_TRUE(ParseAddress("local:///" + std::string(106, 'p')).ok());
+  EXPECT_FALSE(ParseAddress("local:///" + std::string(107, 'p')).ok());
+}
+
+TEST(Address, FaultsAreNamedAndBothFormsShown) {
+  using namespace std::string_literals;
+  for (const std::string& text : {""s,
+                                  "kv1:7470"s,
+                                  "tcp://kv1:7470"s,
+                                  "VERBS://kv1:7470"s,
+                                  "verbs://"s,
+                                  "verbs://kv1"s,
+                                  "verbs://kv1:"s,
+                                  "verbs://:7470"s,
+                                  "verbs://kv1:0"s,
+                                  "verbs://kv1:65536"s,
+                                  "verbs://kv1:-1"s,
+                                  "verbs://kv1:+1"s,
+                                  "verbs://kv1:7470x"s,
+                                  "verbs://kv1: 7470"s,
+                                  "verbs://kv1:0x1"s,
+                                  "verbs://::1:7470"s,
+                                  "verbs://[::1]"s,
+                                  "verbs://[::1]7470"s,
+                                  "verbs://[::1:7470"s,
+                                  "verbs://[]:7470"s,
+                                  "verbs://kv1/a:7470"s,
+                                  "verbs://[kv1]x:7470"s,
+                                  "local://"s,
+                                  "local://relative/path"s,
+                                  "local:/one"s,
+                                  "local:///"s,
+                                  "local:///a\0b"s,
+                                  "verbs://a\0b:1"s,
+                                  "verbs://kv1:99999999999999999999"s}) {
+    const auto address = ParseAddress(text);
+    ASSERT_FALSE(address.ok()) << text;
+    EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(address.status().message().find("verbs://HOST:PORT"), std::string::npos) << address.status();
+    EXPECT_NE(address.status().message().find("local:///PATH"), std::string::npos) << address.status();
+  }
+}
+
+}  // namespace
+}  // namespace remora::rdma

@@ -1,0 +1,165 @@
+// The transport contract when a peer closes or dies. A process that is to die is another: transport_peer.cc.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "tests/rdma/transport_fixture.h"
+
+namespace remora::rdma {
+namespace {
+
+class TransportFailureTest : public TransportTest {};
+
+INSTANTIATE_TEST_SUITE_P(On, TransportFailureTest, ::testing::Values("local", "verbs"),
+                         [](const auto& test) { return test.param; });
+
+/// A transport_peer process and the first line that it prints.
+class PeerProcess {
+ public:
+  PeerProcess(const std::string& role, const std::string& address) {
+    std::array<int, 2> ends;
+    REMORA_CHECK(pipe2(ends.data(), O_CLOEXEC) == 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    std::string program = REMORA_TEST_PEER, argument1 = role, argument2 = address;
+    const std::array<char*, 4> arguments = {program.data(), argument1.data(), argument2.data(), nullptr};
+    REMORA_CHECK(posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments.data(), environ) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    for (char c = 0; read(ends[0], &c, 1) == 1 && c != '\n';) line_ += c;
+    close(ends[0]);
+  }
+  ~PeerProcess() { Kill(); }
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  /// SIGKILL; returns when the process is no more.
+  void Kill() {
+    if (pid_ == 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  const std::string& line() const { return line_; }
+
+ private:
+  pid_t pid_ = 0;
+  std::string line_;
+};
+
+/// What the peer program is told to serve at.
+std::string ServeArgument(const Address& where) {
+  return where.kind == TransportKind::kVerbs ? "verbs://" + where.host : where.ToString();
+}
+
+/// READs until one fails, a minute at most.
+absl::Status ReadUntilFailure(Client& client, const Clock& clock) {
+  const TimePoint deadline = clock.Now() + std::chrono::minutes(1);
+  absl::Status status;
+  while (status.ok() && clock.Now() < deadline) status = client.Read(0, {64}).status();
+  return status;
+}
+
+/// Polls and Waits until the connection's end is told, as a client does that expects a message.
+absl::Status WaitForEnd(Connection& connection, TimePoint deadline) {
+  std::array<Completion, 8> completions;
+  for (;;) {
+    const std::size_t count = connection.Poll(completions);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (completions[i].kind == CompletionKind::kDisconnected) return connection.status();
+    }
+    if (count > 0) continue;
+    if (const absl::Status status = connection.Wait(deadline); !status.ok()) return status;
+  }
+}
+
+TEST_P(TransportFailureTest, TheServiceSeesThatAClientCloses) {
+  StartService();
+  auto client = Open();
+  const auto other = Open();
+  ASSERT_THAT(client->Call(CommandText(ServiceOp::kEcho)), IsOk());
+  client.reset();
+  EXPECT_TRUE(service_->Await([](Service& service) { return service.session_count() == 1; }));
+  service_->Do([](Service& service) { EXPECT_EQ(service.disconnects(), 1u); });
+  EXPECT_THAT(other->Call(CommandText(ServiceOp::kEcho)), IsOk());
+}
+
+TEST_P(TransportFailureTest, TheClientSeesThatTheServiceCloses) {
+  StartService();
+  const auto client = Open();
+  const auto other = Open();
+  ASSERT_THAT(client->Send(CommandText(ServiceOp::kClose)), IsOk());
+  EXPECT_EQ(client->AwaitDisconnect().value_or(absl::OkStatus()).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(client->Send(CommandText(ServiceOp::kEcho)), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(client->Write(0, "x"), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(client->Read(0, {1}), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(other->Call(CommandText(ServiceOp::kEcho)), IsOk());
+}
+
+TEST_P(TransportFailureTest, TheSleepingClientSeesThatTheServiceCloses) {
+  StartService();
+  const auto client = Open();
+  ASSERT_THAT(client->Send(CommandText(ServiceOp::kClose)), IsOk());
+  EXPECT_THAT(WaitForEnd(client->connection(), clock_.Now() + std::chrono::minutes(1)),
+              HasCode(absl::StatusCode::kUnavailable));
+}
+
+TEST_P(TransportFailureTest, ReadsEndWhenTheServiceIsDestroyed) {
+  StartService();
+  const auto client = Open();
+  ASSERT_THAT(client->Read(0, {64}), IsOk());
+  service_.reset();
+  EXPECT_THAT(ReadUntilFailure(*client, clock_), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(client->AwaitDisconnect(), IsOk());
+}
+
+TEST_P(TransportFailureTest, WaitEndsWhenTheServiceIsDestroyed) {
+  StartService();
+  const auto client = Open();
+  service_.reset();
+  EXPECT_THAT(WaitForEnd(client->connection(), clock_.Now() + std::chrono::minutes(1)),
+              HasCode(absl::StatusCode::kUnavailable));
+}
+
+TEST_P(TransportFailureTest, AKilledClientIsNoticedAndOthersGoOn) {
+  StartService();
+  const auto other = Open();
+  PeerProcess peer("connect", service_->address().ToString());
+  ASSERT_EQ(peer.line(), "connected");
+  ASSERT_TRUE(service_->Await([](Service& service) { return service.session_count() == 2; }));
+  peer.Kill();
+  EXPECT_TRUE(service_->Await([](Service& service) { return service.disconnects() == 1; }));
+  EXPECT_THAT(other->Call(CommandText(ServiceOp::kEcho)), IsOk());
+}
+
+TEST_P(TransportFailureTest, ReadsEndWhenTheServerIsKilled) {
+  PeerProcess peer("serve", ServeArgument(where_));
+  const auto address = ParseAddress(peer.line());
+  ASSERT_THAT(address, IsOk()) << peer.line();
+  const auto client = OpenAt(*address);
+  ASSERT_EQ(client->Read(3, {64}).value_or(""), RegionText(3, 64));
+  peer.Kill();
+  EXPECT_THAT(ReadUntilFailure(*client, clock_), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(client->AwaitDisconnect(), IsOk());
+}
+
+TEST_P(TransportFailureTest, WaitEndsWhenTheServerIsKilled) {
+  PeerProcess peer("serve", ServeArgument(where_));
+  const auto address = ParseAddress(peer.line());
+  ASSERT_THAT(address, IsOk()) << peer.line();
+  const auto client = OpenAt(*address);
+  peer.Kill();
+  EXPECT_THAT(WaitForEnd(client->connection(), clock_.Now() + std::chrono::minutes(1)),
+              HasCode(absl::StatusCode::kUnavailable));
+}
+
+}  // namespace
+}  // namespace remora::rdma

@@ -1,0 +1,130 @@
+// The server's side of the transport suite: a small scripted service over any transport.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+/// The region that clients READ: byte i is PatternByte(i).
+inline constexpr std::size_t kTestRegionSize = std::size_t{2} << 20;
+/// What each connection may WRITE.
+inline constexpr std::size_t kTestSliceSize = 64 << 10;
+
+inline std::byte PatternByte(std::size_t i) { return static_cast<std::byte>((i * 131 + i / 251) & 0xff); }
+
+/// FNV-1a, to compare bytes that are too many for a message.
+std::uint64_t HashOf(std::span<const std::byte> bytes);
+
+/// How the service shall treat a connection: the first byte of its request data.
+enum class ServiceMode : std::uint8_t {
+  kServe = 1,
+  kReject = 2,        // rejects with kMaxRejectData bytes of PatternByte
+  kTinyReceives = 3,  // posts receives of 8 bytes
+};
+
+/// The service accepts with kMaxAcceptData bytes: this, the request data as the service saw it
+/// (kMaxConnectData bytes), then PatternByte.
+struct Welcome {
+  RemoteRegion region;
+  RemoteRegion slice;
+};
+
+/// What the first byte of a message asks for. The rest of the message, where not said otherwise, is ignored.
+enum class ServiceOp : std::uint8_t {
+  kEcho = 1,          // sends the message back
+  kHashSlice = 2,     // ServiceCommand; replies with HashOf(slice[a, a + b)) as 8 bytes
+  kCountWakeUps = 3,  // replies with the number of times that the service was woken, as 8 bytes
+  kClose = 4,         // destroys the connection
+};
+struct ServiceCommand {
+  ServiceOp op{};
+  std::uint8_t reserved[7] = {};
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+};
+
+/// Thread Safety: none, but for asleep().
+class Service {
+ public:
+  static absl::StatusOr<std::unique_ptr<Service>> Start(const Address& address, const QueueLimits& limits,
+                                                        const Clock& clock);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  const Address& address() const { return listener_->address(); }
+  /// Serves until `stop_fd` is readable. Goes to sleep as soon as it has nothing to do.
+  void Serve(int stop_fd);
+
+  std::size_t session_count() const { return sessions_.size(); }
+  std::uint64_t disconnects() const { return disconnects_; }
+  /// Nothing was left to do after Arm, and nothing has been done since.
+  bool asleep() const { return asleep_.load(); }
+
+ private:
+  struct Session;
+  explicit Service(const QueueLimits& limits);
+  bool Work();
+  void Greet(std::unique_ptr<Connection> connection);
+  absl::Status Admit(std::unique_ptr<Connection> connection, ServiceMode mode);
+  void Handle(const Completion& completion);
+  void Obey(Session& session, std::span<const std::byte> message);
+  void Reply(Session& session, std::span<const std::byte> message);
+
+  const QueueLimits limits_;
+  std::unique_ptr<SharedMemory> region_memory_;
+  std::unique_ptr<Listener> listener_;
+  RemoteRegion region_;
+  std::map<Connection*, std::unique_ptr<Session>> sessions_;
+  std::uint64_t disconnects_ = 0;
+  std::uint64_t wake_ups_ = 0;
+  std::atomic<bool> asleep_ = false;
+};
+
+/// A Service on a thread of its own.
+class ServiceThread {
+ public:
+  /// Returns when the service listens.
+  static absl::StatusOr<std::unique_ptr<ServiceThread>> Start(const Address& address,
+                                                              const QueueLimits& limits, const Clock& clock);
+  /// Destroys the service, on its thread.
+  ~ServiceThread();
+  ServiceThread(const ServiceThread&) = delete;
+  ServiceThread& operator=(const ServiceThread&) = delete;
+
+  const Address& address() const { return address_; }
+  /// Runs `task` on the service's thread and returns when it is done.
+  void Do(const std::function<void(Service&)>& task);
+  /// Returns when `condition` holds on the service's thread, or false after many seconds.
+  bool Await(const std::function<bool(Service&)>& condition);
+  /// Returns when the service sleeps, or false after many seconds.
+  bool AwaitSleep();
+
+ private:
+  ServiceThread(int wake_fd, const Clock& clock) : wake_fd_(wake_fd), clock_(clock) {}
+  void Run(const Address& address, const QueueLimits& limits);
+
+  const int wake_fd_;
+  const Clock& clock_;
+  Address address_;  // these two are set before started_
+  Service* service_ = nullptr;
+  std::atomic<const std::function<void(Service&)>*> task_ = nullptr;
+  std::atomic<bool> stopping_ = false;
+  std::promise<absl::Status> started_;
+  std::thread thread_;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,298 @@
+#include "tests/sim/sim_transport.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "store/base/check.h"
+
+namespace remora {
+
+namespace {
+
+class SimRegistration final : public rdma::Registration {
+ public:
+  SimRegistration(std::span<std::byte> bytes, RemoteRegion remote) : Registration(bytes, 1, remote) {}
+};
+
+// A region's key is this plus its number in the listener; its address is the real one.
+constexpr std::uint32_t kReadKey = 100;
+constexpr std::uint32_t kWriteKey = 200;
+
+RemoteRegion Name(std::span<std::byte> bytes, std::uint32_t key) {
+  return {reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(), key, 0};
+}
+
+}  // namespace
+
+/// Either end of a connection. Both ends know each other until one is destroyed.
+class SimConnection final : public rdma::Connection {
+ public:
+  SimConnection(SimNetwork& network, SimListener* listener) : network_(network), listener_(listener) {}
+  ~SimConnection() override;
+
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterMessages(std::span<std::byte> bytes) override {
+    return std::make_unique<SimRegistration>(bytes, RemoteRegion());
+  }
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterWrite(rdma::SharedMemory& memory) override {
+    writable_ = Name(memory.bytes(), kWriteKey);
+    return std::make_unique<SimRegistration>(memory.bytes(), writable_);
+  }
+  absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
+  absl::Status Accept(std::span<const std::byte> data) override { return Answer(data, State::kOpen); }
+  void Reject(std::span<const std::byte> data) override { Answer(data, State::kRejected).IgnoreError(); }
+  std::span<const std::byte> peer_data() const override { return peer_data_; }
+
+  absl::Status PostReadv(std::uint64_t context, std::span<const rdma::Sge> to, const RemoteRegion& region,
+                         std::uint64_t offset) override;
+  absl::Status PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
+                          std::uint64_t offset) override;
+  absl::Status PostSend(std::uint64_t context, const rdma::Sge& from) override;
+  absl::Status PostRecv(std::uint64_t context, const rdma::Sge& into) override {
+    receives_.push_back({context, into});
+    return absl::OkStatus();
+  }
+  std::size_t Poll(std::span<rdma::Completion> out) override;
+  absl::Status Wait(TimePoint deadline) override;
+  const absl::Status& status() const override { return status_; }
+  std::string peer() const override { return "simulated"; }
+
+  /// Delivers what is due without running the server; for the listener's Poll too.
+  std::size_t Take(std::span<rdma::Completion> out);
+
+ private:
+  friend class SimListener;
+  enum class State { kNew, kAsked, kOpen, kRejected };
+  struct PendingRead {
+    std::uint64_t context;
+    std::vector<rdma::Sge> to;
+    const std::byte* from;
+  };
+  struct PendingReceive {
+    std::uint64_t context;
+    rdma::Sge into;
+  };
+
+  absl::Status Answer(std::span<const std::byte> data, State state);
+  void Complete(rdma::CompletionKind kind, std::uint64_t context, std::size_t size);
+  void DeliverMessages();
+  void DeliverReads();
+  void PeerWentAway();
+
+  SimNetwork& network_;
+  SimListener* listener_;  // of a server's end
+  SimConnection* other_ = nullptr;
+  State state_ = State::kNew;
+  RemoteRegion writable_;
+  std::vector<std::byte> peer_data_;
+  std::deque<PendingRead> reads_;
+  std::deque<PendingReceive> receives_;
+  std::deque<std::vector<std::byte>> messages_;  // from the other end, not yet in a receive
+  std::deque<rdma::Completion> completions_;
+  absl::Status status_;
+};
+
+class SimListener final : public rdma::Listener {
+ public:
+  explicit SimListener(SimNetwork& network) : network_(network) { network_.listener_ = this; }
+  ~SimListener() override { network_.listener_ = nullptr; }
+
+  const rdma::Address& address() const override { return address_; }
+  absl::StatusOr<RemoteRegion> RegisterRead(rdma::SharedMemory& memory) override {
+    regions_.push_back(Name(memory.bytes(), kReadKey + static_cast<std::uint32_t>(regions_.size())));
+    return regions_.back();
+  }
+  std::unique_ptr<rdma::Connection> NextRequest() override {
+    if (requests_.empty()) return nullptr;
+    std::unique_ptr<SimConnection> request = std::move(requests_.front());
+    requests_.pop_front();
+    connections_.push_back(request.get());
+    return request;
+  }
+  std::size_t Poll(std::span<rdma::Completion> out) override {
+    std::size_t count = 0;
+    for (SimConnection* connection : connections_) count += connection->Take(out.subspan(count));
+    return count;
+  }
+  void Arm() override {}
+  void Disarm() override {}
+  int wait_fd() const override { return -1; }
+
+ private:
+  friend class SimConnection;
+
+  SimNetwork& network_;
+  rdma::Address address_;
+  std::vector<RemoteRegion> regions_;
+  std::deque<std::unique_ptr<SimConnection>> requests_;
+  std::vector<SimConnection*> connections_;
+};
+
+std::unique_ptr<rdma::Listener> SimNetwork::Listen() { return std::make_unique<SimListener>(*this); }
+std::unique_ptr<rdma::Connection> SimNetwork::Dial() {
+  return std::make_unique<SimConnection>(*this, nullptr);
+}
+
+void SimNetwork::Step() {
+  if (in_step_ || !step_) return;  // a client that waits inside the server's step would be a bug of the test
+  in_step_ = true;
+  step_();
+  in_step_ = false;
+}
+
+void SimNetwork::Deliver(const std::byte* from, std::byte* to, std::size_t size) {
+  const std::size_t pieces = (size + piece_size_ - 1) / piece_size_;
+  std::vector<std::uint32_t> order(pieces);
+  std::iota(order.begin(), order.end(), 0u);
+  std::shuffle(order.begin(), order.end(), random_);
+  for (const std::uint32_t piece : order) {
+    if (interference_ && !in_interference_ && random_() % interference_gap_ == 0) {
+      in_interference_ = true;
+      interference_();
+      in_interference_ = false;
+    }
+    const std::size_t start = piece * piece_size_;
+    std::memcpy(to + start, from + start, std::min(piece_size_, size - start));
+    ++pieces_delivered_;
+  }
+}
+
+SimConnection::~SimConnection() {
+  if (other_ != nullptr) other_->PeerWentAway();
+  if (listener_ != nullptr) std::erase(listener_->connections_, this);
+}
+
+absl::Status SimConnection::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
+  if (network_.listener_ == nullptr) return absl::UnavailableError("nobody listens");
+  auto request = std::make_unique<SimConnection>(network_, network_.listener_);
+  request->peer_data_.assign(request_data.begin(), request_data.end());
+  request->peer_data_.resize(rdma::kMaxConnectData);
+  request->other_ = this;
+  other_ = request.get();
+  state_ = State::kAsked;
+  network_.listener_->requests_.push_back(std::move(request));
+  while (state_ == State::kAsked && status_.ok() && network_.clock_.Now() < deadline) {
+    network_.Step();
+    network_.clock_.Advance(std::chrono::microseconds(1));
+  }
+  if (state_ == State::kRejected) return absl::FailedPreconditionError("rejected");
+  if (!status_.ok()) return status_;
+  return state_ == State::kOpen ? absl::OkStatus() : absl::DeadlineExceededError("no answer");
+}
+
+absl::Status SimConnection::Answer(std::span<const std::byte> data, State state) {
+  if (other_ == nullptr) return absl::UnavailableError("the client went away");
+  state_ = state;
+  other_->state_ = state;
+  other_->peer_data_.assign(data.begin(), data.end());
+  return absl::OkStatus();
+}
+
+absl::Status SimConnection::PostReadv(std::uint64_t context, std::span<const rdma::Sge> to,
+                                      const RemoteRegion& region, std::uint64_t offset) {
+  if (!status_.ok()) return status_;
+  const std::uint64_t size =
+      std::accumulate(to.begin(), to.end(), std::uint64_t{0},
+                      [](std::uint64_t sum, const rdma::Sge& sge) { return sum + sge.size; });
+  const std::vector<RemoteRegion>& regions = other_->listener_->regions_;
+  if (!region.Contains(offset, size) || std::find(regions.begin(), regions.end(), region) == regions.end()) {
+    return absl::InvalidArgumentError("a READ out of its region");
+  }
+  reads_.push_back(
+      {context, {to.begin(), to.end()}, reinterpret_cast<const std::byte*>(region.address) + offset});
+  return absl::OkStatus();
+}
+
+absl::Status SimConnection::PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
+                                       std::uint64_t offset) {
+  if (!status_.ok()) return status_;
+  for (const rdma::Sge& sge : from) {
+    if (region != other_->writable_ || !region.Contains(offset, sge.size)) {
+      return absl::InvalidArgumentError("a WRITE out of its region");
+    }
+    std::memcpy(reinterpret_cast<std::byte*>(region.address) + offset, sge.data, sge.size);
+    offset += sge.size;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimConnection::PostSend(std::uint64_t context, const rdma::Sge& from) {
+  if (!status_.ok()) return status_;
+  if (from.size > rdma::kMaxMessageSize) return absl::InvalidArgumentError("too long a message");
+  other_->messages_.emplace_back(from.data, from.data + from.size);
+  Complete(rdma::CompletionKind::kSend, context, 0);
+  return absl::OkStatus();
+}
+
+std::size_t SimConnection::Poll(std::span<rdma::Completion> out) {
+  std::size_t count = Take(out);
+  if (count == 0) {
+    network_.Step();
+    network_.clock_.Advance(std::chrono::nanoseconds(100));
+    count = Take(out);
+  }
+  return count;
+}
+
+absl::Status SimConnection::Wait(TimePoint deadline) {
+  if (network_.clock_.Now() >= deadline) return absl::DeadlineExceededError("no answer in time");
+  network_.Step();
+  network_.clock_.Advance(std::chrono::microseconds(100));
+  return absl::OkStatus();
+}
+
+std::size_t SimConnection::Take(std::span<rdma::Completion> out) {
+  DeliverReads();
+  DeliverMessages();
+  std::size_t count = 0;
+  while (count < out.size() && !completions_.empty()) {
+    out[count++] = completions_.front();
+    completions_.pop_front();
+  }
+  return count;
+}
+
+void SimConnection::DeliverReads() {
+  while (!reads_.empty() && status_.ok()) {
+    const PendingRead read = std::move(reads_.front());
+    reads_.pop_front();
+    const std::byte* from = read.from;
+    for (const rdma::Sge& sge : read.to) {
+      network_.Deliver(from, sge.data, sge.size);
+      from += sge.size;
+    }
+    Complete(rdma::CompletionKind::kRead, read.context, 0);
+  }
+}
+
+void SimConnection::DeliverMessages() {
+  while (!messages_.empty() && !receives_.empty() && status_.ok()) {
+    const std::vector<std::byte>& message = messages_.front();
+    REMORA_CHECK(message.size() <= receives_.front().into.size);
+    std::memcpy(receives_.front().into.data, message.data(), message.size());
+    Complete(rdma::CompletionKind::kReceive, receives_.front().context, message.size());
+    messages_.pop_front();
+    receives_.pop_front();
+  }
+}
+
+void SimConnection::Complete(rdma::CompletionKind kind, std::uint64_t context, std::size_t size) {
+  completions_.push_back({this, context, static_cast<std::uint32_t>(size), kind, /*ok=*/true});
+}
+
+void SimConnection::PeerWentAway() {
+  other_ = nullptr;
+  status_ = absl::UnavailableError("the peer went away");
+  for (const PendingRead& read : reads_) {
+    completions_.push_back({this, read.context, 0, rdma::CompletionKind::kRead, /*ok=*/false});
+  }
+  for (const PendingReceive& receive : receives_) {
+    completions_.push_back({this, receive.context, 0, rdma::CompletionKind::kReceive, /*ok=*/false});
+  }
+  reads_.clear();
+  receives_.clear();
+  completions_.push_back({this, 0, 0, rdma::CompletionKind::kDisconnected, /*ok=*/false});
+}
+
+}  // namespace remora

@@ -1,0 +1,77 @@
+// A simulated transport for tests: real clients and a real server in one thread, under a virtual clock and a
+// seed. Its READs are the adversary that the contract (rdma/transport.h, O3) allows and that hardware is too
+// polite to be: they are delivered piece by piece in random order, and anything may happen between two
+// pieces.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "rdma/transport.h"
+#include "store/base/clock.h"
+
+namespace remora {
+
+class SimClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+  void Advance(Duration duration) { now_ += duration; }
+
+ private:
+  TimePoint now_{std::chrono::seconds(1000)};
+};
+
+class SimListener;
+
+/// Thread Safety: none, for the network, its clients and its server together. Must outlive them.
+class SimNetwork {
+ public:
+  explicit SimNetwork(std::uint64_t seed) : random_(seed) {}
+
+  /// Does some of the server's work; called whenever a client waits.
+  void set_step(std::function<void()> step) { step_ = std::move(step); }
+
+  /// Called between two pieces of a READ, every `gap` pieces on average; may run the server and other
+  /// clients, but not the client that reads. Not called again while it runs.
+  void set_interference(std::function<void()> interference, std::uint32_t gap) {
+    interference_ = std::move(interference);
+    interference_gap_ = gap;
+  }
+
+  /// Bytes of a piece: 1 tears even words, 8 keeps aligned words whole.
+  void set_piece_size(std::size_t size) { piece_size_ = size; }
+
+  /// There is one listener at a time.
+  std::unique_ptr<rdma::Listener> Listen();
+  /// Unavailable from Connect when there is no listener by then.
+  std::unique_ptr<rdma::Connection> Dial();
+
+  const SimClock& clock() const { return clock_; }
+  std::mt19937_64& random() { return random_; }
+  std::uint64_t pieces_delivered() const { return pieces_delivered_; }
+
+ private:
+  friend class SimConnection;
+  friend class SimListener;
+
+  void Deliver(const std::byte* from, std::byte* to, std::size_t size);
+  void Step();
+
+  SimClock clock_;
+  std::mt19937_64 random_;
+  std::function<void()> step_;
+  std::function<void()> interference_;
+  std::uint32_t interference_gap_ = 1;
+  std::size_t piece_size_ = 1;
+  bool in_step_ = false;
+  bool in_interference_ = false;
+  std::uint64_t pieces_delivered_ = 0;
+  SimListener* listener_ = nullptr;
+};
+
+}  // namespace remora

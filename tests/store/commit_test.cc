@@ -1,0 +1,318 @@
+// Groups of writes: each outcome, and what is left behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store/format/record.h"
+#include "store/store.h"
+#include "test_files.h"
+
+namespace remora {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Write PutOf(std::string_view key, std::string_view value) {
+  Write write;
+  write.key = key;
+  write.value = value;
+  return write;
+}
+
+Write DeleteOf(std::string_view key) {
+  Write write;
+  write.kind = Write::Kind::kDelete;
+  write.key = key;
+  return write;
+}
+
+class CommitTest : public testing::Test {
+ protected:
+  TempDir temp_;
+  std::unique_ptr<Store> store_ = Open();
+
+  std::unique_ptr<Store> Open() {
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(temp_ / "store", kMinMemorySize));
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+  void Restart() {
+    store_.reset();
+    store_ = Open();
+  }
+  std::vector<absl::StatusCode> Commit(std::vector<Write> writes) {
+    store_->Commit(writes);
+    std::vector<absl::StatusCode> codes;
+    for (const Write& write : writes) codes.push_back(write.status.code());
+    return codes;
+  }
+  std::string Get(std::string_view key) const {
+    std::string value;
+    const absl::Status status = store_->Get(key, &value);
+    return status.ok() ? value : absl::StatusCodeToString(status.code());
+  }
+  static constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
+  static constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
+};
+
+TEST_F(CommitTest, NothingIsNothing) {
+  EXPECT_THAT(Commit({}), ElementsAre());
+  EXPECT_EQ(store_->Read(Counter::kCommitGroups), 0u);
+}
+
+TEST_F(CommitTest, TheLastWriteOfAKeyWins) {
+  EXPECT_THAT(Commit({PutOf("a", "1"), PutOf("b", "2"), PutOf("a", "3")}), ElementsAre(kOk, kOk, kOk));
+  for (int restart = 0; restart < 2; ++restart) {
+    EXPECT_EQ(Get("a"), "3");
+    EXPECT_EQ(Get("b"), "2");
+    EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
+    Restart();
+  }
+}
+
+TEST_F(CommitTest, ExistenceIsDecidedInOrder) {
+  EXPECT_THAT(Commit({DeleteOf("a"), PutOf("a", "1"), DeleteOf("a"), DeleteOf("a"), PutOf("a", "2")}),
+              ElementsAre(kNotFound, kOk, kOk, kNotFound, kOk));
+  EXPECT_THAT(Commit({DeleteOf("a"), PutOf("a", "3"), PutOf("b", "4"), DeleteOf("b")}),
+              ElementsAre(kOk, kOk, kOk, kOk));
+  for (int restart = 0; restart < 2; ++restart) {
+    EXPECT_EQ(Get("a"), "3");
+    EXPECT_EQ(Get("b"), "NOT_FOUND");
+    EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+    Restart();
+  }
+}
+
+TEST_F(CommitTest, EachWriteHasItsOwnOutcome) {
+  const std::string too_long(kMaxKeySize + 1, 'k');
+  EXPECT_THAT(
+      Commit({PutOf("a", "1"), PutOf("", "2"), DeleteOf("missing"), PutOf(too_long, ""), PutOf("b", "3")}),
+      ElementsAre(kOk, absl::StatusCode::kInvalidArgument, kNotFound, absl::StatusCode::kInvalidArgument,
+                  kOk));
+  EXPECT_EQ(Get("a"), "1");
+  EXPECT_EQ(Get("b"), "3");
+  EXPECT_EQ(store_->Read(Counter::kCommitGroups), 1u);
+}
+
+TEST_F(CommitTest, VersionsAndPlacesAreReported) {
+  std::vector<Write> writes = {PutOf("a", "1"), PutOf("b", "2"), DeleteOf("a")};
+  store_->Commit(writes);
+  EXPECT_LT(writes[0].version, writes[1].version);
+  EXPECT_LT(writes[1].version, writes[2].version);
+  EXPECT_EQ(writes[2].slot, 0u);
+  const absl::StatusOr<Location> location = store_->Locate("b");
+  ASSERT_TRUE(location.ok());
+  EXPECT_EQ(location->slot, writes[1].slot);
+  EXPECT_EQ(location->version, writes[1].version);
+}
+
+// --- verify ---------------------------------------------------------------------------------------------
+
+struct Expected {
+  std::uint64_t key_hash;
+  std::uint64_t value_hash;
+  int calls = 0;
+};
+
+bool Verify(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) {
+  auto* expected = static_cast<Expected*>(const_cast<void*>(context));
+  ++expected->calls;
+  return key_hash == expected->key_hash && value_hash == expected->value_hash;
+}
+
+TEST_F(CommitTest, VerifySeesTheHashesOfKeyAndValue) {
+  Expected put{HashKey("key"), HashValue("value", 5)};
+  Expected remove{HashKey("key"), HashValue(nullptr, 0)};
+  std::vector<Write> writes = {PutOf("key", "value"), DeleteOf("key")};
+  writes[0].verify = writes[1].verify = Verify;
+  writes[0].verify_context = &put;
+  writes[1].verify_context = &remove;
+  store_->Commit(writes);
+  EXPECT_TRUE(writes[0].status.ok());
+  EXPECT_TRUE(writes[1].status.ok());
+  EXPECT_EQ(put.calls, 1);
+  EXPECT_EQ(remove.calls, 1);
+}
+
+TEST_F(CommitTest, WhatDoesNotVerifyLeavesNothing) {
+  ASSERT_THAT(Commit({PutOf("key", "old")}), ElementsAre(kOk));
+  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
+  const std::uint64_t version = store_->Read(Counter::kLastVersion);
+  Expected wrong{HashKey("key"), 1};
+  for (Write write : {PutOf("key", std::string(1000, 'v')), PutOf("new", "value"), DeleteOf("key")}) {
+    write.verify = Verify;
+    write.verify_context = &wrong;
+    store_->Commit(std::span(&write, 1));
+    EXPECT_EQ(write.status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(write.version, 0u);
+  }
+  for (int restart = 0; restart < 2; ++restart) {
+    EXPECT_EQ(Get("key"), "old");
+    EXPECT_EQ(Get("new"), "NOT_FOUND");
+    EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+    EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used) << "its place was not given back";
+    Restart();
+  }
+  EXPECT_GE(store_->Read(Counter::kLastVersion), version);
+}
+
+// Whoever shares the bytes with us changes them as soon as they were verified: what was verified is stored.
+TEST_F(CommitTest, WhatIsVerifiedIsWhatIsStored) {
+  std::string shared = "honest value";
+  Write write = PutOf("key", shared);
+  write.verify = [](const void* context, std::uint64_t, std::uint64_t value_hash) {
+    auto* bytes = static_cast<std::string*>(const_cast<void*>(context));
+    const bool honest = value_hash == HashValue(bytes->data(), bytes->size());
+    std::memset(bytes->data(), 'X', bytes->size());
+    return honest;
+  };
+  write.verify_context = &shared;
+  store_->Commit(std::span(&write, 1));
+  ASSERT_TRUE(write.status.ok()) << write.status;
+  for (int restart = 0; restart < 2; ++restart) {
+    EXPECT_EQ(Get("key"), "honest value");
+    Restart();
+  }
+}
+
+TEST_F(CommitTest, TheKeyThatWasVerifiedIsTheOneDeleted) {
+  ASSERT_THAT(Commit({PutOf("aaa", "1"), PutOf("XXX", "2")}), ElementsAre(kOk, kOk));
+  std::string shared = "aaa";
+  Write write = DeleteOf(shared);
+  write.verify = [](const void* context, std::uint64_t, std::uint64_t) {
+    std::memset(static_cast<std::string*>(const_cast<void*>(context))->data(), 'X', 3);
+    return true;
+  };
+  write.verify_context = &shared;
+  store_->Commit(std::span(&write, 1));
+  ASSERT_TRUE(write.status.ok());
+  for (int restart = 0; restart < 2; ++restart) {
+    EXPECT_EQ(Get("aaa"), "NOT_FOUND");
+    EXPECT_EQ(Get("XXX"), "2");
+    Restart();
+  }
+}
+
+// --- No room --------------------------------------------------------------------------------------------
+
+TEST_F(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
+  const std::string large(kMaxValueSize, 'v');
+  std::vector<std::string> keys(20);
+  std::vector<Write> writes;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = "key" + std::to_string(i);
+    writes.push_back(PutOf(keys[i], large));
+  }
+  writes.push_back(PutOf("small", "value"));
+  const std::vector<absl::StatusCode> codes = Commit(writes);
+  EXPECT_EQ(codes.front(), kOk);
+  EXPECT_EQ(codes[19], absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(codes.back(), kOk);
+  for (int restart = 0; restart < 2; ++restart) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      ASSERT_EQ(Get(keys[i]), codes[i] == kOk ? large : "NOT_FOUND") << i;
+    }
+    EXPECT_EQ(Get("small"), "value");
+    if (restart == 0) Restart();
+  }
+}
+
+// In a chain without room, a key that replaces a deleted one of the same group has room; one more has not.
+TEST_F(CommitTest, RoomThatTheGroupMakesCounts) {
+  std::vector<std::string> keys;  // all of one main bucket
+  const std::uint64_t bucket_count = store_->superblock().bucket_count;
+  const std::uint64_t capacity = kSlotsPerBucket * (1 + store_->Read(Counter::kOverflowBuckets));
+  for (std::uint64_t i = 0; keys.size() < 17; ++i) {
+    const std::string key = std::to_string(i);
+    if (MainBucket(HashKey(key), bucket_count) == 7) keys.push_back(key);
+  }
+  // All overflow buckets are taken by other chains.
+  std::vector<std::string> others;
+  std::vector<Write> writes;
+  for (std::uint64_t i = 0; others.size() < 80'000; ++i) others.push_back("other" + std::to_string(i));
+  for (const std::string& key : others) {
+    if (MainBucket(HashKey(key), bucket_count) != 7) writes.push_back(PutOf(key, ""));
+  }
+  Commit(writes);
+  ASSERT_EQ(store_->Read(Counter::kOverflowBucketsUsed), store_->Read(Counter::kOverflowBuckets));
+  ASSERT_GT(capacity, 0u);
+
+  for (int i = 0; i < kSlotsPerBucket; ++i)
+    ASSERT_THAT(Commit({PutOf(keys[static_cast<std::size_t>(i)], "")}), ElementsAre(kOk));
+  constexpr absl::StatusCode kFull = absl::StatusCode::kResourceExhausted;
+  EXPECT_THAT(Commit({PutOf(keys[15], "")}), ElementsAre(kFull));
+  EXPECT_THAT(Commit({PutOf(keys[15], ""), DeleteOf(keys[0]), PutOf(keys[15], "x"), PutOf(keys[16], "")}),
+              ElementsAre(kFull, kOk, kOk, kFull));
+  EXPECT_EQ(Get(keys[0]), "NOT_FOUND");
+  EXPECT_EQ(Get(keys[15]), "x");
+  EXPECT_THAT(Commit({DeleteOf(keys[15]), PutOf(keys[15], "y"), PutOf(keys[16], "")}),
+              ElementsAre(kOk, kOk, kFull));
+  EXPECT_EQ(Get(keys[15]), "y");
+}
+
+// --- The durable tier fails -----------------------------------------------------------------------------
+
+/// While it lives, files of this process cannot grow beyond `bytes`.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : old_action_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_limit_);
+    const rlimit limit{bytes, old_limit_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_limit_);
+    std::signal(SIGXFSZ, old_action_);
+  }
+
+ private:
+  void (*old_action_)(int);
+  rlimit old_limit_;
+};
+
+TEST_F(CommitTest, NothingOfAGroupThatIsNotDurableIsVisible) {
+  ASSERT_THAT(Commit({PutOf("a", "1"), PutOf("b", "2")}), ElementsAre(kOk, kOk));
+  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
+  const std::uint64_t version = store_->Read(Counter::kLastVersion);
+  constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
+  const std::string large(100'000, 'v');
+  {
+    FileSizeLimit limit(4096);
+    EXPECT_THAT(Commit({PutOf("a", large), DeleteOf("b"), PutOf("c", "3"), DeleteOf("missing")}),
+                ElementsAre(kUnavailable, kUnavailable, kUnavailable, kNotFound));
+  }
+  EXPECT_EQ(Get("a"), "1");
+  EXPECT_EQ(Get("b"), "2");
+  EXPECT_EQ(Get("c"), "NOT_FOUND");
+  EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
+
+  // The log file may end in half a record: nothing more is written to it before a restart.
+  EXPECT_THAT(Commit({PutOf("d", "4")}), ElementsAre(kUnavailable));
+  EXPECT_EQ(Get("a"), "1");
+  Restart();
+  EXPECT_EQ(Get("a"), "1");
+  EXPECT_EQ(Get("b"), "2");
+  std::vector<Write> writes = {PutOf("d", "4")};
+  store_->Commit(writes);
+  EXPECT_TRUE(writes[0].status.ok()) << writes[0].status;
+  EXPECT_GT(writes[0].version, version + 3) << "versions of the failed group may be on disk";
+}
+
+TEST_F(CommitTest, WhatTheTierSaidIsSaidOn) {
+  FileSizeLimit limit(4096);
+  const absl::Status status = store_->Put("a", std::string(100'000, 'v'));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("File too large"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not visible"));
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,54 @@
+// A process that is killed while it writes: all that it acknowledged is there.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "crash_values.h"
+#include "store/store.h"
+#include "test_files.h"
+#include "test_process.h"
+
+namespace remora {
+namespace {
+
+TEST(CrashTest, AcknowledgedWritesSurviveSigkill) {
+  TempDir temp;
+  const std::string dir = temp / "store";
+  std::mt19937_64 random(std::random_device{}());
+  std::uint64_t next = 0;  // all before it were acknowledged in some round
+  std::uint64_t last_version = 0;
+  for (int round = 0; round < 8; ++round) {
+    {
+      TestProcess writer({"write", dir, std::to_string(next)});
+      // Killed after some acknowledgements, while the next writes are under way.
+      const std::uint64_t kill_after = 1 + random() % 1500;
+      std::uint64_t number = 0;
+      for (std::uint64_t seen = 0; seen < kill_after; ++seen) ASSERT_TRUE(writer.Read(&number));
+      writer.Kill();
+      while (writer.Read(&number)) {
+      }
+      EXPECT_EQ(writer.Wait(), -9);
+      next = number + 1;
+    }
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(dir, std::size_t{256} << 20));
+    ASSERT_TRUE(store.ok()) << store.status();
+    std::string value;
+    for (std::uint64_t i = 0; i < next; ++i) {
+      const absl::Status status = (*store)->Get(CrashKey(i), &value);
+      if (CrashKeyIsDeleted(i)) {
+        ASSERT_EQ(status.code(), absl::StatusCode::kNotFound) << "round " << round << " key " << i;
+      } else {
+        ASSERT_TRUE(status.ok()) << "round " << round << " key " << i << " " << status;
+        ASSERT_EQ(value, CrashValue(i));
+      }
+    }
+    // The write that was under way may be there, or not; none after it.
+    EXPECT_EQ((*store)->Get(CrashKey(next + 1), &value).code(), absl::StatusCode::kNotFound);
+    EXPECT_GT((*store)->Read(Counter::kLastVersion), last_version);
+    last_version = (*store)->Read(Counter::kLastVersion);
+  }
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,17 @@
+// What the process that is killed writes, and what must be there afterwards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace remora {
+
+inline std::string CrashKey(std::uint64_t number) { return "key" + std::to_string(number); }
+
+inline std::string CrashValue(std::uint64_t number) {
+  return std::string(number * 37 % 3000, static_cast<char>('a' + number % 26)) + std::to_string(number);
+}
+
+inline bool CrashKeyIsDeleted(std::uint64_t number) { return number % 10 == 0; }
+
+}  // namespace remora

@@ -1,0 +1,90 @@
+// A disk that is really full.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "store/store.h"
+#include "test_files.h"
+
+namespace remora {
+namespace {
+
+using testing::HasSubstr;
+
+/// A file system of 8 MiB, which only root may make.
+class DiskFullTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "only root may mount a small disk";
+    if (mount("tmpfs", temp_.path().c_str(), "tmpfs", 0, "size=8m") != 0) {
+      GTEST_SKIP() << "cannot mount a small disk: " << std::strerror(errno);
+    }
+    mounted_ = true;
+  }
+  void TearDown() override {
+    if (mounted_) umount2(temp_.path().c_str(), MNT_DETACH);
+  }
+  /// Takes all space but what `left` says.
+  void Fill(std::size_t left) {
+    const auto space = std::filesystem::space(temp_.path());
+    ASSERT_GT(space.available, left);
+    std::ofstream(temp_ / "ballast") << std::string(space.available - left, 'b');
+  }
+
+  TempDir temp_;
+  bool mounted_ = false;
+};
+
+TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(temp_ / "store"));
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Put("key", "value").ok());
+  Fill(std::size_t{1} << 20);
+
+  absl::Status status;
+  int puts = 0;
+  for (; status.ok() && puts < 10'000; ++puts) {
+    status = (*store)->Put("key" + std::to_string(puts), std::string(4000, 'v'));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
+  std::string value;
+  EXPECT_TRUE((*store)->Get("key", &value).ok());
+  EXPECT_EQ((*store)->Get("key" + std::to_string(puts - 1), &value).code(), absl::StatusCode::kNotFound);
+
+  // With space again, writes succeed again by themselves, and nothing that was acknowledged is missing.
+  std::filesystem::remove(temp_ / "ballast");
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  do {
+    status = (*store)->Put("after", "value");
+    std::this_thread::yield();
+  } while (!status.ok() && std::chrono::steady_clock::now() < give_up);
+  EXPECT_TRUE(status.ok()) << status;
+  store->reset();
+  store = Store::Open(LoggedIn(temp_ / "store"));
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->Get("after", &value).ok());
+  EXPECT_TRUE((*store)->Get("key", &value).ok());
+  for (int i = 0; i + 1 < puts; ++i) ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &value).ok()) << i;
+}
+
+TEST_F(DiskFullTest, OpeningOnAFullDiskSaysSo) {
+  Fill(0);
+  const absl::Status status = Store::Open(LoggedIn(temp_ / "store")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("space"));
+  std::filesystem::remove(temp_ / "ballast");
+  EXPECT_TRUE(Store::Open(LoggedIn(temp_ / "store")).ok()) << "what it left behind hinders the next";
+}
+
+}  // namespace
+}  // namespace remora

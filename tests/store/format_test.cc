@@ -1,0 +1,277 @@
+// layout.h, record.h, lookup.h: that every mixture of bytes which a reader may see is harmless.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+
+#include "record_image.h"
+#include "store/format/layout.h"
+#include "store/format/lookup.h"
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+// --- Extents and slots ----------------------------------------------------------------------------------
+
+TEST(ExtentTest, HoldsEverySizeAndIsTheSmallestThatDoes) {
+  std::uint64_t previous = 0;
+  for (std::uint64_t units = 1; units <= kMaxRecordSize / kUnitSize + 1; ++units) {
+    const std::uint32_t code = ExtentCode(units);
+    const std::uint64_t extent = ExtentUnits(code);
+    ASSERT_NE(code, 0u);
+    ASSERT_LT(code, 1u << kExtentCodeBits);
+    ASSERT_GE(extent, units);
+    ASSERT_GE(extent, previous) << "not monotonic at " << units;
+    if (units <= 255) {
+      ASSERT_EQ(extent, units);
+    }
+    ASSERT_LT((extent - units) * 128, units) << units;
+    ASSERT_EQ(ExtentCode(extent), code) << "not a round trip at " << units;
+    previous = extent;
+  }
+}
+
+TEST(ExtentTest, NoSmallerCodeWouldDo) {
+  std::set<std::uint64_t> extents;
+  for (std::uint32_t code = 1; code < (1u << kExtentCodeBits); ++code) extents.insert(ExtentUnits(code));
+  for (std::uint64_t units = 1; units <= 255u << 15; units += units < 70000 ? 1 : 977) {
+    ASSERT_EQ(ExtentUnits(ExtentCode(units)), *extents.lower_bound(units)) << units;
+  }
+}
+
+TEST(SlotTest, RoundTripAtTheBounds) {
+  for (const std::uint32_t fingerprint : {1u, 0x7ffu, 0xfffu}) {
+    for (const std::uint32_t code : {1u, 0x800u, 0xfffu}) {
+      for (const std::uint64_t offset : {std::uint64_t{1}, std::uint64_t{0x123456789a}, kMaxOffsetUnits}) {
+        const Slot slot{fingerprint, code, offset};
+        EXPECT_EQ(DecodeSlot(EncodeSlot(slot)), slot);
+      }
+    }
+  }
+  EXPECT_EQ(DecodeSlot(0), Slot{});
+}
+
+TEST(SlotTest, NamesAPlaceOnlyInsideTheLog) {
+  constexpr std::uint64_t kLogSize = 1 << 20;
+  const std::uint64_t last = kLogSize / kUnitSize - 4;
+  EXPECT_TRUE(SlotNamesPlace({1, 4, 1}, kLogSize));
+  EXPECT_TRUE(SlotNamesPlace({1, 4, last}, kLogSize));
+  EXPECT_FALSE(SlotNamesPlace({1, 4, last + 1}, kLogSize));
+  EXPECT_FALSE(SlotNamesPlace({1, 4, kMaxOffsetUnits}, kLogSize));
+  EXPECT_FALSE(SlotNamesPlace({1, 4, 0}, kLogSize)) << "unit 0 is never used";
+  EXPECT_FALSE(SlotNamesPlace({1, 0, 1}, kLogSize)) << "no extent";
+  EXPECT_FALSE(SlotNamesPlace({1, 2, 1}, kLogSize)) << "no room for a key";
+  EXPECT_FALSE(SlotNamesPlace({1, 0xfff, 1}, kLogSize)) << "larger than the log";
+}
+
+// --- Words, torn ----------------------------------------------------------------------------------------
+
+TEST(ControlTest, MixturesOfNoneAndALinkAreOneOfThemOrNotWhole) {
+  std::mt19937_64 random(1);
+  const auto check = [](std::uint32_t link) {
+    const std::uint64_t whole = EncodeControl(link);
+    ASSERT_TRUE(ControlIsWhole(whole));
+    ASSERT_EQ(ControlOverflow(whole), link);
+    for (unsigned mask = 0; mask < 256; ++mask) {
+      const std::uint64_t seen = MixBytes(0, whole, mask);
+      ASSERT_TRUE(seen == 0 || seen == whole || !ControlIsWhole(seen)) << link << " mask " << mask;
+    }
+  };
+  for (std::uint32_t link = 1; link < 70000; ++link) ASSERT_NO_FATAL_FAILURE(check(link));
+  for (int i = 0; i < 70000; ++i) {
+    ASSERT_NO_FATAL_FAILURE(check(std::max(1u, static_cast<std::uint32_t>(random()))));
+  }
+  ASSERT_NO_FATAL_FAILURE(check(0xffffffff));
+  EXPECT_TRUE(ControlIsWhole(0));
+}
+
+// An update keeps the fingerprint: whatever a reader sees of it, the slot is a candidate.
+TEST(FindSlotsTest, EveryMixtureOfTwoSlotsOfOneKeyMatches) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 2000; ++round) {
+    std::uint64_t hash = random();
+    if (round % 4 == 0)
+      hash &= ~std::uint64_t{0} >> 12;  // top bits 0: the fingerprint that is not 0 all the same
+    const auto any_slot = [&] {
+      return EncodeSlot({Fingerprint(hash), static_cast<std::uint32_t>(1 + random() % 4095),
+                         1 + random() % kMaxOffsetUnits});
+    };
+    const std::uint64_t older = any_slot();
+    const std::uint64_t newer = any_slot();
+    const auto where = static_cast<std::size_t>(random() % kSlotsPerBucket);
+    for (unsigned mask = 0; mask < 256; ++mask) {
+      Bucket bucket{};
+      bucket.slots[where] = MixBytes(older, newer, mask);
+      SlotSet found = FindSlots(bucket, hash);
+      ASSERT_FALSE(found.empty()) << "round " << round << " mask " << mask;
+      ASSERT_EQ(found.Next(), static_cast<int>(where));
+      ASSERT_TRUE(found.empty()) << "an empty slot matched";
+    }
+  }
+}
+
+TEST(FindSlotsTest, FindsAllOfAFingerprintAndNoOther) {
+  const std::uint64_t hash = std::uint64_t{0xabc} << 52 | 5;
+  Bucket bucket{};
+  EXPECT_TRUE(FindSlots(bucket, hash).empty());
+  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+    bucket.slots[i] = EncodeSlot({i % 7 == 0 ? 0xabcu : 0xabdu, 9, 100 + i});
+  }
+  SlotSet found = FindSlots(bucket, hash);
+  for (const int expected : {0, 7, 14}) {
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found.Next(), expected);
+  }
+  EXPECT_TRUE(found.empty());
+}
+
+TEST(FingerprintTest, IsNeverZero) {
+  EXPECT_EQ(Fingerprint(0), 1u);
+  EXPECT_EQ(Fingerprint(~std::uint64_t{0} >> 12), 1u);
+  EXPECT_EQ(Fingerprint(~std::uint64_t{0}), 0xfffu);
+  EXPECT_EQ(Fingerprint(std::uint64_t{2} << 52), 2u);
+}
+
+// --- Records --------------------------------------------------------------------------------------------
+
+constexpr std::string_view kKey = "some key";
+
+TEST(CheckRecordTest, TellsLiveFromDead) {
+  EXPECT_EQ(MakeRecord(kKey, "value", 5, true).Check(kKey), RecordState::kLive);
+  EXPECT_EQ(MakeRecord(kKey, "value", 5, false).Check(kKey), RecordState::kDead);
+}
+
+TEST(CheckRecordTest, ForeignOnlyWhenItBelongsInOurBucketAndLives) {
+  const std::string neighbour = CollidingKey(kKey, 1024);
+  EXPECT_EQ(MakeRecord(neighbour, "value", 5, true).Check(kKey), RecordState::kForeign);
+  EXPECT_EQ(MakeRecord(neighbour, "value", 5, false).Check(kKey), RecordState::kTorn);
+  EXPECT_EQ(MakeRecord("elsewhere", "value", 5, true).Check(kKey), RecordState::kTorn);
+}
+
+TEST(CheckRecordTest, AnyByteFlippedIsNotLive) {
+  const RecordImage record = MakeRecord(kKey, "a value of some bytes", 5, true);
+  const std::size_t size = sizeof(RecordHeader) + kKey.size() + 21;
+  for (std::size_t at = 0; at < size; ++at) {
+    for (unsigned flip = 1; flip < 256; ++flip) {
+      RecordImage torn = record;
+      torn.bytes[at] ^= static_cast<std::byte>(flip);
+      const RecordState expected = at == 0 && flip == kLiveBit ? RecordState::kDead : RecordState::kTorn;
+      ASSERT_EQ(torn.Check(kKey), expected) << "byte " << at << " flip " << flip;
+    }
+  }
+  RecordImage padded = record;
+  padded.bytes.back() ^= std::byte{1};
+  ASSERT_LT(size, padded.bytes.size());
+  EXPECT_EQ(padded.Check(kKey), RecordState::kLive) << "padding is no part of the record";
+}
+
+// What a reader sees while one record takes the place of another is some bytes of each. Of the 2^60 or so
+// mixtures, those with one and with two seams, and random ones.
+TEST(CheckRecordTest, MixturesOfTwoRecordsAtOnePlaceAreNeverLive) {
+  const RecordImage older = MakeRecord(kKey, "old value bytes", 5, true);
+  const RecordImage newer = MakeRecord(kKey, "NEW VALUE BYTES", 6, true);
+  const std::size_t size = sizeof(RecordHeader) + kKey.size() + 15;
+  const auto check = [&](const RecordImage& mixed) {
+    const auto equals = [&](const RecordImage& one) {
+      return std::equal(one.bytes.begin(), one.bytes.begin() + static_cast<std::ptrdiff_t>(size),
+                        mixed.bytes.begin());
+    };
+    if (equals(older) || equals(newer)) return;
+    // The live bit counts by itself.
+    ASSERT_EQ(mixed.Check(kKey), RecordState::kTorn);
+  };
+  for (std::size_t begin = 0; begin <= size; ++begin) {
+    for (std::size_t end = begin; end <= size; ++end) {
+      RecordImage mixed = older;
+      RecordImage inverse = newer;
+      for (std::size_t i = begin; i < end; ++i) {
+        mixed.bytes[i] = newer.bytes[i];
+        inverse.bytes[i] = older.bytes[i];
+      }
+      ASSERT_NO_FATAL_FAILURE(check(mixed)) << begin << " " << end;
+      ASSERT_NO_FATAL_FAILURE(check(inverse)) << begin << " " << end;
+    }
+  }
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 20000; ++round) {
+    RecordImage mixed = older;
+    for (std::size_t i = 0; i < size; ++i) {
+      if (random() % 2 == 0) mixed.bytes[i] = newer.bytes[i];
+    }
+    ASSERT_NO_FATAL_FAILURE(check(mixed)) << round;
+  }
+}
+
+TEST(CheckRecordTest, IsTiedToItsPlaceAndItsStore) {
+  const RecordImage record = MakeRecord(kKey, "value", 5, true);
+  RecordPlace place = record.place;
+  place.offset_units += 1;
+  EXPECT_EQ(record.Check(kKey, place), RecordState::kTorn);
+  place = record.place;
+  place.incarnation += 1;
+  EXPECT_EQ(record.Check(kKey, place), RecordState::kTorn);
+}
+
+// A torn slot with another extent must not pass for whole, even when the record fits in.
+TEST(CheckRecordTest, IsTiedToItsExtent) {
+  RecordImage record = MakeRecord(kKey, "value", 5, true);
+  record.bytes.resize(record.bytes.size() + 2 * kUnitSize);
+  for (const int units : {-1, 1, 2}) {
+    RecordPlace place = record.place;
+    place.extent_bytes += static_cast<std::uint64_t>(units * static_cast<int>(kUnitSize));
+    EXPECT_EQ(record.Check(kKey, place), RecordState::kTorn) << units;
+  }
+}
+
+TEST(CheckRecordTest, SizesAtTheirBounds) {
+  const std::string long_key(kMaxKeySize, 'k');
+  const std::string long_value(kMaxValueSize, 'v');
+  EXPECT_EQ(MakeRecord("k", "", 5, true).Check("k"), RecordState::kLive);
+  EXPECT_EQ(MakeRecord(long_key, "", 5, true).Check(long_key), RecordState::kLive);
+  EXPECT_EQ(MakeRecord(long_key, long_value, 5, true).Check(long_key), RecordState::kLive);
+}
+
+// Sizes beyond the bounds or the extent are refused before anything behind the header is looked at: here
+// there is nothing behind it, and a sanitizer would say so.
+TEST(CheckRecordTest, SizesBeyondTheirBoundsReadNothing) {
+  RecordHeader header = MakeRecord(kKey, "value", 5, true).header();
+  const RecordPlace place{77, 48, 1024, 0xfeed};
+  const auto check = [&](std::uint16_t key_size, std::uint32_t value_size, std::uint16_t flags = 0) {
+    header.key_size = key_size;
+    header.value_size = value_size;
+    header.flags = flags;
+    return CheckRecord(header, nullptr, kKey, HashKey(kKey), place);
+  };
+  EXPECT_EQ(check(0, 5), RecordState::kTorn);
+  EXPECT_EQ(check(kMaxKeySize + 1, 0), RecordState::kTorn);
+  EXPECT_EQ(check(0xffff, 0xffffffff), RecordState::kTorn);
+  EXPECT_EQ(check(8, kMaxValueSize + 1), RecordState::kTorn);
+  EXPECT_EQ(check(8, 9), RecordState::kTorn) << "49 bytes in an extent of 48";
+  EXPECT_EQ(check(8, 0xffffffff - 40), RecordState::kTorn) << "a sum that overflows 32 bits";
+  EXPECT_EQ(check(8, 8, 1), RecordState::kTorn) << "flags of a later format";
+}
+
+// --- The format, pinned ---------------------------------------------------------------------------------
+// Whoever changes one of these changes the format, and then kFormatVersion.
+
+TEST(FormatTest, IsPinned) {
+  EXPECT_EQ(HashKey("remora"), 0xeaeae9574c4dcac0u) << "another version of the hash library?";
+  EXPECT_EQ(HashValue(nullptr, 0), 0x2d06800538d394c2u);
+  EXPECT_EQ(MakeRecord("key", "value", 5, true).header().checksum, 0x21f6c29feccc76ffu);
+  EXPECT_EQ(EncodeControl(0x12345), 0x0019000000012345u);
+  EXPECT_EQ(EncodeSlot({0xabc, 0x123, 0x456789}), 0xabc1230000456789u);
+}
+
+TEST(CounterTest, EachHasItsOwnName) {
+  const std::set<std::string> names(std::begin(kCounterNames), std::end(kCounterNames));
+  EXPECT_EQ(names.size(), kCounterCount);
+  EXPECT_STREQ(kCounterNames[static_cast<std::size_t>(Counter::kKeys)], "keys");
+  EXPECT_STREQ(kCounterNames[static_cast<std::size_t>(Counter::kWakeups)], "wakeups");
+}
+
+}  // namespace
+}  // namespace remora

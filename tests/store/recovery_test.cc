@@ -1,0 +1,136 @@
+#include "store/recovery.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "store/store.h"
+#include "test_files.h"
+
+namespace remora {
+namespace {
+
+std::unique_ptr<Store> OpenOrDie(const StoreOptions& options) {
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+  EXPECT_TRUE(store.ok()) << store.status();
+  return *std::move(store);
+}
+
+void ExpectEqual(const Store& store, const std::map<std::string, std::string>& expected) {
+  EXPECT_EQ(store.Read(Counter::kKeys), expected.size());
+  std::string value;
+  for (const auto& [key, wanted] : expected) {
+    ASSERT_TRUE(store.Get(key, &value).ok()) << key;
+    ASSERT_EQ(value, wanted) << key;
+  }
+}
+
+TEST(RecoveryTest, RandomOperationsAreThereAfterEachRestart) {
+  TempDir temp;
+  std::map<std::string, std::string> oracle;
+  std::mt19937_64 random(1);
+  for (int restart = 0; restart < 4; ++restart) {
+    const auto store = OpenOrDie(LoggedIn(temp / "store"));
+    ASSERT_NO_FATAL_FAILURE(ExpectEqual(*store, oracle));
+    for (int i = 0; i < 2000; ++i) {
+      const std::string key = "key" + std::to_string(random() % 300) + std::string(random() % 3 * 100, 'k');
+      if (random() % 4 == 0) {
+        const absl::Status status = store->Delete(key);
+        ASSERT_EQ(status.ok(), oracle.erase(key) == 1) << status;
+      } else {
+        std::string value(random() % 2000, static_cast<char>('a' + random() % 26));
+        ASSERT_TRUE(store->Put(key, value).ok());
+        oracle[key] = std::move(value);
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectEqual(*store, oracle));
+  }
+}
+
+TEST(RecoveryTest, VersionsGrowAcrossRestarts) {
+  TempDir temp;
+  std::uint64_t last = 0;
+  for (int restart = 0; restart < 3; ++restart) {
+    const auto store = OpenOrDie(LoggedIn(temp / "store"));
+    if (restart > 0) {
+      EXPECT_EQ(store->Locate("stays")->version, 1u) << "a record keeps its version";
+    }
+    for (const char* key : {"stays", "a", "b"}) {
+      if (restart > 0 && std::string(key) == "stays") continue;
+      Write write;
+      write.key = key;
+      store->Commit(std::span(&write, 1));
+      ASSERT_TRUE(write.status.ok());
+      ASSERT_GT(write.version, last);
+      last = write.version;
+      EXPECT_EQ(store->Read(Counter::kLastVersion), last);
+    }
+  }
+}
+
+// A restart drops what is dead: a log that overwriting filled has room again.
+TEST(RecoveryTest, ARestartCompacts) {
+  TempDir temp;
+  const StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
+  const std::string value(50'000, 'v');
+  {
+    const auto store = OpenOrDie(options);
+    absl::Status status;
+    while (status.ok()) status = store->Put("key", value);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(absl::StrContains(status.message(), "restart")) << status;
+  }
+  const auto store = OpenOrDie(options);
+  EXPECT_TRUE(store->Put("key", value).ok());
+  EXPECT_LT(store->Read(Counter::kLogBytesUsed), 200'000u);
+}
+
+TEST(RecoveryTest, WhatDoesNotFitSaysWhatWould) {
+  TempDir temp;
+  {
+    const auto store = OpenOrDie(LoggedIn(temp / "store", std::size_t{64} << 20));
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(store->Put("key" + std::to_string(i), std::string(100'000, 'v')).ok());
+    }
+  }
+  const absl::Status status = Store::Open(LoggedIn(temp / "store", kMinMemorySize)).status();
+  ASSERT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "200 keys")) << status;
+  const std::string message(status.message());
+  const std::string_view before = "about ";
+  const std::size_t needed =
+      std::strtoull(message.c_str() + message.find(before) + before.size(), nullptr, 10);
+  EXPECT_GT(needed, 20'000'000u);
+  const auto store = OpenOrDie(LoggedIn(temp / "store", needed));
+  EXPECT_EQ(store->Read(Counter::kKeys), 200u) << "what it said would do does";
+}
+
+TEST(RecoveryTest, ManySmallKeysThatOverfillTheIndexSayWhatWouldDo) {
+  TempDir temp;
+  std::uint64_t keys = 0;
+  {
+    const auto store = OpenOrDie(LoggedIn(temp / "store", std::size_t{16} << 20));
+    std::vector<std::string> names(60'000);
+    std::vector<Write> writes(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      names[i] = std::to_string(i);
+      writes[i].key = names[i];
+    }
+    store->Commit(writes);
+    keys = store->Read(Counter::kKeys);
+    ASSERT_EQ(keys, names.size());
+  }
+  const absl::Status status = Store::Open(LoggedIn(temp / "store", kMinMemorySize)).status();
+  ASSERT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+  const std::string message(status.message());
+  const std::size_t needed = std::strtoull(message.c_str() + message.find("about ") + 6, nullptr, 10);
+  EXPECT_EQ(OpenOrDie(LoggedIn(temp / "store", needed))->Read(Counter::kKeys), keys);
+}
+
+}  // namespace
+}  // namespace remora

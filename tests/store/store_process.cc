@@ -1,0 +1,56 @@
+// The other process of the store's tests.
+//
+//   open DIR         opens a logged store and ends; exit status: the absl::StatusCode
+//   hold DIR         opens it, prints a number, and stays until it is killed
+//   write DIR FROM   writes keys "key<n>", n = FROM, FROM + 1, ..., each with the value of ValueOf(n); prints
+//   n
+//                    once it is acknowledged; deletes every tenth key again before it prints it
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "crash_values.h"
+#include "store/store.h"
+
+namespace {
+
+bool Print(std::uint64_t number) {
+  return write(STDOUT_FILENO, &number, sizeof(number)) == static_cast<ssize_t>(sizeof(number));
+}
+
+int WriteUntilKilled(remora::Store& store, std::uint64_t number) {
+  for (;; ++number) {
+    const std::string key = remora::CrashKey(number);
+    if (!store.Put(key, remora::CrashValue(number)).ok()) return 101;
+    if (remora::CrashKeyIsDeleted(number) && !store.Delete(key).ok()) return 102;
+    if (!Print(number)) return 103;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 100;
+  const std::string command = argv[1];
+  remora::StoreOptions options;
+  options.durability = remora::Durability::kLogged;
+  options.data_dir = argv[2];
+  absl::StatusOr<std::unique_ptr<remora::Store>> store = remora::Store::Open(options);
+  if (!store.ok()) {
+    std::fprintf(stderr, "%s\n", store.status().ToString().c_str());
+    return static_cast<int>(store.status().code());
+  }
+  if (command == "open") return 0;
+  if (command == "hold") {
+    if (!Print(1)) return 103;
+    for (;;) pause();
+  }
+  if (command == "write" && argc == 4) return WriteUntilKilled(**store, std::strtoull(argv[3], nullptr, 10));
+  return 100;
+}

@@ -1,0 +1,281 @@
+// The embedded API, in memory and logged.
+#include "store/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "store/format/record.h"
+#include "test_files.h"
+
+namespace remora {
+namespace {
+
+using testing::HasSubstr;
+
+class StoreTest : public testing::TestWithParam<Durability> {
+ protected:
+  TempDir temp_;
+  std::unique_ptr<Store> store_ = Open(std::size_t{16} << 20);
+
+  std::unique_ptr<Store> Open(std::size_t memory_size) {
+    StoreOptions options;
+    options.memory_size = memory_size;
+    options.durability = GetParam();
+    if (GetParam() == Durability::kLogged) options.data_dir = temp_ / ("store" + std::to_string(memory_size));
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+  /// The value, or the name of what Get said instead.
+  std::string Get(std::string_view key) const {
+    std::string value = "untouched";
+    const absl::Status status = store_->Get(key, &value);
+    if (status.ok()) return value;
+    EXPECT_EQ(value, "untouched");
+    return absl::StatusCodeToString(status.code());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, StoreTest, testing::Values(Durability::kMemory, Durability::kLogged),
+                         [](const auto& info) {
+                           return info.param == Durability::kMemory ? "Memory" : "Logged";
+                         });
+
+TEST_P(StoreTest, PutGetOverwriteDelete) {
+  EXPECT_EQ(Get("key"), "NOT_FOUND");
+  EXPECT_TRUE(store_->Put("key", "value").ok());
+  EXPECT_EQ(Get("key"), "value");
+  EXPECT_TRUE(store_->Put("key", "another").ok());
+  EXPECT_EQ(Get("key"), "another");
+  EXPECT_TRUE(store_->Delete("key").ok());
+  EXPECT_EQ(Get("key"), "NOT_FOUND");
+  EXPECT_EQ(store_->Delete("key").code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(store_->Put("key", "again").ok());
+  EXPECT_EQ(Get("key"), "again");
+}
+
+TEST_P(StoreTest, SizesAtTheirBounds) {
+  const std::string long_key(kMaxKeySize, 'k');
+  const std::string long_value(kMaxValueSize, 'v');
+  for (const std::string& key : {std::string("k"), std::string(1, '\0'), long_key}) {
+    for (const std::string& value : {std::string(), std::string(1, '\0'), long_value}) {
+      ASSERT_TRUE(store_->Put(key, value).ok());
+      ASSERT_EQ(Get(key), value);
+    }
+  }
+}
+
+TEST_P(StoreTest, SizesBeyondTheirBounds) {
+  const std::string long_key(kMaxKeySize + 1, 'k');
+  EXPECT_EQ(store_->Put("", "value").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Put(long_key, "value").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Put("key", std::string(kMaxValueSize + 1, 'v')).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Delete("").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Delete(long_key).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Get(""), "INVALID_ARGUMENT");
+  EXPECT_EQ(Get(long_key), "INVALID_ARGUMENT");
+  EXPECT_EQ(store_->Locate("").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Read(Counter::kKeys), 0u);
+}
+
+TEST_P(StoreTest, LocateNamesARecordThatStays) {
+  EXPECT_EQ(store_->Locate("key").status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const absl::StatusOr<Location> first = store_->Locate("key");
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(DecodeSlot(first->slot).fingerprint, Fingerprint(HashKey("key")));
+  EXPECT_EQ(DecodeSlot(first->slot).extent_code, RecordExtentCode(3, 5));
+  ASSERT_TRUE(store_->Put("key", "other").ok());
+  const absl::StatusOr<Location> second = store_->Locate("key");
+  ASSERT_TRUE(second.ok());
+  EXPECT_NE(first->slot, second->slot);
+  EXPECT_GT(second->version, first->version);
+  EXPECT_EQ(store_->Read(Counter::kLocates), 3u);
+}
+
+TEST_P(StoreTest, ALogThatIsFullSaysSoAndReadsGoOn) {
+  store_.reset();
+  store_ = Open(kMinMemorySize);
+  const std::string value(kMaxValueSize, 'v');
+  absl::Status status;
+  int puts = 0;
+  for (; status.ok(); ++puts) status = store_->Put("key" + std::to_string(puts), value);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--memory"));
+  EXPECT_EQ(Get("key" + std::to_string(puts - 1)), "NOT_FOUND");
+  for (int i = 0; i + 1 < puts; ++i) ASSERT_EQ(Get("key" + std::to_string(i)), value);
+  EXPECT_EQ(store_->Read(Counter::kPuts), static_cast<std::uint64_t>(puts - 1));
+  EXPECT_TRUE(store_->Put("small", "fits").ok());
+  EXPECT_TRUE(store_->Delete("small").ok());
+}
+
+TEST_P(StoreTest, AnIndexThatIsFullSaysSoAndReadsGoOn) {
+  store_.reset();
+  store_ = Open(kMinMemorySize);
+  std::vector<std::string> keys(80'000);
+  std::vector<Write> writes(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = std::to_string(i);
+    writes[i].key = keys[i];
+  }
+  store_->Commit(writes);
+  std::size_t stored = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (writes[i].status.ok()) {
+      ++stored;
+      ASSERT_EQ(Get(keys[i]), "");
+    } else {
+      ASSERT_EQ(writes[i].status.code(), absl::StatusCode::kResourceExhausted);
+      ASSERT_EQ(Get(keys[i]), "NOT_FOUND");
+    }
+  }
+  EXPECT_EQ(store_->Read(Counter::kKeys), stored);
+  EXPECT_EQ(store_->Read(Counter::kOverflowBucketsUsed), store_->Read(Counter::kOverflowBuckets));
+  // At least 2/3 of the main slots were used before the overflow buckets ran out.
+  EXPECT_GT(stored, store_->superblock().bucket_count * kSlotsPerBucket * 2 / 3);
+  // Overwriting needs no room in the index.
+  EXPECT_TRUE(store_->Put(keys[0], "x").ok());
+  EXPECT_EQ(Get(keys[0]), "x");
+}
+
+TEST_P(StoreTest, CountsWhatItDoes) {
+  ASSERT_TRUE(store_->Put("a", "1").ok());
+  ASSERT_TRUE(store_->Put("b", "2").ok());
+  ASSERT_TRUE(store_->Put("a", "3").ok());
+  ASSERT_TRUE(store_->Delete("b").ok());
+  ASSERT_FALSE(store_->Delete("b").ok());
+  EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+  EXPECT_EQ(store_->Read(Counter::kPuts), 3u);
+  EXPECT_EQ(store_->Read(Counter::kDeletes), 1u);
+  EXPECT_EQ(store_->Read(Counter::kCommitGroups), 4u);
+  EXPECT_EQ(store_->Read(Counter::kLastVersion), 4u);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), kUnitSize + 3 * 48);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesDead), kUnitSize + 2 * 48);
+  store_->Add(Counter::kPings, 5);
+  store_->Add(Counter::kPings, -2);
+  EXPECT_EQ(store_->Read(Counter::kPings), 3u);
+}
+
+TEST_P(StoreTest, AgreesWithAMap) {
+  std::map<std::string, std::string> oracle;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string key(1 + random() % 3, static_cast<char>(random() % 4));
+    switch (random() % 4) {
+      case 0:
+        ASSERT_EQ(store_->Delete(key).ok(), oracle.erase(key) == 1);
+        break;
+      case 1: {
+        std::string value(random() % 200, static_cast<char>(random()));
+        ASSERT_TRUE(store_->Put(key, value).ok());
+        oracle[key] = std::move(value);
+        break;
+      }
+      default: {
+        const auto found = oracle.find(key);
+        ASSERT_EQ(Get(key), found == oracle.end() ? "NOT_FOUND" : found->second);
+      }
+    }
+  }
+  ASSERT_EQ(store_->Read(Counter::kKeys), oracle.size());
+}
+
+// --- Opening --------------------------------------------------------------------------------------------
+
+TEST(StoreOpenTest, OptionsOutOfBounds) {
+  TempDir temp;
+  StoreOptions options = LoggedIn(temp / "store");
+  options.memory_size = kMinMemorySize - 1;
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options = LoggedIn("");
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options = LoggedIn(temp / "store");
+  options.durability = Durability::kMemory;
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options.durability = Durability{77};
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(FilesIn(temp.path()).empty()) << "refused options left something behind";
+}
+
+TEST(StoreOpenTest, TheSuperblockDescribesTheStore) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  options.incarnation = 4711;
+  const auto store = Store::Open(options);
+  ASSERT_TRUE(store.ok());
+  const Superblock& superblock = (*store)->superblock();
+  EXPECT_EQ(superblock.magic, kSuperblockMagic);
+  EXPECT_EQ(superblock.format_version, kFormatVersion);
+  EXPECT_EQ(superblock.layout_signature, LayoutSignature());
+  EXPECT_EQ(superblock.incarnation, 4711u);
+  EXPECT_EQ(superblock.log_size, PlanMemory(kMinMemorySize)->log_size);
+}
+
+TEST(StoreOpenTest, IncarnationsDiffer) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  const auto one = Store::Open(options);
+  const auto two = Store::Open(options);
+  EXPECT_NE((*one)->superblock().incarnation, 0u);
+  EXPECT_NE((*one)->superblock().incarnation, (*two)->superblock().incarnation);
+}
+
+// The caller's memory is what another process would read: here, with nothing but the format's own functions.
+TEST(StoreOpenTest, TheCallersMemoryHoldsWhatReadersNeed) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  const StoreLayout layout = *PlanMemory(options.memory_size);
+  std::vector<std::byte> bytes(options.memory_size + 4096);
+  std::byte* begin = bytes.data() + (4096 - reinterpret_cast<std::uintptr_t>(bytes.data()) % 4096);
+  const StoreMemory memory{{begin, layout.superblock_size},
+                           {begin + layout.superblock_size, layout.index_size},
+                           {begin + layout.superblock_size + layout.index_size, layout.log_size}};
+  const auto store = Store::Open(options, memory);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Put("key", "value").ok());
+
+  const auto& superblock = *reinterpret_cast<const Superblock*>(memory.superblock.data());
+  const std::uint64_t hash = HashKey("key");
+  const auto* buckets = reinterpret_cast<const Bucket*>(memory.index.data());
+  SlotSet found = FindSlots(buckets[MainBucket(hash, superblock.bucket_count)], hash);
+  ASSERT_FALSE(found.empty());
+  const Slot slot = DecodeSlot(
+      buckets[MainBucket(hash, superblock.bucket_count)].slots[static_cast<std::size_t>(found.Next())]);
+  const std::byte* record = memory.log.data() + slot.offset_bytes();
+  const auto& header = *reinterpret_cast<const RecordHeader*>(record);
+  EXPECT_EQ(
+      CheckRecord(header, record + sizeof(header), "key", hash,
+                  {slot.offset_units, slot.extent_bytes(), superblock.bucket_count, superblock.incarnation}),
+      RecordState::kLive);
+  EXPECT_EQ(superblock.counters[static_cast<std::size_t>(Counter::kPuts)], 1u);
+}
+
+TEST(StoreOpenTest, MemoryOfOtherSizesIsRefused) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  const StoreLayout layout = *PlanMemory(options.memory_size);
+  std::vector<std::byte> bytes(options.memory_size);
+  const std::span<std::byte> all(bytes);
+  EXPECT_EQ(Store::Open(options, {all.first(layout.superblock_size), all.first(layout.index_size),
+                                  all.first(layout.log_size - 4096)})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(StoreOpenTest, ADirectoryInUseAlreadyExists) {
+  TempDir temp;
+  const auto first = Store::Open(LoggedIn(temp / "store"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(Store::Open(LoggedIn(temp / "store")).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+}  // namespace
+}  // namespace remora

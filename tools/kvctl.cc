@@ -1,0 +1,249 @@
+// kvctl: one operation on a server, for people and for scripts. See --help.
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "client/client.h"
+#include "rdma/address.h"
+#include "store/base/clock.h"
+#include "store/base/status_macros.h"
+#include "store/format/layout.h"
+
+namespace remora {
+namespace {
+
+constexpr int kExitNoSuchKey = 1;
+
+constexpr char kExitCodes[] =
+    "Exit codes:\n"
+    "   0  done\n"
+    "   1  get, delete: there is no such key\n"
+    "  64  usage: an unknown flag, a bad address, a key out of bounds\n"
+    "  65  put: the value is larger than 262144 bytes\n"
+    "  69  the server cannot be reached, refused, or did not answer in time\n"
+    "  70  an error inside kvctl or the server\n"
+    "  71  the system lacks something, as memory that may be locked\n"
+    "  73  put: the server has no room; nothing was stored\n"
+    "  74  standard input or output failed\n"
+    "  77  not permitted, as another user's local server\n";
+static_assert(kMaxValueSize == 262144, "the help text names it");
+
+struct Arguments {
+  std::string server;
+  int timeout_ms = 5000;
+  std::string command;
+  std::string key;
+  std::string value;
+  bool value_given = false;
+  int wait_seconds = 0;
+};
+
+/// Why kvctl stops: the exit code, and the line that says why (none: the code says it all).
+struct Outcome {
+  int exit_code = EX_OK;
+  std::string error;
+};
+
+Outcome FromStatus(const absl::Status& status) {
+  int exit_code = EX_SOFTWARE;
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return {};
+    case absl::StatusCode::kNotFound:
+      exit_code = kExitNoSuchKey;
+      break;
+    case absl::StatusCode::kInvalidArgument:
+      exit_code = EX_USAGE;
+      break;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kFailedPrecondition:
+      exit_code = EX_UNAVAILABLE;
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      exit_code = EX_OSERR;
+      break;
+    case absl::StatusCode::kPermissionDenied:
+      exit_code = EX_NOPERM;
+      break;
+    default:
+      break;
+  }
+  return {exit_code, std::string(status.message())};
+}
+
+Outcome WriteOutput(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size() && std::fflush(stdout) == 0)
+    return {};
+  return {EX_IOERR, absl::StrFormat("standard output: %s", std::strerror(errno))};
+}
+
+/// Reads standard input to its end, and no further than shows that it is too much for a value.
+Outcome ReadInput(std::string* value) {
+  value->resize(kMaxValueSize + 1);
+  std::size_t size = 0;
+  while (size < value->size()) {
+    const ssize_t got = read(STDIN_FILENO, value->data() + size, value->size() - size);
+    if (got == 0) break;
+    if (got > 0) {
+      size += static_cast<std::size_t>(got);
+    } else if (errno != EINTR) {
+      return {EX_IOERR, absl::StrFormat("standard input: %s", std::strerror(errno))};
+    }
+  }
+  value->resize(size);
+  return {};
+}
+
+/// What can be refused before anything is connected.
+Outcome Prepare(Arguments* arguments) {
+  if (absl::Status status = rdma::ParseAddress(arguments->server).status(); !status.ok()) {
+    return FromStatus(status);
+  }
+  if (arguments->command == "ping" || arguments->command == "stats") return {};
+  if (arguments->key.size() < kMinKeySize || arguments->key.size() > kMaxKeySize) {
+    return {EX_USAGE, absl::StrFormat("the key has %d bytes; a key has %d to %d", arguments->key.size(),
+                                      kMinKeySize, kMaxKeySize)};
+  }
+  if (arguments->command != "put") return {};
+  if (!arguments->value_given) {
+    if (Outcome outcome = ReadInput(&arguments->value); outcome.exit_code != EX_OK) return outcome;
+  }
+  if (arguments->value.size() > kMaxValueSize) {
+    return {EX_DATAERR, absl::StrFormat("the value is larger than %d bytes, the most that a value may have",
+                                        kMaxValueSize)};
+  }
+  return {};
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock) {
+  const std::chrono::milliseconds timeout{arguments.timeout_ms};
+  return Client::Connect(arguments.server, {.connect_timeout = timeout, .timeout = timeout}, clock);
+}
+
+absl::StatusOr<Duration> ConnectAndPing(const Arguments& arguments, const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(auto client, Connect(arguments, clock));
+  const TimePoint start = clock.Now();
+  REMORA_RETURN_IF_ERROR(client->Ping());
+  return clock.Now() - start;
+}
+
+Outcome Ping(const Arguments& arguments, const Clock& clock) {
+  constexpr std::chrono::milliseconds kPause{20};
+  const TimePoint deadline = clock.Now() + std::chrono::seconds(arguments.wait_seconds);
+  for (;;) {
+    const absl::StatusOr<Duration> round_trip = ConnectAndPing(arguments, clock);
+    if (round_trip.ok()) {
+      const std::chrono::duration<double, std::micro> microseconds = *round_trip;
+      return WriteOutput(absl::StrFormat("%s answered in %.1f us\n", arguments.server, microseconds.count()));
+    }
+    // Only these can be cured by waiting for a server that starts.
+    const bool may_come =
+        absl::IsUnavailable(round_trip.status()) || absl::IsDeadlineExceeded(round_trip.status());
+    if (!may_come || clock.Now() + kPause > deadline) return FromStatus(round_trip.status());
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+Outcome Get(Client& client, const Arguments& arguments) {
+  absl::StatusOr<std::string> value = client.Get(arguments.key);
+  return value.ok() ? WriteOutput(*value) : FromStatus(value.status());
+}
+
+Outcome Put(Client& client, const Arguments& arguments) {
+  Outcome outcome = FromStatus(client.Put(arguments.key, arguments.value));
+  if (outcome.exit_code == EX_OSERR) outcome.exit_code = EX_CANTCREAT;  // it is the server that lacks room
+  return outcome;
+}
+
+Outcome Stats(Client& client) {
+  const auto stats = client.Stats();
+  if (!stats.ok()) return FromStatus(stats.status());
+  std::string text;
+  for (const auto& [name, value] : *stats) absl::StrAppendFormat(&text, "%s %d\n", name, value);
+  return WriteOutput(text);
+}
+
+Outcome Run(Arguments arguments) {
+  const SteadyClock clock;
+  if (Outcome outcome = Prepare(&arguments); outcome.exit_code != EX_OK) return outcome;
+  if (arguments.command == "ping") return Ping(arguments, clock);
+
+  auto client = Connect(arguments, clock);
+  if (!client.ok()) return FromStatus(client.status());
+  if (arguments.command == "get") return Get(**client, arguments);
+  if (arguments.command == "put") return Put(**client, arguments);
+  if (arguments.command == "delete") return FromStatus((*client)->Delete(arguments.key));
+  return Stats(**client);
+}
+
+/// Fills `arguments`. Returns the exit code where there is nothing to run, else -1.
+int Parse(int argc, char** argv, Arguments* arguments) {
+  CLI::App app("Does one operation on a Remora server.", "kvctl");
+  app.set_version_flag("--version", absl::StrFormat("kvctl %s, format %d", REMORA_VERSION, kFormatVersion));
+  app.set_help_flag("--help", "Print this and exit");
+  app.footer(kExitCodes);
+  app.require_subcommand(1);
+  app.fallthrough();  // flags may also stand behind the command
+  app.add_option("--server", arguments->server, "verbs://HOST:PORT or local:///PATH")
+      ->envname("REMORA_SERVER")
+      ->required();
+  app.add_option("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
+      ->check(CLI::Range(1, 3'600'000))
+      ->capture_default_str();
+
+  CLI::App* get = app.add_subcommand("get", "Write the value to standard output, and nothing else");
+  CLI::App* put = app.add_subcommand("put", "Store a value, from standard input unless VALUE stands there");
+  CLI::App* remove = app.add_subcommand("delete", "Remove a key");
+  CLI::App* ping = app.add_subcommand("ping", "Ask the server for an answer and print the round-trip time");
+  app.add_subcommand("stats", "Print the server's counters, a name and a value on each line");
+  for (CLI::App* command : {get, put, remove}) {
+    command->add_option("KEY", arguments->key, "1 to 4096 bytes")->required();
+  }
+  CLI::Option* value =
+      put->add_option("VALUE", arguments->value,
+                      "Up to 262144 bytes; write `put -- KEY VALUE` where one of them begins with a dash");
+  ping->add_option("--wait", arguments->wait_seconds,
+                   "Keep trying for so many seconds until a server answers")
+      ->check(CLI::Range(0, 86'400));
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    absl::FPrintF(stderr, "kvctl: %s; see kvctl --help\n", what);
+    return EX_USAGE;
+  }
+  arguments->command = app.get_subcommands().front()->get_name();
+  arguments->value_given = value->count() > 0;
+  return -1;
+}
+
+}  // namespace
+}  // namespace remora
+
+int main(int argc, char** argv) {
+  remora::Arguments arguments;
+  if (const int exit_code = remora::Parse(argc, argv, &arguments); exit_code >= 0) return exit_code;
+  const std::string command = arguments.command;
+  const remora::Outcome outcome = remora::Run(std::move(arguments));
+  if (!outcome.error.empty()) absl::FPrintF(stderr, "kvctl: %s: %s\n", command, outcome.error);
+  return outcome.exit_code;
+}
