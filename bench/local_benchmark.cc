@@ -6,6 +6,8 @@
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -47,15 +49,17 @@ class Drawn {
   template <typename Make>
   explicit Drawn(const Make& make) {
     Random random(1);
-    for (std::size_t i = 0; i < kDraws; ++i) things_.push_back(make(random));
+    // As many as there are records, so that a small set-up is quick.
+    const std::uint64_t draws = std::clamp<std::uint64_t>(Records(), 1024, kMaxDraws);
+    for (std::uint64_t i = 0; i < draws; ++i) things_.push_back(make(random));
   }
   const Thing& Next() {
-    next_ = (next_ + 1) % kDraws;
+    if (++next_ >= things_.size()) next_ = 0;
     return things_[next_];
   }
 
  private:
-  static constexpr std::size_t kDraws = std::size_t{1} << 20;
+  static constexpr std::uint64_t kMaxDraws = std::uint64_t{1} << 20;
   std::vector<Thing> things_;
   std::size_t next_ = 0;
 };

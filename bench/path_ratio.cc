@@ -135,15 +135,19 @@ class PathRatio {
     return Time(kRecordRead, [&] { return raw_.ReadRecord(place); });
   }
 
+  // Any bucket, as a missing key may be in: those that no key has used may not even have a page yet.
+  std::string MissingKey() { return Key(flags_.records + random_.NextBelow(1'000'000'000)); }
+
   absl::Status ClientMiss() {
-    const std::string key = Key(flags_.records + random_.NextBelow(1'000'000'000));
+    const std::string key = MissingKey();
     const absl::Status status = Time(kMiss, [&] { return client_.Get(key, &value_); });
     if (status.code() == absl::StatusCode::kNotFound) return absl::OkStatus();
     return status.ok() ? absl::InternalError(absl::StrCat("there is a key ", key)) : status;
   }
 
   absl::Status RawMiss() {
-    return Time(kMissBucketRead, [&] { return raw_.ReadBucket(places_[AnyRecord()]); });
+    const Place place = raw_.MainBucketOf(MissingKey());
+    return Time(kMissBucketRead, [&] { return raw_.ReadBucket(place); });
   }
 
   absl::Status ClientPut() {
@@ -180,23 +184,28 @@ class PathRatio {
   std::uint64_t reads_of_gets_ = 0;
 };
 
-void PrintRow(const char* name, double ours, const char* base_name, double base, const char* goal) {
-  std::cout << absl::StrFormat("  %-16s %9.0f ns   %-26s %9.0f ns   ratio %6.3f   %s\n", name, ours,
-                               base_name, base, ours / base, goal);
+// `goal`: what the ratio should be at most; 0: none.
+void PrintRow(const char* name, double ours, const char* base_name, double base, double goal) {
+  std::cout << absl::StrFormat("  %-16s %9.0f ns   %-26s %9.0f ns   ratio %6.3f", name, ours, base_name, base,
+                               ours / base);
+  if (goal > 0) std::cout << absl::StrFormat("   (goal <= %.2f)", goal);
+  std::cout << "\n";
 }
 
-void Print(std::size_t value_size, const PathRatio& measured) {
+// The goals are for verbs, where a request's time is the network's; through mapped memory it is little more
+// than the copy.
+void Print(std::size_t value_size, bool with_goals, const PathRatio& measured) {
+  const auto goal = [with_goals](double ratio) { return with_goals ? ratio : 0; };
   const Times& times = measured.times();
   const double bucket = times.Median(kBucketRead);
   const double record = times.Median(kRecordRead);
   const double get = times.Median(kGet);
   std::cout << absl::StrFormat("values of %d bytes; a GET took %.3f READs\n", value_size,
                                measured.reads_per_get());
-  PrintRow("GET, cold", get, "bucket READ + record READ", bucket + record, "");
-  PrintRow("GET, cold", get, "record READ alone", record, "(goal <= 2.05)");
-  PrintRow("GET, missing key", times.Median(kMiss), "bucket READ", times.Median(kMissBucketRead),
-           "(goal <= 1.08)");
-  PrintRow("PUT", times.Median(kPut), "WRITE + SEND + reply", times.Median(kWriteAndPing), "(goal <= 1.25)");
+  PrintRow("GET, cold", get, "bucket READ + record READ", bucket + record, 0);
+  PrintRow("GET, cold", get, "record READ alone", record, goal(2.05));
+  PrintRow("GET, missing key", times.Median(kMiss), "bucket READ", times.Median(kMissBucketRead), goal(1.08));
+  PrintRow("PUT", times.Median(kPut), "WRITE + SEND + reply", times.Median(kWriteAndPing), goal(1.25));
 }
 
 absl::Status Run(const Flags& flags) {
@@ -205,11 +214,12 @@ absl::Status Run(const Flags& flags) {
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<RawPath> raw, RawPath::Create(client->connection(), clock));
   std::cout << absl::StrFormat("path_ratio: %s, %d rounds, %d records; medians, the clock's cost taken off\n",
                                flags.server, flags.rounds, flags.records);
+  const bool with_goals = flags.server.starts_with("verbs:");
   for (const std::size_t value_size : flags.value_sizes) {
     PathRatio path_ratio(flags, value_size, *client, *raw, clock);
     REMORA_RETURN_IF_ERROR(path_ratio.Load());
     REMORA_RETURN_IF_ERROR(path_ratio.Measure());
-    Print(value_size, path_ratio);
+    Print(value_size, with_goals, path_ratio);
   }
   return absl::OkStatus();
 }

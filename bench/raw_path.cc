@@ -60,6 +60,10 @@ absl::StatusOr<Place> RawPath::Find(std::string_view key) {
   return absl::NotFoundError("no slot has the key's fingerprint");
 }
 
+Place RawPath::MainBucketOf(std::string_view key) const {
+  return {MainBucket(HashKey(key), bucket_count_) * sizeof(Bucket), 0, 0};
+}
+
 absl::Status RawPath::ReadBucket(const Place& place) {
   return Read(hello_.index, place.bucket_offset, sizeof(Bucket));
 }

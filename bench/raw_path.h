@@ -29,9 +29,12 @@ class RawPath {
   /// Over a client's connection, which with `clock` must outlive this.
   static absl::StatusOr<std::unique_ptr<RawPath>> Create(rdma::Connection& connection, const Clock& clock);
 
-  /// Finds a key by READs, as a GET begins: the first slot that shows its fingerprint, and that slot's bucket.
-  /// NotFound.
+  /// Finds a key by READs, as a GET begins: the first slot that shows its fingerprint, and that slot's
+  /// bucket. NotFound.
   absl::StatusOr<Place> Find(std::string_view key);
+
+  /// Where a key's chain begins, whether it is there or not; names no record.
+  Place MainBucketOf(std::string_view key) const;
 
   absl::Status ReadBucket(const Place& place);
   absl::Status ReadRecord(const Place& place);

@@ -94,6 +94,8 @@ class Client {
   const ClientCounters& counters() const;
 
   /// The connection, for measurements that post raw requests of their own between calls, and for log lines.
+  /// Poll it only until a request of one's own, and post that behind a Get: a call's SEND may complete after
+  /// its reply came, the next call waits for that completion, and a GET's READs complete behind it.
   rdma::Connection& connection();
 
  private:

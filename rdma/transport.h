@@ -16,6 +16,7 @@
 //   O3  Inside one READ nothing is ordered and nothing wider than one byte is read whole: words may be
 //       torn, and later bytes may be older than earlier ones. Readers verify what they read.
 //   O4  What a READ returns was there at some moment between its post and its completion.
+//   O5  READs and SENDs complete in the order posted.
 #pragma once
 
 #include <cstddef>

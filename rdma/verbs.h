@@ -18,19 +18,18 @@ namespace remora::rdma {
 
 /// Dial and Listen (transport.h) for addresses of kind kVerbs. Beyond the contract:
 ///
-/// - The host is looked up with getaddrinfo(3), which knows no deadline: give an address where that matters.
-/// - A listener needs one concrete address: a wildcard one is FailedPrecondition, because it would belong to
-/// no
+/// - The host is looked up with getaddrinfo(3), which knows no deadline: give an address where that
+///   matters.
+/// - A listener needs one concrete address. A wildcard one is FailedPrecondition: it would belong to no
 ///   device, and memory is registered with a device.
-/// - librdmacm gives a process one protection domain per device. So a key is good for every connection of
-///   this process on that device, not only for those of the listener that made it.
-/// - A listener has a fixed number of connections (512, or what the device's completion queues hold).
-/// Requests
-///   beyond are rejected without data.
-/// - A peer that cannot be reached is noticed only while requests are under way, after some 0.5 to 4 s of
-/// retries;
-///   a peer whose process ends is noticed at once.
-/// - Connection::peer() also names the device and how many READs it works on at once, as both sides agreed.
+/// - librdmacm gives a process one protection domain per device. So a key is good for every connection
+///   of this process on that device, not only for those of the listener or connection that made it.
+/// - A listener has a fixed number of connections: 512, or as many as fit a completion queue of the
+///   device. Further requests are rejected without data.
+/// - A peer whose process ends is noticed at once. One that cannot be reached is noticed only while
+///   requests are under way, after some 2 s of retries.
+/// - Connection::peer() also names the device and how many READs it works on at once, as both sides
+///   agreed.
 absl::StatusOr<std::unique_ptr<Connection>> DialVerbs(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, TimePoint deadline);
 absl::StatusOr<std::unique_ptr<Listener>> ListenVerbs(const Address& address, const QueueLimits& limits,

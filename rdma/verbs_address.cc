@@ -20,8 +20,7 @@ absl::StatusOr<AddressInfo> ResolveHost(const Address& address, int flags) {
   const int error =
       rdma_getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &info);
   if (error == 0) return AddressInfo(info);
-  // It fails with -1 and errno, or with one of getaddrinfo's own numbers; EAI_BADFLAGS, which is -1, cannot
-  // come.
+  // Either -1 and errno, or a number of getaddrinfo's own. Of those EAI_BADFLAGS is -1, but cannot come.
   if (error == -1 || error == EAI_SYSTEM)
     return StatusFromErrno(errno, "rdma_getaddrinfo", address.ToString());
   return absl::UnavailableError(absl::StrCat(address.ToString(), ": no such host: ", gai_strerror(error)));

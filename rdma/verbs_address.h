@@ -18,8 +18,7 @@ struct AddressInfoDeleter {
 };
 using AddressInfo = std::unique_ptr<rdma_addrinfo, AddressInfoDeleter>;
 
-/// Its queue pair must be destroyed, and its events be acknowledged, before. Its event channel must outlive
-/// it.
+/// Its queue pair goes before it and its event channel after it. Its events must be acknowledged by then.
 struct IdDeleter {
   void operator()(rdma_cm_id* id) const { static_cast<void>(rdma_destroy_id(id)); }
 };

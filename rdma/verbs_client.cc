@@ -163,21 +163,18 @@ void VerbsClient::HandleEvents() {
 
 absl::Status VerbsClient::Wait(TimePoint deadline) {
   if (found_count_ > 0) return absl::OkStatus();
-  completions_->TakeNotifications();
+  // What completed before the arming wakes nobody, so it is looked for once more.
   completions_->Arm();
-  // What completed before the arming wakes nobody, so it is looked for once more. Completions come before
-  // events: the request that failed says more than the disconnection that followed.
   found_count_ = Collect(found_);
   if (found_count_ > 0) return absl::OkStatus();
-  HandleEvents();
-  found_count_ = Collect(found_);
-  if (found_count_ > 0) return absl::OkStatus();
+  // An event that came before is still there, and ends this at once.
   std::array<pollfd, 2> fds = {{{completions_->fd(), POLLIN, 0}, {events_->fd(), POLLIN, 0}}};
   if (!SleepUntilReadable(fds, clock_, deadline)) {
     return absl::DeadlineExceededError(absl::StrCat("nothing came from ", peer(), " in time"));
   }
-  // An event may leave nothing to flush, and then no completion would show that the connection is broken.
+  if (fds[0].revents != 0) completions_->TakeNotifications();
   if (fds[1].revents != 0) {
+    // Completions before events: a request that failed says more than the disconnection that followed it.
     found_count_ = Collect(found_);
     HandleEvents();
   }
@@ -188,7 +185,7 @@ absl::Status VerbsClient::Wait(TimePoint deadline) {
 
 absl::StatusOr<std::unique_ptr<Connection>> DialVerbs(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, TimePoint deadline) {
-  const std::string name = absl::StrCat(address.host, ":", address.port);
+  const std::string name = address.ToString();
   // In this order, so that a host without RDMA is told apart from a name that nobody has.
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<EventChannel> events, EventChannel::Open(name));
   REMORA_ASSIGN_OR_RETURN(const AddressInfo info, ResolveHost(address, 0));

@@ -20,11 +20,10 @@ namespace {
 // How long a packet may stay unacknowledged (4.096 us << 16 = 268 ms), and how often it is then sent again: a
 // peer that cannot be reached is given up after 2 s. librdmacm's own choice on Ethernet is 19: one lost
 // packet stalls the connection for 2 s, and giving up takes 16. Shorter ones give up on hosts that are merely
-// overloaded. Not 7 retries: soft-RoCE takes that for "for ever", as it is defined for a receiver that is not
-// ready.
+// overloaded. Not 7 retries: soft-RoCE takes that for "for ever".
 constexpr std::uint8_t kAckTimeout = 16;
 constexpr std::uint8_t kRetries = 6;
-// A peer without a posted receive: the special value for "again and again". What a slow peer is must not
+// A peer without a posted receive: 7 stands for "again and again". What a slow peer is must not
 // depend on the device's timers, and one that is gone is noticed by its disconnection or by the retries
 // above.
 constexpr std::uint8_t kReceiverNotReadyRetries = 7;
@@ -313,6 +312,9 @@ bool VerbsConnection::NextAfterBreak(Completion& out) {
 }
 
 void VerbsConnection::Close() {
+  // None of this waits for the peer, dead or alive: with soft-RoCE it takes some milliseconds.
+  // (rdma_disconnect and rdma_destroy_ep may take seconds on ids without an event channel of their own, which
+  // wait for the peer's answer.)
   if (connected_ && id_->qp != nullptr)
     static_cast<void>(rdma_disconnect(id_.get()));  // also answers a peer's own
   if (id_->qp != nullptr) rdma_destroy_qp(id_.get());

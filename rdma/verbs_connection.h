@@ -105,8 +105,7 @@ class VerbsConnection : public Connection {
 
   rdma_cm_id* id() const { return id_.get(); }
   bool connected() const { return connected_; }
-  /// What to ask for, or to accept: `wanted` within the device's limits, and never 0, which makes a READ
-  /// hang.
+  /// What to ask for, or to accept. The depths are cut to the device's, and never 0: that makes a READ hang.
   rdma_conn_param ConnectionParameters(std::uint32_t initiator_depth, std::uint32_t responder_resources,
                                        std::span<const std::byte> data) const;
   /// Sets how soon a lost packet is sent again. Before connecting or accepting.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -24,8 +25,9 @@ namespace {
 constexpr int kBacklog = 128;
 constexpr std::size_t kMaxConnections = 512;
 constexpr std::size_t kMaxRegions = 8;
-// Asking for events costs a system call, some ten times an empty poll.
-constexpr unsigned kPollsPerEventCheck = 256;
+// Asking for events costs a system call, some ten times an empty poll; so a caller that never sleeps pays it
+// only now and then.
+constexpr unsigned kCallsPerEventCheck = 64;
 
 }  // namespace
 
@@ -107,7 +109,7 @@ absl::StatusOr<RemoteRegion> VerbsListener::RegisterRead(SharedMemory& memory) {
 // --- Requests and other events -----------------------------------------------------------------------------
 
 std::unique_ptr<Connection> VerbsListener::NextRequest() {
-  if (requests_.empty()) HandleEvents();
+  if (requests_.empty()) HandleEventsSometimes();
   while (!requests_.empty()) {
     std::unique_ptr<VerbsServerConnection> request = std::move(requests_.front());
     requests_.pop_front();
@@ -116,10 +118,19 @@ std::unique_ptr<Connection> VerbsListener::NextRequest() {
   return nullptr;
 }
 
+void VerbsListener::HandleEventsSometimes() {
+  if (!events_due_ && ++idle_calls_ % kCallsPerEventCheck != 0) return;
+  events_due_ = false;
+  HandleEvents();
+}
+
 void VerbsListener::HandleEvents() {
   while (std::optional<ConnectionEvent> event = events_->Next()) {
     // The caller may be through with Poll or NextRequest already when the other one finds this.
-    if (armed_) REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
+    if (armed_ && !woken_) {
+      woken_ = true;
+      REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
+    }
     if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
       AddRequest(*std::move(event));
       continue;
@@ -184,21 +195,24 @@ std::size_t VerbsListener::Poll(std::span<Completion> out) {
     if (!broken_[i]->accepted()) continue;  // its owner learns it from Accept
     while (count < out.size() && broken_[i]->NextAfterBreak(out[count])) ++count;
   }
-  if (count == 0 && ++idle_polls_ % kPollsPerEventCheck == 0) HandleEvents();
+  if (count == 0) HandleEventsSometimes();
   return count;
 }
 
 void VerbsListener::Arm() {
   armed_ = true;
-  completions_->TakeNotifications();
+  events_due_ = true;
   completions_->Arm();
 }
 
 void VerbsListener::Disarm() {
   armed_ = false;
+  events_due_ = true;
   completions_->TakeNotifications();
+  if (!woken_) return;
+  woken_ = false;
   eventfd_t ignored;
-  static_cast<void>(eventfd_read(wake_fd_, &ignored));  // fails when nothing was written
+  REMORA_CHECK(eventfd_read(wake_fd_, &ignored) == 0);
 }
 
 // --- One client
@@ -237,7 +251,12 @@ absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
   SetRetransmission();
   rdma_conn_param param = ConnectionParameters(std::min(limits().reads, initiator_depth_),
                                                std::min(limits().reads, responder_resources_), data);
-  if (rdma_accept(id(), &param) != 0) return StatusFromErrno(errno, "rdma_accept", peer());
+  if (rdma_accept(id(), &param) != 0) {
+    const int error = errno;
+    if (error == ENOMEM) return StatusFromErrno(error, "rdma_accept", peer());
+    return absl::UnavailableError(absl::StrCat(
+        peer(), ": the client gave up, or cannot be accepted (rdma_accept: ", std::strerror(error), ")"));
+  }
   // RDMA_CM_EVENT_ESTABLISHED may come later than the client's first message, so nothing waits for it.
   SetConnected(param.responder_resources);
   return absl::OkStatus();

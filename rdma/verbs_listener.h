@@ -63,6 +63,7 @@ class VerbsListener final : public Listener {
 
   absl::Status Start();
   absl::Status MakeWaitable();
+  void HandleEventsSometimes();
   void HandleEvents();
   void AddRequest(ConnectionEvent event);
   void NoteIfBroken(VerbsServerConnection& connection);
@@ -77,7 +78,9 @@ class VerbsListener final : public Listener {
   int wake_fd_ = -1;  // an eventfd: turns wait_fd_ readable for what was found between Arm and sleeping
   int wait_fd_ = -1;  // an epoll of wake_fd_, the events and the completions
   bool armed_ = false;
-  unsigned idle_polls_ = 0;
+  bool woken_ = false;       // wake_fd_ was written to
+  bool events_due_ = false;  // the next NextRequest or Poll must ask for events
+  unsigned idle_calls_ = 0;
 
   // A completion queue that overflows is lost, so there is room for everything that its connections may have
   // under way: connections_.size() + forgotten_ <= capacity_.

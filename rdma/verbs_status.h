@@ -13,8 +13,7 @@
 namespace remora::rdma {
 
 /// Why a request failed (ibv_poll_cq(3)). REQUIRES: `status` is not IBV_WC_SUCCESS.
-/// IBV_WC_WR_FLUSH_ERR is taken as the first failure of its connection: nothing of this side failed before
-/// it.
+/// IBV_WC_WR_FLUSH_ERR is taken as the first failure of its connection.
 absl::Status StatusFromCompletion(ibv_wc_status status, std::uint32_t vendor_error);
 
 /// What an event (rdma_get_cm_event(3)) means for a connection with `peer`. `event_status` is the event's: a

@@ -286,7 +286,7 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
 
 void Server::Run() {
   int idle_steps = 0;
-  while (!stop_.load(std::memory_order_relaxed)) {
+  while (!stop_.load(std::memory_order_acquire)) {
     idle_steps = Step() ? 0 : idle_steps + 1;
     if (idle_steps < kSpinSteps) continue;
     Sleep();
@@ -308,10 +308,12 @@ void Server::Sleep() {
 }
 
 void Server::Stop() {
-  stop_.store(true, std::memory_order_relaxed);  // Run sees it after its step, or through the eventfd
+  // Wakes Run, and keeps it from sleeping until it sees the flag. Fails only when the eventfd is already
+  // readable, which is what is wanted.
   const std::uint64_t one = 1;
-  // Fails only when the eventfd is already readable, which is what is wanted.
   [[maybe_unused]] const ssize_t written = ::write(stop_fd_, &one, sizeof(one));
+  // The last thing: the server may be destroyed as soon as Run, which acquires it, has returned.
+  stop_.store(true, std::memory_order_release);
 }
 
 void Server::Log(std::string_view line) {

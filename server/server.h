@@ -58,7 +58,8 @@ class Server {
   /// Steps until Stop, sleeping while there is nothing to do.
   void Run();
 
-  /// Makes Run return after its current step. Async-signal-safe.
+  /// Makes Run return after its current step. Async-signal-safe. The server may be destroyed when Run has
+  /// returned, even before this has.
   void Stop();
 
   Store& store() { return *store_; }

@@ -2,6 +2,7 @@
 
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/options.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdarg>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -75,6 +77,14 @@ rocksdb::ColumnFamilyOptions FamilyOptions(std::size_t write_buffer_size) {
   return options;
 }
 
+/// RocksDB's own diary, which nobody asked for: what matters comes as a status. Some builds of RocksDB,
+/// Debian's among them, abort the process when the file that they write it to cannot grow.
+class NoLog : public rocksdb::Logger {
+ public:
+  using rocksdb::Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
 rocksdb::DBOptions DatabaseOptions(bool fresh) {
   rocksdb::DBOptions options;
   // A store that lost its files is damaged, not new.
@@ -91,10 +101,7 @@ rocksdb::DBOptions DatabaseOptions(bool fresh) {
   // The log files have all of it, so a stop takes no time.
   options.avoid_flush_during_shutdown = true;
   options.skip_stats_update_on_db_open = true;
-  // RocksDB's own diary, LOG in its directory: warnings only, and bounded.
-  options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
-  options.max_log_file_size = std::size_t{1} << 20;
-  options.keep_log_file_num = 2;
+  options.info_log = std::make_shared<NoLog>();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   return options;
@@ -207,6 +214,9 @@ absl::Status DurableTier::Write() {
   const rocksdb::Status status = impl_->db_->Write(options, &impl_->batch_);
   impl_->batch_.Clear();
   if (!status.ok()) {
+    // The log file may end in half a record now, and RocksDB refuses all further writes to it: after a full
+    // disk until it has moved everything to a new one by itself, for which it waits until there is space for
+    // a whole write buffer; after any other error until it is opened again.
     impl_->next_limit_ = impl_->version_limit_;
     return absl::UnavailableError(impl_->Translate(status).message());
   }

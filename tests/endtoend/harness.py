@@ -1,6 +1,6 @@
 """What the end-to-end tests share: the real programs, started, waited for and ended.
 
-The environment variable REMORA_BIN names the folder of the built programs.
+The environment variable REMORA_BIN names the folder of the built programs: build/bin by default.
 """
 
 import os
@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-BIN = pathlib.Path(os.environ["REMORA_BIN"])
+BIN = pathlib.Path(os.environ.get("REMORA_BIN") or pathlib.Path(__file__).parents[2] / "build/bin")
 
 # No test waits this long unless it fails.
 PATIENCE = 60
@@ -64,13 +64,12 @@ class Server:
             readable, _, _ = select.select([ready], [], [], PATIENCE)
             if not readable or os.read(ready, 64) != b"ready\n":
                 self.kill()
-                raise AssertionError(f"kvserver {flags} is not ready; {self.process.returncode}: {self.log()!r}")
+                self.errors.seek(0)
+                raise AssertionError(
+                    f"kvserver {flags} is not ready; {self.process.returncode}: {self.errors.read()!r}"
+                )
         finally:
             os.close(ready)
-
-    def log(self):
-        self.errors.seek(0)
-        return self.errors.read()
 
     def stop(self, signal_number=signal.SIGTERM):
         """Asks it to stop; returns its exit status and what it wrote to stdout."""
@@ -79,8 +78,13 @@ class Server:
         return self.process.returncode, output
 
     def kill(self):
-        self.process.kill()
-        self.process.communicate()
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.communicate()
+
+    def close(self):
+        self.kill()
+        self.errors.close()
 
 
 class TestCase(unittest.TestCase):
@@ -99,5 +103,5 @@ class TestCase(unittest.TestCase):
 
     def server(self, *flags):
         server = Server(f"--listen={self.address}", *flags)
-        self.addCleanup(server.kill)
+        self.addCleanup(server.close)
         return server

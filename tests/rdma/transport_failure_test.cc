@@ -1,16 +1,10 @@
 // The transport contract when a peer closes or dies. A process that is to die is another: transport_peer.cc.
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <string>
 
 #include "tests/rdma/transport_fixture.h"
+#include "tests/rdma/transport_peer.h"
 
 namespace remora::rdma {
 namespace {
@@ -19,46 +13,6 @@ class TransportFailureTest : public TransportTest {};
 
 INSTANTIATE_TEST_SUITE_P(On, TransportFailureTest, ::testing::Values("local", "verbs"),
                          [](const auto& test) { return test.param; });
-
-/// A transport_peer process and the first line that it prints.
-class PeerProcess {
- public:
-  PeerProcess(const std::string& role, const std::string& address) {
-    std::array<int, 2> ends;
-    REMORA_CHECK(pipe2(ends.data(), O_CLOEXEC) == 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    std::string program = REMORA_TEST_PEER, argument1 = role, argument2 = address;
-    const std::array<char*, 4> arguments = {program.data(), argument1.data(), argument2.data(), nullptr};
-    REMORA_CHECK(posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments.data(), environ) == 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    for (char c = 0; read(ends[0], &c, 1) == 1 && c != '\n';) line_ += c;
-    close(ends[0]);
-  }
-  ~PeerProcess() { Kill(); }
-  PeerProcess(const PeerProcess&) = delete;
-  PeerProcess& operator=(const PeerProcess&) = delete;
-
-  /// SIGKILL; returns when the process is no more.
-  void Kill() {
-    if (pid_ == 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  const std::string& line() const { return line_; }
-
- private:
-  pid_t pid_ = 0;
-  std::string line_;
-};
-
-/// What the peer program is told to serve at.
-std::string ServeArgument(const Address& where) {
-  return where.kind == TransportKind::kVerbs ? "verbs://" + where.host : where.ToString();
-}
 
 /// READs until one fails, a minute at most.
 absl::Status ReadUntilFailure(Client& client, const Clock& clock) {

@@ -75,7 +75,7 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
     return Client::Open(service_->address(), clock_, options).status();
   }
 
-  const SteadyClock clock_;
+  const SteadyClock clock_ = {};
   TemporaryFolder folder_;
   Address where_;
   std::unique_ptr<ServiceThread> service_;

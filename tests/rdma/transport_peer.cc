@@ -29,7 +29,7 @@ void Say(std::string_view text) {
 }
 
 absl::Status ServeForEver(std::string_view address_text) {
-  const SteadyClock clock;
+  const SteadyClock clock{};
   const absl::StatusOr<Address> address = ServiceAddress(address_text);
   if (!address.ok()) return address.status();
   absl::StatusOr<std::unique_ptr<Service>> service = Service::Start(*address, QueueLimits(), clock);
@@ -40,7 +40,7 @@ absl::Status ServeForEver(std::string_view address_text) {
 }
 
 absl::Status ConnectForEver(std::string_view address_text) {
-  const SteadyClock clock;
+  const SteadyClock clock{};
   const TimePoint deadline = clock.Now() + std::chrono::minutes(1);
   const absl::StatusOr<Address> address = ParseAddress(address_text);
   if (!address.ok()) return address.status();

@@ -338,7 +338,6 @@ TEST_P(TransportTest, ReadsDoNotWakeTheServer) {
 struct Held {
   std::ptrdiff_t descriptors = 0;
   std::ptrdiff_t mappings = 0;
-  friend bool operator==(const Held&, const Held&) = default;
 };
 Held CountHeld() {
   Held held;

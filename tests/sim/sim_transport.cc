@@ -220,6 +220,7 @@ absl::Status SimConnection::PostWritev(std::span<const rdma::Sge> from, const Re
 absl::Status SimConnection::PostSend(std::uint64_t context, const rdma::Sge& from) {
   if (!status_.ok()) return status_;
   if (from.size > rdma::kMaxMessageSize) return absl::InvalidArgumentError("too long a message");
+  DeliverReads();  // they complete first (O5)
   other_->messages_.emplace_back(from.data, from.data + from.size);
   Complete(rdma::CompletionKind::kSend, context, 0);
   return absl::OkStatus();

@@ -81,8 +81,8 @@ TEST(ControlTest, MixturesOfNoneAndALinkAreOneOfThemOrNotWhole) {
       ASSERT_TRUE(seen == 0 || seen == whole || !ControlIsWhole(seen)) << link << " mask " << mask;
     }
   };
-  for (std::uint32_t link = 1; link < 70000; ++link) ASSERT_NO_FATAL_FAILURE(check(link));
-  for (int i = 0; i < 70000; ++i) {
+  for (std::uint32_t link = 1; link < 10000; ++link) ASSERT_NO_FATAL_FAILURE(check(link));
+  for (int i = 0; i < 10000; ++i) {
     ASSERT_NO_FATAL_FAILURE(check(std::max(1u, static_cast<std::uint32_t>(random()))));
   }
   ASSERT_NO_FATAL_FAILURE(check(0xffffffff));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "store/format/record.h"
+#include "store/memory_plan.h"
 #include "test_files.h"
 
 namespace remora {
@@ -43,8 +44,8 @@ class StoreTest : public testing::TestWithParam<Durability> {
 };
 
 INSTANTIATE_TEST_SUITE_P(All, StoreTest, testing::Values(Durability::kMemory, Durability::kLogged),
-                         [](const auto& info) {
-                           return info.param == Durability::kMemory ? "Memory" : "Logged";
+                         [](const auto& suite) {
+                           return suite.param == Durability::kMemory ? "Memory" : "Logged";
                          });
 
 TEST_P(StoreTest, PutGetOverwriteDelete) {
@@ -227,34 +228,87 @@ TEST(StoreOpenTest, IncarnationsDiffer) {
   EXPECT_NE((*one)->superblock().incarnation, (*two)->superblock().incarnation);
 }
 
-// The caller's memory is what another process would read: here, with nothing but the format's own functions.
-TEST(StoreOpenTest, TheCallersMemoryHoldsWhatReadersNeed) {
-  StoreOptions options;
-  options.memory_size = kMinMemorySize;
-  const StoreLayout layout = *PlanMemory(options.memory_size);
-  std::vector<std::byte> bytes(options.memory_size + 4096);
-  std::byte* begin = bytes.data() + (4096 - reinterpret_cast<std::uintptr_t>(bytes.data()) % 4096);
-  const StoreMemory memory{{begin, layout.superblock_size},
-                           {begin + layout.superblock_size, layout.index_size},
-                           {begin + layout.superblock_size + layout.index_size, layout.log_size}};
-  const auto store = Store::Open(options, memory);
-  ASSERT_TRUE(store.ok()) << store.status();
-  ASSERT_TRUE((*store)->Put("key", "value").ok());
+// --- In the caller's memory -----------------------------------------------------------------------------
 
-  const auto& superblock = *reinterpret_cast<const Superblock*>(memory.superblock.data());
-  const std::uint64_t hash = HashKey("key");
-  const auto* buckets = reinterpret_cast<const Bucket*>(memory.index.data());
-  SlotSet found = FindSlots(buckets[MainBucket(hash, superblock.bucket_count)], hash);
-  ASSERT_FALSE(found.empty());
-  const Slot slot = DecodeSlot(
-      buckets[MainBucket(hash, superblock.bucket_count)].slots[static_cast<std::size_t>(found.Next())]);
-  const std::byte* record = memory.log.data() + slot.offset_bytes();
-  const auto& header = *reinterpret_cast<const RecordHeader*>(record);
-  EXPECT_EQ(
-      CheckRecord(header, record + sizeof(header), "key", hash,
-                  {slot.offset_units, slot.extent_bytes(), superblock.bucket_count, superblock.incarnation}),
-      RecordState::kLive);
-  EXPECT_EQ(superblock.counters[static_cast<std::size_t>(Counter::kPuts)], 1u);
+/// What another process would read, with nothing but the format's own functions.
+class CallersMemoryTest : public testing::Test {
+ protected:
+  static constexpr std::size_t kSize = kMinMemorySize;
+  const StoreLayout layout_ = *PlanMemory(kSize);
+  std::unique_ptr<AnonymousMemory> pages_ = *AnonymousMemory::Map(layout_);
+  const StoreMemory& memory_ = pages_->parts();
+  std::unique_ptr<Store> store_ = [this] {
+    StoreOptions options;
+    options.memory_size = kSize;
+    return *Store::Open(options, memory_);
+  }();
+
+  const Superblock& superblock() const {
+    return *reinterpret_cast<const Superblock*>(memory_.superblock.data());
+  }
+  /// The place of the only key of its main bucket.
+  Slot SlotOf(std::string_view key) const {
+    const std::uint64_t hash = HashKey(key);
+    const auto* buckets = reinterpret_cast<const Bucket*>(memory_.index.data());
+    const Bucket& bucket = buckets[MainBucket(hash, superblock().bucket_count)];
+    SlotSet found = FindSlots(bucket, hash);
+    return found.empty() ? Slot{} : DecodeSlot(bucket.slots[static_cast<std::size_t>(found.Next())]);
+  }
+  RecordHeader& HeaderAt(const Slot& slot) const {
+    return *reinterpret_cast<RecordHeader*>(memory_.log.data() + slot.offset_bytes());
+  }
+  RecordState Check(std::string_view key, const Slot& slot) const {
+    const RecordHeader& header = HeaderAt(slot);
+    return CheckRecord(
+        header, reinterpret_cast<const std::byte*>(&header + 1), key, HashKey(key),
+        {slot.offset_units, slot.extent_bytes(), superblock().bucket_count, superblock().incarnation});
+  }
+};
+
+TEST_F(CallersMemoryTest, HoldsWhatReadersNeed) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const Slot slot = SlotOf("key");
+  EXPECT_EQ(Check("key", slot), RecordState::kLive);
+  EXPECT_EQ(EncodeSlot(slot), store_->Locate("key")->slot);
+  EXPECT_EQ(superblock().counters[static_cast<std::size_t>(Counter::kPuts)], 1u);
+}
+
+TEST_F(CallersMemoryTest, WhatWasOverwrittenOrDeletedIsDeadWhereItWas) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const Slot first = SlotOf("key");
+  ASSERT_TRUE(store_->Put("key", "other").ok());
+  const Slot second = SlotOf("key");
+  EXPECT_EQ(Check("key", first), RecordState::kDead);
+  EXPECT_EQ(Check("key", second), RecordState::kLive);
+  ASSERT_TRUE(store_->Delete("key").ok());
+  EXPECT_EQ(Check("key", second), RecordState::kDead);
+  EXPECT_EQ(SlotOf("key"), Slot{});
+}
+
+// A writer that stopped for long between an update's two steps: the reader does not search for ever, and does
+// not take the key for missing.
+TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedAsksTheIndexUnderTheLock) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  HeaderAt(SlotOf("key")).version_live &= ~kLiveBit;
+  std::string value;
+  ASSERT_TRUE(store_->Get("key", &value).ok());
+  EXPECT_EQ(value, "value");
+  EXPECT_EQ(store_->Locate("key")->slot, EncodeSlot(SlotOf("key")));
+  HeaderAt(SlotOf("key")).version_live |= kLiveBit;
+}
+
+// What does not verify is there for a remote reader to see, once it follows a torn slot: it must not be live.
+TEST_F(CallersMemoryTest, WhatWasGivenBackIsNotLive) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const Slot slot = SlotOf("key");
+  const Slot next{slot.fingerprint, slot.extent_code, slot.offset_units + ExtentUnits(slot.extent_code)};
+  Write write;
+  write.key = "key";
+  write.value = "other";
+  write.verify = [](const void*, std::uint64_t, std::uint64_t) { return false; };
+  store_->Commit(std::span(&write, 1));
+  ASSERT_EQ(std::string_view(reinterpret_cast<const char*>(&HeaderAt(next) + 1), 8), "keyother");
+  EXPECT_EQ(Check("key", next), RecordState::kTorn);
 }
 
 TEST(StoreOpenTest, MemoryOfOtherSizesIsRefused) {

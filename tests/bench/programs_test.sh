@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# kvbench and path_ratio against a real kvserver over the local transport.
+#   programs_test.sh BIN     BIN: the folder of the built programs
+set -euo pipefail
+bin=$1
+directory=$(mktemp -d)
+server=local://$directory/socket
+server_pid=
+cleanup() {
+  [ -z "$server_pid" ] || { kill "$server_pid" 2>/dev/null || true; wait "$server_pid" 2>/dev/null || true; }
+  rm -rf "$directory"
+}
+trap cleanup EXIT
+fail() { echo "programs_test: $*" >&2; exit 1; }
+
+# The read ends when the server writes its line, or when it has died and with it the last writer.
+mkfifo "$directory/ready"
+"$bin/kvserver" --listen="$server" --durability=memory --memory=64M --quiet --ready_fd=9 \
+  9> "$directory/ready" > "$directory/server.out" &
+server_pid=$!
+read -r line < "$directory/ready" || true
+[ "${line:-}" = ready ] || fail "kvserver did not start: $(cat "$directory/server.out")"
+
+"$bin/kvbench" all --target="$server" --workload=b --records=1000 --operations=10000 --threads=2 --verify \
+  --json="$directory/out.json" | tee "$directory/out"
+# One READ for the bucket and one for the record; a bucket that overflowed takes one more.
+grep -Eq 'client: 2\.[0-9]+ READs per read' "$directory/out" || fail "a GET is not two READs"
+grep -q '"errors": 0' "$directory/out.json" || fail "errors were counted"
+# Reads are nothing to the server: all requests that it saw were updates.
+updates=$(sed -n 's/.*"run_update_operations": \([0-9]*\).*/\1/p' "$directory/out.json")
+requests=$(sed -n 's/.*"run_server_receive_completions": \([0-9]*\).*/\1/p' "$directory/out.json")
+[ -n "$updates" ] && [ "$updates" = "$requests" ] || fail "$requests requests for $updates updates"
+
+"$bin/path_ratio" --server="$server" --rounds=50 --records=100 --value_size=64,4096 | tee "$directory/out"
+[ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 8 ] || fail "path_ratio printed too little"
+
+status=0
+"$bin/path_ratio" --server="local://$directory/nobody" 2> /dev/null || status=$?
+[ $status -eq 69 ] || fail "path_ratio without a server: exit status $status"

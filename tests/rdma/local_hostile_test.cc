@@ -1,0 +1,353 @@
+// Peers of the local transport that break its rules: each hurts its own connection and nothing else.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rdma/local_client.h"
+#include "rdma/local_ring.h"
+#include "rdma/local_socket.h"
+#include "tests/rdma/transport_fixture.h"
+
+namespace remora::rdma {
+namespace {
+
+constexpr std::chrono::seconds kPatience(60);
+
+/// A client that does as the test tells it.
+class RawClient {
+ public:
+  explicit RawClient(const Address& address) {
+    auto fd = ConnectTo(address.path, kPatience);
+    EXPECT_THAT(fd, IsOk());
+    if (fd.ok()) socket_ = *std::move(fd);
+    const timeval timeout = {.tv_sec = kPatience.count(), .tv_usec = 0};
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  }
+  void Say(const void* bytes, std::size_t size) { send(socket_.get(), bytes, size, MSG_NOSIGNAL); }
+  /// Whether the server hangs up without a word.
+  bool IsHungUpOn() {
+    std::byte any;
+    const ssize_t size = recv(socket_.get(), &any, sizeof(any), 0);
+    return size == 0 || (size < 0 && errno == ECONNRESET);
+  }
+  absl::StatusOr<ReceivedReply> AwaitReply() {
+    std::byte any;
+    recv(socket_.get(), &any, sizeof(any), MSG_PEEK);
+    return ReceiveReply(socket_.get());
+  }
+  /// A right handshake, after which the rings are there to be abused.
+  void Join() {
+    const LocalHello hello;
+    Say(&hello, sizeof(hello));
+    auto received = AwaitReply();
+    ASSERT_THAT(received, IsOk());
+    ASSERT_EQ(received->reply.answer, LocalAnswer::kAccepted);
+    reply = received->reply;
+    descriptors = std::move(received->descriptors);
+    server_mapping_ = *LocalMapping::Map(descriptors[1].get(), LocalSideBytes(reply.ring_slots), false);
+    own_mapping_ = *LocalMapping::Map(descriptors[2].get(), LocalSideBytes(reply.ring_slots), true);
+    own = reinterpret_cast<LocalSide*>(own_mapping_.bytes().data());
+    server = reinterpret_cast<const LocalSide*>(server_mapping_.bytes().data());
+    writer = RingWriter(own, server, reply.ring_slots);
+    reader = RingReader(own, server, reply.ring_slots);
+  }
+  void Wake() { WakePeer(socket_.get()); }
+  /// Sends one echo request as a good client does.
+  void SendEcho() {
+    const std::string message = CommandText(ServiceOp::kEcho);
+    while (writer.Push(BytesOf(message)) == RingResult::kNotNow) std::this_thread::yield();
+    Wake();
+  }
+  int socket() const { return socket_.get(); }
+
+  LocalReply reply;
+  std::vector<UniqueFd> descriptors;
+  LocalSide* own = nullptr;
+  const LocalSide* server = nullptr;
+  RingWriter writer;
+  RingReader reader;
+
+ private:
+  UniqueFd socket_;
+  LocalMapping server_mapping_;
+  LocalMapping own_mapping_;
+};
+
+class LocalHostileTest : public ::testing::Test {
+ protected:
+  LocalHostileTest() {
+    where_ = {.kind = TransportKind::kLocal, .host = "", .port = 0, .path = folder_.path() / "socket"};
+  }
+  void StartService() {
+    auto service = ServiceThread::Start(where_, {}, clock_);
+    ASSERT_THAT(service, IsOk());
+    service_ = *std::move(service);
+    auto witness = Client::Open(where_, clock_);
+    ASSERT_THAT(witness, IsOk());
+    witness_ = *std::move(witness);
+  }
+  /// An old client and a new one are served.
+  void ExpectUnharmed() {
+    const std::string message = CommandText(ServiceOp::kEcho, 7);
+    EXPECT_EQ(witness_->Call(message).value_or(""), message);
+    EXPECT_EQ(witness_->Read(3, {40}).value_or(""), RegionText(3, 40));
+    const auto late = Client::Open(where_, clock_);
+    ASSERT_THAT(late, IsOk());
+    EXPECT_EQ((*late)->Call(message).value_or(""), message);
+  }
+  /// The server breaks the one connection on which `forge` was done.
+  void ExpectBroken(const std::function<void(RawClient&)>& forge) {
+    std::uint64_t before = 0;
+    service_->Do([&](Service& service) { before = service.disconnects(); });
+    RawClient forger(where_);
+    forger.Join();
+    forge(forger);
+    forger.Wake();
+    EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() > before; }));
+    ExpectUnharmed();
+  }
+
+  const SteadyClock clock_ = {};
+  TemporaryFolder folder_;
+  Address where_;
+  std::unique_ptr<ServiceThread> service_;
+  std::unique_ptr<Client> witness_;
+};
+
+// --- The handshake ---------------------------------------------------------------------------------
+
+TEST_F(LocalHostileTest, NonsenseIsHungUpOn) {
+  StartService();
+  struct {
+    LocalHello hello;
+    std::byte more[100];
+  } packet = {};
+  const LocalHello stranger{.magic = 77}, boaster{.data_size = kMaxConnectData + 1}, giant{.data_size = ~0u};
+  const std::vector<std::pair<const void*, std::size_t>> packets = {{&packet, 0},
+                                                                    {&packet, 1},
+                                                                    {&packet, 11},
+                                                                    {&packet, sizeof(LocalHello) - 1},
+                                                                    {&packet, sizeof(packet)},
+                                                                    {&stranger, sizeof(stranger)},
+                                                                    {&boaster, sizeof(boaster)},
+                                                                    {&giant, sizeof(giant)}};
+  for (const auto& [bytes, size] : packets) {
+    RawClient client(where_);
+    client.Say(bytes, size);
+    EXPECT_TRUE(client.IsHungUpOn()) << size << " bytes";
+  }
+  ExpectUnharmed();
+}
+
+TEST_F(LocalHostileTest, AnotherVersionIsToldSo) {
+  StartService();
+  const LocalHello hello{.version = kLocalVersion + 1};
+  RawClient client(where_);
+  client.Say(&hello, sizeof(hello));
+  const auto received = client.AwaitReply();
+  ASSERT_THAT(received, IsOk());
+  EXPECT_EQ(received->reply.answer, LocalAnswer::kWrongVersion);
+  EXPECT_TRUE(received->descriptors.empty());
+}
+
+TEST_F(LocalHostileTest, TheSilentKeepNobodyOut) {
+  StartService();
+  std::deque<RawClient> silent;
+  for (int i = 0; i < 200; ++i) {
+    silent.emplace_back(where_);
+    if (i % 50 == 0) ExpectUnharmed();
+  }
+  ExpectUnharmed();
+  EXPECT_TRUE(silent.front().IsHungUpOn()) << "the oldest gives way";
+}
+
+class FakeClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now; }
+  TimePoint now;
+};
+
+TEST_F(LocalHostileTest, TheSilentAreHungUpOnInTime) {
+  FakeClock clock;
+  const auto listener = Listen(where_, {}, clock);
+  ASSERT_THAT(listener, IsOk());
+  RawClient client(where_);
+  (*listener)->Arm();  // NextRequest looks at the sockets each time now
+  EXPECT_EQ((*listener)->NextRequest(), nullptr);
+  clock.now += std::chrono::seconds(4);
+  EXPECT_EQ((*listener)->NextRequest(), nullptr);
+  std::byte any;
+  EXPECT_EQ(recv(client.socket(), &any, 1, MSG_DONTWAIT), -1);
+  clock.now += std::chrono::seconds(2);
+  EXPECT_EQ((*listener)->NextRequest(), nullptr);
+  EXPECT_TRUE(client.IsHungUpOn());
+}
+
+TEST_F(LocalHostileTest, AClientThatLeavesBeforeItIsAcceptedIsNoTrouble) {
+  const auto listener = Listen(where_, {}, clock_);
+  ASSERT_THAT(listener, IsOk());
+  {
+    const LocalHello hello;
+    RawClient client(where_);
+    client.Say(&hello, sizeof(hello));
+  }
+  (*listener)->Arm();
+  const std::unique_ptr<Connection> connection = (*listener)->NextRequest();
+  ASSERT_NE(connection, nullptr);
+  EXPECT_THAT(connection->Accept({}), HasCode(absl::StatusCode::kUnavailable));
+}
+
+// --- Shared memory ---------------------------------------------------------------------------------
+
+TEST_F(LocalHostileTest, ForgedCountersAndLengthsBreakOnlyTheForger) {
+  StartService();
+  ExpectBroken([](RawClient& client) { client.own->produced = ~std::uint64_t{0}; });
+  ExpectBroken([](RawClient& client) { client.own->produced = client.reply.ring_slots + 1; });
+  ExpectBroken([](RawClient& client) {
+    client.own->slots()[0].length = kMaxMessageSize + 1;
+    client.own->produced = 1;
+  });
+  ExpectBroken([](RawClient& client) {
+    client.SendEcho();
+    client.own->slots()[1].length = ~std::uint32_t{0};
+    client.own->produced = 2;
+  });
+  ExpectBroken([](RawClient& client) {
+    for (std::uint32_t i = 0; i < client.reply.ring_slots; ++i) client.SendEcho();
+    while (client.server->produced < client.reply.ring_slots) std::this_thread::yield();
+    client.own->consumed = ~std::uint64_t{0} / 2;
+    client.SendEcho();
+  });
+  ExpectBroken([](RawClient& client) { client.own->closed = 77; });
+  ExpectBroken([](RawClient& client) { shutdown(client.socket(), SHUT_WR); });
+  ExpectBroken([](RawClient& client) { client.Say("", 0); });
+}
+
+// A5: it says that it sleeps, and never reads what should wake it.
+TEST_F(LocalHostileTest, AClientThatNeverWakesDoesNotBlockTheServer) {
+  StartService();
+  RawClient client(where_);
+  client.Join();
+  client.own->sleeping = 1;
+  std::array<std::byte, kMaxMessageSize> echo;
+  for (int i = 0; i < 5000; ++i) {
+    client.SendEcho();
+    while (!client.reader.HasMessage()) std::this_thread::yield();
+    std::uint32_t length = 0;
+    ASSERT_EQ(client.reader.Peek(&length), RingResult::kDone);
+    client.reader.Take(echo.data(), length);
+  }
+  ExpectUnharmed();
+}
+
+TEST_F(LocalHostileTest, AFloodOfWakeUpsHurtsNobody) {
+  StartService();
+  RawClient client(where_);
+  client.Join();
+  for (int i = 0; i < 5000; ++i) client.Wake();
+  ExpectUnharmed();
+}
+
+TEST_F(LocalHostileTest, TheServersMemoryCannotBeMadeWritable) {
+  StartService();
+  RawClient client(where_);
+  client.Join();
+  ASSERT_EQ(client.reply.region_count, 2u);
+  constexpr std::size_t kListenerPage = 0, kServerSide = 1, kClientSide = 2, kRegion = 3, kSlice = 4;
+  constexpr std::size_t kPage = 4096;
+  for (const std::size_t i : {kListenerPage, kServerSide, kRegion}) {
+    const int fd = client.descriptors[i].get();
+    EXPECT_EQ(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED) << i;
+    void* mapped = mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fd, 0);
+    ASSERT_NE(mapped, MAP_FAILED) << i;
+    EXPECT_EQ(mprotect(mapped, kPage, PROT_READ | PROT_WRITE), -1) << i;
+    munmap(mapped, kPage);
+    EXPECT_EQ(pwrite(fd, "x", 1, 0), -1) << i;
+    EXPECT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), -1) << i;
+  }
+  for (const std::size_t i : {kListenerPage, kServerSide, kClientSide, kRegion, kSlice}) {
+    EXPECT_EQ(ftruncate(client.descriptors[i].get(), 0), -1) << i;
+  }
+}
+
+// --- Servers ---------------------------------------------------------------------------------------
+
+/// What a client says of a server that answers with `reply` and `descriptors`.
+absl::Status AnswerOf(const Address& where, const Clock& clock, const LocalReply& reply,
+                      const std::vector<int>& descriptors) {
+  const auto listening = ListenAt(where.path);
+  EXPECT_THAT(listening, IsOk());
+  std::thread server([&] {
+    fcntl(listening->get(), F_SETFL, 0);
+    const UniqueFd client(accept4(listening->get(), nullptr, nullptr, SOCK_CLOEXEC));
+    EXPECT_THAT(SendReply(client.get(), reply, descriptors), IsOk());
+    std::byte any;
+    while (recv(client.get(), &any, 1, 0) > 0) continue;
+  });
+  const absl::Status status = Client::Open(where, clock).status();
+  server.join();
+  unlink(where.path.c_str());
+  return status;
+}
+
+TEST_F(LocalHostileTest, AServerThatMakesNoSenseIsNotBelieved) {
+  const auto good = SharedMemory::Create("remora-test-good", 1 << 20, SharedMemory::Writers::kPeers);
+  ASSERT_THAT(good, IsOk());
+  const int fine = (*good)->fd();
+  const UniqueFd shrinkable(memfd_create("remora-test-bad", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(shrinkable.get(), 1 << 20), 0);
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+
+  const auto answer = [&](const LocalReply& reply, const std::vector<int>& descriptors) {
+    return AnswerOf(where_, clock_, reply, descriptors);
+  };
+  const auto internal = HasCode(absl::StatusCode::kInternal);
+  LocalReply accept{.answer = LocalAnswer::kAccepted, .ring_slots = 8};
+  EXPECT_THAT(answer({.magic = 1, .answer = LocalAnswer::kAccepted}, {}), internal);
+  EXPECT_THAT(answer({.version = 9, .answer = LocalAnswer::kAccepted}, {}),
+              HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(answer({.answer = static_cast<LocalAnswer>(99)}, {}), internal);
+  EXPECT_THAT(answer({.answer = LocalAnswer::kRejected, .data_size = 5000}, {}), internal);
+  EXPECT_THAT(answer(accept, {}), internal);
+  EXPECT_THAT(answer(accept, {fine, fine}), internal);
+  EXPECT_THAT(answer(accept, {fine, fine, shrinkable.get()}), internal);
+  EXPECT_THAT(answer(accept, {null.get(), fine, fine}), internal);
+  accept.ring_slots = 7;
+  EXPECT_THAT(answer(accept, {fine, fine, fine}), internal);
+  accept.ring_slots = 1 << 14;  // more than the memory holds
+  EXPECT_THAT(answer(accept, {fine, fine, fine}), internal);
+  accept.ring_slots = 8;
+  accept.region_count = 1;
+  for (const LocalRegion& region :
+       {LocalRegion{.size = 4096, .key = 0}, LocalRegion{.size = 4096, .key = 99},
+        LocalRegion{.size = 2 << 20, .key = 1}, LocalRegion{.size = 0, .key = 1}}) {
+    accept.regions[0] = region;
+    EXPECT_THAT(answer(accept, {fine, fine, fine, fine}), internal);
+  }
+  accept.region_count = ~0u;
+  EXPECT_THAT(answer(accept, {fine, fine, fine}), internal);
+}
+
+TEST_F(LocalHostileTest, AServerThatHangsUpIsUnavailable) {
+  const auto listening = ListenAt(where_.path);
+  ASSERT_THAT(listening, IsOk());
+  std::thread server([&] {
+    fcntl(listening->get(), F_SETFL, 0);
+    UniqueFd(accept4(listening->get(), nullptr, nullptr, SOCK_CLOEXEC));
+  });
+  EXPECT_THAT(Client::Open(where_, clock_), HasCode(absl::StatusCode::kUnavailable));
+  server.join();
+}
+
+}  // namespace
+}  // namespace remora::rdma
