@@ -42,7 +42,12 @@ absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::u
 
 absl::Status RefusalStatus(std::span<const std::byte> data) {
   HelloRefusal refusal;
-  if (!FromBytes(data, &refusal) || refusal.magic != kHelloMagic) {
+  const bool is_refusal = FromBytes(data, &refusal);
+  // A server that ends, or whose device has no room for another connection, rejects without a word.
+  if (!is_refusal || refusal.magic == 0) {
+    return absl::UnavailableError("the server rejected the connection: it is ending, or has no room; try again");
+  }
+  if (refusal.magic != kHelloMagic) {
     return absl::FailedPreconditionError("what listens there is not a Remora server");
   }
   const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));

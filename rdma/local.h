@@ -19,6 +19,10 @@ absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, co
 /// held as long as the listener lives and stays behind after it, unlocked. A socket left by a server that
 /// died is replaced; anything else found at PATH is left alone (AlreadyExists).
 ///
+/// A client's mapping cannot be taken back: memory given to RegisterWrite is that client's to change until
+/// the memory is destroyed, even after the Registration and the connection are. Never give it to another
+/// connection, nor trust bytes that are still in it. Such a client may also READ what it may WRITE.
+///
 /// The thread that calls this must be the one that destroys the listener, and must live until then: clients
 /// take its end for the end of the server.
 absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, const QueueLimits& limits,

@@ -25,9 +25,6 @@ namespace {
 // nothing.
 constexpr std::uint32_t kPollsPerSocketCheck = 4096;
 
-// A sleep ends by a byte or the hang-up. That it also ends by itself is for clocks that are not the kernel's.
-constexpr std::chrono::seconds kSleepSlice(1);
-
 constexpr char kServerGone[] = "the server process is gone";
 
 absl::Status NoRegion() {
@@ -145,7 +142,7 @@ absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the server at ", path_, " does not answer"));
     }
     pollfd fd = {socket_.get(), POLLIN, 0};
-    const timespec timeout = ToTimespec(std::min<Duration>(left, kSleepSlice));
+    const timespec timeout = ToTimespec(left);
     if (ppoll(&fd, 1, &timeout, nullptr) > 0) return ReceiveReply(socket_.get());
   }
 }
@@ -251,7 +248,7 @@ absl::Status LocalClient::Wait(TimePoint deadline) {
 }
 
 void LocalClient::Sleep(Duration at_most) {
-  const timespec timeout = ToTimespec(std::min<Duration>(at_most, kSleepSlice));
+  const timespec timeout = ToTimespec(at_most);
   pollfd fd = {socket_.get(), POLLIN | POLLRDHUP, 0};
   if (ppoll(&fd, 1, &timeout, nullptr) > 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
 }

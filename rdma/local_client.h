@@ -71,7 +71,7 @@ class LocalClient final : public LocalConnection {
     if (for_write && !found.writable) return nullptr;
     return found.mapping.bytes().data() + offset;
   }
-  /// Sleeps until the server wakes us or hangs up; by a signal, or after a while, it ends too.
+  /// Sleeps until the server wakes us or hangs up; a signal ends it, too.
   void Sleep(Duration at_most);
 
   const std::string path_;

@@ -54,8 +54,9 @@ struct QueueLimits {
 };
 
 /// Memory of this process made known to a transport (an ibv_mr). Destruction deregisters it
-/// (rdma_dereg_mr(3)): afterwards no peer can reach it. It must outlive the requests that use it,
-/// and must be destroyed before its memory, its connection and its listener.
+/// (rdma_dereg_mr(3)): afterwards no peer can reach it, except on the local transport, where a client
+/// keeps what it has mapped (see local.h). It must outlive the requests that use it, and must be
+/// destroyed before its memory, its connection and its listener.
 class Registration {
  public:
   virtual ~Registration() = default;
@@ -193,7 +194,7 @@ class Connection {
 /// The server's end of an address.
 ///
 /// Thread Safety: none; the listener and all its connections are used by one thread at a time. The local
-/// transport further requires that the thread which called Listen lives until the listener is destroyed:
+/// transport further requires that the thread which called Listen lives until it destroys the listener:
 /// when that thread ends, clients take the server for dead (see local.h).
 class Listener {
  public:

@@ -23,9 +23,8 @@ namespace {
 // overloaded. Not 7 retries: soft-RoCE takes that for "for ever".
 constexpr std::uint8_t kAckTimeout = 16;
 constexpr std::uint8_t kRetries = 6;
-// A peer without a posted receive: 7 stands for "again and again". What a slow peer is must not
-// depend on the device's timers, and one that is gone is noticed by its disconnection or by the retries
-// above.
+// A peer without a posted receive: 7 stands for "again and again". It may be slow for any reason; one that is
+// gone is noticed by its disconnection, or by the retries above.
 constexpr std::uint8_t kReceiverNotReadyRetries = 7;
 // 255 means "the device's maximum" to librdmacm (RDMA_MAX_INIT_DEPTH).
 constexpr std::uint32_t kMostReads = 254;

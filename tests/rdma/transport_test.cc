@@ -188,8 +188,10 @@ TEST_P(TransportTest, AReadSeesTheWritesBeforeIt) {  // O2
     const std::uint64_t offset = random() % (kTestSliceSize - bytes.size());
     ASSERT_THAT(client->Write(offset, bytes), IsOk());
     const auto seen = client->ReadFrom(client->welcome().slice, offset, {bytes.size()});
-    if (i == 0 && absl::IsPermissionDenied(seen.status())) {
-      GTEST_SKIP() << "on this transport memory for WRITE cannot be READ: nothing to observe";
+    if (is_verbs()) {
+      // The device lets nobody READ memory for WRITE, so what there would be to observe is refused.
+      ASSERT_THAT(seen, HasCode(absl::StatusCode::kPermissionDenied));
+      return;
     }
     ASSERT_TRUE(seen.value_or("") == bytes) << "round " << i;
   }
@@ -312,8 +314,8 @@ TEST_P(TransportTest, WaitEndsAtItsDeadline) {
 TEST_P(TransportTest, NoWakeUpIsLost) {
   StartService();
   const auto client = Open();
-  const TimePoint deadline = clock_.Now() + std::chrono::minutes(1);
-  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(Rounds(20000)); ++i) {
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(Rounds(10000)); ++i) {
+    const TimePoint deadline = clock_.Now() + std::chrono::minutes(1);
     ASSERT_THAT(client->Send(CommandText(ServiceOp::kEcho, i)), IsOk());
     while (client->receive_count() == 0) {  // no spinning: the service and this side sleep for each other
       if (client->Poll() > 0) continue;

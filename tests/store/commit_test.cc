@@ -146,7 +146,8 @@ TEST_F(CommitTest, WhatDoesNotVerifyLeavesNothing) {
   const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
   const std::uint64_t version = store_->Read(Counter::kLastVersion);
   Expected wrong{HashKey("key"), 1};
-  for (Write write : {PutOf("key", std::string(1000, 'v')), PutOf("new", "value"), DeleteOf("key")}) {
+  const std::string large(1000, 'v');
+  for (Write write : {PutOf("key", large), PutOf("new", "value"), DeleteOf("key")}) {
     write.verify = Verify;
     write.verify_context = &wrong;
     store_->Commit(std::span(&write, 1));

@@ -146,7 +146,7 @@ TEST(CheckRecordTest, TellsLiveFromDead) {
 }
 
 TEST(CheckRecordTest, ForeignOnlyWhenItBelongsInOurBucketAndLives) {
-  const std::string neighbour = CollidingKey(kKey, 1024);
+  const std::string neighbour = CollidingKey(kKey);
   EXPECT_EQ(MakeRecord(neighbour, "value", 5, true).Check(kKey), RecordState::kForeign);
   EXPECT_EQ(MakeRecord(neighbour, "value", 5, false).Check(kKey), RecordState::kTorn);
   EXPECT_EQ(MakeRecord("elsewhere", "value", 5, true).Check(kKey), RecordState::kTorn);
@@ -239,7 +239,7 @@ TEST(CheckRecordTest, SizesAtTheirBounds) {
 // there is nothing behind it, and a sanitizer would say so.
 TEST(CheckRecordTest, SizesBeyondTheirBoundsReadNothing) {
   RecordHeader header = MakeRecord(kKey, "value", 5, true).header();
-  const RecordPlace place{77, 48, 1024, 0xfeed};
+  const RecordPlace place{77, 48, kTestBuckets, 0xfeed};
   const auto check = [&](std::uint16_t key_size, std::uint32_t value_size, std::uint16_t flags = 0) {
     header.key_size = key_size;
     header.value_size = value_size;

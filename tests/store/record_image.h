@@ -13,6 +13,10 @@
 
 namespace remora {
 
+/// Main buckets of the index that the records are looked up in: few, so that keys which collide are soon
+/// found.
+inline constexpr std::uint32_t kTestBuckets = 4;
+
 /// The bytes of an extent.
 struct RecordImage {
   std::vector<std::byte> bytes;
@@ -35,8 +39,8 @@ struct RecordImage {
 inline RecordImage MakeRecord(std::string_view key, std::string_view value, std::uint64_t version, bool live,
                               std::uint64_t offset_units = 77) {
   RecordImage image;
-  image.place = {offset_units, ExtentUnits(RecordExtentCode(key.size(), value.size())) * kUnitSize, 1024,
-                 0xfeed};
+  image.place = {offset_units, ExtentUnits(RecordExtentCode(key.size(), value.size())) * kUnitSize,
+                 kTestBuckets, 0xfeed};
   image.bytes.resize(image.place.extent_bytes);
   RecordHeader header{};
   header.version_live = version << 1 | (live ? kLiveBit : 0);
@@ -52,14 +56,14 @@ inline RecordImage MakeRecord(std::string_view key, std::string_view value, std:
   return image;
 }
 
-/// A key other than `key` that has the same fingerprint and the same main bucket of `bucket_count`.
-inline std::string CollidingKey(std::string_view key, std::uint64_t bucket_count) {
+/// A key other than `key` that has the same fingerprint and the same main bucket.
+inline std::string CollidingKey(std::string_view key) {
   const std::uint64_t wanted = HashKey(key);
   for (std::uint64_t i = 0;; ++i) {
     std::string candidate = "collides" + std::to_string(i);
     const std::uint64_t hash = HashKey(candidate);
     if (Fingerprint(hash) == Fingerprint(wanted) &&
-        MainBucket(hash, bucket_count) == MainBucket(wanted, bucket_count)) {
+        MainBucket(hash, kTestBuckets) == MainBucket(wanted, kTestBuckets)) {
       return candidate;
     }
   }
