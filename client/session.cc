@@ -45,7 +45,8 @@ absl::Status RefusalStatus(std::span<const std::byte> data) {
   const bool is_refusal = FromBytes(data, &refusal);
   // A server that ends, or whose device has no room for another connection, rejects without a word.
   if (!is_refusal || refusal.magic == 0) {
-    return absl::UnavailableError("the server rejected the connection: it is ending, or has no room; try again");
+    return absl::UnavailableError(
+        "the server rejected the connection: it is ending, or has no room; try again");
   }
   if (refusal.magic != kHelloMagic) {
     return absl::FailedPreconditionError("what listens there is not a Remora server");

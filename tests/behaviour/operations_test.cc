@@ -166,8 +166,8 @@ TEST_P(Behaviour, AgreesWithAMapOverRandomOperations) {
   EXPECT_EQ(store().Read(Counter::kKeys), map.size());
 }
 
-// The smallest store has 4096 main buckets: with this many keys, many hold several and some overflow; with these few
-// that are read over verbs, where all is slow, fingerprints and buckets are still shared.
+// The smallest store has 4096 main buckets: with this many keys, many hold several and some overflow; with
+// these few that are read over verbs, where all is slow, fingerprints and buckets are still shared.
 TEST_P(Behaviour, KeysThatShareBucketsAreToldApart) {
   START({.memory_size = kMinMemorySize});
   const int most = GetParam() == DeploymentKind::kVerbs ? 1500 : 20000;

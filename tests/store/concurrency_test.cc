@@ -1,11 +1,20 @@
 // Readers beside a writer, in one process.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "store/atomic_word.h"
+#include "store/base/check.h"
+#include "store/format/lookup.h"
+#include "store/format/record.h"
+#include "store/memory_plan.h"
 #include "store/store.h"
 
 namespace remora {
@@ -75,7 +84,7 @@ TEST_F(ConcurrencyTest, ReadersSeeWholeValuesThatNeverGoBack) {
   StopAndJoin(readers);
 }
 
-// What one reader saw, another that begins later sees too, or something newer; also by a place it remembers.
+// What one reader saw, another that begins later sees too, or something newer.
 TEST_F(ConcurrencyTest, ReadersAgree) {
   ASSERT_TRUE(store_->Put("key", ValueOf("key", 0)).ok());
   std::atomic<std::uint64_t> newest_seen{0};
@@ -129,6 +138,36 @@ TEST_F(ConcurrencyTest, InsertsAndDeletesBesideReaders) {
   StopAndJoin(readers);
 }
 
+// I5: whoever has seen the new slot finds the old record dead, at the place that it remembers.
+TEST(RememberedPlaceTest, IsDeadOnceTheNewSlotIsSeen) {
+  const std::unique_ptr<AnonymousMemory> pages = *AnonymousMemory::Map(*PlanMemory(std::size_t{64} << 20));
+  StoreOptions options;
+  options.memory_size = std::size_t{64} << 20;
+  const std::unique_ptr<Store> store = *Store::Open(options, pages->parts());
+  ASSERT_TRUE(store->Put("key", "value").ok());
+  const std::uint64_t main_bucket = MainBucket(HashKey("key"), store->superblock().bucket_count);
+  const Bucket& bucket = reinterpret_cast<const Bucket*>(pages->parts().index.data())[main_bucket];
+  std::atomic<bool> stop{false};
+  std::uint64_t changes = 0;
+  std::thread reader([&] {
+    std::uint64_t old_word = LoadWord(bucket.slots[0], std::memory_order_acquire);
+    while (!stop.load(std::memory_order_relaxed)) {
+      const std::uint64_t word = LoadWord(bucket.slots[0], std::memory_order_acquire);
+      if (word == old_word) continue;
+      const auto& old_record = *reinterpret_cast<const RecordHeader*>(pages->parts().log.data() +
+                                                                      DecodeSlot(old_word).offset_bytes());
+      ASSERT_EQ(LoadWord(old_record.version_live, std::memory_order_relaxed) & kLiveBit, 0u);
+      old_word = word;
+      ++changes;
+    }
+  });
+  while (store->Put("key", "value").ok()) {
+  }
+  stop.store(true);
+  reader.join();
+  EXPECT_GT(changes, 0u) << "the reader met no write";
+}
+
 TEST_F(ConcurrencyTest, WritersTakeTurns) {
   constexpr int kEach = 3000;
   std::vector<std::thread> writers;
@@ -151,6 +190,67 @@ TEST_F(ConcurrencyTest, WritersTakeTurns) {
   EXPECT_EQ(store_->Read(Counter::kPuts), 3u * kEach);
   EXPECT_EQ(store_->Read(Counter::kLastVersion), 3u * kEach);
   EXPECT_EQ(store_->Read(Counter::kKeys), 1u + 3 * 25);
+}
+
+/// One page that is mapped twice: a client's slice as the client and as the server have it.
+class SharedPage {
+ public:
+  static constexpr std::size_t kSize = 4096;
+  SharedPage() {
+    const int file = memfd_create("shared page", MFD_CLOEXEC);
+    REMORA_CHECK(file >= 0 && ftruncate(file, kSize) == 0);
+    for (char*& view : views_) {
+      view = static_cast<char*>(mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+      REMORA_CHECK(view != MAP_FAILED);
+    }
+    close(file);
+  }
+  ~SharedPage() {
+    for (char* view : views_) munmap(view, kSize);
+  }
+  char* clients() const { return views_[0]; }
+  std::string_view servers() const { return {views_[1], kSize}; }
+
+ private:
+  char* views_[2];
+};
+
+// A client that goes on writing what it asked to have stored: what verifies is what is stored, or nothing is.
+TEST_F(ConcurrencyTest, BytesThatChangeMeanwhileAreStoredAsTheyVerifiedOrNotAtAll) {
+  const SharedPage page;
+  const std::string honest[2] = {std::string(SharedPage::kSize, 'a'), std::string(SharedPage::kSize, 'b')};
+  std::memcpy(page.clients(), honest[0].data(), SharedPage::kSize);
+  std::atomic<int> writes{0};
+  std::thread client([&] {
+    for (; !stop_.load(); writes.fetch_add(1)) {
+      std::memcpy(page.clients(), honest[writes.load() % 2].data(), SharedPage::kSize);
+    }
+  });
+  while (writes.load() < 10) std::this_thread::yield();
+  const std::uint64_t hashes[2] = {HashValue(honest[0].data(), SharedPage::kSize),
+                                   HashValue(honest[1].data(), SharedPage::kSize)};
+  int stored = 0;
+  for (int i = 0; i < 8000; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    Write write;
+    write.key = key;
+    write.value = page.servers();
+    write.verify_context = hashes;
+    write.verify = [](const void* context, std::uint64_t, std::uint64_t value_hash) {
+      const auto* accepted = static_cast<const std::uint64_t*>(context);
+      return value_hash == accepted[0] || value_hash == accepted[1];
+    };
+    store_->Commit(std::span(&write, 1));
+    std::string value;
+    const absl::Status status = store_->Get(key, &value);
+    ASSERT_EQ(status.ok(), write.status.ok());
+    if (!status.ok()) continue;
+    ASSERT_TRUE(value == honest[0] || value == honest[1]) << "bytes were stored that did not verify";
+    ++stored;
+  }
+  stop_.store(true);
+  client.join();
+  EXPECT_GT(stored, 0);
 }
 
 }  // namespace
