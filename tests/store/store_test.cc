@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
@@ -295,6 +298,61 @@ TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedAsksTheIndexUnderTheLock) 
   EXPECT_EQ(value, "value");
   EXPECT_EQ(store_->Locate("key")->slot, EncodeSlot(SlotOf("key")));
   HeaderAt(SlotOf("key")).version_live |= kLiveBit;
+}
+
+/// Stops the writer at its first store into the index, and looks at two records as they are just then.
+class IndexStoreTrap {
+ public:
+  IndexStoreTrap(std::span<std::byte> index, const RecordHeader& older, const RecordHeader& newer)
+      : index_(index), older_(older), newer_(newer) {
+    armed = this;
+    struct sigaction action = {};
+    action.sa_handler = [](int) { armed->Spring(); };
+    sigaction(SIGSEGV, &action, &old_action_);
+    mprotect(index_.data(), index_.size(), PROT_READ);
+  }
+  ~IndexStoreTrap() {
+    mprotect(index_.data(), index_.size(), PROT_READ | PROT_WRITE);
+    sigaction(SIGSEGV, &old_action_, nullptr);
+    armed = nullptr;
+  }
+  int sprung = 0;
+  bool older_was_live = false;
+  bool newer_was_live = false;
+
+ private:
+  void Spring() {
+    if (++sprung > 1) std::abort();  // not our page
+    older_was_live = (older_.version_live & kLiveBit) != 0;
+    newer_was_live = (newer_.version_live & kLiveBit) != 0;
+    mprotect(index_.data(), index_.size(), PROT_READ | PROT_WRITE);
+  }
+
+  static inline IndexStoreTrap* armed = nullptr;
+  const std::span<std::byte> index_;
+  const RecordHeader& older_;
+  const RecordHeader& newer_;
+  struct sigaction old_action_;
+};
+
+// I5, at the very moment: the old record is dead, and the new one lives, when the slot is about to change.
+TEST_F(CallersMemoryTest, TheOldRecordIsDeadBeforeTheSlotChanges) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const Slot first = SlotOf("key");
+  const Slot second{first.fingerprint, first.extent_code,
+                    first.offset_units + ExtentUnits(first.extent_code)};
+  {
+    IndexStoreTrap trap(memory_.index, HeaderAt(first), HeaderAt(second));
+    ASSERT_TRUE(store_->Put("key", "other").ok());
+    EXPECT_EQ(trap.sprung, 1);
+    EXPECT_FALSE(trap.older_was_live);
+    EXPECT_TRUE(trap.newer_was_live);
+  }
+  ASSERT_EQ(SlotOf("key"), second) << "the test knows where the log goes on";
+  IndexStoreTrap trap(memory_.index, HeaderAt(second), HeaderAt(second));
+  ASSERT_TRUE(store_->Delete("key").ok());
+  EXPECT_EQ(trap.sprung, 1);
+  EXPECT_FALSE(trap.older_was_live);
 }
 
 // What does not verify is there for a remote reader to see, once it follows a torn slot: it must not be live.
