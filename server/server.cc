@@ -244,7 +244,6 @@ void Server::AnswerOthers() {
 }
 
 Reply Server::Locate(const ServerSession& session, const Request& request) {
-  store_->Add(Counter::kLocates, 1);
   Reply reply;
   const std::string_view shared_key = session.PayloadOf(request).key;
   if (shared_key.data() == nullptr || request.value_size != 0) {

@@ -90,8 +90,8 @@ struct Location {
   std::uint64_t version = 0;
 };
 
-/// Thread Safety: all members may be called from many threads. Get and Locate take no lock; writers take
-/// turns.
+/// Thread Safety: all members may be called from many threads. Writers take turns. Get and Locate take no
+/// lock, unless writers of the very key disturbed them eight times in a row.
 class Store {
  public:
   /// Opens a store in memory of its own. With a data directory, everything in it is in memory when Open

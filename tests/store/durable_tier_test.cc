@@ -194,7 +194,8 @@ TEST_F(DurableTierTest, AFileThatMayNotBeReadIsDenied) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read every file; data_dir_test denies it to another user";
   Fill();
   ASSERT_EQ(chmod((path_ + "/CURRENT").c_str(), 0), 0);
-  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kPermissionDenied);
+  const absl::Status status = OpenStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
 }
 
 }  // namespace
