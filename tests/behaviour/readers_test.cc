@@ -71,10 +71,11 @@ TEST_P(Readers, SeeWholeAndFreshValuesWhileKeysAreOverwritten) {
     status = Put(KeyOf(i), MakeValue(KeyOf(i), number, SizeOf(number)));
     if (status.ok()) acknowledged[static_cast<std::size_t>(i)].number = number;
   }
+  // Where the readers got no time meanwhile, they get it now: a run in which nobody read shows nothing.
+  while (gets.load() < 100 && !HasFailure()) std::this_thread::yield();
   done = true;
   for (std::thread& reader : readers) reader.join();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_GT(gets.load(), 100u);
 }
 
 // Keys that come and go: a GET may find or miss, but what it finds is whole, and keys beside them always are
