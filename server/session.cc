@@ -90,7 +90,8 @@ absl::Status ServerSession::SendReply(Reply reply, std::string_view text) {
   reply.text_size = static_cast<std::uint8_t>(std::min(text.size(), kMaxReplyText));
   const std::size_t offset = kRepliesOffset + replies_sent_ % kReplies * kMaxReplySize;
   std::memcpy(messages_.data() + offset, &reply, sizeof(reply));
-  std::memcpy(messages_.data() + offset + sizeof(reply), text.data(), reply.text_size);
+  std::copy_n(text.data(), reply.text_size,
+              reinterpret_cast<char*>(messages_.data() + offset + sizeof(reply)));
   REMORA_RETURN_IF_ERROR(connection_->PostSend(
       replies_sent_, rdma::MakeSge(*messages_registration_, offset, sizeof(reply) + reply.text_size)));
   ++replies_sent_;
