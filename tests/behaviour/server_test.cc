@@ -22,17 +22,23 @@ TEST_P(RemoteBehaviour, GetsAreNoWorkForTheServer) {
   START();
   for (int i = 0; i < 100; ++i)
     ASSERT_CODE(kOk, Put("key " + std::to_string(i), "value " + std::to_string(i)));
-  // A ping behind them: the server has answered everything, and may go to sleep, which is no wake-up.
+  // A ping behind them: the server has answered everything, and may go to sleep, which is no wake-up. It may
+  // be woken once more, though, by the last completion of its own replies, at any later time: then the second
+  // round shows it.
   ASSERT_CODE(kOk, kv_->client()->Ping());
   const std::uint64_t receives = store().Read(Counter::kReceiveCompletions);
-  const std::uint64_t wakeups = store().Read(Counter::kWakeups);
-  for (int i = 0; i < 10000; ++i) {
-    const std::string n = std::to_string(i % 100);
-    ASSERT_EQ(Get("key " + n), "value " + n);
+  std::uint64_t wakeups = 1;
+  for (int round = 0; round < 2 && wakeups > 0; ++round) {
+    const std::uint64_t before = store().Read(Counter::kWakeups);
+    for (int i = 0; i < 10000; ++i) {
+      const std::string n = std::to_string(i % 100);
+      ASSERT_EQ(Get("key " + n), "value " + n);
+    }
+    for (int i = 0; i < 1000; ++i) ASSERT_CODE(kNotFound, GetStatus("missing " + std::to_string(i)));
+    wakeups = store().Read(Counter::kWakeups) - before;
   }
-  for (int i = 0; i < 1000; ++i) ASSERT_CODE(kNotFound, GetStatus("missing " + std::to_string(i)));
+  EXPECT_EQ(wakeups, 0u);
   EXPECT_EQ(store().Read(Counter::kReceiveCompletions) - receives, 0u);
-  EXPECT_EQ(store().Read(Counter::kWakeups) - wakeups, 0u);
 }
 
 TEST_P(RemoteBehaviour, AGetIsTwoReadsAMissIsOneAPutIsOneRequest) {
