@@ -46,9 +46,7 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
       ->required()
       ->option_text("ADDRESS");
   app.add_option("--json", options.json_path, "Also write a summary to this file")->option_text("FILE");
-  app.add_option("--memory", flags.memory,
-                 "embedded: size of the store; default: what records and operations need, and 1 GiB more for "
-                 "the updates of a run with --seconds")
+  app.add_option("--memory", flags.memory, "embedded: size of the store; default: what the records need")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->option_text("SIZE");
   app.add_option("--durability", flags.durability, "embedded: memory (default) or logged")
@@ -102,20 +100,6 @@ void AddWorkloadFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
       ->option_text("N");
 }
 
-// What an embedded run that is limited by time may write before its log is full.
-constexpr std::size_t kMemoryForTimedRun = std::size_t{1} << 30;
-
-std::size_t DefaultMemory(const BenchOptions& options) {
-  const WorkloadOptions& workload = options.workload;
-  const std::uint64_t updates =
-      options.run ? workload.operations / 100 * (100 - workload.mix.read_percent) + 100 : 0;
-  // A tenth more: how many updates there are is drawn.
-  const std::size_t needed =
-      EmbeddedMemoryFor(workload.records, updates + updates / 10, kKeySize, workload.value_size);
-  const bool by_time = options.run && workload.operations == 0;
-  return needed + (by_time && workload.mix.read_percent < 100 ? kMemoryForTimedRun : 0);
-}
-
 // Throws CLI::ValidationError when the flags contradict each other.
 void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   options.load = flags.command != "run";
@@ -144,7 +128,9 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   if (store.durability == Durability::kMemory && !options.load) {
     throw CLI::ValidationError("run", "an embedded store in memory starts empty: use all");
   }
-  store.memory_size = flags.memory != 0 ? flags.memory : DefaultMemory(options);
+  store.memory_size =
+      flags.memory != 0 ? flags.memory
+                        : EmbeddedMemoryFor(options.workload.records, kKeySize, options.workload.value_size);
 }
 
 }  // namespace

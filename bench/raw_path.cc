@@ -1,12 +1,13 @@
 #include "bench/raw_path.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <span>
 
+#include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/format/layout.h"
-#include "store/format/lookup.h"
 #include "store/format/record.h"
 
 namespace remora::bench {
@@ -16,6 +17,10 @@ namespace {
 // is in use.
 constexpr std::size_t kReadSize = ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxValueSize)) * kUnitSize;
 constexpr std::size_t kWriteOffset = (kReadSize + 63) / 64 * 64;
+
+// Superblock and directory, as much of it as fits.
+constexpr std::size_t kReadDirectory = std::size_t{64} << 10;
+static_assert(kReadDirectory <= kReadSize);
 
 // No context of the client's: those are small.
 constexpr std::uint64_t kContext = 0x7261775f70617468;
@@ -33,21 +38,40 @@ absl::StatusOr<std::unique_ptr<RawPath>> RawPath::Create(rdma::Connection& conne
     return absl::FailedPreconditionError("the connection is not one to a Remora server");
   }
   REMORA_ASSIGN_OR_RETURN(path->registration_, connection.RegisterMessages(path->buffer_));
-  REMORA_RETURN_IF_ERROR(path->Read(path->hello_.superblock, 0, sizeof(Superblock)));
+  REMORA_RETURN_IF_ERROR(path->Read(0, kReadDirectory));
   Superblock superblock;
   std::memcpy(&superblock, path->buffer_.data(), sizeof(superblock));
-  path->bucket_count_ = superblock.bucket_count;
+  path->view_.level = static_cast<std::uint32_t>(superblock.level);
+  const std::size_t entries =
+      std::min<std::size_t>(SegmentCount(superblock.memory_size), (kReadDirectory - DirectoryOffset()) / 8);
+  path->directory_.resize(entries);
+  std::memcpy(path->directory_.data(), path->buffer_.data() + DirectoryOffset(), entries * 8);
   return path;
+}
+
+std::uint64_t RawPath::MainOffset(std::uint64_t number) const {
+  const std::uint64_t entry = directory_[number / kBucketsPerSegment];
+  REMORA_CHECK(DirectoryEntryIsWhole(entry));  // the index does not grow during a measurement
+  return DirectoryEntrySegment(entry) * kSegmentSize + number % kBucketsPerSegment * sizeof(Bucket);
 }
 
 absl::StatusOr<Place> RawPath::Find(std::string_view key) {
   const std::uint64_t key_hash = HashKey(key);
-  std::uint64_t number = MainBucket(key_hash, bucket_count_);
-  do {
-    Place place{number * sizeof(Bucket), 0, 0};
+  Home home = view_.HomeOf(key_hash);
+  for (std::uint64_t offset = MainOffset(home.bucket); offset != 0;) {
+    Place place{offset, 0, 0};
     REMORA_RETURN_IF_ERROR(ReadBucket(place));
     Bucket bucket;
     std::memcpy(&bucket, buffer_.data(), sizeof(bucket));
+    const std::uint32_t depth = ControlDepth(bucket.control);
+    if (depth > home.depth) {
+      view_.Saw(home.bucket, depth);
+      home = NextHome(key_hash, home, depth);
+      if (MainOffset(home.bucket) != offset) {
+        offset = MainOffset(home.bucket);
+        continue;
+      }
+    }
     SlotSet matches = FindSlots(bucket, key_hash);
     if (!matches.empty()) {
       const Slot slot = DecodeSlot(bucket.slots[static_cast<std::size_t>(matches.Next())]);
@@ -55,22 +79,18 @@ absl::StatusOr<Place> RawPath::Find(std::string_view key) {
       place.record_size = static_cast<std::uint32_t>(slot.extent_bytes());
       return place;
     }
-    number = ControlOverflow(bucket.control);
-  } while (number != 0);
+    offset = ControlLink(bucket.control) * sizeof(Bucket);
+  }
   return absl::NotFoundError("no slot has the key's fingerprint");
 }
 
 Place RawPath::MainBucketOf(std::string_view key) const {
-  return {MainBucket(HashKey(key), bucket_count_) * sizeof(Bucket), 0, 0};
+  return {MainOffset(view_.HomeOf(HashKey(key)).bucket), 0, 0};
 }
 
-absl::Status RawPath::ReadBucket(const Place& place) {
-  return Read(hello_.index, place.bucket_offset, sizeof(Bucket));
-}
+absl::Status RawPath::ReadBucket(const Place& place) { return Read(place.bucket_offset, sizeof(Bucket)); }
 
-absl::Status RawPath::ReadRecord(const Place& place) {
-  return Read(hello_.log, place.record_offset, place.record_size);
-}
+absl::Status RawPath::ReadRecord(const Place& place) { return Read(place.record_offset, place.record_size); }
 
 absl::Status RawPath::Write(std::string_view key, std::string_view value) {
   std::byte* const payload = buffer_.data() + kWriteOffset;
@@ -80,9 +100,9 @@ absl::Status RawPath::Write(std::string_view key, std::string_view value) {
   return connection_.PostWritev(std::span(&from, 1), hello_.slice, 0);
 }
 
-absl::Status RawPath::Read(const RemoteRegion& region, std::uint64_t offset, std::size_t size) {
+absl::Status RawPath::Read(std::uint64_t offset, std::size_t size) {
   const rdma::Sge into = rdma::MakeSge(*registration_, 0, size);
-  REMORA_RETURN_IF_ERROR(connection_.PostReadv(kContext, std::span(&into, 1), region, offset));
+  REMORA_RETURN_IF_ERROR(connection_.PostReadv(kContext, std::span(&into, 1), hello_.memory, offset));
   rdma::Completion completion;
   // As the client does: the deadline is made only when the first look finds nothing.
   if (connection_.Poll(std::span(&completion, 1)) == 0) {

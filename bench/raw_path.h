@@ -11,14 +11,15 @@
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
+#include "store/format/lookup.h"
 #include "store/format/protocol.h"
 
 namespace remora::bench {
 
 /// What a GET of a key READs.
 struct Place {
-  std::uint64_t bucket_offset = 0;  // in the index
-  std::uint64_t record_offset = 0;  // in the log
+  std::uint64_t bucket_offset = 0;  // in the region
+  std::uint64_t record_offset = 0;  // in the region
   std::uint32_t record_size = 0;    // the whole extent
 };
 
@@ -45,12 +46,14 @@ class RawPath {
 
  private:
   RawPath(rdma::Connection& connection, const Clock& clock);
-  absl::Status Read(const RemoteRegion& region, std::uint64_t offset, std::size_t size);
+  absl::Status Read(std::uint64_t offset, std::size_t size);
+  std::uint64_t MainOffset(std::uint64_t number) const;
 
   rdma::Connection& connection_;
   const Clock& clock_;
   HelloReply hello_;
-  std::uint64_t bucket_count_ = 0;
+  IndexView view_;
+  std::vector<std::uint64_t> directory_;
   std::vector<std::byte> buffer_;
   std::unique_ptr<rdma::Registration> registration_;
 };

@@ -64,9 +64,9 @@ std::string DescribeWork(const PhaseResult& result) {
   };
   if (!result.server.empty()) {
     absl::StrAppendFormat(
-        &text, "        server: %s requests, %s commit groups, %s wake-ups, %s bytes of log taken\n",
+        &text, "        server: %s requests, %s commit groups, %s wake-ups, %s bytes written, %s moved\n",
         Grouped(counter("receive_completions")), Grouped(counter("commit_groups")),
-        Grouped(counter("wakeups")), Grouped(counter("log_bytes_used")));
+        Grouped(counter("wakeups")), Grouped(counter("bytes_written")), Grouped(counter("bytes_moved")));
   }
   return text;
 }
@@ -116,7 +116,8 @@ void PhaseFields(std::string* json, const PhaseResult& result) {
   Field(json, phase + "client_requests", std::to_string(result.client.requests));
   Field(json, phase + "client_retries", std::to_string(result.client.retries));
   Field(json, phase + "client_locates", std::to_string(result.client.locates));
-  for (const char* name : {"receive_completions", "wakeups", "commit_groups", "log_bytes_used"}) {
+  for (const char* name :
+       {"receive_completions", "wakeups", "commit_groups", "bytes_written", "bytes_moved"}) {
     const auto found = result.server.find(name);
     if (found != result.server.end()) {
       Field(json, absl::StrCat(phase, "server_", name), std::to_string(found->second));

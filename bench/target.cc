@@ -76,14 +76,11 @@ absl::StatusOr<std::unique_ptr<Target>> OpenTarget(const TargetOptions& options,
   return std::make_unique<ServerTarget>(options.address, clock);
 }
 
-std::size_t EmbeddedMemoryFor(std::uint64_t records, std::uint64_t updates, std::size_t key_size,
-                              std::size_t value_size) {
+std::size_t EmbeddedMemoryFor(std::uint64_t records, std::size_t key_size, std::size_t value_size) {
   const std::size_t extent = ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
-  // The log gets a bit less than 7/8 of the memory. The index grows with the memory only, so tiny records
-  // may need more than their log for slots: 16 bytes each where its buckets are half full.
-  const std::size_t log = (records + updates) * extent;
-  const std::size_t index = records * 16;
-  return std::max(kMinMemorySize, std::max(log / 6 * 7, index * 8) + (std::size_t{1} << 20));
+  // A quarter more than the records take, so that cleaning costs little; 24 bytes of index for each, when it
+  // has just grown.
+  return kMinMemorySize + records * (extent + extent / 4 + 24);
 }
 
 }  // namespace remora::bench

@@ -53,9 +53,7 @@ class Target {
 /// Embedded: opens the store; errors as Store::Open.
 absl::StatusOr<std::unique_ptr<Target>> OpenTarget(const TargetOptions& options, const Clock& clock);
 
-/// What an embedded store needs for so many records and later updates of them, all of one size; the log of
-/// this version only fills.
-std::size_t EmbeddedMemoryFor(std::uint64_t records, std::uint64_t updates, std::size_t key_size,
-                              std::size_t value_size);
+/// What an embedded store needs for so many records, all of one size.
+std::size_t EmbeddedMemoryFor(std::uint64_t records, std::size_t key_size, std::size_t value_size);
 
 }  // namespace remora::bench

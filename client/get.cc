@@ -3,8 +3,8 @@
 //
 // When a search can tell nothing, because the key is being written just then, the GET searches again; and
 // when that does not help, it asks the server where the record is. The server answers with the place and the
-// version; a published record stays where it is, so one more READ has the value that was current when the
-// server answered, even if its live bit is gone by then.
+// version; what is there stays readable for the grace period, so one more READ has the value that was current
+// when the server answered, even if its live bit is gone by then.
 #include "client/get.h"
 
 #include <cstring>
@@ -25,8 +25,8 @@ constexpr int kMaxSearches = 8;
 
 // A private copy of what is at a slot's place.
 struct RecordCopy {
-  RecordHeader header;
-  const std::byte* body;
+  RecordHeader header{};
+  const std::byte* body = nullptr;
 
   std::string_view Value() const {
     return {reinterpret_cast<const char*>(body) + header.key_size, header.value_size};
@@ -44,22 +44,28 @@ absl::StatusOr<RecordCopy> ReadRecord(Session& session, const Slot& slot) {
 // kFound (and the value), kMissing or kUnsure.
 absl::StatusOr<KeySearch::Step> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
                                            std::string* value) {
-  KeySearch search(key, key_hash, session.shape());
+  const TimePoint start = session.Coarse();
+  KeySearch search(key, key_hash, session.shape(), &session.view());
+  RecordCopy record;
   for (;;) {
     if (search.step() == KeySearch::Step::kReadBucket) {
       REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, session.ReadBucket(search.bucket()));
+      if (bucket == nullptr) return KeySearch::Step::kUnsure;
       search.TakeBucket(*bucket);
     } else if (search.step() == KeySearch::Step::kReadRecord) {
-      REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, search.slot()));
+      REMORA_ASSIGN_OR_RETURN(record, ReadRecord(session, search.slot()));
       search.TakeRecord(record.header, record.body);
-      if (search.step() == KeySearch::Step::kFound) value->assign(record.Value());
+    } else if (!session.InTime(start)) {
+      return KeySearch::Step::kUnsure;
     } else {
+      if (search.step() == KeySearch::Step::kFound) value->assign(record.Value());
       return search.step();
     }
   }
 }
 
 absl::Status AskServer(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value) {
+  const TimePoint start = session.Coarse();
   ++session.counters().locates;
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(Operation::kLocate, key, key_hash, {}));
   if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
@@ -68,12 +74,16 @@ absl::Status AskServer(Session& session, std::string_view key, std::uint64_t key
   }
   const std::uint64_t version = answer.reply.version;
   const Slot slot = DecodeSlot(answer.reply.slot);
-  if (!SlotNamesPlace(slot, session.shape().log_size)) {
-    return absl::InternalError("the server located a record outside its log");
+  if (!SlotNamesPlace(slot, session.shape().memory_size)) {
+    return absl::InternalError("the server located a record outside its memory");
   }
   REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, slot));
-  const RecordPlace place{slot.offset_units, slot.extent_bytes(), session.shape().bucket_count,
-                          session.shape().incarnation};
+  // Nobody took long, or the place may be another record's by now.
+  if (!session.InTime(start)) {
+    return absl::UnavailableError(
+        "the server takes longer to answer than it keeps memory for readers (--grace)");
+  }
+  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
   const RecordState state = CheckRecord(record.header, record.body, key, key_hash, place);
   if ((state != RecordState::kLive && state != RecordState::kDead) ||
       record.header.version_live >> 1 != version) {

@@ -1,7 +1,6 @@
 #include "client/session.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -21,7 +20,9 @@ constexpr std::size_t kReceives = 2;
 constexpr std::size_t RoundUp(std::size_t size) { return (size + 127) / 128 * 128; }
 constexpr std::size_t kBucketOffset = 0;
 constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(sizeof(Bucket));
-constexpr std::size_t kRequestOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
+constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
+constexpr std::size_t kDirectoryEntries = 64;  // of one READ
+constexpr std::size_t kRequestOffset = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
 constexpr std::size_t kRepliesOffset = kRequestOffset + RoundUp(sizeof(Request));
 constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
 constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride;
@@ -90,7 +91,7 @@ absl::Status Session::Greet(TimePoint deadline) {
     return RefusalStatus(connection_->peer_data());
   REMORA_RETURN_IF_ERROR(connected);
   if (!FromBytes(connection_->peer_data(), &hello_) || hello_.magic != kHelloMagic || hello_.credits == 0 ||
-      hello_.slice.size < kMaxPayloadSize || hello_.superblock.size < sizeof(Superblock)) {
+      hello_.slice.size < kMaxPayloadSize || hello_.memory.size < kSuperblockSize) {
     return absl::FailedPreconditionError("what listens there is not a Remora server");
   }
   return absl::OkStatus();
@@ -107,32 +108,60 @@ absl::Status Session::AdoptSuperblock() {
   if (superblock->layout_signature != LayoutSignature()) {
     return VersionMismatch("layout signature", superblock->layout_signature, LayoutSignature());
   }
-  shape_ = {superblock->bucket_count, superblock->overflow_count, superblock->log_size,
-            superblock->incarnation};
-  const std::uint64_t most_buckets = hello_.index.size / sizeof(Bucket);
-  if (shape_.incarnation != hello_.incarnation || !std::has_single_bit(shape_.bucket_count) ||
-      shape_.bucket_count > most_buckets || shape_.overflow_count > most_buckets - shape_.bucket_count ||
-      shape_.log_size > hello_.log.size) {
+  shape_ = {superblock->memory_size, superblock->incarnation};
+  grace_ = std::chrono::milliseconds(superblock->grace_ms);
+  view_.level = static_cast<std::uint32_t>(superblock->level & 0xff);
+  if (shape_.incarnation != hello_.incarnation || shape_.memory_size > hello_.memory.size ||
+      view_.level > kMaxDepth || grace_ < Clock::kCoarseness) {
     return absl::FailedPreconditionError(
         "the server's superblock contradicts what it said when we connected");
   }
-  return absl::OkStatus();
+  return MainPlace(0).status();  // so that the first GET finds the directory read
 }
 
-absl::StatusOr<const Bucket*> Session::ReadBucket(std::uint64_t number) {
-  REMORA_RETURN_IF_ERROR(Read(hello_.index, number * sizeof(Bucket), kBucketOffset, sizeof(Bucket)));
+absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
+  std::uint64_t place = bucket.number;
+  if (!bucket.overflow) {
+    REMORA_ASSIGN_OR_RETURN(place, MainPlace(bucket.number));
+    if (place == 0) return nullptr;
+  }
+  REMORA_RETURN_IF_ERROR(Read(hello_.memory, place * sizeof(Bucket), kBucketOffset, sizeof(Bucket)));
   return reinterpret_cast<const Bucket*>(registration_->bytes().data() + kBucketOffset);
+}
+
+absl::StatusOr<std::uint64_t> Session::MainPlace(std::uint64_t number) {
+  const std::uint64_t index = number / kBucketsPerSegment;
+  if (index >= directory_.size() || directory_[index] == 0) {
+    // The entries around it, too: those behind it come next.
+    const std::uint64_t count = SegmentCount(shape_.memory_size);
+    if (index >= count) return 0;
+    const std::uint64_t first = index / kDirectoryEntries * kDirectoryEntries;
+    const std::uint64_t entries = std::min<std::uint64_t>(kDirectoryEntries, count - first);
+    REMORA_RETURN_IF_ERROR(Read(hello_.memory, DirectoryOffset() + first * sizeof(std::uint64_t),
+                                kDirectoryOffset, entries * sizeof(std::uint64_t)));
+    if (directory_.size() < first + entries) directory_.resize(first + entries, 0);
+    for (std::uint64_t i = 0; i < entries; ++i) {
+      std::uint64_t entry = 0;
+      std::memcpy(&entry, registration_->bytes().data() + kDirectoryOffset + i * sizeof(entry),
+                  sizeof(entry));
+      const bool whole = DirectoryEntryIsWhole(entry) && DirectoryEntrySegment(entry) < count;
+      if (whole) directory_[first + i] = entry;
+    }
+    if (directory_[index] == 0) return 0;
+  }
+  return DirectoryEntrySegment(directory_[index]) * std::uint64_t{kBucketsPerSegment} +
+         number % kBucketsPerSegment;
 }
 
 absl::StatusOr<std::span<const std::byte>> Session::ReadRecord(const Slot& slot) {
   // A torn slot may ask for more than any record takes; what fits is enough to see that it is none.
   const std::size_t size = std::min<std::size_t>(slot.extent_bytes(), kMaxExtentSize);
-  REMORA_RETURN_IF_ERROR(Read(hello_.log, slot.offset_bytes(), kRecordOffset, size));
+  REMORA_RETURN_IF_ERROR(Read(hello_.memory, slot.offset_bytes(), kRecordOffset, size));
   return registration_->bytes().subspan(kRecordOffset, size);
 }
 
 absl::StatusOr<const Superblock*> Session::ReadSuperblock() {
-  REMORA_RETURN_IF_ERROR(Read(hello_.superblock, 0, kSuperblockOffset, sizeof(Superblock)));
+  REMORA_RETURN_IF_ERROR(Read(hello_.memory, 0, kSuperblockOffset, sizeof(Superblock)));
   return reinterpret_cast<const Superblock*>(registration_->bytes().data() + kSuperblockOffset);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,7 +40,9 @@ class Session {
   }
 
   // One READ each; what it returns points into the session's own buffer, until the next call.
-  absl::StatusOr<const Bucket*> ReadBucket(std::uint64_t number);
+  /// Null: the directory does not show the bucket's place whole. Costs a READ more when the index has grown
+  /// by a segment.
+  absl::StatusOr<const Bucket*> ReadBucket(const BucketRef& bucket);
   absl::StatusOr<std::span<const std::byte>> ReadRecord(const Slot& slot);  // REQUIRES: SlotNamesPlace
   absl::StatusOr<const Superblock*> ReadSuperblock();
 
@@ -54,6 +57,11 @@ class Session {
                               std::string_view value);
 
   const StoreShape& shape() const { return shape_; }
+  /// What this client knows of the index' growth.
+  IndexView& view() { return view_; }
+  /// Whether what was read since `start` (of Coarse) is still to be trusted (layout.h, I6).
+  TimePoint Coarse() const { return clock_.Coarse(); }
+  bool InTime(TimePoint start) const { return clock_.Coarse() - start <= grace_; }
   ClientCounters& counters() { return counters_; }
   rdma::Connection& connection() { return *connection_; }
 
@@ -63,6 +71,8 @@ class Session {
   absl::Status Register();
   absl::Status Greet(TimePoint deadline);
   absl::Status AdoptSuperblock();
+  /// The place of a main bucket, counted in buckets; 0: not known.
+  absl::StatusOr<std::uint64_t> MainPlace(std::uint64_t number);
 
   absl::Status Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
                     std::size_t size);
@@ -82,6 +92,9 @@ class Session {
   // Of the server, as it said when we connected.
   HelloReply hello_;
   StoreShape shape_;
+  std::chrono::milliseconds grace_{0};
+  IndexView view_;
+  std::vector<std::uint64_t> directory_;  // whole entries, as far as they were needed
 
   // What is under way: at most one READ, and at most one request.
   bool read_done_ = true;

@@ -89,7 +89,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
                  "RocksDB's directory; made when missing. Needed with --durability=logged")
       ->type_name("DIR");
   app.add_option("--memory", flags->server.store.memory_size,
-                 "Memory for index and log together; all data must fit. 64M, 8G, ...")
+                 "Memory for index and records together; all data must fit. 64M, 8G, ...")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->capture_default_str()
       ->type_name("SIZE");

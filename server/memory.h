@@ -1,8 +1,10 @@
-// The memory that a server exports: one store's superblock, index and log.
+// The memory that a server exports: one store's region.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,27 +15,21 @@
 
 namespace remora {
 
-/// What clients of one listener must know to READ it.
-struct ExportedRegions {
-  RemoteRegion superblock;
-  RemoteRegion index;
-  RemoteRegion log;
-};
-
 class ExportedMemory {
  public:
-  /// InvalidArgument: as PlanMemory. ResourceExhausted: the system has not that much.
+  /// InvalidArgument: as RegionSize. ResourceExhausted: the system has not that much.
   static absl::StatusOr<std::unique_ptr<ExportedMemory>> Create(std::size_t memory_size);
 
-  StoreMemory ForStore() const { return {superblock_->bytes(), index_->bytes(), log_->bytes()}; }
-  absl::StatusOr<ExportedRegions> RegisterAt(rdma::Listener& listener);
+  std::span<std::byte> region() const { return memory_->bytes(); }
+  /// For the clients of one listener to READ.
+  absl::StatusOr<RemoteRegion> RegisterAt(rdma::Listener& listener) {
+    return listener.RegisterRead(*memory_);
+  }
 
  private:
-  ExportedMemory() = default;
+  explicit ExportedMemory(std::unique_ptr<rdma::SharedMemory> memory) : memory_(std::move(memory)) {}
 
-  std::unique_ptr<rdma::SharedMemory> superblock_;
-  std::unique_ptr<rdma::SharedMemory> index_;
-  std::unique_ptr<rdma::SharedMemory> log_;
+  const std::unique_ptr<rdma::SharedMemory> memory_;
 };
 
 }  // namespace remora

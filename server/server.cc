@@ -4,8 +4,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -58,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   server->stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (server->stop_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
   REMORA_ASSIGN_OR_RETURN(server->memory_, ExportedMemory::Create(options.store.memory_size));
-  REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(options.store, server->memory_->ForStore()));
+  REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(options.store, server->memory_->region()));
   return server;
 }
 
@@ -71,8 +73,8 @@ Server::~Server() {
 }
 
 absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
-  REMORA_ASSIGN_OR_RETURN(const ExportedRegions exported, memory_->RegisterAt(*listener));
-  ports_.push_back({std::move(listener), exported});
+  REMORA_ASSIGN_OR_RETURN(const RemoteRegion memory, memory_->RegisterAt(*listener));
+  ports_.push_back({std::move(listener), memory});
   return absl::OkStatus();
 }
 
@@ -85,7 +87,8 @@ bool Server::Step() {
   // Writes first: a locate behind a write of the same client finds it.
   CommitWrites();
   AnswerOthers();
-  return busy;
+  // With commits, the store does its housekeeping at their pace.
+  return busy || store_->Work();
 }
 
 // --- Clients come ---------------------------------------------------------------------------------------
@@ -111,7 +114,7 @@ bool Server::AcceptClients(Port& port) {
            absl::StrCat("it has ", sessions_.size(), " clients, as many as --max_clients allows"));
   } else {
     const std::string peer = connection->peer();
-    auto session = ServerSession::Accept(connection, port.exported, store_->superblock().incarnation);
+    auto session = ServerSession::Accept(connection, port.memory, store_->superblock().incarnation);
     if (session.ok()) {
       rdma::Connection* const key = &(*session)->connection();
       sessions_.emplace(key, *std::move(session));
@@ -209,8 +212,13 @@ void Server::CommitWrites() {
   }
   store_->Commit(writes_);
 
+  std::size_t put_off = 0;
   for (std::size_t i = 0; i < writes_.size(); ++i) {
     const Write& write = writes_[i];
+    if (absl::IsAborted(write.status)) {  // and so are all behind it: another step commits them
+      write_requests_[put_off++] = write_requests_[i];
+      continue;
+    }
     Reply reply;
     reply.request_id = write_requests_[i].request.request_id;
     reply.status = ToReplyStatus(write.status);
@@ -218,7 +226,7 @@ void Server::CommitWrites() {
     reply.slot = write.slot;
     SendReply(write_requests_[i].connection, reply, TextOf(write.status));
   }
-  write_requests_.clear();
+  write_requests_.resize(put_off);
 }
 
 // --- Everything else is answered ------------------------------------------------------------------------
@@ -300,10 +308,17 @@ void Server::Sleep() {
     std::vector<pollfd> fds;
     fds.push_back({stop_fd_, POLLIN, 0});
     for (const Port& port : ports_) fds.push_back({port.listener->wait_fd(), POLLIN, 0});
-    ::poll(fds.data(), fds.size(), -1);
-    store_->Add(Counter::kWakeups, 1);
+    if (::poll(fds.data(), fds.size(), MillisToNextWork()) > 0) store_->Add(Counter::kWakeups, 1);
   }
   for (Port& port : ports_) port.listener->Disarm();
+}
+
+int Server::MillisToNextWork() const {
+  const std::optional<TimePoint> next = store_->next_work();
+  if (!next) return -1;
+  // Rounded up, so as not to wake too early and find nothing.
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - store_->clock().Now());
+  return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, 1000));
 }
 
 void Server::Stop() {

@@ -4,6 +4,7 @@
 //          take requests of all connections
 //          commit their writes as one group (store.h): copy, verify, make durable, publish
 //          answer pings, locate records, reply
+//          if there was nothing of that: a bit of the store's housekeeping
 //
 // One thread does all of it. GETs are not among its work: clients READ the memory.
 #pragma once
@@ -40,8 +41,8 @@ struct ServerOptions {
 /// thread, which is also the one that called Listen for the listeners (see rdma::Listener).
 class Server {
  public:
-  /// Makes the memory and opens the store in it; see Store::Open for the errors. Reads no clock and starts no
-  /// thread: Step does the work when it is called, so that a test can run it in steps.
+  /// Makes the memory and opens the store in it; see Store::Open for the errors. Starts no thread: Step does
+  /// the work when it is called, and time is the store's clock, so that a test can run it in steps.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
 
   /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
@@ -68,7 +69,7 @@ class Server {
  private:
   struct Port {
     std::unique_ptr<rdma::Listener> listener;
-    ExportedRegions exported;
+    RemoteRegion memory;
   };
   // A request and the connection to answer it on. The key of a write points into its session's slice.
   struct Pending {
@@ -88,6 +89,8 @@ class Server {
   void SendReply(rdma::Connection* connection, const Reply& reply, std::string_view text);
   void Drop(rdma::Connection* connection, const absl::Status& why);
   void Sleep();
+  /// For poll: -1 when nothing is to be done before somebody comes.
+  int MillisToNextWork() const;
   void Log(std::string_view line);
 
   const ServerOptions options_;

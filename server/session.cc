@@ -21,8 +21,7 @@ constexpr std::size_t kMessagesSize = kRepliesOffset + kReplies * kMaxReplySize;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
-    std::unique_ptr<rdma::Connection>& connection, const ExportedRegions& exported,
-    std::uint64_t incarnation) {
+    std::unique_ptr<rdma::Connection>& connection, const RemoteRegion& memory, std::uint64_t incarnation) {
   std::unique_ptr<ServerSession> session(new ServerSession(std::move(connection)));
   absl::Status prepared = session->Prepare();
   if (!prepared.ok()) {
@@ -34,9 +33,7 @@ absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
   HelloReply reply;
   reply.credits = kCredits;
   reply.incarnation = incarnation;
-  reply.superblock = exported.superblock;
-  reply.index = exported.index;
-  reply.log = exported.log;
+  reply.memory = memory;
   reply.slice = session->slice_registration_->remote();
   REMORA_RETURN_IF_ERROR(session->connection_->Accept(AsBytes(reply)));
   return session;

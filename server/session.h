@@ -26,7 +26,7 @@ class ServerSession {
  public:
   /// Gives the client a slice and message buffers, and accepts it. On failure nothing was answered yet.
   static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
-                                                               const ExportedRegions& exported,
+                                                               const RemoteRegion& memory,
                                                                std::uint64_t incarnation);
 
   /// A request out of a receive's completion, copied, and its receive buffer offered again.

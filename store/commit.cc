@@ -5,7 +5,9 @@
 //   MakeDurable     one write for the group; the last thing that can fail
 //   Publish         each, in order
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
@@ -20,6 +22,13 @@ namespace {
 // Versions are reserved on disk in blocks: a restart goes on behind the block, so none comes twice.
 constexpr std::uint64_t kVersionBlock = std::uint64_t{1} << 20;
 
+// Writes of one group at most: what is done between two groups, growth above all, must not fall behind.
+constexpr std::size_t kMaxGroup = 1024;
+
+// Bytes that the cleaner looks at for each byte written, when memory is short: as much as it takes where nine
+// tenths of what it looks at are live.
+constexpr std::uint64_t kCleanPace = 10;
+
 absl::Status CheckSizes(const Write& write) {
   const std::size_t key_size = write.key.size();
   const std::size_t value_size = write.kind == Write::Kind::kPut ? write.value.size() : 0;
@@ -33,51 +42,90 @@ absl::Status CheckSizes(const Write& write) {
 
 }  // namespace
 
+absl::Status Store::Impl::CommitNow(Write write) {
+  for (;;) {
+    Commit(std::span(&write, 1));
+    if (!absl::IsAborted(write.status)) return write.status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 void Store::Impl::Commit(std::span<Write> writes) {
   const std::lock_guard lock(mutex_);
-  const ValueLog::Mark mark = log_.mark();
+  const TimePoint now = clock_.Now();
+  Release(now);
+  while (!writes.empty()) {
+    const std::size_t some = std::min(writes.size(), kMaxGroup);
+    const std::size_t done = CommitSome(writes.first(some), now);
+    writes = writes.subspan(done);
+    if (done == some) continue;
+    const Room room = MakeRoom(now);
+    if (room == Room::kNow) continue;
+    if (room == Room::kLater) {
+      for (Write& write : writes) write.status = absl::AbortedError("no room until dead memory has rested");
+      Add(Counter::kWritesPutOff, 1);
+      break;
+    }
+    writes.front().status = Full();
+    writes = writes.subspan(1);
+  }
+  SetSizeCounters();
+}
+
+std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now) {
+  const std::uint64_t keys = index_.entry_count();
+  const std::uint64_t written = log_.bytes_appended(ValueLog::Head::kWrites);
   staged_.clear();
   staged_.reserve(writes.size());  // views into its elements must stay good
   group_keys_.clear();
   group_growth_.clear();
 
-  for (Write& write : writes) write.status = Stage(write);
-  if (staged_.empty()) return;
+  std::size_t done = 0;
+  for (; done < writes.size(); ++done) {
+    writes[done].status = Stage(writes[done], now);
+    if (absl::IsAborted(writes[done].status)) break;
+  }
+  if (staged_.empty()) return done;
   AssignVersions();
-  if (const absl::Status durable = MakeDurable(); !durable.ok()) return Abandon(mark, durable);
+  if (const absl::Status durable = MakeDurable(); !durable.ok()) {
+    Abandon(durable);
+    return done;
+  }
   for (const Staged& staged : staged_) Publish(staged);
-
   Add(Counter::kCommitGroups, 1);
   Set(Counter::kLastVersion, next_version_ - 1);
-  SetSizeCounters();
+  // At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked
+  // at as lets the cleaner keep up.
+  if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
+  if (Short()) cleaner_.Work(kCleanPace * (log_.bytes_appended(ValueLog::Head::kWrites) - written), now);
+  return done;
 }
 
 // --- Stage ----------------------------------------------------------------------------------------------
 
-absl::Status Store::Impl::Stage(Write& write) {
+absl::Status Store::Impl::Stage(Write& write, TimePoint now) {
   REMORA_RETURN_IF_ERROR(CheckSizes(write));
-  const ValueLog::Mark mark = log_.mark();
   Staged& staged = staged_.emplace_back();
   staged.write = &write;
-  absl::Status status = CopyAndVerify(staged);
+  absl::Status status = CopyAndVerify(staged, now);
   if (status.ok()) status = Decide(staged);
   if (!status.ok()) {
+    if (staged.place.extent_code != 0) log_.TakeBack(staged.place);
     staged_.pop_back();
-    log_.GiveBack(mark);
   }
   return status;
 }
 
 // The caller's bytes are read once, into the copy. Everything after looks at the copy only: whoever shares
 // the original with us may change it at any moment.
-absl::Status Store::Impl::CopyAndVerify(Staged& staged) {
+absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
   const Write& write = *staged.write;
   if (write.kind == Write::Kind::kPut) {
-    const std::optional<Place> place = log_.Append(write.key, write.value);
-    if (!place) return LogFull();
+    const std::optional<Place> place = log_.Append(ValueLog::Head::kWrites, write.key, write.value, now);
+    if (!place) return absl::AbortedError("no room in the log");
     staged.place = *place;
-    staged.key = log_.Key(*place, write.key.size());
-    staged.value = log_.Value(*place, write.key.size(), write.value.size());
+    staged.key = log_.Key(*place);
+    staged.value = log_.Value(*place);
   } else {
     staged.deleted_key = write.key;
     staged.key = staged.deleted_key;
@@ -98,28 +146,15 @@ absl::Status Store::Impl::Decide(const Staged& staged) {
   if (!exists && !will_exist) return absl::NotFoundError("no such key");
 
   if (exists != will_exist) {
-    std::int64_t& growth = group_growth_[MainBucket(staged.key_hash, shape_.bucket_count)];
+    std::int64_t& growth = group_growth_[index_.MainBucketOf(staged.key_hash)];
     if (will_exist &&
         !index_.Reserve(staged.key_hash, static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
-      return IndexFull();
+      return absl::AbortedError("no room in the index");
     }
     growth += will_exist ? 1 : -1;
   }
   group_keys_[staged.key] = will_exist;
   return absl::OkStatus();
-}
-
-absl::Status Store::Impl::LogFull() const {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the log is full: of ", log_.bytes(), " bytes, ", log_.bytes_used(), " are used, ",
-                   log_.bytes_dead(), " of them dead; open with more memory (--memory)",
-                   tier_ != nullptr ? ", or restart, which drops the dead" : ""));
-}
-
-absl::Status Store::Impl::IndexFull() const {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the index is full: ", Read(Counter::kKeys), " keys, and all ", index_.overflow_count(),
-                   " overflow buckets in use; open with more memory (--memory)"));
 }
 
 // --- AssignVersions, MakeDurable ------------------------------------------------------------------------
@@ -128,8 +163,7 @@ void Store::Impl::AssignVersions() {
   for (Staged& staged : staged_) {
     staged.version = next_version_++;
     if (staged.write->kind != Write::Kind::kPut) continue;
-    log_.Seal(staged.place, staged.key.size(), staged.value.size(), staged.version, staged.key_hash,
-              staged.value_hash);
+    log_.Seal(staged.place, staged.version, /*expiry_ms=*/0, staged.key_hash, staged.value_hash);
   }
   REMORA_CHECK(next_version_ < kMaxVersion);
 }
@@ -148,11 +182,13 @@ absl::Status Store::Impl::MakeDurable() {
 }
 
 // The group's versions stay used: it may be on disk after all.
-void Store::Impl::Abandon(const ValueLog::Mark& mark, const absl::Status& why) {
+void Store::Impl::Abandon(const absl::Status& why) {
   const absl::Status status = absl::UnavailableError(
       absl::StrCat(why.message(), " (this write is not visible; whether a restart shows it is unknown)"));
-  for (const Staged& staged : staged_) staged.write->status = status;
-  log_.GiveBack(mark);
+  for (auto staged = staged_.rbegin(); staged != staged_.rend(); ++staged) {
+    staged->write->status = status;
+    if (staged->place.extent_code != 0) log_.TakeBack(staged->place);
+  }
 }
 
 // --- Publish --------------------------------------------------------------------------------------------
@@ -165,7 +201,7 @@ void Store::Impl::Publish(const Staged& staged) {
 
   if (staged.write->kind == Write::Kind::kDelete) {
     REMORA_CHECK(entry.has_value());  // Decide said so
-    index_.Erase(*entry);
+    index_.Erase(staged.key_hash, *entry);
     Add(Counter::kKeys, -1);
     Add(Counter::kDeletes, 1);
   } else {

@@ -1,14 +1,19 @@
 #include "store/durable_tier.h"
 
+#include <rocksdb/cache.h>
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/metadata.h>
 #include <rocksdb/options.h>
+#include <rocksdb/snapshot.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
@@ -51,7 +56,7 @@ absl::Status ToStatus(const rocksdb::Status& status, const std::string& path) {
     return absl::PermissionDeniedError(absl::StrCat("not allowed to use data directory ", path, ": ", text));
   }
   // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
-  // found", which an iterator or an open only says of a file.
+  // found", which an iterator or an open only says of a file; who looks up a key asks before.
   if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound()) return Damaged(path, text);
   if (status.IsNoSpace()) {
     return absl::UnavailableError(absl::StrCat("no space left for data directory ", path, ": ", text));
@@ -67,15 +72,74 @@ rocksdb::CompressionType Compression() {
              : rocksdb::kNoCompression;
 }
 
-rocksdb::ColumnFamilyOptions FamilyOptions(std::size_t write_buffer_size) {
+rocksdb::ColumnFamilyOptions FamilyOptions(std::size_t write_buffer_size,
+                                           const rocksdb::BlockBasedTableOptions& table) {
   rocksdb::ColumnFamilyOptions options;
   options.write_buffer_size = write_buffer_size;
   options.compression = Compression();
-  // Nobody looks up keys here, and the one iteration reads each block once: no filter, no cache.
-  rocksdb::BlockBasedTableOptions table;
-  table.no_block_cache = true;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   return options;
+}
+
+rocksdb::ColumnFamilyOptions DataOptions(const DurableTierOptions& ours) {
+  rocksdb::BlockBasedTableOptions table;
+  // A file that does not have the key is not read for it. Files from before there were filters are read as
+  // they are.
+  constexpr double kBitsPerKey = 10;  // one in a hundred files is read in vain
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kBitsPerKey));
+  // Filters and indexes stay outside of the cache: there they would push each other out as soon as they are
+  // larger than it, and each Get would read three blocks.
+  table.cache_index_and_filter_blocks = false;
+  table.no_block_cache = ours.block_cache_bytes == 0;
+  if (!table.no_block_cache) table.block_cache = rocksdb::NewLRUCache(ours.block_cache_bytes);
+  // Large enough that keys which are overwritten often never reach a file of their own.
+  constexpr std::size_t kWriteBuffer = std::size_t{64} << 20;
+  return FamilyOptions(kWriteBuffer, table);
+}
+
+rocksdb::ColumnFamilyOptions MetaOptions() {
+  // Read once, at the start: no filter, no cache.
+  rocksdb::BlockBasedTableOptions table;
+  table.no_block_cache = true;
+  constexpr std::size_t kWriteBuffer = std::size_t{1} << 20;
+  return FamilyOptions(kWriteBuffer, table);
+}
+
+rocksdb::ReadOptions ScanOptions() {
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  options.readahead_size = std::size_t{2} << 20;
+  // Each block is read once: it shall not push out what Get comes back to.
+  options.fill_cache = false;
+  return options;
+}
+
+/// A string between two, about in the middle when they are read as fractions in base 256. `low` when there is
+/// none, or none that differs in few enough digits. REQUIRES: low <= high.
+std::string Middle(std::string_view low, std::string_view high) {
+  const auto differ = std::mismatch(low.begin(), low.end(), high.begin(), high.end());
+  const auto same = static_cast<std::size_t>(differ.first - low.begin());
+  const auto digit = [same](std::string_view text, std::size_t i) {
+    return same + i < text.size() ? static_cast<unsigned char>(text[same + i]) : 0u;
+  };
+  // Keys may be long, and who bisects goes on from there.
+  constexpr std::size_t kMostDigits = 16;
+  std::string digits(std::min(std::max(low.size(), high.size()) - same + 1, kMostDigits), '\0');
+  unsigned carry = 0;
+  for (std::size_t i = digits.size(); i-- > 0;) {
+    const unsigned sum = digit(low, i) + digit(high, i) + carry;
+    digits[i] = static_cast<char>(sum & 0xff);
+    carry = sum >> 8;
+  }
+  for (char& byte : digits) {
+    const unsigned twice = carry << 8 | static_cast<unsigned char>(byte);
+    byte = static_cast<char>(twice >> 1);
+    carry = twice & 1;
+  }
+  while (digits.ends_with('\0')) digits.pop_back();
+  std::string middle(low.substr(0, same));
+  middle += digits;
+  return middle > low ? middle : std::string(low);
 }
 
 /// RocksDB's own diary, which nobody asked for: what matters comes as a status. Some builds of RocksDB,
@@ -117,13 +181,9 @@ class DurableTier::Impl {
     for (rocksdb::ColumnFamilyHandle* family : families_) delete family;
   }
 
-  absl::Status Open() {
-    // Large enough that keys which are overwritten often never reach a file of their own.
-    constexpr std::size_t kDataBuffer = std::size_t{64} << 20;
-    constexpr std::size_t kMetaBuffer = std::size_t{1} << 20;
+  absl::Status Open(const DurableTierOptions& options) {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
-        {rocksdb::kDefaultColumnFamilyName, FamilyOptions(kDataBuffer)},
-        {kMetaFamily, FamilyOptions(kMetaBuffer)}};
+        {rocksdb::kDefaultColumnFamilyName, DataOptions(options)}, {kMetaFamily, MetaOptions()}};
     rocksdb::DB* db = nullptr;
     REMORA_RETURN_IF_ERROR(Translate(
         rocksdb::DB::Open(DatabaseOptions(dir_->fresh()), dir_->path(), descriptors, &families_, &db)));
@@ -146,6 +206,7 @@ class DurableTier::Impl {
     if (version_limit_ == 0 || version_limit_ > kMaxVersion) {
       return Damaged(dir_->path(), absl::StrCat("its version limit is ", version_limit_));
     }
+    readable_limit_.store(version_limit_, std::memory_order_relaxed);  // nobody else is here yet
     return absl::OkStatus();
   }
 
@@ -157,14 +218,63 @@ class DurableTier::Impl {
                                                 stored.size(), ", header included"));
     }
     std::memcpy(&entry.header, stored.data(), sizeof(entry.header));
-    if (entry.header.version == 0 || entry.header.version >= version_limit_ || entry.header.expiry_ms != 0) {
-      return Damaged(dir_->path(),
-                     absl::StrCat("it holds a value with version ", entry.header.version, " and expiry ",
-                                  entry.header.expiry_ms, "; the version limit is ", version_limit_));
+    // Relaxed: it was raised before the write, and RocksDB made the write visible to us with a release that
+    // we have acquired.
+    const std::uint64_t limit = readable_limit_.load(std::memory_order_relaxed);
+    if (entry.header.version == 0 || entry.header.version >= limit) {
+      return Damaged(dir_->path(), absl::StrCat("it holds a value with version ", entry.header.version,
+                                                "; the version limit is ", limit));
     }
     entry.key = key;
     entry.value = stored.substr(sizeof(StoredHeader));
     return entry;
+  }
+
+  absl::Status Write() {
+    // Who reads may see the new values before RocksDB returns. When it fails they may be there all the same.
+    if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
+      readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see Parse
+    }
+    rocksdb::WriteOptions options;
+    options.disableWAL = false;
+    options.sync = false;  // the system has it: it survives the process, not the machine
+    const rocksdb::Status status = db_->Write(options, &batch_);
+    batch_.Clear();
+    if (!status.ok()) {
+      // The log file may end in half a record now, and RocksDB refuses all further writes to it: after a full
+      // disk until it has moved everything to a new one by itself, for which it waits until there is space
+      // for a whole write buffer; after any other error until it is opened again.
+      next_limit_ = version_limit_;
+      return absl::UnavailableError(Translate(status).message());
+    }
+    version_limit_ = next_limit_;
+    return absl::OkStatus();
+  }
+
+  absl::Status Scan(const rocksdb::ReadOptions& options, std::string_view begin, Take take) const {
+    const std::unique_ptr<rocksdb::Iterator> iterator(db_->NewIterator(options, data()));
+    for (iterator->Seek(ToSlice(begin)); iterator->Valid(); iterator->Next()) {
+      REMORA_ASSIGN_OR_RETURN(const Entry entry, Parse(View(iterator->key()), View(iterator->value())));
+      REMORA_RETURN_IF_ERROR(take(entry));
+    }
+    return Translate(iterator->status());
+  }
+
+  /// The keys that begin ranges of about `size` bytes, without the first one's; ordered, each once. RocksDB's
+  /// estimates may change from one call to the next, so nothing but the evenness of ranges hangs on them.
+  std::vector<std::string> Borders(std::size_t parts) const {
+    constexpr std::uint64_t kSmallestRange = 16 << 10;
+    const std::string beyond(kMaxKeySize + 1, '\xff');
+    const std::uint64_t total = BytesBefore(beyond);
+    parts = std::min<std::uint64_t>(parts, std::max<std::uint64_t>(total / kSmallestRange, 1));
+    const std::uint64_t size = total / parts;
+    const std::vector<std::string> anchors = Anchors(beyond);
+    std::vector<std::string> borders;
+    for (std::size_t i = 1; i < parts; ++i) borders.push_back(Border(anchors, size * i, size / 64));
+    std::sort(borders.begin(), borders.end());
+    borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+    if (!borders.empty() && borders.front().empty()) borders.erase(borders.begin());
+    return borders;
   }
 
   rocksdb::ColumnFamilyHandle* data() const { return families_[0]; }
@@ -175,13 +285,67 @@ class DurableTier::Impl {
   std::vector<rocksdb::ColumnFamilyHandle*> families_;  // deleted before the database
   rocksdb::WriteBatch batch_;
   std::uint64_t version_limit_ = 1;
-  std::uint64_t next_limit_ = 1;  // version_limit_ once the batch is written
+  std::uint64_t next_limit_ = 1;                  // version_limit_ once the batch is written
+  std::atomic<std::uint64_t> readable_limit_{1};  // all versions that a reader may find are less
+
+ private:
+  /// About how many bytes entries before `key` take, in tables and in memory.
+  std::uint64_t BytesBefore(std::string_view key) const {
+    rocksdb::SizeApproximationOptions options;
+    options.include_memtables = true;
+    options.include_files = true;
+    const rocksdb::Range range({}, ToSlice(key));
+    std::uint64_t bytes = 0;
+    // A table that cannot be read counts nothing here: whoever scans it is told.
+    return db_->GetApproximateSizes(options, data(), &range, 1, &bytes).ok() ? bytes : 0;
+  }
+
+  /// First and last keys of the tables, ordered, and strings before and after all keys.
+  std::vector<std::string> Anchors(const std::string& beyond) const {
+    rocksdb::ColumnFamilyMetaData family;
+    db_->GetColumnFamilyMetaData(data(), &family);
+    std::vector<std::string> anchors = {"", beyond};
+    for (const rocksdb::LevelMetaData& level : family.levels) {
+      for (const rocksdb::SstFileMetaData& file : level.files) {
+        anchors.push_back(file.smallestkey);
+        anchors.push_back(file.largestkey);
+      }
+    }
+    std::sort(anchors.begin(), anchors.end());
+    return anchors;
+  }
+
+  /// A string before which there are about `target` bytes: bisects between the tables' first and last keys,
+  /// and then between any strings.
+  std::string Border(const std::vector<std::string>& anchors, std::uint64_t target,
+                     std::uint64_t tolerance) const {
+    const auto from =
+        std::partition_point(anchors.begin() + 1, anchors.end() - 1,
+                             [&](const std::string& anchor) { return BytesBefore(anchor) < target; });
+    std::string low = *(from - 1);
+    std::string high = *from;
+    std::uint64_t bytes_low = BytesBefore(low);
+    std::uint64_t bytes_high = BytesBefore(high);
+    // Enough to tell keys apart which are the same in 64 bytes more than those of their table are. It ends
+    // there because an entry larger than the tolerance keeps low and high apart for ever.
+    constexpr int kMaxSteps = 512;
+    for (int step = 0; step < kMaxSteps && bytes_high > bytes_low + tolerance; ++step) {
+      std::string middle = Middle(low, high);
+      if (middle == low) break;
+      const std::uint64_t bytes = BytesBefore(middle);
+      const bool before = bytes < target;
+      (before ? low : high) = std::move(middle);
+      (before ? bytes_low : bytes_high) = bytes;
+    }
+    return target - std::min(bytes_low, target) < bytes_high - std::min(bytes_high, target) ? low : high;
+  }
 };
 
-absl::StatusOr<std::unique_ptr<DurableTier>> DurableTier::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<DurableTier>> DurableTier::Open(const std::string& path,
+                                                               const DurableTierOptions& options) {
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<DataDir> dir, DataDir::Open(path));
   auto impl = std::make_unique<Impl>(std::move(dir));
-  REMORA_RETURN_IF_ERROR(impl->Open());
+  REMORA_RETURN_IF_ERROR(impl->Open(options));
   return std::unique_ptr<DurableTier>(new DurableTier(std::move(impl)));
 }
 
@@ -208,33 +372,44 @@ void DurableTier::SetVersionLimit(std::uint64_t limit) {
   impl_->next_limit_ = limit;
 }
 
-absl::Status DurableTier::Write() {
-  rocksdb::WriteOptions options;
-  options.disableWAL = false;
-  options.sync = false;  // the system has it: it survives the process, not the machine
-  const rocksdb::Status status = impl_->db_->Write(options, &impl_->batch_);
-  impl_->batch_.Clear();
-  if (!status.ok()) {
-    // The log file may end in half a record now, and RocksDB refuses all further writes to it: after a full
-    // disk until it has moved everything to a new one by itself, for which it waits until there is space for
-    // a whole write buffer; after any other error until it is opened again.
-    impl_->next_limit_ = impl_->version_limit_;
-    return absl::UnavailableError(impl_->Translate(status).message());
-  }
-  impl_->version_limit_ = impl_->next_limit_;
-  return absl::OkStatus();
-}
+absl::Status DurableTier::Write() { return impl_->Write(); }
 
-absl::Status DurableTier::ForEach(absl::FunctionRef<absl::Status(const Entry&)> take) const {
+absl::Status DurableTier::Get(std::string_view key, Take take) const {
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
-  options.readahead_size = std::size_t{2} << 20;
-  const std::unique_ptr<rocksdb::Iterator> iterator(impl_->db_->NewIterator(options, impl_->data()));
-  for (iterator->SeekToFirst(); iterator->Valid(); iterator->Next()) {
-    REMORA_ASSIGN_OR_RETURN(const Entry entry, impl_->Parse(View(iterator->key()), View(iterator->value())));
-    REMORA_RETURN_IF_ERROR(take(entry));
+  rocksdb::PinnableSlice value;  // stays where it is in the cache
+  const rocksdb::Status status = impl_->db_->Get(options, impl_->data(), ToSlice(key), &value);
+  if (status.IsNotFound()) return absl::NotFoundError("no such key");
+  REMORA_RETURN_IF_ERROR(impl_->Translate(status));
+  REMORA_ASSIGN_OR_RETURN(const Entry entry, impl_->Parse(key, View(value)));
+  return take(entry);
+}
+
+absl::Status DurableTier::ForEach(Take take) const { return impl_->Scan(ScanOptions(), "", take); }
+
+std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
+  REMORA_CHECK(parts > 0);
+  KeyRange rest;  // what is not in a range yet
+  rocksdb::DB* db = impl_->db_.get();
+  rest.snapshot_ = std::shared_ptr<const rocksdb::Snapshot>(
+      db->GetSnapshot(), [db](const rocksdb::Snapshot* snapshot) { db->ReleaseSnapshot(snapshot); });
+  std::vector<KeyRange> ranges;
+  for (std::string& border : impl_->Borders(parts)) {
+    KeyRange range = rest;
+    range.end_ = border;
+    rest.begin_ = std::move(border);
+    ranges.push_back(std::move(range));
   }
-  return impl_->Translate(iterator->status());
+  ranges.push_back(std::move(rest));
+  return ranges;
+}
+
+absl::Status DurableTier::ForEach(const KeyRange& range, Take take) const {
+  rocksdb::ReadOptions options = ScanOptions();
+  options.snapshot = static_cast<const rocksdb::Snapshot*>(range.snapshot_.get());
+  const rocksdb::Slice end(range.end_);
+  if (!range.end_.empty()) options.iterate_upper_bound = &end;
+  return impl_->Scan(options, range.begin_, take);
 }
 
 }  // namespace remora

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -25,13 +26,22 @@ struct StoredHeader {
 static_assert(sizeof(StoredHeader) == 16 && offsetof(StoredHeader, expiry_ms) == 8);
 static_assert(std::has_unique_object_representations_v<StoredHeader>);
 
-/// Reads never come here: everything is in memory. It is written in groups, and iterated at the start.
+struct DurableTierOptions {
+  /// Blocks of the tables that Get has read, uncompressed. 0: none are kept. Beside it stay in memory, for
+  /// each key in a table, 10 bits of filter and its share of the table's index: a key and some bytes for each
+  /// 4 KiB.
+  std::size_t block_cache_bytes = std::size_t{32} << 20;
+};
+
+/// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
 ///
-/// Thread Safety: none.
+/// Thread Safety: Get, Split and both ForEach may be called from any threads at any time, while another one
+/// writes, too; what they show is whole groups. All else is for one thread at a time.
 class DurableTier {
  public:
   /// Opens or makes it in `path`. Errors as Store::Open.
-  static absl::StatusOr<std::unique_ptr<DurableTier>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<DurableTier>> Open(const std::string& path,
+                                                           const DurableTierOptions& options = {});
   /// Flushes nothing: all of it is in the log files.
   ~DurableTier();
   DurableTier(const DurableTier&) = delete;
@@ -54,8 +64,36 @@ class DurableTier {
     StoredHeader header;
     std::string_view value;
   };
+  /// What is done with an entry, whose bytes are there until it returns.
+  using Take = absl::FunctionRef<absl::Status(const Entry&)>;
+
+  /// Shows the entry of one key, and returns what `take` does. As of the last Write that returned before, or
+  /// a later one. NotFound, DataLoss, Unavailable: nothing was shown. At most one block of a table is read
+  /// from the disk where the filters do not err, and none for most keys that are not there. `take` holds
+  /// memory of the cache, so it should not wait for anything.
+  absl::Status Get(std::string_view key, Take take) const;
+
   /// Shows all entries, in the order of their keys, until one is not OK. DataLoss, Unavailable.
-  absl::Status ForEach(absl::FunctionRef<absl::Status(const Entry&)> take) const;
+  absl::Status ForEach(Take take) const;
+
+  /// Keys that stand next to each other, as they were when Split was called. May hold no key. Copies are the
+  /// same range. REQUIRES: does not outlive its tier.
+  class KeyRange {
+   private:
+    friend class DurableTier;
+    std::string begin_;                     // the first one
+    std::string end_;                       // the first one after it; empty: there is none
+    std::shared_ptr<const void> snapshot_;  // while it is held, overwritten values stay on disk
+  };
+  /// Splits all keys, in their order: each is in one range. At most `parts` of about the same number of bytes
+  /// on disk, to be shown each by a thread of its own; fewer when they would be smaller than 16 KiB, and at
+  /// least one. All show the same state: that at the time of this call. How even they are depends on
+  /// RocksDB's estimates: good for tables, poor for what is not in one yet (after Open, everything is). Reads
+  /// nothing from the disk; takes some ten microseconds for each part, a millisecond where keys are hard to
+  /// tell apart. REQUIRES: parts > 0.
+  std::vector<KeyRange> Split(std::size_t parts) const;
+  /// As the other, for one range of this tier's Split.
+  absl::Status ForEach(const KeyRange& range, Take take) const;
 
  private:
   class Impl;

@@ -44,7 +44,10 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
   REMORA_RETURN_IF_ERROR(CheckKeySize(key));
   const std::uint64_t key_hash = HashKey(key);
   for (int searches = 0; searches < kMaxSearches; ++searches) {
-    KeySearch search(key, key_hash, shape_);
+    const TimePoint start = clock_.Coarse();
+    const auto in_time = [&] { return clock_.Coarse() - start <= grace_; };  // I6
+    IndexView view = index_.view();
+    KeySearch search(key, key_hash, shape_, &view);
     Bucket bucket;
     RecordHeader header;
     while (search.step() != KeySearch::Step::kUnsure) {
@@ -59,9 +62,13 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
           break;
         case KeySearch::Step::kFound:
           take(header, search.slot());
-          return absl::OkStatus();
+          if (in_time()) return absl::OkStatus();
+          search.GiveUp();
+          break;
         case KeySearch::Step::kMissing:
-          return absl::NotFoundError("no such key");
+          if (in_time()) return absl::NotFoundError("no such key");
+          search.GiveUp();
+          break;
         case KeySearch::Step::kUnsure:
           break;
       }
@@ -78,7 +85,10 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
 
 absl::Status Store::Impl::Get(std::string_view key, std::string* value) const {
   return Find(key, [&](const RecordHeader& header, const Slot& slot) {
-    value->assign(log_.Value(Place::Of(slot), header.key_size, header.value_size));
+    // By the verified copy of the header: should the place be used anew by now, the shared one may say
+    // anything.
+    value->assign(reinterpret_cast<const char*>(log_.Body(Place::Of(slot))) + header.key_size,
+                  header.value_size);
   });
 }
 

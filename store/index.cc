@@ -1,77 +1,77 @@
 #include "store/index.h"
 
+#include <algorithm>
+
 #include "store/atomic_word.h"
 #include "store/base/check.h"
-#include "store/format/lookup.h"
 #include "store/format/record.h"
 
 namespace remora {
 
 // Memory orders, all in this file:
 //   A slot is stored with release: whoever acquires it sees the record that it names, whole and live, and the
-//   old record's live bit cleared (I5). A link is stored with release for the same reason: the bucket behind
-//   it is empty and visible before (I3). Readers in this process acquire both in Copy. The writer itself
-//   loads relaxed: it reads only what it stored.
+//   old record's live bit cleared (I5). A control word is stored with release for the same reason: the bucket
+//   that it links, and the other half of the bucket that it calls split, are visible before (I3). So is the
+//   view. Readers in this process acquire all of them. The writer itself loads relaxed: it reads only what it
+//   stored.
 
-Index::Index(std::span<std::byte> memory, const IndexShape& shape, const ValueLog& log)
-    : buckets_(reinterpret_cast<Bucket*>(memory.data()), shape.bucket_count + shape.overflow_count),
-      bucket_count_(shape.bucket_count),
-      log_(log),
-      next_overflow_(shape.bucket_count) {
-  REMORA_CHECK(memory.size() >= buckets_.size_bytes());
-  REMORA_CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % alignof(Bucket) == 0);
+Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest)
+    : region_(region), segments_(segments), log_(log), rest_(rest), exact_{kFirstLevel, 0} {
+  REMORA_CHECK(reinterpret_cast<std::uintptr_t>(region.data()) % alignof(Bucket) == 0);
+  for (std::uint64_t number = 0; number < bucket_count(); ++number) {
+    REMORA_CHECK(EnsureMain(number));
+    REMORA_CHECK(Fill(Main(number), kFirstLevel, {}));
+  }
+  PublishView();
 }
 
-void Index::Copy(std::uint64_t bucket, Bucket* copy) const {
-  const Bucket& shared = buckets_[bucket];
+IndexView Index::view() const {
+  const std::uint64_t packed = view_.load(std::memory_order_acquire);
+  return {static_cast<std::uint32_t>(packed >> 56), packed & ((std::uint64_t{1} << 56) - 1)};
+}
+
+void Index::Copy(const BucketRef& bucket, Bucket* copy) const {
+  const Bucket& shared = At(bucket.overflow ? bucket.number : Main(bucket.number));
   copy->control = LoadWord(shared.control, std::memory_order_acquire);
   for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
     copy->slots[i] = LoadWord(shared.slots[i], std::memory_order_acquire);
   }
 }
 
+// --- Entries --------------------------------------------------------------------------------------------
+
 std::optional<Index::Entry> Index::Find(std::string_view key, std::uint64_t key_hash) const {
   const std::uint32_t fingerprint = Fingerprint(key_hash);
-  for (std::uint64_t bucket = MainBucket(key_hash, bucket_count_);;) {
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
     for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
       const Slot slot = DecodeSlot(SlotWord(bucket, i));
       if (slot.fingerprint != fingerprint) continue;
       const Place place = Place::Of(slot);
-      if (log_.Key(place, log_.Header(place).key_size) == key) return Entry{bucket, i, place};
+      // A slot that rests may name a record that is dead since.
+      if (log_.Key(place) == key && log_.IsLive(place)) return Entry{bucket, i, place};
     }
-    bucket = Next(bucket);
-    if (bucket == 0) return std::nullopt;
   }
+  return std::nullopt;
 }
 
 bool Index::Reserve(std::uint64_t key_hash, std::size_t count) {
   std::size_t room = 0;
-  for (std::uint64_t bucket = MainBucket(key_hash, bucket_count_);;) {
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash));;) {
     for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
       room += SlotWord(bucket, i) == 0;
       if (room >= count) return true;
     }
-    std::uint64_t next = Next(bucket);
-    if (next == 0) {
-      if (next_overflow_ == buckets_.size()) return false;
-      next = next_overflow_++;
-      StoreWord(buckets_[bucket].control, EncodeControl(static_cast<std::uint32_t>(next)),
-                std::memory_order_release);
-    }
-    bucket = next;
+    if (Next(bucket) == 0 && !AddOverflow(bucket)) return false;
+    bucket = Next(bucket);
   }
 }
 
 void Index::Insert(std::uint64_t key_hash, const Place& place) {
-  for (std::uint64_t bucket = MainBucket(key_hash, bucket_count_);;) {
-    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-      if (SlotWord(bucket, i) != 0) continue;
-      StoreSlot(bucket, i, EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
-      return;
-    }
-    bucket = Next(bucket);
-    REMORA_CHECK(bucket != 0);
-  }
+  const auto free = FreeSlot(Main(MainBucketOf(key_hash)));
+  REMORA_CHECK(free.has_value());
+  StoreSlot(free->first, free->second,
+            EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
+  ++entries_;
 }
 
 void Index::Replace(const Entry& entry, const Place& place) {
@@ -79,18 +79,271 @@ void Index::Replace(const Entry& entry, const Place& place) {
   StoreSlot(entry.bucket, entry.slot, EncodeSlot({fingerprint, place.extent_code, place.offset_units}));
 }
 
-void Index::Erase(const Entry& entry) { StoreSlot(entry.bucket, entry.slot, 0); }
+void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
+  const std::uint64_t word = SlotWord(entry.bucket, entry.slot);
+  const std::uint64_t main = Main(MainBucketOf(key_hash));
+  StoreSlot(entry.bucket, entry.slot, 0);
+  --entries_;
+  if (Next(main) == 0) return;
+  // It may be there twice, copied inside the chain. Now the key is gone, so both may go at once.
+  for (std::uint64_t bucket = Next(main); bucket != 0; bucket = Next(bucket)) {
+    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+      if (SlotWord(bucket, i) == word) StoreSlot(bucket, i, 0);
+    }
+  }
+  // Not now: room in the chain may have been reserved.
+  to_compact_.push_back(main);
+}
+
+std::uint64_t& Index::DirectoryEntry(std::uint64_t number) const {
+  return reinterpret_cast<std::uint64_t*>(region_.data() + DirectoryOffset())[number / kBucketsPerSegment];
+}
+
+std::uint64_t Index::Main(std::uint64_t number) const {
+  const std::uint64_t entry = LoadWord(DirectoryEntry(number), std::memory_order_relaxed);
+  return DirectoryEntrySegment(entry) * std::uint64_t{kBucketsPerSegment} + number % kBucketsPerSegment;
+}
 
 std::uint64_t Index::SlotWord(std::uint64_t bucket, std::size_t slot) const {
-  return LoadWord(buckets_[bucket].slots[slot], std::memory_order_relaxed);
+  return LoadWord(At(bucket).slots[slot], std::memory_order_relaxed);
 }
 
 void Index::StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word) {
-  StoreWord(buckets_[bucket].slots[slot], word, std::memory_order_release);
+  StoreWord(At(bucket).slots[slot], word, std::memory_order_release);
 }
 
 std::uint64_t Index::Next(std::uint64_t bucket) const {
-  return ControlOverflow(LoadWord(buckets_[bucket].control, std::memory_order_relaxed));
+  return ControlLink(LoadWord(At(bucket).control, std::memory_order_relaxed));
+}
+
+void Index::Link(std::uint64_t bucket, std::uint64_t next) {
+  std::uint64_t& control = At(bucket).control;
+  const std::uint32_t depth = ControlDepth(LoadWord(control, std::memory_order_relaxed));
+  StoreWord(control, EncodeControl(depth, next), std::memory_order_release);
+}
+
+std::optional<std::pair<std::uint64_t, std::size_t>> Index::FreeSlot(std::uint64_t bucket) const {
+  for (; bucket != 0; bucket = Next(bucket)) {
+    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+      if (SlotWord(bucket, i) == 0) return std::pair(bucket, i);
+    }
+  }
+  return std::nullopt;
+}
+
+// --- Overflow buckets -----------------------------------------------------------------------------------
+
+std::optional<std::uint64_t> Index::TakeOverflow() {
+  std::uint64_t place = 0;
+  if (!free_overflow_.empty()) {
+    place = free_overflow_.back();
+    free_overflow_.pop_back();
+  } else {
+    if (next_overflow_ == end_overflow_) {
+      const auto segment = segments_.Take(Segments::Use::kIndex, Segments::kReserve);
+      if (!segment) return std::nullopt;
+      ++segments_used_;
+      next_overflow_ = *segment * std::uint64_t{kBucketsPerSegment};
+      end_overflow_ = next_overflow_ + kBucketsPerSegment;
+    }
+    place = next_overflow_++;
+  }
+  ++overflow_used_;
+  return place;
+}
+
+bool Index::AddOverflow(std::uint64_t last) {
+  // A link changes only between none and one: a bucket that was unlinked here a moment ago comes back.
+  if (const auto found = unlinked_.find(last); found != unlinked_.end()) {
+    Link(last, found->second.overflow);
+    unlinked_.erase(found);
+    return true;
+  }
+  const std::optional<std::uint64_t> place = TakeOverflow();
+  if (!place) return false;
+  REMORA_CHECK(Fill(*place, 0, {}));
+  Link(last, *place);
+  return true;
+}
+
+// --- Growth ---------------------------------------------------------------------------------------------
+
+bool Index::Grow(std::size_t splits, TimePoint now) {
+  bool grew = false;
+  for (; splits > 0; --splits) {
+    const bool due = exact_.split > 0 || entries_ > kPeakLoad << exact_.level;
+    if (!due || exact_.level == kMaxDepth - 1 || !Split(now)) break;
+    grew = true;
+  }
+  return grew;
+}
+
+bool Index::EnsureMain(std::uint64_t number) {
+  std::uint64_t& entry = DirectoryEntry(number);
+  if (LoadWord(entry, std::memory_order_relaxed) != 0) return true;
+  if (number / kBucketsPerSegment >= SegmentCount(region_.size())) return false;
+  const auto segment = segments_.Take(Segments::Use::kIndex, Segments::kReserve);
+  if (!segment) return false;
+  ++segments_used_;
+  StoreWord(entry, EncodeDirectoryEntry(*segment), std::memory_order_release);
+  return true;
+}
+
+/// Makes a bucket, and what continues it, of memory that no reader is led to.
+bool Index::Fill(std::uint64_t place, std::uint32_t depth, const std::vector<SlotRef>& entries) {
+  std::uint64_t link = 0;
+  if (entries.size() > kSlotsPerBucket) {
+    const std::optional<std::uint64_t> overflow = TakeOverflow();
+    if (!overflow) return false;
+    const std::vector<SlotRef> rest(entries.begin() + kSlotsPerBucket, entries.end());
+    if (!Fill(*overflow, 0, rest)) {
+      free_overflow_.push_back(*overflow);
+      --overflow_used_;
+      return false;
+    }
+    link = *overflow;
+  }
+  Bucket& bucket = At(place);
+  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+    StoreWord(bucket.slots[i], i < entries.size() ? entries[i].word : 0, std::memory_order_relaxed);
+  }
+  StoreWord(bucket.control, EncodeControl(depth, link), std::memory_order_release);
+  return true;
+}
+
+bool Index::Split(TimePoint now) {
+  const std::uint64_t number = exact_.split;
+  const std::uint64_t sibling = number + (std::uint64_t{1} << exact_.level);
+  if (!EnsureMain(sibling)) return false;
+  const std::uint64_t main = Main(number);
+  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+    // All of the keys are to be read, from anywhere in memory.
+    if (SlotWord(main, i) != 0) __builtin_prefetch(&log_.Header(Place::Of(DecodeSlot(SlotWord(main, i)))));
+  }
+  const Home home{number, exact_.level};
+  const Home upper{sibling, exact_.level + 1};
+  Resting clear{now + rest_, Resting::Kind::kClear};
+  clear.bucket = main;
+  movers_.clear();
+  for (std::uint64_t bucket = main; bucket != 0; bucket = Next(bucket)) {
+    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+      const SlotRef entry{bucket, i, SlotWord(bucket, i)};
+      if (entry.word == 0) continue;
+      const Place place = Place::Of(DecodeSlot(entry.word));
+      // Dead, or of a key that belongs elsewhere: the slot rests already.
+      if (!log_.IsLive(place)) continue;
+      const std::uint64_t key_hash = HashKey(log_.Key(place));
+      if (!Belongs(key_hash, home) || !Belongs(key_hash, upper)) continue;
+      if (bucket == main) {
+        clear.mask |= std::uint32_t{1} << i;
+      } else {
+        clear.slots.push_back(entry);
+      }
+      const bool twice = std::any_of(movers_.begin(), movers_.end(),
+                                     [&](const SlotRef& mover) { return mover.word == entry.word; });
+      if (!twice) movers_.push_back(entry);
+    }
+  }
+  if (!Fill(Main(sibling), upper.depth, movers_)) return false;
+  StoreWord(At(main).control, EncodeControl(upper.depth, Next(main)), std::memory_order_release);
+  exact_.Saw(number, upper.depth);
+  PublishView();
+  if (clear.mask != 0 || Next(main) != 0) resting_.push_back(std::move(clear));
+  return true;
+}
+
+void Index::PublishView() {
+  view_.store(std::uint64_t{exact_.level} << 56 | exact_.split, std::memory_order_release);
+  auto& superblock = *reinterpret_cast<Superblock*>(region_.data());
+  StoreWord(superblock.level, exact_.level, std::memory_order_release);
+}
+
+// --- What rests -----------------------------------------------------------------------------------------
+
+void Index::Tick(TimePoint now) {
+  for (const std::uint64_t main : to_compact_) Compact(main, now);
+  to_compact_.clear();
+  for (int i = 0; i < kMaxTick && !resting_.empty() && resting_.front().due <= now; ++i) {
+    const Resting rested = std::move(resting_.front());
+    resting_.pop_front();
+    if (rested.kind == Resting::Kind::kFree) {
+      Free(rested);
+      continue;
+    }
+    for (std::size_t slot = 0; slot < kSlotsPerBucket; ++slot) {
+      if ((rested.mask >> slot & 1) != 0) StoreSlot(rested.bucket, slot, 0);
+    }
+    for (const SlotRef& entry : rested.slots) {
+      if (SlotWord(entry.bucket, entry.slot) == entry.word) StoreSlot(entry.bucket, entry.slot, 0);
+    }
+    Compact(rested.bucket, now);
+  }
+}
+
+void Index::Free(const Resting& rested) {
+  const auto found = unlinked_.find(rested.bucket);
+  // It may have come back, and may have been unlinked again since.
+  if (found == unlinked_.end() || found->second.due != rested.due) return;
+  free_overflow_.push_back(found->second.overflow);
+  --overflow_used_;
+  unlinked_.erase(found);
+}
+
+std::optional<TimePoint> Index::next_tick() const {
+  if (resting_.empty()) return std::nullopt;
+  return resting_.front().due;
+}
+
+/// Copies entries of a chain towards its start, as far as slots are free there, and unlinks its end.
+void Index::Compact(std::uint64_t main, TimePoint now) {
+  if (Next(main) == 0) return;
+  Resting clear{now + rest_, Resting::Kind::kClear};
+  clear.bucket = main;
+  for (std::uint64_t bucket = Next(main); bucket != 0; bucket = Next(bucket)) {
+    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+      const SlotRef entry{bucket, i, SlotWord(bucket, i)};
+      if (entry.word == 0) continue;
+      const Place place = Place::Of(DecodeSlot(entry.word));
+      // Dead, of a key that belongs elsewhere, or copied already: the slot rests.
+      if (!log_.IsLive(place) || Main(MainBucketOf(HashKey(log_.Key(place)))) != main) continue;
+      std::optional<SlotRef> to;
+      bool copied = false;
+      for (std::uint64_t b = main; b != bucket && !copied; b = Next(b)) {
+        for (std::size_t j = 0; j < kSlotsPerBucket; ++j) {
+          const std::uint64_t word = SlotWord(b, j);
+          copied = copied || word == entry.word;
+          if (word == 0 && !to) to = {b, j, 0};
+        }
+      }
+      if (copied || !to) continue;
+      StoreSlot(to->bucket, to->slot, entry.word);
+      clear.slots.push_back(entry);
+    }
+  }
+  if (!clear.slots.empty()) resting_.push_back(std::move(clear));
+  UnlinkEmpty(main, now);
+}
+
+void Index::UnlinkEmpty(std::uint64_t main, TimePoint now) {
+  std::uint64_t previous = main;
+  std::uint64_t last = Next(main);
+  while (Next(last) != 0) {
+    previous = last;
+    last = Next(last);
+  }
+  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+    if (SlotWord(last, i) != 0) return;
+  }
+  Link(previous, 0);
+  Resting free{now + rest_, Resting::Kind::kFree};
+  free.bucket = previous;
+  unlinked_[previous] = {last, free.due};
+  resting_.push_back(std::move(free));
+  if (previous == main) return;
+  // The one before it may be empty, too.
+  Resting again{now + rest_, Resting::Kind::kClear};
+  again.bucket = main;
+  resting_.push_back(std::move(again));
 }
 
 }  // namespace remora

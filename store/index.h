@@ -1,63 +1,167 @@
-// The index: from a key's hash to the slots of its records, in memory that others read.
+// The index: from a key's hash to the slots of its records, in memory that others read. A linear hash table
+// that grows bucket by bucket while it is read.
 //
 // Who reads it without a lock searches with KeySearch on copies; what keeps that right is in layout.h, I1 to
 // I3. This is the writer's side, which knows that nothing changes under it.
+//
+// Growth. When there are kPeakLoad entries for each main bucket, all buckets are split, one after the other,
+// at the pace of the inserts: half of a bucket's entries are copied to the new bucket at the other end, then
+// the bucket says that it is one bit deeper. Readers on their way may still look at the old slots, so those
+// are cleared only when they have rested. In the same way an entry in an overflow bucket is copied to a slot
+// that came free before it in the chain, and the overflow bucket, once empty, unlinked and used again.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "store/base/clock.h"
+#include "store/format/key_search.h"
 #include "store/format/layout.h"
-#include "store/memory_plan.h"
+#include "store/format/lookup.h"
+#include "store/segments.h"
 #include "store/value_log.h"
 
 namespace remora {
 
-/// Thread Safety: Copy from any thread; all else by one writer at a time.
+/// Thread Safety: view and Copy from any thread; all else by one writer at a time.
 class Index {
  public:
-  /// `memory` is zero-filled and holds as many buckets as `shape` says; it and `log` outlive the index.
-  Index(std::span<std::byte> memory, const IndexShape& shape, const ValueLog& log);
+  /// Entries for each main bucket at which the index grows. Measured (docs/index-buckets.md): on the way from
+  /// half of it up to it, 1.3 % of the missing keys cost a second READ, and a key costs 15 bytes.
+  static constexpr std::uint64_t kPeakLoad = 24;
+  static constexpr std::uint32_t kFirstLevel = 6;
+
+  /// `region`, whose superblock says the level, `segments` and `log` outlive the index. What others may still
+  /// read rests for `rest` before it is used again. REQUIRES: a segment is free.
+  Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest);
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
+  /// How far it has grown, or a little less.
+  IndexView view() const;
   /// A private copy of a bucket. REQUIRES: there is such a bucket.
-  void Copy(std::uint64_t bucket, Bucket* copy) const;
+  void Copy(const BucketRef& bucket, Bucket* copy) const;
 
   /// Where a key's entry is, and what it says.
   struct Entry {
-    std::uint64_t bucket = 0;
+    std::uint64_t bucket = 0;  // its place, counted in buckets from the region's start
     std::size_t slot = 0;
     Place place;
   };
   std::optional<Entry> Find(std::string_view key, std::uint64_t key_hash) const;
 
-  /// Makes sure that `count` entries can be inserted where `key_hash` belongs. False: the index is full.
+  /// The main bucket that these keys share; changes as the index grows.
+  std::uint64_t MainBucketOf(std::uint64_t key_hash) const { return exact_.HomeOf(key_hash).bucket; }
+
+  /// Makes sure that `count` entries can be inserted where `key_hash` belongs. False: no segment is free for
+  /// an overflow bucket.
   [[nodiscard]] bool Reserve(std::uint64_t key_hash, std::size_t count);
 
   /// Publishes a record that the index does not know. REQUIRES: Reserve, and that Find would find nothing.
   void Insert(std::uint64_t key_hash, const Place& place);
   /// Publishes a record instead of the one that `entry` leads to, which is dead already.
   void Replace(const Entry& entry, const Place& place);
-  void Erase(const Entry& entry);
+  void Erase(std::uint64_t key_hash, const Entry& entry);
 
-  std::uint64_t slot_count() const { return buckets_.size() * kSlotsPerBucket; }
-  std::uint64_t overflow_count() const { return buckets_.size() - bucket_count_; }
-  std::uint64_t overflow_used() const { return next_overflow_ - bucket_count_; }
+  /// Splits up to `splits` buckets if it is time to grow. False: there was nothing to do, or no segment for
+  /// it.
+  bool Grow(std::size_t splits, TimePoint now);
+
+  /// Clears and frees what has rested long enough, a bounded number of things at a time. A slot that rests
+  /// may still name a place in a resting segment: do not release one that began to rest later than what is
+  /// left here. REQUIRES: no room is reserved.
+  void Tick(TimePoint now);
+  /// When what is left has rested long enough. Nothing: nothing rests.
+  std::optional<TimePoint> next_tick() const;
+
+  /// While nobody reads yet, nothing has to rest.
+  void set_rest(Duration rest) { rest_ = rest; }
+
+  std::uint64_t bucket_count() const { return (std::uint64_t{1} << exact_.level) + exact_.split; }
+  std::uint64_t overflow_count() const { return overflow_used_; }
+  std::uint64_t entry_count() const { return entries_; }
+  std::uint64_t segment_count() const { return segments_used_; }
 
  private:
+  // A slot by the place of its bucket; and what it says.
+  struct SlotRef {
+    std::uint64_t bucket = 0;
+    std::size_t slot = 0;
+    std::uint64_t word = 0;
+  };
+
+  // What is to be done when it has rested.
+  struct Resting {
+    enum class Kind : std::uint8_t {
+      kClear = 1,  // the slots of `bucket` in `mask`, and `slots`; then compact its chain
+      kFree = 2,   // the overflow bucket that was unlinked from `bucket`
+    };
+    TimePoint due;
+    Kind kind;
+    std::uint32_t mask = 0;
+    std::uint64_t bucket = 0;
+    std::vector<SlotRef> slots = {};
+  };
+
+  struct Unlinked {
+    std::uint64_t overflow;
+    TimePoint due;
+  };
+
+  Bucket& At(std::uint64_t place) const {
+    return *reinterpret_cast<Bucket*>(region_.data() + place * sizeof(Bucket));
+  }
+  std::uint64_t& DirectoryEntry(std::uint64_t number) const;
+  /// The place of a main bucket.
+  std::uint64_t Main(std::uint64_t number) const;
   std::uint64_t SlotWord(std::uint64_t bucket, std::size_t slot) const;
   void StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word);
-  /// The bucket that continues this one, or 0.
+  /// The place of the bucket that continues this one, or 0.
   std::uint64_t Next(std::uint64_t bucket) const;
+  void Link(std::uint64_t bucket, std::uint64_t next);
+  std::optional<std::pair<std::uint64_t, std::size_t>> FreeSlot(std::uint64_t bucket) const;
 
-  const std::span<Bucket> buckets_;
-  const std::uint64_t bucket_count_;
+  std::optional<std::uint64_t> TakeOverflow();
+  bool AddOverflow(std::uint64_t last);
+  bool Split(TimePoint now);
+  bool EnsureMain(std::uint64_t number);
+  bool Fill(std::uint64_t place, std::uint32_t depth, const std::vector<SlotRef>& entries);
+  void Free(const Resting& rested);
+  void Compact(std::uint64_t main, TimePoint now);
+  void UnlinkEmpty(std::uint64_t main, TimePoint now);
+  void PublishView();
+
+  const std::span<std::byte> region_;
+  Segments& segments_;
   const ValueLog& log_;
-  std::uint64_t next_overflow_;  // the first overflow bucket that continues none
+  Duration rest_;
+
+  IndexView exact_;
+  std::atomic<std::uint64_t> view_;  // level << 56 | split, for readers
+  std::uint64_t entries_ = 0;
+  std::uint64_t segments_used_ = 0;
+
+  // Overflow buckets: used again, or from the rest of a segment.
+  std::vector<std::uint64_t> free_overflow_;
+  std::uint64_t next_overflow_ = 0;
+  std::uint64_t end_overflow_ = 0;
+  std::uint64_t overflow_used_ = 0;
+
+  static constexpr int kMaxTick = 1024;
+  std::deque<Resting> resting_;                            // in the order of time
+  std::vector<std::uint64_t> to_compact_;                  // main buckets of chains that lost an entry
+  absl::flat_hash_map<std::uint64_t, Unlinked> unlinked_;  // by the bucket that it continued
+
+  std::vector<SlotRef> movers_;  // of one split; kept for its memory
 };
 
 }  // namespace remora

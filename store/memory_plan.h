@@ -1,4 +1,4 @@
-// How a store's memory is divided, and memory for a store that was not given any.
+// The size of a store's memory, and memory for a store that was not given any.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,6 @@
 
 namespace remora {
 
-/// Buckets of the index: what PlanMemory's index_size holds.
-struct IndexShape {
-  std::uint64_t bucket_count = 0;
-  std::uint64_t overflow_count = 0;
-};
-
-/// REQUIRES: memory_size within [kMinMemorySize, kMaxMemorySize].
-IndexShape PlanIndex(std::size_t memory_size);
-
 /// The least memory_size, about, with which a store can hold `key_count` records that take `record_bytes` of
 /// log. More than kMaxMemorySize when none can.
 std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes);
@@ -28,18 +19,17 @@ std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes);
 class AnonymousMemory {
  public:
   /// ResourceExhausted: no such address space.
-  static absl::StatusOr<std::unique_ptr<AnonymousMemory>> Map(const StoreLayout& layout);
+  static absl::StatusOr<std::unique_ptr<AnonymousMemory>> Map(std::size_t size);
   ~AnonymousMemory();
   AnonymousMemory(const AnonymousMemory&) = delete;
   AnonymousMemory& operator=(const AnonymousMemory&) = delete;
 
-  const StoreMemory& parts() const { return parts_; }
+  std::span<std::byte> bytes() const { return bytes_; }
 
  private:
-  AnonymousMemory(std::span<std::byte> all, const StoreLayout& layout);
+  explicit AnonymousMemory(std::span<std::byte> bytes) : bytes_(bytes) {}
 
-  std::span<std::byte> all_;
-  StoreMemory parts_;
+  const std::span<std::byte> bytes_;
 };
 
 }  // namespace remora

@@ -11,23 +11,26 @@ namespace remora {
 namespace {
 
 /// False: no room.
-bool Load(const DurableTier::Entry& entry, Index& index, ValueLog& log) {
+bool Load(const DurableTier::Entry& entry, Index& index, ValueLog& log, TimePoint now) {
   const std::uint64_t key_hash = HashKey(entry.key);
   if (!index.Reserve(key_hash, 1)) return false;
-  const std::optional<Place> place = log.Append(entry.key, entry.value);
+  const std::optional<Place> place = log.Append(ValueLog::Head::kWrites, entry.key, entry.value, now);
   if (!place) return false;
-  log.Seal(*place, entry.key.size(), entry.value.size(), entry.header.version, key_hash,
+  log.Seal(*place, entry.header.version, entry.header.expiry_ms, key_hash,
            HashValue(entry.value.data(), entry.value.size()));
   log.MakeLive(*place);
   // The tier holds each key once, so the index cannot know it yet.
   index.Insert(key_hash, *place);
+  // Nothing rests while nobody reads.
+  index.Grow(2, now);
+  index.Tick(now);
   return true;
 }
 
 }  // namespace
 
-absl::StatusOr<std::uint64_t> Recover(const DurableTier& tier, std::size_t memory_size, Index& index,
-                                      ValueLog& log) {
+absl::Status Recover(const DurableTier& tier, std::size_t memory_size, Index& index, ValueLog& log,
+                     TimePoint now) {
   std::uint64_t keys = 0;
   std::uint64_t record_bytes = 0;
   bool fits = true;
@@ -35,10 +38,10 @@ absl::StatusOr<std::uint64_t> Recover(const DurableTier& tier, std::size_t memor
   REMORA_RETURN_IF_ERROR(tier.ForEach([&](const DurableTier::Entry& entry) {
     ++keys;
     record_bytes += ExtentUnits(RecordExtentCode(entry.key.size(), entry.value.size())) * kUnitSize;
-    fits = fits && Load(entry, index, log);
+    fits = fits && Load(entry, index, log, now);
     return absl::OkStatus();
   }));
-  if (fits) return keys;
+  if (fits) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat("what is stored does not fit: ", keys, " keys with ",
                                             record_bytes, " bytes of records need a memory of about ",
                                             MemoryNeeded(keys, record_bytes), " bytes at least, and it has ",

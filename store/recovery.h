@@ -4,16 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
+#include "store/base/clock.h"
 #include "store/durable_tier.h"
 #include "store/index.h"
 #include "store/value_log.h"
 
 namespace remora {
 
-/// Returns the number of keys. REQUIRES: index and log are empty. OutOfRange: it does not fit; `memory_size`
+/// REQUIRES: index and log are empty, and nobody reads them yet. OutOfRange: it does not fit; `memory_size`
 /// is what the store was given, for the message. DataLoss, Unavailable: as DurableTier::ForEach.
-absl::StatusOr<std::uint64_t> Recover(const DurableTier& tier, std::size_t memory_size, Index& index,
-                                      ValueLog& log);
+absl::Status Recover(const DurableTier& tier, std::size_t memory_size, Index& index, ValueLog& log,
+                     TimePoint now);
 
 }  // namespace remora

@@ -14,6 +14,11 @@ namespace remora {
 namespace {
 
 absl::Status CheckOptions(const StoreOptions& options) {
+  if (options.grace < Clock::kCoarseness || options.grace > std::chrono::seconds(60)) {
+    return absl::InvalidArgumentError(absl::StrCat("a grace period of ", options.grace.count(),
+                                                   " ms; allowed are ", Clock::kCoarseness.count(),
+                                                   " to 60000"));
+  }
   switch (options.durability) {
     case Durability::kMemory:
       if (options.data_dir.empty()) return absl::OkStatus();
@@ -25,14 +30,6 @@ absl::Status CheckOptions(const StoreOptions& options) {
   return absl::InvalidArgumentError("no such durability");
 }
 
-absl::Status CheckMemory(const StoreMemory& memory, const StoreLayout& layout) {
-  if (memory.superblock.size() != layout.superblock_size || memory.index.size() != layout.index_size ||
-      memory.log.size() != layout.log_size) {
-    return absl::InvalidArgumentError("the memory's parts are not of the sizes that PlanMemory gives");
-  }
-  return absl::OkStatus();
-}
-
 std::uint64_t RandomIncarnation() {
   std::random_device device;
   std::uint64_t number = 0;
@@ -41,17 +38,20 @@ std::uint64_t RandomIncarnation() {
 }
 
 /// Nobody else sees the memory yet.
-Superblock& MakeSuperblock(const StoreOptions& options, const StoreMemory& memory) {
-  auto& superblock = *reinterpret_cast<Superblock*>(memory.superblock.data());
-  const IndexShape shape = PlanIndex(options.memory_size);
+Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> region) {
+  auto& superblock = *reinterpret_cast<Superblock*>(region.data());
   superblock.magic = kSuperblockMagic;
   superblock.format_version = kFormatVersion;
+  superblock.grace_ms = static_cast<std::uint32_t>(options.grace.count());
   superblock.layout_signature = LayoutSignature();
   superblock.incarnation = options.incarnation != 0 ? options.incarnation : RandomIncarnation();
-  superblock.bucket_count = shape.bucket_count;
-  superblock.overflow_count = shape.overflow_count;
-  superblock.log_size = memory.log.size();
+  superblock.memory_size = region.size();
   return superblock;
+}
+
+const Clock& MachineClock() {
+  static const SteadyClock clock;
+  return clock;
 }
 
 }  // namespace
@@ -59,55 +59,62 @@ Superblock& MakeSuperblock(const StoreOptions& options, const StoreMemory& memor
 // --- Opening --------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl, Impl::Open(options, nullptr));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl, Impl::Open(options, std::nullopt));
   return std::unique_ptr<Store>(new Store(std::move(impl)));
 }
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, const StoreMemory& memory) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl, Impl::Open(options, &memory));
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, std::span<std::byte> region) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl, Impl::Open(options, region));
   return std::unique_ptr<Store>(new Store(std::move(impl)));
 }
 
 absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(const StoreOptions& options,
-                                                               const StoreMemory* memory) {
+                                                               std::optional<std::span<std::byte>> region) {
   REMORA_RETURN_IF_ERROR(CheckOptions(options));
-  REMORA_ASSIGN_OR_RETURN(const StoreLayout layout, PlanMemory(options.memory_size));
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size, RegionSize(options.memory_size));
   std::unique_ptr<AnonymousMemory> own_memory;
-  if (memory == nullptr) {
-    REMORA_ASSIGN_OR_RETURN(own_memory, AnonymousMemory::Map(layout));
-    memory = &own_memory->parts();
+  if (!region) {
+    REMORA_ASSIGN_OR_RETURN(own_memory, AnonymousMemory::Map(size));
+    region = own_memory->bytes();
   }
-  REMORA_RETURN_IF_ERROR(CheckMemory(*memory, layout));
+  if (region->size() != size) {
+    return absl::InvalidArgumentError("the region is not of the size that RegionSize gives");
+  }
   std::unique_ptr<DurableTier> tier;
   if (options.durability == Durability::kLogged) {
     REMORA_ASSIGN_OR_RETURN(tier, DurableTier::Open(options.data_dir));
   }
-  std::unique_ptr<Impl> impl(new Impl(options, std::move(own_memory), *memory, std::move(tier)));
+  const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
+  std::unique_ptr<Impl> impl(new Impl(options, clock, std::move(own_memory), *region, std::move(tier)));
   REMORA_RETURN_IF_ERROR(impl->Start());
   return impl;
 }
 
-Store::Impl::Impl(const StoreOptions& options, std::unique_ptr<AnonymousMemory> own_memory,
-                  const StoreMemory& memory, std::unique_ptr<DurableTier> tier)
+Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
+                  std::unique_ptr<AnonymousMemory> own_memory, std::span<std::byte> region,
+                  std::unique_ptr<DurableTier> tier)
     : memory_size_(options.memory_size),
+      clock_(clock),
+      grace_(options.grace),
       own_memory_(std::move(own_memory)),
-      superblock_(MakeSuperblock(options, memory)),
-      shape_{superblock_.bucket_count, superblock_.overflow_count, superblock_.log_size,
-             superblock_.incarnation},
-      log_(memory.log, shape_.incarnation),
-      index_(memory.index, {shape_.bucket_count, shape_.overflow_count}, log_),
+      superblock_(MakeSuperblock(options, region)),
+      shape_{superblock_.memory_size, superblock_.incarnation},
+      segments_(region, Duration::zero()),
+      log_(region, segments_, shape_.incarnation),
+      index_(region, segments_, log_, Duration::zero()),
+      cleaner_(segments_, log_, index_),
       tier_(std::move(tier)) {}
 
 absl::Status Store::Impl::Start() {
   if (tier_ != nullptr) {
-    REMORA_ASSIGN_OR_RETURN(const std::uint64_t keys, Recover(*tier_, memory_size_, index_, log_));
+    REMORA_RETURN_IF_ERROR(Recover(*tier_, memory_size_, index_, log_, clock_.Now()));
     next_version_ = tier_->version_limit();
-    Set(Counter::kKeys, keys);
+    Set(Counter::kKeys, index_.entry_count());
   }
-  Set(Counter::kIndexBytes, (shape_.bucket_count + shape_.overflow_count) * sizeof(Bucket));
-  Set(Counter::kIndexSlots, index_.slot_count());
-  Set(Counter::kOverflowBuckets, index_.overflow_count());
-  Set(Counter::kLogBytes, log_.bytes());
+  // Nobody has read so far. From now on, somebody may.
+  segments_.set_rest(2 * grace_);
+  index_.set_rest(2 * grace_);
+  Set(Counter::kMemoryBytes, shape_.memory_size);
   Set(Counter::kLastVersion, next_version_ - 1);
   SetSizeCounters();
   return absl::OkStatus();
@@ -130,9 +137,15 @@ std::uint64_t Store::Impl::Read(Counter counter) const {
 }
 
 void Store::Impl::SetSizeCounters() {
-  Set(Counter::kOverflowBucketsUsed, index_.overflow_used());
+  Set(Counter::kIndexBytes, index_.segment_count() * kSegmentSize);
+  Set(Counter::kIndexBuckets, index_.bucket_count());
+  Set(Counter::kOverflowBuckets, index_.overflow_count());
+  Set(Counter::kMemoryBytesFree, segments_.free_count() * kSegmentSize);
   Set(Counter::kLogBytesUsed, log_.bytes_used());
   Set(Counter::kLogBytesDead, log_.bytes_dead());
+  Set(Counter::kSegmentsCleaned, cleaner_.segments_cleaned());
+  Set(Counter::kBytesMoved, log_.bytes_appended(ValueLog::Head::kMoves));
+  Set(Counter::kBytesWritten, log_.bytes_appended(ValueLog::Head::kWrites));
 }
 
 // --- The public face ------------------------------------------------------------------------------------
@@ -147,21 +160,22 @@ absl::Status Store::Put(std::string_view key, std::string_view value) {
   write.kind = Write::Kind::kPut;
   write.key = key;
   write.value = value;
-  impl_->Commit(std::span(&write, 1));
-  return std::move(write.status);
+  return impl_->CommitNow(write);
 }
 
 absl::Status Store::Delete(std::string_view key) {
   Write write;
   write.kind = Write::Kind::kDelete;
   write.key = key;
-  impl_->Commit(std::span(&write, 1));
-  return std::move(write.status);
+  return impl_->CommitNow(write);
 }
 
 void Store::Commit(std::span<Write> writes) { impl_->Commit(writes); }
+bool Store::Work() { return impl_->Work(); }
+std::optional<TimePoint> Store::next_work() const { return impl_->next_work(); }
 absl::StatusOr<Location> Store::Locate(std::string_view key) const { return impl_->Locate(key); }
 const Superblock& Store::superblock() const { return impl_->superblock(); }
+const Clock& Store::clock() const { return impl_->clock(); }
 void Store::Add(Counter counter, std::int64_t delta) { impl_->Add(counter, delta); }
 std::uint64_t Store::Read(Counter counter) const { return impl_->Read(counter); }
 

@@ -8,15 +8,18 @@
 //   absl::Status status = (*store)->Get("key", &value);   // NotFound: no such key
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/base/clock.h"
 #include "store/format/layout.h"
 
 namespace remora {
@@ -27,30 +30,15 @@ enum class Durability : std::uint8_t {
   kLogged = 2,  // in RocksDB's write-ahead log: survives the process's death, not the machine's
 };
 
-/// Where a store keeps what readers see: zero-filled, page-aligned, and the store's alone to write until it
-/// is destroyed. Sizes come from StoreLayout.
-struct StoreMemory {
-  std::span<std::byte> superblock;
-  std::span<std::byte> index;
-  std::span<std::byte> log;
-};
-
-/// How a memory limit is divided, in bytes; their sum is at most the limit.
-struct StoreLayout {
-  std::size_t superblock_size = 0;
-  std::size_t index_size = 0;
-  std::size_t log_size = 0;
-};
-
-inline constexpr std::size_t kMinMemorySize = std::size_t{4} << 20;
+inline constexpr std::size_t kMinMemorySize = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 
-/// Divides `memory_size`: 1/8 and a bit for the index, the rest for the log.
+/// Bytes of the region that a store with this memory_size keeps all in that readers see: whole segments.
 /// InvalidArgument outside [kMinMemorySize, kMaxMemorySize].
-absl::StatusOr<StoreLayout> PlanMemory(std::size_t memory_size);
+absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size);
 
 struct StoreOptions {
-  /// For superblock, index and log together.
+  /// For all that readers see: index, records, and what they are managed by.
   std::size_t memory_size = std::size_t{256} << 20;
   Durability durability = Durability::kMemory;
   /// RocksDB's directory; made when missing (its parent must exist). Empty exactly when durability is
@@ -58,6 +46,11 @@ struct StoreOptions {
   std::string data_dir{};
   /// Makes each store's incarnation; handed in so that a test may choose it. 0: from the system's randomness.
   std::uint64_t incarnation = 0;
+  /// T of layout.h, I6. Longer: memory waits longer before it is used again. Shorter: a reader that was held
+  /// up begins again sooner. 20 ms (Clock::kCoarseness) to 60 s.
+  std::chrono::milliseconds grace{100};
+  /// Outlives the store. Null: the machine's.
+  const Clock* clock = nullptr;
 };
 
 /// One write of a group. The bytes it points to must stay until Commit returns.
@@ -76,9 +69,10 @@ struct Write {
 
   // Outcome, set by Commit.
   /// OK. NotFound: kDelete of a key that is not there. InvalidArgument: sizes out of bounds. DataLoss:
-  /// `verify` said no. ResourceExhausted: no room in the log or the index. In all of these, nothing of this
-  /// write was done. Unavailable: the durable tier failed; nothing is visible; whether a restart shows it is
-  /// unknown.
+  /// `verify` said no. ResourceExhausted: no room, and none will come of itself. Aborted: no room right now,
+  /// but dead memory is resting and will be free: commit the write again later (Store::next_work). In all of
+  /// these, nothing of this write was done. Unavailable: the durable tier failed; nothing is visible; whether
+  /// a restart shows it is unknown.
   absl::Status status;
   std::uint64_t version = 0;  // OK: greater than that of every earlier write of the store, across restarts
   std::uint64_t slot = 0;     // OK and kPut: the record's place (EncodeSlot)
@@ -91,7 +85,8 @@ struct Location {
 };
 
 /// Thread Safety: all members may be called from many threads. Writers take turns. Get and Locate take no
-/// lock, unless writers of the very key disturbed them eight times in a row.
+/// lock, unless writers of the very key disturbed them eight times in a row, or they were held up for longer
+/// than the grace period.
 class Store {
  public:
   /// Opens a store in memory of its own. With a data directory, everything in it is in memory when Open
@@ -104,31 +99,42 @@ class Store {
   /// is full, and other input/output errors.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options);
 
-  /// The same in the caller's memory, of the sizes that PlanMemory gives, which must outlive the store.
-  static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options, const StoreMemory& memory);
+  /// The same in the caller's memory, of the size that RegionSize gives: zero-filled, page-aligned, the
+  /// store's alone to write; it must outlive the store.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options,
+                                                     std::span<std::byte> region);
 
   /// What is acknowledged stays as durable as it was; nothing is lost by not calling this before exit.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Copies the value into *value. NotFound (then *value is untouched). InvalidArgument: key size.
+  /// Copies the value into *value. NotFound (then *value is untouched, unless this thread was held up for
+  /// longer than the grace period while it copied). InvalidArgument: key size.
   absl::Status Get(std::string_view key, std::string* value) const;
 
-  /// As one Commit of one write.
+  /// As one Commit of one write, and again while it is Aborted, sleeping in between.
   absl::Status Put(std::string_view key, std::string_view value);
   absl::Status Delete(std::string_view key);
 
-  /// Applies writes as one group: one write to the durable tier, then, in order, each becomes visible. Each
+  /// Applies writes as one group (or several, when there are thousands): one write to the durable tier, then,
+  /// in order, each becomes visible. Each
   /// write has its own outcome; the group as a whole is not atomic for readers. Returns when all outcomes are
-  /// set.
+  /// set. Once a write is Aborted, so are all behind it.
   void Commit(std::span<Write> writes);
 
-  /// Where the key's record is. NotFound, InvalidArgument. The record stays readable there, whatever comes
-  /// later, as long as the store is open.
+  /// Does what is due: frees memory that has rested, cleans, grows; a bounded bit of it. Commit does the same
+  /// as it goes. False: there was nothing to do.
+  bool Work();
+  /// When Work will have something to do, if nothing else happens. Nothing: never.
+  std::optional<TimePoint> next_work() const;
+
+  /// Where the key's record is. NotFound, InvalidArgument. Whatever comes later, the record stays readable
+  /// there for twice the grace period.
   absl::StatusOr<Location> Locate(std::string_view key) const;
 
   const Superblock& superblock() const;
+  const Clock& clock() const;
 
   /// For those who count something of their own (see Counter), and for the store itself. Any thread; relaxed.
   void Add(Counter counter, std::int64_t delta);

@@ -1,9 +1,10 @@
-// Inside a store. store.cc opens it, get.cc reads, commit.cc writes.
+// Inside a store. store.cc opens it, get.cc reads, commit.cc writes, work.cc keeps house.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,11 +13,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/base/clock.h"
+#include "store/cleaner.h"
 #include "store/durable_tier.h"
 #include "store/format/key_search.h"
 #include "store/format/layout.h"
 #include "store/index.h"
 #include "store/memory_plan.h"
+#include "store/segments.h"
 #include "store/store.h"
 #include "store/value_log.h"
 
@@ -24,22 +28,28 @@ namespace remora {
 
 class Store::Impl {
  public:
-  /// In memory of its own when `memory` is null.
-  static absl::StatusOr<std::unique_ptr<Impl>> Open(const StoreOptions& options, const StoreMemory* memory);
+  /// In memory of its own when `region` is none.
+  static absl::StatusOr<std::unique_ptr<Impl>> Open(const StoreOptions& options,
+                                                    std::optional<std::span<std::byte>> region);
 
   absl::Status Get(std::string_view key, std::string* value) const;
   absl::StatusOr<Location> Locate(std::string_view key) const;
   void Commit(std::span<Write> writes);
+  /// Commits one write, however long it takes.
+  absl::Status CommitNow(Write write);
+  bool Work();
+  std::optional<TimePoint> next_work() const;
 
   const Superblock& superblock() const { return superblock_; }
+  const Clock& clock() const { return clock_; }
   void Add(Counter counter, std::int64_t delta) const;
   std::uint64_t Read(Counter counter) const;
 
  private:
   // --- store.cc
 
-  Impl(const StoreOptions& options, std::unique_ptr<AnonymousMemory> own_memory, const StoreMemory& memory,
-       std::unique_ptr<DurableTier> tier);
+  Impl(const StoreOptions& options, const Clock& clock, std::unique_ptr<AnonymousMemory> own_memory,
+       std::span<std::byte> region, std::unique_ptr<DurableTier> tier);
   /// Loads what the tier holds.
   absl::Status Start();
   void Set(Counter counter, std::uint64_t value) const;
@@ -65,20 +75,35 @@ class Store::Impl {
     std::uint64_t version = 0;
   };
 
+  /// Commits from the start of `writes` as many as there is room for; returns how many that were.
+  std::size_t CommitSome(std::span<Write> writes, TimePoint now);
   /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
-  absl::Status Stage(Write& write);
-  absl::Status CopyAndVerify(Staged& staged);
+  /// Aborted: no room.
+  absl::Status Stage(Write& write, TimePoint now);
+  absl::Status CopyAndVerify(Staged& staged, TimePoint now);
   /// Decides existence as of all writes staged before, and reserves room in the index.
   absl::Status Decide(const Staged& staged);
   void AssignVersions();
   absl::Status MakeDurable();
   void Publish(const Staged& staged);
-  void Abandon(const ValueLog::Mark& mark, const absl::Status& why);
-  absl::Status LogFull() const;
-  absl::Status IndexFull() const;
+  void Abandon(const absl::Status& why);
+
+  // --- work.cc
+
+  /// What may come of waiting for room.
+  enum class Room : std::uint8_t { kNow = 1, kLater = 2, kNever = 3 };
+  Room MakeRoom(TimePoint now);
+  /// Frees what has rested.
+  void Release(TimePoint now);
+  bool WorkLocked(TimePoint now);
+  /// Whether so little is free that it is time to clean.
+  bool Short() const;
+  absl::Status Full() const;
 
   // Fixed after Start; what they refer to is the shared memory.
   const std::size_t memory_size_;
+  const Clock& clock_;
+  const std::chrono::milliseconds grace_;
   const std::unique_ptr<AnonymousMemory> own_memory_;
   Superblock& superblock_;
   const StoreShape shape_;
@@ -87,8 +112,10 @@ class Store::Impl {
   mutable std::mutex mutex_;
 
   // Written under mutex_. Readers in between use only the members that say so.
+  Segments segments_;
   ValueLog log_;
   Index index_;
+  Cleaner cleaner_;
 
   // Under mutex_.
   const std::unique_ptr<DurableTier> tier_;  // null: Durability::kMemory

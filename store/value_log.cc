@@ -9,46 +9,66 @@
 
 namespace remora {
 
-// Unit 0 is never handed out: a slot that names it is none.
-ValueLog::ValueLog(std::span<std::byte> memory, std::uint64_t incarnation)
-    : memory_(memory), incarnation_(incarnation), mark_{kUnitSize, kUnitSize} {}
+ValueLog::ValueLog(std::span<std::byte> region, Segments& segments, std::uint64_t incarnation)
+    : region_(region), segments_(segments), incarnation_(incarnation) {}
 
-std::optional<Place> ValueLog::Append(std::string_view key, std::string_view value) {
+std::optional<Place> ValueLog::Append(Head head, std::string_view key, std::string_view value,
+                                      TimePoint now) {
   Place place;
   place.extent_code = RecordExtentCode(key.size(), value.size());
   const std::uint64_t size = place.extent_bytes();
 
-  std::uint64_t start = mark_.used;
-  const std::uint64_t segment_end = (start / kSegmentSize + 1) * kSegmentSize;
-  if (start + size > segment_end) start = segment_end;
-  if (start > memory_.size() || size > memory_.size() - start) return std::nullopt;
-  mark_.dead += start - mark_.used;
-  mark_.used = start + size;
+  Open& open = heads_[static_cast<std::size_t>(head)];
+  if (!open.there || size > open.end - open.next) {
+    const std::size_t keep = head == Head::kWrites ? Segments::kReserve : 0;
+    const std::optional<SegmentNumber> taken = segments_.Take(Segments::Use::kLogHead, keep);
+    if (!taken) return std::nullopt;
+    if (open.there) segments_.Seal(open.segment, open.next, now);
+    open = {true, *taken, segments_[*taken].begin, Segments::EndOf(*taken)};
+  }
+  place.offset_units = open.next / kUnitSize;
+  open.next += size;
+  segments_.AddLive(place.offset_bytes(), size);
+  appended_[static_cast<std::size_t>(head)] += size;
 
-  place.offset_units = start / kUnitSize;
-  std::byte* body = At(place) + sizeof(RecordHeader);
+  // Not live, and nobody was led here yet but by a torn slot. The sizes say where the next record begins.
+  RecordHeader header{};
+  header.key_size = static_cast<std::uint16_t>(key.size());
+  header.value_size = static_cast<std::uint32_t>(value.size());
+  std::memcpy(Memory(place), &header, sizeof(header));
+  std::byte* const body = Memory(place) + sizeof(RecordHeader);
   std::memcpy(body, key.data(), key.size());
   // An empty view may have no address, which memcpy does not take.
   if (!value.empty()) std::memcpy(body + key.size(), value.data(), value.size());
   return place;
 }
 
-void ValueLog::Seal(const Place& place, std::size_t key_size, std::size_t value_size, std::uint64_t version,
+void ValueLog::TakeBack(const Place& place) {
+  REMORA_CHECK(!IsLive(place));
+  segments_.Drop(place.offset_bytes(), place.extent_bytes());
+  for (Open& open : heads_) {
+    if (open.there && place.offset_bytes() + place.extent_bytes() == open.next) {
+      open.next = place.offset_bytes();
+      return;
+    }
+  }
+}
+
+void ValueLog::Seal(const Place& place, std::uint64_t version, std::uint64_t expiry_ms,
                     std::uint64_t key_hash, std::uint64_t value_hash) {
-  RecordHeader header{};
-  header.version_live = version << 1;
-  header.value_size = static_cast<std::uint32_t>(value_size);
-  header.key_size = static_cast<std::uint16_t>(key_size);
-  header.checksum = RecordChecksum(header, key_hash, value_hash, place.offset_units, incarnation_);
-  // Nobody was led here yet but by a torn slot, and to such a reader anything may be torn.
-  std::memcpy(At(place), &header, sizeof(header));
+  RecordHeader& header = MutableHeader(place);
+  RecordHeader sealed = header;
+  sealed.version_live = version << 1;
+  sealed.expiry_ms = expiry_ms;
+  sealed.checksum = RecordChecksum(sealed, key_hash, value_hash, place.offset_units, incarnation_);
+  std::memcpy(&header, &sealed, sizeof(sealed));
 }
 
 // The live bit comes last and not with the header: between the two, the durable tier may take its time, or
 // fail. Until then a reader that a torn slot led here finds a dead record and looks again; with the bit set,
 // it would return a value that was never committed.
 void ValueLog::MakeLive(const Place& place) {
-  std::uint64_t& word = reinterpret_cast<RecordHeader*>(At(place))->version_live;
+  std::uint64_t& word = MutableHeader(place).version_live;
   const std::uint64_t old = LoadWord(word, std::memory_order_relaxed);  // only the writer stores it
   REMORA_CHECK((old & kLiveBit) == 0);
   // Relaxed: whoever follows the slot sees it, because the slot is stored after it, with release.
@@ -56,27 +76,45 @@ void ValueLog::MakeLive(const Place& place) {
 }
 
 void ValueLog::Kill(const Place& place) {
-  std::uint64_t& word = reinterpret_cast<RecordHeader*>(At(place))->version_live;
+  std::uint64_t& word = MutableHeader(place).version_live;
   const std::uint64_t old = LoadWord(word, std::memory_order_relaxed);  // only the writer stores it
   REMORA_CHECK((old & kLiveBit) != 0);
   // Relaxed: I5 asks that it comes before the new slot, which is stored after it, with release. So whoever
   // has seen the new slot sees this bit cleared.
   StoreWord(word, old & ~kLiveBit, std::memory_order_relaxed);
-  mark_.dead += place.extent_bytes();
+  segments_.Drop(place.offset_bytes(), place.extent_bytes());
 }
 
-const RecordHeader& ValueLog::Header(const Place& place) const {
-  return *reinterpret_cast<const RecordHeader*>(At(place));
+const RecordHeader& ValueLog::Header(const Place& place) const { return MutableHeader(place); }
+
+const std::byte* ValueLog::Body(const Place& place) const { return Memory(place) + sizeof(RecordHeader); }
+
+std::string_view ValueLog::Key(const Place& place) const {
+  return {reinterpret_cast<const char*>(Body(place)), Header(place).key_size};
 }
 
-const std::byte* ValueLog::Body(const Place& place) const { return At(place) + sizeof(RecordHeader); }
-
-std::string_view ValueLog::Key(const Place& place, std::size_t key_size) const {
-  return {reinterpret_cast<const char*>(Body(place)), key_size};
+std::string_view ValueLog::Value(const Place& place) const {
+  const RecordHeader& header = Header(place);
+  return {reinterpret_cast<const char*>(Body(place)) + header.key_size, header.value_size};
 }
 
-std::string_view ValueLog::Value(const Place& place, std::size_t key_size, std::size_t value_size) const {
-  return {reinterpret_cast<const char*>(Body(place)) + key_size, value_size};
+bool ValueLog::IsLive(const Place& place) const {
+  return (LoadWord(Header(place).version_live, std::memory_order_relaxed) & kLiveBit) != 0;
+}
+
+Place ValueLog::At(std::uint64_t offset) const {
+  Place place{offset / kUnitSize, 0};
+  const RecordHeader& header = Header(place);
+  place.extent_code = RecordExtentCode(header.key_size, header.value_size);
+  return place;
+}
+
+std::uint64_t ValueLog::bytes_used() const {
+  std::uint64_t used = segments_.log_bytes();
+  for (const Open& open : heads_) {
+    if (open.there) used += open.next - segments_[open.segment].begin;
+  }
+  return used;
 }
 
 }  // namespace remora

@@ -1,13 +1,17 @@
-// The value log: records, one behind the other, in memory that others read. It only fills.
+// The value log: records, one behind the other in segments, in memory that others read.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
 
+#include "store/base/clock.h"
 #include "store/format/layout.h"
+#include "store/format/record.h"
+#include "store/segments.h"
 
 namespace remora {
 
@@ -16,33 +20,41 @@ struct Place {
   std::uint64_t offset_units = 0;
   std::uint32_t extent_code = 0;
 
+  constexpr std::uint64_t offset_bytes() const { return offset_units * kUnitSize; }
   constexpr std::uint64_t extent_bytes() const { return ExtentUnits(extent_code) * kUnitSize; }
   static constexpr Place Of(const Slot& slot) { return {slot.offset_units, slot.extent_code}; }
+  friend constexpr bool operator==(const Place&, const Place&) = default;
 };
 
-/// A record is appended (copied in, not live), sealed (its header written), published (made live, then stored
-/// into a slot), and once its slot leads elsewhere, killed. One that is not published can be given back.
+/// A record is appended (copied in, not live), sealed (its header completed), published (made live, then
+/// stored into a slot), and once its slot leads elsewhere, killed. One that is not published can be taken
+/// back.
 ///
 /// Thread Safety: Header, Key, Value and Body of published records from any thread; all else by one writer at
 /// a time.
 class ValueLog {
  public:
-  /// No record crosses the boundary of a segment: what a later cleaner empties, it can then use as a whole.
-  static constexpr std::size_t kSegmentSize = std::size_t{1} << 20;
+  /// Where a record goes: those just written apart from those that were moved, which have shown to live long.
+  enum class Head : std::uint8_t { kWrites = 0, kMoves = 1 };
+
+  /// No record crosses the end of a segment.
   static_assert(kSegmentSize >= ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxValueSize)) * kUnitSize);
 
-  /// `memory` is zero-filled and outlives the log. `incarnation` goes into every checksum.
-  ValueLog(std::span<std::byte> memory, std::uint64_t incarnation);
+  /// `region` and `segments` outlive the log. `incarnation` goes into every checksum.
+  ValueLog(std::span<std::byte> region, Segments& segments, std::uint64_t incarnation);
   ValueLog(const ValueLog&) = delete;
   ValueLog& operator=(const ValueLog&) = delete;
 
-  /// Takes an extent and copies key and value into it. Nothing: no room. What the two point to is read once.
-  /// REQUIRES: sizes in bounds.
-  std::optional<Place> Append(std::string_view key, std::string_view value);
+  /// Takes an extent and copies key and value into it. Nothing: no segment is free, beyond Segments::kReserve
+  /// for writes. What the two point to is read once. REQUIRES: sizes in bounds.
+  std::optional<Place> Append(Head head, std::string_view key, std::string_view value, TimePoint now);
 
-  /// Writes the header of an appended record.
-  void Seal(const Place& place, std::size_t key_size, std::size_t value_size, std::uint64_t version,
-            std::uint64_t key_hash, std::uint64_t value_hash);
+  /// Gives back a record that was not made live. Its place is used again if it was the last one appended.
+  void TakeBack(const Place& place);
+
+  /// Completes the header of an appended record, which has the key and the value of these hashes.
+  void Seal(const Place& place, std::uint64_t version, std::uint64_t expiry_ms, std::uint64_t key_hash,
+            std::uint64_t value_hash);
 
   /// Sets the live bit of a sealed record, which is to be stored into a slot next.
   void MakeLive(const Place& place);
@@ -50,32 +62,47 @@ class ValueLog {
   /// Clears the live bit of a published record, for ever, and counts its extent as dead.
   void Kill(const Place& place);
 
-  /// Everything appended since the log was `mark` full is given back. REQUIRES: none of it was made live.
-  struct Mark {
-    std::uint64_t used = 0;
-    std::uint64_t dead = 0;
-  };
-  Mark mark() const { return mark_; }
-  void GiveBack(const Mark& mark) { mark_ = mark; }
-
   const RecordHeader& Header(const Place& place) const;
   /// Behind the header: key, value.
   const std::byte* Body(const Place& place) const;
-  /// The key of an appended record whose key has this size.
-  std::string_view Key(const Place& place, std::size_t key_size) const;
-  std::string_view Value(const Place& place, std::size_t key_size, std::size_t value_size) const;
+  /// Of an appended record.
+  std::string_view Key(const Place& place) const;
+  std::string_view Value(const Place& place) const;
+  bool IsLive(const Place& place) const;
+  /// What the checksum of this record should be.
+  std::uint64_t Checksum(const Place& place, std::uint64_t key_hash, std::uint64_t value_hash) const {
+    return RecordChecksum(Header(place), key_hash, value_hash, place.offset_units, incarnation_);
+  }
 
-  std::uint64_t bytes() const { return memory_.size(); }
-  /// Bytes that no record will be appended to, and of those, the ones that hold no live record.
-  std::uint64_t bytes_used() const { return mark_.used; }
-  std::uint64_t bytes_dead() const { return mark_.dead; }
+  /// The record at this offset of a segment of the log, which begins with one, and each ends where the next
+  /// begins.
+  Place At(std::uint64_t offset) const;
+
+  /// Bytes of records, and of those, the ones in dead records.
+  std::uint64_t bytes_used() const;
+  std::uint64_t bytes_dead() const { return bytes_used() - segments_.live_bytes(); }
+  /// Bytes appended since the start.
+  std::uint64_t bytes_appended(Head head) const { return appended_[static_cast<std::size_t>(head)]; }
 
  private:
-  std::byte* At(const Place& place) const { return memory_.data() + place.offset_units * kUnitSize; }
+  // The part of a head's segment that is not used yet.
+  struct Open {
+    bool there = false;
+    SegmentNumber segment = 0;
+    std::uint64_t next = 0;
+    std::uint64_t end = 0;
+  };
 
-  const std::span<std::byte> memory_;
+  std::byte* Memory(const Place& place) const { return region_.data() + place.offset_bytes(); }
+  RecordHeader& MutableHeader(const Place& place) const {
+    return *reinterpret_cast<RecordHeader*>(Memory(place));
+  }
+
+  const std::span<std::byte> region_;
+  Segments& segments_;
   const std::uint64_t incarnation_;
-  Mark mark_;
+  std::array<Open, 2> heads_;
+  std::array<std::uint64_t, 2> appended_{};
 };
 
 }  // namespace remora

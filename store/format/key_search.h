@@ -1,18 +1,22 @@
 // The search for one key, as every reader does it: the store in its own memory, a client with READs. It says
 // what to read next, is given a private copy of that, and judges it. A pure state machine.
 //
-//   for (KeySearch search(key, key_hash, shape);;) {
+//   IndexView view;  // what is known of the index' growth; the search learns
+//   for (KeySearch search(key, key_hash, store, &view);;) {
 //     switch (search.step()) {
-//       case kReadBucket: search.TakeBucket(copy of bucket number search.bucket()); break;
+//       case kReadBucket: search.TakeBucket(copy of the bucket search.bucket()); break;
 //       case kReadRecord: search.TakeRecord(copy of what is at search.slot()); break;
 //       case kFound:      the last record taken holds the value
 //       case kMissing:    at some moment since the search began, the key was not there
 //       case kUnsure:     something changed meanwhile: begin again
 //
+// kFound and kMissing hold only if no more than the grace period went by since the search began (layout.h,
+// I6): whoever drives it looks at a clock.
+//
 // Why a miss is proven: store/format/layout.h, I1 to I3. What is left to chance: that a torn slot of our key
 // spells exactly the place at which another key of the same bucket and fingerprint is published between our
 // two READs. A torn slot that spells the place of a record published before is caught here: no two slots say
-// the same.
+// the same, but for a moment while an entry is copied inside its chain.
 #pragma once
 
 #include <algorithm>
@@ -29,37 +33,66 @@ namespace remora {
 
 /// What a search has to know of a store. Fixed from its start to its stop (see Superblock).
 struct StoreShape {
-  std::uint64_t bucket_count = 0;
-  std::uint64_t overflow_count = 0;
-  std::uint64_t log_size = 0;
+  std::uint64_t memory_size = 0;
   std::uint64_t incarnation = 0;
+};
+
+/// A bucket to read: a main one by its number, which the directory makes a place of; an overflow bucket by
+/// its place, counted in buckets from the region's start.
+struct BucketRef {
+  bool overflow = false;
+  std::uint64_t number = 0;
+
+  friend constexpr bool operator==(const BucketRef&, const BucketRef&) = default;
 };
 
 class KeySearch {
  public:
   enum class Step : std::uint8_t { kReadBucket = 1, kReadRecord, kFound, kMissing, kUnsure };
 
-  /// `key` must outlive the search.
-  KeySearch(std::string_view key, std::uint64_t key_hash, const StoreShape& shape)
-      : key_(key), key_hash_(key_hash), shape_(shape), bucket_(MainBucket(key_hash, shape.bucket_count)) {}
+  /// `key`, `shape` and `view` must outlive the search.
+  KeySearch(std::string_view key, std::uint64_t key_hash, const StoreShape& shape, IndexView* view)
+      : key_(key),
+        key_hash_(key_hash),
+        shape_(shape),
+        view_(view),
+        home_(view->HomeOf(key_hash)),
+        bucket_{false, home_.bucket} {}
 
   Step step() const { return step_; }
-  /// kReadBucket: the number of the bucket to read.
-  std::uint64_t bucket() const { return bucket_; }
-  /// kReadRecord, kFound: the record's place, inside the log.
+  /// kReadBucket.
+  const BucketRef& bucket() const { return bucket_; }
+  /// kReadRecord, kFound: the record's place, inside the region.
   const Slot& slot() const { return slot_; }
 
   /// REQUIRES: kReadBucket. `copy` must stay as it is until the next kReadBucket.
   void TakeBucket(const Bucket& copy) {
+    if (!bucket_.overflow) {
+      const std::uint32_t depth = ControlDepth(copy.control);
+      if (depth < home_.depth || depth > kMaxDepth) {
+        step_ = Step::kUnsure;
+        return;
+      }
+      if (depth > home_.depth) {
+        view_->Saw(home_.bucket, depth);
+        home_ = NextHome(key_hash_, home_, depth);
+        if (home_.bucket != bucket_.number) {
+          bucket_.number = home_.bucket;
+          return;
+        }
+      }
+    }
     copy_ = &copy;
     candidates_ = FindSlots(copy, key_hash_);
     Advance();
   }
 
+  /// It cannot go on, or took too long.
+  void GiveUp() { step_ = Step::kUnsure; }
+
   /// REQUIRES: kReadRecord. As CheckRecord.
   void TakeRecord(const RecordHeader& header, const std::byte* body) {
-    const RecordPlace place{slot_.offset_units, slot_.extent_bytes(), shape_.bucket_count,
-                            shape_.incarnation};
+    const RecordPlace place{slot_.offset_units, slot_.extent_bytes(), home_, shape_.incarnation};
     switch (CheckRecord(header, body, key_, key_hash_, place)) {
       case RecordState::kLive:
         step_ = Step::kFound;
@@ -76,13 +109,16 @@ class KeySearch {
   }
 
  private:
+  // Longer is no chain.
+  static constexpr int kMaxChain = 64;
+
   /// On to the next candidate, the next bucket or the end.
   void Advance() {
     while (!candidates_.empty()) {
       const std::uint64_t word = copy_->slots[static_cast<std::size_t>(candidates_.Next())];
       slot_ = DecodeSlot(word);
       const auto* foreign_end = foreign_.data() + foreign_count_;
-      if (!SlotNamesPlace(slot_, shape_.log_size) || foreign_count_ == foreign_.size() ||
+      if (!SlotNamesPlace(slot_, shape_.memory_size) || foreign_count_ == foreign_.size() ||
           std::find(static_cast<const std::uint64_t*>(foreign_.data()), foreign_end, word) != foreign_end) {
         unsure_ = true;
         continue;
@@ -90,13 +126,12 @@ class KeySearch {
       step_ = Step::kReadRecord;
       return;
     }
-    const std::uint32_t next = ControlOverflow(copy_->control);
-    const bool next_exists =
-        next >= shape_.bucket_count && next - shape_.bucket_count < shape_.overflow_count;
-    if (!ControlIsWhole(copy_->control) || (next != 0 && !next_exists)) {
+    const std::uint64_t link = ControlLink(copy_->control);
+    if (!ControlIsWhole(copy_->control) || !LinkNamesPlace(link, shape_.memory_size) ||
+        ++chain_ > kMaxChain) {
       step_ = Step::kUnsure;
-    } else if (next != 0) {
-      bucket_ = next;
+    } else if (link != 0) {
+      bucket_ = {true, link};
       step_ = Step::kReadBucket;
     } else {
       step_ = unsure_ ? Step::kUnsure : Step::kMissing;
@@ -106,10 +141,13 @@ class KeySearch {
   const std::string_view key_;
   const std::uint64_t key_hash_;
   const StoreShape& shape_;
+  IndexView* const view_;
 
   Step step_ = Step::kReadBucket;
   bool unsure_ = false;  // a candidate was neither the key's live record nor another key's
-  std::uint64_t bucket_;
+  Home home_;
+  BucketRef bucket_;
+  int chain_ = 0;
   const Bucket* copy_ = nullptr;
   SlotSet candidates_{0};
   Slot slot_;

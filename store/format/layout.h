@@ -1,14 +1,21 @@
 // Bytes at rest in registered memory: what the server writes and every reader, near or far, reads in place.
 //
-//   superblock (one page)      what is where, fixed from start to stop; and counters
-//   index                      `bucket_count` main buckets, then `overflow_count` overflow buckets
-//   log                        records, each starting at a multiple of 16 bytes ("units"); unit 0 is never
-//   used
+//   ┌────────────┬───────────┬─────────────┬───────────┬───────────┬─────┐   one region; offsets count from
+//   │ superblock │ directory │ generations │ segment a │ segment b │ ... │   its start, segment i covers the
+//   └────────────┴───────────┴─────────────┴───────────┴───────────┴─────┘   bytes from i * kSegmentSize on
 //
-//   bucket (128 bytes, one READ)                              record (extent of whole units)
+//   A segment holds records (the log), or buckets (the index), or nothing. The directory says which segments
+//   hold the index' main buckets. Generations: a byte for each segment, changed when it is emptied.
+//
+//   bucket (256 bytes, one READ)                              record (extent of whole units)
 //   ┌─────────┬────────┬────────┬─────┬─────────┐             ┌─────────────────────────┬─────┬───────┬─────┐
-//   │ control │ slot 0 │ slot 1 │ ... │ slot 14 │             │ RecordHeader (32 bytes) │ key │ value │ pad │
+//   │ control │ slot 0 │ slot 1 │ ... │ slot 30 │             │ RecordHeader (32 bytes) │ key │ value │ pad │
 //   └─────────┴────────┴────────┴─────┴─────────┘             └─────────────────────────┴─────┴───────┴─────┘
+//
+// The index is a linear hash table. There are 2^level main buckets and the first `split` of the next 2^level:
+// bucket b, b < split, was split into b and b + 2^level. A bucket says itself by how many bits of the hash
+// its keys agree with its number (its depth), so a reader whose idea of level and split is old meets a bucket
+// that is deeper than it thought, and knows where to go on (store/format/lookup.h).
 //
 // Only the server writes any of it. A reader may see any mixture, byte by byte, of the old and the new state
 // of what is being changed (nothing wider than a byte is read whole), and must not be misled. Why it is not:
@@ -19,14 +26,22 @@
 //      (RecordState::kTorn). A reader that met such a place reads the bucket again, and in the end asks the
 //      server: it never takes the key for missing. A mixture hides a key only while the key is being
 //      inserted or removed; either answer is then right.
-//   I2 An entry never moves inside the table. If a reader saw each slot of the chain without the key at some
-//      moment of its READs, then there was a moment in between when the key was absent: a miss is proven.
-//   I3 A control word carries a check of its own; a torn one fails it and is read again. It changes once,
-//      when an overflow bucket is linked, which is empty and visible before.
+//   I2 While its key exists, an entry leaves a slot only when it has been in another one, where readers look,
+//      for the grace period and longer (I6). So if a reader saw, within the grace period, each slot of the
+//      chain without the key, then there was a moment in between when the key was absent: a miss is proven.
+//   I3 A control word is read whole where it matters: the depth is one byte; the link to the bucket that
+//      continues this one changes only from none to one or back, and carries a check that no mixture of the
+//      two passes. What it names is there before: an overflow bucket is empty and visible before it is
+//      linked, the upper half of a split bucket is filled and visible before the lower half says that it was
+//      split.
 //   I4 A published record never changes, except that its live bit is cleared, for ever. The bit is one bit.
 //   I5 The old record's live bit is cleared before the new slot is stored, and both before the write is
 //      acknowledged. (The other order lets one reader see the new value, and a later one, that remembers
-//      the old place, still see the old one.)
+//      the old place, still see the old one.) A record that is moved is written anew, and the same holds.
+//   I6 The grace period T (`grace_ms`): memory that a reader may have been led to (a record's, a bucket's) is
+//      used for something else no sooner than 2T after nothing leads there any more. A reader discards what
+//      it read more than T after it learned the place: it begins again. T is the same time on both sides as
+//      long as no clock runs at twice the speed of another.
 //
 // All integers are little-endian. `LayoutSignature` covers every number here; peers that differ do not talk.
 #pragma once
@@ -41,7 +56,7 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 1;
+inline constexpr std::uint32_t kFormatVersion = 2;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
@@ -49,9 +64,13 @@ inline constexpr std::size_t kMinKeySize = 1;
 inline constexpr std::size_t kMaxKeySize = 4096;
 inline constexpr std::size_t kMaxValueSize = std::size_t{256} << 10;
 
+// --- Segments -----------------------------------------------------------------------------------------
+
+inline constexpr std::size_t kSegmentSize = std::size_t{1} << 20;
+
 // --- Record -------------------------------------------------------------------------------------------
 
-/// Sizes and offsets in the log are counted in units.
+/// Sizes and offsets of records are counted in units.
 inline constexpr std::size_t kUnitSize = 16;
 
 /// Stands at the start of a record, followed by `key_size` bytes of key and `value_size` bytes of value.
@@ -131,30 +150,56 @@ constexpr Slot DecodeSlot(std::uint64_t word) {
 
 // --- Bucket -------------------------------------------------------------------------------------------
 
-inline constexpr int kSlotsPerBucket = 15;
+inline constexpr int kSlotsPerBucket = 31;
 
-/// Zero-filled is an empty bucket.
-struct alignas(128) Bucket {
+/// Zero-filled but for the control word is an empty bucket.
+struct alignas(64) Bucket {
   std::uint64_t control;
   std::array<std::uint64_t, kSlotsPerBucket> slots;
 };
-static_assert(sizeof(Bucket) == 128 && offsetof(Bucket, slots) == 8);
+static_assert(sizeof(Bucket) == 256 && offsetof(Bucket, slots) == 8);
 static_assert(std::has_unique_object_representations_v<Bucket>);
 
-/// Control word: bits 63..48 check, 47..32 zero, 31..0 number of the bucket that continues this one
-/// (0: none; overflow buckets are numbered after the main ones, so never 0).
+inline constexpr std::size_t kBucketsPerSegment = kSegmentSize / sizeof(Bucket);
+
+/// Control word: bits 63..56 check, 55..48 depth, 47..40 zero, 39..0 link: the place, counted in buckets from
+/// the region's start, of the overflow bucket that continues this one (0: none).
 ///
-/// The check counts the link's zero bits (a Berger code). The word changes once, from 0, so a mixture lacks
-/// some of its ones and has no others: a link that lacks ones has more zeros than its check, itself whole or
-/// lacking, can count. So each mixture is either 0, or the whole word, or fails the check.
-constexpr std::uint64_t EncodeControl(std::uint32_t overflow) {
-  if (overflow == 0) return 0;
-  return std::uint64_t{static_cast<unsigned>(std::popcount(~overflow))} << 48 | overflow;
+/// The check counts the link's zero bits (a Berger code). The link changes only between 0, with check 0, and
+/// one other: a mixture of the two lacks some of the ones of link and check and has no others; a link that
+/// lacks ones has more zeros than its check, itself whole or lacking, can count. So each mixture is 0, or the
+/// whole link, or fails the check.
+inline constexpr int kLinkBits = 40;
+
+constexpr std::uint64_t EncodeControl(std::uint32_t depth, std::uint64_t link) {
+  const auto zeros = static_cast<std::uint64_t>(kLinkBits - std::popcount(link));
+  return (link == 0 ? 0 : zeros << 56) | std::uint64_t{depth} << 48 | link;
+}
+constexpr std::uint32_t ControlDepth(std::uint64_t control) {
+  return static_cast<std::uint32_t>(control >> 48 & 0xff);
+}
+constexpr std::uint64_t ControlLink(std::uint64_t control) {
+  return control & ((std::uint64_t{1} << kLinkBits) - 1);
 }
 constexpr bool ControlIsWhole(std::uint64_t control) {
-  return control == EncodeControl(static_cast<std::uint32_t>(control));
+  return control == EncodeControl(ControlDepth(control), ControlLink(control));
 }
-constexpr std::uint32_t ControlOverflow(std::uint64_t control) { return static_cast<std::uint32_t>(control); }
+
+// --- Directory ----------------------------------------------------------------------------------------
+
+/// Entry i names the segment of main buckets [i * kBucketsPerSegment, (i + 1) * kBucketsPerSegment): its
+/// number in the low half, the complement of that in the high half. 0: not there yet. It changes once, from
+/// 0, so in a mixture each byte is 0 or final; for a low byte and its counterpart to agree, both must be what
+/// they will be. So each mixture is 0, or the whole entry, or not whole.
+constexpr std::uint64_t EncodeDirectoryEntry(std::uint32_t segment) {
+  return std::uint64_t{~segment} << 32 | segment;
+}
+constexpr bool DirectoryEntryIsWhole(std::uint64_t entry) {
+  return entry != 0 && entry == EncodeDirectoryEntry(static_cast<std::uint32_t>(entry));
+}
+constexpr std::uint32_t DirectoryEntrySegment(std::uint64_t entry) {
+  return static_cast<std::uint32_t>(entry);
+}
 
 // --- Superblock ---------------------------------------------------------------------------------------
 
@@ -163,26 +208,30 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 
 /// Counters that anybody may READ. Each changes alone, and a READ may tear one: read twice until equal.
 /// A list in one place: enumerator, and the name under which it is shown.
-#define REMORA_COUNTERS(X)                         \
-  X(kKeys, "keys")                                 \
-  X(kPuts, "puts")                                 \
-  X(kDeletes, "deletes")                           \
-  X(kLocates, "locates")                           \
-  X(kPings, "pings")                               \
-  X(kCommitGroups, "commit_groups")                \
-  X(kRejectedRequests, "rejected_requests")        \
-  X(kIndexBytes, "index_bytes")                    \
-  X(kIndexSlots, "index_slots")                    \
-  X(kOverflowBuckets, "overflow_buckets")          \
-  X(kOverflowBucketsUsed, "overflow_buckets_used") \
-  X(kLogBytes, "log_bytes")                        \
-  X(kLogBytesUsed, "log_bytes_used")               \
-  X(kLogBytesDead, "log_bytes_dead")               \
-  X(kLastVersion, "last_version")                  \
-  X(kConnections, "connections")                   \
-  X(kConnectionsAccepted, "connections_accepted")  \
-  X(kConnectionsRefused, "connections_refused")    \
-  X(kReceiveCompletions, "receive_completions")    \
+#define REMORA_COUNTERS(X)                        \
+  X(kKeys, "keys")                                \
+  X(kPuts, "puts")                                \
+  X(kDeletes, "deletes")                          \
+  X(kLocates, "locates")                          \
+  X(kPings, "pings")                              \
+  X(kCommitGroups, "commit_groups")               \
+  X(kRejectedRequests, "rejected_requests")       \
+  X(kIndexBytes, "index_bytes")                   \
+  X(kIndexBuckets, "index_buckets")               \
+  X(kOverflowBuckets, "overflow_buckets")         \
+  X(kMemoryBytes, "memory_bytes")                 \
+  X(kMemoryBytesFree, "memory_bytes_free")        \
+  X(kLogBytesUsed, "log_bytes_used")              \
+  X(kLogBytesDead, "log_bytes_dead")              \
+  X(kSegmentsCleaned, "segments_cleaned")         \
+  X(kBytesMoved, "bytes_moved")                   \
+  X(kBytesWritten, "bytes_written")               \
+  X(kWritesPutOff, "writes_put_off")              \
+  X(kLastVersion, "last_version")                 \
+  X(kConnections, "connections")                  \
+  X(kConnectionsAccepted, "connections_accepted") \
+  X(kConnectionsRefused, "connections_refused")   \
+  X(kReceiveCompletions, "receive_completions")   \
   X(kWakeups, "wakeups")
 
 enum class Counter : std::uint32_t {
@@ -200,21 +249,32 @@ inline constexpr std::size_t kCounterCount = std::size(kCounterNames);
 inline constexpr std::size_t kCounterCapacity = 128;
 static_assert(kCounterCount <= kCounterCapacity);
 
-/// Everything above `counters` is written before the first client connects, and never again.
+/// Everything above `level` is written before the first client connects, and never again.
 struct Superblock {
   std::uint64_t magic;
   std::uint32_t format_version;
-  std::uint32_t reserved;
+  std::uint32_t grace_ms;  // T of I6
   std::uint64_t layout_signature;
-  std::uint64_t incarnation;     // random at each start of a store, never 0; part of every record's checksum
-  std::uint64_t bucket_count;    // main buckets, a power of two
-  std::uint64_t overflow_count;  // overflow buckets, which follow them
-  std::uint64_t log_size;        // bytes
-  std::uint64_t padding[9];
+  std::uint64_t incarnation;  // random at each start of a store, never 0; part of every record's checksum
+  std::uint64_t memory_size;  // bytes of the region, whole segments
+  std::uint64_t level;        // at least 2^level main buckets are there; below 64, so one byte tells
+  std::uint64_t padding[10];
   std::array<std::uint64_t, kCounterCapacity> counters;  // by Counter
 };
 static_assert(offsetof(Superblock, counters) == 128 && sizeof(Superblock) <= kSuperblockSize);
 static_assert(std::has_unique_object_representations_v<Superblock>);
+
+/// Where things stand in a region of `memory_size` bytes.
+constexpr std::uint64_t SegmentCount(std::uint64_t memory_size) { return memory_size / kSegmentSize; }
+constexpr std::uint64_t DirectoryOffset() { return kSuperblockSize; }
+constexpr std::uint64_t GenerationsOffset(std::uint64_t memory_size) {
+  return DirectoryOffset() + SegmentCount(memory_size) * sizeof(std::uint64_t);
+}
+/// The first segment that is behind all that.
+constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
+  const std::uint64_t end = GenerationsOffset(memory_size) + SegmentCount(memory_size);
+  return (end + kSegmentSize - 1) / kSegmentSize;
+}
 
 // --- Signature ----------------------------------------------------------------------------------------
 
@@ -224,9 +284,9 @@ constexpr std::uint64_t LayoutSignature() {
   for (std::uint64_t number :
        {std::uint64_t{kFormatVersion}, std::uint64_t{kMaxKeySize}, std::uint64_t{kMaxValueSize},
         std::uint64_t{kUnitSize}, std::uint64_t{sizeof(RecordHeader)}, std::uint64_t{sizeof(Bucket)},
-        std::uint64_t{kSlotsPerBucket}, std::uint64_t{kOffsetBits}, std::uint64_t{kExtentCodeBits},
-        std::uint64_t{kExtentMantissaBits}, std::uint64_t{offsetof(Superblock, counters)}, kSuperblockMagic,
-        std::uint64_t{kCounterCount}}) {
+        std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize}, std::uint64_t{kOffsetBits},
+        std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
+        std::uint64_t{offsetof(Superblock, counters)}, kSuperblockMagic, std::uint64_t{kCounterCount}}) {
     signature = (signature ^ number) * 0x100000001b3;
   }
   return signature;

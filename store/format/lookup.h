@@ -9,10 +9,64 @@
 
 namespace remora {
 
-/// The main bucket of a hash: its low bits. The fingerprint is its top bits, so the two tell different
-/// things.
-constexpr std::uint64_t MainBucket(std::uint64_t key_hash, std::uint64_t bucket_count) {
-  return key_hash & (bucket_count - 1);
+/// The main bucket of a hash at a depth: its low bits. The fingerprint is its top bits, so the two tell
+/// different things.
+constexpr std::uint64_t BucketAtDepth(std::uint64_t key_hash, std::uint32_t depth) {
+  return key_hash & ((std::uint64_t{1} << depth) - 1);
+}
+
+/// Deeper is no bucket: their numbers, times their size, fit into an offset.
+inline constexpr std::uint32_t kMaxDepth = 36;
+
+/// A main bucket, and the depth at which it is looked for.
+struct Home {
+  std::uint64_t bucket = 0;
+  std::uint32_t depth = 0;
+};
+
+/// Whether the keys with this hash belong to a bucket of this number and depth.
+constexpr bool Belongs(std::uint64_t key_hash, const Home& home) {
+  return BucketAtDepth(key_hash, home.depth) == home.bucket;
+}
+
+/// What a reader knows of how far the index has grown: never more than is true. It learns from each bucket.
+struct IndexView {
+  std::uint32_t level = 0;
+  std::uint64_t split = 0;  // less than 2^level
+
+  constexpr Home HomeOf(std::uint64_t key_hash) const {
+    const std::uint64_t bucket = BucketAtDepth(key_hash, level);
+    if (bucket >= split) return {bucket, level};
+    return {BucketAtDepth(key_hash, level + 1), level + 1};
+  }
+
+  /// A bucket of this depth was seen. Depth d comes of splitting a bucket of depth d - 1, and those before it
+  /// were split before.
+  constexpr void Saw(std::uint64_t bucket, std::uint32_t depth) {
+    if (depth == 0 || depth - 1 < level) return;
+    const std::uint64_t next = BucketAtDepth(bucket, depth - 1) + 1;
+    if (depth - 1 > level) {
+      level = depth - 1;
+      split = next;
+    } else {
+      split = next > split ? next : split;
+    }
+    if (split >> level != 0) {
+      ++level;
+      split = 0;
+    }
+  }
+};
+
+/// Where to go on from a main bucket that is deeper (`depth`) than the home that was looked for: the next
+/// home on the key's way, which is there. The same bucket, deeper, when the key belongs to it.
+/// REQUIRES: depth > home.depth.
+constexpr Home NextHome(std::uint64_t key_hash, const Home& home, std::uint32_t depth) {
+  // Its other half of a later split may itself not be there yet, but that of the first that parts us is.
+  for (std::uint32_t d = home.depth + 1; d <= depth; ++d) {
+    if (BucketAtDepth(key_hash, d) != home.bucket) return {BucketAtDepth(key_hash, d), d};
+  }
+  return {home.bucket, depth};
 }
 
 /// 1 to 4095. Never 0, so that no mixture of two slots of one key reads as an empty slot.
@@ -48,10 +102,15 @@ inline SlotSet FindSlots(const Bucket& bucket, std::uint64_t key_hash) {
   return SlotSet(bits);
 }
 
-/// Whether a record can be where `slot` says, in a log of `log_size` bytes. False only for a torn slot.
-constexpr bool SlotNamesPlace(const Slot& slot, std::uint64_t log_size) {
+/// Whether a record can be where `slot` says, in a region of `memory_size` bytes. False only for a torn slot.
+constexpr bool SlotNamesPlace(const Slot& slot, std::uint64_t memory_size) {
   return slot.offset_units != 0 && slot.extent_bytes() >= sizeof(RecordHeader) + kMinKeySize &&
-         slot.extent_bytes() <= log_size && slot.offset_bytes() <= log_size - slot.extent_bytes();
+         slot.extent_bytes() <= memory_size && slot.offset_bytes() <= memory_size - slot.extent_bytes();
+}
+
+/// Whether a bucket can be where a control word's link says.
+constexpr bool LinkNamesPlace(std::uint64_t link, std::uint64_t memory_size) {
+  return link < memory_size / sizeof(Bucket);
 }
 
 }  // namespace remora

@@ -24,7 +24,7 @@
 
 namespace remora {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -44,12 +44,10 @@ struct HelloReply {
   std::uint32_t credits = 0;  // requests that the client may have unanswered
   std::uint32_t reserved = 0;
   std::uint64_t incarnation = 0;
-  RemoteRegion superblock;  // to READ
-  RemoteRegion index;       // to READ
-  RemoteRegion log;         // to READ
-  RemoteRegion slice;       // to WRITE
+  RemoteRegion memory;  // to READ: superblock, index, records
+  RemoteRegion slice;   // to WRITE
 };
-static_assert(sizeof(HelloReply) == 120 && sizeof(HelloReply) <= 196);
+static_assert(sizeof(HelloReply) == 72 && sizeof(HelloReply) <= 196);
 static_assert(std::has_unique_object_representations_v<HelloReply>);
 
 enum class RefusalReason : std::uint32_t {
@@ -109,7 +107,7 @@ enum class ReplyStatus : std::uint8_t {
   kNotFound = 2,     // delete, locate: no such key
   kInvalid = 3,      // the request breaks the protocol's bounds
   kCorrupt = 4,      // the payload does not verify; nothing was done
-  kFull = 5,         // no room in the log or in the index; nothing was done
+  kFull = 5,         // no room; nothing was done
   kDurableTier = 6,  // the durable tier failed; whether the write survives a restart is unknown
 };
 

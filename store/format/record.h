@@ -50,11 +50,11 @@ enum class RecordState : std::uint8_t {
   kTorn = 4,     // none of these: record or slot was torn, or the place is another's by now
 };
 
-/// The place that a slot named, and the table and store that the slot was in.
+/// The place that a slot named, the chain that the slot was in, and the store.
 struct RecordPlace {
   std::uint64_t offset_units = 0;
   std::uint64_t extent_bytes = 0;
-  std::uint64_t bucket_count = 0;
+  Home home;
   std::uint64_t incarnation = 0;
 };
 
@@ -84,8 +84,7 @@ inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body
     // A torn slot may spell the place of any record. One that does not belong where we looked, or that no
     // slot names any more, does not show that ours was whole.
     const bool belongs =
-        Fingerprint(stored_hash) == Fingerprint(key_hash) &&
-        MainBucket(stored_hash, place.bucket_count) == MainBucket(key_hash, place.bucket_count);
+        Fingerprint(stored_hash) == Fingerprint(key_hash) && Belongs(stored_hash, place.home);
     return belongs && live ? RecordState::kForeign : RecordState::kTorn;
   }
   return live ? RecordState::kLive : RecordState::kDead;

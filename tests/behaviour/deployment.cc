@@ -88,6 +88,7 @@ class ThreadedDeployment final : public Deployment {
 class SimDeployment final : public Deployment {
  public:
   explicit SimDeployment(const ServerOptions& options) : options_(options), network_(/*seed=*/1) {
+    options_.store.clock = &network_.clock();
     network_.set_step([this] {
       if (server_ != nullptr) server_->Step();
     });
@@ -109,7 +110,7 @@ class SimDeployment final : public Deployment {
   bool concurrent() const override { return false; }
 
  private:
-  const ServerOptions options_;
+  ServerOptions options_;
   SimNetwork network_;
   std::unique_ptr<Server> server_;
 };

@@ -183,7 +183,7 @@ TEST_P(Behaviour, AFullStoreRefusesWritesAndServesOn) {
   const std::string value = Pattern(100000, 1);
   int count = 0;
   absl::Status status;
-  while ((status = Put("big " + std::to_string(count), value)).ok()) ASSERT_LT(++count, 100);
+  while ((status = Put("big " + std::to_string(count), value)).ok()) ASSERT_LT(++count, 200);
   EXPECT_CODE(kResourceExhausted, status);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("memory"));
   EXPECT_CODE(kResourceExhausted, Put("big 0", value));
@@ -191,6 +191,18 @@ TEST_P(Behaviour, AFullStoreRefusesWritesAndServesOn) {
   EXPECT_CODE(kNotFound, GetStatus("big " + std::to_string(count)));
   EXPECT_CODE(kOk, Delete("big 0"));
   EXPECT_CODE(kNotFound, GetStatus("big 0"));
+}
+
+// The memory of what is overwritten comes back, on every way to run the store.
+TEST_P(Behaviour, OverwritesOfManyTimesTheMemoryGoOn) {
+  START({.memory_size = kMinMemorySize});
+  const std::string value = Pattern(100000, 1);
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_CODE(kOk, Put("key " + std::to_string(i % 50), value + std::to_string(i)));
+  }
+  for (int i = 350; i < 400; ++i) {
+    ASSERT_EQ(Get("key " + std::to_string(i % 50)), value + std::to_string(i));
+  }
 }
 
 TEST_P(Behaviour, LoggedWritesSurviveARestart) {

@@ -73,21 +73,16 @@ TEST(RecoveryTest, VersionsGrowAcrossRestarts) {
   }
 }
 
-// A restart drops what is dead: a log that overwriting filled has room again.
+// A restart drops what is dead.
 TEST(RecoveryTest, ARestartCompacts) {
   TempDir temp;
   const StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
-  const std::string value(50'000, 'v');
   {
     const auto store = OpenOrDie(options);
-    absl::Status status;
-    while (status.ok()) status = store->Put("key", value);
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_TRUE(absl::StrContains(status.message(), "restart")) << status;
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store->Put("key", std::string(50'000, 'v')).ok());
+    EXPECT_GT(store->Read(Counter::kLogBytesUsed), 1'000'000u);
   }
-  const auto store = OpenOrDie(options);
-  EXPECT_TRUE(store->Put("key", value).ok());
-  EXPECT_LT(store->Read(Counter::kLogBytesUsed), 200'000u);
+  EXPECT_LT(OpenOrDie(options)->Read(Counter::kLogBytesUsed), 100'000u);
 }
 
 TEST(RecoveryTest, WhatDoesNotFitSaysWhatWould) {
@@ -110,12 +105,12 @@ TEST(RecoveryTest, WhatDoesNotFitSaysWhatWould) {
   EXPECT_EQ(store->Read(Counter::kKeys), 200u) << "what it said would do does";
 }
 
-TEST(RecoveryTest, ManySmallKeysThatOverfillTheIndexSayWhatWouldDo) {
+TEST(RecoveryTest, ManySmallKeysThatDoNotFitSayWhatWouldDo) {
   TempDir temp;
   std::uint64_t keys = 0;
   {
-    const auto store = OpenOrDie(LoggedIn(temp / "store", std::size_t{16} << 20));
-    std::vector<std::string> names(60'000);
+    const auto store = OpenOrDie(LoggedIn(temp / "store", std::size_t{64} << 20));
+    std::vector<std::string> names(400'000);
     std::vector<Write> writes(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) {
       names[i] = std::to_string(i);

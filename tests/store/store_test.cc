@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "store/format/record.h"
@@ -25,12 +28,13 @@ using testing::HasSubstr;
 class StoreTest : public testing::TestWithParam<Durability> {
  protected:
   TempDir temp_;
-  std::unique_ptr<Store> store_ = Open(std::size_t{16} << 20);
+  std::unique_ptr<Store> store_ = Open(kMinMemorySize);
 
   std::unique_ptr<Store> Open(std::size_t memory_size) {
     StoreOptions options;
     options.memory_size = memory_size;
     options.durability = GetParam();
+    options.grace = Clock::kCoarseness;  // tests that wait for memory wait for less
     if (GetParam() == Durability::kLogged) options.data_dir = temp_ / ("store" + std::to_string(memory_size));
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
@@ -104,9 +108,7 @@ TEST_P(StoreTest, LocateNamesARecordThatStays) {
   EXPECT_EQ(store_->Read(Counter::kLocates), 3u);
 }
 
-TEST_P(StoreTest, ALogThatIsFullSaysSoAndReadsGoOn) {
-  store_.reset();
-  store_ = Open(kMinMemorySize);
+TEST_P(StoreTest, AStoreThatIsFullSaysSoAndReadsGoOn) {
   const std::string value(kMaxValueSize, 'v');
   absl::Status status;
   int puts = 0;
@@ -120,10 +122,9 @@ TEST_P(StoreTest, ALogThatIsFullSaysSoAndReadsGoOn) {
   EXPECT_TRUE(store_->Delete("small").ok());
 }
 
-TEST_P(StoreTest, AnIndexThatIsFullSaysSoAndReadsGoOn) {
-  store_.reset();
-  store_ = Open(kMinMemorySize);
-  std::vector<std::string> keys(80'000);
+// The smallest records: what fills is memory, not the index.
+TEST_P(StoreTest, ManySmallKeysFillTheMemoryAndReadsGoOn) {
+  std::vector<std::string> keys(400'000);
   std::vector<Write> writes(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     keys[i] = std::to_string(i);
@@ -141,12 +142,37 @@ TEST_P(StoreTest, AnIndexThatIsFullSaysSoAndReadsGoOn) {
     }
   }
   EXPECT_EQ(store_->Read(Counter::kKeys), stored);
-  EXPECT_EQ(store_->Read(Counter::kOverflowBucketsUsed), store_->Read(Counter::kOverflowBuckets));
-  // At least 2/3 of the main slots were used before the overflow buckets ran out.
-  EXPECT_GT(stored, store_->superblock().bucket_count * kSlotsPerBucket * 2 / 3);
-  // Overwriting needs no room in the index.
-  EXPECT_TRUE(store_->Put(keys[0], "x").ok());
-  EXPECT_EQ(Get(keys[0]), "x");
+  // 48 bytes of log and at most 24 of index each, and a few segments that are kept.
+  EXPECT_GT(stored, (kMinMemorySize - 4 * kSegmentSize) / (48 + 24));
+}
+
+// A store whose memory is overwritten many times over, at the pace that the resting of memory allows.
+TEST_P(StoreTest, OverwritesGoOnForEver) {
+  const std::string value(50'000, 'v');
+  constexpr int kKeys = 100;  // a third of the memory
+  for (int i = 0; i < 3000; ++i) {
+    const std::string number = std::to_string(i);
+    ASSERT_TRUE(store_->Put("key" + std::to_string(i % kKeys), value + number).ok());
+  }
+  for (int key = 0; key < kKeys; ++key) {
+    ASSERT_EQ(Get("key" + std::to_string(key)), value + std::to_string(3000 - kKeys + key));
+  }
+  EXPECT_GT(store_->Read(Counter::kSegmentsCleaned), 100u);
+  EXPECT_LE(store_->Read(Counter::kLogBytesUsed), kMinMemorySize);
+}
+
+// Deleting makes room.
+TEST_P(StoreTest, AFullStoreTakesAgainWhatWasDeleted) {
+  const std::string value(100'000, 'v');
+  int puts = 0;
+  while (store_->Put("key" + std::to_string(puts), value).ok()) ++puts;
+  ASSERT_GT(puts, 100);
+  for (int i = 0; i < puts; i += 2) ASSERT_TRUE(store_->Delete("key" + std::to_string(i)).ok());
+  for (int i = 0; i < puts / 4; ++i) {
+    const absl::Status status = store_->Put("new" + std::to_string(i), value);
+    ASSERT_TRUE(status.ok()) << i << " of " << puts / 4 << ": " << status;
+  }
+  for (int i = 1; i < puts; i += 2) ASSERT_EQ(Get("key" + std::to_string(i)), value);
 }
 
 TEST_P(StoreTest, CountsWhatItDoes) {
@@ -160,8 +186,8 @@ TEST_P(StoreTest, CountsWhatItDoes) {
   EXPECT_EQ(store_->Read(Counter::kDeletes), 1u);
   EXPECT_EQ(store_->Read(Counter::kCommitGroups), 4u);
   EXPECT_EQ(store_->Read(Counter::kLastVersion), 4u);
-  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), kUnitSize + 3 * 48);
-  EXPECT_EQ(store_->Read(Counter::kLogBytesDead), kUnitSize + 2 * 48);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), 3u * 48);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesDead), 2u * 48);
   store_->Add(Counter::kPings, 5);
   store_->Add(Counter::kPings, -2);
   EXPECT_EQ(store_->Read(Counter::kPings), 3u);
@@ -205,6 +231,11 @@ TEST(StoreOpenTest, OptionsOutOfBounds) {
   EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options.durability = Durability{77};
   EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options = LoggedIn(temp / "store");
+  options.grace = std::chrono::milliseconds(19);
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options.grace = std::chrono::milliseconds(60'001);
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(FilesIn(temp.path()).empty()) << "refused options left something behind";
 }
 
@@ -219,7 +250,9 @@ TEST(StoreOpenTest, TheSuperblockDescribesTheStore) {
   EXPECT_EQ(superblock.format_version, kFormatVersion);
   EXPECT_EQ(superblock.layout_signature, LayoutSignature());
   EXPECT_EQ(superblock.incarnation, 4711u);
-  EXPECT_EQ(superblock.log_size, PlanMemory(kMinMemorySize)->log_size);
+  EXPECT_EQ(superblock.memory_size, *RegionSize(kMinMemorySize));
+  EXPECT_EQ(superblock.grace_ms, 100u);
+  EXPECT_GT(superblock.level, 0u);
 }
 
 TEST(StoreOpenTest, IncarnationsDiffer) {
@@ -237,34 +270,36 @@ TEST(StoreOpenTest, IncarnationsDiffer) {
 class CallersMemoryTest : public testing::Test {
  protected:
   static constexpr std::size_t kSize = kMinMemorySize;
-  const StoreLayout layout_ = *PlanMemory(kSize);
-  std::unique_ptr<AnonymousMemory> pages_ = *AnonymousMemory::Map(layout_);
-  const StoreMemory& memory_ = pages_->parts();
+  std::unique_ptr<AnonymousMemory> pages_ = *AnonymousMemory::Map(*RegionSize(kSize));
+  const std::span<std::byte> memory_ = pages_->bytes();
   std::unique_ptr<Store> store_ = [this] {
     StoreOptions options;
     options.memory_size = kSize;
     return *Store::Open(options, memory_);
   }();
 
-  const Superblock& superblock() const {
-    return *reinterpret_cast<const Superblock*>(memory_.superblock.data());
+  const Superblock& superblock() const { return *reinterpret_cast<const Superblock*>(memory_.data()); }
+  /// The one segment that the index has so far.
+  std::span<std::byte> index() const {
+    const auto* directory = reinterpret_cast<const std::uint64_t*>(memory_.data() + DirectoryOffset());
+    return memory_.subspan(DirectoryEntrySegment(directory[0]) * kSegmentSize, kSegmentSize);
   }
   /// The place of the only key of its main bucket.
   Slot SlotOf(std::string_view key) const {
     const std::uint64_t hash = HashKey(key);
-    const auto* buckets = reinterpret_cast<const Bucket*>(memory_.index.data());
-    const Bucket& bucket = buckets[MainBucket(hash, superblock().bucket_count)];
+    const auto& bucket = *reinterpret_cast<const Bucket*>(
+        index().data() +
+        BucketAtDepth(hash, static_cast<std::uint32_t>(superblock().level)) * sizeof(Bucket));
     SlotSet found = FindSlots(bucket, hash);
     return found.empty() ? Slot{} : DecodeSlot(bucket.slots[static_cast<std::size_t>(found.Next())]);
   }
   RecordHeader& HeaderAt(const Slot& slot) const {
-    return *reinterpret_cast<RecordHeader*>(memory_.log.data() + slot.offset_bytes());
+    return *reinterpret_cast<RecordHeader*>(memory_.data() + slot.offset_bytes());
   }
   RecordState Check(std::string_view key, const Slot& slot) const {
     const RecordHeader& header = HeaderAt(slot);
-    return CheckRecord(
-        header, reinterpret_cast<const std::byte*>(&header + 1), key, HashKey(key),
-        {slot.offset_units, slot.extent_bytes(), superblock().bucket_count, superblock().incarnation});
+    return CheckRecord(header, reinterpret_cast<const std::byte*>(&header + 1), key, HashKey(key),
+                       {slot.offset_units, slot.extent_bytes(), {}, superblock().incarnation});
   }
 };
 
@@ -288,16 +323,33 @@ TEST_F(CallersMemoryTest, WhatWasOverwrittenOrDeletedIsDeadWhereItWas) {
   EXPECT_EQ(SlotOf("key"), Slot{});
 }
 
-// A writer that stopped for long between an update's two steps: the reader does not search for ever, and does
-// not take the key for missing.
-TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedAsksTheIndexUnderTheLock) {
+// A writer that stops for long between an update's two steps: the reader neither searches for ever nor takes
+// the key for missing.
+TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedWaitsForTheWriter) {
   ASSERT_TRUE(store_->Put("key", "value").ok());
-  HeaderAt(SlotOf("key")).version_live &= ~kLiveBit;
-  std::string value;
-  ASSERT_TRUE(store_->Get("key", &value).ok());
-  EXPECT_EQ(value, "value");
-  EXPECT_EQ(store_->Locate("key")->slot, EncodeSlot(SlotOf("key")));
-  HeaderAt(SlotOf("key")).version_live |= kLiveBit;
+  struct Stopped {
+    RecordHeader* header;
+    Store* store;
+    std::thread reader;
+    absl::Status status;
+    std::string value;
+  } stopped{&HeaderAt(SlotOf("key")), store_.get(), {}, {}, {}};
+  Write write;
+  write.key = "other";
+  write.verify_context = &stopped;
+  // The writer, while it holds the lock.
+  write.verify = [](const void* context, std::uint64_t, std::uint64_t) {
+    auto* self = static_cast<Stopped*>(const_cast<void*>(context));
+    std::atomic_ref(self->header->version_live).fetch_and(~kLiveBit);
+    self->reader = std::thread([self] { self->status = self->store->Get("key", &self->value); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::atomic_ref(self->header->version_live).fetch_or(kLiveBit);
+    return true;
+  };
+  store_->Commit(std::span(&write, 1));
+  stopped.reader.join();
+  EXPECT_TRUE(stopped.status.ok()) << stopped.status;
+  EXPECT_EQ(stopped.value, "value");
 }
 
 /// Stops the writer at its first store into the index, and looks at two records as they are just then.
@@ -342,14 +394,14 @@ TEST_F(CallersMemoryTest, TheOldRecordIsDeadBeforeTheSlotChanges) {
   const Slot second{first.fingerprint, first.extent_code,
                     first.offset_units + ExtentUnits(first.extent_code)};
   {
-    IndexStoreTrap trap(memory_.index, HeaderAt(first), HeaderAt(second));
+    IndexStoreTrap trap(index(), HeaderAt(first), HeaderAt(second));
     ASSERT_TRUE(store_->Put("key", "other").ok());
     EXPECT_EQ(trap.sprung, 1);
     EXPECT_FALSE(trap.older_was_live);
     EXPECT_TRUE(trap.newer_was_live);
   }
   ASSERT_EQ(SlotOf("key"), second) << "the test knows where the log goes on";
-  IndexStoreTrap trap(memory_.index, HeaderAt(second), HeaderAt(second));
+  IndexStoreTrap trap(index(), HeaderAt(second), HeaderAt(second));
   ASSERT_TRUE(store_->Delete("key").ok());
   EXPECT_EQ(trap.sprung, 1);
   EXPECT_FALSE(trap.older_was_live);
@@ -372,13 +424,8 @@ TEST_F(CallersMemoryTest, WhatWasGivenBackIsNotLive) {
 TEST(StoreOpenTest, MemoryOfOtherSizesIsRefused) {
   StoreOptions options;
   options.memory_size = kMinMemorySize;
-  const StoreLayout layout = *PlanMemory(options.memory_size);
   std::vector<std::byte> bytes(options.memory_size);
-  const std::span<std::byte> all(bytes);
-  EXPECT_EQ(Store::Open(options, {all.first(layout.superblock_size), all.first(layout.index_size),
-                                  all.first(layout.log_size - 4096)})
-                .status()
-                .code(),
+  EXPECT_EQ(Store::Open(options, std::span(bytes).first(bytes.size() - 4096)).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -1,0 +1,244 @@
+// What a restart reads, by one thread and by several: how long it takes to show all entries of the durable
+// tier, as one iteration and as ranges that a thread each shows.
+//
+// Measured in turns, so that whatever disturbs one disturbs the other. The files were just written, so the
+// system has them in memory: this is what the processor does, and no disk.
+#include <stdlib.h>
+#include <sysexits.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "bench/random.h"
+#include "store/base/clock.h"
+#include "store/base/status_macros.h"
+#include "store/durable_tier.h"
+#include "store/format/record.h"
+
+namespace remora::bench {
+namespace {
+
+struct Flags {
+  std::string directory;
+  std::uint64_t keys = 1'000'000;
+  std::size_t value_size = 64;
+  std::uint32_t rounds = 9;
+  std::vector<std::size_t> parts = {2, 4};
+};
+
+/// A directory for this run, removed with what is in it.
+class RunDirectory {
+ public:
+  explicit RunDirectory(const std::string& parent) : path_(absl::StrCat(parent, "/restart_scan-XXXXXX")) {
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~RunDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  /// Empty: it could not be made.
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// In an order that is not that of the keys, so that tables overlap until they are compacted.
+absl::Status Fill(DurableTier& tier, const Flags& flags) {
+  constexpr std::uint64_t kGroup = 1000;
+  tier.SetVersionLimit(flags.keys + 1);
+  std::string value(flags.value_size, '\0');
+  for (std::uint64_t i = 0; i < flags.keys; ++i) {
+    Random random(i);
+    std::generate(value.begin(), value.end(), [&] { return static_cast<char>(random.Next()); });
+    tier.Put(absl::StrFormat("user%016x", Mix64(i)), {.version = i + 1}, value);
+    if ((i + 1) % kGroup == 0) REMORA_RETURN_IF_ERROR(tier.Write());
+  }
+  return tier.Write();
+}
+
+/// What a restart must do at least with an entry: look at each byte, and know where the key belongs.
+class Reader {
+ public:
+  void Read(const DurableTier::Entry& entry) {
+    ++keys_;
+    hash_ += HashKey(entry.key) ^ HashValue(entry.value.data(), entry.value.size());
+  }
+  std::uint64_t keys() const { return keys_; }
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  std::uint64_t keys_ = 0;
+  std::uint64_t hash_ = 0;
+};
+
+struct Measured {
+  std::size_t parts = 0;  // 0: the iteration without ranges
+  std::vector<double> seconds;
+  double split_seconds = 0;   // of the last round
+  std::uint64_t largest = 0;  // keys of the largest range
+};
+
+class RestartScan {
+ public:
+  RestartScan(const Flags& flags, const DurableTier& tier, const Clock& clock)
+      : flags_(flags), tier_(tier), clock_(clock) {}
+
+  absl::Status Round(Measured& measured) {
+    const TimePoint begin = clock_.Now();
+    std::vector<Reader> readers(1);
+    if (measured.parts == 0) {
+      REMORA_RETURN_IF_ERROR(tier_.ForEach([&](const DurableTier::Entry& entry) {
+        readers[0].Read(entry);
+        return absl::OkStatus();
+      }));
+    } else {
+      const std::vector<DurableTier::KeyRange> ranges = tier_.Split(measured.parts);
+      measured.split_seconds = SecondsSince(begin);
+      readers.resize(ranges.size());
+      REMORA_RETURN_IF_ERROR(ShowInThreads(ranges, readers));
+    }
+    measured.seconds.push_back(SecondsSince(begin));
+    return Check(readers, measured);
+  }
+
+ private:
+  double SecondsSince(TimePoint begin) const {
+    return std::chrono::duration<double>(clock_.Now() - begin).count();
+  }
+
+  absl::Status ShowInThreads(const std::vector<DurableTier::KeyRange>& ranges, std::vector<Reader>& readers) {
+    std::vector<absl::Status> statuses(ranges.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      threads.emplace_back([&, i] {
+        Reader reader;  // and not readers[i]: threads would write to one cache line
+        statuses[i] = tier_.ForEach(ranges[i], [&](const DurableTier::Entry& entry) {
+          reader.Read(entry);
+          return absl::OkStatus();
+        });
+        readers[i] = reader;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& status : statuses) REMORA_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+
+  /// All ways show the same entries.
+  absl::Status Check(const std::vector<Reader>& readers, Measured& measured) {
+    std::uint64_t keys = 0;
+    std::uint64_t hash = 0;
+    measured.largest = 0;
+    for (const Reader& reader : readers) {
+      keys += reader.keys();
+      hash += reader.hash();
+      measured.largest = std::max(measured.largest, reader.keys());
+    }
+    if (hash_ == 0) hash_ = hash;
+    if (keys == flags_.keys && hash == hash_) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat(measured.parts, " parts showed ", keys, " keys, or others than were written"));
+  }
+
+  const Flags& flags_;
+  const DurableTier& tier_;
+  const Clock& clock_;
+  std::uint64_t hash_ = 0;  // of the first round
+};
+
+double MedianOf(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void Print(const Flags& flags, const std::vector<Measured>& all) {
+  std::cout << absl::StrFormat("restart_scan: %d keys, values of %d bytes; medians of %d rounds in turns\n",
+                               flags.keys, flags.value_size, flags.rounds);
+  const double base = MedianOf(all[0].seconds);
+  for (const Measured& measured : all) {
+    const double median = MedianOf(measured.seconds);
+    std::cout << (measured.parts == 0 ? absl::StrFormat("  %-10s", "ForEach")
+                                      : absl::StrFormat("  Split(%d)  ", measured.parts))
+              << absl::StrFormat(" %9.1f ms  %6.0f ns/key  speed-up %5.2f", median * 1e3,
+                                 median * 1e9 / static_cast<double>(flags.keys), base / median);
+    if (measured.parts != 0) {
+      std::cout << absl::StrFormat(
+          "  Split alone %.2f ms, largest range %.1f %%", measured.split_seconds * 1e3,
+          100 * static_cast<double>(measured.largest) / static_cast<double>(flags.keys));
+    }
+    std::cout << "\n";
+  }
+}
+
+absl::Status Run(const Flags& flags) {
+  const SteadyClock clock;
+  const RunDirectory directory(flags.directory);
+  if (directory.path().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot make a directory in ", flags.directory));
+  }
+  {
+    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.path()));
+    REMORA_RETURN_IF_ERROR(Fill(*tier, flags));
+  }
+  // As at a restart: what was in memory only becomes tables here.
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.path()));
+  std::vector<Measured> all(1);
+  for (const std::size_t parts : flags.parts) all.push_back({.parts = parts, .seconds = {}});
+  RestartScan scan(flags, *tier, clock);
+  for (std::uint32_t round = 0; round < flags.rounds; ++round) {
+    for (Measured& measured : all) REMORA_RETURN_IF_ERROR(scan.Round(measured));
+  }
+  Print(flags, all);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace remora::bench
+
+int main(int argc, char** argv) {
+  remora::bench::Flags flags;
+  flags.directory = std::filesystem::temp_directory_path().string();
+  CLI::App app(
+      "restart_scan measures how long a restart reads its durable tier, by one thread and by several. It "
+      "fills\na tier of its own, and removes it.\n",
+      "restart_scan");
+  app.add_option("--directory", flags.directory, "Where to make it")->capture_default_str();
+  app.add_option("--keys", flags.keys, "How many keys")
+      ->check(CLI::Range(1u, 1'000'000'000u))
+      ->capture_default_str();
+  app.add_option("--value_size", flags.value_size, "Bytes of each value")
+      ->check(CLI::Range(std::size_t{1}, remora::kMaxValueSize))
+      ->capture_default_str();
+  app.add_option("--rounds", flags.rounds, "Times that each is measured")
+      ->check(CLI::Range(1u, 1'000'000u))
+      ->capture_default_str();
+  app.add_option("--parts", flags.parts, "Numbers of ranges")
+      ->delimiter(',')
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1000}))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : EX_USAGE;
+  }
+  const absl::Status status = remora::bench::Run(flags);
+  if (status.ok()) return 0;
+  std::cerr << "restart_scan: " << status.message() << "\n";
+  return status.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+}

@@ -1,0 +1,132 @@
+#include "store/segments.h"
+
+#include <atomic>
+
+#include "store/base/check.h"
+
+namespace remora {
+
+Segments::Segments(std::span<std::byte> region, Duration rest)
+    : region_(region), rest_(rest), segments_(SegmentCount(region.size())) {
+  for (std::size_t i = segments_.size(); i-- > FirstSegment(region.size());) {
+    segments_[i].begin = i * kSegmentSize;
+    segments_[i].use = Use::kFree;
+    free_.push_back(static_cast<SegmentNumber>(i));
+  }
+}
+
+std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
+  if (free_.size() <= keep) return std::nullopt;
+  const SegmentNumber number = free_.back();
+  free_.pop_back();
+  Segment& segment = segments_[number];
+  segment.use = use;
+  segment.live = 0;
+  return number;
+}
+
+void Segments::Seal(SegmentNumber number, std::uint64_t end, TimePoint now) {
+  Segment& segment = segments_[number];
+  REMORA_CHECK(segment.use == Use::kLogHead);
+  segment.use = Use::kLog;
+  segment.end = end;
+  log_bytes_ += end - segment.begin;
+  segment.sealed = now;
+  Link(number);
+}
+
+void Segments::Retire(SegmentNumber number, TimePoint now) {
+  Segment& segment = segments_[number];
+  REMORA_CHECK(segment.use == Use::kLog && segment.live == 0);
+  Unlink(number);
+  log_bytes_ -= segment.end - segment.begin;
+  segment.use = Use::kResting;
+  // Relaxed: it comes long before the segment is used again, and that is all it has to.
+  std::byte& generation = region_[GenerationsOffset(region_.size()) + number];
+  std::atomic_ref(generation)
+      .store(std::byte(std::to_integer<unsigned>(generation) + 1), std::memory_order_relaxed);
+  resting_.push_back({now + rest_, number});
+}
+
+void Segments::Release(TimePoint now) {
+  while (!resting_.empty() && resting_.front().until <= now) {
+    segments_[resting_.front().segment].use = Use::kFree;
+    free_.push_back(resting_.front().segment);
+    resting_.pop_front();
+  }
+}
+
+std::optional<TimePoint> Segments::next_release() const {
+  if (resting_.empty()) return std::nullopt;
+  return resting_.front().until;
+}
+
+void Segments::Drop(std::uint64_t offset, std::uint64_t bytes) {
+  Segment& segment = At(offset);
+  REMORA_CHECK(segment.live >= bytes);
+  segment.live -= bytes;
+  live_bytes_ -= bytes;
+  if (segment.use != Use::kLog || ListOf(segment) == segment.list) return;
+  const auto number = static_cast<SegmentNumber>(offset / kSegmentSize);
+  Unlink(number);
+  Link(number);
+}
+
+std::optional<SegmentNumber> Segments::Best(TimePoint now) const {
+  // Cost-benefit as in log-structured file systems (Rosenblum and Ousterhout, 1992): what is free after
+  // cleaning, times how long it is likely to stay, over the work. The first of each list is its oldest,
+  // about.
+  std::optional<SegmentNumber> best;
+  double best_score = 0;
+  for (const List& list : lists_) {
+    if (list.size == 0) continue;
+    const Segment& segment = segments_[list.first];
+    const double size = static_cast<double>(kSegmentSize);
+    const double live = static_cast<double>(segment.live) / size;
+    const double dead = static_cast<double>(segment.dead()) / size;
+    if (dead < 1.0 / 32) continue;
+    const double age = std::chrono::duration<double>(now - segment.sealed).count() + 1e-3;
+    const double score = dead * age / (1 + live);
+    if (score > best_score) {
+      best_score = score;
+      best = list.first;
+    }
+  }
+  return best;
+}
+
+std::int32_t Segments::ListOf(const Segment& segment) {
+  return static_cast<std::int32_t>(segment.live * (kLists - 1) / kSegmentSize);
+}
+
+void Segments::Link(SegmentNumber number) {
+  Segment& segment = segments_[number];
+  segment.list = ListOf(segment);
+  List& list = lists_[segment.list];
+  if (list.size++ == 0) {
+    list.first = number;
+  } else {
+    segments_[list.last].next = number;
+    segment.previous = list.last;
+  }
+  list.last = number;
+}
+
+void Segments::Unlink(SegmentNumber number) {
+  Segment& segment = segments_[number];
+  List& list = lists_[segment.list];
+  if (list.first == number) {
+    list.first = segment.next;
+  } else {
+    segments_[segment.previous].next = segment.next;
+  }
+  if (list.last == number) {
+    list.last = segment.previous;
+  } else {
+    segments_[segment.next].previous = segment.previous;
+  }
+  --list.size;
+  segment.list = -1;
+}
+
+}  // namespace remora

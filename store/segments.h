@@ -1,0 +1,122 @@
+// The region's segments: what each is used for, and when it may be used for something else.
+//
+//   free -> log head -> log -> (emptied by the cleaner) -> resting for 2T -> free
+//   free -> index, for good
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "store/base/clock.h"
+#include "store/format/layout.h"
+
+namespace remora {
+
+using SegmentNumber = std::uint32_t;
+
+/// Thread Safety: none; the writer's.
+class Segments {
+ public:
+  enum class Use : std::uint8_t {
+    kNone = 0,  // before the first segment
+    kFree = 1,
+    kIndex = 2,
+    kLogHead = 3,  // records are being appended
+    kLog = 4,
+    kResting = 5,  // nothing leads here any more, but readers may have been led here
+  };
+
+  /// Segments that only the cleaner may take: with one, it can always empty another.
+  static constexpr std::size_t kReserve = 1;
+
+  /// `region` outlives this. What rests does so for `rest`.
+  Segments(std::span<std::byte> region, Duration rest);
+  Segments(const Segments&) = delete;
+  Segments& operator=(const Segments&) = delete;
+
+  /// Takes a free segment, as kIndex or kLogHead. Nothing: there is none, beyond `keep`.
+  std::optional<SegmentNumber> Take(Use use, std::size_t keep);
+
+  /// A full head becomes part of the log. `end`: where its last record ends.
+  void Seal(SegmentNumber segment, std::uint64_t end, TimePoint now);
+
+  /// Nothing leads to this segment of the log any more: it rests, then it is free.
+  void Retire(SegmentNumber segment, TimePoint now);
+
+  /// Frees what has rested long enough.
+  void Release(TimePoint now);
+  /// When the next segment will have rested long enough. Nothing: none rests.
+  std::optional<TimePoint> next_release() const;
+
+  /// While nobody reads yet, nothing has to rest.
+  void set_rest(Duration rest) { rest_ = rest; }
+
+  // --- Bytes of records, live and dead.
+
+  void AddLive(std::uint64_t offset, std::uint64_t bytes) {
+    At(offset).live += bytes;
+    live_bytes_ += bytes;
+  }
+  /// Live no more.
+  void Drop(std::uint64_t offset, std::uint64_t bytes);
+
+  /// The segment of the log whose cleaning promises most: benefit (its dead bytes) times age over cost (the
+  /// bytes to read and to move). Nothing: in none is enough dead to be worth it.
+  std::optional<SegmentNumber> Best(TimePoint now) const;
+
+  struct Segment {
+    Use use = Use::kNone;
+    std::uint64_t begin = 0;  // offsets in the region
+    std::uint64_t end = 0;    // kLog: of its last record
+    std::uint64_t live = 0;   // bytes
+    TimePoint sealed;
+    // In the list of those that are about as live.
+    std::int32_t list = -1;
+    SegmentNumber previous = 0;
+    SegmentNumber next = 0;
+    /// Bytes of records that are dead.
+    std::uint64_t dead() const { return end - begin - live; }
+  };
+  const Segment& operator[](SegmentNumber segment) const { return segments_[segment]; }
+  static std::uint64_t EndOf(SegmentNumber segment) { return (std::uint64_t{segment} + 1) * kSegmentSize; }
+
+  std::size_t count() const { return segments_.size(); }
+  std::size_t free_count() const { return free_.size(); }
+  std::size_t resting_count() const { return resting_.size(); }
+  /// Of all records in the log and its heads; and of those in the log, without its heads, live and dead.
+  std::uint64_t live_bytes() const { return live_bytes_; }
+  std::uint64_t log_bytes() const { return log_bytes_; }
+
+ private:
+  // Lists of log segments by the share that is live, in 1/32; in each the first came first.
+  static constexpr std::int32_t kLists = 33;
+  struct List {
+    SegmentNumber first = 0;
+    SegmentNumber last = 0;
+    std::size_t size = 0;
+  };
+  struct Rest {
+    TimePoint until;
+    SegmentNumber segment;
+  };
+
+  Segment& At(std::uint64_t offset) { return segments_[offset / kSegmentSize]; }
+  static std::int32_t ListOf(const Segment& segment);
+  void Link(SegmentNumber number);
+  void Unlink(SegmentNumber number);
+
+  const std::span<std::byte> region_;
+  Duration rest_;
+  std::vector<Segment> segments_;
+  std::vector<SegmentNumber> free_;  // taken from the end
+  std::deque<Rest> resting_;         // in the order of time
+  List lists_[kLists];
+  std::uint64_t live_bytes_ = 0;
+  std::uint64_t log_bytes_ = 0;
+};
+
+}  // namespace remora

@@ -1,0 +1,69 @@
+// Housekeeping: freeing what has rested, cleaning when memory is short, growing while nothing else is to do.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "store/store_impl.h"
+
+namespace remora {
+namespace {
+
+// Of all segments, those that cleaning keeps free, or resting and so free soon: what is written meanwhile
+// goes there.
+constexpr std::size_t kFreeShare = 32;
+constexpr std::size_t kMinFree = 3;
+
+// A bounded bit of work: about a millisecond of records of 100 bytes.
+constexpr std::uint64_t kBitOfCleaning = std::uint64_t{256} << 10;
+constexpr std::size_t kBitOfGrowth = 256;
+
+}  // namespace
+
+bool Store::Impl::Work() {
+  const std::lock_guard lock(mutex_);
+  const bool worked = WorkLocked(clock_.Now());
+  if (worked) SetSizeCounters();
+  return worked;
+}
+
+bool Store::Impl::WorkLocked(TimePoint now) {
+  Release(now);
+  bool worked = index_.Grow(kBitOfGrowth, now);
+  if (Short()) worked |= cleaner_.Work(kBitOfCleaning, now);
+  return worked;
+}
+
+std::optional<TimePoint> Store::Impl::next_work() const {
+  const std::lock_guard lock(mutex_);
+  const std::optional<TimePoint> tick = index_.next_tick();
+  const std::optional<TimePoint> release = segments_.next_release();
+  if (!tick || !release) return tick ? tick : release;
+  return std::min(*tick, *release);
+}
+
+void Store::Impl::Release(TimePoint now) {
+  index_.Tick(now);
+  const std::optional<TimePoint> left = index_.next_tick();
+  segments_.Release(left ? std::min(*left, now) : now);
+}
+
+bool Store::Impl::Short() const {
+  const std::size_t target = std::max(kMinFree, segments_.count() / kFreeShare);
+  return segments_.free_count() + segments_.resting_count() < target;
+}
+
+Store::Impl::Room Store::Impl::MakeRoom(TimePoint now) {
+  while (segments_.free_count() <= Segments::kReserve && Short() && cleaner_.Work(kBitOfCleaning, now)) {
+  }
+  if (segments_.free_count() > Segments::kReserve) return Room::kNow;
+  if (segments_.resting_count() > 0) return Room::kLater;
+  return Room::kNever;
+}
+
+absl::Status Store::Impl::Full() const {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the memory is full: of ", shape_.memory_size, " bytes, records take ", log_.bytes_used(), ", ",
+      log_.bytes_dead(), " of them dead, and the index of ", index_.entry_count(), " keys takes ",
+      index_.segment_count() * kSegmentSize, "; delete keys, or open with more memory (--memory)"));
+}
+
+}  // namespace remora

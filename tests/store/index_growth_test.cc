@@ -1,0 +1,276 @@
+// The index while it grows under its readers.
+#include <gtest/gtest.h>
+
+#include <list>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "index_walk.h"
+#include "store/index.h"
+#include "store_parts.h"
+
+namespace remora {
+namespace {
+
+using Step = KeySearch::Step;
+
+constexpr std::uint64_t kFirstBuckets = std::uint64_t{1} << Index::kFirstLevel;
+constexpr std::uint64_t kFirstPeak = Index::kPeakLoad * kFirstBuckets;
+
+std::string KeyOf(std::uint64_t i) { return "key" + std::to_string(i); }
+
+class IndexGrowthTest : public testing::Test {
+ protected:
+  StoreParts parts_{32};
+  Index& index_ = parts_.index;
+  Model model_;
+
+  /// Keys number model_.size() and on, until there are `count`.
+  void FillTo(std::uint64_t count) {
+    while (model_.size() < count) {
+      const std::string key = KeyOf(model_.size());
+      ASSERT_TRUE(parts_.Put(key, "value")) << key;
+      model_[key] = "value";
+    }
+  }
+  /// Doubles the index at once.
+  void GrowALevel() {
+    const std::uint64_t splits = std::uint64_t{1} << index_.view().level;
+    ASSERT_TRUE(index_.Grow(splits, parts_.now));
+    ASSERT_EQ(index_.view().split, 0u);
+    ASSERT_EQ(index_.bucket_count(), 2 * splits);
+  }
+  void CheckAll(bool settled) const { IndexWalk(parts_, model_, settled).Check(); }
+  void CheckFound(std::uint64_t i, const IndexView& view) const {
+    Reader reader(parts_, KeyOf(i), view);
+    ASSERT_EQ(reader.Run(), Step::kFound) << i << " of " << model_.size();
+    ASSERT_EQ(reader.value(), "value");
+  }
+};
+
+TEST_F(IndexGrowthTest, ItDoesNotGrowBeforeItIsTime) {
+  ASSERT_NO_FATAL_FAILURE(FillTo(kFirstPeak));
+  EXPECT_FALSE(index_.Grow(100, parts_.now));
+  EXPECT_EQ(index_.bucket_count(), kFirstBuckets);
+  ASSERT_NO_FATAL_FAILURE(FillTo(kFirstPeak + 1));
+  EXPECT_TRUE(index_.Grow(10, parts_.now));
+  EXPECT_EQ(index_.bucket_count(), kFirstBuckets + 10) << "no more at a time than asked for";
+}
+
+TEST_F(IndexGrowthTest, ALevelIsSplitToItsEndAndNotBeyond) {
+  ASSERT_NO_FATAL_FAILURE(FillTo(kFirstPeak + 1));
+  EXPECT_TRUE(index_.Grow(1000, parts_.now));
+  EXPECT_EQ(index_.bucket_count(), 2 * kFirstBuckets);
+  EXPECT_EQ(index_.view().level, Index::kFirstLevel + 1);
+  EXPECT_FALSE(index_.Grow(1000, parts_.now));
+}
+
+TEST_F(IndexGrowthTest, AllKeysStayFoundUpToManyBuckets) {
+  constexpr std::uint64_t kKeys = 120'000;
+  std::mt19937_64 random(1);
+  while (model_.size() < kKeys) {
+    ASSERT_NO_FATAL_FAILURE(FillTo(model_.size() + 1 + random() % 50));
+    index_.Grow(random() % 100, parts_.now);
+    for (int n = 0; n < 20; ++n) {
+      const std::uint64_t i = random() % model_.size();
+      ASSERT_EQ(parts_.ValueOf(KeyOf(i)), "value");
+      ASSERT_NO_FATAL_FAILURE(CheckFound(i, index_.view()));
+      ASSERT_NO_FATAL_FAILURE(CheckFound(i, kFirstView));
+    }
+    if (random() % 4 == 0) parts_.Pass(std::chrono::milliseconds(random() % 300));
+  }
+  EXPECT_GT(index_.bucket_count(), kKeys / Index::kPeakLoad);
+  for (std::uint64_t i = 0; i < kKeys; ++i) ASSERT_NO_FATAL_FAILURE(CheckFound(i, kFirstView));
+  for (std::uint64_t i = kKeys; i < kKeys + 10'000; ++i) {
+    ASSERT_NE(Search(parts_, KeyOf(i), kFirstView), Step::kFound);
+  }
+  ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  parts_.Settle();
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+}
+
+TEST_F(IndexGrowthTest, AKeyThatIsNotThereIsMissingAfterEverythingRested) {
+  ASSERT_NO_FATAL_FAILURE(FillTo(20'000));
+  while (index_.Grow(1000, parts_.now)) {
+  }
+  parts_.Settle();
+  for (std::uint64_t i = 20'000; i < 40'000; ++i) {
+    ASSERT_EQ(Search(parts_, KeyOf(i), kFirstView), Step::kMissing) << i;
+  }
+}
+
+TEST_F(IndexGrowthTest, AnOldViewLearnsFromOneKeyAboutMany) {
+  ASSERT_NO_FATAL_FAILURE(FillTo(20'000));
+  while (index_.Grow(1000, parts_.now)) {
+  }
+  Reader reader(parts_, KeyOf(0), kFirstView);
+  ASSERT_EQ(reader.Run(), Step::kFound);
+  EXPECT_EQ(reader.view().level + 1, index_.view().level) << "all but where the last level is split";
+}
+
+// --- What rests -----------------------------------------------------------------------------------------
+
+/// Readers of every key, of which each has read its main bucket before all buckets are split.
+class PassedReadersTest : public IndexGrowthTest {
+ protected:
+  std::list<Reader> readers_;
+  std::vector<std::uint64_t> controls_;  // of the main buckets before
+
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(FillTo(kFirstPeak + 1));
+    for (std::uint64_t number = 0; number < kFirstBuckets; ++number) {
+      controls_.push_back(parts_.Main(number).control);
+    }
+    for (const auto& [key, value] : model_) {
+      readers_.emplace_back(parts_, key, kFirstView);
+      ASSERT_TRUE(readers_.back().Read());
+    }
+    ASSERT_NO_FATAL_FAILURE(GrowALevel());
+    ASSERT_GT(index_.overflow_count(), 0u) << "the test means some chains";
+  }
+  /// How many keys readers miss that saw the control word before the split, and see the slots only now.
+  int MissedByTornReads() const {
+    int missed = 0;
+    for (const auto& [key, value] : model_) {
+      Reader reader(parts_, key, kFirstView);
+      reader.ReadTorn(controls_[reader.search().bucket().number]);
+      missed += reader.Run() == Step::kMissing;
+    }
+    return missed;
+  }
+};
+
+TEST_F(PassedReadersTest, FindTheirKeyRightBeforeTheOldSlotsAreCleared) {
+  parts_.Pass(kTestRest - kInstant);
+  for (Reader& reader : readers_) ASSERT_EQ(reader.Run(), Step::kFound) << reader.key();
+}
+
+TEST_F(PassedReadersTest, ThatReadTornBucketsFindTheirKeyRightBeforeTheOldSlotsAreCleared) {
+  parts_.Pass(kTestRest - kInstant);
+  EXPECT_EQ(MissedByTornReads(), 0);
+  parts_.Pass(kInstant);
+  EXPECT_GT(MissedByTornReads(), 0) << "nothing was cleared, so the test shows nothing";
+}
+
+TEST_F(PassedReadersTest, DoNotMissAKeyThatIsWrittenMeanwhile) {
+  for (const auto& [key, value] : model_) ASSERT_TRUE(parts_.Put(key, "newer"));
+  parts_.Pass(kTestRest - kInstant);
+  for (Reader& reader : readers_) ASSERT_EQ(reader.Run(), Step::kUnsure) << reader.key();
+}
+
+TEST_F(PassedReadersTest, DoNotTakeAnErasedKeyForLive) {
+  for (const auto& [key, value] : model_) ASSERT_TRUE(parts_.Erase(key));
+  parts_.Pass(kTestRest - kInstant);
+  for (Reader& reader : readers_) ASSERT_NE(reader.Run(), Step::kFound) << reader.key();
+}
+
+TEST_F(PassedReadersTest, LeaveNothingBehindWhenTheyAreDone) {
+  parts_.Settle();
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+}
+
+// Two levels within one rest: what the first left behind is no key of the second's.
+TEST_F(IndexGrowthTest, ABucketSplitTwiceBeforeItRestedLosesNothing) {
+  ASSERT_NO_FATAL_FAILURE(FillTo(4 * kFirstPeak));
+  ASSERT_NO_FATAL_FAILURE(GrowALevel());
+  parts_.Pass(kTestRest / 2);
+  ASSERT_NO_FATAL_FAILURE(GrowALevel());
+  ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  parts_.Pass(kTestRest / 2);
+  ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  for (std::uint64_t i = 0; i < model_.size(); ++i) ASSERT_NO_FATAL_FAILURE(CheckFound(i, kFirstView));
+  parts_.Settle();
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+}
+
+TEST_F(IndexGrowthTest, OneTickDoesABoundedBitAndSaysThatMoreIsDue) {
+  ASSERT_NO_FATAL_FAILURE(FillTo(16 * kFirstPeak));
+  while (index_.Grow(4096, parts_.now)) {
+  }
+  parts_.Pass(kTestRest);
+  ASSERT_TRUE(index_.next_tick().has_value());
+  EXPECT_LE(*index_.next_tick(), parts_.now);
+  parts_.Settle();
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+}
+
+TEST_F(IndexGrowthTest, NothingRestsWhileNobodyReads) {
+  index_.set_rest({});
+  ASSERT_NO_FATAL_FAILURE(FillTo(kFirstPeak + 1));
+  ASSERT_NO_FATAL_FAILURE(GrowALevel());
+  index_.Tick(parts_.now);
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+}
+
+// --- No room --------------------------------------------------------------------------------------------
+
+class IndexWithoutRoomTest : public IndexGrowthTest {
+ protected:
+  std::vector<SegmentNumber> taken_;
+
+  void TakeAllSegments() {
+    while (const auto segment = parts_.segments.Take(Segments::Use::kLogHead, Segments::kReserve)) {
+      taken_.push_back(*segment);
+    }
+  }
+  void GiveBackASegment() {
+    parts_.segments.Seal(taken_.back(), parts_.segments[taken_.back()].begin, parts_.now);
+    parts_.segments.Retire(taken_.back(), parts_.now);
+    taken_.pop_back();
+    parts_.Pass(kTestRest);
+  }
+  /// Grows until there are as many buckets as fit into the segments that it has.
+  void GrowToTheEndOfASegment() {
+    ASSERT_NO_FATAL_FAILURE(FillTo(Index::kPeakLoad * kBucketsPerSegment + 1));
+    while (index_.bucket_count() < kBucketsPerSegment) ASSERT_TRUE(index_.Grow(64, parts_.now));
+    parts_.Settle();
+  }
+};
+
+TEST_F(IndexWithoutRoomTest, GrowthStopsWhenNoSegmentIsFreeAndGoesOnWhenOneIs) {
+  ASSERT_NO_FATAL_FAILURE(GrowToTheEndOfASegment());
+  TakeAllSegments();
+  EXPECT_FALSE(index_.Grow(10, parts_.now));
+  EXPECT_EQ(index_.bucket_count(), kBucketsPerSegment);
+  EXPECT_EQ(parts_.segments.free_count(), Segments::kReserve) << "the last one is the cleaner's";
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+  GiveBackASegment();
+  EXPECT_TRUE(index_.Grow(10, parts_.now));
+  EXPECT_EQ(index_.bucket_count(), kBucketsPerSegment + 10);
+  parts_.Settle();
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+}
+
+// A split needs an overflow bucket for its upper half, and there is none.
+TEST_F(IndexWithoutRoomTest, ASplitThatFindsNoOverflowBucketChangesNothing) {
+  std::vector<std::string> upper;  // keys of bucket 64, of which bucket 0 has the keys before it is split
+  for (int i = 0; upper.size() < 10 * kSlotsPerBucket; ++i) {
+    const std::string key = "upper" + std::to_string(i);
+    if (BucketAtDepth(HashKey(key), Index::kFirstLevel + 1) == kFirstBuckets) upper.push_back(key);
+  }
+  for (const std::string& key : upper) {
+    ASSERT_TRUE(parts_.Put(key, "value"));
+    model_[key] = "value";
+  }
+  for (int i = 0; model_.size() <= kFirstPeak; ++i) {
+    ASSERT_TRUE(parts_.Put("more" + std::to_string(i), "value"));
+    model_["more" + std::to_string(i)] = "value";
+  }
+  // Overflow buckets in a chain of bucket 1, until the segment they come from is used up.
+  TakeAllSegments();
+  std::size_t room = 0;
+  while (index_.Reserve(1, room + kSlotsPerBucket)) room += kSlotsPerBucket;
+  const std::uint64_t overflow = index_.overflow_count();
+  EXPECT_FALSE(index_.Grow(1, parts_.now));
+  EXPECT_EQ(index_.bucket_count(), kFirstBuckets);
+  EXPECT_EQ(index_.overflow_count(), overflow);
+  ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  GiveBackASegment();
+  EXPECT_TRUE(index_.Grow(1, parts_.now));
+  parts_.Settle();
+  for (const std::string& key : upper) ASSERT_EQ(Search(parts_, key, kFirstView), Step::kFound);
+}
+
+}  // namespace
+}  // namespace remora
