@@ -64,8 +64,8 @@ absl::StatusOr<KeySearch::Step> SearchOnce(Session& session, std::string_view ke
   }
 }
 
-absl::Status AskServer(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value) {
-  const TimePoint start = session.Coarse();
+absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std::uint64_t key_hash,
+                                    std::string* value) {
   ++session.counters().locates;
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(Operation::kLocate, key, key_hash, {}));
   if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
@@ -78,11 +78,6 @@ absl::Status AskServer(Session& session, std::string_view key, std::uint64_t key
     return absl::InternalError("the server located a record outside its memory");
   }
   REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, slot));
-  // Nobody took long, or the place may be another record's by now.
-  if (!session.InTime(start)) {
-    return absl::UnavailableError(
-        "the server takes longer to answer than it keeps memory for readers (--grace)");
-  }
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
   const RecordState state = CheckRecord(record.header, record.body, key, key_hash, place);
   if ((state != RecordState::kLive && state != RecordState::kDead) ||
@@ -91,6 +86,14 @@ absl::Status AskServer(Session& session, std::string_view key, std::uint64_t key
   }
   value->assign(record.Value());
   return absl::OkStatus();
+}
+
+// Whether it took no longer than the server keeps memory for readers; then *status is the outcome.
+bool AskServer(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value,
+               absl::Status* status) {
+  const TimePoint start = session.Coarse();
+  *status = ReadWhereTheServerSays(session, key, key_hash, value);
+  return session.InTime(start);
 }
 
 }  // namespace
@@ -103,7 +106,17 @@ absl::Status Get(Session& session, std::string_view key, std::string* value) {
     if (end == KeySearch::Step::kMissing) return absl::NotFoundError("no such key");
     ++session.counters().retries;
   }
-  return AskServer(session, key, key_hash, value);
+  std::string found;
+  absl::Status status;
+  const TimePoint start = session.Coarse();
+  while (!AskServer(session, key, key_hash, &found, &status)) {
+    if (session.Coarse() - start > session.timeout()) {
+      return absl::DeadlineExceededError(
+          "each answer took longer than the server keeps memory for readers (its grace period)");
+    }
+  }
+  if (status.ok()) value->swap(found);
+  return status;
 }
 
 }  // namespace remora

@@ -56,6 +56,7 @@ class Session {
   absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
                               std::string_view value);
 
+  std::chrono::milliseconds timeout() const { return options_.timeout; }
   const StoreShape& shape() const { return shape_; }
   /// What this client knows of the index' growth.
   IndexView& view() { return view_; }

@@ -220,7 +220,6 @@ bool Index::Split(TimePoint now) {
     // All of the keys are to be read, from anywhere in memory.
     if (SlotWord(main, i) != 0) __builtin_prefetch(&log_.Header(Place::Of(DecodeSlot(SlotWord(main, i)))));
   }
-  const Home home{number, exact_.level};
   const Home upper{sibling, exact_.level + 1};
   Resting clear{now + rest_, Resting::Kind::kClear};
   clear.bucket = main;
@@ -233,7 +232,7 @@ bool Index::Split(TimePoint now) {
       // Dead, or of a key that belongs elsewhere: the slot rests already.
       if (!log_.IsLive(place)) continue;
       const std::uint64_t key_hash = HashKey(log_.Key(place));
-      if (!Belongs(key_hash, home) || !Belongs(key_hash, upper)) continue;
+      if (!Belongs(key_hash, upper)) continue;
       if (bucket == main) {
         clear.mask |= std::uint32_t{1} << i;
       } else {
@@ -290,6 +289,7 @@ void Index::Free(const Resting& rested) {
 }
 
 std::optional<TimePoint> Index::next_tick() const {
+  if (!to_compact_.empty()) return TimePoint();  // long ago
   if (resting_.empty()) return std::nullopt;
   return resting_.front().due;
 }

@@ -41,7 +41,7 @@ class Index {
   static constexpr std::uint32_t kFirstLevel = 6;
 
   /// `region`, whose superblock says the level, `segments` and `log` outlive the index. What others may still
-  /// read rests for `rest` before it is used again. REQUIRES: a segment is free.
+  /// read rests for `rest` before it is used again. REQUIRES: two segments are free.
   Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest);
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;

@@ -30,10 +30,11 @@ absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size) {
 
 std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes) {
   // Twice as many buckets as at the peak; a segment may end unused by what the next record was too large for,
-  // on average far less; heads, the reserve and what is resting take some segments.
+  // a quarter of it with the largest records; heads, the reserve and what is resting take some segments.
   const std::uint64_t index_bytes = key_count * sizeof(Bucket) * 2 / Index::kPeakLoad;
-  return std::max<std::size_t>(kMinMemorySize,
-                               index_bytes + record_bytes + record_bytes / 16 + 8 * kSegmentSize);
+  const bool large = key_count > 0 && record_bytes / key_count > kSegmentSize / 16;
+  const std::uint64_t ends = large ? record_bytes / 2 : record_bytes / 16;
+  return std::max<std::size_t>(kMinMemorySize, index_bytes + record_bytes + ends + 8 * kSegmentSize);
 }
 
 absl::StatusOr<std::unique_ptr<AnonymousMemory>> AnonymousMemory::Map(std::size_t size) {

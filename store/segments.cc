@@ -96,7 +96,7 @@ std::optional<SegmentNumber> Segments::Best(TimePoint now) const {
 }
 
 std::int32_t Segments::ListOf(const Segment& segment) {
-  return static_cast<std::int32_t>(segment.live * (kLists - 1) / kSegmentSize);
+  return static_cast<std::int32_t>(segment.dead() * (kLists - 1) / kSegmentSize);
 }
 
 void Segments::Link(SegmentNumber number) {

@@ -74,7 +74,7 @@ class Segments {
     std::uint64_t end = 0;    // kLog: of its last record
     std::uint64_t live = 0;   // bytes
     TimePoint sealed;
-    // In the list of those that are about as live.
+    // In the list of those with about as many dead bytes.
     std::int32_t list = -1;
     SegmentNumber previous = 0;
     SegmentNumber next = 0;
@@ -92,7 +92,7 @@ class Segments {
   std::uint64_t log_bytes() const { return log_bytes_; }
 
  private:
-  // Lists of log segments by the share that is live, in 1/32; in each the first came first.
+  // Lists of log segments by the share that is dead, in 1/32; in each the first came first.
   static constexpr std::int32_t kLists = 33;
   struct List {
     SegmentNumber first = 0;

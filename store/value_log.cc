@@ -47,7 +47,9 @@ void ValueLog::TakeBack(const Place& place) {
   REMORA_CHECK(!IsLive(place));
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
   for (Open& open : heads_) {
-    if (open.there && place.offset_bytes() + place.extent_bytes() == open.next) {
+    // In the head's own segment: the one before it, sealed, may end where this one begins.
+    if (open.there && place.offset_bytes() >= segments_[open.segment].begin &&
+        place.offset_bytes() + place.extent_bytes() == open.next) {
       open.next = place.offset_bytes();
       return;
     }

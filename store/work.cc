@@ -42,8 +42,9 @@ std::optional<TimePoint> Store::Impl::next_work() const {
 
 void Store::Impl::Release(TimePoint now) {
   index_.Tick(now);
+  // A slot that is left to clear may name a segment that began to rest at the same moment, or later.
   const std::optional<TimePoint> left = index_.next_tick();
-  segments_.Release(left ? std::min(*left, now) : now);
+  segments_.Release(left && *left <= now ? *left - Duration(1) : now);
 }
 
 bool Store::Impl::Short() const {

@@ -284,9 +284,10 @@ constexpr std::uint64_t LayoutSignature() {
   for (std::uint64_t number :
        {std::uint64_t{kFormatVersion}, std::uint64_t{kMaxKeySize}, std::uint64_t{kMaxValueSize},
         std::uint64_t{kUnitSize}, std::uint64_t{sizeof(RecordHeader)}, std::uint64_t{sizeof(Bucket)},
-        std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize}, std::uint64_t{kOffsetBits},
-        std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
-        std::uint64_t{offsetof(Superblock, counters)}, kSuperblockMagic, std::uint64_t{kCounterCount}}) {
+        std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize}, std::uint64_t{kSuperblockSize},
+        std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits}, std::uint64_t{kExtentCodeBits},
+        std::uint64_t{kExtentMantissaBits}, std::uint64_t{offsetof(Superblock, counters)}, kSuperblockMagic,
+        std::uint64_t{kCounterCount}}) {
     signature = (signature ^ number) * 0x100000001b3;
   }
   return signature;

@@ -127,7 +127,7 @@ TEST_F(KvbenchTest, MissingRecordsAreErrorsThatSayWhatToDo) {
 }
 
 TEST_F(KvbenchTest, AFullLogEndsTheRunAndSaysSoOnce) {
-  EXPECT_EQ(Kvbench({"all", "--target=embedded", "--memory=4M", "--value_size=4096", "--records=100",
+  EXPECT_EQ(Kvbench({"all", "--target=embedded", "--memory=16M", "--value_size=4096", "--records=100",
                      "--workload=a", "--operations=1000000", "--threads=2"}),
             1);
   EXPECT_THAT(err_, AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("--memory")));
@@ -135,7 +135,7 @@ TEST_F(KvbenchTest, AFullLogEndsTheRunAndSaysSoOnce) {
 }
 
 TEST_F(KvbenchTest, ALoadThatFailsIsNotRunUpon) {
-  EXPECT_EQ(Kvbench({"all", "--target=embedded", "--memory=4M", "--value_size=4096", "--records=10000"}), 1);
+  EXPECT_EQ(Kvbench({"all", "--target=embedded", "--memory=16M", "--value_size=4096", "--records=10000"}), 1);
   EXPECT_THAT(out_, Not(ContainsRegex("\nrun ")));
 }
 

@@ -55,38 +55,102 @@ TEST(SlotTest, RoundTripAtTheBounds) {
   EXPECT_EQ(DecodeSlot(0), Slot{});
 }
 
-TEST(SlotTest, NamesAPlaceOnlyInsideTheLog) {
-  constexpr std::uint64_t kLogSize = 1 << 20;
-  const std::uint64_t last = kLogSize / kUnitSize - 4;
-  EXPECT_TRUE(SlotNamesPlace({1, 4, 1}, kLogSize));
-  EXPECT_TRUE(SlotNamesPlace({1, 4, last}, kLogSize));
-  EXPECT_FALSE(SlotNamesPlace({1, 4, last + 1}, kLogSize));
-  EXPECT_FALSE(SlotNamesPlace({1, 4, kMaxOffsetUnits}, kLogSize));
-  EXPECT_FALSE(SlotNamesPlace({1, 4, 0}, kLogSize)) << "unit 0 is never used";
-  EXPECT_FALSE(SlotNamesPlace({1, 0, 1}, kLogSize)) << "no extent";
-  EXPECT_FALSE(SlotNamesPlace({1, 2, 1}, kLogSize)) << "no room for a key";
-  EXPECT_FALSE(SlotNamesPlace({1, 0xfff, 1}, kLogSize)) << "larger than the log";
+TEST(SlotTest, NamesAPlaceOnlyInsideTheRegion) {
+  constexpr std::uint64_t kSize = 1 << 20;
+  const std::uint64_t last = kSize / kUnitSize - 4;
+  EXPECT_TRUE(SlotNamesPlace({1, 4, 1}, kSize));
+  EXPECT_TRUE(SlotNamesPlace({1, 4, last}, kSize));
+  EXPECT_FALSE(SlotNamesPlace({1, 4, last + 1}, kSize));
+  EXPECT_FALSE(SlotNamesPlace({1, 4, kMaxOffsetUnits}, kSize));
+  EXPECT_FALSE(SlotNamesPlace({1, 4, 0}, kSize)) << "unit 0 is never a record";
+  EXPECT_FALSE(SlotNamesPlace({1, 0, 1}, kSize)) << "no extent";
+  EXPECT_FALSE(SlotNamesPlace({1, 2, 1}, kSize)) << "no room for a key";
+  EXPECT_FALSE(SlotNamesPlace({1, 0xfff, 1}, kSize)) << "larger than the region";
 }
 
 // --- Words, torn ----------------------------------------------------------------------------------------
 
-TEST(ControlTest, MixturesOfNoneAndALinkAreOneOfThemOrNotWhole) {
-  std::mt19937_64 random(1);
-  const auto check = [](std::uint32_t link) {
-    const std::uint64_t whole = EncodeControl(link);
-    ASSERT_TRUE(ControlIsWhole(whole));
-    ASSERT_EQ(ControlOverflow(whole), link);
-    for (unsigned mask = 0; mask < 256; ++mask) {
-      const std::uint64_t seen = MixBytes(0, whole, mask);
-      ASSERT_TRUE(seen == 0 || seen == whole || !ControlIsWhole(seen)) << link << " mask " << mask;
-    }
-  };
-  for (std::uint32_t link = 1; link < 10000; ++link) ASSERT_NO_FATAL_FAILURE(check(link));
-  for (int i = 0; i < 10000; ++i) {
-    ASSERT_NO_FATAL_FAILURE(check(std::max(1u, static_cast<std::uint32_t>(random()))));
+// A link comes or goes while the depth stays, and the depth grows while the link stays.
+void CheckControl(std::uint32_t depth, std::uint64_t link) {
+  const std::uint64_t none = EncodeControl(depth, 0);
+  const std::uint64_t whole = EncodeControl(depth, link);
+  const std::uint64_t deeper = EncodeControl(depth + 1, link);
+  ASSERT_TRUE(ControlIsWhole(none) && ControlIsWhole(whole));
+  ASSERT_EQ(ControlLink(whole), link);
+  ASSERT_EQ(ControlDepth(whole), depth);
+  for (unsigned mask = 0; mask < 256; ++mask) {
+    const std::uint64_t linking = MixBytes(none, whole, mask);
+    ASSERT_TRUE(linking == none || linking == whole || !ControlIsWhole(linking)) << link << " " << mask;
+    ASSERT_EQ(ControlDepth(linking), depth);
+    const std::uint64_t splitting = MixBytes(whole, deeper, mask);
+    ASSERT_TRUE(splitting == whole || splitting == deeper) << link << " " << mask;
   }
-  ASSERT_NO_FATAL_FAILURE(check(0xffffffff));
-  EXPECT_TRUE(ControlIsWhole(0));
+}
+
+TEST(ControlTest, NoMixtureLeadsToABucketThatWasNotLinked) {
+  std::mt19937_64 random(1);
+  constexpr std::uint64_t kLastLink = (std::uint64_t{1} << kLinkBits) - 1;
+  for (std::uint64_t link = 1; link < 5000; ++link) ASSERT_NO_FATAL_FAILURE(CheckControl(6, link));
+  for (int i = 0; i < 5000; ++i) {
+    // Any number of zeros and ones.
+    const std::uint64_t link = random() & kLastLink & (i % 2 == 0 ? random() : ~std::uint64_t{0});
+    ASSERT_NO_FATAL_FAILURE(
+        CheckControl(static_cast<std::uint32_t>(random() % 255), std::max(link, std::uint64_t{1})));
+  }
+  for (int bit = 0; bit < kLinkBits; ++bit) {
+    ASSERT_NO_FATAL_FAILURE(CheckControl(0, std::uint64_t{1} << bit));
+    ASSERT_NO_FATAL_FAILURE(CheckControl(0, kLastLink ^ std::uint64_t{1} << bit));
+  }
+  ASSERT_NO_FATAL_FAILURE(CheckControl(254, kLastLink));
+}
+
+TEST(ControlTest, BitsOfALaterFormatAreNotWhole) {
+  EXPECT_FALSE(ControlIsWhole(EncodeControl(6, 0) | std::uint64_t{1} << 40));
+  EXPECT_FALSE(ControlIsWhole(EncodeControl(6, 77) | std::uint64_t{1} << 47));
+}
+
+void CheckDirectoryEntry(std::uint32_t segment) {
+  const std::uint64_t entry = EncodeDirectoryEntry(segment);
+  ASSERT_TRUE(DirectoryEntryIsWhole(entry));
+  ASSERT_EQ(DirectoryEntrySegment(entry), segment);
+  for (unsigned mask = 0; mask < 256; ++mask) {
+    const std::uint64_t seen = MixBytes(0, entry, mask);
+    ASSERT_TRUE(seen == 0 || seen == entry || !DirectoryEntryIsWhole(seen)) << segment << " mask " << mask;
+  }
+}
+
+TEST(DirectoryTest, NoMixtureLeadsToAnotherSegment) {
+  std::mt19937_64 random(4);
+  for (std::uint32_t segment = 1; segment < 70000; segment += segment < 1000 ? 1 : 61) {
+    ASSERT_NO_FATAL_FAILURE(CheckDirectoryEntry(segment));
+  }
+  for (int i = 0; i < 5000; ++i)
+    ASSERT_NO_FATAL_FAILURE(CheckDirectoryEntry(static_cast<std::uint32_t>(random())));
+  // Bytes that are 0, or whose complement is.
+  for (const std::uint32_t segment : {0xffu, 0xff00u, 0xff00ff00u, 0x00ff00ffu, 0xffffffffu}) {
+    ASSERT_NO_FATAL_FAILURE(CheckDirectoryEntry(segment));
+  }
+  EXPECT_FALSE(DirectoryEntryIsWhole(0));
+}
+
+// --- Segments -------------------------------------------------------------------------------------------
+
+TEST(LayoutTest, TheFirstSegmentIsBehindSuperblockDirectoryAndGenerations) {
+  EXPECT_EQ(FirstSegment(16 * kSegmentSize), 1u);
+  for (std::uint64_t count = 2; count < (std::uint64_t{8} << 20); count += 1 + count / 7) {
+    const std::uint64_t size = count * kSegmentSize;
+    const std::uint64_t end = kSuperblockSize + count * (sizeof(std::uint64_t) + 1);
+    ASSERT_GE(FirstSegment(size) * kSegmentSize, end) << count;
+    ASSERT_LT(FirstSegment(size) * kSegmentSize, end + kSegmentSize) << "one is wasted at " << count;
+    ASSERT_EQ(GenerationsOffset(size) + count, end);
+  }
+}
+
+TEST(LayoutTest, TheFirstSegmentMayBeginWhereTheGenerationsEnd) {
+  constexpr std::uint64_t kCount = (7 * kSegmentSize - kSuperblockSize) / 9;
+  static_assert(kSuperblockSize + 9 * kCount == 7 * kSegmentSize);
+  EXPECT_EQ(FirstSegment(kCount * kSegmentSize), 7u);
+  EXPECT_EQ(FirstSegment((kCount + 1) * kSegmentSize), 8u);
 }
 
 // An update keeps the fingerprint: whatever a reader sees of it, the slot is a candidate.
@@ -122,7 +186,7 @@ TEST(FindSlotsTest, FindsAllOfAFingerprintAndNoOther) {
     bucket.slots[i] = EncodeSlot({i % 7 == 0 ? 0xabcu : 0xabdu, 9, 100 + i});
   }
   SlotSet found = FindSlots(bucket, hash);
-  for (const int expected : {0, 7, 14}) {
+  for (const int expected : {0, 7, 14, 21, 28}) {
     ASSERT_FALSE(found.empty());
     EXPECT_EQ(found.Next(), expected);
   }
@@ -150,6 +214,8 @@ TEST(CheckRecordTest, ForeignOnlyWhenItBelongsInOurBucketAndLives) {
   EXPECT_EQ(MakeRecord(neighbour, "value", 5, true).Check(kKey), RecordState::kForeign);
   EXPECT_EQ(MakeRecord(neighbour, "value", 5, false).Check(kKey), RecordState::kTorn);
   EXPECT_EQ(MakeRecord("elsewhere", "value", 5, true).Check(kKey), RecordState::kTorn);
+  const std::string parted = CollidingKey(kKey, kTestDepth - 1, true);
+  EXPECT_EQ(MakeRecord(parted, "value", 5, true).Check(kKey), RecordState::kTorn) << "moved away by a split";
 }
 
 TEST(CheckRecordTest, AnyByteFlippedIsNotLive) {
@@ -239,7 +305,7 @@ TEST(CheckRecordTest, SizesAtTheirBounds) {
 // there is nothing behind it, and a sanitizer would say so.
 TEST(CheckRecordTest, SizesBeyondTheirBoundsReadNothing) {
   RecordHeader header = MakeRecord(kKey, "value", 5, true).header();
-  const RecordPlace place{77, 48, kTestBuckets, 0xfeed};
+  const RecordPlace place{77, 48, TestHome(kKey), 0xfeed};
   const auto check = [&](std::uint16_t key_size, std::uint32_t value_size, std::uint16_t flags = 0) {
     header.key_size = key_size;
     header.value_size = value_size;
@@ -262,7 +328,10 @@ TEST(FormatTest, IsPinned) {
   EXPECT_EQ(HashKey("remora"), 0xeaeae9574c4dcac0u) << "another version of the hash library?";
   EXPECT_EQ(HashValue(nullptr, 0), 0x2d06800538d394c2u);
   EXPECT_EQ(MakeRecord("key", "value", 5, true).header().checksum, 0x21f6c29feccc76ffu);
-  EXPECT_EQ(EncodeControl(0x12345), 0x0019000000012345u);
+  EXPECT_EQ(kFormatVersion, 2u);
+  EXPECT_EQ(EncodeControl(7, 0x12345), 0x2107000000012345u);
+  EXPECT_EQ(EncodeControl(7, 0), 0x0007000000000000u);
+  EXPECT_EQ(EncodeDirectoryEntry(0x12345), 0xfffedcba00012345u);
   EXPECT_EQ(EncodeSlot({0xabc, 0x123, 0x456789}), 0xabc1230000456789u);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "record_image.h"
 
@@ -16,11 +17,18 @@ using Step = KeySearch::Step;
 class KeySearchTest : public testing::Test {
  protected:
   static constexpr std::string_view kKey = "the key";
-  const StoreShape shape_{kTestBuckets, 8, 1 << 20, 0xfeed};
+  static constexpr std::uint64_t kOverflow = 77;  // place of a bucket
+  const StoreShape shape_{1 << 20, 0xfeed};
   const std::uint64_t hash_ = HashKey(kKey);
   const std::string neighbour_ = CollidingKey(kKey);
-  KeySearch search_{kKey, hash_, shape_};
-  Bucket bucket_{};
+  const std::uint64_t main_ = BucketAtDepth(hash_, kTestDepth);
+  IndexView view_{kTestDepth, 0};
+  KeySearch search_{kKey, hash_, shape_, &view_};
+  Bucket bucket_ = EmptyBucket();
+
+  static Bucket EmptyBucket(std::uint32_t depth = kTestDepth, std::uint64_t link = 0) {
+    return {EncodeControl(depth, link), {}};
+  }
 
   std::uint64_t WordFor(const RecordImage& record) const {
     const RecordHeader header = record.header();
@@ -40,7 +48,7 @@ class KeySearchTest : public testing::Test {
 TEST_F(KeySearchTest, FindsTheKey) {
   const RecordImage record = MakeRecord(kKey, "value", 5, true, 100);
   bucket_.slots[3] = WordFor(record);
-  EXPECT_EQ(search_.bucket(), hash_ % kTestBuckets);
+  EXPECT_EQ(search_.bucket(), (BucketRef{false, main_}));
   TakeBucket();
   EXPECT_EQ(search_.slot().offset_units, 100u);
   TakeRecord(record);
@@ -55,13 +63,13 @@ TEST_F(KeySearchTest, EmptyBucketIsAMiss) {
 TEST_F(KeySearchTest, FollowsTheChainPastAForeignRecord) {
   const RecordImage foreign = MakeRecord(neighbour_, "value", 4, true, 90);
   bucket_.slots[0] = WordFor(foreign);
-  bucket_.control = EncodeControl(kTestBuckets + 7);
+  bucket_.control = EncodeControl(kTestDepth, kOverflow);
   TakeBucket();
   TakeRecord(foreign);
-  EXPECT_EQ(search_.bucket(), kTestBuckets + 7);
+  EXPECT_EQ(search_.bucket(), (BucketRef{true, kOverflow}));
   const RecordImage record = MakeRecord(kKey, "value", 5, true, 100);
-  bucket_ = {};
-  bucket_.slots[14] = WordFor(record);
+  bucket_ = EmptyBucket(0);
+  bucket_.slots[30] = WordFor(record);
   TakeBucket();
   TakeRecord(record);
   EXPECT_EQ(search_.step(), Step::kFound);
@@ -95,8 +103,9 @@ TEST_F(KeySearchTest, ALiveRecordIsFoundBehindATornOne) {
   EXPECT_EQ(search_.step(), Step::kFound);
 }
 
-// A slot of the key, torn, that names a place outside the log must be neither followed nor taken for empty.
-TEST_F(KeySearchTest, ASlotOutsideTheLogIsNoMiss) {
+// A slot of the key, torn, that names a place outside the region must be neither followed nor taken for
+// empty.
+TEST_F(KeySearchTest, ASlotOutsideTheRegionIsNoMiss) {
   bucket_.slots[3] = EncodeSlot({Fingerprint(hash_), 4, kMaxOffsetUnits});
   TakeBucket();
   EXPECT_EQ(search_.step(), Step::kUnsure);
@@ -115,10 +124,10 @@ TEST_F(KeySearchTest, TwoSlotsThatSayTheSameAreNoMiss) {
 TEST_F(KeySearchTest, TwoSlotsThatSayTheSameInOneChainAreNoMiss) {
   const RecordImage foreign = MakeRecord(neighbour_, "value", 4, true, 90);
   bucket_.slots[0] = WordFor(foreign);
-  bucket_.control = EncodeControl(kTestBuckets);
+  bucket_.control = EncodeControl(kTestDepth, kOverflow);
   TakeBucket();
   TakeRecord(foreign);
-  bucket_.control = 0;
+  bucket_.control = EncodeControl(0, 0);
   TakeBucket();
   EXPECT_EQ(search_.step(), Step::kUnsure);
 }
@@ -143,20 +152,112 @@ TEST_F(KeySearchTest, AForeignRecordInAnotherExtentIsNoMiss) {
 }
 
 TEST_F(KeySearchTest, ATornLinkIsNoMiss) {
-  bucket_.control = EncodeControl(kTestBuckets + 7) & 0xff;  // its check is not there yet
+  bucket_.control = EncodeControl(kTestDepth, 0) | 1;  // its check is not there yet
   TakeBucket();
   EXPECT_EQ(search_.step(), Step::kUnsure);
 }
 
-TEST_F(KeySearchTest, ALinkToNoOverflowBucketIsNotFollowed) {
-  for (const std::uint32_t link : {1u, kTestBuckets - 1, kTestBuckets + 8, 0xffffffffu}) {
-    KeySearch search(kKey, hash_, shape_);
-    Bucket bucket{};
-    bucket.control = EncodeControl(link);
-    search.TakeBucket(bucket);
+TEST_F(KeySearchTest, ALinkOutsideTheMemoryIsNotFollowed) {
+  const std::uint64_t buckets = shape_.memory_size / sizeof(Bucket);
+  bucket_.control = EncodeControl(kTestDepth, buckets - 1);
+  TakeBucket();
+  EXPECT_EQ(search_.bucket(), (BucketRef{true, buckets - 1}));
+  for (const std::uint64_t link : {buckets, buckets + 1, (std::uint64_t{1} << kLinkBits) - 1}) {
+    KeySearch search(kKey, hash_, shape_, &view_);
+    search.TakeBucket(EmptyBucket(kTestDepth, link));
     EXPECT_EQ(search.step(), Step::kUnsure) << link;
   }
 }
+
+TEST_F(KeySearchTest, AChainWithoutAnEndIsNotFollowedForEver) {
+  bucket_.control = EncodeControl(kTestDepth, kOverflow);
+  int buckets = 0;
+  for (; search_.step() == Step::kReadBucket && buckets < 1000; ++buckets) TakeBucket();
+  EXPECT_EQ(search_.step(), Step::kUnsure);
+  EXPECT_GE(buckets, 64) << "real chains are that long";
+  EXPECT_LT(buckets, 100);
+}
+
+TEST_F(KeySearchTest, ALongChainHasAnEnd) {
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    bucket_ = EmptyBucket(i == 0 ? kTestDepth : 0, kOverflow + i);
+    TakeBucket();
+  }
+  bucket_ = EmptyBucket(0);
+  TakeBucket();
+  EXPECT_EQ(search_.step(), Step::kMissing);
+}
+
+// --- An index that has grown --------------------------------------------------------------------------
+
+TEST_F(KeySearchTest, ADeeperBucketLeadsToItsOtherHalf) {
+  const std::string parted = CollidingKey(kKey, kTestDepth, true);
+  const bool ours_is_upper = BucketAtDepth(hash_, kTestDepth + 1) != main_;
+  const std::string& upper_key = ours_is_upper ? std::string(kKey) : parted;
+  KeySearch search(upper_key, HashKey(upper_key), shape_, &view_);
+  bucket_ = EmptyBucket(kTestDepth + 1);
+  search.TakeBucket(bucket_);
+  EXPECT_EQ(search.step(), Step::kReadBucket);
+  EXPECT_EQ(search.bucket(), (BucketRef{false, main_ + (1u << kTestDepth)}));
+  search.TakeBucket(bucket_);
+  EXPECT_EQ(search.step(), Step::kMissing);
+}
+
+TEST_F(KeySearchTest, ADeeperBucketIsSearchedByAKeyThatStayed) {
+  const std::string parted = CollidingKey(kKey, kTestDepth, true);
+  const bool ours_is_lower = BucketAtDepth(hash_, kTestDepth + 1) == main_;
+  const std::string& lower_key = ours_is_lower ? std::string(kKey) : parted;
+  KeySearch search(lower_key, HashKey(lower_key), shape_, &view_);
+  bucket_ = EmptyBucket(kTestDepth + 1);
+  search.TakeBucket(bucket_);
+  EXPECT_EQ(search.step(), Step::kMissing) << "one READ, not two";
+}
+
+TEST_F(KeySearchTest, TheViewLearnsFromADeeperBucket) {
+  bucket_ = EmptyBucket(kTestDepth + 1);
+  TakeBucket();
+  IndexView learned{kTestDepth, 0};
+  learned.Saw(main_, kTestDepth + 1);
+  EXPECT_EQ(view_.level, learned.level);
+  EXPECT_EQ(view_.split, learned.split);
+  EXPECT_NE(std::pair(view_.level, view_.split), std::pair(kTestDepth, std::uint64_t{0}));
+}
+
+TEST_F(KeySearchTest, ABucketOfLessDepthThanLookedForIsNoMiss) {
+  bucket_ = EmptyBucket(kTestDepth - 1);
+  TakeBucket();
+  EXPECT_EQ(search_.step(), Step::kUnsure);
+}
+
+TEST_F(KeySearchTest, ADepthThatNoBucketHasIsNotFollowed) {
+  bucket_ = EmptyBucket(kMaxDepth + 1);
+  TakeBucket();
+  EXPECT_EQ(search_.step(), Step::kUnsure);
+  EXPECT_EQ(view_.level, kTestDepth) << "and nothing is learned from it";
+}
+
+// After a split the old slots rest: they name live records of keys that belong elsewhere by now. Such a one
+// may have come of tearing, so it shows nothing.
+TEST_F(KeySearchTest, ARecordThatASplitMovedAwayIsNoMiss) {
+  const RecordImage moved = MakeRecord(CollidingKey(kKey, kTestDepth, true), "value", 4, true, 90);
+  const bool ours_is_lower = BucketAtDepth(hash_, kTestDepth + 1) == main_;
+  view_ = {kTestDepth, ours_is_lower ? main_ : main_ + 1};
+  KeySearch search(kKey, hash_, shape_, &view_);
+  bucket_ = EmptyBucket(kTestDepth + 1);
+  bucket_.slots[0] = WordFor(moved);
+  search.TakeBucket(bucket_);
+  ASSERT_EQ(search.step(), Step::kReadRecord);
+  search.TakeRecord(moved.header(), moved.bytes.data() + sizeof(RecordHeader));
+  EXPECT_EQ(search.step(), Step::kUnsure);
+}
+
+TEST_F(KeySearchTest, GivingUpIsNoMiss) {
+  TakeBucket();
+  search_.GiveUp();
+  EXPECT_EQ(search_.step(), Step::kUnsure);
+}
+
+// --- Records --------------------------------------------------------------------------------------------
 
 // More foreign records than a search remembers: it does not guess.
 TEST_F(KeySearchTest, ManyForeignRecordsAreNoMiss) {
@@ -181,11 +282,12 @@ TEST_F(KeySearchTest, NoMixtureOfAnUpdateIsAMiss) {
     for (unsigned mask = 0; mask < 256; ++mask) {
       bucket_.slots[2] = WordFor(foreign);
       bucket_.slots[5] = MixBytes(WordFor(older), WordFor(newer), mask);
-      KeySearch search(kKey, hash_, shape_);
+      IndexView view{kTestDepth, 0};
+      KeySearch search(kKey, hash_, shape_, &view);
       search.TakeBucket(bucket_);
       while (search.step() == Step::kReadRecord) {
         const std::uint64_t at = search.slot().offset_units;
-        // Elsewhere in the log: nothing that verifies.
+        // Elsewhere in the region: nothing that verifies.
         const RecordImage& seen = at == 0x0ff ? older : at == 0x100 ? newer : at == 0x1ff ? foreign : older;
         search.TakeRecord(seen.header(), seen.bytes.data() + sizeof(RecordHeader));
       }

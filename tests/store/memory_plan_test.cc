@@ -2,43 +2,34 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <random>
+#include <string>
 
 #include "store/format/layout.h"
+#include "store_parts.h"
 
 namespace remora {
 namespace {
 
-void CheckPlan(std::size_t memory_size) {
-  const absl::StatusOr<StoreLayout> layout = PlanMemory(memory_size);
-  ASSERT_TRUE(layout.ok()) << layout.status();
-  const IndexShape shape = PlanIndex(memory_size);
-  ASSERT_LE(layout->superblock_size + layout->index_size + layout->log_size, memory_size);
-  for (const std::size_t part : {layout->superblock_size, layout->index_size, layout->log_size}) {
-    ASSERT_GT(part, 0u);
-    ASSERT_EQ(part % 4096, 0u);
-  }
-  ASSERT_TRUE(std::has_single_bit(shape.bucket_count));
-  ASSERT_GE(shape.overflow_count, 8u);
-  ASSERT_LE((shape.bucket_count + shape.overflow_count) * sizeof(Bucket), layout->index_size);
-  ASSERT_LE(shape.bucket_count + shape.overflow_count, std::uint64_t{1} << 32) << "a link has 32 bits";
-  ASSERT_LE(layout->log_size / kUnitSize, kMaxOffsetUnits);
-  ASSERT_GE(layout->log_size, memory_size / 5 * 4);
-}
-
-TEST(PlanMemoryTest, FitsAndIsAligned) {
+TEST(RegionSizeTest, IsWholeSegmentsAndNoMoreThanGiven) {
   std::mt19937_64 random(1);
   for (std::size_t size = kMinMemorySize; size <= kMaxMemorySize; size *= 2) {
-    for (const std::size_t more : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, random() % size}) {
-      ASSERT_NO_FATAL_FAILURE(CheckPlan(std::min(size + more, kMaxMemorySize))) << size << " + " << more;
+    for (const std::size_t more : {std::size_t{0}, std::size_t{1}, kSegmentSize - 1, random() % size}) {
+      const std::size_t memory_size = std::min(size + more, kMaxMemorySize);
+      const absl::StatusOr<std::size_t> region = RegionSize(memory_size);
+      ASSERT_TRUE(region.ok()) << region.status();
+      ASSERT_EQ(*region % kSegmentSize, 0u);
+      ASSERT_LE(*region, memory_size);
+      ASSERT_GT(*region + kSegmentSize, memory_size);
     }
   }
 }
 
-TEST(PlanMemoryTest, RefusesSizesOutOfBounds) {
+TEST(RegionSizeTest, RefusesSizesOutOfBounds) {
   for (const std::size_t size : {std::size_t{0}, kMinMemorySize - 1, kMaxMemorySize + 1}) {
-    EXPECT_EQ(PlanMemory(size).status().code(), absl::StatusCode::kInvalidArgument) << size;
+    EXPECT_EQ(RegionSize(size).status().code(), absl::StatusCode::kInvalidArgument) << size;
   }
 }
 
@@ -46,23 +37,45 @@ TEST(MemoryNeededTest, GrowsWithWhatIsStored) {
   EXPECT_EQ(MemoryNeeded(1, 48), kMinMemorySize);
   const std::uint64_t gigabyte = std::uint64_t{1} << 30;
   EXPECT_GT(MemoryNeeded(1, gigabyte), gigabyte);
-  EXPECT_LT(MemoryNeeded(1, gigabyte), gigabyte * 3 / 2);
+  EXPECT_LT(MemoryNeeded(1, gigabyte), gigabyte * 2);
+  EXPECT_LT(MemoryNeeded(1'000'000, gigabyte), gigabyte * 5 / 4);
   EXPECT_GT(MemoryNeeded(10'000'000, 48), 10'000'000u * 8);
   EXPECT_GT(MemoryNeeded(1, kMaxMemorySize), kMaxMemorySize) << "nothing would do";
 }
 
+// Keys just below and just above what makes the index grow, and records of which few fit into a segment.
+TEST(MemoryNeededTest, IsEnough) {
+  struct Load {
+    std::uint64_t keys;
+    std::size_t value_size;
+  };
+  for (const Load load : {Load{180'000, 0}, Load{220'000, 8}, Load{60, kMaxValueSize}, Load{100, 200'000}}) {
+    std::uint64_t record_bytes = 0;
+    const std::string value(load.value_size, 'v');
+    const auto key = [](std::uint64_t i) { return "key" + std::to_string(100'000'000 + i); };
+    record_bytes = load.keys * ExtentUnits(RecordExtentCode(key(0).size(), value.size())) * kUnitSize;
+    StoreParts parts(*RegionSize(MemoryNeeded(load.keys, record_bytes)) / kSegmentSize);
+    for (std::uint64_t i = 0; i < load.keys; ++i) {
+      ASSERT_TRUE(parts.Put(key(i), value)) << i << " of " << load.keys << " with " << load.value_size;
+      parts.index.Grow(2, parts.now);
+      parts.index.Tick(parts.now += kTestRest);
+    }
+  }
+}
+
 TEST(AnonymousMemoryTest, IsZeroAlignedAndWritable) {
-  const StoreLayout layout = *PlanMemory(kMinMemorySize);
-  const auto memory = AnonymousMemory::Map(layout);
+  const auto memory = AnonymousMemory::Map(kMinMemorySize);
   ASSERT_TRUE(memory.ok()) << memory.status();
-  const StoreMemory& parts = (*memory)->parts();
-  EXPECT_EQ(parts.superblock.size(), layout.superblock_size);
-  EXPECT_EQ(parts.index.size(), layout.index_size);
-  EXPECT_EQ(parts.log.size(), layout.log_size);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parts.index.data()) % 4096, 0u);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parts.log.data()) % 4096, 0u);
-  EXPECT_EQ(parts.log.front(), std::byte{0});
-  parts.log.back() = std::byte{1};
+  const std::span<std::byte> bytes = (*memory)->bytes();
+  EXPECT_EQ(bytes.size(), kMinMemorySize);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.data()) % 4096, 0u);
+  EXPECT_EQ(bytes.front(), std::byte{0});
+  bytes.back() = std::byte{1};
+}
+
+TEST(AnonymousMemoryTest, MoreThanTheAddressSpaceIsResourceExhausted) {
+  const auto memory = AnonymousMemory::Map(std::size_t{1} << 60);
+  EXPECT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

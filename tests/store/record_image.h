@@ -13,16 +13,22 @@
 
 namespace remora {
 
-/// Main buckets of the index that the records are looked up in: few, so that keys which collide are soon
-/// found.
-inline constexpr std::uint32_t kTestBuckets = 4;
+/// Depth of the buckets that the records are looked up in: little, so that keys which collide are soon found.
+inline constexpr std::uint32_t kTestDepth = 2;
+
+inline Home TestHome(std::string_view key) { return {BucketAtDepth(HashKey(key), kTestDepth), kTestDepth}; }
 
 /// The bytes of an extent.
 struct RecordImage {
   std::vector<std::byte> bytes;
   RecordPlace place;
 
-  RecordState Check(std::string_view key) const { return Check(key, place); }
+  /// As a search for `key` judges it, that was led here.
+  RecordState Check(std::string_view key) const {
+    RecordPlace at = place;
+    at.home = TestHome(key);
+    return Check(key, at);
+  }
   RecordState Check(std::string_view key, const RecordPlace& at) const {
     RecordHeader header;
     std::memcpy(&header, bytes.data(), sizeof(header));
@@ -40,7 +46,7 @@ inline RecordImage MakeRecord(std::string_view key, std::string_view value, std:
                               std::uint64_t offset_units = 77) {
   RecordImage image;
   image.place = {offset_units, ExtentUnits(RecordExtentCode(key.size(), value.size())) * kUnitSize,
-                 kTestBuckets, 0xfeed};
+                 TestHome(key), 0xfeed};
   image.bytes.resize(image.place.extent_bytes);
   RecordHeader header{};
   header.version_live = version << 1 | (live ? kLiveBit : 0);
@@ -56,14 +62,16 @@ inline RecordImage MakeRecord(std::string_view key, std::string_view value, std:
   return image;
 }
 
-/// A key other than `key` that has the same fingerprint and the same main bucket.
-inline std::string CollidingKey(std::string_view key) {
+/// A key other than `key` that has the same fingerprint and the same main bucket at `depth`, and at one more
+/// the other one if `parted`.
+inline std::string CollidingKey(std::string_view key, std::uint32_t depth = kTestDepth, bool parted = false) {
   const std::uint64_t wanted = HashKey(key);
   for (std::uint64_t i = 0;; ++i) {
     std::string candidate = "collides" + std::to_string(i);
     const std::uint64_t hash = HashKey(candidate);
     if (Fingerprint(hash) == Fingerprint(wanted) &&
-        MainBucket(hash, kTestBuckets) == MainBucket(wanted, kTestBuckets)) {
+        BucketAtDepth(hash, depth) == BucketAtDepth(wanted, depth) &&
+        (!parted || BucketAtDepth(hash, depth + 1) != BucketAtDepth(wanted, depth + 1))) {
       return candidate;
     }
   }

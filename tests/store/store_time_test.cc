@@ -1,0 +1,97 @@
+// What a store does as time goes by, on a clock that goes when it is told to.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "store/store.h"
+#include "tests/support/manual_clock.h"
+
+namespace remora {
+namespace {
+
+using std::chrono::milliseconds;
+
+class StoreTimeTest : public testing::Test {
+ protected:
+  static constexpr milliseconds kGrace{100};
+  ManualClock clock_;
+  std::unique_ptr<Store> store_ = [this] {
+    StoreOptions options;
+    options.memory_size = kMinMemorySize;
+    options.grace = kGrace;
+    options.clock = &clock_;
+    return *Store::Open(options);
+  }();
+  const std::string value_ = std::string(100'000, 'v');
+
+  absl::Status TryPut(std::string_view key, std::string_view value) {
+    Write write;
+    write.key = key;
+    write.value = value;
+    store_->Commit(std::span(&write, 1));
+    return write.status;
+  }
+  /// Overwrites a few keys until memory has to rest.
+  int PutUntilAborted() {
+    absl::Status status;
+    int puts = 0;
+    for (; status.ok() && puts < 1000; ++puts) status = TryPut("key" + std::to_string(puts % 10), value_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    return puts - 1;
+  }
+};
+
+// I6: nothing is used again before it has rested for twice the grace period.
+TEST_F(StoreTimeTest, MemoryIsNotUsedAgainBeforeItHasRested) {
+  // All of it, but for what is kept for the cleaner, the index, and the ends of segments.
+  const int puts = PutUntilAborted();
+  EXPECT_GT(puts, 90);
+  EXPECT_LT(puts, 160);
+  EXPECT_EQ(TryPut("key", value_).code(), absl::StatusCode::kAborted);
+  clock_.Advance(2 * kGrace - milliseconds(1));
+  EXPECT_EQ(TryPut("key", value_).code(), absl::StatusCode::kAborted);
+  ASSERT_TRUE(store_->next_work().has_value());
+  EXPECT_EQ(*store_->next_work(), clock_.Now() + milliseconds(1));
+  clock_.Advance(milliseconds(1));
+  EXPECT_TRUE(TryPut("key", value_).ok());
+  EXPECT_GT(PutUntilAborted(), 10);
+}
+
+// What a reader was led to stays as it was for twice the grace period.
+TEST_F(StoreTimeTest, WhatWasOverwrittenStaysReadable) {
+  ASSERT_TRUE(TryPut("old", value_).ok());
+  const Slot slot = DecodeSlot(store_->Locate("old")->slot);
+  const auto* header = reinterpret_cast<const RecordHeader*>(
+      reinterpret_cast<const std::byte*>(&store_->superblock()) + slot.offset_bytes());
+  ASSERT_TRUE(TryPut("old", "new").ok());
+  const std::uint64_t checksum = header->checksum;
+  PutUntilAborted();
+  clock_.Advance(2 * kGrace - milliseconds(1));
+  PutUntilAborted();
+  EXPECT_EQ(header->checksum, checksum);
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(header + 1) + 3, value_.size()), value_);
+}
+
+// Overwrites of small records among large ones that stay: the cleaner must move what lives.
+TEST_F(StoreTimeTest, WhatStaysIsMovedAndStays) {
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(TryPut("stays" + std::to_string(i), "value" + std::to_string(i)).ok());
+    if (i % 50 == 0) {
+      ASSERT_TRUE(TryPut("churns", value_).ok());
+    }
+  }
+  for (int i = 0; i < 1000; ++i) {
+    if (!TryPut("churns" + std::to_string(i % 30), value_).ok()) clock_.Advance(kGrace);
+  }
+  std::string value;
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(store_->Get("stays" + std::to_string(i), &value).ok());
+    ASSERT_EQ(value, "value" + std::to_string(i));
+  }
+  EXPECT_GT(store_->Read(Counter::kBytesMoved), 0u);
+}
+
+}  // namespace
+}  // namespace remora
