@@ -12,8 +12,8 @@ namespace remora {
 //   A slot is stored with release: whoever acquires it sees the record that it names, whole and live, and the
 //   old record's live bit cleared (I5). A control word is stored with release for the same reason: the bucket
 //   that it links, and the other half of the bucket that it calls split, are visible before (I3). So is the
-//   view. Readers in this process acquire all of them. The writer itself loads relaxed: it reads only what it
-//   stored.
+//   view. Readers in this process acquire all of them. The writer itself loads relaxed, or plainly: it reads
+//   only what it stored.
 
 Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest)
     : region_(region), segments_(segments), log_(log), rest_(rest), exact_{kFirstLevel, 0} {
@@ -41,14 +41,12 @@ void Index::Copy(const BucketRef& bucket, Bucket* copy) const {
 // --- Entries --------------------------------------------------------------------------------------------
 
 std::optional<Index::Entry> Index::Find(std::string_view key, std::uint64_t key_hash) const {
-  const std::uint32_t fingerprint = Fingerprint(key_hash);
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
-    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-      const Slot slot = DecodeSlot(SlotWord(bucket, i));
-      if (slot.fingerprint != fingerprint) continue;
-      const Place place = Place::Of(slot);
+    for (SlotSet found = FindSlots(At(bucket), key_hash); !found.empty();) {
+      const auto slot = static_cast<std::size_t>(found.Next());
+      const Place place = Place::Of(DecodeSlot(SlotWord(bucket, slot)));
       // A slot that rests may name a record that is dead since.
-      if (log_.Key(place) == key && log_.IsLive(place)) return Entry{bucket, i, place};
+      if (log_.Key(place) == key && log_.IsLive(place)) return Entry{bucket, slot, place};
     }
   }
   return std::nullopt;
@@ -56,13 +54,10 @@ std::optional<Index::Entry> Index::Find(std::string_view key, std::uint64_t key_
 
 bool Index::Reserve(std::uint64_t key_hash, std::size_t count) {
   std::size_t room = 0;
-  for (std::uint64_t bucket = Main(MainBucketOf(key_hash));;) {
-    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-      room += SlotWord(bucket, i) == 0;
-      if (room >= count) return true;
-    }
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash));; bucket = Next(bucket)) {
+    room += SlotsWith(At(bucket), 0).size();
+    if (room >= count) return true;
     if (Next(bucket) == 0 && !AddOverflow(bucket)) return false;
-    bucket = Next(bucket);
   }
 }
 
@@ -124,9 +119,8 @@ void Index::Link(std::uint64_t bucket, std::uint64_t next) {
 
 std::optional<std::pair<std::uint64_t, std::size_t>> Index::FreeSlot(std::uint64_t bucket) const {
   for (; bucket != 0; bucket = Next(bucket)) {
-    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-      if (SlotWord(bucket, i) == 0) return std::pair(bucket, i);
-    }
+    SlotSet free = SlotsWith(At(bucket), 0);
+    if (!free.empty()) return std::pair(bucket, static_cast<std::size_t>(free.Next()));
   }
   return std::nullopt;
 }

@@ -1,9 +1,8 @@
 // Time is handed in: nothing below tools/ reads a clock of its own, so that a test may own time.
 #pragma once
 
-#include <time.h>
-
 #include <chrono>
+#include <ctime>
 
 namespace remora {
 

@@ -1,6 +1,10 @@
 // From a key's hash to the slots that may hold it. Pure functions, used by both sides.
 #pragma once
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -80,6 +84,7 @@ class SlotSet {
  public:
   constexpr explicit SlotSet(std::uint32_t bits) : bits_(bits) {}
   constexpr bool empty() const { return bits_ == 0; }
+  constexpr std::size_t size() const { return static_cast<std::size_t>(std::popcount(bits_)); }
   /// Takes out the lowest. REQUIRES: !empty().
   constexpr int Next() {
     const int slot = std::countr_zero(bits_);
@@ -91,15 +96,34 @@ class SlotSet {
   std::uint32_t bits_;
 };
 
-/// The slots of a (private copy of a) bucket whose fingerprint is that of `key_hash`. No empty slot is among
-/// them. A torn one may be, and may name no place at all: see SlotNamesPlace.
-inline SlotSet FindSlots(const Bucket& bucket, std::uint64_t key_hash) {
-  const std::uint64_t fingerprint = Fingerprint(key_hash);
+/// The slots of a bucket with this fingerprint; with 0, the empty ones.
+inline SlotSet SlotsWith(const Bucket& bucket, std::uint32_t fingerprint) {
   std::uint32_t bits = 0;
+#ifdef __SSE2__
+  // Four words at a time, the control word as if it were a slot: twice as fast as word by word (measured).
+  static_assert(offsetof(Bucket, slots) == 8 && kSlotsPerBucket == 31);
+  const auto* words = reinterpret_cast<const __m128i*>(&bucket);
+  const __m128i wanted = _mm_set1_epi32(static_cast<int>(fingerprint));
+  for (int i = 0; i < 8; ++i) {
+    const __m128 low = _mm_castsi128_ps(_mm_loadu_si128(words + 2 * i));
+    const __m128 high = _mm_castsi128_ps(_mm_loadu_si128(words + 2 * i + 1));
+    const __m128i tops = _mm_castps_si128(_mm_shuffle_ps(low, high, _MM_SHUFFLE(3, 1, 3, 1)));
+    const __m128i equal = _mm_cmpeq_epi32(_mm_srli_epi32(tops, 20), wanted);
+    bits |= static_cast<std::uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(equal))) << (4 * i);
+  }
+  return SlotSet(bits >> 1);
+#else
   for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
     bits |= static_cast<std::uint32_t>(bucket.slots[i] >> 52 == fingerprint) << i;
   }
   return SlotSet(bits);
+#endif
+}
+
+/// The slots of a (private copy of a) bucket whose fingerprint is that of `key_hash`. No empty slot is among
+/// them. A torn one may be, and may name no place at all: see SlotNamesPlace.
+inline SlotSet FindSlots(const Bucket& bucket, std::uint64_t key_hash) {
+  return SlotsWith(bucket, Fingerprint(key_hash));
 }
 
 /// Whether a record can be where `slot` says, in a region of `memory_size` bytes. False only for a torn slot.

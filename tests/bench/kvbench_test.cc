@@ -126,9 +126,16 @@ TEST_F(KvbenchTest, MissingRecordsAreErrorsThatSayWhatToDo) {
   EXPECT_THAT(err_, AllOf(HasSubstr("not found"), HasSubstr("load first")));
 }
 
-TEST_F(KvbenchTest, AFullLogEndsTheRunAndSaysSoOnce) {
+TEST_F(KvbenchTest, UpdatesOfManyTimesTheMemoryGoOn) {
   EXPECT_EQ(Kvbench({"all", "--target=embedded", "--memory=16M", "--value_size=4096", "--records=100",
-                     "--workload=a", "--operations=1000000", "--threads=2"}),
+                     "--workload=a", "--operations=20000", "--threads=2", "--verify"}),
+            0)
+      << err_;
+}
+
+TEST_F(KvbenchTest, AFullMemoryEndsTheLoadAndSaysSoOnce) {
+  EXPECT_EQ(Kvbench({"load", "--target=embedded", "--memory=16M", "--value_size=4096", "--records=10000",
+                     "--threads=2"}),
             1);
   EXPECT_THAT(err_, AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("--memory")));
   EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;

@@ -105,13 +105,13 @@ class BadStartTest(harness.TestCase):
     def test_data_does_not_fit(self):
         server = self.logged_server()
         value = os.urandom(256 << 10)
-        for number in range(40):
+        for number in range(60):
             self.assertEqual(kvctl(self.address, "put", str(number), stdin=value).returncode, 0)
         self.assertEqual(server.stop()[0], 0)
         data = f"--data_dir={self.folder}/data"
-        self.expect_refusal(start(f"--listen={self.address}", data, "--memory=8M"), 78)
+        self.expect_refusal(start(f"--listen={self.address}", data, "--memory=16M"), 78)
         self.logged_server()
-        self.assertEqual(kvctl(self.address, "get", "39").stdout, value)
+        self.assertEqual(kvctl(self.address, "get", "59").stdout, value)
 
 
 class RunTest(harness.TestCase):
@@ -139,11 +139,11 @@ class RunTest(harness.TestCase):
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         self.assertEqual(kvctl(second, "get", "key").stdout, b"value")
 
-    def test_full_log_refuses_and_serves_on(self):
-        self.memory_server(memory="4M")
+    def test_full_memory_refuses_and_serves_on(self):
+        self.memory_server(memory="16M")
         value = os.urandom(256 << 10)
-        outcomes = [kvctl(self.address, "put", str(number), stdin=value).returncode for number in range(20)]
-        refused = outcomes.index(73)  # 4 MiB cannot hold 20 of them
+        outcomes = [kvctl(self.address, "put", str(number), stdin=value).returncode for number in range(60)]
+        refused = outcomes.index(73)  # 16 MiB cannot hold 60 of them
         self.assertGreater(refused, 0)
         self.assertEqual(kvctl(self.address, "get", "0").stdout, value)
         self.assertEqual(kvctl(self.address, "get", str(refused)).returncode, 1)
