@@ -9,7 +9,7 @@ namespace {
 
 // Of all segments, those that cleaning keeps free, or resting and so free soon: what is written meanwhile
 // goes there.
-constexpr std::size_t kFreeShare = 32;
+constexpr std::size_t kFreeShare = 64;
 constexpr std::size_t kMinFree = 3;
 
 // A bounded bit of work: about a millisecond of records of 100 bytes.

@@ -10,6 +10,7 @@
 #include "server/server.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
+#include "store/index.h"
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/support/self_describing.h"
@@ -182,6 +183,43 @@ TEST_P(LivingAdversary, ASplitUnderAReadHidesNothing) {
     skipped = 0;
     ASSERT_NO_FATAL_FAILURE(Read(Comes(i)));
   }
+}
+
+// Growth costs readers next to nothing: a GET is two READs, a miss is one, and few of either are one more. At
+// 1,000 new keys a second, so that what rests is a small part of what there is, as in a store that is large.
+class SlowGrowth : public LivingAdversary {};
+INSTANTIATE_TEST_SUITE_P(With, SlowGrowth, testing::Values(Adversary{256, 1, 6}));
+
+TEST_P(SlowGrowth, CostsReadersLittle) {
+  // From one growth to the next, three times.
+  constexpr std::uint64_t kFirst = Index::kPeakLoad << 9;
+  constexpr std::uint64_t kKeys = kFirst << 3;
+  network_.set_interference(nullptr, 1);
+  const ClientCounters& counters = reader_->counters();
+  std::uint64_t found_reads = 0;
+  std::uint64_t missing_reads = 0;
+  std::uint64_t gets = 0;
+  std::string value;
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    ASSERT_TRUE(Write(Comes(key), 30));
+    network_.Advance(std::chrono::milliseconds(1));
+    if (key < kFirst || key % 2 != 0) continue;
+    const std::uint64_t before = counters.reads;
+    ASSERT_TRUE(reader_->Get(Comes(network_.random()() % (key + 1)), &value).ok());
+    const std::uint64_t between = counters.reads;
+    ASSERT_TRUE(absl::IsNotFound(reader_->Get("missing " + std::to_string(key), &value)));
+    found_reads += between - before;
+    missing_reads += counters.reads - between;
+    ++gets;
+  }
+  const auto per_get = [&](std::uint64_t reads) {
+    return static_cast<double>(reads) / static_cast<double>(gets);
+  };
+  RecordProperty("reads_per_get", std::to_string(per_get(found_reads)));
+  RecordProperty("reads_per_miss", std::to_string(per_get(missing_reads)));
+  EXPECT_LT(per_get(found_reads), 2.02);
+  EXPECT_LT(per_get(missing_reads), 1.02);
+  EXPECT_GE(server_->store().Read(Counter::kIndexBuckets), kKeys / Index::kPeakLoad);
 }
 
 // --- For real: threads, and every way to run the store -----------------------------------------------------

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <random>
 #include <string>
 
 #include "store/store.h"
@@ -91,6 +92,49 @@ TEST_F(StoreTimeTest, WhatStaysIsMovedAndStays) {
     ASSERT_EQ(value, "value" + std::to_string(i));
   }
   EXPECT_GT(store_->Read(Counter::kBytesMoved), 0u);
+}
+
+// What the cleaner writes for each byte that users write, with 85 % of the log live and uniform overwrites:
+// the worst that there is.
+TEST(WriteAmplificationTest, IsBoundedWhereLittleIsDead) {
+  ManualClock clock;
+  StoreOptions options;
+  options.memory_size = std::size_t{256} << 20;
+  options.clock = &clock;
+  const auto store = *Store::Open(options);
+  const std::string value(1000, 'v');
+  const std::uint64_t extent = ExtentUnits(RecordExtentCode(10, value.size())) * kUnitSize;
+  const auto put = [&](std::uint64_t key) {
+    std::string text = std::to_string(key);
+    text.insert(0, 10 - text.size(), '0');
+    for (;;) {
+      Write write;
+      write.key = text;
+      write.value = value;
+      store->Commit(std::span(&write, 1));
+      if (write.status.code() != absl::StatusCode::kAborted) return write.status;
+      clock.Advance(milliseconds(10));
+    }
+  };
+  std::uint64_t keys = 0;
+  const auto log_bytes = [&] { return options.memory_size - store->Read(Counter::kIndexBytes); };
+  while (keys * extent < log_bytes() / 100 * 85) ASSERT_TRUE(put(keys++).ok());
+  std::mt19937_64 random(1);
+  std::uint64_t moved = 0;
+  std::uint64_t written = 0;
+  // Until it has settled, and then once more.
+  for (int round = 0; round < 4; ++round) {
+    moved = store->Read(Counter::kBytesMoved);
+    written = store->Read(Counter::kBytesWritten);
+    for (std::uint64_t i = 0; i < keys; ++i) {
+      const absl::Status status = put(random() % keys);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+  const double amplification = static_cast<double>(store->Read(Counter::kBytesMoved) - moved) /
+                               static_cast<double>(store->Read(Counter::kBytesWritten) - written);
+  RecordProperty("moved_per_written", std::to_string(amplification));
+  EXPECT_LT(amplification, 3.0);
 }
 
 }  // namespace
