@@ -38,6 +38,9 @@ ClientCounters SumOf(Sessions sessions) {
     sum.requests += own.requests;
     sum.retries += own.retries;
     sum.locates += own.locates;
+    sum.location_hits += own.location_hits;
+    sum.location_wasted += own.location_wasted;
+    sum.location_looks += own.location_looks;
   }
   return sum;
 }
@@ -120,9 +123,13 @@ PhaseResult RunPhase(std::string name, const WorkloadOptions& options, std::span
   result.seconds = Seconds(end - begin);
 
   const ClientCounters client_after = SumOf(sessions);
-  result.client = {client_after.reads - client_before.reads, client_after.requests - client_before.requests,
+  result.client = {client_after.reads - client_before.reads,
+                   client_after.requests - client_before.requests,
                    client_after.retries - client_before.retries,
-                   client_after.locates - client_before.locates};
+                   client_after.locates - client_before.locates,
+                   client_after.location_hits - client_before.location_hits,
+                   client_after.location_wasted - client_before.location_wasted,
+                   client_after.location_looks - client_before.location_looks};
   const absl::StatusOr<CounterList> server_after = sessions.front()->ServerCounters();
   if (server_before.ok() && server_after.ok()) {
     for (std::size_t i = 0; i < server_after->size(); ++i) {

@@ -35,6 +35,7 @@ struct Flags {
   std::string durability = "memory";
   std::uint64_t memory = 0;
   double seconds = 0;
+  std::size_t location_cache = 0;
 };
 
 void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
@@ -47,6 +48,11 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
       ->option_text("ADDRESS");
   app.add_option("--json", options.json_path, "Also write a summary to this file")->option_text("FILE");
   app.add_option("--memory", flags.memory, "embedded: size of the store; default: what the records need")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->option_text("SIZE");
+  app.add_option("--location_cache", flags.location_cache,
+                 "server: memory for each thread's client to remember where keys are; 0: none; default: 8M\n"
+                 "over verbs, none through mapped memory")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->option_text("SIZE");
   app.add_option("--durability", flags.durability, "embedded: memory (default) or logged")
@@ -116,7 +122,11 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
     for (const char* flag : {"--memory", "--durability", "--data_dir"}) {
       if (app.count(flag) > 0) throw CLI::ValidationError(flag, "is for --target=embedded only");
     }
+    if (app.count("--location_cache") > 0) options.target.client.location_cache_bytes = flags.location_cache;
     return;
+  }
+  if (app.count("--location_cache") > 0) {
+    throw CLI::ValidationError("--location_cache", "is for a server only");
   }
   store.durability = flags.durability == "logged" ? Durability::kLogged : Durability::kMemory;
   if (store.durability == Durability::kLogged && store.data_dir.empty()) {

@@ -57,6 +57,12 @@ std::string DescribeWork(const PhaseResult& result) {
         &text, "        client: %.3f READs per read, %d GETs begun again, %d answered by the server\n",
         static_cast<double>(result.client.reads) / static_cast<double>(reads), result.client.retries,
         result.client.locates);
+    if (result.client.location_looks > 0) {
+      absl::StrAppendFormat(
+          &text, "        locations: %.1f %% of reads, %d READs wasted, %d looks\n",
+          100 * static_cast<double>(result.client.location_hits) / static_cast<double>(reads),
+          result.client.location_wasted, result.client.location_looks);
+    }
   }
   const auto counter = [&result](const char* name) {
     const auto found = result.server.find(name);
@@ -116,6 +122,9 @@ void PhaseFields(std::string* json, const PhaseResult& result) {
   Field(json, phase + "client_requests", std::to_string(result.client.requests));
   Field(json, phase + "client_retries", std::to_string(result.client.retries));
   Field(json, phase + "client_locates", std::to_string(result.client.locates));
+  Field(json, phase + "client_location_hits", std::to_string(result.client.location_hits));
+  Field(json, phase + "client_location_wasted", std::to_string(result.client.location_wasted));
+  Field(json, phase + "client_location_looks", std::to_string(result.client.location_looks));
   for (const char* name :
        {"receive_completions", "wakeups", "commit_groups", "bytes_written", "bytes_moved"}) {
     const auto found = result.server.find(name);

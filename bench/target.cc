@@ -24,15 +24,17 @@ class ClientSession final : public Session {
 
 class ServerTarget final : public Target {
  public:
-  ServerTarget(std::string address, const Clock& clock) : address_(std::move(address)), clock_(clock) {}
+  ServerTarget(const TargetOptions& options, const Clock& clock)
+      : address_(options.address), options_(options.client), clock_(clock) {}
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession() override {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(address_, {}, clock_));
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(address_, options_, clock_));
     return std::make_unique<ClientSession>(std::move(client));
   }
 
  private:
   const std::string address_;
+  const ClientOptions options_;
   const Clock& clock_;
 };
 
@@ -73,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Target>> OpenTarget(const TargetOptions& options,
     return std::make_unique<EmbeddedTarget>(std::move(store));
   }
   REMORA_RETURN_IF_ERROR(rdma::ParseAddress(options.address).status());
-  return std::make_unique<ServerTarget>(options.address, clock);
+  return std::make_unique<ServerTarget>(options, clock);
 }
 
 std::size_t EmbeddedMemoryFor(std::uint64_t records, std::size_t key_size, std::size_t value_size) {

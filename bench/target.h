@@ -39,6 +39,8 @@ struct TargetOptions {
   std::string address;
   /// kEmbeddedTarget only.
   StoreOptions store;
+  /// Of a server only; one for each session.
+  ClientOptions client;
 };
 
 /// Thread Safety: none. Its sessions may be used by one thread each.

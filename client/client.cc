@@ -47,7 +47,13 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address
   REMORA_ASSIGN_OR_RETURN(
       std::unique_ptr<rdma::Connection> connection,
       rdma::Dial(parsed, rdma::QueueLimits(), clock, clock.Now() + options.connect_timeout));
-  return Connect(std::move(connection), options, clock);
+  ClientOptions resolved = options;
+  // Through mapped memory a READ is a copy: finding the location costs as much as it saves, and memory
+  // beside.
+  if (parsed.kind == rdma::TransportKind::kLocal && !options.location_cache_bytes) {
+    resolved.location_cache_bytes = 0;
+  }
+  return Connect(std::move(connection), resolved, clock);
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::unique_ptr<rdma::Connection> connection,

@@ -1,4 +1,8 @@
-// GET: READ the key's bucket, READ the record that a matching slot names, verify it
+// GET, warm: READ the record where the key's was before (client/location_cache.h), which may be trusted for
+// the reasons in client/generations.h; verify it. When it is not there any more, or nothing is known of the
+// key:
+//
+// GET, cold: READ the key's bucket, READ the record that a matching slot names, verify it
 // (store/format/key_search.h).
 //
 // When a search can tell nothing, because the key is being written just then, the GET searches again; and
@@ -41,6 +45,47 @@ absl::StatusOr<RecordCopy> ReadRecord(Session& session, const Slot& slot) {
   return record;
 }
 
+// Makes sure that the generation of the slot's segment was looked at recently, before a READ of the record.
+// False: it was not, and there is no allowance for another look.
+absl::StatusOr<bool> KnowGeneration(Session& session, const Slot& slot) {
+  const std::uint64_t segment = Generations::SegmentOf(slot);
+  if (session.generations().IsFresh(segment, session.Coarse())) return true;
+  if (!session.allowance().has_some()) return false;
+  session.allowance().Spend();
+  REMORA_RETURN_IF_ERROR(session.LookAtGenerations(segment));
+  return true;
+}
+
+// True: *value is set.
+absl::StatusOr<bool> GetWarm(Session& session, std::string_view key, std::uint64_t key_hash,
+                             std::string* value) {
+  const KnownLocation location = session.locations().Find(key_hash);
+  if (location.slot == 0 || !session.allowance().has_some()) return false;
+  const Slot slot = DecodeSlot(location.slot);
+  REMORA_ASSIGN_OR_RETURN(const bool known, KnowGeneration(session, slot));
+  if (!known) return false;
+  const std::uint64_t segment = Generations::SegmentOf(slot);
+  if (session.generations().NumberOf(segment) != location.number) {
+    session.locations().Forget(key_hash);
+    return false;
+  }
+  REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, slot));
+  // G5: only what was read in time is the record's. If we were held up, nothing is known of the location.
+  if (session.generations().IsFresh(segment, session.Coarse())) {
+    const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
+    if (CheckRecord(record.header, record.body, key, key_hash, place) == RecordState::kLive) {
+      ++session.counters().location_hits;
+      session.allowance().Earn(1);
+      value->assign(record.Value());
+      return true;
+    }
+  }
+  ++session.counters().location_wasted;
+  session.allowance().Spend();
+  session.locations().Forget(key_hash);
+  return false;
+}
+
 // kFound (and the value), kMissing or kUnsure.
 absl::StatusOr<KeySearch::Step> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
                                            std::string* value) {
@@ -53,12 +98,19 @@ absl::StatusOr<KeySearch::Step> SearchOnce(Session& session, std::string_view ke
       if (bucket == nullptr) return KeySearch::Step::kUnsure;
       search.TakeBucket(*bucket);
     } else if (search.step() == KeySearch::Step::kReadRecord) {
+      // For Learn. Before the record is read: a look behind it would tell nothing (generations.h, G4).
+      if (session.locations().is_on()) {
+        REMORA_RETURN_IF_ERROR(KnowGeneration(session, search.slot()).status());
+      }
       REMORA_ASSIGN_OR_RETURN(record, ReadRecord(session, search.slot()));
       search.TakeRecord(record.header, record.body);
     } else if (!session.InTime(start)) {
       return KeySearch::Step::kUnsure;
     } else {
-      if (search.step() == KeySearch::Step::kFound) value->assign(record.Value());
+      if (search.step() == KeySearch::Step::kFound) {
+        value->assign(record.Value());
+        session.Learn(key_hash, search.slot());
+      }
       return search.step();
     }
   }
@@ -96,10 +148,7 @@ bool AskServer(Session& session, std::string_view key, std::uint64_t key_hash, s
   return session.InTime(start);
 }
 
-}  // namespace
-
-absl::Status Get(Session& session, std::string_view key, std::string* value) {
-  const std::uint64_t key_hash = HashKey(key);
+absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value) {
   for (int searches = 0; searches < kMaxSearches; ++searches) {
     REMORA_ASSIGN_OR_RETURN(const KeySearch::Step end, SearchOnce(session, key, key_hash, value));
     if (end == KeySearch::Step::kFound) return absl::OkStatus();
@@ -116,6 +165,18 @@ absl::Status Get(Session& session, std::string_view key, std::string* value) {
     }
   }
   if (status.ok()) value->swap(found);
+  return status;
+}
+
+}  // namespace
+
+absl::Status Get(Session& session, std::string_view key, std::string* value) {
+  const std::uint64_t key_hash = HashKey(key);
+  REMORA_ASSIGN_OR_RETURN(const bool warm, GetWarm(session, key, key_hash, value));
+  if (warm) return absl::OkStatus();
+  const std::uint64_t reads = session.counters().reads;
+  const absl::Status status = GetCold(session, key, key_hash, value);
+  session.allowance().Earn(session.counters().reads - reads);
   return status;
 }
 

@@ -32,7 +32,13 @@ absl::Status ToStatus(const Session::Answer& answer) {
 }
 
 absl::Status Commit(Session& session, Operation operation, std::string_view key, std::string_view value) {
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(operation, key, HashKey(key), value));
+  const std::uint64_t key_hash = HashKey(key);
+  // Even if it fails, its old place may be of no use any more.
+  session.locations().Forget(key_hash);
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(operation, key, key_hash, value));
+  if (operation == Operation::kPut && answer.reply.status == ReplyStatus::kOk) {
+    session.Learn(key_hash, DecodeSlot(answer.reply.slot));
+  }
   return ToStatus(answer);
 }
 

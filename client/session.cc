@@ -22,7 +22,8 @@ constexpr std::size_t kBucketOffset = 0;
 constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(sizeof(Bucket));
 constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
 constexpr std::size_t kDirectoryEntries = 64;  // of one READ
-constexpr std::size_t kRequestOffset = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
+constexpr std::size_t kGenerationsAt = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
+constexpr std::size_t kRequestOffset = kGenerationsAt + Generations::kChunkSize;
 constexpr std::size_t kRepliesOffset = kRequestOffset + RoundUp(sizeof(Request));
 constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
 constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride;
@@ -63,6 +64,7 @@ Session::Session(std::unique_ptr<rdma::Connection> connection, const ClientOptio
                  const Clock& clock)
     : clock_(clock),
       options_(options),
+      locations_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
       buffer_(kBufferSize + kAlignment),
       connection_(std::move(connection)) {}
 
@@ -116,6 +118,7 @@ absl::Status Session::AdoptSuperblock() {
     return absl::FailedPreconditionError(
         "the server's superblock contradicts what it said when we connected");
   }
+  generations_.emplace(shape_.memory_size, grace_);
   return MainPlace(0).status();  // so that the first GET finds the directory read
 }
 
@@ -163,6 +166,26 @@ absl::StatusOr<std::span<const std::byte>> Session::ReadRecord(const Slot& slot)
 absl::StatusOr<const Superblock*> Session::ReadSuperblock() {
   REMORA_RETURN_IF_ERROR(Read(hello_.memory, 0, kSuperblockOffset, sizeof(Superblock)));
   return reinterpret_cast<const Superblock*>(registration_->bytes().data() + kSuperblockOffset);
+}
+
+absl::Status Session::LookAtGenerations(std::uint64_t segment) {
+  const Generations::Range range = generations_->RangeOf(segment);
+  const TimePoint posted = clock_.Coarse();
+  ++counters_.location_looks;
+  REMORA_RETURN_IF_ERROR(Read(hello_.memory, range.offset, kGenerationsAt, range.size));
+  generations_->Take(segment, registration_->bytes().subspan(kGenerationsAt, range.size), posted,
+                     clock_.Coarse());
+  return absl::OkStatus();
+}
+
+void Session::Learn(std::uint64_t key_hash, const Slot& slot) {
+  if (!locations_.is_on()) return;
+  const std::uint64_t segment = Generations::SegmentOf(slot);
+  if (SlotNamesPlace(slot, shape_.memory_size) && generations_->IsFresh(segment, clock_.Coarse())) {
+    locations_.Remember(key_hash, {EncodeSlot(slot), generations_->NumberOf(segment)});
+  } else {
+    locations_.Forget(key_hash);
+  }
 }
 
 absl::Status Session::Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,

@@ -15,6 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/generations.h"
+#include "client/location_cache.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/key_search.h"
@@ -45,6 +47,9 @@ class Session {
   absl::StatusOr<const Bucket*> ReadBucket(const BucketRef& bucket);
   absl::StatusOr<std::span<const std::byte>> ReadRecord(const Slot& slot);  // REQUIRES: SlotNamesPlace
   absl::StatusOr<const Superblock*> ReadSuperblock();
+  /// A look at the generations of this segment and those around it. REQUIRES: the segment is inside the
+  /// region.
+  absl::Status LookAtGenerations(std::uint64_t segment);
 
   /// A reply, checked; `text` says why when status is not kOk.
   struct Answer {
@@ -64,6 +69,15 @@ class Session {
   TimePoint Coarse() const { return clock_.Coarse(); }
   bool InTime(TimePoint start) const { return clock_.Coarse() - start <= grace_; }
   ClientCounters& counters() { return counters_; }
+
+  // Where keys were found before; what there is to spend on it.
+  LocationCache& locations() { return locations_; }
+  ReadAllowance& allowance() { return allowance_; }
+  const Generations& generations() const { return *generations_; }
+  /// The key's live record was at `slot` at a moment of the call that has just been made: of a READ of it, or
+  /// between request and reply, with no look at generations since that began (generations.h, G4).
+  void Learn(std::uint64_t key_hash, const Slot& slot);
+
   rdma::Connection& connection() { return *connection_; }
 
  private:
@@ -96,6 +110,10 @@ class Session {
   std::chrono::milliseconds grace_{0};
   IndexView view_;
   std::vector<std::uint64_t> directory_;  // whole entries, as far as they were needed
+
+  LocationCache locations_;
+  ReadAllowance allowance_;
+  std::optional<Generations> generations_;  // from AdoptSuperblock on
 
   // What is under way: at most one READ, and at most one request.
   bool read_done_ = true;

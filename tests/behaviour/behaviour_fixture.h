@@ -26,19 +26,19 @@ inline testing::AssertionResult HasCode(absl::StatusCode code, const absl::Statu
 class Behaviour : public testing::TestWithParam<DeploymentKind> {
  protected:
   /// Starts with `options`, or skips: only where the kind is verbs and there is no device. Where verbs are
-  /// required, that is a failure.
-  void Start(const Deployment::Options& options = {}) {
+  /// required, that is a failure. `client`: of the first client.
+  void Start(const Deployment::Options& options = {}, const ClientOptions& client = {}) {
     std::string why_not;
     deployment_ = Deployment::Create(GetParam(), options, &why_not);
     if (deployment_ == nullptr) {
       ASSERT_EQ(std::getenv("REMORA_REQUIRE_VERBS"), nullptr) << why_not;
       GTEST_SKIP() << why_not;
     }
-    kv_ = Connect();
+    kv_ = Connect(client);
   }
 
-  std::unique_ptr<KeyValue> Connect() {
-    absl::StatusOr<std::unique_ptr<KeyValue>> kv = deployment_->Connect();
+  std::unique_ptr<KeyValue> Connect(const ClientOptions& options = {}) {
+    absl::StatusOr<std::unique_ptr<KeyValue>> kv = deployment_->Connect(options);
     EXPECT_TRUE(kv.ok()) << kv.status();
     return kv.ok() ? *std::move(kv) : nullptr;
   }

@@ -36,7 +36,7 @@ class EmbeddedKeyValue final : public KeyValue {
 class EmbeddedDeployment final : public Deployment {
  public:
   explicit EmbeddedDeployment(const StoreOptions& options) : options_(options) {}
-  absl::StatusOr<std::unique_ptr<KeyValue>> Connect() override {
+  absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& /*options*/) override {
     return std::make_unique<EmbeddedKeyValue>(*store_);
   }
   absl::Status Restart() override {
@@ -61,8 +61,9 @@ class ThreadedDeployment final : public Deployment {
  public:
   ThreadedDeployment(rdma::TransportKind kind, const ServerOptions& options)
       : options_(options), address_(FreshAddress(kind, sockets_.path())) {}
-  absl::StatusOr<std::unique_ptr<KeyValue>> Connect() override {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(address_.ToString(), {}, clock_));
+  absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) override {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
+                            Client::Connect(address_.ToString(), options, clock_));
     return std::make_unique<RemoteKeyValue>(std::move(client));
   }
   absl::Status Restart() override {
@@ -93,9 +94,9 @@ class SimDeployment final : public Deployment {
       if (server_ != nullptr) server_->Step();
     });
   }
-  absl::StatusOr<std::unique_ptr<KeyValue>> Connect() override {
+  absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) override {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
-                            Client::Connect(network_.Dial(), {}, network_.clock()));
+                            Client::Connect(network_.Dial(), options, network_.clock()));
     return std::make_unique<RemoteKeyValue>(std::move(client));
   }
   absl::Status Restart() override {
@@ -120,7 +121,9 @@ class WithDataDir final : public Deployment {
  public:
   WithDataDir(std::unique_ptr<TempDir> dir, std::unique_ptr<Deployment> inner)
       : dir_(std::move(dir)), inner_(std::move(inner)) {}
-  absl::StatusOr<std::unique_ptr<KeyValue>> Connect() override { return inner_->Connect(); }
+  absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) override {
+    return inner_->Connect(options);
+  }
   absl::Status Restart() override { return inner_->Restart(); }
   void Stop() override { inner_->Stop(); }
   absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return inner_->Dial(); }
@@ -175,6 +178,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   ServerOptions server;
   server.store.memory_size = options.memory_size;
   server.store.durability = options.durability;
+  server.store.grace = options.grace;
   server.max_clients = options.max_clients;
   std::unique_ptr<Deployment> deployment;
   if (options.durability == Durability::kMemory) {

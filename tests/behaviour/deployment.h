@@ -2,6 +2,7 @@
 // over a transport.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <ostream>
@@ -38,6 +39,7 @@ class Deployment {
     Durability durability = Durability::kMemory;
     std::size_t memory_size = std::size_t{16} << 20;
     std::uint32_t max_clients = 512;
+    std::chrono::milliseconds grace{100};
   };
 
   /// Null, and the reason in *why_not, where this kind cannot run here.
@@ -46,7 +48,7 @@ class Deployment {
   virtual ~Deployment() = default;
 
   /// Connects; for use by one thread. Clients must be gone before the deployment is restarted or destroyed.
-  virtual absl::StatusOr<std::unique_ptr<KeyValue>> Connect() = 0;
+  virtual absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) = 0;
   /// Stops cleanly and starts on the same data directory, at the same address.
   virtual absl::Status Restart() = 0;
   virtual void Stop() = 0;

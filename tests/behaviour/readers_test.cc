@@ -61,7 +61,8 @@ TEST_P(Readers, SeeWholeAndFreshValuesWhileKeysAreOverwritten) {
   std::vector<std::unique_ptr<KeyValue>> kvs;
   std::vector<std::thread> readers;
   for (unsigned reader = 0; reader < 2; ++reader) {
-    kvs.push_back(Connect());
+    // One that looks for each key anew, one that remembers where it was.
+    kvs.push_back(Connect({.location_cache_bytes = reader * kDefaultLocationCacheBytes}));
     readers.emplace_back([&, &kv = *kvs.back(), reader] { ReadUntil(done, kv, acknowledged, reader, gets); });
   }
   std::mt19937 random(99);
@@ -115,6 +116,7 @@ TEST_P(Readers, MissNothingThatStaysWhileNeighboursComeAndGo) {
 struct Adversary {
   std::size_t piece_size;
   std::uint32_t gap;
+  std::size_t location_cache_bytes = 0;
 };
 
 class TornReaders : public testing::TestWithParam<Adversary> {
@@ -133,7 +135,8 @@ class TornReaders : public testing::TestWithParam<Adversary> {
   }
 
   std::unique_ptr<Client> Connect() {
-    auto client = Client::Connect(network_.Dial(), {}, network_.clock());
+    auto client = Client::Connect(network_.Dial(), {.location_cache_bytes = GetParam().location_cache_bytes},
+                                  network_.clock());
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
   }
@@ -146,10 +149,13 @@ class TornReaders : public testing::TestWithParam<Adversary> {
 
 INSTANTIATE_TEST_SUITE_P(With, TornReaders,
                          testing::Values(Adversary{1, 2}, Adversary{1, 40}, Adversary{1, 300},
-                                         Adversary{8, 1}, Adversary{8, 6}, Adversary{8, 50}),
+                                         Adversary{8, 1}, Adversary{8, 6}, Adversary{8, 50},
+                                         Adversary{1, 300, 4096}, Adversary{8, 6, 4096},
+                                         Adversary{8, 50, 4096}),
                          [](const auto& test) {
                            return "pieces_of_" + std::to_string(test.param.piece_size) + "_every_" +
-                                  std::to_string(test.param.gap);
+                                  std::to_string(test.param.gap) +
+                                  (test.param.location_cache_bytes > 0 ? "_warm" : "");
                          });
 
 TEST_P(TornReaders, NeverSeeAMixtureOrAnOldValueOrAMiss) {

@@ -41,8 +41,8 @@ TEST_P(RemoteBehaviour, GetsAreNoWorkForTheServer) {
   EXPECT_EQ(store().Read(Counter::kReceiveCompletions) - receives, 0u);
 }
 
-TEST_P(RemoteBehaviour, AGetIsTwoReadsAMissIsOneAPutIsOneRequest) {
-  START();
+TEST_P(RemoteBehaviour, AColdGetIsTwoReadsAMissIsOneAPutIsOneRequest) {
+  START({}, {.location_cache_bytes = 0});
   ASSERT_CODE(kOk, Put("key", "value"));
   const ClientCounters& counters = kv_->client()->counters();
   EXPECT_EQ(counters.requests, 1u);
@@ -79,7 +79,7 @@ TEST_P(RemoteBehaviour, AServerThatStoppedIsReportedAndReconnectingWorks) {
   EXPECT_CODE(kUnavailable, Delete("key"));
   EXPECT_CODE(kUnavailable, kv_->client()->Ping());
   kv_.reset();
-  EXPECT_FALSE(deployment_->Connect().ok());
+  EXPECT_FALSE(deployment_->Connect({}).ok());
   Restart();
   EXPECT_EQ(Get("key"), "value");
 }
@@ -167,7 +167,7 @@ TEST_P(RemoteBehaviour, AStrangerIsRefusedAndOthersGoOn) {
 
 TEST_P(RemoteBehaviour, AFullServerSaysSo) {
   START({.max_clients = 1});
-  const auto second = deployment_->Connect();
+  const auto second = deployment_->Connect({});
   EXPECT_CODE(kFailedPrecondition, second.status());
   EXPECT_THAT(std::string(second.status().message()), testing::HasSubstr("max_clients"));
   EXPECT_CODE(kOk, Put("key", "value"));

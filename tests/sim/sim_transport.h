@@ -52,6 +52,7 @@ class SimNetwork {
   std::unique_ptr<rdma::Connection> Dial();
 
   const SimClock& clock() const { return clock_; }
+  /// Lets time pass, for everybody.
   void Advance(Duration duration) { clock_.Advance(duration); }
   std::mt19937_64& random() { return random_; }
   std::uint64_t pieces_delivered() const { return pieces_delivered_; }

@@ -1,0 +1,87 @@
+// Where a client last found its keys, so that the next GET of one needs no READ of its bucket.
+//
+//   set (64 bytes, one cache line): 4 ways
+//   ┌──────────────────────┬─────┬────────┬─────┐
+//   │ slot (8)             │ tag │ number │ ... │   slot: as in the index; 0: the way is empty
+//   └──────────────────────┴─────┴────────┴─────┘   tag: 32 bits of the key's hash, next to the slot's 12
+//
+// Keys whose 12 + 32 bits and set are the same are taken for one another. That costs a READ in vain, no more:
+// the record says whose it is.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "client/generations.h"
+
+namespace remora {
+
+/// A record's place, and the number that its segment had when it was there (client/generations.h).
+struct KnownLocation {
+  std::uint64_t slot = 0;  // EncodeSlot; 0: none
+  Generations::Number number = 0;
+};
+
+/// A table of fixed size, allocated once. What has not been found for the longest time gives way, about: a
+/// hit moves up by one way, and what is new takes the last.
+///
+/// Thread Safety: none.
+class LocationCache {
+ public:
+  /// Of at most `bytes`. Less than a set: none, and nothing is ever found.
+  explicit LocationCache(std::size_t bytes);
+
+  bool is_on() const { return set_count_ > 0; }
+  std::size_t capacity() const { return set_count_ * kWays; }
+
+  KnownLocation Find(std::uint64_t key_hash);
+  /// REQUIRES: location.slot is one of a record of this key.
+  void Remember(std::uint64_t key_hash, const KnownLocation& location);
+  void Forget(std::uint64_t key_hash);
+
+ private:
+  static constexpr std::size_t kWays = 4;
+  struct Entry {
+    std::uint64_t slot = 0;
+    std::uint32_t tag = 0;
+    Generations::Number number = 0;
+  };
+  struct alignas(64) Set {
+    std::array<Entry, kWays> ways;
+  };
+  static_assert(sizeof(Set) == 64);
+
+  Set& SetOf(std::uint64_t key_hash);
+  /// The way that holds the key's location, or kWays.
+  static std::size_t WayOf(const Set& set, std::uint64_t key_hash);
+
+  std::uint64_t set_count_;
+  std::vector<Set> sets_;
+};
+
+/// What remembering may cost: one READ for every kPrice that were of use, and a few at once. A READ of a
+/// record that is not the value any more, and a look at generations, is paid for with it; with nothing left,
+/// GETs go the cold way, and earn. So where keys churn, or GETs come so seldom that each would need a look of
+/// its own, the loss is bounded, and as each kPrice READs buy another try, it is noticed when that has
+/// changed.
+///
+/// Thread Safety: none.
+class ReadAllowance {
+ public:
+  static constexpr std::int64_t kPrice = 12;
+  static constexpr std::int64_t kAtOnce = 16;
+
+  bool has_some() const { return credit_ >= kPrice; }
+  void Spend() { credit_ -= kPrice; }
+  void Earn(std::uint64_t reads) {
+    credit_ += static_cast<std::int64_t>(reads);
+    if (credit_ > kAtOnce * kPrice) credit_ = kAtOnce * kPrice;
+  }
+
+ private:
+  std::int64_t credit_ = kAtOnce * kPrice;
+};
+
+}  // namespace remora

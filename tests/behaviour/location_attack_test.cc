@@ -1,0 +1,258 @@
+// Warm GETs against a writer who spells records: values whose bytes, at the place where another key's record
+// once stood, are a record of that key that verifies, live bit and all. Under the simulated transport, where
+// time passes when the test says so, between READs and inside them.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/client.h"
+#include "server/server.h"
+#include "store/format/record.h"
+#include "tests/sim/sim_transport.h"
+#include "tests/support/self_describing.h"
+
+namespace remora {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kVictim[] = "victim";
+constexpr std::size_t kBigSize = 100'000;
+constexpr int kBigKeys = 40;
+
+class LocationAttack : public testing::Test {
+ protected:
+  void SetUp() override {
+    ServerOptions options;
+    options.store.memory_size = kMinMemorySize;
+    options.store.clock = &network_.clock();
+    auto server = Server::Create(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    ASSERT_TRUE(server_->AddListener(network_.Listen()).ok());
+    network_.set_step([this] { server_->Step(); });
+    network_.set_piece_size(4096);
+    reader_ = Connect(std::size_t{1} << 16);
+    writer_ = Connect(0);
+  }
+
+  std::unique_ptr<Client> Connect(std::size_t location_cache_bytes) {
+    auto client =
+        Client::Connect(network_.Dial(), {.location_cache_bytes = location_cache_bytes}, network_.clock());
+    EXPECT_TRUE(client.ok()) << client.status();
+    return *std::move(client);
+  }
+
+  std::string Get(std::string_view key) {
+    std::string value;
+    const absl::Status status = reader_->Get(key, &value);
+    return status.ok() ? value : status.ToString();
+  }
+
+  void Put(std::string_view key, std::string_view value) {
+    const absl::Status status = writer_->Put(key, value);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  /// Makes the reader know where the victim's record is, and remembers it here, too.
+  void Plant() {
+    // So that the bytes of the victim's record come to lie inside a big value, behind its header and key.
+    Put("filler", std::string(5000, 'f'));
+    Put(kVictim, "good 1");
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(Get(kVictim), "good 1");
+    ASSERT_EQ(reader_->counters().location_hits, 2u);
+    victim_ = DecodeSlot(server_->store().Locate(kVictim)->slot);
+  }
+
+  /// A record of the victim's key with this value, as it would have to be to verify at the victim's old
+  /// place.
+  std::string Spell(std::string_view value) const {
+    RecordHeader header{};
+    header.version_live = std::uint64_t{1000} << 1 | kLiveBit;
+    header.key_size = sizeof(kVictim) - 1;
+    header.value_size = static_cast<std::uint32_t>(value.size());
+    header.checksum = RecordChecksum(header, HashKey(kVictim), HashValue(value.data(), value.size()),
+                                     victim_.offset_units, server_->store().superblock().incarnation);
+    std::string bytes(sizeof(header), '\0');
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    return bytes.append(kVictim).append(value);
+  }
+
+  /// Whether what is at the victim's old place verifies as the victim's, live, and not as `allowed`.
+  bool EvilStandsThere() const {
+    const auto* const place =
+        reinterpret_cast<const std::byte*>(&server_->store().superblock()) + victim_.offset_bytes();
+    RecordHeader header;
+    std::memcpy(&header, place, sizeof(header));
+    const std::byte* const body = place + sizeof(header);
+    return CheckRecord(header, body, kVictim, HashKey(kVictim),
+                       {victim_.offset_units,
+                        victim_.extent_bytes(),
+                        {},
+                        server_->store().superblock().incarnation}) == RecordState::kLive &&
+           std::memcmp(body + header.key_size, "evil", 4) == 0;
+  }
+
+  /// Overwrites big values until one of them has taken the victim's old place: each carries the spelled
+  /// record where that place is in whichever segment it comes to stand, as the i-th from its start. Calls
+  /// `each` after each write.
+  template <typename Each>
+  void Attack(const Each& each) {
+    const std::uint64_t extent = ExtentUnits(RecordExtentCode(/*key_size=*/6, kBigSize)) * kUnitSize;
+    const std::uint64_t into_record = victim_.offset_bytes() % kSegmentSize % extent;
+    std::string value(kBigSize, 'b');
+    const std::string evil = Spell("evil 1");
+    ASSERT_GE(into_record, sizeof(RecordHeader) + 6);
+    value.replace(into_record - sizeof(RecordHeader) - 6, evil.size(), evil);
+    ASSERT_EQ(value.size(), kBigSize);
+    for (int i = 0; i < 5000 && !EvilStandsThere(); ++i) {
+      Put("big " + std::to_string(10 + i % kBigKeys), value);
+      each();
+    }
+    ASSERT_TRUE(EvilStandsThere());
+  }
+
+  SimNetwork network_{/*seed=*/3};
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<Client> reader_;
+  std::unique_ptr<Client> writer_;
+  Slot victim_;
+};
+
+TEST_F(LocationAttack, AReaderThatSleptThroughItIsNotDeceived) {
+  Plant();
+  Put(kVictim, "good 2");
+  Attack([] {});
+  EXPECT_EQ(Get(kVictim), "good 2");
+}
+
+TEST_F(LocationAttack, ADeletedKeyDoesNotComeBack) {
+  Plant();
+  ASSERT_TRUE(writer_->Delete(kVictim).ok());
+  Attack([] {});
+  EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
+}
+
+TEST_F(LocationAttack, AKeyThatWasMovedStaysWhatItWas) {
+  Plant();
+  Attack([] {});
+  EXPECT_EQ(Get(kVictim), "good 1");
+}
+
+// The reader's looks at generations are recent all the time, because of other keys; the victim's old place it
+// touches only in the end.
+TEST_F(LocationAttack, AReaderThatReadsOtherKeysIsNotDeceived) {
+  Plant();
+  Put("other", "value");
+  Put(kVictim, "good 2");
+  Attack([&] { ASSERT_EQ(Get("other"), "value"); });
+  EXPECT_GT(reader_->counters().location_looks, 1u);
+  EXPECT_EQ(Get(kVictim), "good 2");
+}
+
+// While the reader's READ of the record is under way, the record is overwritten, its segment emptied, and the
+// place used again.
+TEST_F(LocationAttack, AReadThatTookThroughItIsNotTrusted) {
+  Plant();
+  bool attacked = false;
+  network_.set_interference(
+      [&] {
+        if (std::exchange(attacked, true)) return;
+        Put(kVictim, "good 2");
+        Attack([] {});
+      },
+      /*gap=*/1);
+  EXPECT_EQ(Get(kVictim), "good 2");
+  EXPECT_EQ(reader_->counters().location_wasted, 1u);
+}
+
+// The same during a look: its bytes come from before, and its end, and the READ behind it, after.
+TEST_F(LocationAttack, ALookThatTookThroughItIsNotTrusted) {
+  for (const milliseconds late : {milliseconds(0), milliseconds(90)}) {
+    Plant();
+    network_.Advance(milliseconds(200));
+    int pieces = 0;
+    network_.set_interference(
+        [&] {
+          if (++pieces != 2) return;  // the look is one piece, the READ behind it another
+          network_.Advance(late);
+          Put(kVictim, "good 2");
+          Attack([] {});
+        },
+        /*gap=*/1);
+    EXPECT_EQ(Get(kVictim), "good 2");
+    EXPECT_GE(pieces, 2);
+    network_.set_interference(nullptr, 1);
+    reader_ = Connect(std::size_t{1} << 16);
+  }
+}
+
+// The reader learns the victim's place from a READ before which its look is too old, and with which the look
+// behind it would say what the attacker wants.
+TEST_F(LocationAttack, APlaceThatIsLearnedLateIsNotRemembered) {
+  Plant();
+  Put("other", "value");
+  Put(kVictim, "good 2");
+  victim_ = DecodeSlot(server_->store().Locate(kVictim)->slot);
+  int pieces = 0;
+  network_.set_interference(
+      [&] {
+        if (++pieces == 3) network_.Advance(milliseconds(99));  // in the cold GET's READs
+      },
+      /*gap=*/1);
+  ASSERT_EQ(Get(kVictim), "good 2");
+  network_.set_interference(nullptr, 1);
+  Put(kVictim, "good 3");
+  Attack([&] { ASSERT_EQ(Get("other"), "value"); });
+  EXPECT_EQ(Get(kVictim), "good 3");
+}
+
+// Everything at random, many times over: writes, attacks without aim, and time that jumps, between READs and
+// inside them.
+class LocationChaos : public LocationAttack, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, LocationChaos, testing::Range(1, 5));
+
+TEST_P(LocationChaos, NoGetIsEverWrong) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
+  constexpr std::size_t kKeys = 50;
+  const auto key_of = [](std::size_t i) { return "key " + std::to_string(10 + i); };
+  std::vector<std::uint64_t> written(kKeys, 0);
+  std::uint64_t number = 0;
+  const auto write_one = [&] {
+    const std::size_t i = number < kKeys ? number : random() % kKeys;
+    ++number;
+    Put(key_of(i), MakeValue(key_of(i), number, 50'000 * (1 + number % 3)));
+    written[i] = number;
+  };
+  while (number < kKeys) write_one();
+  network_.set_interference(
+      [&] {
+        if (random() % 4 == 0) network_.Advance(milliseconds(random() % 250));
+        for (std::uint64_t writes = random() % 4; writes > 0; --writes) write_one();
+      },
+      /*gap=*/40);
+  for (int gets = 0; gets < 1500 && !HasFailure(); ++gets) {
+    const std::size_t i = random() % kKeys;
+    const std::uint64_t oldest = written[i];
+    std::string value;
+    const absl::Status status = reader_->Get(key_of(i), &value);
+    // A server that a reader cannot keep up with says so; nothing else may go wrong.
+    ASSERT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+    if (!status.ok()) continue;
+    const std::optional<std::uint64_t> seen = NumberOf(key_of(i), value);
+    ASSERT_TRUE(seen.has_value()) << "torn or foreign: " << value.substr(0, 60);
+    ASSERT_GE(*seen, oldest);
+    ASSERT_LE(*seen, written[i]);
+  }
+  EXPECT_GT(reader_->counters().location_hits, 100u);
+  EXPECT_GT(reader_->counters().location_wasted, 10u);
+  EXPECT_GT(server_->store().Read(Counter::kSegmentsCleaned), 50u);
+}
+
+}  // namespace
+}  // namespace remora
