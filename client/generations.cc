@@ -32,6 +32,7 @@ void Generations::Take(std::uint64_t segment, std::span<const std::byte> bytes, 
     chunk.bytes[i] = bytes[i];
   }
   chunk.fresh_until = posted + fresh_for_;
+  chunk.due = posted + comparable_for_ / 2;
   chunk.comparable_until = posted + comparable_for_;
 }
 

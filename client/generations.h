@@ -16,20 +16,20 @@
 //      anew. So as long as a number stays, the byte was not changed between the first and the last look that
 //      gave it. (Numbers have 32 bits. They do not come back in what is left of the machine's life.)
 //   G4 Learning. A record was live at a moment m, and the last look that ended before the GET's READ of the
-//      record (or the PUT's message) was posted showed the byte at t, t < m < t + 2T. Had the byte changed
-//      between t and m, the segment would have been empty then and, at m, not yet been written anew (G1):
-//      there would be no live record at m. So the number is that of the record's own use of the segment. With
-//      a look that ended after m that would not be so: it may show the change that came after the record
-//      died. With an older one neither: it may show the byte before the use. Such a location is not
-//      remembered at all.
-//   G5 Using. The number of a location is that of its segment's last look, at t, so from m, when it was
-//      learned, to t, or from t to m, the byte did not change (G3, G4). The READ of the record was complete
-//      before t + 2T, so nothing was written anew before it was (G2): what it read are the record's own
-//      bytes, with the live bit set until the record is overwritten, deleted or moved. If it reads as live,
-//      it was the key's value at a moment of the READ, because the bit is cleared before any such change is
-//      acknowledged, or visible in the index (I5). So a warm GET is as linearizable as a cold one.
+//      record (or the PUT's message) was posted showed the byte at t, before m. It is remembered with that
+//      look's number, however old the look. If the segment was emptied between t and m, and the record came
+//      later, the next look shows another byte, and the location is dropped for no reason: that is all. As
+//      long as the number stays, the byte did not change from t on (G3), nor from m on, and so the segment is
+//      in the same use as at m. A look that ended after m would not do: it may show the change that came
+//      when the record was dead.
+//   G5 Using. The number of a location is that of its segment's last look, at u, so between m and u the byte
+//      did not change, whichever came first (G4). The READ of the record was complete before u + 2T, so
+//      nothing was written anew before it was (G2): what it read are the record's own bytes, with the live
+//      bit set until the record is overwritten, deleted or moved. If it reads as live, it was the key's value
+//      at a moment of the READ, because the bit is cleared before any such change is acknowledged, or visible
+//      in the index (I5). So a warm GET is as linearizable as a cold one.
 //
-// What times stand for t: t is after the look was posted. So from what the clock said before that, to what it
+// What times stand for u: u is after the look was posted. So from what the clock said before that, to what it
 // says when the record has been read, must be less than 2T. Both clocks are coarse, the first may be early,
 // which errs on the right side; the second may be early by Clock::kCoarseness, so we stop that much before T,
 // or at T/2 where T is short. Either way the sum is at most 3/4 of 2T: the clocks' speeds may differ by a
@@ -61,12 +61,17 @@ class Generations {
 
   static std::uint64_t SegmentOf(const Slot& slot) { return slot.offset_bytes() / kSegmentSize; }
 
-  /// Whether the segment's last look is recent enough for a READ that is complete `now` (G5), and for a
-  /// record that was live `now` or since the look (G4).
+  /// Whether the segment's last look is recent enough for a READ that is complete `now` (G5).
   bool IsFresh(std::uint64_t segment, TimePoint now) const {
     return now <= chunks_[segment / kChunkSize].fresh_until;
   }
-  /// As of its last look. REQUIRES: it was looked at.
+  /// Whether it is time for a look although nothing is to be used: for want of a number, or because after
+  /// much longer the next look would have to number all anew (G3).
+  bool IsLookDue(std::uint64_t segment, TimePoint now) const {
+    return now > chunks_[segment / kChunkSize].due;
+  }
+  bool HasNumber(std::uint64_t segment) const { return !chunks_[segment / kChunkSize].numbers.empty(); }
+  /// As of its last look. REQUIRES: HasNumber.
   Number NumberOf(std::uint64_t segment) const {
     return chunks_[segment / kChunkSize].numbers[segment % kChunkSize];
   }
@@ -83,6 +88,7 @@ class Generations {
  private:
   struct Chunk {
     TimePoint fresh_until = TimePoint::min();
+    TimePoint due = TimePoint::min();
     TimePoint comparable_until = TimePoint::min();  // G3
     // Of as many segments as there are; empty before the first look.
     std::vector<std::byte> bytes;

@@ -45,11 +45,8 @@ absl::StatusOr<RecordCopy> ReadRecord(Session& session, const Slot& slot) {
   return record;
 }
 
-// Makes sure that the generation of the slot's segment was looked at recently, before a READ of the record.
-// False: it was not, and there is no allowance for another look.
-absl::StatusOr<bool> KnowGeneration(Session& session, const Slot& slot) {
-  const std::uint64_t segment = Generations::SegmentOf(slot);
-  if (session.generations().IsFresh(segment, session.Coarse())) return true;
+// Looks at the generation of the slot's segment, if there is an allowance for it.
+absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
   if (!session.allowance().has_some()) return false;
   session.allowance().Spend();
   REMORA_RETURN_IF_ERROR(session.LookAtGenerations(segment));
@@ -62,9 +59,11 @@ absl::StatusOr<bool> GetWarm(Session& session, std::string_view key, std::uint64
   const KnownLocation location = session.locations().Find(key_hash);
   if (location.slot == 0 || !session.allowance().has_some()) return false;
   const Slot slot = DecodeSlot(location.slot);
-  REMORA_ASSIGN_OR_RETURN(const bool known, KnowGeneration(session, slot));
-  if (!known) return false;
   const std::uint64_t segment = Generations::SegmentOf(slot);
+  if (!session.generations().IsFresh(segment, session.Coarse())) {
+    REMORA_ASSIGN_OR_RETURN(const bool looked, Look(session, segment));
+    if (!looked) return false;
+  }
   if (session.generations().NumberOf(segment) != location.number) {
     session.locations().Forget(key_hash);
     return false;
@@ -99,8 +98,9 @@ absl::StatusOr<KeySearch::Step> SearchOnce(Session& session, std::string_view ke
       search.TakeBucket(*bucket);
     } else if (search.step() == KeySearch::Step::kReadRecord) {
       // For Learn. Before the record is read: a look behind it would tell nothing (generations.h, G4).
-      if (session.locations().is_on()) {
-        REMORA_RETURN_IF_ERROR(KnowGeneration(session, search.slot()).status());
+      const std::uint64_t segment = Generations::SegmentOf(search.slot());
+      if (session.locations().is_on() && session.generations().IsLookDue(segment, start)) {
+        REMORA_RETURN_IF_ERROR(Look(session, segment).status());
       }
       REMORA_ASSIGN_OR_RETURN(record, ReadRecord(session, search.slot()));
       search.TakeRecord(record.header, record.body);

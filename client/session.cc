@@ -181,7 +181,7 @@ absl::Status Session::LookAtGenerations(std::uint64_t segment) {
 void Session::Learn(std::uint64_t key_hash, const Slot& slot) {
   if (!locations_.is_on()) return;
   const std::uint64_t segment = Generations::SegmentOf(slot);
-  if (SlotNamesPlace(slot, shape_.memory_size) && generations_->IsFresh(segment, clock_.Coarse())) {
+  if (SlotNamesPlace(slot, shape_.memory_size) && generations_->HasNumber(segment)) {
     locations_.Remember(key_hash, {EncodeSlot(slot), generations_->NumberOf(segment)});
   } else {
     locations_.Forget(key_hash);

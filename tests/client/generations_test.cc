@@ -53,6 +53,16 @@ TEST_F(GenerationsTest, AShortGracePeriodIsHalved) {
   EXPECT_FALSE(generations.IsFresh(0, kStart + milliseconds(11)));
 }
 
+TEST_F(GenerationsTest, ALookIsDueBeforeNumbersWouldHaveToChange) {
+  EXPECT_FALSE(generations_.HasNumber(7));
+  EXPECT_TRUE(generations_.IsLookDue(7, TimePoint()));
+  Look(0, kStart);
+  EXPECT_TRUE(generations_.HasNumber(7));
+  EXPECT_FALSE(generations_.HasNumber(4096));
+  EXPECT_FALSE(generations_.IsLookDue(7, kStart + 128 * kGrace));
+  EXPECT_TRUE(generations_.IsLookDue(7, kStart + 129 * kGrace));
+}
+
 TEST_F(GenerationsTest, ALookCoversItsChunkAndNoOther) {
   Look(0, kStart);
   EXPECT_EQ(generations_.RangeOf(7).offset, GenerationsOffset(kMemorySize));
