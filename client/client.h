@@ -34,7 +34,7 @@ struct ClientOptions {
   /// For remembering where keys were found, allocated at once; 16 bytes for each key. A GET of a key whose
   /// place is known, and still right, is one READ. 0: none, each GET is a cold one. Unset: as the transport
   /// has it, kDefaultLocationCacheBytes over verbs and none through mapped memory.
-  std::optional<std::size_t> location_cache_bytes;
+  std::optional<std::size_t> location_cache_bytes{};
 };
 
 inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
