@@ -48,8 +48,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address
       std::unique_ptr<rdma::Connection> connection,
       rdma::Dial(parsed, rdma::QueueLimits(), clock, clock.Now() + options.connect_timeout));
   ClientOptions resolved = options;
-  // Through mapped memory a READ is a copy: finding the location costs as much as it saves, and memory
-  // beside.
+  // Through mapped memory a READ is a copy: the look-up costs about what it saves (ARCHITECTURE.md).
   if (parsed.kind == rdma::TransportKind::kLocal && !options.location_cache_bytes) {
     resolved.location_cache_bytes = 0;
   }

@@ -31,9 +31,10 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{5000};
   /// For each later call.
   std::chrono::milliseconds timeout{5000};
-  /// For remembering where keys were found, allocated at once; 16 bytes for each key. A GET of a key whose
-  /// place is known, and still right, is one READ. 0: none, each GET is a cold one. Unset: as the transport
-  /// has it, kDefaultLocationCacheBytes over verbs and none through mapped memory.
+  /// For remembering where keys were found or put, allocated at once: 16 bytes for each key. (Beside it, 5
+  /// bytes for each MiB of the server's memory.) A GET of a key whose place is known, and still right, is one
+  /// READ. 0: none; each GET is a cold one. Unset: none through mapped memory, else
+  /// kDefaultLocationCacheBytes.
   std::optional<std::size_t> location_cache_bytes{};
 };
 

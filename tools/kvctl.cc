@@ -133,7 +133,8 @@ Outcome Prepare(Arguments* arguments) {
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock) {
   const std::chrono::milliseconds timeout{arguments.timeout_ms};
-  return Client::Connect(arguments.server, {.connect_timeout = timeout, .timeout = timeout}, clock);
+  return Client::Connect(arguments.server,
+                         {.connect_timeout = timeout, .timeout = timeout, .location_cache_bytes = 0}, clock);
 }
 
 absl::StatusOr<Duration> ConnectAndPing(const Arguments& arguments, const Clock& clock) {

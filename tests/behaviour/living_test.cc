@@ -53,6 +53,7 @@ class LivingAdversary : public testing::TestWithParam<Adversary> {
   std::unique_ptr<Client> Connect() {
     ClientOptions options;
     options.timeout = std::chrono::minutes(5);  // time flies here
+    options.location_cache_bytes = GetParam().seed % 2 == 0 ? 0 : std::size_t{1} << 14;
     auto client = Client::Connect(network_.Dial(), options, network_.clock());
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
@@ -273,7 +274,7 @@ TEST_P(Living, ReadersSeeNothingWrongWhileItGrowsAndCleans) {
   std::vector<std::unique_ptr<KeyValue>> kvs;
   std::vector<std::thread> readers;
   for (unsigned reader = 0; reader < 2; ++reader) {
-    kvs.push_back(Connect());
+    kvs.push_back(Connect({.location_cache_bytes = reader * kDefaultLocationCacheBytes}));
     readers.emplace_back([&, &kv = *kvs.back(), reader] { read(kv, reader); });
   }
   std::mt19937_64 random(99);

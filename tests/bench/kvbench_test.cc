@@ -182,6 +182,7 @@ TEST_F(KvbenchTest, WrongCommandLines) {
            {"all", "--target=embedded", "--memory=12"},
            {"run", "--target=embedded"},
            {"all", "--target=local:///tmp/x", "--memory=1G"},
+           {"all", "--target=embedded", "--location_cache=1M"},
            {"all", "--target=carrier-pigeon://x"},
        }) {
     EXPECT_EQ(Kvbench(flags), EX_USAGE) << ::testing::PrintToString(flags);

@@ -22,17 +22,23 @@ read -r line < "$directory/ready" || true
 [ "${line:-}" = ready ] || fail "kvserver did not start: $(cat "$directory/server.out")"
 
 "$bin/kvbench" all --target="$server" --workload=b --records=1000 --operations=10000 --threads=2 --verify \
-  --json="$directory/out.json" | tee "$directory/out"
+  --location_cache=0 --json="$directory/out.json" | tee "$directory/out"
 # One READ for the bucket and one for the record; a bucket that overflowed takes one more.
 grep -Eq 'client: 2\.[0-9]+ READs per read' "$directory/out" || fail "a GET is not two READs"
 grep -q '"errors": 0' "$directory/out.json" || fail "errors were counted"
 # Reads are nothing to the server: all requests that it saw were updates.
 updates=$(sed -n 's/.*"run_update_operations": \([0-9]*\).*/\1/p' "$directory/out.json")
 requests=$(sed -n 's/.*"run_server_receive_completions": \([0-9]*\).*/\1/p' "$directory/out.json")
+grep -q '"run_client_location_hits": 0,' "$directory/out.json" || fail "a place was remembered"
 [ -n "$updates" ] && [ "$updates" = "$requests" ] || fail "$requests requests for $updates updates"
 
+"$bin/kvbench" run --target="$server" --workload=c --records=1000 --operations=20000 --verify --location_cache=1M |
+  tee "$directory/out"
+grep -Eq 'client: 1\.[01][0-9]+ READs per read' "$directory/out" || fail "a warm GET is not one READ"
+grep -Eq 'locations: 9[0-9]\.[0-9] % of reads' "$directory/out" || fail "few places were remembered"
+
 "$bin/path_ratio" --server="$server" --rounds=50 --records=100 --value_size=64,4096 | tee "$directory/out"
-[ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 8 ] || fail "path_ratio printed too little"
+[ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 10 ] || fail "path_ratio printed too little"
 
 status=0
 "$bin/path_ratio" --server="local://$directory/nobody" 2> /dev/null || status=$?
