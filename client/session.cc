@@ -114,7 +114,7 @@ absl::Status Session::AdoptSuperblock() {
   grace_ = std::chrono::milliseconds(superblock->grace_ms);
   view_.level = static_cast<std::uint32_t>(superblock->level & 0xff);
   if (shape_.incarnation != hello_.incarnation || shape_.memory_size > hello_.memory.size ||
-      view_.level > kMaxDepth || grace_ < Clock::kCoarseness) {
+      view_.level > kMaxDepth || grace_ < std::chrono::milliseconds(kMinGraceMs)) {
     return absl::FailedPreconditionError(
         "the server's superblock contradicts what it said when we connected");
   }

@@ -69,6 +69,7 @@ void Store::Impl::Commit(std::span<Write> writes) {
     writes.front().status = Full();
     writes = writes.subspan(1);
   }
+  RestFromNow();
   SetSizeCounters();
 }
 

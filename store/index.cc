@@ -241,7 +241,7 @@ bool Index::Split(TimePoint now) {
   StoreWord(At(main).control, EncodeControl(upper.depth, Next(main)), std::memory_order_release);
   exact_.Saw(number, upper.depth);
   PublishView();
-  if (clear.mask != 0 || Next(main) != 0) resting_.push_back(std::move(clear));
+  if (clear.mask != 0 || Next(main) != 0) Rest(std::move(clear));
   return true;
 }
 
@@ -259,6 +259,7 @@ void Index::Tick(TimePoint now) {
   for (int i = 0; i < kMaxTick && !resting_.empty() && resting_.front().due <= now; ++i) {
     const Resting rested = std::move(resting_.front());
     resting_.pop_front();
+    just_resting_ = std::min(just_resting_, resting_.size());
     if (rested.kind == Resting::Kind::kFree) {
       Free(rested);
       continue;
@@ -273,10 +274,19 @@ void Index::Tick(TimePoint now) {
   }
 }
 
+void Index::Rest(Resting&& what) {
+  resting_.push_back(std::move(what));
+  ++just_resting_;
+}
+
+void Index::RestFrom(TimePoint now) {
+  for (auto rest = resting_.rbegin(); just_resting_ > 0; ++rest, --just_resting_) rest->due = now + rest_;
+}
+
 void Index::Free(const Resting& rested) {
   const auto found = unlinked_.find(rested.bucket);
   // It may have come back, and may have been unlinked again since.
-  if (found == unlinked_.end() || found->second.due != rested.due) return;
+  if (found == unlinked_.end() || found->second.id != rested.unlinked) return;
   free_overflow_.push_back(found->second.overflow);
   --overflow_used_;
   unlinked_.erase(found);
@@ -314,7 +324,7 @@ void Index::Compact(std::uint64_t main, TimePoint now) {
       clear.slots.push_back(entry);
     }
   }
-  if (!clear.slots.empty()) resting_.push_back(std::move(clear));
+  if (!clear.slots.empty()) Rest(std::move(clear));
   UnlinkEmpty(main, now);
 }
 
@@ -331,13 +341,14 @@ void Index::UnlinkEmpty(std::uint64_t main, TimePoint now) {
   Link(previous, 0);
   Resting free{now + rest_, Resting::Kind::kFree};
   free.bucket = previous;
-  unlinked_[previous] = {last, free.due};
-  resting_.push_back(std::move(free));
+  free.unlinked = next_unlinked_++;
+  unlinked_[previous] = {last, free.unlinked};
+  Rest(std::move(free));
   if (previous == main) return;
   // The one before it may be empty, too.
   Resting again{now + rest_, Resting::Kind::kClear};
   again.bucket = main;
-  resting_.push_back(std::move(again));
+  Rest(std::move(again));
 }
 
 }  // namespace remora

@@ -80,6 +80,8 @@ class Index {
   /// may still name a place in a resting segment: do not release one that began to rest later than what is
   /// left here. REQUIRES: no room is reserved.
   void Tick(TimePoint now);
+  /// What came to rest since the last call rests from `now`, which is read after it did.
+  void RestFrom(TimePoint now);
   /// When what is left has rested long enough. Nothing: nothing rests.
   std::optional<TimePoint> next_tick() const;
 
@@ -110,11 +112,12 @@ class Index {
     std::uint32_t mask = 0;
     std::uint64_t bucket = 0;
     std::vector<SlotRef> slots = {};
+    std::uint64_t unlinked = 0;  // kFree: its id
   };
 
   struct Unlinked {
     std::uint64_t overflow;
-    TimePoint due;
+    std::uint64_t id;
   };
 
   Bucket& At(std::uint64_t place) const {
@@ -135,6 +138,7 @@ class Index {
   bool Split(TimePoint now);
   bool EnsureMain(std::uint64_t number);
   bool Fill(std::uint64_t place, std::uint32_t depth, const std::vector<SlotRef>& entries);
+  void Rest(Resting&& what);
   void Free(const Resting& rested);
   void Compact(std::uint64_t main, TimePoint now);
   void UnlinkEmpty(std::uint64_t main, TimePoint now);
@@ -157,7 +161,9 @@ class Index {
   std::uint64_t overflow_used_ = 0;
 
   static constexpr int kMaxTick = 1024;
-  std::deque<Resting> resting_;                            // in the order of time
+  std::deque<Resting> resting_;   // in the order of time
+  std::size_t just_resting_ = 0;  // the last of these
+  std::uint64_t next_unlinked_ = 0;
   std::vector<std::uint64_t> to_compact_;                  // main buckets of chains that lost an entry
   absl::flat_hash_map<std::uint64_t, Unlinked> unlinked_;  // by the bucket that it continued
 

@@ -1,5 +1,6 @@
 #include "store/segments.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "store/base/check.h"
@@ -46,6 +47,11 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
   std::atomic_ref(generation)
       .store(std::byte(std::to_integer<unsigned>(generation) + 1), std::memory_order_relaxed);
   resting_.push_back({now + rest_, number});
+  ++just_retired_;
+}
+
+void Segments::RestFrom(TimePoint now) {
+  for (auto rest = resting_.rbegin(); just_retired_ > 0; ++rest, --just_retired_) rest->until = now + rest_;
 }
 
 void Segments::Release(TimePoint now) {
@@ -53,6 +59,7 @@ void Segments::Release(TimePoint now) {
     segments_[resting_.front().segment].use = Use::kFree;
     free_.push_back(resting_.front().segment);
     resting_.pop_front();
+    just_retired_ = std::min(just_retired_, resting_.size());
   }
 }
 

@@ -47,6 +47,9 @@ class Segments {
   /// Nothing leads to this segment of the log any more: it rests, then it is free.
   void Retire(SegmentNumber segment, TimePoint now);
 
+  /// What was retired since the last call rests from `now`, which is read after it was.
+  void RestFrom(TimePoint now);
+
   /// Frees what has rested long enough.
   void Release(TimePoint now);
   /// When the next segment will have rested long enough. Nothing: none rests.
@@ -114,6 +117,7 @@ class Segments {
   std::vector<Segment> segments_;
   std::vector<SegmentNumber> free_;  // taken from the end
   std::deque<Rest> resting_;         // in the order of time
+  std::size_t just_retired_ = 0;     // the last of these
   List lists_[kLists];
   std::uint64_t live_bytes_ = 0;
   std::uint64_t log_bytes_ = 0;

@@ -14,10 +14,9 @@ namespace remora {
 namespace {
 
 absl::Status CheckOptions(const StoreOptions& options) {
-  if (options.grace < Clock::kCoarseness || options.grace > std::chrono::seconds(60)) {
+  if (options.grace < std::chrono::milliseconds(kMinGraceMs) || options.grace > std::chrono::seconds(60)) {
     return absl::InvalidArgumentError(absl::StrCat("a grace period of ", options.grace.count(),
-                                                   " ms; allowed are ", Clock::kCoarseness.count(),
-                                                   " to 60000"));
+                                                   " ms; allowed are ", kMinGraceMs, " to 60000"));
   }
   switch (options.durability) {
     case Durability::kMemory:

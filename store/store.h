@@ -47,7 +47,7 @@ struct StoreOptions {
   /// Makes each store's incarnation; handed in so that a test may choose it. 0: from the system's randomness.
   std::uint64_t incarnation = 0;
   /// T of layout.h, I6. Longer: memory waits longer before it is used again. Shorter: a reader that was held
-  /// up begins again sooner. 20 ms (Clock::kCoarseness) to 60 s.
+  /// up begins again sooner. 50 ms (kMinGraceMs) to 60 s.
   std::chrono::milliseconds grace{100};
   /// Outlives the store. Null: the machine's.
   const Clock* clock = nullptr;

@@ -95,6 +95,8 @@ class Store::Impl {
   Room MakeRoom(TimePoint now);
   /// Frees what has rested.
   void Release(TimePoint now);
+  /// At the end of whatever may have put memory to rest.
+  void RestFromNow();
   bool WorkLocked(TimePoint now);
   /// Whether so little is free that it is time to clean.
   bool Short() const;

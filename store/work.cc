@@ -21,6 +21,7 @@ constexpr std::size_t kBitOfGrowth = 256;
 bool Store::Impl::Work() {
   const std::lock_guard lock(mutex_);
   const bool worked = WorkLocked(clock_.Now());
+  RestFromNow();
   if (worked) SetSizeCounters();
   return worked;
 }
@@ -38,6 +39,14 @@ std::optional<TimePoint> Store::Impl::next_work() const {
   const std::optional<TimePoint> release = segments_.next_release();
   if (!tick || !release) return tick ? tick : release;
   return std::min(*tick, *release);
+}
+
+// Memory rests from the moment that nothing leads there any more, and between the look at the clock with
+// which a piece of work begins and its end, a disk may have stalled, or this thread.
+void Store::Impl::RestFromNow() {
+  const TimePoint now = clock_.Now();
+  index_.RestFrom(now);
+  segments_.RestFrom(now);
 }
 
 void Store::Impl::Release(TimePoint now) {

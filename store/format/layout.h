@@ -203,6 +203,10 @@ constexpr std::uint32_t DirectoryEntrySegment(std::uint64_t entry) {
 
 // --- Superblock ---------------------------------------------------------------------------------------
 
+/// The shortest grace period. A look at a coarse clock may err by 20 ms, so a reader's T may last that much
+/// longer; it must end well before the server's 2T.
+inline constexpr std::uint32_t kMinGraceMs = 50;
+
 inline constexpr std::uint64_t kSuperblockMagic = 0x30425341524f4d52;  // "RMORASB0"
 inline constexpr std::size_t kSuperblockSize = 4096;
 

@@ -179,7 +179,7 @@ TEST_P(Locations, WhereHalfOfTheKeysWereOverwrittenFewReadsAreWasted) {
 // Memory comes round many times while the places of all keys are remembered, with a grace period so short
 // that looks grow old all the time.
 TEST_P(Locations, ThroughCleaningNoValueIsEverWrong) {
-  START({.memory_size = kMinMemorySize, .grace = std::chrono::milliseconds(20)}, kWarm);
+  START({.memory_size = kMinMemorySize, .grace = std::chrono::milliseconds(kMinGraceMs)}, kWarm);
   const std::unique_ptr<KeyValue> other = Connect(kCold);
   const auto key_of = [](unsigned i) { return "key " + std::to_string(i); };
   constexpr unsigned kKeys = 60;

@@ -34,7 +34,7 @@ class StoreTest : public testing::TestWithParam<Durability> {
     StoreOptions options;
     options.memory_size = memory_size;
     options.durability = GetParam();
-    options.grace = Clock::kCoarseness;  // tests that wait for memory wait for less
+    options.grace = std::chrono::milliseconds(kMinGraceMs);  // tests that wait for memory wait for less
     if (GetParam() == Durability::kLogged) options.data_dir = temp_ / ("store" + std::to_string(memory_size));
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
@@ -232,7 +232,7 @@ TEST(StoreOpenTest, OptionsOutOfBounds) {
   options.durability = Durability{77};
   EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options = LoggedIn(temp / "store");
-  options.grace = std::chrono::milliseconds(19);
+  options.grace = std::chrono::milliseconds(kMinGraceMs - 1);
   EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
   options.grace = std::chrono::milliseconds(60'001);
   EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
