@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -24,6 +25,12 @@ absl::Status CheckValue(std::string_view value) {
   if (value.size() <= kMaxValueSize) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a value of ", value.size(), " bytes; allowed are up to ", kMaxValueSize));
+}
+
+absl::Status CheckTtl(std::chrono::milliseconds ttl) {
+  if (IsTtl(ttl)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
 }
 
 // Two equal READs in a row show counters that were not torn. Counters that never rest are shown as last read.
@@ -74,17 +81,42 @@ absl::Status Client::Get(std::string_view key, std::string* value) {
   return remora::Get(*impl_->session, key, value);
 }
 
-absl::Status Client::Put(std::string_view key, std::string_view value) {
+absl::Status Client::Put(std::string_view key, std::string_view value) { return Put(key, value, {}); }
+
+absl::Status Client::Put(std::string_view key, std::string_view value, const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   REMORA_RETURN_IF_ERROR(CheckValue(value));
+  if (options.ttl) REMORA_RETURN_IF_ERROR(CheckTtl(*options.ttl));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Put(*impl_->session, key, value);
+  return remora::Put(*impl_->session, key, value, options);
 }
 
 absl::Status Client::Delete(std::string_view key) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
   return remora::Delete(*impl_->session, key);
+}
+
+absl::Status Client::Touch(std::string_view key, std::chrono::milliseconds ttl) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  REMORA_RETURN_IF_ERROR(CheckTtl(ttl));
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return remora::Touch(*impl_->session, key, ttl);
+}
+
+absl::Status Client::Persist(std::string_view key) { return Touch(key, kNeverExpires); }
+
+absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string_view key) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  Session& session = *impl_->session;
+  REMORA_RETURN_IF_ERROR(session.BeginCall());
+  std::string value;
+  std::uint64_t expiry_ms = 0;
+  REMORA_RETURN_IF_ERROR(remora::Get(session, key, &value, &expiry_ms));
+  if (expiry_ms == 0) return std::nullopt;
+  const std::int64_t left =
+      static_cast<std::int64_t>(expiry_ms) - session.server_time().Latest(session.clock().Now());
+  return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
 }
 
 absl::Status Client::Ping() {

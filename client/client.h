@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
+#include "store/format/expiry.h"
 #include "store/format/layout.h"
 
 namespace remora {
@@ -45,7 +46,7 @@ struct ClientCounters {
   std::uint64_t reads = 0;     // one-sided READs posted
   std::uint64_t requests = 0;  // messages sent, each one round trip
   std::uint64_t retries = 0;   // GETs begun again because what they read was torn or dead
-  std::uint64_t locates = 0;   // GETs that asked the server in the end
+  std::uint64_t locates = 0;   // GETs that asked the server in the end: disturbed, or in doubt of an expiry
   // Of the reads, those that remembered places account for:
   std::uint64_t location_hits = 0;    // the one READ of a GET: the value was where it was before
   std::uint64_t location_wasted = 0;  // it was not, and the GET went the cold way; at most 1 of 12, about
@@ -94,6 +95,23 @@ class Client {
   /// Stores, or replaces. OK: visible to all, and as durable as the server promises. ResourceExhausted: the
   /// server has no room; nothing was done. Cost: one WRITE and one message, one reply.
   absl::Status Put(std::string_view key, std::string_view value);
+
+  /// The same with a time to live, by the server's clock. InvalidArgument: it is not IsTtl. A record whose
+  /// time is over counts for nothing, from that millisecond on: it is not found, neither by Delete. The next
+  /// Put says anew how long. A GET sees that without asking, but close to the end, where the clocks do not
+  /// tell, and a minute after it last learned the server's time, it costs a round trip more
+  /// (client/server_time.h).
+  absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options);
+
+  /// Gives the key `ttl` from now on, and Persist for ever. NotFound; InvalidArgument, ResourceExhausted as
+  /// Put. Like a Get and a Put of that value, with no write of the key in between, but maybe the end of its
+  /// time: then a GET in between misses it. Cost: as Put, without a value.
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl);
+  absl::Status Persist(std::string_view key);
+
+  /// What is left of the time for which the key is there, or a little less; nothing: it is there for ever.
+  /// NotFound. Cost: as Get.
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
 
   /// NotFound: there was no such key. Cost: as Put.
   absl::Status Delete(std::string_view key);

@@ -6,7 +6,8 @@
 // (store/format/key_search.h).
 //
 // When a search can tell nothing, because the key is being written just then, the GET searches again; and
-// when that does not help, it asks the server where the record is. The server answers with the place and the
+// when that does not help, it asks the server where the record is; so it does when it cannot tell whether a
+// record has expired (client/server_time.h). The server answers with the place and the
 // version; what is there stays readable for the grace period, so one more READ has the value that was current
 // when the server answered, even if its live bit is gone by then.
 #include "client/get.h"
@@ -45,6 +46,33 @@ absl::StatusOr<RecordCopy> ReadRecord(Session& session, const Slot& slot) {
   return record;
 }
 
+// What a GET is after.
+struct Found {
+  std::string* value;
+  std::uint64_t expiry_ms = 0;
+
+  void Take(const RecordCopy& record) {
+    value->assign(record.Value());
+    expiry_ms = record.header.expiry_ms;
+  }
+};
+
+enum class Outcome : std::uint8_t { kFound = 1, kMissing, kUnsure, kAskServer };
+
+// The key's live record, verified, was read since `start`. kFound (and taken), kMissing or kAskServer.
+Outcome Judge(Session& session, const RecordCopy& record, TimePoint start, Found* found) {
+  switch (session.LifeOf(record.header.expiry_ms, start)) {
+    case ServerTime::Life::kAlive:
+      found->Take(record);
+      return Outcome::kFound;
+    case ServerTime::Life::kOver:
+      return Outcome::kMissing;
+    case ServerTime::Life::kAskServer:
+      break;
+  }
+  return Outcome::kAskServer;
+}
+
 // Looks at the generation of the slot's segment, if there is an allowance for it.
 absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
   if (!session.allowance().has_some()) return false;
@@ -53,20 +81,21 @@ absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
   return true;
 }
 
-// True: *value is set.
-absl::StatusOr<bool> GetWarm(Session& session, std::string_view key, std::uint64_t key_hash,
-                             std::string* value) {
+// kUnsure: nothing is known of the key's place, or not any more.
+absl::StatusOr<Outcome> GetWarm(Session& session, std::string_view key, std::uint64_t key_hash,
+                                Found* found) {
   const KnownLocation location = session.locations().Find(key_hash);
-  if (location.slot == 0 || !session.allowance().has_some()) return false;
+  if (location.slot == 0 || !session.allowance().has_some()) return Outcome::kUnsure;
+  const TimePoint start = session.Coarse();
   const Slot slot = DecodeSlot(location.slot);
   const std::uint64_t segment = Generations::SegmentOf(slot);
-  if (!session.generations().IsFresh(segment, session.Coarse())) {
+  if (!session.generations().IsFresh(segment, start)) {
     REMORA_ASSIGN_OR_RETURN(const bool looked, Look(session, segment));
-    if (!looked) return false;
+    if (!looked) return Outcome::kUnsure;
   }
   if (session.generations().NumberOf(segment) != location.number) {
     session.locations().Forget(key_hash);
-    return false;
+    return Outcome::kUnsure;
   }
   REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, slot));
   // G5: only what was read in time is the record's. If we were held up, nothing is known of the location.
@@ -75,26 +104,24 @@ absl::StatusOr<bool> GetWarm(Session& session, std::string_view key, std::uint64
     if (CheckRecord(record.header, record.body, key, key_hash, place) == RecordState::kLive) {
       ++session.counters().location_hits;
       session.allowance().Earn(1);
-      value->assign(record.Value());
-      return true;
+      return Judge(session, record, start, found);
     }
   }
   ++session.counters().location_wasted;
   session.allowance().Spend();
   session.locations().Forget(key_hash);
-  return false;
+  return Outcome::kUnsure;
 }
 
-// kFound (and the value), kMissing or kUnsure.
-absl::StatusOr<KeySearch::Step> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
-                                           std::string* value) {
+absl::StatusOr<Outcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
+                                   Found* found) {
   const TimePoint start = session.Coarse();
   KeySearch search(key, key_hash, session.shape(), &session.view());
   RecordCopy record;
   for (;;) {
     if (search.step() == KeySearch::Step::kReadBucket) {
       REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, session.ReadBucket(search.bucket()));
-      if (bucket == nullptr) return KeySearch::Step::kUnsure;
+      if (bucket == nullptr) return Outcome::kUnsure;
       search.TakeBucket(*bucket);
     } else if (search.step() == KeySearch::Step::kReadRecord) {
       // For Learn. Before the record is read: a look behind it would tell nothing (generations.h, G4).
@@ -104,22 +131,24 @@ absl::StatusOr<KeySearch::Step> SearchOnce(Session& session, std::string_view ke
       }
       REMORA_ASSIGN_OR_RETURN(record, ReadRecord(session, search.slot()));
       search.TakeRecord(record.header, record.body);
-    } else if (!session.InTime(start)) {
-      return KeySearch::Step::kUnsure;
+    } else if (search.step() == KeySearch::Step::kUnsure || !session.InTime(start)) {
+      return Outcome::kUnsure;
+    } else if (search.step() == KeySearch::Step::kMissing) {
+      return Outcome::kMissing;
     } else {
-      if (search.step() == KeySearch::Step::kFound) {
-        value->assign(record.Value());
-        session.Learn(key_hash, search.slot());
-      }
-      return search.step();
+      const Outcome outcome = Judge(session, record, start, found);
+      if (outcome == Outcome::kFound) session.Learn(key_hash, search.slot());
+      return outcome;
     }
   }
 }
 
 absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std::uint64_t key_hash,
-                                    std::string* value) {
+                                    Found* found) {
+  const TimePoint sent = session.clock().Now();
   ++session.counters().locates;
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(Operation::kLocate, key, key_hash, {}));
+  session.server_time().Learn(answer.reply.server_ms, sent, session.clock().Now());
   if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
   if (answer.reply.status != ReplyStatus::kOk) {
     return absl::InternalError(absl::StrCat("the server could not locate a record: ", AbslView(answer.text)));
@@ -136,48 +165,63 @@ absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std:
       record.header.version_live >> 1 != version) {
     return absl::InternalError("the record that the server located does not verify");
   }
-  value->assign(record.Value());
+  // It had not expired when the server replied: nobody else's clock is asked.
+  found->Take(record);
   return absl::OkStatus();
 }
 
 // Whether it took no longer than the server keeps memory for readers; then *status is the outcome.
-bool AskServer(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value,
+bool AskServer(Session& session, std::string_view key, std::uint64_t key_hash, Found* found,
                absl::Status* status) {
   const TimePoint start = session.Coarse();
-  *status = ReadWhereTheServerSays(session, key, key_hash, value);
+  *status = ReadWhereTheServerSays(session, key, key_hash, found);
   return session.InTime(start);
 }
 
-absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value) {
-  for (int searches = 0; searches < kMaxSearches; ++searches) {
-    REMORA_ASSIGN_OR_RETURN(const KeySearch::Step end, SearchOnce(session, key, key_hash, value));
-    if (end == KeySearch::Step::kFound) return absl::OkStatus();
-    if (end == KeySearch::Step::kMissing) return absl::NotFoundError("no such key");
-    ++session.counters().retries;
-  }
-  std::string found;
+// Asks until an answer comes in time.
+absl::Status AskUntilInTime(Session& session, std::string_view key, std::uint64_t key_hash, Found* found) {
+  std::string located;
+  Found answer{&located};
   absl::Status status;
   const TimePoint start = session.Coarse();
-  while (!AskServer(session, key, key_hash, &found, &status)) {
+  while (!AskServer(session, key, key_hash, &answer, &status)) {
+    REMORA_RETURN_IF_ERROR(session.status());
     if (session.Coarse() - start > session.timeout()) {
       return absl::DeadlineExceededError(
           "each answer took longer than the server keeps memory for readers (its grace period)");
     }
   }
-  if (status.ok()) value->swap(found);
-  return status;
+  if (!status.ok()) return status;
+  found->value->swap(located);
+  found->expiry_ms = answer.expiry_ms;
+  return absl::OkStatus();
+}
+
+absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_hash, Outcome outcome,
+                     Found* found) {
+  for (int searches = 0; searches < kMaxSearches && outcome == Outcome::kUnsure; ++searches) {
+    REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, found));
+    if (outcome == Outcome::kUnsure) ++session.counters().retries;
+  }
+  if (outcome == Outcome::kMissing) return absl::NotFoundError("no such key");
+  if (outcome == Outcome::kFound) return absl::OkStatus();
+  return AskUntilInTime(session, key, key_hash, found);
 }
 
 }  // namespace
 
-absl::Status Get(Session& session, std::string_view key, std::string* value) {
+absl::Status Get(Session& session, std::string_view key, std::string* value, std::uint64_t* expiry_ms) {
   const std::uint64_t key_hash = HashKey(key);
-  REMORA_ASSIGN_OR_RETURN(const bool warm, GetWarm(session, key, key_hash, value));
-  if (warm) return absl::OkStatus();
-  const std::uint64_t reads = session.counters().reads;
-  const absl::Status status = GetCold(session, key, key_hash, value);
-  session.allowance().Earn(session.counters().reads - reads);
-  return status;
+  Found found{value};
+  REMORA_ASSIGN_OR_RETURN(const Outcome warm, GetWarm(session, key, key_hash, &found));
+  if (warm != Outcome::kFound) {
+    const std::uint64_t reads = session.counters().reads;
+    const absl::Status status = GetCold(session, key, key_hash, warm, &found);
+    session.allowance().Earn(session.counters().reads - reads);
+    REMORA_RETURN_IF_ERROR(status);
+  }
+  if (expiry_ms != nullptr) *expiry_ms = found.expiry_ms;
+  return absl::OkStatus();
 }
 
 }  // namespace remora

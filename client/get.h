@@ -1,6 +1,7 @@
 // The GET path.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,7 +10,9 @@
 
 namespace remora {
 
-/// See Client::Get. REQUIRES: the key's size is in bounds, and Session::BeginCall was OK.
-absl::Status Get(Session& session, std::string_view key, std::string* value);
+/// See Client::Get. REQUIRES: the key's size is in bounds, and Session::BeginCall was OK. `expiry_ms`, unless
+/// null, gets the record's expiry (store/format/expiry.h).
+absl::Status Get(Session& session, std::string_view key, std::string* value,
+                 std::uint64_t* expiry_ms = nullptr);
 
 }  // namespace remora

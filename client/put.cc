@@ -3,6 +3,8 @@
 // it.
 #include "client/put.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -31,12 +33,13 @@ absl::Status ToStatus(const Session::Answer& answer) {
       absl::StrCat("the server did not understand the request: ", AbslView(answer.text)));
 }
 
-absl::Status Commit(Session& session, Operation operation, std::string_view key, std::string_view value) {
+absl::Status Commit(Session& session, Operation operation, std::string_view key, std::string_view value,
+                    std::optional<std::chrono::milliseconds> ttl) {
   const std::uint64_t key_hash = HashKey(key);
   // Even if it fails, its old place may be of no use any more.
   session.locations().Forget(key_hash);
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(operation, key, key_hash, value));
-  if (operation == Operation::kPut && answer.reply.status == ReplyStatus::kOk) {
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(operation, key, key_hash, value, ttl));
+  if (operation != Operation::kDelete && answer.reply.status == ReplyStatus::kOk) {
     session.Learn(key_hash, DecodeSlot(answer.reply.slot));
   }
   return ToStatus(answer);
@@ -44,12 +47,16 @@ absl::Status Commit(Session& session, Operation operation, std::string_view key,
 
 }  // namespace
 
-absl::Status Put(Session& session, std::string_view key, std::string_view value) {
-  return Commit(session, Operation::kPut, key, value);
+absl::Status Put(Session& session, std::string_view key, std::string_view value, const PutOptions& options) {
+  return Commit(session, Operation::kPut, key, value, options.ttl);
 }
 
 absl::Status Delete(Session& session, std::string_view key) {
-  return Commit(session, Operation::kDelete, key, {});
+  return Commit(session, Operation::kDelete, key, {}, std::nullopt);
+}
+
+absl::Status Touch(Session& session, std::string_view key, std::chrono::milliseconds ttl) {
+  return Commit(session, Operation::kTouch, key, {}, ttl);
 }
 
 }  // namespace remora

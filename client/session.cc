@@ -88,6 +88,7 @@ absl::Status Session::Register() {
 
 absl::Status Session::Greet(TimePoint deadline) {
   const HelloRequest request;
+  const TimePoint sent = clock_.Now();
   const absl::Status connected = connection_->Connect(AsBytes(request), deadline);
   if (connected.code() == absl::StatusCode::kFailedPrecondition)
     return RefusalStatus(connection_->peer_data());
@@ -96,6 +97,7 @@ absl::Status Session::Greet(TimePoint deadline) {
       hello_.slice.size < kMaxPayloadSize || hello_.memory.size < kSuperblockSize) {
     return absl::FailedPreconditionError("what listens there is not a Remora server");
   }
+  server_time_.Learn(hello_.server_ms, sent, clock_.Now());
   return absl::OkStatus();
 }
 
@@ -198,7 +200,8 @@ absl::Status Session::Read(const RemoteRegion& region, std::uint64_t offset, std
 }
 
 absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_view key,
-                                              std::uint64_t key_hash, std::string_view value) {
+                                              std::uint64_t key_hash, std::string_view value,
+                                              std::optional<std::chrono::milliseconds> ttl) {
   // The buffers of the last request are ours again only at its SEND's completion, which may trail its reply.
   REMORA_RETURN_IF_ERROR(Await(send_done_));
 
@@ -216,6 +219,7 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
   request.value_size = static_cast<std::uint32_t>(value.size());
   request.key_size = static_cast<std::uint16_t>(key.size());
   request.operation = operation;
+  request.ttl_ms = EncodeTtl(ttl);
   request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.data(), value.size()));
   std::memcpy(registration_->bytes().data() + kRequestOffset, &request, sizeof(request));
   send_done_ = false;

@@ -17,6 +17,7 @@
 #include "client/client.h"
 #include "client/generations.h"
 #include "client/location_cache.h"
+#include "client/server_time.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/key_search.h"
@@ -41,6 +42,9 @@ class Session {
     return broken_;
   }
 
+  /// Not OK: the connection is broken, and every call fails.
+  const absl::Status& status() const { return broken_; }
+
   // One READ each; what it returns points into the session's own buffer, until the next call.
   /// Null: the directory does not show the bucket's place whole. Costs a READ more when the index has grown
   /// by a segment.
@@ -59,7 +63,8 @@ class Session {
 
   /// WRITEs key and value into this connection's slice, SENDs the request, awaits the reply.
   absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
-                              std::string_view value);
+                              std::string_view value,
+                              std::optional<std::chrono::milliseconds> ttl = std::nullopt);
 
   std::chrono::milliseconds timeout() const { return options_.timeout; }
   const StoreShape& shape() const { return shape_; }
@@ -68,6 +73,12 @@ class Session {
   /// Whether what was read since `start` (of Coarse) is still to be trusted (layout.h, I6).
   TimePoint Coarse() const { return clock_.Coarse(); }
   bool InTime(TimePoint start) const { return clock_.Coarse() - start <= grace_; }
+  /// Whether a record has expired that was read since `start`; for those that never do, it looks at no clock.
+  ServerTime::Life LifeOf(std::uint64_t expiry_ms, TimePoint start) const {
+    return expiry_ms == 0 ? ServerTime::Life::kAlive : server_time_.Of(expiry_ms, start, clock_.Now());
+  }
+  ServerTime& server_time() { return server_time_; }
+  const Clock& clock() const { return clock_; }
   ClientCounters& counters() { return counters_; }
 
   // Where keys were found before; what there is to spend on it.
@@ -108,6 +119,7 @@ class Session {
   HelloReply hello_;
   StoreShape shape_;
   std::chrono::milliseconds grace_{0};
+  ServerTime server_time_;
   IndexView view_;
   std::vector<std::uint64_t> directory_;  // whole entries, as far as they were needed
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/server.h"
+#include "store/format/ttl_text.h"
 
 namespace remora {
 namespace {
@@ -100,6 +102,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
                  "What an acknowledged write survives: memory (nothing), logged (the death of this process)")
       ->transform(CLI::CheckedTransformer(durabilities))
       ->default_str("logged");
+  std::optional<std::string> default_ttl;
+  app.add_option("--default_ttl", default_ttl,
+                 "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
+      ->default_str("never")
+      ->type_name("DURATION");
   app.add_option("--max_clients", flags->server.max_clients, "Connections at most; each takes 0.3 MB")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
@@ -116,6 +123,12 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   }
 
   flags->server.store.durability = durability;
+  if (default_ttl) {
+    std::string why;
+    const std::optional<std::chrono::milliseconds> ttl = ParseTtl(*default_ttl, &why);
+    if (!ttl) return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat("--default_ttl: ", why)));
+    flags->server.store.default_ttl = *ttl;
+  }
   const bool has_dir = !flags->server.store.data_dir.empty();
   if (durability == Durability::kLogged && !has_dir) {
     return Fail(EX_USAGE, absl::InvalidArgumentError(

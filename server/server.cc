@@ -30,6 +30,19 @@ bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t va
   return PayloadChecksum(request, key_hash, value_hash) == request.payload_checksum;
 }
 
+/// Of a write.
+bool FitsItsOperation(const Request& request) {
+  const bool no_value = request.value_size == 0;
+  const auto ttl = DecodeTtl(request.ttl_ms);
+  if (request.operation == Operation::kDelete) return no_value && !ttl;
+  return (no_value || request.operation == Operation::kPut) && (!ttl || IsTtl(*ttl));
+}
+
+Write::Kind KindOf(Operation operation) {
+  if (operation == Operation::kPut) return Write::Kind::kPut;
+  return operation == Operation::kTouch ? Write::Kind::kTouch : Write::Kind::kDelete;
+}
+
 ReplyStatus ToReplyStatus(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -85,10 +98,10 @@ bool Server::Step() {
     busy |= TakeCompletions(port);
   }
   // Writes first: a locate behind a write of the same client finds it.
-  CommitWrites();
+  const bool committed = CommitWrites();
   AnswerOthers();
   // With commits, the store does its housekeeping at their pace.
-  return busy || store_->Work();
+  return committed || store_->Work() || busy;
 }
 
 // --- Clients come ---------------------------------------------------------------------------------------
@@ -114,7 +127,8 @@ bool Server::AcceptClients(Port& port) {
            absl::StrCat("it has ", sessions_.size(), " clients, as many as --max_clients allows"));
   } else {
     const std::string peer = connection->peer();
-    auto session = ServerSession::Accept(connection, port.memory, store_->superblock().incarnation);
+    auto session = ServerSession::Accept(connection, port.memory, store_->superblock().incarnation,
+                                         store_->clock().UnixMillis());
     if (session.ok()) {
       rdma::Connection* const key = &(*session)->connection();
       sessions_.emplace(key, *std::move(session));
@@ -176,8 +190,8 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
   switch (request->operation) {
     case Operation::kPut:
     case Operation::kDelete:
-      if (session.PayloadOf(*request).key.data() != nullptr &&
-          (request->operation == Operation::kPut || request->value_size == 0)) {
+    case Operation::kTouch:
+      if (session.PayloadOf(*request).key.data() != nullptr && FitsItsOperation(*request)) {
         write_requests_.push_back(pending);
       } else {
         other_requests_.push_back(pending);
@@ -194,19 +208,20 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
 
 // --- Writes are committed, as one group -----------------------------------------------------------------
 
-void Server::CommitWrites() {
+bool Server::CommitWrites() {
   // A client that was dropped in this step takes its slice, and so its writes, with it.
   std::erase_if(write_requests_,
                 [&](const Pending& pending) { return !sessions_.contains(pending.connection); });
-  if (write_requests_.empty()) return;
+  if (write_requests_.empty()) return false;
 
   writes_.clear();
   for (const Pending& pending : write_requests_) {
     const ServerSession::Payload payload = sessions_.at(pending.connection)->PayloadOf(pending.request);
     Write& write = writes_.emplace_back();
-    write.kind = pending.request.operation == Operation::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
+    write.kind = KindOf(pending.request.operation);
     write.key = payload.key;
     write.value = payload.value;
+    write.ttl = DecodeTtl(pending.request.ttl_ms);
     write.verify = VerifyPayload;
     write.verify_context = &pending.request;
   }
@@ -227,6 +242,7 @@ void Server::CommitWrites() {
     SendReply(write_requests_[i].connection, reply, TextOf(write.status));
   }
   write_requests_.resize(put_off);
+  return put_off < writes_.size();
 }
 
 // --- Everything else is answered ------------------------------------------------------------------------
@@ -246,7 +262,8 @@ void Server::AnswerOthers() {
     reply.request_id = pending.request.request_id;
     const bool invalid = reply.status == ReplyStatus::kInvalid;
     if (invalid) store_->Add(Counter::kRejectedRequests, 1);
-    SendReply(pending.connection, reply, invalid ? "a key or value out of bounds, or outside the slice" : "");
+    SendReply(pending.connection, reply,
+              invalid ? "a key, value or ttl out of bounds, or outside the slice" : "");
   }
   other_requests_.clear();
 }
@@ -274,9 +291,10 @@ Reply Server::Locate(const ServerSession& session, const Request& request) {
   return reply;
 }
 
-void Server::SendReply(rdma::Connection* connection, const Reply& reply, std::string_view text) {
+void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_view text) {
   const auto found = sessions_.find(connection);
   if (found == sessions_.end()) return;
+  reply.server_ms = store_->clock().UnixMillis();
   const absl::Status sent = found->second->SendReply(reply, text);
   if (!sent.ok()) Drop(connection, sent);
 }
@@ -318,7 +336,7 @@ int Server::MillisToNextWork() const {
   if (!next) return -1;
   // Rounded up, so as not to wake too early and find nothing.
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - store_->clock().Now());
-  return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, 1000));
+  return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, 3'600'000));
 }
 
 void Server::Stop() {

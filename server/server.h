@@ -4,7 +4,7 @@
 //          take requests of all connections
 //          commit their writes as one group (store.h): copy, verify, make durable, publish
 //          answer pings, locate records, reply
-//          if there was nothing of that: a bit of the store's housekeeping
+//          if there were no writes: a bit of the store's housekeeping
 //
 // One thread does all of it. GETs are not among its work: clients READ the memory.
 #pragma once
@@ -83,10 +83,11 @@ class Server {
   void Refuse(rdma::Connection& connection, RefusalReason reason, std::string_view text);
   bool TakeCompletions(Port& port);
   void TakeRequest(ServerSession& session, const rdma::Completion& completion);
-  void CommitWrites();
+  /// False: there were none, or all wait for room.
+  bool CommitWrites();
   void AnswerOthers();
   Reply Locate(const ServerSession& session, const Request& request);
-  void SendReply(rdma::Connection* connection, const Reply& reply, std::string_view text);
+  void SendReply(rdma::Connection* connection, Reply reply, std::string_view text);
   void Drop(rdma::Connection* connection, const absl::Status& why);
   void Sleep();
   /// For poll: -1 when nothing is to be done before somebody comes.

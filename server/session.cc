@@ -21,7 +21,8 @@ constexpr std::size_t kMessagesSize = kRepliesOffset + kReplies * kMaxReplySize;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
-    std::unique_ptr<rdma::Connection>& connection, const RemoteRegion& memory, std::uint64_t incarnation) {
+    std::unique_ptr<rdma::Connection>& connection, const RemoteRegion& memory, std::uint64_t incarnation,
+    std::int64_t server_ms) {
   std::unique_ptr<ServerSession> session(new ServerSession(std::move(connection)));
   absl::Status prepared = session->Prepare();
   if (!prepared.ok()) {
@@ -33,6 +34,7 @@ absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
   HelloReply reply;
   reply.credits = kCredits;
   reply.incarnation = incarnation;
+  reply.server_ms = server_ms;
   reply.memory = memory;
   reply.slice = session->slice_registration_->remote();
   REMORA_RETURN_IF_ERROR(session->connection_->Accept(AsBytes(reply)));

@@ -5,11 +5,14 @@
 
 namespace remora {
 
-bool Cleaner::Work(std::uint64_t bytes, TimePoint now) {
+bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
+  // The sweeper may have found it empty.
+  if (victim_ && segments_[*victim_].retired != victim_retired_) victim_.reset();
   for (std::uint64_t looked_at = 0; looked_at < bytes;) {
     if (!victim_) {
       victim_ = segments_.Best(now);
       if (!victim_) return false;
+      victim_retired_ = segments_[*victim_].retired;
       next_ = segments_[*victim_].begin;
     }
     const Segments::Segment& segment = segments_[*victim_];
@@ -20,7 +23,7 @@ bool Cleaner::Work(std::uint64_t bytes, TimePoint now) {
       continue;
     }
     const Place place = log_.At(next_);
-    if (log_.IsLive(place) && !Move(place, now)) return false;
+    if (log_.IsLive(place) && !sweeper_.RemoveIfExpired(place, unix_ms) && !Move(place, now)) return false;
     next_ += place.extent_bytes();
     looked_at += place.extent_bytes();
   }

@@ -1,5 +1,6 @@
 // The cleaner: makes free segments out of dead bytes. It picks the segment that promises most, moves the
-// records that are live to another, and lets the emptied one rest (store/segments.h).
+// records that are live to another, or removes them if they have expired, and lets the emptied one rest
+// (store/segments.h).
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include "store/base/clock.h"
 #include "store/index.h"
 #include "store/segments.h"
+#include "store/sweeper.h"
 #include "store/value_log.h"
 
 namespace remora {
@@ -17,13 +19,14 @@ namespace remora {
 /// looks dead.
 class Cleaner {
  public:
-  Cleaner(Segments& segments, ValueLog& log, Index& index) : segments_(segments), log_(log), index_(index) {}
+  Cleaner(Segments& segments, ValueLog& log, Index& index, Sweeper& sweeper)
+      : segments_(segments), log_(log), index_(index), sweeper_(sweeper) {}
   Cleaner(const Cleaner&) = delete;
   Cleaner& operator=(const Cleaner&) = delete;
 
   /// Looks at `bytes` of records or a few more. False: there is nothing that cleaning would gain, or nowhere
   /// to move a record to until a segment has rested.
-  bool Work(std::uint64_t bytes, TimePoint now);
+  bool Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms);
 
   /// Whether it is worth it at the moment.
   bool HasWork(TimePoint now) const { return victim_.has_value() || segments_.Best(now).has_value(); }
@@ -37,8 +40,10 @@ class Cleaner {
   Segments& segments_;
   ValueLog& log_;
   Index& index_;
+  Sweeper& sweeper_;
   std::optional<SegmentNumber> victim_;
-  std::uint64_t next_ = 0;  // offset of the victim's first record that was not looked at
+  std::uint64_t victim_retired_ = 0;  // Segment::retired, when it was picked
+  std::uint64_t next_ = 0;            // offset of the victim's first record that was not looked at
   std::uint64_t segments_cleaned_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// PUT and DELETE: a group of writes, from the caller's bytes to what readers see.
+// PUT, DELETE and TOUCH: a group of writes, from the caller's bytes to what readers see.
 //
 //   Stage           each: check, copy, verify the copy, decide, make sure of room
 //   AssignVersions  in order
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "store/format/expiry.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
 #include "store/store_impl.h"
@@ -29,13 +30,21 @@ constexpr std::size_t kMaxGroup = 1024;
 // tenths of what it looks at are live.
 constexpr std::uint64_t kCleanPace = 10;
 
-absl::Status CheckSizes(const Write& write) {
+// The same for expired records, which are removed as they come due; at least so many for each group.
+constexpr std::uint64_t kSweepPace = 8;
+constexpr std::uint64_t kMinSweep = 512;
+
+absl::Status Check(const Write& write) {
   const std::size_t key_size = write.key.size();
   const std::size_t value_size = write.kind == Write::Kind::kPut ? write.value.size() : 0;
   if (key_size < kMinKeySize || key_size > kMaxKeySize || value_size > kMaxValueSize) {
     return absl::InvalidArgumentError(absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize,
                                                    " bytes and a value up to ", kMaxValueSize, ", not ",
                                                    key_size, " and ", value_size));
+  }
+  if (write.ttl && !IsTtl(*write.ttl)) {
+    return absl::InvalidArgumentError(absl::StrCat("a ttl of ", write.ttl->count(), " ms; allowed are 1 to ",
+                                                   kMaxTtl.count(), ", and for ever"));
   }
   return absl::OkStatus();
 }
@@ -53,13 +62,14 @@ absl::Status Store::Impl::CommitNow(Write write) {
 void Store::Impl::Commit(std::span<Write> writes) {
   const std::lock_guard lock(mutex_);
   const TimePoint now = clock_.Now();
+  const std::int64_t unix_ms = clock_.UnixMillis();
   Release(now);
   while (!writes.empty()) {
     const std::size_t some = std::min(writes.size(), kMaxGroup);
-    const std::size_t done = CommitSome(writes.first(some), now);
+    const std::size_t done = CommitSome(writes.first(some), now, unix_ms);
     writes = writes.subspan(done);
     if (done == some) continue;
-    const Room room = MakeRoom(now);
+    const Room room = MakeRoom(now, unix_ms);
     if (room == Room::kNow) continue;
     if (room == Room::kLater) {
       for (Write& write : writes) write.status = absl::AbortedError("no room until dead memory has rested");
@@ -69,21 +79,22 @@ void Store::Impl::Commit(std::span<Write> writes) {
     writes.front().status = Full();
     writes = writes.subspan(1);
   }
+  sweeper_.Flush();
   RestFromNow();
   SetSizeCounters();
 }
 
-std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now) {
+std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
   const std::uint64_t keys = index_.entry_count();
   const std::uint64_t written = log_.bytes_appended(ValueLog::Head::kWrites);
   staged_.clear();
   staged_.reserve(writes.size());  // views into its elements must stay good
-  group_keys_.clear();
+  group_records_.clear();
   group_growth_.clear();
 
   std::size_t done = 0;
   for (; done < writes.size(); ++done) {
-    writes[done].status = Stage(writes[done], now);
+    writes[done].status = Stage(writes[done], now, unix_ms);
     if (absl::IsAborted(writes[done].status)) break;
   }
   if (staged_.empty()) return done;
@@ -98,18 +109,20 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now) {
   // At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked
   // at as lets the cleaner keep up.
   if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
-  if (Short()) cleaner_.Work(kCleanPace * (log_.bytes_appended(ValueLog::Head::kWrites) - written), now);
+  const std::uint64_t grown = log_.bytes_appended(ValueLog::Head::kWrites) - written;
+  sweeper_.Work(std::max(kSweepPace * grown, kMinSweep), Sweeper::Pace::kDue, now, unix_ms);
+  if (Short()) cleaner_.Work(kCleanPace * grown, now, unix_ms);
   return done;
 }
 
 // --- Stage ----------------------------------------------------------------------------------------------
 
-absl::Status Store::Impl::Stage(Write& write, TimePoint now) {
-  REMORA_RETURN_IF_ERROR(CheckSizes(write));
+absl::Status Store::Impl::Stage(Write& write, TimePoint now, std::int64_t unix_ms) {
+  REMORA_RETURN_IF_ERROR(Check(write));
   Staged& staged = staged_.emplace_back();
   staged.write = &write;
   absl::Status status = CopyAndVerify(staged, now);
-  if (status.ok()) status = Decide(staged);
+  if (status.ok()) status = Decide(staged, now, unix_ms);
   if (!status.ok()) {
     if (staged.place.extent_code != 0) log_.TakeBack(staged.place);
     staged_.pop_back();
@@ -128,8 +141,8 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
     staged.key = log_.Key(*place);
     staged.value = log_.Value(*place);
   } else {
-    staged.deleted_key = write.key;
-    staged.key = staged.deleted_key;
+    staged.own_key = write.key;
+    staged.key = staged.own_key;
   }
   staged.key_hash = HashKey(staged.key);
   staged.value_hash = HashValue(staged.value.data(), staged.value.size());
@@ -139,14 +152,24 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
   return absl::OkStatus();
 }
 
-absl::Status Store::Impl::Decide(const Staged& staged) {
-  const auto earlier = group_keys_.find(staged.key);
-  const bool exists =
-      earlier != group_keys_.end() ? earlier->second : index_.Find(staged.key, staged.key_hash).has_value();
-  const bool will_exist = staged.write->kind == Write::Kind::kPut;
-  if (!exists && !will_exist) return absl::NotFoundError("no such key");
+absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t unix_ms) {
+  const Write& write = *staged.write;
+  std::optional<Place> old;
+  const auto earlier = group_records_.find(staged.key);
+  if (earlier != group_records_.end()) {
+    old = earlier->second;
+  } else if (const auto entry = index_.Find(staged.key, staged.key_hash)) {
+    old = entry->place;
+  }
+  // One that has expired counts for nothing, but keeps its slot until it is removed. (One that was staged
+  // just now has no expiry yet.)
+  const bool exists = old && !HasExpired(log_.Header(*old).expiry_ms, unix_ms);
+  if (!exists && write.kind != Write::Kind::kPut) return absl::NotFoundError("no such key");
+  if (write.kind == Write::Kind::kTouch) REMORA_RETURN_IF_ERROR(CopyTouched(staged, *old, now));
+  staged.expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
 
-  if (exists != will_exist) {
+  const bool will_exist = !staged.is_delete();
+  if (old.has_value() != will_exist) {
     std::int64_t& growth = group_growth_[index_.MainBucketOf(staged.key_hash)];
     if (will_exist &&
         !index_.Reserve(staged.key_hash, static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
@@ -154,7 +177,21 @@ absl::Status Store::Impl::Decide(const Staged& staged) {
     }
     growth += will_exist ? 1 : -1;
   }
-  group_keys_[staged.key] = will_exist;
+  group_records_[staged.key] = will_exist ? std::optional(staged.place) : std::nullopt;
+  return absl::OkStatus();
+}
+
+// A published record never changes (I4): the value is written again, beside a new expiry.
+absl::Status Store::Impl::CopyTouched(Staged& staged, const Place& old, TimePoint now) {
+  const std::string_view value = log_.Value(old);
+  staged.value_hash = HashValue(value.data(), value.size());
+  // Bytes that rotted here must not be given a checksum that fits. What was staged just now has none yet.
+  REMORA_CHECK(!log_.IsLive(old) ||
+               log_.Header(old).checksum == log_.Checksum(old, staged.key_hash, staged.value_hash));
+  const std::optional<Place> place = log_.Append(ValueLog::Head::kWrites, staged.key, value, now);
+  if (!place) return absl::AbortedError("no room in the log");
+  staged.place = *place;
+  staged.value = log_.Value(*place);
   return absl::OkStatus();
 }
 
@@ -163,8 +200,8 @@ absl::Status Store::Impl::Decide(const Staged& staged) {
 void Store::Impl::AssignVersions() {
   for (Staged& staged : staged_) {
     staged.version = next_version_++;
-    if (staged.write->kind != Write::Kind::kPut) continue;
-    log_.Seal(staged.place, staged.version, /*expiry_ms=*/0, staged.key_hash, staged.value_hash);
+    if (staged.is_delete()) continue;
+    log_.Seal(staged.place, staged.version, staged.expiry_ms, staged.key_hash, staged.value_hash);
   }
   REMORA_CHECK(next_version_ < kMaxVersion);
 }
@@ -172,10 +209,10 @@ void Store::Impl::AssignVersions() {
 absl::Status Store::Impl::MakeDurable() {
   if (tier_ == nullptr) return absl::OkStatus();
   for (const Staged& staged : staged_) {
-    if (staged.write->kind == Write::Kind::kPut) {
-      tier_->Put(staged.key, {.version = staged.version}, staged.value);
-    } else {
+    if (staged.is_delete()) {
       tier_->Delete(staged.key);
+    } else {
+      tier_->Put(staged.key, {.version = staged.version, .expiry_ms = staged.expiry_ms}, staged.value);
     }
   }
   if (next_version_ > tier_->version_limit()) tier_->SetVersionLimit(next_version_ + kVersionBlock);
@@ -200,10 +237,9 @@ void Store::Impl::Publish(const Staged& staged) {
   // each moment a key has at most one live record.
   if (entry) log_.Kill(entry->place);
 
-  if (staged.write->kind == Write::Kind::kDelete) {
+  if (staged.is_delete()) {
     REMORA_CHECK(entry.has_value());  // Decide said so
     index_.Erase(staged.key_hash, *entry);
-    Add(Counter::kKeys, -1);
     Add(Counter::kDeletes, 1);
   } else {
     log_.MakeLive(staged.place);
@@ -211,9 +247,8 @@ void Store::Impl::Publish(const Staged& staged) {
       index_.Replace(*entry, staged.place);
     } else {
       index_.Insert(staged.key_hash, staged.place);
-      Add(Counter::kKeys, 1);
     }
-    Add(Counter::kPuts, 1);
+    Add(staged.write->kind == Write::Kind::kPut ? Counter::kPuts : Counter::kTouches, 1);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});
   }

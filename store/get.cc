@@ -3,12 +3,15 @@
 // It is the search that a remote reader makes, with loads instead of READs. In one process no word is torn,
 // but the window between an old record's end and the new slot is there all the same, and the checks are the
 // same.
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "store/atomic_word.h"
 #include "store/base/status_macros.h"
+#include "store/format/expiry.h"
 #include "store/format/record.h"
 #include "store/store_impl.h"
 
@@ -22,6 +25,11 @@ absl::Status CheckKeySize(std::string_view key) {
   if (key.size() >= kMinKeySize && key.size() <= kMaxKeySize) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize, " bytes, not ", key.size()));
+}
+
+/// Looks at the clock only for a record that expires at all.
+bool IsOver(std::uint64_t expiry_ms, const Clock& clock) {
+  return expiry_ms != 0 && HasExpired(expiry_ms, clock.UnixMillis());
 }
 
 RecordHeader CopyHeader(const RecordHeader& shared) {
@@ -61,6 +69,14 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
           search.TakeRecord(header, log_.Body(Place::Of(search.slot())));
           break;
         case KeySearch::Step::kFound:
+          if (IsOver(header.expiry_ms, clock_)) {
+            // Absent when the clock was looked at, if it was the key's live record even after that.
+            const RecordHeader& shared = log_.Header(Place::Of(search.slot()));
+            const bool live = LoadWord(shared.version_live, std::memory_order_acquire) == header.version_live;
+            if (live && in_time()) return absl::NotFoundError("no such key");
+            search.GiveUp();
+            break;
+          }
           take(header, search.slot());
           if (in_time()) return absl::OkStatus();
           search.GiveUp();
@@ -78,8 +94,10 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
   const std::lock_guard lock(mutex_);
   const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
   if (!entry) return absl::NotFoundError("no such key");
+  const RecordHeader header = CopyHeader(log_.Header(entry->place));
+  if (IsOver(header.expiry_ms, clock_)) return absl::NotFoundError("no such key");
   const Slot slot{Fingerprint(key_hash), entry->place.extent_code, entry->place.offset_units};
-  take(CopyHeader(log_.Header(entry->place)), slot);
+  take(header, slot);
   return absl::OkStatus();
 }
 
@@ -90,6 +108,15 @@ absl::Status Store::Impl::Get(std::string_view key, std::string* value) const {
     value->assign(reinterpret_cast<const char*>(log_.Body(Place::Of(slot))) + header.key_size,
                   header.value_size);
   });
+}
+
+absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Impl::Ttl(std::string_view key) const {
+  std::uint64_t expiry_ms = 0;
+  REMORA_RETURN_IF_ERROR(
+      Find(key, [&](const RecordHeader& header, const Slot&) { expiry_ms = header.expiry_ms; }));
+  if (expiry_ms == 0) return std::nullopt;
+  const std::int64_t left = static_cast<std::int64_t>(expiry_ms) - clock_.UnixMillis();
+  return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
 }
 
 absl::StatusOr<Location> Store::Impl::Locate(std::string_view key) const {

@@ -23,6 +23,7 @@ std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
   Segment& segment = segments_[number];
   segment.use = use;
   segment.live = 0;
+  segment.not_before_ms = 0;
   return number;
 }
 
@@ -40,6 +41,8 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
   Segment& segment = segments_[number];
   REMORA_CHECK(segment.use == Use::kLog && segment.live == 0);
   Unlink(number);
+  ForgetExpiry(number, 0);
+  ++segment.retired;
   log_bytes_ -= segment.end - segment.begin;
   segment.use = Use::kResting;
   // Relaxed: it comes long before the segment is used again, and that is all it has to.
@@ -100,6 +103,34 @@ std::optional<SegmentNumber> Segments::Best(TimePoint now) const {
     }
   }
   return best;
+}
+
+void Segments::NoteExpiry(std::uint64_t offset, std::int64_t expiry_ms) {
+  Segment& segment = At(offset);
+  if (expiry_ms >= segment.expiry_ms) return;
+  const auto number = static_cast<SegmentNumber>(offset / kSegmentSize);
+  if (segment.expiry_ms != kNoExpiry) due_.erase({DueOf(segment), number});
+  segment.expiry_ms = expiry_ms;
+  due_.insert({DueOf(segment), number});
+}
+
+void Segments::ForgetExpiry(SegmentNumber number, std::int64_t not_before_ms) {
+  Segment& segment = segments_[number];
+  if (segment.expiry_ms != kNoExpiry) due_.erase({DueOf(segment), number});
+  segment.expiry_ms = kNoExpiry;
+  segment.not_before_ms = not_before_ms;
+}
+
+std::optional<std::pair<std::int64_t, SegmentNumber>> Segments::first_due() const {
+  if (due_.empty()) return std::nullopt;
+  return *due_.begin();
+}
+
+std::optional<SegmentNumber> Segments::AnyExpired(std::int64_t unix_ms) const {
+  for (const auto& [due, number] : due_) {
+    if (segments_[number].expiry_ms <= unix_ms) return number;
+  }
+  return std::nullopt;
 }
 
 std::int32_t Segments::ListOf(const Segment& segment) {

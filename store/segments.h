@@ -4,11 +4,15 @@
 //   free -> index, for good
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "store/base/clock.h"
@@ -71,12 +75,34 @@ class Segments {
   /// bytes to read and to move). Nothing: in none is enough dead to be worth it.
   std::optional<SegmentNumber> Best(TimePoint now) const;
 
+  // --- When records expire, in milliseconds as Clock::UnixMillis.
+
+  static constexpr std::int64_t kNoExpiry = std::numeric_limits<std::int64_t>::max();
+  static std::int64_t ExpiryOf(const RecordHeader& header) {
+    if (header.expiry_ms == 0 || header.expiry_ms > std::uint64_t{kNoExpiry}) return kNoExpiry;
+    return static_cast<std::int64_t>(header.expiry_ms);
+  }
+
+  /// A record in this segment expires then.
+  void NoteExpiry(std::uint64_t offset, std::int64_t expiry_ms);
+  /// Who looks at all records of a segment, and notes again when those expire that are left, begins with
+  /// this. The segment is not due again before `not_before_ms`.
+  void ForgetExpiry(SegmentNumber segment, std::int64_t not_before_ms);
+  /// The segment that is due first to be looked at: a record in it has expired, and it was not looked at just
+  /// before. And when that is.
+  std::optional<std::pair<std::int64_t, SegmentNumber>> first_due() const;
+  /// A segment in which a record has expired, due or not. Looks at all segments.
+  std::optional<SegmentNumber> AnyExpired(std::int64_t unix_ms) const;
+
   struct Segment {
     Use use = Use::kNone;
     std::uint64_t begin = 0;  // offsets in the region
     std::uint64_t end = 0;    // kLog: of its last record
     std::uint64_t live = 0;   // bytes
     TimePoint sealed;
+    std::int64_t expiry_ms = kNoExpiry;  // the earliest of its records, those included that are dead since
+    std::int64_t not_before_ms = 0;
+    std::uint64_t retired = 0;  // how often it was
     // In the list of those with about as many dead bytes.
     std::int32_t list = -1;
     SegmentNumber previous = 0;
@@ -111,6 +137,9 @@ class Segments {
   static std::int32_t ListOf(const Segment& segment);
   void Link(SegmentNumber number);
   void Unlink(SegmentNumber number);
+  static std::int64_t DueOf(const Segment& segment) {
+    return std::max(segment.expiry_ms, segment.not_before_ms);
+  }
 
   const std::span<std::byte> region_;
   Duration rest_;
@@ -119,6 +148,7 @@ class Segments {
   std::deque<Rest> resting_;         // in the order of time
   std::size_t just_retired_ = 0;     // the last of these
   List lists_[kLists];
+  std::set<std::pair<std::int64_t, SegmentNumber>> due_;  // those with an expiry, by DueOf
   std::uint64_t live_bytes_ = 0;
   std::uint64_t log_bytes_ = 0;
 };

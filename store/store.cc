@@ -18,6 +18,11 @@ absl::Status CheckOptions(const StoreOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("a grace period of ", options.grace.count(),
                                                    " ms; allowed are ", kMinGraceMs, " to 60000"));
   }
+  if (!IsTtl(options.default_ttl)) {
+    return absl::InvalidArgumentError(absl::StrCat("a default ttl of ", options.default_ttl.count(),
+                                                   " ms; allowed are 1 to ", kMaxTtl.count(),
+                                                   ", and for ever"));
+  }
   switch (options.durability) {
     case Durability::kMemory:
       if (options.data_dir.empty()) return absl::OkStatus();
@@ -95,20 +100,22 @@ Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
     : memory_size_(options.memory_size),
       clock_(clock),
       grace_(options.grace),
+      default_ttl_(options.default_ttl),
       own_memory_(std::move(own_memory)),
       superblock_(MakeSuperblock(options, region)),
       shape_{superblock_.memory_size, superblock_.incarnation},
       segments_(region, Duration::zero()),
       log_(region, segments_, shape_.incarnation),
       index_(region, segments_, log_, Duration::zero()),
-      cleaner_(segments_, log_, index_),
-      tier_(std::move(tier)) {}
+      tier_(std::move(tier)),
+      sweeper_(segments_, log_, index_, tier_.get()),
+      cleaner_(segments_, log_, index_, sweeper_) {}
 
 absl::Status Store::Impl::Start() {
   if (tier_ != nullptr) {
-    REMORA_RETURN_IF_ERROR(Recover(*tier_, memory_size_, index_, log_, clock_.Now()));
+    REMORA_ASSIGN_OR_RETURN(expired_before_start_,
+                            Recover(*tier_, memory_size_, index_, log_, clock_.Now(), clock_.UnixMillis()));
     next_version_ = tier_->version_limit();
-    Set(Counter::kKeys, index_.entry_count());
   }
   // Nobody has read so far. From now on, somebody may.
   segments_.set_rest(2 * grace_);
@@ -136,6 +143,8 @@ std::uint64_t Store::Impl::Read(Counter counter) const {
 }
 
 void Store::Impl::SetSizeCounters() {
+  Set(Counter::kKeys, index_.entry_count());
+  Set(Counter::kExpired, expired_before_start_ + sweeper_.removed());
   Set(Counter::kIndexBytes, index_.segment_count() * kSegmentSize);
   Set(Counter::kIndexBuckets, index_.bucket_count());
   Set(Counter::kOverflowBuckets, index_.overflow_count());
@@ -154,11 +163,16 @@ Store::~Store() = default;
 
 absl::Status Store::Get(std::string_view key, std::string* value) const { return impl_->Get(key, value); }
 
-absl::Status Store::Put(std::string_view key, std::string_view value) {
+absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Ttl(std::string_view key) const {
+  return impl_->Ttl(key);
+}
+
+absl::Status Store::Put(std::string_view key, std::string_view value, const PutOptions& options) {
   Write write;
   write.kind = Write::Kind::kPut;
   write.key = key;
   write.value = value;
+  write.ttl = options.ttl;
   return impl_->CommitNow(write);
 }
 
@@ -168,6 +182,16 @@ absl::Status Store::Delete(std::string_view key) {
   write.key = key;
   return impl_->CommitNow(write);
 }
+
+absl::Status Store::Touch(std::string_view key, std::chrono::milliseconds ttl) {
+  Write write;
+  write.kind = Write::Kind::kTouch;
+  write.key = key;
+  write.ttl = ttl;
+  return impl_->CommitNow(write);
+}
+
+absl::Status Store::Persist(std::string_view key) { return Touch(key, kNeverExpires); }
 
 void Store::Commit(std::span<Write> writes) { impl_->Commit(writes); }
 bool Store::Work() { return impl_->Work(); }

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
+#include "store/format/expiry.h"
 #include "store/format/layout.h"
 
 namespace remora {
@@ -49,17 +50,22 @@ struct StoreOptions {
   /// T of layout.h, I6. Longer: memory waits longer before it is used again. Shorter: a reader that was held
   /// up begins again sooner. 50 ms (kMinGraceMs) to 60 s.
   std::chrono::milliseconds grace{100};
-  /// Outlives the store. Null: the machine's.
+  /// How long a record is there whose writer did not say. As IsTtl.
+  std::chrono::milliseconds default_ttl = kNeverExpires;
+  /// Outlives the store. Null: the machine's. Its UnixMillis says when records expire; should it say less
+  /// after a restart than before, records come back that had expired and were not yet removed.
   const Clock* clock = nullptr;
 };
 
 /// One write of a group. The bytes it points to must stay until Commit returns.
 struct Write {
-  enum class Kind : std::uint8_t { kPut = 1, kDelete = 2 };
+  enum class Kind : std::uint8_t { kPut = 1, kDelete = 2, kTouch = 3 };
 
   Kind kind = Kind::kPut;
   std::string_view key;
   std::string_view value;  // kPut
+  /// kPut, kTouch: how long the record is there. None: StoreOptions::default_ttl.
+  std::optional<std::chrono::milliseconds> ttl{};
 
   /// Asked, when set, about the store's private copy of key and value before anything else sees it: for bytes
   /// that somebody else may still be writing. False: the write ends with DataLoss and nothing of it is done.
@@ -75,7 +81,7 @@ struct Write {
   /// a restart shows it is unknown.
   absl::Status status;
   std::uint64_t version = 0;  // OK: greater than that of every earlier write of the store, across restarts
-  std::uint64_t slot = 0;     // OK and kPut: the record's place (EncodeSlot)
+  std::uint64_t slot = 0;     // OK and kPut, kTouch: the record's place (EncodeSlot)
 };
 
 /// A value's place, as of the moment of the call.
@@ -113,9 +119,19 @@ class Store {
   /// longer than the grace period while it copied). InvalidArgument: key size.
   absl::Status Get(std::string_view key, std::string* value) const;
 
-  /// As one Commit of one write, and again while it is Aborted, sleeping in between.
-  absl::Status Put(std::string_view key, std::string_view value);
+  /// What is left of the time for which the key is there; nothing: it is there for ever. Errors as Get.
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) const;
+
+  /// As one Commit of one write, and again while it is Aborted, sleeping in between. A record whose time is
+  /// over counts for nothing: not for Get, nor for Delete. A Put over another says anew how long.
+  absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options = {});
   absl::Status Delete(std::string_view key);
+
+  /// Gives the key `ttl` from now on, and Persist for ever. NotFound. InvalidArgument: IsTtl. Takes as much
+  /// room as a Put of its value. Like a Get and that Put, with no write of the key in between, but maybe the
+  /// end of its time: then a Get in between misses it.
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl);
+  absl::Status Persist(std::string_view key);
 
   /// Applies writes as one group (or several, when there are thousands): one write to the durable tier, then,
   /// in order, each becomes visible. Each
@@ -123,8 +139,8 @@ class Store {
   /// set. Once a write is Aborted, so are all behind it.
   void Commit(std::span<Write> writes);
 
-  /// Does what is due: frees memory that has rested, cleans, grows; a bounded bit of it. Commit does the same
-  /// as it goes. False: there was nothing to do.
+  /// Does what is due: frees memory that has rested, removes what has expired, cleans, grows; a bounded bit
+  /// of it. Commit does the same as it goes. False: there was nothing to do.
   bool Work();
   /// When Work will have something to do, if nothing else happens. Nothing: never.
   std::optional<TimePoint> next_work() const;

@@ -22,6 +22,7 @@
 #include "store/memory_plan.h"
 #include "store/segments.h"
 #include "store/store.h"
+#include "store/sweeper.h"
 #include "store/value_log.h"
 
 namespace remora {
@@ -33,6 +34,7 @@ class Store::Impl {
                                                     std::optional<std::span<std::byte>> region);
 
   absl::Status Get(std::string_view key, std::string* value) const;
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) const;
   absl::StatusOr<Location> Locate(std::string_view key) const;
   void Commit(std::span<Write> writes);
   /// Commits one write, however long it takes.
@@ -66,23 +68,27 @@ class Store::Impl {
   /// A write of the group that is being committed, once nothing but the durable tier can fail it.
   struct Staged {
     Write* write = nullptr;
-    std::string deleted_key;  // kDelete: the private copy; kPut's is in the log
-    std::string_view key;     // the private copy
+    std::string own_key;   // kDelete, kTouch: the private copy; kPut's is in the log
+    std::string_view key;  // the private copy
     std::uint64_t key_hash = 0;
-    std::string_view value;  // kPut: the private copy
+    std::string_view value;  // kPut: the private copy; kTouch: the copy of the old record's
     std::uint64_t value_hash = 0;
-    Place place;  // kPut
+    Place place;  // kPut, kTouch
     std::uint64_t version = 0;
+    std::uint64_t expiry_ms = 0;
+
+    bool is_delete() const { return write->kind == Write::Kind::kDelete; }
   };
 
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
-  std::size_t CommitSome(std::span<Write> writes, TimePoint now);
+  std::size_t CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
   /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
   /// Aborted: no room.
-  absl::Status Stage(Write& write, TimePoint now);
+  absl::Status Stage(Write& write, TimePoint now, std::int64_t unix_ms);
   absl::Status CopyAndVerify(Staged& staged, TimePoint now);
   /// Decides existence as of all writes staged before, and reserves room in the index.
-  absl::Status Decide(const Staged& staged);
+  absl::Status Decide(Staged& staged, TimePoint now, std::int64_t unix_ms);
+  absl::Status CopyTouched(Staged& staged, const Place& old, TimePoint now);
   void AssignVersions();
   absl::Status MakeDurable();
   void Publish(const Staged& staged);
@@ -92,12 +98,12 @@ class Store::Impl {
 
   /// What may come of waiting for room.
   enum class Room : std::uint8_t { kNow = 1, kLater = 2, kNever = 3 };
-  Room MakeRoom(TimePoint now);
+  Room MakeRoom(TimePoint now, std::int64_t unix_ms);
   /// Frees what has rested.
   void Release(TimePoint now);
   /// At the end of whatever may have put memory to rest.
   void RestFromNow();
-  bool WorkLocked(TimePoint now);
+  bool WorkLocked(TimePoint now, std::int64_t unix_ms);
   /// Whether so little is free that it is time to clean.
   bool Short() const;
   absl::Status Full() const;
@@ -106,6 +112,7 @@ class Store::Impl {
   const std::size_t memory_size_;
   const Clock& clock_;
   const std::chrono::milliseconds grace_;
+  const std::chrono::milliseconds default_ttl_;
   const std::unique_ptr<AnonymousMemory> own_memory_;
   Superblock& superblock_;
   const StoreShape shape_;
@@ -117,15 +124,18 @@ class Store::Impl {
   Segments segments_;
   ValueLog log_;
   Index index_;
-  Cleaner cleaner_;
 
   // Under mutex_.
   const std::unique_ptr<DurableTier> tier_;  // null: Durability::kMemory
+  Sweeper sweeper_;
+  Cleaner cleaner_;
   std::uint64_t next_version_ = 1;
+  std::uint64_t expired_before_start_ = 0;  // entries of the tier
 
   // The group that is being committed; members only so that their memory is used again. Under mutex_.
   std::vector<Staged> staged_;
-  absl::flat_hash_map<std::string_view, bool> group_keys_;  // whether the key exists after the staged writes
+  // The key's record after the staged writes.
+  absl::flat_hash_map<std::string_view, std::optional<Place>> group_records_;
   absl::flat_hash_map<std::uint64_t, std::int64_t> group_growth_;  // by main bucket: entries more than now
 };
 

@@ -64,6 +64,7 @@ void ValueLog::Seal(const Place& place, std::uint64_t version, std::uint64_t exp
   sealed.expiry_ms = expiry_ms;
   sealed.checksum = RecordChecksum(sealed, key_hash, value_hash, place.offset_units, incarnation_);
   std::memcpy(&header, &sealed, sizeof(sealed));
+  segments_.NoteExpiry(place.offset_bytes(), Segments::ExpiryOf(sealed));
 }
 
 // The live bit comes last and not with the header: between the two, the durable tier may take its time, or
@@ -109,6 +110,13 @@ Place ValueLog::At(std::uint64_t offset) const {
   const RecordHeader& header = Header(place);
   place.extent_code = RecordExtentCode(header.key_size, header.value_size);
   return place;
+}
+
+std::uint64_t ValueLog::EndOf(SegmentNumber segment) const {
+  for (const Open& open : heads_) {
+    if (open.there && open.segment == segment) return open.next;
+  }
+  return segments_[segment].end;
 }
 
 std::uint64_t ValueLog::bytes_used() const {

@@ -78,6 +78,9 @@ class ValueLog {
   /// begins.
   Place At(std::uint64_t offset) const;
 
+  /// Where the records of a segment of the log, or of a head, end.
+  std::uint64_t EndOf(SegmentNumber segment) const;
+
   /// Bytes of records, and of those, the ones in dead records.
   std::uint64_t bytes_used() const;
   std::uint64_t bytes_dead() const { return bytes_used() - segments_.live_bytes(); }

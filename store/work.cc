@@ -14,31 +14,41 @@ constexpr std::size_t kMinFree = 3;
 
 // A bounded bit of work: about a millisecond of records of 100 bytes.
 constexpr std::uint64_t kBitOfCleaning = std::uint64_t{256} << 10;
+// Less, because each removal costs a deletion on disk.
+constexpr std::uint64_t kBitOfSweeping = std::uint64_t{64} << 10;
 constexpr std::size_t kBitOfGrowth = 256;
 
 }  // namespace
 
 bool Store::Impl::Work() {
   const std::lock_guard lock(mutex_);
-  const bool worked = WorkLocked(clock_.Now());
+  const bool worked = WorkLocked(clock_.Now(), clock_.UnixMillis());
   RestFromNow();
   if (worked) SetSizeCounters();
   return worked;
 }
 
-bool Store::Impl::WorkLocked(TimePoint now) {
+bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
   bool worked = index_.Grow(kBitOfGrowth, now);
-  if (Short()) worked |= cleaner_.Work(kBitOfCleaning, now);
+  worked |= sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
+  if (Short()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
+  sweeper_.Flush();
   return worked;
 }
 
 std::optional<TimePoint> Store::Impl::next_work() const {
   const std::lock_guard lock(mutex_);
-  const std::optional<TimePoint> tick = index_.next_tick();
-  const std::optional<TimePoint> release = segments_.next_release();
-  if (!tick || !release) return tick ? tick : release;
-  return std::min(*tick, *release);
+  std::optional<TimePoint> next = index_.next_tick();
+  const auto also = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
+  if (const auto release = segments_.next_release()) also(*release);
+  if (const auto due_ms = sweeper_.next_due_ms()) {
+    // Nobody waits longer than this, and no sum overflows.
+    constexpr std::int64_t kLongest = std::int64_t{1000} * 60 * 60 * 24;
+    const std::int64_t wait_ms = std::clamp<std::int64_t>(*due_ms - clock_.UnixMillis(), 0, kLongest);
+    also(clock_.Now() + std::chrono::milliseconds(wait_ms));
+  }
+  return next;
 }
 
 // Memory rests from the moment that nothing leads there any more, and between the look at the clock with
@@ -61,8 +71,11 @@ bool Store::Impl::Short() const {
   return segments_.free_count() + segments_.resting_count() < target;
 }
 
-Store::Impl::Room Store::Impl::MakeRoom(TimePoint now) {
-  while (segments_.free_count() <= Segments::kReserve && Short() && cleaner_.Work(kBitOfCleaning, now)) {
+Store::Impl::Room Store::Impl::MakeRoom(TimePoint now, std::int64_t unix_ms) {
+  // First what nobody can read any more: it need not be moved.
+  while (segments_.free_count() <= Segments::kReserve && Short() &&
+         (sweeper_.Work(kBitOfCleaning, Sweeper::Pace::kHurry, now, unix_ms) ||
+          cleaner_.Work(kBitOfCleaning, now, unix_ms))) {
   }
   if (segments_.free_count() > Segments::kReserve) return Room::kNow;
   if (segments_.resting_count() > 0) return Room::kLater;

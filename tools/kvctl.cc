@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,7 +23,9 @@
 #include "rdma/address.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
+#include "store/format/expiry.h"
 #include "store/format/layout.h"
+#include "store/format/ttl_text.h"
 
 namespace remora {
 namespace {
@@ -32,15 +35,16 @@ constexpr int kExitNoSuchKey = 1;
 constexpr char kExitCodes[] =
     "Exit codes:\n"
     "   0  done\n"
-    "   1  get, delete: there is no such key\n"
-    "  64  usage: an unknown flag, a bad address, a key out of bounds\n"
+    "   1  get, delete, touch, persist, ttl: there is no such key\n"
+    "  64  usage: an unknown flag, a bad address or duration, a key out of bounds\n"
     "  65  put: the value is larger than 262144 bytes\n"
     "  69  the server cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
     "  71  the system lacks something, as memory that may be locked\n"
-    "  73  put: the server has no room; nothing was stored\n"
+    "  73  put, touch, persist: the server has no room; nothing was stored\n"
     "  74  standard input or output failed\n"
-    "  77  not permitted, as another user's local server\n";
+    "  77  not permitted, as another user's local server\n"
+    "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
 static_assert(kMaxValueSize == 262144, "the help text names it");
 
 struct Arguments {
@@ -50,6 +54,8 @@ struct Arguments {
   std::string key;
   std::string value;
   bool value_given = false;
+  std::optional<std::string> ttl_text;
+  std::optional<std::chrono::milliseconds> ttl;
   int wait_seconds = 0;
 };
 
@@ -120,6 +126,11 @@ Outcome Prepare(Arguments* arguments) {
     return {EX_USAGE, absl::StrFormat("the key has %d bytes; a key has %d to %d", arguments->key.size(),
                                       kMinKeySize, kMaxKeySize)};
   }
+  if (arguments->ttl_text) {
+    std::string why;
+    arguments->ttl = ParseTtl(*arguments->ttl_text, &why);
+    if (!arguments->ttl) return {EX_USAGE, why};
+  }
   if (arguments->command != "put") return {};
   if (!arguments->value_given) {
     if (Outcome outcome = ReadInput(&arguments->value); outcome.exit_code != EX_OK) return outcome;
@@ -166,10 +177,23 @@ Outcome Get(Client& client, const Arguments& arguments) {
   return value.ok() ? WriteOutput(*value) : FromStatus(value.status());
 }
 
-Outcome Put(Client& client, const Arguments& arguments) {
-  Outcome outcome = FromStatus(client.Put(arguments.key, arguments.value));
+Outcome Write(Client& client, const Arguments& arguments) {
+  Outcome outcome;
+  if (arguments.command == "put") {
+    outcome = FromStatus(client.Put(arguments.key, arguments.value, {.ttl = arguments.ttl}));
+  } else if (arguments.command == "touch") {
+    outcome = FromStatus(client.Touch(arguments.key, *arguments.ttl));
+  } else {
+    outcome = FromStatus(client.Persist(arguments.key));
+  }
   if (outcome.exit_code == EX_OSERR) outcome.exit_code = EX_CANTCREAT;  // it is the server that lacks room
   return outcome;
+}
+
+Outcome Ttl(Client& client, const Arguments& arguments) {
+  const auto left = client.Ttl(arguments.key);
+  if (!left.ok()) return FromStatus(left.status());
+  return WriteOutput(TtlText(left->value_or(kNeverExpires)) + "\n");
 }
 
 Outcome Stats(Client& client) {
@@ -188,9 +212,10 @@ Outcome Run(Arguments arguments) {
   auto client = Connect(arguments, clock);
   if (!client.ok()) return FromStatus(client.status());
   if (arguments.command == "get") return Get(**client, arguments);
-  if (arguments.command == "put") return Put(**client, arguments);
+  if (arguments.command == "ttl") return Ttl(**client, arguments);
   if (arguments.command == "delete") return FromStatus((*client)->Delete(arguments.key));
-  return Stats(**client);
+  if (arguments.command == "stats") return Stats(**client);
+  return Write(**client, arguments);
 }
 
 /// Fills `arguments`. Returns the exit code where there is nothing to run, else -1.
@@ -211,14 +236,20 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   CLI::App* get = app.add_subcommand("get", "Write the value to standard output, and nothing else");
   CLI::App* put = app.add_subcommand("put", "Store a value, from standard input unless VALUE stands there");
   CLI::App* remove = app.add_subcommand("delete", "Remove a key");
+  CLI::App* touch = app.add_subcommand("touch", "Let a key expire so long from now");
+  CLI::App* persist = app.add_subcommand("persist", "Let a key never expire");
+  CLI::App* ttl = app.add_subcommand("ttl", "Print for how long the key is there yet, as a DURATION");
   CLI::App* ping = app.add_subcommand("ping", "Ask the server for an answer and print the round-trip time");
   app.add_subcommand("stats", "Print the server's counters, a name and a value on each line");
-  for (CLI::App* command : {get, put, remove}) {
+  for (CLI::App* command : {get, put, remove, touch, persist, ttl}) {
     command->add_option("KEY", arguments->key, "1 to 4096 bytes")->required();
   }
   CLI::Option* value =
       put->add_option("VALUE", arguments->value,
                       "Up to 262144 bytes; write `put -- KEY VALUE` where one of them begins with a dash");
+  put->add_option("--ttl", arguments->ttl_text, "Let it expire so long from now; the server has a default")
+      ->type_name("DURATION");
+  touch->add_option("DURATION", arguments->ttl_text, "See below")->required()->type_name("");
   ping->add_option("--wait", arguments->wait_seconds,
                    "Keep trying for so many seconds until a server answers")
       ->check(CLI::Range(0, 86'400));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 
 namespace remora {
@@ -17,6 +18,8 @@ class Clock {
   virtual TimePoint Now() const = 0;
   /// Now, or up to kCoarseness earlier: where a look at the time must cost next to nothing.
   virtual TimePoint Coarse() const { return Now(); }
+  /// Milliseconds since 1970, rounded down; goes on as Now does.
+  virtual std::int64_t UnixMillis() const = 0;
 
   static constexpr std::chrono::milliseconds kCoarseness{20};
 };
@@ -30,6 +33,15 @@ class SteadyClock final : public Clock {
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return TimePoint(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+  }
+  // What the system's clock said at the first use in this process, and the time since: a system clock that is
+  // set anew later moves nothing.
+  std::int64_t UnixMillis() const override {
+    using std::chrono::duration_cast, std::chrono::nanoseconds;
+    static const nanoseconds epoch =
+        duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch() -
+                                   std::chrono::steady_clock::now().time_since_epoch());
+    return std::chrono::floor<std::chrono::milliseconds>(Now().time_since_epoch() + epoch).count();
   }
 };
 

@@ -83,7 +83,7 @@ struct RecordHeader {
   std::uint32_t value_size;
   std::uint16_t key_size;
   std::uint16_t flags;      // 0
-  std::uint64_t expiry_ms;  // 0: never
+  std::uint64_t expiry_ms;  // expiry.h
 };
 static_assert(sizeof(RecordHeader) == 32 && alignof(RecordHeader) == 8);
 static_assert(offsetof(RecordHeader, checksum) == 8 && offsetof(RecordHeader, value_size) == 16);
@@ -211,11 +211,14 @@ inline constexpr std::uint64_t kSuperblockMagic = 0x30425341524f4d52;  // "RMORA
 inline constexpr std::size_t kSuperblockSize = 4096;
 
 /// Counters that anybody may READ. Each changes alone, and a READ may tear one: read twice until equal.
-/// A list in one place: enumerator, and the name under which it is shown.
+/// A list in one place: enumerator, and the name under which it is shown. What has expired is among the keys
+/// until it is removed; then it is counted as expired, unless another write came first.
 #define REMORA_COUNTERS(X)                        \
   X(kKeys, "keys")                                \
   X(kPuts, "puts")                                \
   X(kDeletes, "deletes")                          \
+  X(kTouches, "touches")                          \
+  X(kExpired, "expired")                          \
   X(kLocates, "locates")                          \
   X(kPings, "pings")                              \
   X(kCommitGroups, "commit_groups")               \

@@ -2,12 +2,19 @@
 //
 //   connect:  HelloRequest  ->        <- HelloReply (accept)  or  HelloRefusal (reject)
 //   then, for each request of the client, at most `credits` of them unanswered:
-//     WRITE key, value into the slice        (put, delete, locate)
+//     WRITE key, value into the slice        (put, delete, touch, locate)
 //     SEND Request                    ->
 //                                     <- SEND Reply
 //
 // The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value. They are whole when
-// the Request arrives. Whoever reads a message checks magic, enumerators and sizes before anything else:
+// the Request arrives. What a touch finds gets another expiry; it is written anew, as by a put of the same
+// value.
+//
+// HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
+// was sent and before the answer was there, which is what a client knows of that clock
+// (client/server_time.h).
+//
+// Whoever reads a message checks magic, enumerators and sizes before anything else:
 // the other side may be anybody.
 #pragma once
 
@@ -18,13 +25,14 @@
 #include <string_view>
 #include <type_traits>
 
+#include "store/format/expiry.h"
 #include "store/format/layout.h"
 #include "store/format/record.h"
 #include "store/format/remote_region.h"
 
 namespace remora {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -44,10 +52,11 @@ struct HelloReply {
   std::uint32_t credits = 0;  // requests that the client may have unanswered
   std::uint32_t reserved = 0;
   std::uint64_t incarnation = 0;
-  RemoteRegion memory;  // to READ: superblock, index, records
-  RemoteRegion slice;   // to WRITE
+  std::int64_t server_ms = 0;  // Clock::UnixMillis
+  RemoteRegion memory;         // to READ: superblock, index, records
+  RemoteRegion slice;          // to WRITE
 };
-static_assert(sizeof(HelloReply) == 72 && sizeof(HelloReply) <= 196);
+static_assert(sizeof(HelloReply) == 80 && sizeof(HelloReply) <= 196);
 static_assert(std::has_unique_object_representations_v<HelloReply>);
 
 enum class RefusalReason : std::uint32_t {
@@ -77,34 +86,39 @@ enum class Operation : std::uint8_t {
   kDelete = 2,  // key: remove
   kLocate = 3,  // key: say where its record is now
   kPing = 4,    // nothing: answer
+  kTouch = 5,   // key: give its record a new expiry
 };
 
 struct Request {
   std::uint64_t request_id = 0;  // the client's; comes back in the reply
   std::uint64_t payload_offset = 0;
   std::uint64_t payload_checksum = 0;
+  std::int64_t ttl_ms = 0;  // put, touch: EncodeTtl; 0: the server's default
   std::uint32_t value_size = 0;
   std::uint16_t key_size = 0;
   Operation operation = Operation::kPing;
   std::uint8_t reserved = 0;
 };
-static_assert(sizeof(Request) == 32);
+static_assert(sizeof(Request) == 40);
 static_assert(std::has_unique_object_representations_v<Request>);
 
 /// Ties a payload to its request: bytes left over from an earlier one, or half of one, do not verify.
 inline std::uint64_t PayloadChecksum(const Request& request, std::uint64_t key_hash,
                                      std::uint64_t value_hash) {
-  const std::uint64_t covered[] = {request.request_id, request.payload_offset,
+  const std::uint64_t covered[] = {request.request_id,
+                                   request.payload_offset,
+                                   static_cast<std::uint64_t>(request.ttl_ms),
                                    std::uint64_t{request.value_size} << 24 |
                                        std::uint64_t{request.key_size} << 8 |
                                        static_cast<std::uint64_t>(request.operation),
-                                   key_hash, value_hash};
+                                   key_hash,
+                                   value_hash};
   return XXH3_64bits(covered, sizeof(covered));
 }
 
 enum class ReplyStatus : std::uint8_t {
   kOk = 1,
-  kNotFound = 2,     // delete, locate: no such key
+  kNotFound = 2,     // delete, touch, locate: no such key
   kInvalid = 3,      // the request breaks the protocol's bounds
   kCorrupt = 4,      // the payload does not verify; nothing was done
   kFull = 5,         // no room; nothing was done
@@ -113,14 +127,15 @@ enum class ReplyStatus : std::uint8_t {
 
 struct Reply {
   std::uint64_t request_id = 0;
-  std::uint64_t version = 0;  // put, delete: that of the write; locate: that of the record
-  std::uint64_t slot = 0;     // put, locate: where the record is (EncodeSlot)
+  std::uint64_t version = 0;   // put, delete, touch: that of the write; locate: that of the record
+  std::uint64_t slot = 0;      // put, touch, locate: where the record is (EncodeSlot)
+  std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
   std::uint8_t text_size = 0;  // bytes of text behind this struct: why, when status is not kOk
   std::uint16_t reserved = 0;
   std::uint32_t reserved2 = 0;
 };
-static_assert(sizeof(Reply) == 32);
+static_assert(sizeof(Reply) == 40);
 static_assert(std::has_unique_object_representations_v<Reply>);
 
 inline constexpr std::size_t kMaxReplyText = 160;

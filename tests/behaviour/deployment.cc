@@ -6,16 +6,29 @@
 #include "store/base/status_macros.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/support/server_thread.h"
+#include "tests/support/test_clock.h"
 
 namespace remora {
 namespace {
+
+// No two machines agree about the date, least of all these.
+constexpr std::chrono::hours kAhead{5};
 
 class RemoteKeyValue final : public KeyValue {
  public:
   explicit RemoteKeyValue(std::unique_ptr<Client> client) : client_(std::move(client)) {}
   absl::Status Get(std::string_view key, std::string* value) override { return client_->Get(key, value); }
-  absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
+  absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) override {
+    return client_->Put(key, value, options);
+  }
   absl::Status Delete(std::string_view key) override { return client_->Delete(key); }
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl) override {
+    return client_->Touch(key, ttl);
+  }
+  absl::Status Persist(std::string_view key) override { return client_->Persist(key); }
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) override {
+    return client_->Ttl(key);
+  }
   Client* client() override { return client_.get(); }
 
  private:
@@ -26,8 +39,17 @@ class EmbeddedKeyValue final : public KeyValue {
  public:
   explicit EmbeddedKeyValue(Store& store) : store_(store) {}
   absl::Status Get(std::string_view key, std::string* value) override { return store_.Get(key, value); }
-  absl::Status Put(std::string_view key, std::string_view value) override { return store_.Put(key, value); }
+  absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) override {
+    return store_.Put(key, value, options);
+  }
   absl::Status Delete(std::string_view key) override { return store_.Delete(key); }
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl) override {
+    return store_.Touch(key, ttl);
+  }
+  absl::Status Persist(std::string_view key) override { return store_.Persist(key); }
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) override {
+    return store_.Ttl(key);
+  }
 
  private:
   Store& store_;
@@ -35,7 +57,10 @@ class EmbeddedKeyValue final : public KeyValue {
 
 class EmbeddedDeployment final : public Deployment {
  public:
-  explicit EmbeddedDeployment(const StoreOptions& options) : options_(options) {}
+  explicit EmbeddedDeployment(const StoreOptions& options, std::int64_t drift_ppm)
+      : server_clock_(clock_, kAhead, drift_ppm), options_(options) {
+    options_.clock = &server_clock_;
+  }
   absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& /*options*/) override {
     return std::make_unique<EmbeddedKeyValue>(*store_);
   }
@@ -50,17 +75,23 @@ class EmbeddedDeployment final : public Deployment {
   }
   Store& store() override { return *store_; }
   const Clock& clock() const override { return clock_; }
+  void Advance(Duration duration) override { clock_.Advance(duration); }
 
  private:
-  const StoreOptions options_;
-  const SteadyClock clock_;
+  ShiftedClock clock_;
+  const OtherClock server_clock_;
+  StoreOptions options_;
   std::unique_ptr<Store> store_;
 };
 
 class ThreadedDeployment final : public Deployment {
  public:
-  ThreadedDeployment(rdma::TransportKind kind, const ServerOptions& options)
-      : options_(options), address_(FreshAddress(kind, sockets_.path())) {}
+  ThreadedDeployment(rdma::TransportKind kind, const ServerOptions& options, std::int64_t drift_ppm)
+      : server_clock_(clock_, kAhead, drift_ppm),
+        options_(options),
+        address_(FreshAddress(kind, sockets_.path())) {
+    options_.store.clock = &server_clock_;
+  }
   absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) override {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
                             Client::Connect(address_.ToString(), options, clock_));
@@ -77,19 +108,22 @@ class ThreadedDeployment final : public Deployment {
   }
   Store& store() override { return server_->server().store(); }
   const Clock& clock() const override { return clock_; }
+  void Advance(Duration duration) override { clock_.Advance(duration); }
 
  private:
-  const ServerOptions options_;
+  ShiftedClock clock_;
+  const OtherClock server_clock_;
+  ServerOptions options_;
   const TempDir sockets_;
   const rdma::Address address_;
-  const SteadyClock clock_;
   std::unique_ptr<ServerThread> server_;
 };
 
 class SimDeployment final : public Deployment {
  public:
-  explicit SimDeployment(const ServerOptions& options) : options_(options), network_(/*seed=*/1) {
-    options_.store.clock = &network_.clock();
+  explicit SimDeployment(const ServerOptions& options, std::int64_t drift_ppm)
+      : options_(options), network_(/*seed=*/1), server_clock_(network_.clock(), kAhead, drift_ppm) {
+    options_.store.clock = &server_clock_;
     network_.set_step([this] {
       if (server_ != nullptr) server_->Step();
     });
@@ -108,11 +142,13 @@ class SimDeployment final : public Deployment {
   absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return network_.Dial(); }
   Store& store() override { return server_->store(); }
   const Clock& clock() const override { return network_.clock(); }
+  void Advance(Duration duration) override { network_.clock().Advance(duration); }
   bool concurrent() const override { return false; }
 
  private:
   ServerOptions options_;
   SimNetwork network_;
+  const OtherClock server_clock_;
   std::unique_ptr<Server> server_;
 };
 
@@ -129,6 +165,7 @@ class WithDataDir final : public Deployment {
   absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return inner_->Dial(); }
   Store& store() override { return inner_->store(); }
   const Clock& clock() const override { return inner_->clock(); }
+  void Advance(Duration duration) override { inner_->Advance(duration); }
   bool concurrent() const override { return inner_->concurrent(); }
 
  private:
@@ -136,16 +173,16 @@ class WithDataDir final : public Deployment {
   const std::unique_ptr<Deployment> inner_;
 };
 
-std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& options) {
+std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& options, std::int64_t drift_ppm) {
   switch (kind) {
     case DeploymentKind::kEmbedded:
-      return std::make_unique<EmbeddedDeployment>(options.store);
+      return std::make_unique<EmbeddedDeployment>(options.store, drift_ppm);
     case DeploymentKind::kLocal:
-      return std::make_unique<ThreadedDeployment>(rdma::TransportKind::kLocal, options);
+      return std::make_unique<ThreadedDeployment>(rdma::TransportKind::kLocal, options, drift_ppm);
     case DeploymentKind::kVerbs:
-      return std::make_unique<ThreadedDeployment>(rdma::TransportKind::kVerbs, options);
+      return std::make_unique<ThreadedDeployment>(rdma::TransportKind::kVerbs, options, drift_ppm);
     case DeploymentKind::kSim:
-      return std::make_unique<SimDeployment>(options);
+      return std::make_unique<SimDeployment>(options, drift_ppm);
   }
   return nullptr;
 }
@@ -179,14 +216,15 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.memory_size = options.memory_size;
   server.store.durability = options.durability;
   server.store.grace = options.grace;
+  server.store.default_ttl = options.default_ttl;
   server.max_clients = options.max_clients;
   std::unique_ptr<Deployment> deployment;
   if (options.durability == Durability::kMemory) {
-    deployment = Make(kind, server);
+    deployment = Make(kind, server, options.drift_ppm);
   } else {
     auto dir = std::make_unique<TempDir>();
     server.store.data_dir = dir->path() + "/data";
-    std::unique_ptr<Deployment> inner = Make(kind, server);
+    std::unique_ptr<Deployment> inner = Make(kind, server, options.drift_ppm);
     deployment = std::make_unique<WithDataDir>(std::move(dir), std::move(inner));
   }
   const absl::Status started = deployment->Restart();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -27,8 +28,12 @@ class KeyValue {
  public:
   virtual ~KeyValue() = default;
   virtual absl::Status Get(std::string_view key, std::string* value) = 0;
-  virtual absl::Status Put(std::string_view key, std::string_view value) = 0;
+  virtual absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) = 0;
+  absl::Status Put(std::string_view key, std::string_view value) { return Put(key, value, {}); }
   virtual absl::Status Delete(std::string_view key) = 0;
+  virtual absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl) = 0;
+  virtual absl::Status Persist(std::string_view key) = 0;
+  virtual absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) = 0;
   /// Null where the store is embedded.
   virtual Client* client() { return nullptr; }
 };
@@ -40,6 +45,9 @@ class Deployment {
     std::size_t memory_size = std::size_t{16} << 20;
     std::uint32_t max_clients = 512;
     std::chrono::milliseconds grace{100};
+    std::chrono::milliseconds default_ttl = kNeverExpires;
+    /// Of the server's clock, beside that of its clients. Its date is another in any case.
+    std::int64_t drift_ppm = 0;
   };
 
   /// Null, and the reason in *why_not, where this kind cannot run here.
@@ -57,6 +65,8 @@ class Deployment {
 
   virtual Store& store() = 0;
   virtual const Clock& clock() const = 0;
+  /// Lets this much time pass for all at once.
+  virtual void Advance(Duration duration) = 0;
   /// Whether clients and server run at the same time, in threads.
   virtual bool concurrent() const { return true; }
 };

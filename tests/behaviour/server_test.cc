@@ -1,6 +1,7 @@
 // What clients and the server do beside operations: their cost, connections that end, strangers at the door.
 #include <array>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -279,6 +280,47 @@ TEST_P(RemoteBehaviour, SizesAndOffsetsOutOfBoundsAreAnsweredAsInvalid) {
   }
   EXPECT_EQ(store().Read(Counter::kKeys), 0u);
   EXPECT_EQ(store().Read(Counter::kRejectedRequests), requests.size());
+}
+
+TEST_P(RemoteBehaviour, TimesToLiveOutOfBoundsAreAnsweredAsInvalid) {
+  START();
+  ASSERT_CODE(kOk, Put("key", "value"));
+  std::vector<Request> requests(6, RawClient::PutRequest("key", "value"));
+  requests[0].ttl_ms = -1;
+  requests[1].ttl_ms = std::numeric_limits<std::int64_t>::min();
+  requests[2].ttl_ms = kMaxTtl.count() + 1;
+  requests[3].ttl_ms = kNeverExpires.count() - 1;
+  requests[4].operation = Operation::kTouch;  // with a value
+  requests[5].operation = Operation::kDelete;
+  requests[5].value_size = 0;
+  requests[5].ttl_ms = 1;
+  for (const Request& request : requests) {
+    RawClient one(*deployment_);
+    ASSERT_EQ(one.Send(request), rdma::CompletionKind::kReceive);
+    EXPECT_EQ(one.reply().status, ReplyStatus::kInvalid);
+  }
+  EXPECT_EQ(Get("key"), "value");
+}
+
+TEST_P(RemoteBehaviour, ATimeToLiveIsCoveredByTheCommitsChecksum) {
+  START();
+  RawClient raw(*deployment_);
+  raw.WritePayload("keyvalue");
+  Request request = RawClient::PutRequest("key", "value");
+  request.ttl_ms = 1000;
+  ASSERT_EQ(raw.Send(request), rdma::CompletionKind::kReceive);
+  EXPECT_EQ(raw.reply().status, ReplyStatus::kCorrupt);
+  EXPECT_CODE(kNotFound, GetStatus("key"));
+}
+
+TEST_P(RemoteBehaviour, EveryReplySaysTheServersTime) {
+  START();
+  RawClient raw(*deployment_);
+  raw.WritePayload("keyvalue");
+  const std::int64_t before = store().clock().UnixMillis();
+  ASSERT_EQ(raw.Send(RawClient::PutRequest("key", "value")), rdma::CompletionKind::kReceive);
+  EXPECT_GE(raw.reply().server_ms, before);
+  EXPECT_LE(raw.reply().server_ms, store().clock().UnixMillis());
 }
 
 TEST_P(RemoteBehaviour, WhatIsNoRequestEndsOnlyItsOwnConnection) {

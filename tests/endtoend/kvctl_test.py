@@ -60,6 +60,49 @@ class KvctlTest(harness.TestCase):
         self.expect(kvctl(self.address, "put", "key", stdin=bytes(MAX_VALUE + 1)), 65)
         self.expect(kvctl(self.address, "get", "key"), 1)
 
+    def test_ttl_touch_persist(self):
+        self.expect(kvctl(self.address, "put", "key", "value"), 0)
+        self.expect(kvctl(self.address, "ttl", "key"), 0, b"never\n")
+        self.expect(kvctl(self.address, "put", "key", "value", "--ttl=10h"), 0)
+        self.expect_ttl("key", 10)
+        self.expect(kvctl(self.address, "touch", "key", "2d"), 0)
+        self.expect_ttl("key", 48)
+        self.expect(kvctl(self.address, "get", "key"), 0, b"value")
+        self.expect(kvctl(self.address, "persist", "key"), 0)
+        self.expect(kvctl(self.address, "ttl", "key"), 0, b"never\n")
+        self.expect(kvctl(self.address, "touch", "key", "1ms"), 0)
+        harness.wait_until(lambda: kvctl(self.address, "get", "key").returncode == 1, "the key has expired")
+        for arguments in (["ttl", "key"], ["touch", "key", "1h"], ["persist", "key"], ["delete", "key"]):
+            with self.subTest(arguments=arguments):
+                self.expect(kvctl(self.address, *arguments), 1)
+        harness.wait_until(lambda: harness.stats(self.address)["keys"] == 0, "an idle server removes it")
+        counters = harness.stats(self.address)
+        self.assertEqual((counters["expired"], counters["touches"]), (1, 3))
+
+    def expect_ttl(self, key, hours):
+        """The test itself takes less than an hour."""
+        run = kvctl(self.address, "ttl", key)
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        self.assertRegex(run.stdout, rb"\A[0-9]+ms\n\Z")
+        left = int(run.stdout[:-3])
+        self.assertLessEqual(left, hours * 3_600_000)
+        self.assertGreater(left, (hours - 1) * 3_600_000)
+
+    def test_durations_that_are_none(self):
+        self.expect(kvctl(self.address, "put", "key", "value"), 0)
+        for duration in (
+            "-1s", "0s", "0", "1", "s", "1.5s", "1 s", " 1s", "1S", "1sm", "+1s", "0x1s", "soon", "36526d",
+            "9223372036854775807ms", "99999999999999999999999d",
+        ):  # fmt: skip
+            with self.subTest(duration=duration):
+                self.expect(kvctl(self.address, "put", "key", "other", f"--ttl={duration}"), 64)
+                self.expect(kvctl(self.address, "touch", "--", "key", duration), 64)
+        self.expect(kvctl(self.address, "touch", "key", ""), 64)
+        self.expect(kvctl(self.address, "put", "key", "other", "--ttl="), 64)
+        self.expect(kvctl(self.address, "touch", "key"), 64)
+        self.expect(kvctl(self.address, "get", "key"), 0, b"value")
+        self.expect(kvctl(self.address, "ttl", "key"), 0, b"never\n")
+
     def test_endless_input_is_refused_not_awaited(self):
         with open("/dev/zero", "rb") as zeros:
             run = subprocess.run(

@@ -35,6 +35,9 @@ class BadStartTest(harness.TestCase):
             [], [memory], [listen, memory, "--bogus"], [listen, memory, "extra"],
             [listen, "--durability=sometimes"], [listen, "--durability=logged"],
             [listen, memory, f"--data_dir={self.folder}/data"],
+            [listen, memory, "--default_ttl=-1s"], [listen, memory, "--default_ttl=0s"],
+            [listen, memory, "--default_ttl=10"], [listen, memory, "--default_ttl="],
+            [listen, memory, "--default_ttl=999999999999999999999d"],
             [listen, memory, "--memory=much"], [listen, memory, "--memory=1K"], [listen, memory, "--memory=0"],
             ["--listen=tcp://host:1", memory], ["--listen=local://relative", memory], ["--listen=verbs://host", memory],
             ["--listen=local:///" + "x" * 120, memory],
@@ -132,6 +135,22 @@ class RunTest(harness.TestCase):
         self.assertTrue((self.folder / "socket").exists())
         self.logged_server()
         self.assertEqual(kvctl(self.address, "ping").returncode, 0)
+
+    def test_default_ttl(self):
+        self.memory_server("--default_ttl=10h")
+        self.assertEqual(kvctl(self.address, "put", "default", "value").returncode, 0)
+        self.assertEqual(kvctl(self.address, "put", "own", "value", "--ttl=never").returncode, 0)
+        self.assertRegex(kvctl(self.address, "ttl", "default").stdout, rb"\A[0-9]+ms\n\Z")
+        self.assertEqual(kvctl(self.address, "ttl", "own").stdout, b"never\n")
+
+    def test_expired_keys_are_gone_after_a_restart(self):
+        server = self.logged_server()
+        self.assertEqual(kvctl(self.address, "put", "stays", "value").returncode, 0)
+        self.assertEqual(kvctl(self.address, "put", "goes", "value", "--ttl=1ms").returncode, 0)
+        server.kill()
+        self.logged_server()
+        self.assertEqual(kvctl(self.address, "get", "goes").returncode, 1)
+        self.assertEqual(harness.stats(self.address)["keys"], 1)
 
     def test_several_addresses_serve_one_store(self):
         second = f"local://{self.folder}/second"

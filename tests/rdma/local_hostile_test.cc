@@ -174,6 +174,7 @@ TEST_F(LocalHostileTest, TheSilentKeepNobodyOut) {
 class FakeClock final : public Clock {
  public:
   TimePoint Now() const override { return now; }
+  std::int64_t UnixMillis() const override { return 0; }
   TimePoint now;
 };
 

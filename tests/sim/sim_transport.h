@@ -20,10 +20,15 @@ namespace remora {
 class SimClock final : public Clock {
  public:
   TimePoint Now() const override { return now_; }
+  std::int64_t UnixMillis() const override {
+    return std::chrono::floor<std::chrono::milliseconds>(now_.time_since_epoch()).count() + unix_epoch_ms_;
+  }
   void Advance(Duration duration) { now_ += duration; }
+  void SetUnixMillis(std::int64_t unix_ms) { unix_epoch_ms_ += unix_ms - UnixMillis(); }
 
  private:
   TimePoint now_{std::chrono::seconds(1000)};
+  std::int64_t unix_epoch_ms_ = 1'600'000'000'000;
 };
 
 class SimListener;
@@ -54,6 +59,7 @@ class SimNetwork {
   const SimClock& clock() const { return clock_; }
   /// Lets time pass, for everybody.
   void Advance(Duration duration) { clock_.Advance(duration); }
+  SimClock& clock() { return clock_; }
   std::mt19937_64& random() { return random_; }
   std::uint64_t pieces_delivered() const { return pieces_delivered_; }
 

@@ -54,7 +54,7 @@ class CleanerTest : public testing::Test {
       if (i % n != 0) Erase(keys[i]);
     }
   }
-  bool Work(std::uint64_t bytes = kAll) { return parts_.cleaner.Work(bytes, parts_.now += kInstant); }
+  bool Work(std::uint64_t bytes = kAll) { return parts_.cleaner.Work(bytes, parts_.now += kInstant, 0); }
   void CheckAll() const {
     ASSERT_NO_FATAL_FAILURE(IndexWalk(parts_, model_, false).Check());
     for (const auto& [key, value] : model_) {

@@ -112,7 +112,7 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
     } else if (Chance(20)) {
       parts_.index.Grow(random_() % 4, parts_.now);
     } else if (mix_.cleans && Chance(20)) {
-      parts_.cleaner.Work(random_() % 10'000, parts_.now);
+      parts_.cleaner.Work(random_() % 10'000, parts_.now, 0);
     } else if (Chance(15)) {
       StartAReader();
     } else if (Chance(50)) {

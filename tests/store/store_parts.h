@@ -106,7 +106,8 @@ struct StoreParts {
   Segments segments{region, kTestRest};
   ValueLog log{region, segments, kTestIncarnation};
   Index index{region, segments, log, kTestRest};
-  Cleaner cleaner{segments, log, index};
+  Sweeper sweeper{segments, log, index, nullptr};
+  Cleaner cleaner{segments, log, index, sweeper};
 };
 
 /// How far the index had grown when it was new.

@@ -1,0 +1,50 @@
+// When records expire, as both sides reckon it. Pure functions.
+//
+// A record's expiry is a moment of its server's clock, in milliseconds since 1970 (Clock::UnixMillis); from
+// that moment on, the record counts for nothing. Clocks of other machines may say anything, so who writes
+// names a span (its ttl), and who reads bounds what the server's clock says (client/server_time.h).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace remora {
+
+/// As a ttl: for ever.
+inline constexpr std::chrono::milliseconds kNeverExpires = std::chrono::milliseconds::max();
+
+/// Longer is none but for ever: a hundred years. So no sum with a clock's time overflows.
+inline constexpr std::chrono::milliseconds kMaxTtl = std::chrono::hours(24) * 36525;
+
+/// 1 ms to kMaxTtl, or kNeverExpires. Nothing else is taken for a span by mistake: what is left of one that
+/// is over, for example.
+constexpr bool IsTtl(std::chrono::milliseconds ttl) {
+  return (ttl.count() > 0 && ttl <= kMaxTtl) || ttl == kNeverExpires;
+}
+
+struct PutOptions {
+  /// How long the record is there. None: as the store's default says.
+  std::optional<std::chrono::milliseconds> ttl{};
+};
+
+/// A record's expiry when the server's clock says `server_ms`. 0: never. REQUIRES: IsTtl(ttl).
+constexpr std::uint64_t ExpiryOf(std::int64_t server_ms, std::chrono::milliseconds ttl) {
+  return ttl == kNeverExpires ? 0 : static_cast<std::uint64_t>(server_ms + ttl.count());
+}
+
+/// Whether a record's time is over when the server's clock says `server_ms`.
+constexpr bool HasExpired(std::uint64_t expiry_ms, std::int64_t server_ms) {
+  return expiry_ms != 0 && server_ms >= 0 && static_cast<std::uint64_t>(server_ms) >= expiry_ms;
+}
+
+/// A ttl in a message: milliseconds, the largest number for ever, 0 for none.
+constexpr std::int64_t EncodeTtl(std::optional<std::chrono::milliseconds> ttl) {
+  return ttl ? static_cast<std::int64_t>(ttl->count()) : 0;
+}
+constexpr std::optional<std::chrono::milliseconds> DecodeTtl(std::int64_t ttl_ms) {
+  if (ttl_ms == 0) return std::nullopt;
+  return std::chrono::milliseconds(ttl_ms);
+}
+
+}  // namespace remora

@@ -1,0 +1,94 @@
+#include "store/sweeper.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "store/base/check.h"
+#include "store/format/expiry.h"
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+// Between two sweeps of a segment. The share that grows with the memory keeps sweeping below 250 segments a
+// second, a few percent of a core, however the expiries of records are mixed.
+constexpr std::int64_t kPauseMs = 1000;
+constexpr std::int64_t kPauseMsPerSegment = 4;
+
+// Deletions of one write to the durable tier.
+constexpr std::size_t kMaxUnflushed = 1024;
+
+}  // namespace
+
+bool Sweeper::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t unix_ms) {
+  // Cleaned meanwhile, it may hold other records by now, or buckets.
+  if (sweep_ && segments_[sweep_->segment].retired != sweep_->retired) sweep_.reset();
+  if (!sweep_ && !Begin(pace, unix_ms)) return false;
+  for (std::uint64_t looked_at = 0; looked_at < bytes;) {
+    if (sweep_->next == log_.EndOf(sweep_->segment)) {
+      End(now);
+      return true;
+    }
+    const Place place = log_.At(sweep_->next);
+    if (log_.IsLive(place) && !RemoveIfExpired(place, unix_ms)) {
+      sweep_->expiry_ms = std::min(sweep_->expiry_ms, Segments::ExpiryOf(log_.Header(place)));
+    }
+    sweep_->next += place.extent_bytes();
+    looked_at += place.extent_bytes();
+  }
+  return true;
+}
+
+bool Sweeper::Begin(Pace pace, std::int64_t unix_ms) {
+  std::optional<SegmentNumber> segment;
+  if (const auto due = segments_.first_due(); due && due->first <= unix_ms) {
+    segment = due->second;
+  } else if (pace == Pace::kHurry) {
+    segment = segments_.AnyExpired(unix_ms);
+  }
+  if (!segment) return false;
+  const std::int64_t pause = kPauseMs + kPauseMsPerSegment * static_cast<std::int64_t>(segments_.count());
+  // From here on, what comes to be in the segment is noted anew.
+  segments_.ForgetExpiry(*segment, unix_ms + pause);
+  sweep_ = {*segment, segments_[*segment].retired, segments_[*segment].begin};
+  return true;
+}
+
+void Sweeper::End(TimePoint now) {
+  const Segments::Segment& segment = segments_[sweep_->segment];
+  if (sweep_->expiry_ms != Segments::kNoExpiry) segments_.NoteExpiry(segment.begin, sweep_->expiry_ms);
+  if (segment.use == Segments::Use::kLog && segment.live == 0) segments_.Retire(sweep_->segment, now);
+  sweep_.reset();
+}
+
+std::optional<std::int64_t> Sweeper::next_due_ms() const {
+  if (sweep_) return 0;
+  const auto due = segments_.first_due();
+  if (!due) return std::nullopt;
+  return due->first;
+}
+
+bool Sweeper::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
+  if (!HasExpired(log_.Header(place).expiry_ms, unix_ms)) return false;
+  const std::string_view key = log_.Key(place);
+  const std::uint64_t key_hash = HashKey(key);
+  const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
+  REMORA_CHECK(entry.has_value() && entry->place == place);  // a live record is the one that the index names
+  // The tier may learn of it later, or never: what is left there has expired, and a restart drops it. But it
+  // must not learn of it after a later write of the same key: the deletion stands before that in the batch.
+  if (tier_ != nullptr) tier_->Delete(key);
+  log_.Kill(place);  // I5
+  index_.Erase(key_hash, *entry);
+  ++removed_;
+  if (++unflushed_ == kMaxUnflushed) Flush();
+  return true;
+}
+
+void Sweeper::Flush() {
+  // When it fails, the tier keeps what has expired (see above), and says so to the next write that is
+  // somebody's.
+  if (tier_ != nullptr && unflushed_ > 0) tier_->Write().IgnoreError();
+  unflushed_ = 0;
+}
+
+}  // namespace remora
