@@ -139,7 +139,7 @@ class Store {
   /// set. Once a write is Aborted, so are all behind it.
   void Commit(std::span<Write> writes);
 
-  /// Does what is due: frees memory that has rested, removes what has expired, cleans, grows; a bounded bit
+  /// Does what is due: frees memory that has rested, removes what has expired, cleans; a bounded bit
   /// of it. Commit does the same as it goes. False: there was nothing to do.
   bool Work();
   /// When Work will have something to do, if nothing else happens. Nothing: never.

@@ -1,4 +1,4 @@
-// Housekeeping: freeing what has rested, cleaning when memory is short, growing while nothing else is to do.
+// Housekeeping: freeing what has rested, removing what has expired, cleaning when memory is short.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +16,6 @@ constexpr std::size_t kMinFree = 3;
 constexpr std::uint64_t kBitOfCleaning = std::uint64_t{256} << 10;
 // Less, because each removal costs a deletion on disk.
 constexpr std::uint64_t kBitOfSweeping = std::uint64_t{64} << 10;
-constexpr std::size_t kBitOfGrowth = 256;
 
 }  // namespace
 
@@ -30,8 +29,7 @@ bool Store::Impl::Work() {
 
 bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
-  bool worked = index_.Grow(kBitOfGrowth, now);
-  worked |= sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
+  bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
   if (Short()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
   sweeper_.Flush();
   return worked;

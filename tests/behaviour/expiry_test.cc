@@ -202,7 +202,7 @@ class ExpiryBetweenClocks : public testing::TestWithParam<Drift> {
   void SetUp() override {
     std::string why_not;
     deployment_ = Deployment::Create(DeploymentKind::kSim, {.drift_ppm = GetParam().ppm}, &why_not);
-    kv_ = *deployment_->Connect();
+    kv_ = *deployment_->Connect({.location_cache_bytes = 0});
   }
   std::int64_t server_ms() { return deployment_->store().clock().UnixMillis(); }
   const ClientCounters& counters() { return kv_->client()->counters(); }

@@ -162,8 +162,8 @@ TEST_P(LivingAdversary, ASplitUnderAReadHidesNothing) {
   network_.set_interference(nullptr, 1);
   for (std::uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(Write(Comes(i), 40));
   std::uint64_t next = kKeys;
-  // As often as that a READ of a bucket meets it once, about.
-  const auto pieces = static_cast<std::uint32_t>(sizeof(Bucket) / GetParam().piece_size);
+  // As often as that a READ of a bucket meets a few: one that splits it, and one that clears what may be.
+  const auto gap = static_cast<std::uint32_t>(sizeof(Bucket) / GetParam().piece_size / 4);
   network_.set_interference(
       [&] {
         Write(Comes(next++), 40);
@@ -171,7 +171,7 @@ TEST_P(LivingAdversary, ASplitUnderAReadHidesNothing) {
         network_.Advance(std::chrono::milliseconds(250));  // long enough for what rested to be used again
         server_->Step();
       },
-      pieces);
+      gap);
   const auto buckets = [&] { return server_->store().Read(Counter::kIndexBuckets); };
   const std::uint64_t first = buckets();
   std::uint64_t skipped = 0;

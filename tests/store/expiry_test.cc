@@ -27,7 +27,7 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
     StoreOptions options;
     options.memory_size = kMinMemorySize;
     options.durability = GetParam();
-    options.grace = Clock::kCoarseness;
+    options.grace = std::chrono::milliseconds(kMinGraceMs);
     options.clock = &clock_;
     options.default_ttl = default_ttl;
     if (GetParam() == Durability::kLogged) options.data_dir = temp_ / "store";
