@@ -36,5 +36,7 @@ run_pages() {
 
 run_suite rdma_test '*/verbs'
 run_suite behaviour_test '*/verbs'
+say "a short soak"
+"$bin/soak" --on=verbs --minutes=0.3 --lives=2
 run_pages
 say "all done"
