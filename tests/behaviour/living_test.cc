@@ -235,8 +235,8 @@ INSTANTIATE_TEST_SUITE_P(On, Living,
 TEST_P(Living, ReadersSeeNothingWrongWhileItGrowsAndCleans) {
   START({.memory_size = kMinMemorySize});
   const bool slow = GetParam() == DeploymentKind::kVerbs;
-  const std::uint64_t news = slow ? 4000 : 40'000;
-  const std::uint64_t overwrites = slow ? 600 : 6000;
+  const std::uint64_t news = slow ? 5000 : 40'000;
+  const std::uint64_t overwrites = slow ? 2500 : 6000;
   constexpr std::uint64_t kStay = 300;
   constexpr std::uint64_t kChurn = 20;
   for (std::uint64_t i = 0; i < kStay; ++i) {
