@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(OfRates, ExpiryBetweenClocks,
 // The server's clock alone says when a record expires, to the millisecond: a value is returned only if it had
 // not when the GET began, a miss only if it had when the GET ended.
 TEST_P(ExpiryBetweenClocks, AGetIsRightToTheMillisecond) {
-  std::mt19937_64 random(GetParam().ppm + 5000);
+  std::mt19937_64 random(static_cast<std::uint64_t>(GetParam().ppm + 5000));
   int hits = 0;
   int misses = 0;
   for (int round = 0; round < 300; ++round) {

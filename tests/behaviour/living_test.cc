@@ -29,8 +29,8 @@ struct Adversary {
 /// What the store must hold, and a writer that does all it can between two pieces of a READ.
 class LivingAdversary : public testing::TestWithParam<Adversary> {
  protected:
-  static constexpr int kStays = 200;
-  static constexpr int kChurns = 30;
+  static constexpr std::uint64_t kStays = 200;
+  static constexpr std::uint64_t kChurns = 30;
   static constexpr std::uint64_t kCome = 30'000;
 
   void SetUp() override {
@@ -45,8 +45,8 @@ class LivingAdversary : public testing::TestWithParam<Adversary> {
     network_.set_piece_size(GetParam().piece_size);
     reader_ = Connect();
     writer_ = Connect();
-    for (int i = 0; i < kStays; ++i) ASSERT_TRUE(Write(Stays(i), 80));
-    for (int i = 0; i < kChurns; ++i) ASSERT_TRUE(Write(Churns(i), 3000));
+    for (std::uint64_t i = 0; i < kStays; ++i) ASSERT_TRUE(Write(Stays(i), 80));
+    for (std::uint64_t i = 0; i < kChurns; ++i) ASSERT_TRUE(Write(Churns(i), 3000));
     network_.set_interference([this] { Act(); }, GetParam().gap);
   }
 

@@ -201,7 +201,7 @@ TEST_F(IndexGrowthTest, ASplitTakesNoDeadEntryAlong) {
   const std::vector<std::string> upper = UpperKeys(kSlotsPerBucket + 2);
   for (const std::string& key : upper) Put(key);
   ASSERT_NO_FATAL_FAILURE(FillTo(kFirstPeak + 10));
-  for (const std::size_t i : {4, 9}) {
+  for (const std::size_t i : {std::size_t{4}, std::size_t{9}}) {
     ASSERT_TRUE(parts_.Erase(upper[i]));
     model_.erase(upper[i]);
   }

@@ -22,7 +22,7 @@ class ShiftedClock final : public Clock {
  private:
   Duration shift() const { return Duration(shift_.load()); }
 
-  const SteadyClock machine_;
+  const SteadyClock machine_{};
   std::atomic<Duration::rep> shift_ = 0;
 };
 
