@@ -19,9 +19,6 @@
 #include "store/format/layout.h"
 #include "test_files.h"
 
-/// RocksDB is not built with the thread sanitizer, which cannot see how its readers and writers synchronise.
-extern "C" const char* __tsan_default_suppressions() { return "race:librocksdb"; }
-
 namespace remora {
 namespace {
 
