@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "store/atomic_word.h"
 #include "store/base/status_macros.h"
+#include "store/base/tsan.h"
 #include "store/format/expiry.h"
 #include "store/format/record.h"
 #include "store/store_impl.h"
@@ -53,7 +54,10 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
   const std::uint64_t key_hash = HashKey(key);
   for (int searches = 0; searches < kMaxSearches; ++searches) {
     const TimePoint start = clock_.Coarse();
-    const auto in_time = [&] { return clock_.Coarse() - start <= grace_; };  // I6
+    const auto in_time = [&] {  // I6
+      WithinTime(this);
+      return clock_.Coarse() - start <= grace_;
+    };
     IndexView view = index_.view();
     KeySearch search(key, key_hash, shape_, &view);
     Bucket bucket;
@@ -89,6 +93,7 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
           break;
       }
     }
+    WithinTime(this);
   }
   // While we hold this nothing changes, so what the index says is so.
   const std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/tsan.h"
 #include "store/store_impl.h"
 
 namespace remora {
@@ -58,6 +59,7 @@ void Store::Impl::RestFromNow() {
 }
 
 void Store::Impl::Release(TimePoint now) {
+  TimeHasPassed(this);  // for readers that were in time, with what is freed here
   index_.Tick(now);
   // A slot that is left to clear may name a segment that began to rest at the same moment, or later.
   const std::optional<TimePoint> left = index_.next_tick();
