@@ -32,16 +32,7 @@ double Seconds(Duration duration) { return std::chrono::duration<double>(duratio
 // What the sessions did in all so far.
 ClientCounters SumOf(Sessions sessions) {
   ClientCounters sum;
-  for (const auto& session : sessions) {
-    const ClientCounters own = session->OwnCounters();
-    sum.reads += own.reads;
-    sum.requests += own.requests;
-    sum.retries += own.retries;
-    sum.locates += own.locates;
-    sum.location_hits += own.location_hits;
-    sum.location_wasted += own.location_wasted;
-    sum.location_looks += own.location_looks;
-  }
+  for (const auto& session : sessions) sum += session->OwnCounters();
   return sum;
 }
 
@@ -122,14 +113,7 @@ PhaseResult RunPhase(std::string name, const WorkloadOptions& options, std::span
   }
   result.seconds = Seconds(end - begin);
 
-  const ClientCounters client_after = SumOf(sessions);
-  result.client = {client_after.reads - client_before.reads,
-                   client_after.requests - client_before.requests,
-                   client_after.retries - client_before.retries,
-                   client_after.locates - client_before.locates,
-                   client_after.location_hits - client_before.location_hits,
-                   client_after.location_wasted - client_before.location_wasted,
-                   client_after.location_looks - client_before.location_looks};
+  result.client = SumOf(sessions) - client_before;
   const absl::StatusOr<CounterList> server_after = sessions.front()->ServerCounters();
   if (server_before.ok() && server_after.ok()) {
     for (std::size_t i = 0; i < server_after->size(); ++i) {

@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<RawPath>> RawPath::Create(rdma::Connection& conne
   REMORA_RETURN_IF_ERROR(path->Read(0, kReadDirectory));
   Superblock superblock;
   std::memcpy(&superblock, path->buffer_.data(), sizeof(superblock));
+  path->shape_ = {superblock.memory_size, superblock.incarnation};
   path->view_.level = static_cast<std::uint32_t>(superblock.level);
   const std::size_t entries =
       std::min<std::size_t>(SegmentCount(superblock.memory_size), (kReadDirectory - DirectoryOffset()) / 8);
@@ -52,36 +53,26 @@ absl::StatusOr<std::unique_ptr<RawPath>> RawPath::Create(rdma::Connection& conne
 std::uint64_t RawPath::MainOffset(std::uint64_t number) const {
   const std::uint64_t entry = directory_[number / kBucketsPerSegment];
   REMORA_CHECK(DirectoryEntryIsWhole(entry));  // the index does not grow during a measurement
-  return DirectoryEntrySegment(entry) * kSegmentSize + number % kBucketsPerSegment * sizeof(Bucket);
+  return MainBucketPlace(entry, number) * sizeof(Bucket);
 }
 
 absl::StatusOr<Place> RawPath::Find(std::string_view key) {
-  const std::uint64_t key_hash = HashKey(key);
-  Home home = view_.HomeOf(key_hash);
-  for (std::uint64_t offset = MainOffset(home.bucket); offset != 0;) {
-    Place place{offset, 0, 0};
+  KeySearch search(key, HashKey(key), shape_, &view_);
+  Place place;
+  Bucket bucket;
+  while (search.step() == KeySearch::Step::kReadBucket) {
+    const BucketRef& ref = search.bucket();
+    place.bucket_offset = ref.overflow ? ref.number * sizeof(Bucket) : MainOffset(ref.number);
     REMORA_RETURN_IF_ERROR(ReadBucket(place));
-    Bucket bucket;
     std::memcpy(&bucket, buffer_.data(), sizeof(bucket));
-    const std::uint32_t depth = ControlDepth(bucket.control);
-    if (depth > home.depth) {
-      view_.Saw(home.bucket, depth);
-      home = NextHome(key_hash, home, depth);
-      if (MainOffset(home.bucket) != offset) {
-        offset = MainOffset(home.bucket);
-        continue;
-      }
-    }
-    SlotSet matches = FindSlots(bucket, key_hash);
-    if (!matches.empty()) {
-      const Slot slot = DecodeSlot(bucket.slots[static_cast<std::size_t>(matches.Next())]);
-      place.record_offset = slot.offset_bytes();
-      place.record_size = static_cast<std::uint32_t>(slot.extent_bytes());
-      return place;
-    }
-    offset = ControlLink(bucket.control) * sizeof(Bucket);
+    search.TakeBucket(bucket);
   }
-  return absl::NotFoundError("no slot has the key's fingerprint");
+  if (search.step() != KeySearch::Step::kReadRecord) {
+    return absl::NotFoundError("no slot has the key's fingerprint");
+  }
+  place.record_offset = search.slot().offset_bytes();
+  place.record_size = static_cast<std::uint32_t>(search.slot().extent_bytes());
+  return place;
 }
 
 Place RawPath::MainBucketOf(std::string_view key) const {

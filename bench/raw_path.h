@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
-#include "store/format/lookup.h"
+#include "store/format/key_search.h"
 #include "store/format/protocol.h"
 
 namespace remora::bench {
@@ -52,6 +52,7 @@ class RawPath {
   rdma::Connection& connection_;
   const Clock& clock_;
   HelloReply hello_;
+  StoreShape shape_;
   IndexView view_;
   std::vector<std::uint64_t> directory_;
   std::vector<std::byte> buffer_;

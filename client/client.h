@@ -51,6 +51,27 @@ struct ClientCounters {
   std::uint64_t location_hits = 0;    // the one READ of a GET: the value was where it was before
   std::uint64_t location_wasted = 0;  // it was not, and the GET went the cold way; at most 1 of 12, about
   std::uint64_t location_looks = 0;  // whether memory was used again: one per 4 GiB and grace period, at most
+
+  ClientCounters& operator+=(const ClientCounters& other) {
+    reads += other.reads;
+    requests += other.requests;
+    retries += other.retries;
+    locates += other.locates;
+    location_hits += other.location_hits;
+    location_wasted += other.location_wasted;
+    location_looks += other.location_looks;
+    return *this;
+  }
+  /// What was done between two looks.
+  friend ClientCounters operator-(const ClientCounters& later, const ClientCounters& earlier) {
+    return {later.reads - earlier.reads,
+            later.requests - earlier.requests,
+            later.retries - earlier.retries,
+            later.locates - earlier.locates,
+            later.location_hits - earlier.location_hits,
+            later.location_wasted - earlier.location_wasted,
+            later.location_looks - earlier.location_looks};
+  }
 };
 
 /// One connection to one server.

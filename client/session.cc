@@ -154,8 +154,7 @@ absl::StatusOr<std::uint64_t> Session::MainPlace(std::uint64_t number) {
     }
     if (directory_[index] == 0) return 0;
   }
-  return DirectoryEntrySegment(directory_[index]) * std::uint64_t{kBucketsPerSegment} +
-         number % kBucketsPerSegment;
+  return MainBucketPlace(directory_[index], number);
 }
 
 absl::StatusOr<std::span<const std::byte>> Session::ReadRecord(const Slot& slot) {

@@ -95,8 +95,7 @@ std::uint64_t& Index::DirectoryEntry(std::uint64_t number) const {
 }
 
 std::uint64_t Index::Main(std::uint64_t number) const {
-  const std::uint64_t entry = LoadWord(DirectoryEntry(number), std::memory_order_relaxed);
-  return DirectoryEntrySegment(entry) * std::uint64_t{kBucketsPerSegment} + number % kBucketsPerSegment;
+  return MainBucketPlace(LoadWord(DirectoryEntry(number), std::memory_order_relaxed), number);
 }
 
 std::uint64_t Index::SlotWord(std::uint64_t bucket, std::size_t slot) const {

@@ -200,6 +200,10 @@ constexpr bool DirectoryEntryIsWhole(std::uint64_t entry) {
 constexpr std::uint32_t DirectoryEntrySegment(std::uint64_t entry) {
   return static_cast<std::uint32_t>(entry);
 }
+/// The place, counted in buckets from the region's start, of main bucket `number`, whose whole entry this is.
+constexpr std::uint64_t MainBucketPlace(std::uint64_t entry, std::uint64_t number) {
+  return DirectoryEntrySegment(entry) * std::uint64_t{kBucketsPerSegment} + number % kBucketsPerSegment;
+}
 
 // --- Superblock ---------------------------------------------------------------------------------------
 

@@ -7,12 +7,11 @@
 #include <thread>
 #include <vector>
 
-#include "server/server.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
 #include "store/index.h"
 #include "tests/behaviour/behaviour_fixture.h"
-#include "tests/sim/sim_transport.h"
+#include "tests/sim/sim_served.h"
 #include "tests/support/self_describing.h"
 
 namespace remora {
@@ -27,8 +26,10 @@ struct Adversary {
 };
 
 /// What the store must hold, and a writer that does all it can between two pieces of a READ.
-class LivingAdversary : public testing::TestWithParam<Adversary> {
+class LivingAdversary : public SimServed, public testing::TestWithParam<Adversary> {
  protected:
+  LivingAdversary() : SimServed(GetParam().seed) {}
+
   static constexpr std::uint64_t kStays = 200;
   static constexpr std::uint64_t kChurns = 30;
   static constexpr std::uint64_t kCome = 30'000;
@@ -37,11 +38,7 @@ class LivingAdversary : public testing::TestWithParam<Adversary> {
     ServerOptions options;
     options.store.memory_size = kMinMemorySize;
     options.store.clock = &network_.clock();
-    auto server = Server::Create(options);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    ASSERT_TRUE(server_->AddListener(network_.Listen()).ok());
-    network_.set_step([this] { server_->Step(); });
+    ASSERT_NO_FATAL_FAILURE(Serve(options));
     network_.set_piece_size(GetParam().piece_size);
     reader_ = Connect();
     writer_ = Connect();
@@ -54,9 +51,7 @@ class LivingAdversary : public testing::TestWithParam<Adversary> {
     ClientOptions options;
     options.timeout = std::chrono::minutes(5);  // time flies here
     options.location_cache_bytes = GetParam().seed % 2 == 0 ? 0 : std::size_t{1} << 14;
-    auto client = Client::Connect(network_.Dial(), options, network_.clock());
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
+    return SimServed::Connect(options);
   }
 
   static std::string Stays(std::uint64_t i) { return "stays " + std::to_string(i); }
@@ -114,8 +109,6 @@ class LivingAdversary : public testing::TestWithParam<Adversary> {
     ++found_;
   }
 
-  SimNetwork network_{GetParam().seed};
-  std::unique_ptr<Server> server_;
   std::unique_ptr<Client> reader_;
   std::unique_ptr<Client> writer_;
   std::map<std::string, std::uint64_t> written_;

@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "client/client.h"
-#include "server/server.h"
 #include "store/format/record.h"
-#include "tests/sim/sim_transport.h"
+#include "tests/sim/sim_served.h"
 #include "tests/support/self_describing.h"
 
 namespace remora {
@@ -28,26 +27,21 @@ constexpr int kBigKeys = 40;
 constexpr std::size_t kBigKeySize = 6;  // "big 10"
 constexpr std::size_t kBigHead = sizeof(RecordHeader) + kBigKeySize;
 
-class LocationAttack : public testing::Test {
+class LocationAttack : public SimServed, public testing::Test {
  protected:
+  LocationAttack() : SimServed(/*seed=*/3) {}
+
   void SetUp() override {
     ServerOptions options;
     options.store.memory_size = kMinMemorySize;
     options.store.clock = &network_.clock();
-    auto server = Server::Create(options);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    ASSERT_TRUE(server_->AddListener(network_.Listen()).ok());
-    network_.set_step([this] { server_->Step(); });
+    ASSERT_NO_FATAL_FAILURE(Serve(options));
     network_.set_piece_size(4096);
     writer_ = Connect(0);
   }
 
   std::unique_ptr<Client> Connect(std::size_t location_cache_bytes) {
-    auto client =
-        Client::Connect(network_.Dial(), {.location_cache_bytes = location_cache_bytes}, network_.clock());
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
+    return SimServed::Connect({.location_cache_bytes = location_cache_bytes});
   }
 
   std::string Get(std::string_view key) {
@@ -144,8 +138,6 @@ class LocationAttack : public testing::Test {
     return reinterpret_cast<const std::byte*>(&server_->store().superblock());
   }
 
-  SimNetwork network_{/*seed=*/3};
-  std::unique_ptr<Server> server_;
   std::unique_ptr<Client> reader_;
   std::unique_ptr<Client> writer_;
   Slot victim_;

@@ -26,14 +26,7 @@ class Locations : public Behaviour {
   ClientCounters Cost(const Operation& operation) {
     const ClientCounters before = kv_->client()->counters();
     operation();
-    const ClientCounters& after = kv_->client()->counters();
-    return {after.reads - before.reads,
-            after.requests - before.requests,
-            after.retries - before.retries,
-            after.locates - before.locates,
-            after.location_hits - before.location_hits,
-            after.location_wasted - before.location_wasted,
-            after.location_looks - before.location_looks};
+    return kv_->client()->counters() - before;
   }
 };
 

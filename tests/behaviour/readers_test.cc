@@ -6,9 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "server/server.h"
 #include "tests/behaviour/behaviour_fixture.h"
-#include "tests/sim/sim_transport.h"
+#include "tests/sim/sim_served.h"
 #include "tests/support/self_describing.h"
 
 namespace remora {
@@ -119,30 +118,23 @@ struct Adversary {
   std::size_t location_cache_bytes = 0;
 };
 
-class TornReaders : public testing::TestWithParam<Adversary> {
+class TornReaders : public SimServed, public testing::TestWithParam<Adversary> {
  protected:
+  TornReaders() : SimServed(/*seed=*/20) {}
+
   void SetUp() override {
     ServerOptions options;
     options.store.memory_size = std::size_t{96} << 20;
-    auto server = Server::Create(options);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    ASSERT_TRUE(server_->AddListener(network_.Listen()).ok());
-    network_.set_step([this] { server_->Step(); });
+    ASSERT_NO_FATAL_FAILURE(Serve(options));
     network_.set_piece_size(GetParam().piece_size);
     reader_ = Connect();
     writer_ = Connect();
   }
 
   std::unique_ptr<Client> Connect() {
-    auto client = Client::Connect(network_.Dial(), {.location_cache_bytes = GetParam().location_cache_bytes},
-                                  network_.clock());
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
+    return SimServed::Connect({.location_cache_bytes = GetParam().location_cache_bytes});
   }
 
-  SimNetwork network_{/*seed=*/20};
-  std::unique_ptr<Server> server_;
   std::unique_ptr<Client> reader_;
   std::unique_ptr<Client> writer_;
 };
