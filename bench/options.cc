@@ -33,6 +33,7 @@ struct Flags {
   std::string command;
   std::string workload = "b";
   std::string durability = "memory";
+  std::string eviction = "none";
   std::uint64_t memory = 0;
   double seconds = 0;
   std::size_t location_cache = 0;
@@ -57,6 +58,10 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
       ->option_text("SIZE");
   app.add_option("--durability", flags.durability, "embedded: memory (default) or logged")
       ->check(CLI::IsMember({"memory", "logged"}))
+      ->option_text("NAME");
+  app.add_option("--eviction", flags.eviction,
+                 "embedded, when the memory is full: none (default; writes fail) or least_used")
+      ->check(CLI::IsMember({"none", "least_used"}))
       ->option_text("NAME");
   app.add_option("--data_dir", options.target.store.data_dir, "embedded, logged: the store's directory")
       ->option_text("DIR");
@@ -119,7 +124,7 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   }
   StoreOptions& store = options.target.store;
   if (options.target.address != kEmbeddedTarget) {
-    for (const char* flag : {"--memory", "--durability", "--data_dir"}) {
+    for (const char* flag : {"--memory", "--durability", "--eviction", "--data_dir"}) {
       if (app.count(flag) > 0) throw CLI::ValidationError(flag, "is for --target=embedded only");
     }
     if (app.count("--location_cache") > 0) options.target.client.location_cache_bytes = flags.location_cache;
@@ -129,6 +134,7 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
     throw CLI::ValidationError("--location_cache", "is for a server only");
   }
   store.durability = flags.durability == "logged" ? Durability::kLogged : Durability::kMemory;
+  store.eviction = flags.eviction == "none" ? Eviction::kNone : Eviction::kLeastUsed;
   if (store.durability == Durability::kLogged && store.data_dir.empty()) {
     throw CLI::ValidationError("--durability", "logged needs --data_dir");
   }

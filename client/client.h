@@ -46,7 +46,10 @@ struct ClientCounters {
   std::uint64_t reads = 0;     // one-sided READs posted
   std::uint64_t requests = 0;  // messages sent, each one round trip
   std::uint64_t retries = 0;   // GETs begun again because what they read was torn or dead
-  std::uint64_t locates = 0;   // GETs that asked the server in the end: disturbed, or in doubt of an expiry
+  // GETs that asked the server in the end: disturbed, or in doubt of an expiry; and those among them whose
+  // record was not in the server's memory.
+  std::uint64_t locates = 0;
+  std::uint64_t cold = 0;
   // Of the reads, those that remembered places account for:
   std::uint64_t location_hits = 0;    // the one READ of a GET: the value was where it was before
   std::uint64_t location_wasted = 0;  // it was not, and the GET went the cold way; at most 1 of 12, about
@@ -57,6 +60,7 @@ struct ClientCounters {
     requests += other.requests;
     retries += other.retries;
     locates += other.locates;
+    cold += other.cold;
     location_hits += other.location_hits;
     location_wasted += other.location_wasted;
     location_looks += other.location_looks;
@@ -68,6 +72,7 @@ struct ClientCounters {
             later.requests - earlier.requests,
             later.retries - earlier.retries,
             later.locates - earlier.locates,
+            later.cold - earlier.cold,
             later.location_hits - earlier.location_hits,
             later.location_wasted - earlier.location_wasted,
             later.location_looks - earlier.location_looks};
@@ -107,7 +112,9 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   /// NotFound. Cost: one READ of a bucket and, when the key is there, one READ of its record. When this
-  /// client has got or put the key before, often the latter alone (ClientOptions::location_cache_bytes).
+  /// client has got or put the key before, often the latter alone (ClientOptions::location_cache_bytes). When
+  /// the record is only in the server's durable tier, a round trip more, in which the server brings it back
+  /// to memory; then ResourceExhausted: it has no room for it, Unavailable: it cannot read its disk.
   absl::StatusOr<std::string> Get(std::string_view key);
 
   /// The same into *value, whose memory is used again. Untouched unless OK.

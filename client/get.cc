@@ -7,7 +7,8 @@
 //
 // When a search can tell nothing, because the key is being written just then, the GET searches again; and
 // when that does not help, it asks the server where the record is; so it does when it cannot tell whether a
-// record has expired (client/server_time.h). The server answers with the place and the
+// record has expired (client/server_time.h), or when the record is not in memory, where the server brings it
+// then. The server answers with the place and the
 // version; what is there stays readable for the grace period, so one more READ has the value that was current
 // when the server answered, even if its live bit is gone by then.
 #include "client/get.h"
@@ -131,6 +132,9 @@ absl::StatusOr<Outcome> SearchOnce(Session& session, std::string_view key, std::
       }
       REMORA_ASSIGN_OR_RETURN(record, ReadRecord(session, search.slot()));
       search.TakeRecord(record.header, record.body);
+    } else if (search.step() == KeySearch::Step::kCold) {
+      ++session.counters().cold;
+      return Outcome::kAskServer;
     } else if (search.step() == KeySearch::Step::kUnsure || !session.InTime(start)) {
       return Outcome::kUnsure;
     } else if (search.step() == KeySearch::Step::kMissing) {
@@ -150,6 +154,8 @@ absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std:
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(Operation::kLocate, key, key_hash, {}));
   session.server_time().Learn(answer.reply.server_ms, sent, session.clock().Now());
   if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
+  if (answer.reply.status == ReplyStatus::kFull) return absl::ResourceExhaustedError(AbslView(answer.text));
+  if (answer.reply.status == ReplyStatus::kDurableTier) return absl::UnavailableError(AbslView(answer.text));
   if (answer.reply.status != ReplyStatus::kOk) {
     return absl::InternalError(absl::StrCat("the server could not locate a record: ", AbslView(answer.text)));
   }
@@ -221,6 +227,7 @@ absl::Status Get(Session& session, std::string_view key, std::string* value, std
     REMORA_RETURN_IF_ERROR(status);
   }
   if (expiry_ms != nullptr) *expiry_ms = found.expiry_ms;
+  session.NoteRead(key_hash);
   return absl::OkStatus();
 }
 

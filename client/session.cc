@@ -36,6 +36,9 @@ constexpr std::size_t kAlignment = alignof(Bucket);
 constexpr std::uint64_t kReadContext = 1;
 constexpr std::uint64_t kSendContext = 2;
 
+// Between two requests that do nothing but report reads.
+constexpr std::chrono::milliseconds kReportPause{100};
+
 absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::uint64_t client) {
   return absl::FailedPreconditionError(absl::StrCat("the server's ", AbslView(what), " is ", server,
                                                     ", this client's is ", client,
@@ -205,9 +208,10 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
   REMORA_RETURN_IF_ERROR(Await(send_done_));
 
   std::byte* const payload = registration_->bytes().data() + kPayloadOffset;
-  const std::size_t payload_size = key.size() + value.size();
+  const std::size_t reads = reads_.Take(payload + key.size() + value.size());
+  const std::size_t payload_size = key.size() + value.size() + reads * sizeof(std::uint64_t);
   if (payload_size > 0) {
-    std::memcpy(payload, key.data(), key.size());
+    if (!key.empty()) std::memcpy(payload, key.data(), key.size());
     if (!value.empty()) std::memcpy(payload + key.size(), value.data(), value.size());
     const rdma::Sge from = rdma::MakeSge(*registration_, kPayloadOffset, payload_size);
     REMORA_RETURN_IF_ERROR(connection_->PostWritev(std::span(&from, 1), hello_.slice, 0));
@@ -218,6 +222,7 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
   request.value_size = static_cast<std::uint32_t>(value.size());
   request.key_size = static_cast<std::uint16_t>(key.size());
   request.operation = operation;
+  request.read_count = static_cast<std::uint8_t>(reads);
   request.ttl_ms = EncodeTtl(ttl);
   request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.data(), value.size()));
   std::memcpy(registration_->bytes().data() + kRequestOffset, &request, sizeof(request));
@@ -231,9 +236,20 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
 
   Answer answer;
   REMORA_CHECK(FromBytes(std::span(reply_.data(), reply_size_), &answer.reply));  // Take saw to it
+  reads_.set_wanted((answer.reply.flags & ReplyFlag::kWantsReads) != 0);
   answer.text =
       std::string_view(reinterpret_cast<const char*>(reply_.data()) + sizeof(Reply), answer.reply.text_size);
   return answer;
+}
+
+void Session::NoteRead(std::uint64_t key_hash) {
+  reads_.Note(key_hash);
+  if (!reads_.full()) return;
+  const TimePoint now = clock_.Coarse();
+  if (now - reads_reported_ < kReportPause) return;
+  reads_reported_ = now;
+  // If it fails, the next call says so.
+  Call(Operation::kPing, {}, HashKey({}), {}).IgnoreError();
 }
 
 absl::Status Session::Await(const bool& done) {

@@ -17,6 +17,7 @@
 #include "client/client.h"
 #include "client/generations.h"
 #include "client/location_cache.h"
+#include "client/recent_reads.h"
 #include "client/server_time.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
@@ -89,6 +90,9 @@ class Session {
   /// between request and reply, with no look at generations since that began (generations.h, G4).
   void Learn(std::uint64_t key_hash, const Slot& slot);
 
+  /// The key with this hash was read. Now and then, costs a request.
+  void NoteRead(std::uint64_t key_hash);
+
   rdma::Connection& connection() { return *connection_; }
 
  private:
@@ -126,6 +130,9 @@ class Session {
   LocationCache locations_;
   ReadAllowance allowance_;
   std::optional<Generations> generations_;  // from AdoptSuperblock on
+
+  RecentReads reads_;
+  TimePoint reads_reported_;  // when a request was last sent for that alone
 
   // What is under way: at most one READ, and at most one request.
   bool read_done_ = true;

@@ -91,7 +91,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
                  "RocksDB's directory; made when missing. Needed with --durability=logged")
       ->type_name("DIR");
   app.add_option("--memory", flags->server.store.memory_size,
-                 "Memory for index and records together; all data must fit. 64M, 8G, ...")
+                 "Memory for index and records together: 64M, 8G, ... See --eviction for when it is full")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->capture_default_str()
       ->type_name("SIZE");
@@ -102,6 +102,14 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
                  "What an acknowledged write survives: memory (nothing), logged (the death of this process)")
       ->transform(CLI::CheckedTransformer(durabilities))
       ->default_str("logged");
+  const std::map<std::string, Eviction> evictions = {{"none", Eviction::kNone},
+                                                     {"least_used", Eviction::kLeastUsed}};
+  app.add_option(
+         "--eviction", flags->server.store.eviction,
+         "When memory is full: none (refuse writes; all data must fit), least_used (what was not used "
+         "lately stays on disk only; with --durability=memory, it is dropped)")
+      ->transform(CLI::CheckedTransformer(evictions))
+      ->default_str("least_used");
   std::optional<std::string> default_ttl;
   app.add_option("--default_ttl", default_ttl,
                  "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")

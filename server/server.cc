@@ -25,6 +25,8 @@ constexpr int kSpinSteps = 1000;
 // Writes of one group at most: bounds the time that the first of them waits for the last.
 constexpr std::size_t kMaxGroup = 256;
 
+constexpr char kOutOfBounds[] = "a key, value or ttl out of bounds, or outside the slice";
+
 bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) {
   const auto& request = *static_cast<const Request*>(context);
   return PayloadChecksum(request, key_hash, value_hash) == request.payload_checksum;
@@ -99,9 +101,9 @@ bool Server::Step() {
   }
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = CommitWrites();
-  AnswerOthers();
+  const bool answered = AnswerOthers();
   // With commits, the store does its housekeeping at their pace.
-  return committed || store_->Work() || busy;
+  return committed || store_->Work() || answered || busy;
 }
 
 // --- Clients come ---------------------------------------------------------------------------------------
@@ -186,6 +188,7 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     store_->Add(Counter::kRejectedRequests, 1);
     return Drop(completion.connection, request.status());
   }
+  if (request->read_count > 0) NoteReads(session, *request);
   const Pending pending{completion.connection, *request};
   switch (request->operation) {
     case Operation::kPut:
@@ -247,54 +250,63 @@ bool Server::CommitWrites() {
 
 // --- Everything else is answered ------------------------------------------------------------------------
 
-void Server::AnswerOthers() {
-  for (const Pending& pending : other_requests_) {
+bool Server::AnswerOthers() {
+  std::size_t put_off = 0;
+  const std::size_t count = other_requests_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Pending pending = other_requests_[i];
     const auto found = sessions_.find(pending.connection);
     if (found == sessions_.end()) continue;
     Reply reply;
+    absl::Status status = absl::InvalidArgumentError(kOutOfBounds);
     if (pending.request.operation == Operation::kPing) {
       store_->Add(Counter::kPings, 1);
+      status = absl::OkStatus();
     } else if (pending.request.operation == Operation::kLocate) {
-      reply = Locate(*found->second, pending.request);
-    } else {
-      reply.status = ReplyStatus::kInvalid;
+      status = Locate(*found->second, pending.request, &reply);
+    }
+    if (absl::IsAborted(status)) {  // another step answers it
+      other_requests_[put_off++] = pending;
+      continue;
     }
     reply.request_id = pending.request.request_id;
-    const bool invalid = reply.status == ReplyStatus::kInvalid;
-    if (invalid) store_->Add(Counter::kRejectedRequests, 1);
-    SendReply(pending.connection, reply,
-              invalid ? "a key, value or ttl out of bounds, or outside the slice" : "");
+    reply.status = ToReplyStatus(status);
+    if (reply.status == ReplyStatus::kInvalid) store_->Add(Counter::kRejectedRequests, 1);
+    SendReply(pending.connection, reply, TextOf(status));
   }
-  other_requests_.clear();
+  other_requests_.resize(put_off);
+  return put_off < count;
 }
 
-Reply Server::Locate(const ServerSession& session, const Request& request) {
-  Reply reply;
+absl::Status Server::Locate(const ServerSession& session, const Request& request, Reply* reply) {
   const std::string_view shared_key = session.PayloadOf(request).key;
   if (shared_key.data() == nullptr || request.value_size != 0) {
-    reply.status = ReplyStatus::kInvalid;
-    return reply;
+    return absl::InvalidArgumentError(kOutOfBounds);
   }
   std::array<char, kMaxKeySize> copy;
   std::memcpy(copy.data(), shared_key.data(), shared_key.size());
   const std::string_view key(copy.data(), shared_key.size());
   if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
-    reply.status = ReplyStatus::kCorrupt;
-    return reply;
+    return absl::DataLossError("the key does not match its checksum");
   }
-  const absl::StatusOr<Location> location = store_->Locate(key);
-  reply.status = ToReplyStatus(location.status());
-  if (location.ok()) {
-    reply.version = location->version;
-    reply.slot = location->slot;
-  }
-  return reply;
+  REMORA_ASSIGN_OR_RETURN(const Location location, store_->Locate(key));
+  reply->version = location.version;
+  reply->slot = location.slot;
+  return absl::OkStatus();
+}
+
+void Server::NoteReads(const ServerSession& session, const Request& request) {
+  ServerSession::Reads reads;
+  const std::size_t count = session.TakeReads(request, &reads);
+  for (std::size_t i = 0; i < count; ++i) store_->NoteRead(reads[i]);
+  store_->Add(Counter::kReadsReported, static_cast<std::int64_t>(count));
 }
 
 void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_view text) {
   const auto found = sessions_.find(connection);
   if (found == sessions_.end()) return;
   reply.server_ms = store_->clock().UnixMillis();
+  if (store_->wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
   const absl::Status sent = found->second->SendReply(reply, text);
   if (!sent.ok()) Drop(connection, sent);
 }

@@ -85,8 +85,11 @@ class Server {
   void TakeRequest(ServerSession& session, const rdma::Completion& completion);
   /// False: there were none, or all wait for room.
   bool CommitWrites();
-  void AnswerOthers();
-  Reply Locate(const ServerSession& session, const Request& request);
+  /// False: there were none, or all wait for room.
+  bool AnswerOthers();
+  void NoteReads(const ServerSession& session, const Request& request);
+  /// Aborted: there is no room right now to bring the record back to memory.
+  absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
   void SendReply(rdma::Connection* connection, Reply reply, std::string_view text);
   void Drop(rdma::Connection* connection, const absl::Status& why);
   void Sleep();

@@ -82,6 +82,16 @@ ServerSession::Payload ServerSession::PayloadOf(const Request& request) const {
   return {{key, request.key_size}, {key + request.key_size, request.value_size}};
 }
 
+std::size_t ServerSession::TakeReads(const Request& request, Reads* reads) const {
+  const std::span<const std::byte> slice = slice_->bytes();
+  const std::uint64_t before = std::uint64_t{request.key_size} + request.value_size;
+  const std::size_t count = std::min<std::size_t>(request.read_count, kMaxReads);
+  const std::uint64_t size = before + count * sizeof(std::uint64_t);
+  if (size > slice.size() || request.payload_offset > slice.size() - size) return 0;
+  std::memcpy(reads->data(), slice.data() + request.payload_offset + before, count * sizeof(std::uint64_t));
+  return count;
+}
+
 absl::Status ServerSession::SendReply(Reply reply, std::string_view text) {
   if (replies_under_way_ == kReplies) {
     return absl::ResourceExhaustedError("the client sends more than its credits allow, or takes no replies");

@@ -43,6 +43,11 @@ class ServerSession {
   };
   Payload PayloadOf(const Request& request) const;
 
+  /// The hashes of the reads that came with a request, behind its key and value, copied; no more than fit
+  /// into the slice.
+  using Reads = std::array<std::uint64_t, kMaxReads>;
+  std::size_t TakeReads(const Request& request, Reads* reads) const;
+
   /// Answers. An error means that the client must go: it is gone already, or does not keep to its credits.
   absl::Status SendReply(Reply reply, std::string_view text);
   void TakeSendCompletion() { --replies_under_way_; }

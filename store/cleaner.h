@@ -1,13 +1,15 @@
-// The cleaner: makes free segments out of dead bytes. It picks the segment that promises most, moves the
-// records that are live to another, or removes them if they have expired, and lets the emptied one rest
-// (store/segments.h).
+// The cleaner: makes free segments. It picks the one that promises most, or, where too little is dead to be
+// worth it, the one that the evictor says. It moves the records that are live to another, removes them if
+// they have expired, or lets the evictor take them, and lets the emptied one rest (store/segments.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "store/base/clock.h"
+#include "store/evictor.h"
 #include "store/index.h"
 #include "store/segments.h"
 #include "store/sweeper.h"
@@ -19,8 +21,8 @@ namespace remora {
 /// looks dead.
 class Cleaner {
  public:
-  Cleaner(Segments& segments, ValueLog& log, Index& index, Sweeper& sweeper)
-      : segments_(segments), log_(log), index_(index), sweeper_(sweeper) {}
+  Cleaner(Segments& segments, ValueLog& log, Index& index, Sweeper& sweeper, Evictor& evictor)
+      : segments_(segments), log_(log), index_(index), sweeper_(sweeper), evictor_(evictor) {}
   Cleaner(const Cleaner&) = delete;
   Cleaner& operator=(const Cleaner&) = delete;
 
@@ -28,21 +30,23 @@ class Cleaner {
   /// to move a record to until a segment has rested.
   bool Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms);
 
-  /// Whether it is worth it at the moment.
-  bool HasWork(TimePoint now) const { return victim_.has_value() || segments_.Best(now).has_value(); }
-
   std::uint64_t segments_cleaned() const { return segments_cleaned_; }
 
  private:
+  bool PickVictim(TimePoint now);
+  /// Moves or evicts a live record. False: neither is possible.
+  bool Rehouse(const Place& place, TimePoint now);
   /// False: nowhere to move it to.
-  bool Move(const Place& place, TimePoint now);
+  bool Move(const Index::Entry& entry, std::string_view key, std::uint64_t key_hash, TimePoint now);
 
   Segments& segments_;
   ValueLog& log_;
   Index& index_;
   Sweeper& sweeper_;
+  Evictor& evictor_;
   std::optional<SegmentNumber> victim_;
   std::uint64_t victim_retired_ = 0;  // Segment::retired, when it was picked
+  bool evicting_ = false;             // it was picked by the evictor
   std::uint64_t next_ = 0;            // offset of the victim's first record that was not looked at
   std::uint64_t segments_cleaned_ = 0;
 };

@@ -26,11 +26,7 @@ constexpr std::uint64_t kVersionBlock = std::uint64_t{1} << 20;
 // Writes of one group at most: what is done between two groups, growth above all, must not fall behind.
 constexpr std::size_t kMaxGroup = 1024;
 
-// Bytes that the cleaner looks at for each byte written, when memory is short: as much as it takes where nine
-// tenths of what it looks at are live.
-constexpr std::uint64_t kCleanPace = 10;
-
-// The same for expired records, which are removed as they come due; at least so many for each group.
+// As kCleanPace, for expired records, which are removed as they come due; at least so many for each group.
 constexpr std::uint64_t kSweepPace = 8;
 constexpr std::uint64_t kMinSweep = 512;
 
@@ -79,9 +75,7 @@ void Store::Impl::Commit(std::span<Write> writes) {
     writes.front().status = Full();
     writes = writes.subspan(1);
   }
-  sweeper_.Flush();
-  RestFromNow();
-  SetSizeCounters();
+  FinishWork();
 }
 
 std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
@@ -103,7 +97,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     Abandon(durable);
     return done;
   }
-  for (const Staged& staged : staged_) Publish(staged);
+  for (const Staged& staged : staged_) Publish(staged, now);
   Add(Counter::kCommitGroups, 1);
   Set(Counter::kLastVersion, next_version_ - 1);
   // At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked
@@ -154,41 +148,66 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
 
 absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t unix_ms) {
   const Write& write = *staged.write;
-  std::optional<Place> old;
-  const auto earlier = group_records_.find(staged.key);
-  if (earlier != group_records_.end()) {
-    old = earlier->second;
-  } else if (const auto entry = index_.Find(staged.key, staged.key_hash)) {
-    old = entry->place;
-  }
-  // One that has expired counts for nothing, but keeps its slot until it is removed. (One that was staged
-  // just now has no expiry yet.)
-  const bool exists = old && !HasExpired(log_.Header(*old).expiry_ms, unix_ms);
+  REMORA_ASSIGN_OR_RETURN(const Known old, Look(staged));
+  // One that has expired counts for nothing, but keeps its slot until it is removed.
+  const bool known = old.place.has_value() || old.cold;
+  const bool exists = known && !HasExpired(old.expiry_ms, unix_ms);
   if (!exists && write.kind != Write::Kind::kPut) return absl::NotFoundError("no such key");
-  if (write.kind == Write::Kind::kTouch) REMORA_RETURN_IF_ERROR(CopyTouched(staged, *old, now));
-  staged.expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
+  if (write.kind == Write::Kind::kTouch) REMORA_RETURN_IF_ERROR(CopyTouched(staged, old, now));
+  staged.cold = old.cold;
+  if (!staged.is_delete()) staged.expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
 
-  const bool will_exist = !staged.is_delete();
-  if (old.has_value() != will_exist) {
+  // A cold key's record comes to a slot of its own.
+  const bool takes_slot = !staged.is_delete() && !old.place;
+  if (takes_slot || staged.is_delete()) {
     std::int64_t& growth = group_growth_[index_.MainBucketOf(staged.key_hash)];
-    if (will_exist &&
+    if (takes_slot &&
         !index_.Reserve(staged.key_hash, static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
       return absl::AbortedError("no room in the index");
     }
-    growth += will_exist ? 1 : -1;
+    growth += takes_slot ? 1 : -1;
   }
-  group_records_[staged.key] = will_exist ? std::optional(staged.place) : std::nullopt;
+  Known& next = group_records_[staged.key];
+  next = {};
+  if (!staged.is_delete()) next = {staged.place, false, staged.expiry_ms};
   return absl::OkStatus();
 }
 
+absl::StatusOr<Store::Impl::Known> Store::Impl::Look(const Staged& staged) const {
+  const auto earlier = group_records_.find(staged.key);
+  if (earlier != group_records_.end()) return earlier->second;
+  if (const auto entry = index_.Find(staged.key, staged.key_hash)) {
+    return Known{entry->place, false, log_.Header(entry->place).expiry_ms};
+  }
+  if (!index_.FindCold(staged.key_hash)) return Known{};
+  // Of this key, or of another with this hash: only the tier tells.
+  Known known;
+  const absl::Status read = tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
+    known = {std::nullopt, true, stored.header.expiry_ms};
+    return absl::OkStatus();
+  });
+  if (!read.ok() && !absl::IsNotFound(read)) return read;
+  return known;
+}
+
 // A published record never changes (I4): the value is written again, beside a new expiry.
-absl::Status Store::Impl::CopyTouched(Staged& staged, const Place& old, TimePoint now) {
-  const std::string_view value = log_.Value(old);
-  staged.value_hash = HashValue(value.data(), value.size());
-  // Bytes that rotted here must not be given a checksum that fits. What was staged just now has none yet.
-  REMORA_CHECK(!log_.IsLive(old) ||
-               log_.Header(old).checksum == log_.Checksum(old, staged.key_hash, staged.value_hash));
-  const std::optional<Place> place = log_.Append(ValueLog::Head::kWrites, staged.key, value, now);
+absl::Status Store::Impl::CopyTouched(Staged& staged, const Known& old, TimePoint now) {
+  std::optional<Place> place;
+  if (old.place) {
+    const std::string_view value = log_.Value(*old.place);
+    staged.value_hash = HashValue(value.data(), value.size());
+    // Bytes that rotted here must not be given a checksum that fits. What was staged just now has none yet.
+    REMORA_CHECK(!log_.IsLive(*old.place) ||
+                 log_.Header(*old.place).checksum ==
+                     log_.Checksum(*old.place, staged.key_hash, staged.value_hash));
+    place = log_.Append(ValueLog::Head::kWrites, staged.key, value, now);
+  } else {
+    REMORA_RETURN_IF_ERROR(tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
+      staged.value_hash = HashValue(stored.value.data(), stored.value.size());
+      place = log_.Append(ValueLog::Head::kWrites, staged.key, stored.value, now);
+      return absl::OkStatus();
+    }));
+  }
   if (!place) return absl::AbortedError("no room in the log");
   staged.place = *place;
   staged.value = log_.Value(*place);
@@ -231,23 +250,35 @@ void Store::Impl::Abandon(const absl::Status& why) {
 
 // --- Publish --------------------------------------------------------------------------------------------
 
-void Store::Impl::Publish(const Staged& staged) {
+void Store::Impl::Publish(const Staged& staged, TimePoint now) {
   const std::optional<Index::Entry> entry = index_.Find(staged.key, staged.key_hash);
+  std::optional<Index::ColdEntry> cold;
+  if (staged.cold) {
+    cold = index_.FindCold(staged.key_hash);
+    REMORA_CHECK(cold.has_value());  // Decide said so
+  }
   // I5: the old record is dead before the slot leads elsewhere. Only then does the new one live, so that at
   // each moment a key has at most one live record.
   if (entry) log_.Kill(entry->place);
 
   if (staged.is_delete()) {
-    REMORA_CHECK(entry.has_value());  // Decide said so
-    index_.Erase(staged.key_hash, *entry);
+    REMORA_CHECK(entry.has_value() || cold.has_value());  // Decide said so
+    if (entry) {
+      index_.Erase(staged.key_hash, *entry);
+    } else {
+      index_.EraseCold(*cold);
+    }
     Add(Counter::kDeletes, 1);
   } else {
     log_.MakeLive(staged.place);
     if (entry) {
       index_.Replace(*entry, staged.place);
+    } else if (cold) {
+      index_.Warm(staged.key_hash, *cold, staged.place, now);
     } else {
       index_.Insert(staged.key_hash, staged.place);
     }
+    frequency_.Note(staged.key_hash);
     Add(staged.write->kind == Write::Kind::kPut ? Counter::kPuts : Counter::kTouches, 1);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "store/atomic_word.h"
@@ -49,10 +50,11 @@ RecordHeader CopyHeader(const RecordHeader& shared) {
 }  // namespace
 
 template <typename Take>
-absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
+absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
   REMORA_RETURN_IF_ERROR(CheckKeySize(key));
   const std::uint64_t key_hash = HashKey(key);
-  for (int searches = 0; searches < kMaxSearches; ++searches) {
+  bool cold = false;
+  for (int searches = 0; searches < kMaxSearches && !cold; ++searches) {
     const TimePoint start = clock_.Coarse();
     const auto in_time = [&] {  // I6
       WithinTime(this);
@@ -82,11 +84,16 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
             break;
           }
           take(header, search.slot());
+          NoteRead(key_hash);
           if (in_time()) return absl::OkStatus();
           search.GiveUp();
           break;
         case KeySearch::Step::kMissing:
           if (in_time()) return absl::NotFoundError("no such key");
+          search.GiveUp();
+          break;
+        case KeySearch::Step::kCold:
+          cold = true;
           search.GiveUp();
           break;
         case KeySearch::Step::kUnsure:
@@ -95,19 +102,26 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) const {
     }
     WithinTime(this);
   }
-  // While we hold this nothing changes, so what the index says is so.
+  // While we hold this nothing changes but by us, so what the index says is so.
   const std::lock_guard lock(mutex_);
-  const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
-  if (!entry) return absl::NotFoundError("no such key");
-  const RecordHeader header = CopyHeader(log_.Header(entry->place));
+  REMORA_ASSIGN_OR_RETURN(const Place place, FindOrFetch(key, key_hash));
+  const RecordHeader header = CopyHeader(log_.Header(place));
   if (IsOver(header.expiry_ms, clock_)) return absl::NotFoundError("no such key");
-  const Slot slot{Fingerprint(key_hash), entry->place.extent_code, entry->place.offset_units};
-  take(header, slot);
+  take(header, Slot{Fingerprint(key_hash), place.extent_code, place.offset_units});
   return absl::OkStatus();
 }
 
-absl::Status Store::Impl::Get(std::string_view key, std::string* value) const {
-  return Find(key, [&](const RecordHeader& header, const Slot& slot) {
+template <typename Take>
+absl::Status Store::Impl::FindInTheEnd(std::string_view key, const Take& take) {
+  for (;;) {
+    const absl::Status status = Find(key, take);
+    if (!absl::IsAborted(status)) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+absl::Status Store::Impl::Get(std::string_view key, std::string* value) {
+  return FindInTheEnd(key, [&](const RecordHeader& header, const Slot& slot) {
     // By the verified copy of the header: should the place be used anew by now, the shared one may say
     // anything.
     value->assign(reinterpret_cast<const char*>(log_.Body(Place::Of(slot))) + header.key_size,
@@ -115,16 +129,16 @@ absl::Status Store::Impl::Get(std::string_view key, std::string* value) const {
   });
 }
 
-absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Impl::Ttl(std::string_view key) const {
+absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Impl::Ttl(std::string_view key) {
   std::uint64_t expiry_ms = 0;
   REMORA_RETURN_IF_ERROR(
-      Find(key, [&](const RecordHeader& header, const Slot&) { expiry_ms = header.expiry_ms; }));
+      FindInTheEnd(key, [&](const RecordHeader& header, const Slot&) { expiry_ms = header.expiry_ms; }));
   if (expiry_ms == 0) return std::nullopt;
   const std::int64_t left = static_cast<std::int64_t>(expiry_ms) - clock_.UnixMillis();
   return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
 }
 
-absl::StatusOr<Location> Store::Impl::Locate(std::string_view key) const {
+absl::StatusOr<Location> Store::Impl::Locate(std::string_view key) {
   Add(Counter::kLocates, 1);
   Location location;
   REMORA_RETURN_IF_ERROR(Find(key, [&](const RecordHeader& header, const Slot& slot) {

@@ -44,12 +44,35 @@ std::optional<Index::Entry> Index::Find(std::string_view key, std::uint64_t key_
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
     for (SlotSet found = FindSlots(At(bucket), key_hash); !found.empty();) {
       const auto slot = static_cast<std::size_t>(found.Next());
-      const Place place = Place::Of(DecodeSlot(SlotWord(bucket, slot)));
+      const std::uint64_t word = SlotWord(bucket, slot);
+      if (SlotIsCold(word)) continue;
+      const Place place = Place::Of(DecodeSlot(word));
       // A slot that rests may name a record that is dead since.
       if (log_.Key(place) == key && log_.IsLive(place)) return Entry{bucket, slot, place};
     }
   }
   return std::nullopt;
+}
+
+std::optional<Index::ColdEntry> Index::FindCold(std::uint64_t key_hash) const {
+  const std::uint64_t word = EncodeColdSlot(key_hash);
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
+    for (SlotSet found = FindSlots(At(bucket), key_hash); !found.empty();) {
+      const auto slot = static_cast<std::size_t>(found.Next());
+      if (SlotWord(bucket, slot) == word && !ColdRests(bucket, slot)) return ColdEntry{bucket, slot};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Index::OwnerHash(const SlotRef& slot) const {
+  if (SlotIsCold(slot.word)) {
+    if (ColdRests(slot.bucket, slot.slot)) return std::nullopt;
+    return slot.word;  // its low bits are the hash's, and decide where it belongs
+  }
+  const Place place = Place::Of(DecodeSlot(slot.word));
+  if (!log_.IsLive(place)) return std::nullopt;
+  return HashKey(log_.Key(place));
 }
 
 bool Index::Reserve(std::uint64_t key_hash, std::size_t count) {
@@ -62,9 +85,8 @@ bool Index::Reserve(std::uint64_t key_hash, std::size_t count) {
 }
 
 void Index::Insert(std::uint64_t key_hash, const Place& place) {
-  const auto free = FreeSlot(Main(MainBucketOf(key_hash)));
-  REMORA_CHECK(free.has_value());
-  StoreSlot(free->first, free->second,
+  const SlotRef free = FreeSlot(key_hash);
+  StoreSlot(free.bucket, free.slot,
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
 }
@@ -76,9 +98,9 @@ void Index::Replace(const Entry& entry, const Place& place) {
 
 void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
   const std::uint64_t word = SlotWord(entry.bucket, entry.slot);
-  const std::uint64_t main = Main(MainBucketOf(key_hash));
   StoreSlot(entry.bucket, entry.slot, 0);
   --entries_;
+  const std::uint64_t main = Main(MainBucketOf(key_hash));
   if (Next(main) == 0) return;
   // It may be there twice, copied inside the chain. Now the key is gone, so both may go at once.
   for (std::uint64_t bucket = Next(main); bucket != 0; bucket = Next(bucket)) {
@@ -88,6 +110,48 @@ void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
   }
   // Not now: room in the chain may have been reserved.
   to_compact_.push_back(main);
+}
+
+// --- Cold keys ------------------------------------------------------------------------------------------
+
+void Index::Chill(std::uint64_t key_hash, const Entry& entry, TimePoint now) {
+  const SlotRef hot{entry.bucket, entry.slot, SlotWord(entry.bucket, entry.slot)};
+  const SlotRef free = FreeSlot(key_hash);
+  StoreSlot(free.bucket, free.slot, EncodeColdSlot(key_hash));
+  ++cold_entries_;
+  RestSlot(key_hash, hot, now);
+}
+
+void Index::Warm(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now) {
+  const SlotRef cold{entry.bucket, entry.slot, SlotWord(entry.bucket, entry.slot)};
+  const SlotRef free = FreeSlot(key_hash);
+  StoreSlot(free.bucket, free.slot,
+            EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
+  --cold_entries_;
+  RestSlot(key_hash, cold, now);
+}
+
+void Index::InsertCold(std::uint64_t key_hash) {
+  const SlotRef free = FreeSlot(key_hash);
+  StoreSlot(free.bucket, free.slot, EncodeColdSlot(key_hash));
+  ++entries_;
+  ++cold_entries_;
+}
+
+// Copies of it rest, and are left alone: what comes to a slot that is to be cleared may be of this hash
+// again.
+void Index::EraseCold(const ColdEntry& entry) {
+  StoreSlot(entry.bucket, entry.slot, 0);
+  --entries_;
+  --cold_entries_;
+}
+
+void Index::RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now) {
+  Resting clear{now + rest_, Resting::Kind::kClear};
+  clear.bucket = Main(MainBucketOf(key_hash));
+  clear.slot = slot;
+  if (SlotIsCold(slot.word)) resting_cold_.insert(IdOf(slot.bucket, slot.slot));
+  Rest(std::move(clear));
 }
 
 std::uint64_t& Index::DirectoryEntry(std::uint64_t number) const {
@@ -116,12 +180,13 @@ void Index::Link(std::uint64_t bucket, std::uint64_t next) {
   StoreWord(control, EncodeControl(depth, next), std::memory_order_release);
 }
 
-std::optional<std::pair<std::uint64_t, std::size_t>> Index::FreeSlot(std::uint64_t bucket) const {
-  for (; bucket != 0; bucket = Next(bucket)) {
+Index::SlotRef Index::FreeSlot(std::uint64_t key_hash) const {
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
     SlotSet free = SlotsWith(At(bucket), 0);
-    if (!free.empty()) return std::pair(bucket, static_cast<std::size_t>(free.Next()));
+    if (!free.empty()) return {bucket, static_cast<std::size_t>(free.Next()), 0};
   }
-  return std::nullopt;
+  REMORA_CHECK(false);  // it was reserved
+  return {};
 }
 
 // --- Overflow buckets -----------------------------------------------------------------------------------
@@ -210,8 +275,9 @@ bool Index::Split(TimePoint now) {
   if (!EnsureMain(sibling)) return false;
   const std::uint64_t main = Main(number);
   for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-    // All of the keys are to be read, from anywhere in memory.
-    if (SlotWord(main, i) != 0) __builtin_prefetch(&log_.Header(Place::Of(DecodeSlot(SlotWord(main, i)))));
+    // Most of the keys are to be read, from anywhere in memory.
+    const std::uint64_t word = SlotWord(main, i);
+    if (!SlotIsCold(word)) __builtin_prefetch(&log_.Header(Place::Of(DecodeSlot(word))));
   }
   const Home upper{sibling, exact_.level + 1};
   Resting clear{now + rest_, Resting::Kind::kClear};
@@ -221,11 +287,9 @@ bool Index::Split(TimePoint now) {
     for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
       const SlotRef entry{bucket, i, SlotWord(bucket, i)};
       if (entry.word == 0) continue;
-      const Place place = Place::Of(DecodeSlot(entry.word));
-      // Dead, or of a key that belongs elsewhere: the slot rests already.
-      if (!log_.IsLive(place)) continue;
-      const std::uint64_t key_hash = HashKey(log_.Key(place));
-      if (!Belongs(key_hash, upper)) continue;
+      const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
+      // Nobody's, or of a key that belongs elsewhere: the slot rests already.
+      if (!key_hash || !Belongs(*key_hash, upper)) continue;
       if (bucket == main) {
         clear.mask |= std::uint32_t{1} << i;
       } else {
@@ -266,11 +330,15 @@ void Index::Tick(TimePoint now) {
     for (std::size_t slot = 0; slot < kSlotsPerBucket; ++slot) {
       if ((rested.mask >> slot & 1) != 0) StoreSlot(rested.bucket, slot, 0);
     }
-    for (const SlotRef& entry : rested.slots) {
-      if (SlotWord(entry.bucket, entry.slot) == entry.word) StoreSlot(entry.bucket, entry.slot, 0);
-    }
+    if (rested.slot.word != 0) Clear(rested.slot);
+    for (const SlotRef& entry : rested.slots) Clear(entry);
     Compact(rested.bucket, now);
   }
+}
+
+void Index::Clear(const SlotRef& rested) {
+  if (SlotWord(rested.bucket, rested.slot) == rested.word) StoreSlot(rested.bucket, rested.slot, 0);
+  if (SlotIsCold(rested.word)) resting_cold_.erase(IdOf(rested.bucket, rested.slot));
 }
 
 void Index::Rest(Resting&& what) {
@@ -306,20 +374,21 @@ void Index::Compact(std::uint64_t main, TimePoint now) {
     for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
       const SlotRef entry{bucket, i, SlotWord(bucket, i)};
       if (entry.word == 0) continue;
-      const Place place = Place::Of(DecodeSlot(entry.word));
-      // Dead, of a key that belongs elsewhere, or copied already: the slot rests.
-      if (!log_.IsLive(place) || Main(MainBucketOf(HashKey(log_.Key(place)))) != main) continue;
+      // Nobody's, of a key that belongs elsewhere, or copied already: the slot rests.
+      const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
+      if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
       std::optional<SlotRef> to;
       bool copied = false;
       for (std::uint64_t b = main; b != bucket && !copied; b = Next(b)) {
         for (std::size_t j = 0; j < kSlotsPerBucket; ++j) {
           const std::uint64_t word = SlotWord(b, j);
-          copied = copied || word == entry.word;
+          copied = copied || (word == entry.word && !ColdRests(b, j));
           if (word == 0 && !to) to = {b, j, 0};
         }
       }
       if (copied || !to) continue;
       StoreSlot(to->bucket, to->slot, entry.word);
+      if (SlotIsCold(entry.word)) resting_cold_.insert(IdOf(entry.bucket, entry.slot));
       clear.slots.push_back(entry);
     }
   }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "store/base/clock.h"
 #include "store/format/key_search.h"
 #include "store/format/layout.h"
@@ -59,6 +60,13 @@ class Index {
   };
   std::optional<Entry> Find(std::string_view key, std::uint64_t key_hash) const;
 
+  /// Where the entry of a cold key of this hash is.
+  struct ColdEntry {
+    std::uint64_t bucket = 0;
+    std::size_t slot = 0;
+  };
+  std::optional<ColdEntry> FindCold(std::uint64_t key_hash) const;
+
   /// The main bucket that these keys share; changes as the index grows.
   std::uint64_t MainBucketOf(std::uint64_t key_hash) const { return exact_.HomeOf(key_hash).bucket; }
 
@@ -71,6 +79,15 @@ class Index {
   /// Publishes a record instead of the one that `entry` leads to, which is dead already.
   void Replace(const Entry& entry, const Place& place);
   void Erase(std::uint64_t key_hash, const Entry& entry);
+
+  /// Makes a key cold whose record is dead already. REQUIRES: Reserve, and that FindCold finds nothing.
+  void Chill(std::uint64_t key_hash, const Entry& entry, TimePoint now);
+  /// Publishes the record of a key that was cold. REQUIRES: Reserve.
+  void Warm(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now);
+  /// An entry for a cold key that the index does not know. REQUIRES: as Insert, and that FindCold finds
+  /// nothing.
+  void InsertCold(std::uint64_t key_hash);
+  void EraseCold(const ColdEntry& entry);
 
   /// Splits up to `splits` buckets if it is time to grow. False: there was nothing to do, or no segment for
   /// it.
@@ -90,7 +107,9 @@ class Index {
 
   std::uint64_t bucket_count() const { return (std::uint64_t{1} << exact_.level) + exact_.split; }
   std::uint64_t overflow_count() const { return overflow_used_; }
+  /// Of all keys, and of those that are cold.
   std::uint64_t entry_count() const { return entries_; }
+  std::uint64_t cold_count() const { return cold_entries_; }
   std::uint64_t segment_count() const { return segments_used_; }
 
  private:
@@ -104,13 +123,14 @@ class Index {
   // What is to be done when it has rested.
   struct Resting {
     enum class Kind : std::uint8_t {
-      kClear = 1,  // the slots of `bucket` in `mask`, and `slots`; then compact its chain
+      kClear = 1,  // the slots of `bucket` in `mask`, `slot` and `slots`; then compact its chain
       kFree = 2,   // the overflow bucket that was unlinked from `bucket`
     };
     TimePoint due;
     Kind kind;
     std::uint32_t mask = 0;
     std::uint64_t bucket = 0;
+    SlotRef slot = {};
     std::vector<SlotRef> slots = {};
     std::uint64_t unlinked = 0;  // kFree: its id
   };
@@ -131,7 +151,17 @@ class Index {
   /// The place of the bucket that continues this one, or 0.
   std::uint64_t Next(std::uint64_t bucket) const;
   void Link(std::uint64_t bucket, std::uint64_t next);
-  std::optional<std::pair<std::uint64_t, std::size_t>> FreeSlot(std::uint64_t bucket) const;
+  /// The first free slot of a key's chain. REQUIRES: there is one.
+  SlotRef FreeSlot(std::uint64_t key_hash) const;
+  /// The hash of the key whose entry this is; of that of a cold one, what its slot says. Nothing: it is
+  /// nobody's any more, and rests.
+  std::optional<std::uint64_t> OwnerHash(const SlotRef& slot) const;
+  static std::uint64_t IdOf(std::uint64_t bucket, std::size_t slot) {
+    return bucket * kSlotsPerBucket + slot;
+  }
+  bool ColdRests(std::uint64_t bucket, std::size_t slot) const {
+    return resting_cold_.contains(IdOf(bucket, slot));
+  }
 
   std::optional<std::uint64_t> TakeOverflow();
   bool AddOverflow(std::uint64_t last);
@@ -139,6 +169,9 @@ class Index {
   bool EnsureMain(std::uint64_t number);
   bool Fill(std::uint64_t place, std::uint32_t depth, const std::vector<SlotRef>& entries);
   void Rest(Resting&& what);
+  /// The slot is cleared when it has rested.
+  void RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now);
+  void Clear(const SlotRef& rested);
   void Free(const Resting& rested);
   void Compact(std::uint64_t main, TimePoint now);
   void UnlinkEmpty(std::uint64_t main, TimePoint now);
@@ -152,6 +185,7 @@ class Index {
   IndexView exact_;
   std::atomic<std::uint64_t> view_;  // level << 56 | split, for readers
   std::uint64_t entries_ = 0;
+  std::uint64_t cold_entries_ = 0;
   std::uint64_t segments_used_ = 0;
 
   // Overflow buckets: used again, or from the rest of a segment.
@@ -163,6 +197,9 @@ class Index {
   static constexpr int kMaxTick = 1024;
   std::deque<Resting> resting_;   // in the order of time
   std::size_t just_resting_ = 0;  // the last of these
+  // The slots among them, by IdOf, that say that a key of their chain is cold: nothing else tells that they
+  // rest.
+  absl::flat_hash_set<std::uint64_t> resting_cold_;
   std::uint64_t next_unlinked_ = 0;
   std::vector<std::uint64_t> to_compact_;                  // main buckets of chains that lost an entry
   absl::flat_hash_map<std::uint64_t, Unlinked> unlinked_;  // by the bucket that it continued

@@ -27,13 +27,15 @@ std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
   return number;
 }
 
-void Segments::Seal(SegmentNumber number, std::uint64_t end, TimePoint now) {
+void Segments::Seal(SegmentNumber number, std::uint64_t end, TimePoint now, Queue queue) {
   Segment& segment = segments_[number];
   REMORA_CHECK(segment.use == Use::kLogHead);
   segment.use = Use::kLog;
   segment.end = end;
   log_bytes_ += end - segment.begin;
   segment.sealed = now;
+  segment.queue = queue;
+  Append(queues_[static_cast<std::size_t>(queue)], &Segment::by_age, number);
   Link(number);
 }
 
@@ -41,6 +43,7 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
   Segment& segment = segments_[number];
   REMORA_CHECK(segment.use == Use::kLog && segment.live == 0);
   Unlink(number);
+  Remove(queues_[static_cast<std::size_t>(segment.queue)], &Segment::by_age, number);
   ForgetExpiry(number, 0);
   ++segment.retired;
   log_bytes_ -= segment.end - segment.begin;
@@ -82,7 +85,13 @@ void Segments::Drop(std::uint64_t offset, std::uint64_t bytes) {
   Link(number);
 }
 
-std::optional<SegmentNumber> Segments::Best(TimePoint now) const {
+std::optional<SegmentNumber> Segments::Oldest(Queue queue) const {
+  const List& list = queues_[static_cast<std::size_t>(queue)];
+  if (list.size == 0) return std::nullopt;
+  return list.first;
+}
+
+std::optional<SegmentNumber> Segments::Best(TimePoint now, std::uint64_t min_dead) const {
   // Cost-benefit as in log-structured file systems (Rosenblum and Ousterhout, 1992): what is free after
   // cleaning, times how long it is likely to stay, over the work. The first of each list is its oldest,
   // about.
@@ -94,7 +103,7 @@ std::optional<SegmentNumber> Segments::Best(TimePoint now) const {
     const double size = static_cast<double>(kSegmentSize);
     const double live = static_cast<double>(segment.live) / size;
     const double dead = static_cast<double>(segment.dead()) / size;
-    if (dead < 1.0 / 32) continue;
+    if (segment.dead() < min_dead) continue;
     const double age = std::chrono::duration<double>(now - segment.sealed).count() + 1e-3;
     const double score = dead * age / (1 + live);
     if (score > best_score) {
@@ -140,31 +149,38 @@ std::int32_t Segments::ListOf(const Segment& segment) {
 void Segments::Link(SegmentNumber number) {
   Segment& segment = segments_[number];
   segment.list = ListOf(segment);
-  List& list = lists_[segment.list];
-  if (list.size++ == 0) {
-    list.first = number;
-  } else {
-    segments_[list.last].next = number;
-    segment.previous = list.last;
-  }
-  list.last = number;
+  Append(lists_[segment.list], &Segment::by_dead, number);
 }
 
 void Segments::Unlink(SegmentNumber number) {
   Segment& segment = segments_[number];
-  List& list = lists_[segment.list];
-  if (list.first == number) {
-    list.first = segment.next;
+  Remove(lists_[segment.list], &Segment::by_dead, number);
+  segment.list = -1;
+}
+
+void Segments::Append(List& list, Links Segment::*links, SegmentNumber number) {
+  if (list.size++ == 0) {
+    list.first = number;
   } else {
-    segments_[segment.previous].next = segment.next;
+    (segments_[list.last].*links).next = number;
+    (segments_[number].*links).previous = list.last;
+  }
+  list.last = number;
+}
+
+void Segments::Remove(List& list, Links Segment::*links, SegmentNumber number) {
+  const Links& own = segments_[number].*links;
+  if (list.first == number) {
+    list.first = own.next;
+  } else {
+    (segments_[own.previous].*links).next = own.next;
   }
   if (list.last == number) {
-    list.last = segment.previous;
+    list.last = own.previous;
   } else {
-    segments_[segment.next].previous = segment.previous;
+    (segments_[own.next].*links).previous = own.previous;
   }
   --list.size;
-  segment.list = -1;
 }
 
 }  // namespace remora

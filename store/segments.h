@@ -45,8 +45,12 @@ class Segments {
   /// Takes a free segment, as kIndex or kLogHead. Nothing: there is none, beyond `keep`.
   std::optional<SegmentNumber> Take(Use use, std::size_t keep);
 
+  /// The segments of the log stand in two queues, by age: those with records as they were written, and those
+  /// with records that were moved.
+  enum class Queue : std::uint8_t { kWritten = 0, kMoved = 1 };
+
   /// A full head becomes part of the log. `end`: where its last record ends.
-  void Seal(SegmentNumber segment, std::uint64_t end, TimePoint now);
+  void Seal(SegmentNumber segment, std::uint64_t end, TimePoint now, Queue queue = Queue::kWritten);
 
   /// Nothing leads to this segment of the log any more: it rests, then it is free.
   void Retire(SegmentNumber segment, TimePoint now);
@@ -72,8 +76,12 @@ class Segments {
   void Drop(std::uint64_t offset, std::uint64_t bytes);
 
   /// The segment of the log whose cleaning promises most: benefit (its dead bytes) times age over cost (the
-  /// bytes to read and to move). Nothing: in none is enough dead to be worth it.
-  std::optional<SegmentNumber> Best(TimePoint now) const;
+  /// bytes to read and to move). Nothing: in none are `min_dead` bytes dead.
+  std::optional<SegmentNumber> Best(TimePoint now, std::uint64_t min_dead) const;
+
+  /// The one that has been longest in a queue of the log; how many are.
+  std::optional<SegmentNumber> Oldest(Queue queue) const;
+  std::size_t CountOf(Queue queue) const { return queues_[static_cast<std::size_t>(queue)].size; }
 
   // --- When records expire, in milliseconds as Clock::UnixMillis.
 
@@ -94,6 +102,10 @@ class Segments {
   /// A segment in which a record has expired, due or not. Looks at all segments.
   std::optional<SegmentNumber> AnyExpired(std::int64_t unix_ms) const;
 
+  struct Links {
+    SegmentNumber previous = 0;
+    SegmentNumber next = 0;
+  };
   struct Segment {
     Use use = Use::kNone;
     std::uint64_t begin = 0;  // offsets in the region
@@ -103,10 +115,10 @@ class Segments {
     std::int64_t expiry_ms = kNoExpiry;  // the earliest of its records, those included that are dead since
     std::int64_t not_before_ms = 0;
     std::uint64_t retired = 0;  // how often it was
-    // In the list of those with about as many dead bytes.
-    std::int32_t list = -1;
-    SegmentNumber previous = 0;
-    SegmentNumber next = 0;
+    Queue queue = Queue::kWritten;
+    Links by_age;
+    std::int32_t list = -1;  // the list of those with about as many dead bytes
+    Links by_dead;
     /// Bytes of records that are dead.
     std::uint64_t dead() const { return end - begin - live; }
   };
@@ -135,6 +147,8 @@ class Segments {
 
   Segment& At(std::uint64_t offset) { return segments_[offset / kSegmentSize]; }
   static std::int32_t ListOf(const Segment& segment);
+  void Append(List& list, Links Segment::*links, SegmentNumber number);
+  void Remove(List& list, Links Segment::*links, SegmentNumber number);
   void Link(SegmentNumber number);
   void Unlink(SegmentNumber number);
   static std::int64_t DueOf(const Segment& segment) {
@@ -148,6 +162,7 @@ class Segments {
   std::deque<Rest> resting_;         // in the order of time
   std::size_t just_retired_ = 0;     // the last of these
   List lists_[kLists];
+  List queues_[2];                                        // by Queue
   std::set<std::pair<std::int64_t, SegmentNumber>> due_;  // those with an expiry, by DueOf
   std::uint64_t live_bytes_ = 0;
   std::uint64_t log_bytes_ = 0;

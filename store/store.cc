@@ -53,6 +53,11 @@ Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> reg
   return superblock;
 }
 
+Evictor::Mode ModeOf(const StoreOptions& options) {
+  if (options.eviction == Eviction::kNone) return Evictor::Mode::kOff;
+  return options.durability == Durability::kMemory ? Evictor::Mode::kDrop : Evictor::Mode::kChill;
+}
+
 const Clock& MachineClock() {
   static const SteadyClock clock;
   return clock;
@@ -107,9 +112,11 @@ Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
       segments_(region, Duration::zero()),
       log_(region, segments_, shape_.incarnation),
       index_(region, segments_, log_, Duration::zero()),
+      frequency_(options.eviction == Eviction::kNone ? 0 : region.size()),
       tier_(std::move(tier)),
       sweeper_(segments_, log_, index_, tier_.get()),
-      cleaner_(segments_, log_, index_, sweeper_) {}
+      evictor_(ModeOf(options), segments_, log_, index_, frequency_),
+      cleaner_(segments_, log_, index_, sweeper_, evictor_) {}
 
 absl::Status Store::Impl::Start() {
   if (tier_ != nullptr) {
@@ -144,6 +151,9 @@ std::uint64_t Store::Impl::Read(Counter counter) const {
 
 void Store::Impl::SetSizeCounters() {
   Set(Counter::kKeys, index_.entry_count());
+  Set(Counter::kColdKeys, index_.cold_count());
+  Set(Counter::kEvictions, evictor_.evictions());
+  Set(Counter::kFetches, fetches_);
   Set(Counter::kExpired, expired_before_start_ + sweeper_.removed());
   Set(Counter::kIndexBytes, index_.segment_count() * kSegmentSize);
   Set(Counter::kIndexBuckets, index_.bucket_count());
@@ -196,7 +206,9 @@ absl::Status Store::Persist(std::string_view key) { return Touch(key, kNeverExpi
 void Store::Commit(std::span<Write> writes) { impl_->Commit(writes); }
 bool Store::Work() { return impl_->Work(); }
 std::optional<TimePoint> Store::next_work() const { return impl_->next_work(); }
-absl::StatusOr<Location> Store::Locate(std::string_view key) const { return impl_->Locate(key); }
+absl::StatusOr<Location> Store::Locate(std::string_view key) { return impl_->Locate(key); }
+bool Store::wants_reads() const { return impl_->wants_reads(); }
+void Store::NoteRead(std::uint64_t key_hash) { impl_->NoteRead(key_hash); }
 const Superblock& Store::superblock() const { return impl_->superblock(); }
 const Clock& Store::clock() const { return impl_->clock(); }
 void Store::Add(Counter counter, std::int64_t delta) { impl_->Add(counter, delta); }

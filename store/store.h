@@ -31,6 +31,13 @@ enum class Durability : std::uint8_t {
   kLogged = 2,  // in RocksDB's write-ahead log: survives the process's death, not the machine's
 };
 
+/// What happens when the memory is full of records that are wanted, and another comes.
+enum class Eviction : std::uint8_t {
+  kNone = 1,       // the write is refused
+  kLeastUsed = 2,  // records leave memory that were not used lately: for the durable tier, which has them and
+                   // from which they come back when they are asked for; where there is none, for good
+};
+
 inline constexpr std::size_t kMinMemorySize = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 
@@ -39,9 +46,12 @@ inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size);
 
 struct StoreOptions {
-  /// For all that readers see: index, records, and what they are managed by.
+  /// For all that readers see: index, records, and what they are managed by. With a durable tier and
+  /// eviction, what is stored may be larger: then records are here that are used, and an entry of the index,
+  /// of about 15 bytes, for each that is not.
   std::size_t memory_size = std::size_t{256} << 20;
   Durability durability = Durability::kMemory;
+  Eviction eviction = Eviction::kLeastUsed;
   /// RocksDB's directory; made when missing (its parent must exist). Empty exactly when durability is
   /// kMemory.
   std::string data_dir{};
@@ -92,7 +102,7 @@ struct Location {
 
 /// Thread Safety: all members may be called from many threads. Writers take turns. Get and Locate take no
 /// lock, unless writers of the very key disturbed them eight times in a row, or they were held up for longer
-/// than the grace period.
+/// than the grace period, or the record is not in memory: then they are writers, too.
 class Store {
  public:
   /// Opens a store in memory of its own. With a data directory, everything in it is in memory when Open
@@ -116,7 +126,9 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   /// Copies the value into *value. NotFound (then *value is untouched, unless this thread was held up for
-  /// longer than the grace period while it copied). InvalidArgument: key size.
+  /// longer than the grace period while it copied). InvalidArgument: key size. Of a record that is to be
+  /// brought back to memory: Unavailable, DataLoss: the durable tier cannot be read. ResourceExhausted: the
+  /// index leaves no room for it.
   absl::Status Get(std::string_view key, std::string* value) const;
 
   /// What is left of the time for which the key is there; nothing: it is there for ever. Errors as Get.
@@ -145,9 +157,14 @@ class Store {
   /// When Work will have something to do, if nothing else happens. Nothing: never.
   std::optional<TimePoint> next_work() const;
 
-  /// Where the key's record is. NotFound, InvalidArgument. Whatever comes later, the record stays readable
-  /// there for twice the grace period.
-  absl::StatusOr<Location> Locate(std::string_view key) const;
+  /// Where the key's record is, which is brought back to memory if it is not there. Errors as Get; Aborted:
+  /// as a Write. Whatever comes later, the record stays readable there for twice the grace period.
+  absl::StatusOr<Location> Locate(std::string_view key);
+
+  /// Whether the memory is filling, so that it counts which keys are used.
+  bool wants_reads() const;
+  /// Somebody else has read the record of the key with this hash. Get counts its own.
+  void NoteRead(std::uint64_t key_hash);
 
   const Superblock& superblock() const;
   const Clock& clock() const;

@@ -1,6 +1,8 @@
-// Inside a store. store.cc opens it, get.cc reads, commit.cc writes, work.cc keeps house.
+// Inside a store. store.cc opens it, get.cc reads, fetch.cc brings back to memory, commit.cc writes, work.cc
+// keeps house.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -16,8 +18,10 @@
 #include "store/base/clock.h"
 #include "store/cleaner.h"
 #include "store/durable_tier.h"
+#include "store/evictor.h"
 #include "store/format/key_search.h"
 #include "store/format/layout.h"
+#include "store/frequency.h"
 #include "store/index.h"
 #include "store/memory_plan.h"
 #include "store/segments.h"
@@ -33,9 +37,11 @@ class Store::Impl {
   static absl::StatusOr<std::unique_ptr<Impl>> Open(const StoreOptions& options,
                                                     std::optional<std::span<std::byte>> region);
 
-  absl::Status Get(std::string_view key, std::string* value) const;
-  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) const;
-  absl::StatusOr<Location> Locate(std::string_view key) const;
+  absl::Status Get(std::string_view key, std::string* value);
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
+  absl::StatusOr<Location> Locate(std::string_view key);
+  bool wants_reads() const { return wants_reads_.load(std::memory_order_relaxed); }
+  void NoteRead(std::uint64_t key_hash);
   void Commit(std::span<Write> writes);
   /// Commits one write, however long it takes.
   absl::Status CommitNow(Write write);
@@ -60,8 +66,23 @@ class Store::Impl {
   // --- get.cc
 
   /// Calls `take`(header copy, slot) with a record that was the key's live one at some moment of the call.
+  /// Aborted: it could not be brought back to memory right now.
   template <typename Take>
-  absl::Status Find(std::string_view key, const Take& take) const;
+  absl::Status Find(std::string_view key, const Take& take);
+  /// The same, once more while it is Aborted.
+  template <typename Take>
+  absl::Status FindInTheEnd(std::string_view key, const Take& take);
+
+  // --- fetch.cc
+
+  /// The key's record, brought back to memory if it is not there. May have expired. Under mutex_, and not
+  /// while a group is being committed. NotFound. Aborted, ResourceExhausted: no room, as for a write.
+  /// Unavailable, DataLoss: the tier cannot be read.
+  absl::StatusOr<Place> FindOrFetch(std::string_view key, std::uint64_t key_hash);
+  /// Appends the record of a cold key; nothing leads to it yet. NotFound: that is another key's entry, or it
+  /// has expired. Aborted: no room.
+  absl::StatusOr<Place> Fetch(std::string_view key, std::uint64_t key_hash, const Index::ColdEntry& entry,
+                              TimePoint now, std::int64_t unix_ms);
 
   // --- commit.cc
 
@@ -73,11 +94,19 @@ class Store::Impl {
     std::uint64_t key_hash = 0;
     std::string_view value;  // kPut: the private copy; kTouch: the copy of the old record's
     std::uint64_t value_hash = 0;
-    Place place;  // kPut, kTouch
+    Place place;        // kPut, kTouch
+    bool cold = false;  // the key has a cold entry, until this write
     std::uint64_t version = 0;
     std::uint64_t expiry_ms = 0;
 
     bool is_delete() const { return write->kind == Write::Kind::kDelete; }
+  };
+
+  /// What a key's record is, as of all writes staged before.
+  struct Known {
+    std::optional<Place> place;  // in memory
+    bool cold = false;           // in the durable tier only
+    std::uint64_t expiry_ms = 0;
   };
 
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
@@ -88,24 +117,30 @@ class Store::Impl {
   absl::Status CopyAndVerify(Staged& staged, TimePoint now);
   /// Decides existence as of all writes staged before, and reserves room in the index.
   absl::Status Decide(Staged& staged, TimePoint now, std::int64_t unix_ms);
-  absl::Status CopyTouched(Staged& staged, const Place& old, TimePoint now);
+  absl::StatusOr<Known> Look(const Staged& staged) const;
+  absl::Status CopyTouched(Staged& staged, const Known& old, TimePoint now);
   void AssignVersions();
   absl::Status MakeDurable();
-  void Publish(const Staged& staged);
+  void Publish(const Staged& staged, TimePoint now);
   void Abandon(const absl::Status& why);
 
   // --- work.cc
+
+  /// Bytes that the cleaner looks at for each byte written, when memory is short: as much as it takes where
+  /// nine tenths of what it looks at are live.
+  static constexpr std::uint64_t kCleanPace = 10;
 
   /// What may come of waiting for room.
   enum class Room : std::uint8_t { kNow = 1, kLater = 2, kNever = 3 };
   Room MakeRoom(TimePoint now, std::int64_t unix_ms);
   /// Frees what has rested.
   void Release(TimePoint now);
-  /// At the end of whatever may have put memory to rest.
-  void RestFromNow();
+  /// At the end of all that writes.
+  void FinishWork();
   bool WorkLocked(TimePoint now, std::int64_t unix_ms);
   /// Whether so little is free that it is time to clean.
   bool Short() const;
+  void GoAhead(TimePoint now);
   absl::Status Full() const;
 
   // Fixed after Start; what they refer to is the shared memory.
@@ -125,17 +160,25 @@ class Store::Impl {
   ValueLog log_;
   Index index_;
 
+  // Any thread.
+  Frequency frequency_;
+  std::atomic<bool> wants_reads_ = false;
+
   // Under mutex_.
   const std::unique_ptr<DurableTier> tier_;  // null: Durability::kMemory
   Sweeper sweeper_;
+  Evictor evictor_;
   Cleaner cleaner_;
   std::uint64_t next_version_ = 1;
   std::uint64_t expired_before_start_ = 0;  // entries of the tier
+  std::uint64_t fetches_ = 0;
+  std::size_t ahead_ = 0;  // segments to be free or resting, until then
+  TimePoint ahead_until_;
 
   // The group that is being committed; members only so that their memory is used again. Under mutex_.
   std::vector<Staged> staged_;
-  // The key's record after the staged writes.
-  absl::flat_hash_map<std::string_view, std::optional<Place>> group_records_;
+  // The keys' records after the staged writes.
+  absl::flat_hash_map<std::string_view, Known> group_records_;
   absl::flat_hash_map<std::uint64_t, std::int64_t> group_growth_;  // by main bucket: entries more than now
 };
 

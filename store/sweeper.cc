@@ -79,9 +79,19 @@ bool Sweeper::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
   if (tier_ != nullptr) tier_->Delete(key);
   log_.Kill(place);  // I5
   index_.Erase(key_hash, *entry);
+  Removed();
+  return true;
+}
+
+void Sweeper::RemoveCold(std::string_view key, const Index::ColdEntry& entry) {
+  tier_->Delete(key);
+  index_.EraseCold(entry);
+  Removed();
+}
+
+void Sweeper::Removed() {
   ++removed_;
   if (++unflushed_ == kMaxUnflushed) Flush();
-  return true;
 }
 
 void Sweeper::Flush() {

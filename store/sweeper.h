@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "store/base/clock.h"
 #include "store/durable_tier.h"
@@ -40,6 +41,9 @@ class Sweeper {
   /// Removes a live record if it has expired by now. The durable tier learns of it with Flush at the latest.
   bool RemoveIfExpired(const Place& place, std::int64_t unix_ms);
 
+  /// Removes a cold key whose record, in the durable tier, has expired.
+  void RemoveCold(std::string_view key, const Index::ColdEntry& entry);
+
   /// Deletes from the durable tier what was removed from memory.
   void Flush();
 
@@ -54,6 +58,7 @@ class Sweeper {
   };
 
   bool Begin(Pace pace, std::int64_t unix_ms);
+  void Removed();
   void End(TimePoint now);
 
   Segments& segments_;

@@ -9,6 +9,14 @@
 
 namespace remora {
 
+namespace {
+
+Segments::Queue QueueOf(ValueLog::Head head) {
+  return head == ValueLog::Head::kWrites ? Segments::Queue::kWritten : Segments::Queue::kMoved;
+}
+
+}  // namespace
+
 ValueLog::ValueLog(std::span<std::byte> region, Segments& segments, std::uint64_t incarnation)
     : region_(region), segments_(segments), incarnation_(incarnation) {}
 
@@ -23,7 +31,7 @@ std::optional<Place> ValueLog::Append(Head head, std::string_view key, std::stri
     const std::size_t keep = head == Head::kWrites ? Segments::kReserve : 0;
     const std::optional<SegmentNumber> taken = segments_.Take(Segments::Use::kLogHead, keep);
     if (!taken) return std::nullopt;
-    if (open.there) segments_.Seal(open.segment, open.next, now);
+    if (open.there) segments_.Seal(open.segment, open.next, now, QueueOf(head));
     open = {true, *taken, segments_[*taken].begin, Segments::EndOf(*taken)};
   }
   place.offset_units = open.next / kUnitSize;

@@ -13,6 +13,14 @@ namespace {
 constexpr std::size_t kFreeShare = 64;
 constexpr std::size_t kMinFree = 3;
 
+// At most this share of the segments is free or rests while writers wait for room, and for so many grace
+// periods after.
+constexpr std::size_t kMaxAheadShare = 4;
+constexpr int kGoAheadFor = 10;
+
+// With less than this free, it is worth knowing which keys are used: some of the others will have to go.
+constexpr std::size_t kFillingShare = 4;
+
 // A bounded bit of work: about a millisecond of records of 100 bytes.
 constexpr std::uint64_t kBitOfCleaning = std::uint64_t{256} << 10;
 // Less, because each removal costs a deletion on disk.
@@ -23,8 +31,7 @@ constexpr std::uint64_t kBitOfSweeping = std::uint64_t{64} << 10;
 bool Store::Impl::Work() {
   const std::lock_guard lock(mutex_);
   const bool worked = WorkLocked(clock_.Now(), clock_.UnixMillis());
-  RestFromNow();
-  if (worked) SetSizeCounters();
+  FinishWork();
   return worked;
 }
 
@@ -32,7 +39,6 @@ bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
   bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
   if (Short()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
-  sweeper_.Flush();
   return worked;
 }
 
@@ -50,15 +56,24 @@ std::optional<TimePoint> Store::Impl::next_work() const {
   return next;
 }
 
-// Memory rests from the moment that nothing leads there any more, and between the look at the clock with
-// which a piece of work begins and its end, a disk may have stalled, or this thread.
-void Store::Impl::RestFromNow() {
+void Store::Impl::FinishWork() {
+  sweeper_.Flush();
+  // Memory rests from the moment that nothing leads there any more, and between the look at the clock with
+  // which a piece of work begins and its end, a disk may have stalled, or this thread.
   const TimePoint now = clock_.Now();
   index_.RestFrom(now);
   segments_.RestFrom(now);
+  const bool filling = segments_.free_count() < segments_.count() / kFillingShare;
+  wants_reads_.store(evictor_.is_on() && filling, std::memory_order_relaxed);
+  SetSizeCounters();
+}
+
+void Store::Impl::NoteRead(std::uint64_t key_hash) {
+  if (wants_reads()) frequency_.Note(key_hash);
 }
 
 void Store::Impl::Release(TimePoint now) {
+  if (ahead_until_ <= now) ahead_ = 0;
   TimeHasPassed(this);  // for readers that were in time, with what is freed here
   index_.Tick(now);
   // A slot that is left to clear may name a segment that began to rest at the same moment, or later.
@@ -68,7 +83,15 @@ void Store::Impl::Release(TimePoint now) {
 
 bool Store::Impl::Short() const {
   const std::size_t target = std::max(kMinFree, segments_.count() / kFreeShare);
-  return segments_.free_count() + segments_.resting_count() < target;
+  return segments_.free_count() + segments_.resting_count() < std::max(target, ahead_);
+}
+
+// Writers wait for memory to rest. What is evicted sooner rests sooner.
+void Store::Impl::GoAhead(TimePoint now) {
+  if (!evictor_.is_on()) return;
+  const std::size_t so_far = segments_.free_count() + segments_.resting_count();
+  ahead_ = std::min(2 * so_far, segments_.count() / kMaxAheadShare);
+  ahead_until_ = now + kGoAheadFor * grace_;
 }
 
 Store::Impl::Room Store::Impl::MakeRoom(TimePoint now, std::int64_t unix_ms) {
@@ -78,7 +101,10 @@ Store::Impl::Room Store::Impl::MakeRoom(TimePoint now, std::int64_t unix_ms) {
           cleaner_.Work(kBitOfCleaning, now, unix_ms))) {
   }
   if (segments_.free_count() > Segments::kReserve) return Room::kNow;
-  if (segments_.resting_count() > 0) return Room::kLater;
+  if (segments_.resting_count() > 0) {
+    GoAhead(now);
+    return Room::kLater;
+  }
   return Room::kNever;
 }
 

@@ -7,6 +7,7 @@
 //       case kReadBucket: search.TakeBucket(copy of the bucket search.bucket()); break;
 //       case kReadRecord: search.TakeRecord(copy of what is at search.slot()); break;
 //       case kFound:      the last record taken holds the value
+//       case kCold:       the record is, or was a moment ago, only in the durable tier: ask the store
 //       case kMissing:    at some moment since the search began, the key was not there
 //       case kUnsure:     something changed meanwhile: begin again
 //
@@ -48,7 +49,7 @@ struct BucketRef {
 
 class KeySearch {
  public:
-  enum class Step : std::uint8_t { kReadBucket = 1, kReadRecord, kFound, kMissing, kUnsure };
+  enum class Step : std::uint8_t { kReadBucket = 1, kReadRecord, kFound, kCold, kMissing, kUnsure };
 
   /// `key`, `shape` and `view` must outlive the search.
   KeySearch(std::string_view key, std::uint64_t key_hash, const StoreShape& shape, IndexView* view)
@@ -116,6 +117,11 @@ class KeySearch {
   void Advance() {
     while (!candidates_.empty()) {
       const std::uint64_t word = copy_->slots[static_cast<std::size_t>(candidates_.Next())];
+      if (SlotIsCold(word)) {
+        // Another key's is passed over; so is one that is torn, for which there is another slot (I2).
+        cold_ = cold_ || word == EncodeColdSlot(key_hash_);
+        continue;
+      }
       slot_ = DecodeSlot(word);
       const auto* foreign_end = foreign_.data() + foreign_count_;
       if (!SlotNamesPlace(slot_, shape_.memory_size) || foreign_count_ == foreign_.size() ||
@@ -133,6 +139,9 @@ class KeySearch {
     } else if (link != 0) {
       bucket_ = {true, link};
       step_ = Step::kReadBucket;
+    } else if (cold_) {
+      // Only now: a record that was brought back a moment ago has its slot beside the cold one.
+      step_ = Step::kCold;
     } else {
       step_ = unsure_ ? Step::kUnsure : Step::kMissing;
     }
@@ -145,6 +154,7 @@ class KeySearch {
 
   Step step_ = Step::kReadBucket;
   bool unsure_ = false;  // a candidate was neither the key's live record nor another key's
+  bool cold_ = false;    // a slot says that the key is cold
   Home home_;
   BucketRef bucket_;
   int chain_ = 0;

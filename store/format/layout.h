@@ -29,6 +29,9 @@
 //   I2 While its key exists, an entry leaves a slot only when it has been in another one, where readers look,
 //      for the grace period and longer (I6). So if a reader saw, within the grace period, each slot of the
 //      chain without the key, then there was a moment in between when the key was absent: a miss is proven.
+//      The slot of a record in memory never becomes one of a cold key, nor the other way: each enters a slot
+//      of its own, and the old one is cleared when it has rested. So a mixture of the two is never seen, and
+//      at each moment there is a slot that shows the key and is not about to change into anything else.
 //   I3 A control word is read whole where it matters: the depth is one byte; the link to the bucket that
 //      continues this one changes only from none to one or back, and carries a check that no mixture of the
 //      two passes. What it names is there before: an overflow bucket is empty and visible before it is
@@ -56,7 +59,7 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 2;
+inline constexpr std::uint32_t kFormatVersion = 3;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
@@ -148,6 +151,11 @@ constexpr Slot DecodeSlot(std::uint64_t word) {
           word & kMaxOffsetUnits};
 }
 
+/// A cold key, whose record is only in the durable tier, has a slot without an extent, which in place of the
+/// offset says 40 bits of the key's hash (EncodeColdSlot). One byte tells: no extent in use has mantissa 0. A
+/// torn slot may look like it, too, but not the only one of a key that exists (I2).
+constexpr bool SlotIsCold(std::uint64_t word) { return (word >> kOffsetBits & 0xff) == 0; }
+
 // --- Bucket -------------------------------------------------------------------------------------------
 
 inline constexpr int kSlotsPerBucket = 31;
@@ -216,13 +224,19 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 
 /// Counters that anybody may READ. Each changes alone, and a READ may tear one: read twice until equal.
 /// A list in one place: enumerator, and the name under which it is shown. What has expired is among the keys
-/// until it is removed; then it is counted as expired, unless another write came first.
+/// until it is removed; then it is counted as expired, unless another write came first. Cold keys are among
+/// the keys, too. An eviction makes a key cold, or, where there is no durable tier, removes it; a fetch
+/// brings a cold one back.
 #define REMORA_COUNTERS(X)                        \
   X(kKeys, "keys")                                \
   X(kPuts, "puts")                                \
   X(kDeletes, "deletes")                          \
   X(kTouches, "touches")                          \
   X(kExpired, "expired")                          \
+  X(kColdKeys, "cold_keys")                       \
+  X(kEvictions, "evictions")                      \
+  X(kFetches, "fetches")                          \
+  X(kReadsReported, "reads_reported")             \
   X(kLocates, "locates")                          \
   X(kPings, "pings")                              \
   X(kCommitGroups, "commit_groups")               \

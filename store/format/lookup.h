@@ -79,6 +79,13 @@ constexpr std::uint32_t Fingerprint(std::uint64_t key_hash) {
   return top == 0 ? 1 : top;
 }
 
+/// The slot of a cold key: its fingerprint, no extent, and the low bits of its hash, by which a bucket is
+/// split without knowing keys. Another cold key may have the same: who wants a record asks the server.
+constexpr std::uint64_t EncodeColdSlot(std::uint64_t key_hash) {
+  return EncodeSlot({Fingerprint(key_hash), 0, key_hash & kMaxOffsetUnits});
+}
+static_assert(kMaxDepth <= kOffsetBits);
+
 /// Slots of one bucket, as a set; iterate with Next.
 class SlotSet {
  public:

@@ -2,13 +2,17 @@
 //
 //   connect:  HelloRequest  ->        <- HelloReply (accept)  or  HelloRefusal (reject)
 //   then, for each request of the client, at most `credits` of them unanswered:
-//     WRITE key, value into the slice        (put, delete, touch, locate)
+//     WRITE key, value, reads into the slice
 //     SEND Request                    ->
 //                                     <- SEND Reply
 //
-// The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value. They are whole when
-// the Request arrives. What a touch finds gets another expiry; it is written anew, as by a put of the same
-// value.
+// The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value (as the operation has
+// them), then reads. They are whole when the Request arrives. What a touch finds gets another expiry; it is
+// written anew, as by a put of the same value.
+//
+// Reads: the hashes of keys that this client has read lately in the server's memory, which does not see it.
+// It wants to know when the memory fills: what is not used will have to go. They are hints, so no checksum
+// covers them. They come along with whatever is sent.
 //
 // HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
 // was sent and before the answer was there, which is what a client knows of that clock
@@ -32,7 +36,7 @@
 
 namespace remora {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -97,7 +101,7 @@ struct Request {
   std::uint32_t value_size = 0;
   std::uint16_t key_size = 0;
   Operation operation = Operation::kPing;
-  std::uint8_t reserved = 0;
+  std::uint8_t read_count = 0;  // up to kMaxReads
 };
 static_assert(sizeof(Request) == 40);
 static_assert(std::has_unique_object_representations_v<Request>);
@@ -125,6 +129,10 @@ enum class ReplyStatus : std::uint8_t {
   kDurableTier = 6,  // the durable tier failed; whether the write survives a restart is unknown
 };
 
+enum ReplyFlag : std::uint16_t {
+  kWantsReads = 2,  // until a reply does not say so
+};
+
 struct Reply {
   std::uint64_t request_id = 0;
   std::uint64_t version = 0;   // put, delete, touch: that of the write; locate: that of the record
@@ -132,7 +140,7 @@ struct Reply {
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
   std::uint8_t text_size = 0;  // bytes of text behind this struct: why, when status is not kOk
-  std::uint16_t reserved = 0;
+  std::uint16_t flags = 0;     // ReplyFlag
   std::uint32_t reserved2 = 0;
 };
 static_assert(sizeof(Reply) == 40);
@@ -141,8 +149,12 @@ static_assert(std::has_unique_object_representations_v<Reply>);
 inline constexpr std::size_t kMaxReplyText = 160;
 inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyText;
 
+/// Hashes of reads in one request, of 8 bytes each.
+inline constexpr std::size_t kMaxReads = 64;
+
 /// Bytes of a slice for one request of the largest size.
-inline constexpr std::size_t kMaxPayloadSize = kMaxKeySize + kMaxValueSize;
+inline constexpr std::size_t kMaxPayloadSize =
+    kMaxKeySize + kMaxValueSize + kMaxReads * sizeof(std::uint64_t);
 
 // --- Bytes to structs and back --------------------------------------------------------------------------
 

@@ -215,6 +215,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   ServerOptions server;
   server.store.memory_size = options.memory_size;
   server.store.durability = options.durability;
+  server.store.eviction = options.eviction;
   server.store.grace = options.grace;
   server.store.default_ttl = options.default_ttl;
   server.max_clients = options.max_clients;

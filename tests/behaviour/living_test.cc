@@ -37,6 +37,7 @@ class LivingAdversary : public SimServed, public testing::TestWithParam<Adversar
   void SetUp() override {
     ServerOptions options;
     options.store.memory_size = kMinMemorySize;
+    options.store.eviction = Eviction::kNone;
     options.store.clock = &network_.clock();
     ASSERT_NO_FATAL_FAILURE(Serve(options));
     network_.set_piece_size(GetParam().piece_size);

@@ -34,6 +34,7 @@ class LocationAttack : public SimServed, public testing::Test {
   void SetUp() override {
     ServerOptions options;
     options.store.memory_size = kMinMemorySize;
+    options.store.eviction = Eviction::kNone;
     options.store.clock = &network_.clock();
     ASSERT_NO_FATAL_FAILURE(Serve(options));
     network_.set_piece_size(4096);

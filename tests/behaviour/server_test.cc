@@ -269,7 +269,7 @@ TEST_P(RemoteBehaviour, SizesAndOffsetsOutOfBoundsAreAnsweredAsInvalid) {
   requests[0].key_size = 0;
   requests[1].key_size = kMaxKeySize + 1;
   requests[2].value_size = kMaxValueSize + 1;
-  requests[3].payload_offset = kMaxPayloadSize;
+  requests[3].payload_offset = kMaxPayloadSize + 4096;  // a slice may be rounded up to a page
   requests[4].payload_offset = ~std::uint64_t{0} - 3;
   requests[5].operation = Operation::kDelete;  // with a value
   // A raw client posts one receive: one request a connection.

@@ -112,7 +112,7 @@ class BadStartTest(harness.TestCase):
             self.assertEqual(kvctl(self.address, "put", str(number), stdin=value).returncode, 0)
         self.assertEqual(server.stop()[0], 0)
         data = f"--data_dir={self.folder}/data"
-        self.expect_refusal(start(f"--listen={self.address}", data, "--memory=16M"), 78)
+        self.expect_refusal(start(f"--listen={self.address}", data, "--memory=16M", "--eviction=none"), 78)
         self.logged_server()
         self.assertEqual(kvctl(self.address, "get", "59").stdout, value)
 
@@ -159,7 +159,7 @@ class RunTest(harness.TestCase):
         self.assertEqual(kvctl(second, "get", "key").stdout, b"value")
 
     def test_full_memory_refuses_and_serves_on(self):
-        self.memory_server(memory="16M")
+        self.memory_server("--eviction=none", memory="16M")
         value = os.urandom(256 << 10)
         outcomes = [kvctl(self.address, "put", str(number), stdin=value).returncode for number in range(60)]
         refused = outcomes.index(73)  # 16 MiB cannot hold 60 of them

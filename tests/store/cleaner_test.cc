@@ -66,10 +66,8 @@ class CleanerTest : public testing::Test {
 };
 
 TEST_F(CleanerTest, NothingDeadIsNoWork) {
-  EXPECT_FALSE(parts_.cleaner.HasWork(parts_.now));
   EXPECT_FALSE(Work());
   FillASegment();
-  EXPECT_FALSE(parts_.cleaner.HasWork(parts_.now));
   EXPECT_FALSE(Work());
   EXPECT_EQ(parts_.log.bytes_appended(Head::kMoves), 0u);
 }
@@ -147,7 +145,6 @@ TEST_F(CleanerTest, ASegmentWithNothingLiveIsNotEvenRead) {
   const SegmentNumber victim = SegmentOf(keys[0]);
   Thin(keys, 1000);
   Erase(keys[0]);
-  EXPECT_TRUE(parts_.cleaner.HasWork(parts_.now));
   Work();
   EXPECT_EQ(parts_.segments[victim].use, Use::kResting);
   EXPECT_EQ(parts_.log.bytes_appended(Head::kMoves), 0u);
@@ -176,7 +173,6 @@ TEST_F(CleanerTest, ItLooksAtNoMoreThanAskedAndGoesOnLater) {
     ASSERT_TRUE(Work(2 * kRecordSize));
     EXPECT_EQ(parts_.log.bytes_appended(Head::kMoves), moved * kRecordSize);
     ASSERT_EQ(parts_.segments[victim].use, Use::kLog);
-    EXPECT_TRUE(parts_.cleaner.HasWork(parts_.now));
     ASSERT_NO_FATAL_FAILURE(CheckAll());
   }
   EXPECT_FALSE(Work()) << "it empties the segment, and there is no other";
@@ -265,7 +261,6 @@ TEST_F(CleanerWithoutRoomTest, WithNowhereToMoveToItStopsAndGoesOnWhenASegmentHa
   EXPECT_FALSE(Work());
   EXPECT_EQ(parts_.segments.free_count(), 0u) << "it used the reserve";
   EXPECT_GT(parts_.segments.resting_count(), 0u);
-  EXPECT_TRUE(parts_.cleaner.HasWork(parts_.now)) << "it is in the middle of a segment";
   const std::uint64_t moved = parts_.log.bytes_appended(Head::kMoves);
   EXPECT_FALSE(Work());
   EXPECT_EQ(parts_.log.bytes_appended(Head::kMoves), moved);

@@ -41,7 +41,9 @@ class CommitTest : public testing::Test {
   std::unique_ptr<Store> store_ = Open();
 
   std::unique_ptr<Store> Open() {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(temp_ / "store", kMinMemorySize));
+    StoreOptions options = LoggedIn(temp_ / "store", kMinMemorySize);
+    options.eviction = Eviction::kNone;
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }

@@ -27,6 +27,7 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
     StoreOptions options;
     options.memory_size = kMinMemorySize;
     options.durability = GetParam();
+    options.eviction = Eviction::kNone;
     options.grace = std::chrono::milliseconds(kMinGraceMs);
     options.clock = &clock_;
     options.default_ttl = default_ttl;

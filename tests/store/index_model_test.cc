@@ -27,6 +27,7 @@ struct Mix {
   std::size_t segments;
   bool cleans;
   bool fills = false;
+  bool chills = false;
 };
 
 /// A reader on its way, and what it may say at its end.
@@ -35,6 +36,7 @@ struct Started {
   TimePoint start;
   bool was_there = false;  // all the time
   bool could_be_there = false;
+  bool could_be_cold = false;
   std::set<std::string> values = {};  // that the key had since the start
 };
 
@@ -47,7 +49,8 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
   std::list<Reader> readers_;
   std::vector<Started> started_;
   std::uint64_t full_ = 0;
-  std::uint64_t ends_[6] = {};  // of readers, by step
+  std::uint64_t stale_cold_ = 0;
+  std::uint64_t ends_[7] = {};  // of readers, by step
 
   bool Chance(unsigned percent) { return random_() % 100 < percent; }
   std::string AnyKey() { return "key" + std::to_string(random_() % mix_.keys); }
@@ -71,6 +74,19 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
     }
   }
 
+  /// The key stays what it is, wherever it is.
+  void ChillOrFetch() {
+    const auto near = model_.lower_bound(AnyKey());
+    if (near == model_.end()) return;
+    const std::string& key = near->first;
+    if (!parts_.IsCold(key)) {
+      parts_.Chill(key);
+      for (Started& started : started_) started.could_be_cold |= started.reader->key() == key;
+    } else if (!parts_.Fetch(key)) {
+      ++full_;
+    }
+  }
+
   void StartAReader() {
     std::string key = AnyKey();
     if (const auto near = model_.lower_bound(key); near != model_.end() && Chance(70)) key = near->first;
@@ -79,6 +95,7 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
     const auto found = model_.find(key);
     started.was_there = started.could_be_there = found != model_.end();
     if (started.was_there) started.values.insert(found->second);
+    started.could_be_cold = started.was_there && parts_.IsCold(key);
     started_.push_back(std::move(started));
   }
 
@@ -101,6 +118,7 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
     if (started.was_there) {
       ASSERT_NE(step, Step::kMissing) << reader.key();
     }
+    if (step == Step::kCold && !started.could_be_cold) ++stale_cold_;
     if (step != Step::kFound) return;
     ASSERT_TRUE(started.could_be_there) << reader.key();
     ASSERT_EQ(started.values.count(reader.value()), 1u) << reader.key();
@@ -113,6 +131,8 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
       parts_.index.Grow(random_() % 4, parts_.now);
     } else if (mix_.cleans && Chance(20)) {
       parts_.cleaner.Work(random_() % 10'000, parts_.now, 0);
+    } else if (mix_.chills && Chance(30)) {
+      ChillOrFetch();
     } else if (Chance(15)) {
       StartAReader();
     } else if (Chance(50)) {
@@ -139,6 +159,11 @@ TEST_P(IndexModelTest, HoldsWhatAMapHolds) {
   EXPECT_GT(ends_[static_cast<std::size_t>(Step::kMissing)], 100u);
   EXPECT_GT(parts_.index.bucket_count(), std::uint64_t{1} << Index::kFirstLevel);
   EXPECT_EQ(full_ > 0, mix_.fills) << full_ << " writes found no room";
+  if (mix_.chills) {
+    // Only one that was erased in the meantime, or was brought back with the reader on its way, is not cold.
+    EXPECT_GT(ends_[static_cast<std::size_t>(Step::kCold)], 500u);
+    EXPECT_LT(stale_cold_, ends_[static_cast<std::size_t>(Step::kCold)] / 20);
+  }
   if (mix_.cleans) {
     EXPECT_GT(parts_.cleaner.segments_cleaned(), 10u);
   }
@@ -150,7 +175,9 @@ INSTANTIATE_TEST_SUITE_P(Mixes, IndexModelTest,
                                          Mix{"ComingAndGoing", 4'000, 30, 45, 10, 24, false},
                                          Mix{"InNoTime", 6'000, 30, 30, 1, 24, false},
                                          Mix{"Cleaned", 5'000, 3'000, 25, 10, 16, true},
-                                         Mix{"AlmostFull", 7'000, 5'000, 15, 20, 16, true, true}),
+                                         Mix{"AlmostFull", 7'000, 5'000, 15, 20, 16, true, true},
+                                         Mix{"Chilled", 6'000, 3'000, 30, 5, 16, true, false, true},
+                                         Mix{"ChilledInNoTime", 4'000, 2'000, 20, 1, 24, true, false, true}),
                          [](const auto& mix) { return mix.param.name; });
 
 }  // namespace

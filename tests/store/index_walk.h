@@ -30,6 +30,7 @@ class IndexWalk {
       ASSERT_NO_FATAL_FAILURE(CheckChain(number)) << "main bucket " << number;
     }
     ASSERT_EQ(keys_.size(), model_.size()) << "keys that are not in the index";
+    ASSERT_EQ(parts_.index.cold_count(), cold_);
     ASSERT_EQ(parts_.index.entry_count(), model_.size());
     ASSERT_EQ(parts_.segments.live_bytes(), live_bytes_);
     ASSERT_LE(overflow_.size(), parts_.index.overflow_count());
@@ -68,6 +69,10 @@ class IndexWalk {
   void CheckSlots(const Bucket& bucket) {
     for (const std::uint64_t word : bucket.slots) {
       if (word == 0) continue;
+      if (SlotIsCold(word)) {
+        ASSERT_NO_FATAL_FAILURE(CheckColdSlot(word));
+        continue;
+      }
       const Slot slot = DecodeSlot(word);
       const Place place = Place::Of(slot);
       ASSERT_TRUE(SlotNamesPlace(slot, parts_.shape.memory_size));
@@ -90,6 +95,22 @@ class IndexWalk {
     }
   }
 
+  void CheckColdSlot(std::uint64_t word) {
+    const auto found = by_cold_word_.find(word);
+    // One that is brought back, erased or copied to another bucket leaves a slot behind that rests.
+    const bool current =
+        found != by_cold_word_.end() && Belongs(word, home_) && keys_.insert(found->second).second;
+    ASSERT_TRUE(current || !settled_) << "a cold slot was left behind";
+    if (current) ++cold_;
+  }
+  static std::map<std::uint64_t, std::string> ByColdWord(const StoreParts& parts, const Model& model) {
+    std::map<std::uint64_t, std::string> keys;
+    for (const auto& [key, value] : model) {
+      if (parts.IsCold(key)) keys[EncodeColdSlot(HashKey(key))] = key;
+    }
+    return keys;
+  }
+
   void CheckIsIndexSegment(std::uint64_t segment) const {
     EXPECT_EQ(parts_.segments[static_cast<SegmentNumber>(segment)].use, Segments::Use::kIndex);
   }
@@ -97,12 +118,14 @@ class IndexWalk {
   const StoreParts& parts_;
   const Model& model_;
   const bool settled_;
+  const std::map<std::uint64_t, std::string> by_cold_word_ = ByColdWord(parts_, model_);
   const IndexView view_;
   Home home_;
   std::set<std::uint64_t> words_;     // of one chain
   std::set<std::uint64_t> overflow_;  // places seen
   std::set<std::string> keys_;
   std::uint64_t live_bytes_ = 0;
+  std::uint64_t cold_ = 0;
 };
 
 }  // namespace remora

@@ -27,6 +27,7 @@ class SegmentsTest : public testing::Test {
   static constexpr seconds kRest{2};
   static constexpr std::chrono::nanoseconds kInstant{1};
   static constexpr std::uint64_t kShare = kSegmentSize / 32;  // of one list
+  static constexpr std::uint64_t kWorthIt = kShare;
 
   const std::unique_ptr<AnonymousMemory> memory_ = std::move(*AnonymousMemory::Map(kCount * kSegmentSize));
   const std::span<std::byte> region_ = memory_->bytes();
@@ -152,46 +153,46 @@ TEST_F(SegmentsTest, BytesAreCountedWhereTheyAre) {
 // --- Which to clean -------------------------------------------------------------------------------------
 
 TEST_F(SegmentsTest, NothingIsWorthCleaningWhereNothingIsDead) {
-  EXPECT_FALSE(segments_.Best(now_).has_value());
+  EXPECT_FALSE(segments_.Best(now_, kWorthIt).has_value());
   Log(kSegmentSize);
   Log(kSegmentSize * 3 / 4, kSegmentSize * 3 / 4);  // ends early; what it lacks is not dead
-  EXPECT_FALSE(segments_.Best(now_ + seconds(1000)).has_value());
+  EXPECT_FALSE(segments_.Best(now_ + seconds(1000), kWorthIt).has_value());
 }
 
 TEST_F(SegmentsTest, AHeadIsNotCleaned) {
   const SegmentNumber head = segments_.Take(Use::kLogHead, 0).value();
   segments_.AddLive(segments_[head].begin, kSegmentSize);
   DropAll(head);
-  EXPECT_FALSE(segments_.Best(now_ + seconds(1)).has_value());
+  EXPECT_FALSE(segments_.Best(now_ + seconds(1), kWorthIt).has_value());
 }
 
 TEST_F(SegmentsTest, TheEmptierOfTwoOfOneAgeIsBetter) {
   Log(kSegmentSize * 3 / 4);
   const SegmentNumber emptier = Log(kSegmentSize / 4);
   Log(kSegmentSize / 2);
-  EXPECT_EQ(segments_.Best(now_ + seconds(10)), emptier);
+  EXPECT_EQ(segments_.Best(now_ + seconds(10), kWorthIt), emptier);
 }
 
 TEST_F(SegmentsTest, TheOlderOfTwoThatAreAlikeIsBetter) {
   const SegmentNumber older = Log(kSegmentSize / 2);
   now_ += seconds(10);
   Log(kSegmentSize / 2);
-  EXPECT_EQ(segments_.Best(now_ + seconds(10)), older);
+  EXPECT_EQ(segments_.Best(now_ + seconds(10), kWorthIt), older);
 }
 
 TEST_F(SegmentsTest, AnOldSegmentIsWorthItBeforeAYoungOneThatIsEmptier) {
   const SegmentNumber old = Log(kSegmentSize * 3 / 4);
   now_ += seconds(100);
   const SegmentNumber young = Log(kSegmentSize / 4);
-  EXPECT_EQ(segments_.Best(now_ + seconds(1)), old);
-  EXPECT_EQ(segments_.Best(now_ + seconds(10'000)), young);
+  EXPECT_EQ(segments_.Best(now_ + seconds(1), kWorthIt), old);
+  EXPECT_EQ(segments_.Best(now_ + seconds(10'000), kWorthIt), young);
 }
 
 TEST_F(SegmentsTest, WhatDiesLaterCountsToo) {
   const SegmentNumber number = Log(kSegmentSize);
   Log(kSegmentSize / 2);
   segments_.Drop(segments_[number].begin, kSegmentSize * 3 / 4);
-  EXPECT_EQ(segments_.Best(now_ + seconds(1)), number);
+  EXPECT_EQ(segments_.Best(now_ + seconds(1), kWorthIt), number);
 }
 
 // A segment that is about as live, but has nothing dead because it ended early, must not hide another.
@@ -199,14 +200,14 @@ TEST_F(SegmentsTest, AFullButShortSegmentDoesNotHideOneThatIsWorthIt) {
   const std::uint64_t live = kSegmentSize * 3 / 4;
   Log(live, live);
   const SegmentNumber worth_it = Log(live, kSegmentSize);
-  EXPECT_EQ(segments_.Best(now_ + seconds(1)), worth_it);
+  EXPECT_EQ(segments_.Best(now_ + seconds(1), kWorthIt), worth_it);
 }
 
 TEST_F(SegmentsTest, AnEmptySegmentIsOfferedUntilItIsRetired) {
   const SegmentNumber number = Log(0);
-  EXPECT_EQ(segments_.Best(now_ + seconds(1)), number);
+  EXPECT_EQ(segments_.Best(now_ + seconds(1), kWorthIt), number);
   segments_.Retire(number, now_);
-  EXPECT_FALSE(segments_.Best(now_ + seconds(1)).has_value());
+  EXPECT_FALSE(segments_.Best(now_ + seconds(1), kWorthIt).has_value());
 }
 
 /// Segments that live and die at random, next to all of them in a plain set.
@@ -251,7 +252,7 @@ class RandomSegmentsTest : public SegmentsTest {
 TEST_F(RandomSegmentsTest, TheBestIsOneOfTheLogAndAboutAsGoodAsTheBestOfAll) {
   for (int round = 0; round < 100'000; ++round) {
     Change();
-    const std::optional<SegmentNumber> best = segments_.Best(now_ + seconds(1));
+    const std::optional<SegmentNumber> best = segments_.Best(now_ + seconds(1), kWorthIt);
     // In each 1/32 by what is live, the first that came there stands for all: the best of all lists is at
     // least as good as the least good of any list.
     std::vector<double> least(33, std::numeric_limits<double>::infinity());
@@ -294,7 +295,7 @@ TEST_F(RandomSegmentsTest, NoneIsLostFromTheLists) {
   for (const SegmentNumber number : log_) worth_it += segments_[number].dead() >= kShare;
   ASSERT_GT(worth_it, 0u);
   now_ += seconds(1);
-  while (const std::optional<SegmentNumber> best = segments_.Best(now_)) {
+  while (const std::optional<SegmentNumber> best = segments_.Best(now_, kWorthIt)) {
     ASSERT_EQ(log_.erase(*best), 1u);
     DropAll(*best);
     segments_.Retire(*best, now_);

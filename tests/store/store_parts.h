@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,8 +15,10 @@
 #include <vector>
 
 #include "store/cleaner.h"
+#include "store/evictor.h"
 #include "store/format/key_search.h"
 #include "store/format/record.h"
+#include "store/frequency.h"
 #include "store/index.h"
 #include "store/memory_plan.h"
 #include "store/segments.h"
@@ -28,45 +31,75 @@ inline constexpr std::chrono::milliseconds kTestRest{200};
 inline constexpr std::chrono::nanoseconds kInstant{1};
 
 struct StoreParts {
-  explicit StoreParts(std::size_t segment_count)
-      : memory(std::move(*AnonymousMemory::Map(segment_count * kSegmentSize))) {}
+  explicit StoreParts(std::size_t segment_count, Evictor::Mode eviction = Evictor::Mode::kOff)
+      : memory(std::move(*AnonymousMemory::Map(segment_count * kSegmentSize))),
+        evictor(eviction, segments, log, index, frequency) {}
 
   // --- Writing, as the store does it.
 
   /// Inserts or replaces. False: no room, and nothing was done.
   bool Put(std::string_view key, std::string_view value) {
+    if (!Publish(key, value, ++version)) return false;
+    tier[std::string(key)] = value;
+    return true;
+  }
+  bool Erase(std::string_view key) {
+    const std::optional<Index::Entry> entry = index.Find(key, HashKey(key));
+    const bool known = tier.erase(std::string(key)) > 0;
+    if (entry) {
+      log.Kill(entry->place);
+      index.Erase(HashKey(key), *entry);
+    } else if (known) {
+      index.EraseCold(index.FindCold(HashKey(key)).value());
+    }
+    return known;
+  }
+
+  /// Makes a key cold whose record is in memory. False: no room in the index, or another has its hash.
+  bool Chill(std::string_view key) {
+    const std::uint64_t key_hash = HashKey(key);
+    if (index.FindCold(key_hash) || !index.Reserve(key_hash, 1)) return false;
+    const Index::Entry entry = index.Find(key, key_hash).value();
+    log.Kill(entry.place);
+    index.Chill(key_hash, entry, now);
+    return true;
+  }
+  /// Brings a cold one back. False: no room.
+  bool Fetch(const std::string& key) { return Publish(key, tier.at(key), version); }
+  bool IsCold(const std::string& key) const {
+    return tier.contains(key) && !index.Find(key, HashKey(key)).has_value();
+  }
+
+  bool Publish(std::string_view key, std::string_view value, std::uint64_t new_version) {
     const std::uint64_t key_hash = HashKey(key);
     const std::optional<Index::Entry> entry = index.Find(key, key_hash);
+    const bool cold = !entry && tier.contains(std::string(key));
     const std::optional<Place> place = log.Append(ValueLog::Head::kWrites, key, value, now);
     if (!place) return false;
     if (!entry && !index.Reserve(key_hash, 1)) {
       log.TakeBack(*place);
       return false;
     }
-    log.Seal(*place, ++version, /*expiry_ms=*/0, key_hash, HashValue(value.data(), value.size()));
+    log.Seal(*place, new_version, /*expiry_ms=*/0, key_hash, HashValue(value.data(), value.size()));
     if (entry) log.Kill(entry->place);
     log.MakeLive(*place);
     if (entry) {
       index.Replace(*entry, *place);
+    } else if (cold) {
+      index.Warm(key_hash, index.FindCold(key_hash).value(), *place, now);
     } else {
       index.Insert(key_hash, *place);
     }
-    return true;
-  }
-  bool Erase(std::string_view key) {
-    const std::optional<Index::Entry> entry = index.Find(key, HashKey(key));
-    if (!entry) return false;
-    log.Kill(entry->place);
-    index.Erase(HashKey(key), *entry);
     return true;
   }
 
   /// The place of a key's live record. REQUIRES: there is one.
   Place PlaceOf(std::string_view key) const { return index.Find(key, HashKey(key)).value().place; }
   std::optional<std::string> ValueOf(std::string_view key) const {
-    const std::optional<Index::Entry> entry = index.Find(key, HashKey(key));
-    if (!entry) return std::nullopt;
-    return std::string(log.Value(entry->place));
+    if (const auto entry = index.Find(key, HashKey(key))) return std::string(log.Value(entry->place));
+    if (!index.FindCold(HashKey(key))) return std::nullopt;
+    const auto found = tier.find(std::string(key));
+    return found == tier.end() ? std::nullopt : std::optional(found->second);
   }
 
   // --- Time.
@@ -103,11 +136,14 @@ struct StoreParts {
   const StoreShape shape{region.size(), kTestIncarnation};
   TimePoint now{std::chrono::hours(1)};
   std::uint64_t version = 0;
+  std::map<std::string, std::string> tier;  // stands for the durable one
   Segments segments{region, kTestRest};
   ValueLog log{region, segments, kTestIncarnation};
   Index index{region, segments, log, kTestRest};
   Sweeper sweeper{segments, log, index, nullptr};
-  Cleaner cleaner{segments, log, index, sweeper};
+  Frequency frequency{region.size()};
+  Evictor evictor;
+  Cleaner cleaner{segments, log, index, sweeper, evictor};
 };
 
 /// How far the index had grown when it was new.

@@ -34,6 +34,7 @@ class StoreTest : public testing::TestWithParam<Durability> {
     StoreOptions options;
     options.memory_size = memory_size;
     options.durability = GetParam();
+    options.eviction = Eviction::kNone;
     options.grace = std::chrono::milliseconds(kMinGraceMs);  // tests that wait for memory wait for less
     if (GetParam() == Durability::kLogged) options.data_dir = temp_ / ("store" + std::to_string(memory_size));
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);

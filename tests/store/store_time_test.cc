@@ -21,6 +21,7 @@ class StoreTimeTest : public testing::Test {
   std::unique_ptr<Store> store_ = [this] {
     StoreOptions options;
     options.memory_size = kMinMemorySize;
+    options.eviction = Eviction::kNone;
     options.grace = kGrace;
     options.clock = &clock_;
     return *Store::Open(options);
@@ -100,6 +101,7 @@ TEST(WriteAmplificationTest, IsBoundedWhereLittleIsDead) {
   ManualClock clock;
   StoreOptions options;
   options.memory_size = std::size_t{256} << 20;
+  options.eviction = Eviction::kNone;
   options.clock = &clock;
   const auto store = *Store::Open(options);
   const std::string value(1000, 'v');

@@ -1,0 +1,61 @@
+#include "store/frequency.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+std::uint64_t HashOf(int i) { return HashKey("key " + std::to_string(i)); }
+
+TEST(FrequencyTest, CountsUsesOfEachKey) {
+  Frequency frequency(std::size_t{16} << 20);
+  for (std::uint32_t uses = 1; uses <= Frequency::kMost; ++uses) {
+    frequency.Note(HashOf(1));
+    EXPECT_EQ(frequency.Of(HashOf(1)), uses);
+  }
+  frequency.Note(HashOf(1));
+  EXPECT_EQ(frequency.Of(HashOf(1)), Frequency::kMost);
+  EXPECT_EQ(frequency.Of(HashOf(2)), 0u);
+}
+
+TEST(FrequencyTest, NeverSaysLessThanLatelyWas) {
+  Frequency frequency(std::size_t{16} << 20);
+  for (int i = 0; i < 300; ++i) frequency.Note(HashOf(i));
+  for (int i = 0; i < 300; ++i) ASSERT_GE(frequency.Of(HashOf(i)), 1u) << i;
+}
+
+TEST(FrequencyTest, RarelyTakesAKeyForAnother) {
+  Frequency frequency(std::size_t{16} << 20);
+  // As many as it is made for: a record for each 256 bytes.
+  const int keys = (16 << 20) / 256;
+  for (int i = 0; i < keys; ++i) frequency.Note(HashOf(i));
+  int wrong = 0;
+  for (int i = keys; i < 2 * keys; ++i) wrong += frequency.Of(HashOf(i)) >= 1 ? 1 : 0;
+  EXPECT_LT(wrong, keys / 4);
+  wrong = 0;
+  for (int i = keys; i < 2 * keys; ++i) wrong += frequency.Of(HashOf(i)) >= 2 ? 1 : 0;
+  EXPECT_LT(wrong, keys / 50);
+}
+
+TEST(FrequencyTest, ForgetsWhatIsNotUsedAnyMore) {
+  Frequency frequency(std::size_t{1} << 20);
+  for (int i = 0; i < 15; ++i) frequency.Note(HashOf(1));
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 1'000'000; ++i) frequency.Note(random());
+  EXPECT_LE(frequency.Of(HashOf(1)), 12u) << "what is left is others' doing";
+}
+
+TEST(FrequencyTest, WithoutMemoryItCountsNothing) {
+  Frequency frequency(0);
+  frequency.Note(HashOf(1));
+  EXPECT_EQ(frequency.Of(HashOf(1)), 0u);
+}
+
+}  // namespace
+}  // namespace remora
