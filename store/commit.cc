@@ -29,6 +29,8 @@ constexpr std::size_t kMaxGroup = 1024;
 // As kCleanPace, for expired records, which are removed as they come due; at least so many for each group.
 constexpr std::uint64_t kSweepPace = 8;
 constexpr std::uint64_t kMinSweep = 512;
+// Entries of the durable tier for each write, while it is being read through.
+constexpr std::size_t kColdSweepPace = 4;
 
 absl::Status Check(const Write& write) {
   const std::size_t key_size = write.key.size();
@@ -105,6 +107,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
   const std::uint64_t grown = log_.bytes_appended(ValueLog::Head::kWrites) - written;
   sweeper_.Work(std::max(kSweepPace * grown, kMinSweep), Sweeper::Pace::kDue, now, unix_ms);
+  cold_sweep_.Work(kColdSweepPace * done, now, unix_ms);
   if (Short()) cleaner_.Work(kCleanPace * grown, now, unix_ms);
   return done;
 }

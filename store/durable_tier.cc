@@ -387,6 +387,10 @@ absl::Status DurableTier::Get(std::string_view key, Take take) const {
 
 absl::Status DurableTier::ForEach(Take take) const { return impl_->Scan(ScanOptions(), "", take); }
 
+absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
+  return impl_->Scan(ScanOptions(), begin, take);
+}
+
 std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
   REMORA_CHECK(parts > 0);
   KeyRange rest;  // what is not in a range yet

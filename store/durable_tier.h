@@ -35,7 +35,7 @@ struct DurableTierOptions {
 
 /// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
 ///
-/// Thread Safety: Get, Split and both ForEach may be called from any threads at any time, while another one
+/// Thread Safety: Get, Split and all ForEach may be called from any threads at any time, while another one
 /// writes, too; what they show is whole groups. All else is for one thread at a time.
 class DurableTier {
  public:
@@ -75,6 +75,9 @@ class DurableTier {
 
   /// Shows all entries, in the order of their keys, until one is not OK. DataLoss, Unavailable.
   absl::Status ForEach(Take take) const;
+
+  /// The same from key `begin` on.
+  absl::Status ForEachFrom(std::string_view begin, Take take) const;
 
   /// Keys that stand next to each other, as they were when Split was called. May hold no key. Copies are the
   /// same range. REQUIRES: does not outlive its tier.

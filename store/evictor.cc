@@ -40,6 +40,7 @@ bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint
     if (index_.FindCold(key_hash) || !index_.Reserve(key_hash, 1)) return false;
     // Dead first: who remembers the place must not find it live after a later write of the key.
     log_.Kill(entry.place);
+    cold_sweep_.NoteExpiry(Segments::ExpiryOf(log_.Header(entry.place)));
     index_.Chill(key_hash, entry, now);
   }
   ++evictions_;

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "store/base/clock.h"
+#include "store/cold_sweep.h"
 #include "store/frequency.h"
 #include "store/index.h"
 #include "store/segments.h"
@@ -29,8 +30,14 @@ class Evictor {
   };
 
   /// All that it is given outlives it.
-  Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, const Frequency& frequency)
-      : mode_(mode), segments_(segments), log_(log), index_(index), frequency_(frequency) {}
+  Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, ColdSweep& cold_sweep,
+          const Frequency& frequency)
+      : mode_(mode),
+        segments_(segments),
+        log_(log),
+        index_(index),
+        cold_sweep_(cold_sweep),
+        frequency_(frequency) {}
   Evictor(const Evictor&) = delete;
   Evictor& operator=(const Evictor&) = delete;
 
@@ -56,6 +63,7 @@ class Evictor {
   Segments& segments_;
   ValueLog& log_;
   Index& index_;
+  ColdSweep& cold_sweep_;
   const Frequency& frequency_;
 
   Segments::Queue queue_ = Segments::Queue::kWritten;  // that of the segment that Next said last

@@ -115,7 +115,8 @@ Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
       frequency_(options.eviction == Eviction::kNone ? 0 : region.size()),
       tier_(std::move(tier)),
       sweeper_(segments_, log_, index_, tier_.get()),
-      evictor_(ModeOf(options), segments_, log_, index_, frequency_),
+      cold_sweep_(tier_.get(), index_, sweeper_),
+      evictor_(ModeOf(options), segments_, log_, index_, cold_sweep_, frequency_),
       cleaner_(segments_, log_, index_, sweeper_, evictor_) {}
 
 absl::Status Store::Impl::Start() {

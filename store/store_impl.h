@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
 #include "store/cleaner.h"
+#include "store/cold_sweep.h"
 #include "store/durable_tier.h"
 #include "store/evictor.h"
 #include "store/format/key_search.h"
@@ -167,6 +168,7 @@ class Store::Impl {
   // Under mutex_.
   const std::unique_ptr<DurableTier> tier_;  // null: Durability::kMemory
   Sweeper sweeper_;
+  ColdSweep cold_sweep_;
   Evictor evictor_;
   Cleaner cleaner_;
   std::uint64_t next_version_ = 1;

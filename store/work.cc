@@ -25,6 +25,8 @@ constexpr std::size_t kFillingShare = 4;
 constexpr std::uint64_t kBitOfCleaning = std::uint64_t{256} << 10;
 // Less, because each removal costs a deletion on disk.
 constexpr std::uint64_t kBitOfSweeping = std::uint64_t{64} << 10;
+// Entries of the durable tier.
+constexpr std::size_t kBitOfColdSweeping = 500;
 
 }  // namespace
 
@@ -38,6 +40,7 @@ bool Store::Impl::Work() {
 bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
   bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
+  worked |= cold_sweep_.Work(kBitOfColdSweeping, now, unix_ms);
   if (Short()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
   return worked;
 }
@@ -47,7 +50,8 @@ std::optional<TimePoint> Store::Impl::next_work() const {
   std::optional<TimePoint> next = index_.next_tick();
   const auto also = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
   if (const auto release = segments_.next_release()) also(*release);
-  if (const auto due_ms = sweeper_.next_due_ms()) {
+  for (const auto& due_ms : {sweeper_.next_due_ms(), cold_sweep_.next_due_ms()}) {
+    if (!due_ms) continue;
     // Nobody waits longer than this, and no sum overflows.
     constexpr std::int64_t kLongest = std::int64_t{1000} * 60 * 60 * 24;
     const std::int64_t wait_ms = std::clamp<std::int64_t>(*due_ms - clock_.UnixMillis(), 0, kLongest);

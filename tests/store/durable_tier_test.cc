@@ -477,11 +477,14 @@ TEST_F(DurableTierTest, WhatTheCallerReturnsEndsIt) {
   FillTable(100, 8000);
   const auto tier = Open();
   int shown = 0;
-  const auto take = [&](const auto&) { return ++shown, absl::AbortedError("enough"); };
+  std::string last;
+  const auto take = [&](const auto& e) { return ++shown, last = e.key, absl::AbortedError("enough"); };
   EXPECT_EQ(tier->Get(TableKey(7), take), absl::AbortedError("enough"));
   EXPECT_EQ(tier->ForEach(take), absl::AbortedError("enough"));
   EXPECT_EQ(tier->ForEach(tier->Split(3)[1], take), absl::AbortedError("enough"));
-  EXPECT_EQ(shown, 3);
+  EXPECT_EQ(tier->ForEachFrom(TableKey(50), take), absl::AbortedError("enough"));
+  EXPECT_EQ(shown, 4);
+  EXPECT_EQ(last, TableKey(50));
 }
 
 TEST_F(DurableTierTest, AFileThatMayNotBeReadIsDenied) {

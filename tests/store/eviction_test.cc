@@ -206,6 +206,29 @@ TEST_F(EvictionTest, ColdKeysExpire) {
   EXPECT_EQ(Get("short 4"), "new");
 }
 
+TEST_F(EvictionTest, ColdKeysThatExpiredAreRemovedThoughNobodyAsks) {
+  ASSERT_NO_FATAL_FAILURE(Open(Durability::kLogged));
+  for (int i = 0; i < kMuch; ++i) {
+    ASSERT_TRUE(Put(KeyOf(i), ValueOf(i), std::chrono::hours(i % 3 == 0 ? 1 : i % 3 == 1 ? 5 : 1000)).ok());
+  }
+  const auto work = [&] {
+    for (int i = 0; i < 3 * kMuch / 100 && store_->next_work() <= clock_.Now(); ++i) store_->Work();
+  };
+  work();
+  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
+  clock_.Advance(std::chrono::hours(2));
+  EXPECT_LE(store_->next_work(), clock_.Now()) << "who sleeps until then has to wake up";
+  work();
+  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch * 2u / 3);
+  EXPECT_EQ(store_->Read(Counter::kExpired), kMuch / 3u + 1);
+  // With writes, beside them.
+  clock_.Advance(std::chrono::hours(4));
+  for (int i = 0; i < kMuch; ++i) ASSERT_TRUE(Put("others", "value").ok());
+  work();
+  EXPECT_EQ(store_->Read(Counter::kKeys), kMuch / 3u + 1);
+  for (int i = 2; i < kMuch; i += 3) ASSERT_EQ(Get(KeyOf(i)), ValueOf(i)) << i;
+}
+
 TEST_F(EvictionTest, HoldsWhatAMapHolds) {
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kLogged));
   std::map<std::string, std::string> model;

@@ -33,7 +33,7 @@ inline constexpr std::chrono::nanoseconds kInstant{1};
 struct StoreParts {
   explicit StoreParts(std::size_t segment_count, Evictor::Mode eviction = Evictor::Mode::kOff)
       : memory(std::move(*AnonymousMemory::Map(segment_count * kSegmentSize))),
-        evictor(eviction, segments, log, index, frequency) {}
+        evictor(eviction, segments, log, index, cold_sweep, frequency) {}
 
   // --- Writing, as the store does it.
 
@@ -141,6 +141,7 @@ struct StoreParts {
   ValueLog log{region, segments, kTestIncarnation};
   Index index{region, segments, log, kTestRest};
   Sweeper sweeper{segments, log, index, nullptr};
+  ColdSweep cold_sweep{nullptr, index, sweeper};
   Frequency frequency{region.size()};
   Evictor evictor;
   Cleaner cleaner{segments, log, index, sweeper, evictor};

@@ -1,0 +1,65 @@
+#include "store/cold_sweep.h"
+
+#include <chrono>
+
+#include "store/format/expiry.h"
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+// Between two passes: a minute, and so long that reading the tier takes a tenth of the time at most.
+constexpr std::int64_t kPauseMs = 60'000;
+constexpr std::int64_t kPausePerPass = 9;
+
+}  // namespace
+
+bool ColdSweep::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
+  if (!pass_) {
+    const std::optional<std::int64_t> due = next_due_ms();
+    if (!due || *due > unix_ms) return false;
+    pass_ = Pass{"", now};
+    due_ms_ = Segments::kNoExpiry;
+  }
+  std::size_t looked_at = 0;
+  const absl::Status status = tier_->ForEachFrom(pass_->next, [&](const DurableTier::Entry& entry) {
+    if (looked_at++ == entries) {
+      pass_->next = entry.key;
+      return absl::CancelledError();
+    }
+    return Look(entry, unix_ms);
+  });
+  if (absl::IsCancelled(status)) return true;
+  if (!status.ok()) due_ms_ = std::min(due_ms_, unix_ms);  // another pass looks at what this one did not
+  End(now, unix_ms);
+  return status.ok();
+}
+
+absl::Status ColdSweep::Look(const DurableTier::Entry& entry, std::int64_t unix_ms) {
+  if (entry.header.expiry_ms == 0) return absl::OkStatus();
+  const std::uint64_t key_hash = HashKey(entry.key);
+  // One in memory is the sweeper's.
+  if (index_.Find(entry.key, key_hash)) return absl::OkStatus();
+  const std::optional<Index::ColdEntry> cold = index_.FindCold(key_hash);
+  if (!cold) return absl::OkStatus();
+  if (HasExpired(entry.header.expiry_ms, unix_ms)) {
+    sweeper_.RemoveCold(entry.key, *cold);
+  } else {
+    NoteExpiry(static_cast<std::int64_t>(entry.header.expiry_ms));
+  }
+  return absl::OkStatus();
+}
+
+void ColdSweep::End(TimePoint now, std::int64_t unix_ms) {
+  const std::int64_t took_ms = std::chrono::ceil<std::chrono::milliseconds>(now - pass_->began).count();
+  not_before_ms_ = unix_ms + std::max(kPauseMs, kPausePerPass * took_ms);
+  pass_.reset();
+}
+
+std::optional<std::int64_t> ColdSweep::next_due_ms() const {
+  if (pass_) return 0;
+  if (tier_ == nullptr || due_ms_ == Segments::kNoExpiry) return std::nullopt;
+  return std::max(due_ms_, not_before_ms_);
+}
+
+}  // namespace remora
