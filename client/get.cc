@@ -218,6 +218,7 @@ absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_h
 
 absl::Status Get(Session& session, std::string_view key, std::string* value, std::uint64_t* expiry_ms) {
   const std::uint64_t key_hash = HashKey(key);
+  const std::uint64_t locates = session.counters().locates;
   Found found{value};
   REMORA_ASSIGN_OR_RETURN(const Outcome warm, GetWarm(session, key, key_hash, &found));
   if (warm != Outcome::kFound) {
@@ -227,7 +228,8 @@ absl::Status Get(Session& session, std::string_view key, std::string* value, std
     REMORA_RETURN_IF_ERROR(status);
   }
   if (expiry_ms != nullptr) *expiry_ms = found.expiry_ms;
-  session.NoteRead(key_hash);
+  // Of those that asked it, the server knows.
+  if (session.counters().locates == locates) session.NoteRead(key_hash);
   return absl::OkStatus();
 }
 

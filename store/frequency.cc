@@ -9,9 +9,7 @@ namespace {
 
 constexpr std::size_t kMemoryPerBlock = std::size_t{8} << 10;
 
-// So many uses per block until all counters are halved: ten for each of the 32 keys that its counters can
-// tell apart well.
-constexpr std::uint64_t kNotesPerForget = 320;
+constexpr std::uint64_t kUsesPerKey = 10;
 
 constexpr std::uint64_t kMask = 15;
 
@@ -62,12 +60,20 @@ void Frequency::Note(std::uint64_t key_hash) {
     StoreWord(block.words[place.word], word + (std::uint64_t{1} << place.shift), std::memory_order_relaxed);
   }
   const std::uint64_t notes = notes_.load(std::memory_order_relaxed) + 1;
-  notes_.store(notes, std::memory_order_relaxed);
-  if (notes % kNotesPerForget == 0) Forget();
+  const bool forget = notes >= forget_at_.load(std::memory_order_relaxed);
+  notes_.store(forget ? 0 : notes, std::memory_order_relaxed);
+  if (forget) Forget();
+}
+
+void Frequency::set_keys(std::uint64_t keys) {
+  if (blocks_.empty()) return;
+  const std::uint64_t at = std::max<std::uint64_t>(kUsesPerKey * keys / blocks_.size(), 1);
+  forget_at_.store(at, std::memory_order_relaxed);
 }
 
 void Frequency::Forget() {
-  const std::uint64_t next = notes_.load(std::memory_order_relaxed) / kNotesPerForget;
+  const std::uint64_t next = next_forgotten_.load(std::memory_order_relaxed);
+  next_forgotten_.store((next + 1) % blocks_.size(), std::memory_order_relaxed);
   for (std::uint64_t& word : blocks_[next % blocks_.size()].words) {
     const std::uint64_t old = LoadWord(word, std::memory_order_relaxed);
     StoreWord(word, old >> 1 & 0x7777777777777777, std::memory_order_relaxed);

@@ -22,6 +22,9 @@ class Frequency {
   Frequency(const Frequency&) = delete;
   Frequency& operator=(const Frequency&) = delete;
 
+  /// There are so many keys to tell apart: counts are halved whenever each was used ten times, on average.
+  void set_keys(std::uint64_t keys);
+
   /// The key with this hash was used.
   void Note(std::uint64_t key_hash);
 
@@ -47,7 +50,9 @@ class Frequency {
   void Forget();
 
   std::vector<Block> blocks_;
-  std::atomic<std::uint64_t> notes_ = 0;
+  std::atomic<std::uint64_t> notes_ = 0;      // since a block was halved
+  std::atomic<std::uint64_t> forget_at_ = 1;  // so many
+  std::atomic<std::uint64_t> next_forgotten_ = 0;
 };
 
 }  // namespace remora

@@ -69,6 +69,7 @@ void Store::Impl::FinishWork() {
   segments_.RestFrom(now);
   const bool filling = segments_.free_count() < segments_.count() / kFillingShare;
   wants_reads_.store(evictor_.is_on() && filling, std::memory_order_relaxed);
+  frequency_.set_keys(index_.entry_count() - index_.cold_count());
   SetSizeCounters();
 }
 

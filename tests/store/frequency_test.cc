@@ -11,10 +11,14 @@
 namespace remora {
 namespace {
 
+// As many as 16 MiB are made for: a record for each 256 bytes.
+constexpr int kKeys = (16 << 20) / 256;
+
 std::uint64_t HashOf(int i) { return HashKey("key " + std::to_string(i)); }
 
 TEST(FrequencyTest, CountsUsesOfEachKey) {
   Frequency frequency(std::size_t{16} << 20);
+  frequency.set_keys(kKeys);
   for (std::uint32_t uses = 1; uses <= Frequency::kMost; ++uses) {
     frequency.Note(HashOf(1));
     EXPECT_EQ(frequency.Of(HashOf(1)), uses);
@@ -26,14 +30,15 @@ TEST(FrequencyTest, CountsUsesOfEachKey) {
 
 TEST(FrequencyTest, NeverSaysLessThanLatelyWas) {
   Frequency frequency(std::size_t{16} << 20);
+  frequency.set_keys(kKeys);
   for (int i = 0; i < 300; ++i) frequency.Note(HashOf(i));
   for (int i = 0; i < 300; ++i) ASSERT_GE(frequency.Of(HashOf(i)), 1u) << i;
 }
 
 TEST(FrequencyTest, RarelyTakesAKeyForAnother) {
   Frequency frequency(std::size_t{16} << 20);
-  // As many as it is made for: a record for each 256 bytes.
-  const int keys = (16 << 20) / 256;
+  frequency.set_keys(kKeys);
+  const int keys = kKeys;
   for (int i = 0; i < keys; ++i) frequency.Note(HashOf(i));
   int wrong = 0;
   for (int i = keys; i < 2 * keys; ++i) wrong += frequency.Of(HashOf(i)) >= 1 ? 1 : 0;
@@ -44,10 +49,11 @@ TEST(FrequencyTest, RarelyTakesAKeyForAnother) {
 }
 
 TEST(FrequencyTest, ForgetsWhatIsNotUsedAnyMore) {
-  Frequency frequency(std::size_t{1} << 20);
+  Frequency frequency(std::size_t{16} << 20);
+  frequency.set_keys(1000);
   for (int i = 0; i < 15; ++i) frequency.Note(HashOf(1));
   std::mt19937_64 random(1);
-  for (int i = 0; i < 1'000'000; ++i) frequency.Note(random());
+  for (int i = 0; i < 100'000; ++i) frequency.Note(HashOf(static_cast<int>(random() % 1000) + 10));
   EXPECT_LE(frequency.Of(HashOf(1)), 12u) << "what is left is others' doing";
 }
 
