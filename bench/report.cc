@@ -53,10 +53,12 @@ std::string DescribeWork(const PhaseResult& result) {
   std::string text;
   const auto reads = result.operations[static_cast<std::size_t>(OperationKind::kRead)];
   if (reads > 0) {
-    absl::StrAppendFormat(
-        &text, "        client: %.3f READs per read, %d GETs begun again, %d answered by the server\n",
-        static_cast<double>(result.client.reads) / static_cast<double>(reads), result.client.retries,
-        result.client.locates);
+    absl::StrAppendFormat(&text,
+                          "        client: %.3f READs per read, %d GETs begun again, %d answered by the "
+                          "server, %d of them not in "
+                          "its memory\n",
+                          static_cast<double>(result.client.reads) / static_cast<double>(reads),
+                          result.client.retries, result.client.locates, result.client.cold);
     if (result.client.location_looks > 0) {
       absl::StrAppendFormat(
           &text, "        locations: %.1f %% of reads, %d READs wasted, %d looks\n",
@@ -122,6 +124,7 @@ void PhaseFields(std::string* json, const PhaseResult& result) {
   Field(json, phase + "client_requests", std::to_string(result.client.requests));
   Field(json, phase + "client_retries", std::to_string(result.client.retries));
   Field(json, phase + "client_locates", std::to_string(result.client.locates));
+  Field(json, phase + "client_cold", std::to_string(result.client.cold));
   Field(json, phase + "client_location_hits", std::to_string(result.client.location_hits));
   Field(json, phase + "client_location_wasted", std::to_string(result.client.location_wasted));
   Field(json, phase + "client_location_looks", std::to_string(result.client.location_looks));
