@@ -129,7 +129,7 @@ class Served {
     if (!server.ok()) return listening.set_value(server.status());
     server_ = server->get();
     listening.set_value(absl::OkStatus());
-    server_->Run();
+    server_->Run().IgnoreError();
     // Stop may still be at work on the server.
     stopped_.get_future().wait();
   }

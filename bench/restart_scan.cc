@@ -1,5 +1,6 @@
-// What a restart reads, by one thread and by several: how long it takes to show all entries of the durable
-// tier, as one iteration and as ranges that a thread each shows.
+// What a restart reads and loads, by one thread and by several: how long it takes to show all entries of the
+// durable tier, as one iteration and as ranges that a thread each shows; and to load them into a store with
+// as many threads.
 //
 // Measured in turns, so that whatever disturbs one disturbs the other. The files were just written, so the
 // system has them in memory: this is what the processor does, and no disk.
@@ -25,6 +26,7 @@
 #include "store/base/status_macros.h"
 #include "store/durable_tier.h"
 #include "store/format/record.h"
+#include "store/store.h"
 
 namespace remora::bench {
 namespace {
@@ -34,7 +36,7 @@ struct Flags {
   std::uint64_t keys = 1'000'000;
   std::size_t value_size = 64;
   std::uint32_t rounds = 9;
-  std::vector<std::size_t> parts = {2, 4};
+  std::vector<std::size_t> parts = {1, 2, 4};
 };
 
 /// A directory for this run, removed with what is in it.
@@ -89,31 +91,25 @@ class Reader {
 struct Measured {
   std::size_t parts = 0;  // 0: the iteration without ranges
   std::vector<double> seconds;
-  double split_seconds = 0;   // of the last round
-  std::uint64_t largest = 0;  // keys of the largest range
+  std::vector<double> load_seconds;  // of a store with as many threads
+  double split_seconds = 0;          // of the last round
+  std::uint64_t largest = 0;         // keys of the largest range
 };
 
 class RestartScan {
  public:
-  RestartScan(const Flags& flags, const DurableTier& tier, const Clock& clock)
-      : flags_(flags), tier_(tier), clock_(clock) {}
+  RestartScan(const Flags& flags, const std::string& directory, const Clock& clock)
+      : flags_(flags), directory_(directory), clock_(clock) {}
 
   absl::Status Round(Measured& measured) {
-    const TimePoint begin = clock_.Now();
-    std::vector<Reader> readers(1);
-    if (measured.parts == 0) {
-      REMORA_RETURN_IF_ERROR(tier_.ForEach([&](const DurableTier::Entry& entry) {
-        readers[0].Read(entry);
-        return absl::OkStatus();
-      }));
-    } else {
-      const std::vector<DurableTier::KeyRange> ranges = tier_.Split(measured.parts);
-      measured.split_seconds = SecondsSince(begin);
-      readers.resize(ranges.size());
-      REMORA_RETURN_IF_ERROR(ShowInThreads(ranges, readers));
+    double open_seconds = 0;
+    {
+      const TimePoint begin = clock_.Now();
+      REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory_));
+      open_seconds = SecondsSince(begin);
+      REMORA_RETURN_IF_ERROR(Scan(*tier, measured));
     }
-    measured.seconds.push_back(SecondsSince(begin));
-    return Check(readers, measured);
+    return measured.parts == 0 ? absl::OkStatus() : Load(open_seconds, measured);
   }
 
  private:
@@ -121,13 +117,47 @@ class RestartScan {
     return std::chrono::duration<double>(clock_.Now() - begin).count();
   }
 
-  absl::Status ShowInThreads(const std::vector<DurableTier::KeyRange>& ranges, std::vector<Reader>& readers) {
+  absl::Status Scan(const DurableTier& tier, Measured& measured) {
+    const TimePoint begin = clock_.Now();
+    std::vector<Reader> readers(1);
+    if (measured.parts == 0) {
+      REMORA_RETURN_IF_ERROR(tier.ForEach([&](const DurableTier::Entry& entry) {
+        readers[0].Read(entry);
+        return absl::OkStatus();
+      }));
+    } else {
+      const std::vector<DurableTier::KeyRange> ranges = tier.Split(measured.parts);
+      measured.split_seconds = SecondsSince(begin);
+      readers.resize(ranges.size());
+      REMORA_RETURN_IF_ERROR(ShowInThreads(tier, ranges, readers));
+    }
+    measured.seconds.push_back(SecondsSince(begin));
+    return Check(readers, measured);
+  }
+
+  /// A store opens its tier, too, which is not what is measured here.
+  absl::Status Load(double open_seconds, Measured& measured) {
+    StoreOptions options;
+    options.durability = Durability::kLogged;
+    options.data_dir = directory_;
+    options.load_threads = measured.parts;
+    constexpr std::size_t kBeside = 160;  // of index, header and rounding, with some room left
+    options.memory_size = kMinMemorySize * 2 + flags_.keys * (flags_.value_size * 9 / 8 + kBeside);
+    const TimePoint begin = clock_.Now();
+    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(options));
+    measured.load_seconds.push_back(SecondsSince(begin) - open_seconds);
+    if (store->Read(Counter::kKeys) == flags_.keys) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("a store loaded ", store->Read(Counter::kKeys), " keys"));
+  }
+
+  absl::Status ShowInThreads(const DurableTier& tier, const std::vector<DurableTier::KeyRange>& ranges,
+                             std::vector<Reader>& readers) {
     std::vector<absl::Status> statuses(ranges.size());
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       threads.emplace_back([&, i] {
         Reader reader;  // and not readers[i]: threads would write to one cache line
-        statuses[i] = tier_.ForEach(ranges[i], [&](const DurableTier::Entry& entry) {
+        statuses[i] = tier.ForEach(ranges[i], [&](const DurableTier::Entry& entry) {
           reader.Read(entry);
           return absl::OkStatus();
         });
@@ -156,7 +186,7 @@ class RestartScan {
   }
 
   const Flags& flags_;
-  const DurableTier& tier_;
+  const std::string& directory_;
   const Clock& clock_;
   std::uint64_t hash_ = 0;  // of the first round
 };
@@ -181,6 +211,11 @@ void Print(const Flags& flags, const std::vector<Measured>& all) {
       std::cout << absl::StrFormat(
           "  Split alone %.2f ms, largest range %.1f %%", measured.split_seconds * 1e3,
           100 * static_cast<double>(measured.largest) / static_cast<double>(flags.keys));
+      const double load = MedianOf(measured.load_seconds);
+      std::cout << absl::StrFormat(
+          "\n  load by %-2d %9.1f ms  %6.0f ns/key  %.2f M keys/s  of the scan %5.2f", measured.parts,
+          load * 1e3, load * 1e9 / static_cast<double>(flags.keys),
+          static_cast<double>(flags.keys) / load / 1e6, load / median);
     }
     std::cout << "\n";
   }
@@ -197,10 +232,11 @@ absl::Status Run(const Flags& flags) {
     REMORA_RETURN_IF_ERROR(Fill(*tier, flags));
   }
   // As at a restart: what was in memory only becomes tables here.
-  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.path()));
+  REMORA_RETURN_IF_ERROR(DurableTier::Open(directory.path()).status());
   std::vector<Measured> all(1);
-  for (const std::size_t parts : flags.parts) all.push_back({.parts = parts, .seconds = {}});
-  RestartScan scan(flags, *tier, clock);
+  for (const std::size_t parts : flags.parts)
+    all.push_back({.parts = parts, .seconds = {}, .load_seconds = {}});
+  RestartScan scan(flags, directory.path(), clock);
   for (std::uint32_t round = 0; round < flags.rounds; ++round) {
     for (Measured& measured : all) REMORA_RETURN_IF_ERROR(scan.Round(measured));
   }
@@ -215,8 +251,8 @@ int main(int argc, char** argv) {
   remora::bench::Flags flags;
   flags.directory = std::filesystem::temp_directory_path().string();
   CLI::App app(
-      "restart_scan measures how long a restart reads its durable tier, by one thread and by several. It "
-      "fills\na tier of its own, and removes it.\n",
+      "restart_scan measures how long a restart reads its durable tier, and loads it into a store, by one "
+      "thread and\nby several. It fills a tier of its own, and removes it.\n",
       "restart_scan");
   app.add_option("--directory", flags.directory, "Where to make it")->capture_default_str();
   app.add_option("--keys", flags.keys, "How many keys")
@@ -228,7 +264,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", flags.rounds, "Times that each is measured")
       ->check(CLI::Range(1u, 1'000'000u))
       ->capture_default_str();
-  app.add_option("--parts", flags.parts, "Numbers of ranges")
+  app.add_option("--parts", flags.parts, "Numbers of ranges, and of threads")
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{1}, std::size_t{1000}))
       ->capture_default_str();

@@ -46,8 +46,8 @@ struct ClientCounters {
   std::uint64_t reads = 0;     // one-sided READs posted
   std::uint64_t requests = 0;  // messages sent, each one round trip
   std::uint64_t retries = 0;   // GETs begun again because what they read was torn or dead
-  // GETs that asked the server in the end: disturbed, or in doubt of an expiry; and those among them whose
-  // record was not in the server's memory.
+  // GETs that asked the server in the end: disturbed, in doubt of an expiry, or in vain while it loads; and
+  // those whose record was known not to be in the server's memory.
   std::uint64_t locates = 0;
   std::uint64_t cold = 0;
   // Of the reads, those that remembered places account for:
@@ -114,7 +114,8 @@ class Client {
   /// NotFound. Cost: one READ of a bucket and, when the key is there, one READ of its record. When this
   /// client has got or put the key before, often the latter alone (ClientOptions::location_cache_bytes). When
   /// the record is only in the server's durable tier, a round trip more, in which the server brings it back
-  /// to memory; then ResourceExhausted: it has no room for it, Unavailable: it cannot read its disk.
+  /// to memory; then ResourceExhausted: it has no room for it, Unavailable: it cannot read its disk. While
+  /// the server loads what it stored before its start, that goes for keys that are missing, too.
   absl::StatusOr<std::string> Get(std::string_view key);
 
   /// The same into *value, whose memory is used again. Untouched unless OK.

@@ -8,7 +8,7 @@
 // When a search can tell nothing, because the key is being written just then, the GET searches again; and
 // when that does not help, it asks the server where the record is; so it does when it cannot tell whether a
 // record has expired (client/server_time.h), or when the record is not in memory, where the server brings it
-// then. The server answers with the place and the
+// then; or may not be, while the store is loading. The server answers with the place and the
 // version; what is there stays readable for the grace period, so one more READ has the value that was current
 // when the server answered, even if its live bit is gone by then.
 #include "client/get.h"
@@ -209,7 +209,7 @@ absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_h
     REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, found));
     if (outcome == Outcome::kUnsure) ++session.counters().retries;
   }
-  if (outcome == Outcome::kMissing) return absl::NotFoundError("no such key");
+  if (outcome == Outcome::kMissing && !session.store_is_loading()) return absl::NotFoundError("no such key");
   if (outcome == Outcome::kFound) return absl::OkStatus();
   return AskUntilInTime(session, key, key_hash, found);
 }

@@ -101,6 +101,7 @@ absl::Status Session::Greet(TimePoint deadline) {
     return absl::FailedPreconditionError("what listens there is not a Remora server");
   }
   server_time_.Learn(hello_.server_ms, sent, clock_.Now());
+  store_is_loading_ = (hello_.flags & kLoading) != 0;
   return absl::OkStatus();
 }
 
@@ -293,6 +294,8 @@ absl::Status Session::Take(const rdma::Completion& completion) {
   reply_size_ = sizeof(Reply) + reply.text_size;
   std::memcpy(reply_.data(), message, reply_size_);
   reply_done_ = true;
+  // It goes from loading to loaded once: what is heard late is no less true.
+  if ((reply.flags & kLoading) == 0) store_is_loading_ = false;
   return PostReceive(completion.context);
 }
 

@@ -79,6 +79,8 @@ class Session {
     return expiry_ms == 0 ? ServerTime::Life::kAlive : server_time_.Of(expiry_ms, start, clock_.Now());
   }
   ServerTime& server_time() { return server_time_; }
+  /// Whether a key that the index does not have may exist all the same.
+  bool store_is_loading() const { return store_is_loading_; }
   const Clock& clock() const { return clock_; }
   ClientCounters& counters() { return counters_; }
 
@@ -124,6 +126,7 @@ class Session {
   StoreShape shape_;
   std::chrono::milliseconds grace_{0};
   ServerTime server_time_;
+  bool store_is_loading_ = false;
   IndexView view_;
   std::vector<std::uint64_t> directory_;  // whole entries, as far as they were needed
 

@@ -131,6 +131,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   }
 
   flags->server.store.durability = durability;
+  flags->server.store.loading = Loading::kInBackground;
   if (default_ttl) {
     std::string why;
     const std::optional<std::chrono::milliseconds> ttl = ParseTtl(*default_ttl, &why);
@@ -200,8 +201,8 @@ int Main(int argc, char** argv) {
 
   StopOnSignals(server->get());
   SayReady(flags, addresses);
-  (*server)->Run();
-  return EX_OK;
+  const absl::Status ended = (*server)->Run();
+  return ended.ok() ? EX_OK : Fail(StoreExitStatus(ended), ended);
 }
 
 }  // namespace

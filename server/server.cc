@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 
@@ -76,6 +77,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   if (server->stop_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
   REMORA_ASSIGN_OR_RETURN(server->memory_, ExportedMemory::Create(options.store.memory_size));
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(options.store, server->memory_->region()));
+  if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
   return server;
 }
 
@@ -102,8 +104,19 @@ bool Server::Step() {
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = CommitWrites();
   const bool answered = AnswerOthers();
+  if (load_began_) SeeHowTheLoadGoes();
   // With commits, the store does its housekeeping at their pace.
   return committed || store_->Work() || answered || busy;
+}
+
+void Server::SeeHowTheLoadGoes() {
+  if (store_->loading() && store_->load_status().ok()) return;
+  const double seconds = std::chrono::duration<double>(store_->clock().Now() - *load_began_).count();
+  load_began_.reset();
+  if (store_->loading()) return Stop();  // for good: see Run
+  const std::uint64_t keys = store_->Read(Counter::kKeysLoaded);
+  Log(absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second", keys, seconds,
+                      static_cast<double>(keys) / std::max(seconds, 1e-3)));
 }
 
 // --- Clients come ---------------------------------------------------------------------------------------
@@ -130,7 +143,7 @@ bool Server::AcceptClients(Port& port) {
   } else {
     const std::string peer = connection->peer();
     auto session = ServerSession::Accept(connection, port.memory, store_->superblock().incarnation,
-                                         store_->clock().UnixMillis());
+                                         store_->clock().UnixMillis(), LoadingFlag());
     if (session.ok()) {
       rdma::Connection* const key = &(*session)->connection();
       sessions_.emplace(key, *std::move(session));
@@ -289,9 +302,12 @@ absl::Status Server::Locate(const ServerSession& session, const Request& request
   if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
     return absl::DataLossError("the key does not match its checksum");
   }
-  REMORA_ASSIGN_OR_RETURN(const Location location, store_->Locate(key));
-  reply->version = location.version;
-  reply->slot = location.slot;
+  const absl::StatusOr<Location> location = store_->Locate(key);
+  // DataLoss would blame the client.
+  if (absl::IsDataLoss(location.status())) return absl::UnavailableError(location.status().message());
+  if (!location.ok()) return location.status();
+  reply->version = location->version;
+  reply->slot = location->slot;
   return absl::OkStatus();
 }
 
@@ -306,6 +322,7 @@ void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_vi
   const auto found = sessions_.find(connection);
   if (found == sessions_.end()) return;
   reply.server_ms = store_->clock().UnixMillis();
+  reply.flags = LoadingFlag();
   if (store_->wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
   const absl::Status sent = found->second->SendReply(reply, text);
   if (!sent.ok()) Drop(connection, sent);
@@ -316,12 +333,15 @@ void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_vi
 void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   Log(absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
   sessions_.erase(connection);
+  // Its requests that were put off go with it: the next connection may be at the same address.
+  for (Pending& pending : write_requests_) pending.Forget(connection);
+  for (Pending& pending : other_requests_) pending.Forget(connection);
   store_->Add(Counter::kConnections, -1);
 }
 
 // --- Nothing to do --------------------------------------------------------------------------------------
 
-void Server::Run() {
+absl::Status Server::Run() {
   int idle_steps = 0;
   while (!stop_.load(std::memory_order_acquire)) {
     idle_steps = Step() ? 0 : idle_steps + 1;
@@ -329,6 +349,7 @@ void Server::Run() {
     Sleep();
     idle_steps = 0;
   }
+  return store_->load_status();
 }
 
 void Server::Sleep() {
@@ -345,10 +366,12 @@ void Server::Sleep() {
 
 int Server::MillisToNextWork() const {
   const std::optional<TimePoint> next = store_->next_work();
-  if (!next) return -1;
+  // The end of a load wakes nobody.
+  const int longest = load_began_ ? 20 : 3'600'000;
+  if (!next) return load_began_ ? longest : -1;
   // Rounded up, so as not to wake too early and find nothing.
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - store_->clock().Now());
-  return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, 3'600'000));
+  return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, longest));
 }
 
 void Server::Stop() {

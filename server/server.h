@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,8 +57,9 @@ class Server {
   /// Does what there is to do, without waiting. False: there was nothing.
   bool Step();
 
-  /// Steps until Stop, sleeping while there is nothing to do.
-  void Run();
+  /// Steps until Stop, sleeping while there is nothing to do. Not OK: it returned because the store cannot
+  /// load what it holds (Store::load_status).
+  absl::Status Run();
 
   /// Makes Run return after its current step. Async-signal-safe. The server may be destroyed when Run has
   /// returned, even before this has.
@@ -73,8 +75,12 @@ class Server {
   };
   // A request and the connection to answer it on. The key of a write points into its session's slice.
   struct Pending {
-    rdma::Connection* connection;
+    rdma::Connection* connection;  // null: it is gone
     Request request;
+
+    void Forget(const rdma::Connection* gone) {
+      if (connection == gone) connection = nullptr;
+    }
   };
 
   explicit Server(const ServerOptions& options);
@@ -90,7 +96,11 @@ class Server {
   void NoteReads(const ServerSession& session, const Request& request);
   /// Aborted: there is no room right now to bring the record back to memory.
   absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
+  /// As of now.
+  std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
   void SendReply(rdma::Connection* connection, Reply reply, std::string_view text);
+  /// While the store loads: says when it has, stops when it never will.
+  void SeeHowTheLoadGoes();
   void Drop(rdma::Connection* connection, const absl::Status& why);
   void Sleep();
   /// For poll: -1 when nothing is to be done before somebody comes.
@@ -107,6 +117,8 @@ class Server {
   std::vector<Pending> write_requests_;
   std::vector<Write> writes_;
   std::vector<Pending> other_requests_;
+
+  std::optional<TimePoint> load_began_;  // nothing: it is over
 
   std::atomic<bool> stop_ = false;
   int stop_fd_ = -1;  // an eventfd, readable once Stop was called

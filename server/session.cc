@@ -22,7 +22,7 @@ constexpr std::size_t kMessagesSize = kRepliesOffset + kReplies * kMaxReplySize;
 
 absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
     std::unique_ptr<rdma::Connection>& connection, const RemoteRegion& memory, std::uint64_t incarnation,
-    std::int64_t server_ms) {
+    std::int64_t server_ms, std::uint16_t flags) {
   std::unique_ptr<ServerSession> session(new ServerSession(std::move(connection)));
   absl::Status prepared = session->Prepare();
   if (!prepared.ok()) {
@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
   }
   HelloReply reply;
   reply.credits = kCredits;
+  reply.flags = flags;
   reply.incarnation = incarnation;
   reply.server_ms = server_ms;
   reply.memory = memory;

@@ -28,7 +28,7 @@ class ServerSession {
   static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
                                                                const RemoteRegion& memory,
                                                                std::uint64_t incarnation,
-                                                               std::int64_t server_ms);
+                                                               std::int64_t server_ms, std::uint16_t flags);
 
   /// A request out of a receive's completion, copied, and its receive buffer offered again.
   /// InvalidArgument: not a request at all; other errors are the connection's. In both cases the client must

@@ -153,7 +153,7 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   const Write& write = *staged.write;
   REMORA_ASSIGN_OR_RETURN(const Known old, Look(staged));
   // One that has expired counts for nothing, but keeps its slot until it is removed.
-  const bool known = old.place.has_value() || old.cold;
+  const bool known = old.place.has_value() || old.cold || old.unloaded;
   const bool exists = known && !HasExpired(old.expiry_ms, unix_ms);
   if (!exists && write.kind != Write::Kind::kPut) return absl::NotFoundError("no such key");
   if (write.kind == Write::Kind::kTouch) REMORA_RETURN_IF_ERROR(CopyTouched(staged, old, now));
@@ -162,7 +162,8 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
 
   // A cold key's record comes to a slot of its own.
   const bool takes_slot = !staged.is_delete() && !old.place;
-  if (takes_slot || staged.is_delete()) {
+  const bool frees_slot = staged.is_delete() && (old.place || old.cold);
+  if (takes_slot || frees_slot) {
     std::int64_t& growth = group_growth_[index_.MainBucketOf(staged.key_hash)];
     if (takes_slot &&
         !index_.Reserve(staged.key_hash, static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
@@ -172,7 +173,7 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   }
   Known& next = group_records_[staged.key];
   next = {};
-  if (!staged.is_delete()) next = {staged.place, false, staged.expiry_ms};
+  if (!staged.is_delete()) next = {staged.place, false, false, staged.expiry_ms};
   return absl::OkStatus();
 }
 
@@ -180,13 +181,16 @@ absl::StatusOr<Store::Impl::Known> Store::Impl::Look(const Staged& staged) const
   const auto earlier = group_records_.find(staged.key);
   if (earlier != group_records_.end()) return earlier->second;
   if (const auto entry = index_.Find(staged.key, staged.key_hash)) {
-    return Known{entry->place, false, log_.Header(entry->place).expiry_ms};
+    return Known{entry->place, false, false, log_.Header(entry->place).expiry_ms};
   }
-  if (!index_.FindCold(staged.key_hash)) return Known{};
-  // Of this key, or of another with this hash: only the tier tells.
+  const bool cold = index_.FindCold(staged.key_hash).has_value();
+  // Who overwrites what is not loaded need not know.
+  const bool unloaded = loading() && staged.write->kind != Write::Kind::kPut;
+  if (!cold && !unloaded) return Known{};
+  // Of this key, or of another with this hash: only the tier tells. While it loads, not even that (fetch.cc).
   Known known;
   const absl::Status read = tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
-    known = {std::nullopt, true, stored.header.expiry_ms};
+    known = {std::nullopt, !loading(), loading(), stored.header.expiry_ms};
     return absl::OkStatus();
   });
   if (!read.ok() && !absl::IsNotFound(read)) return read;
@@ -263,12 +267,14 @@ void Store::Impl::Publish(const Staged& staged, TimePoint now) {
   // I5: the old record is dead before the slot leads elsewhere. Only then does the new one live, so that at
   // each moment a key has at most one live record.
   if (entry) log_.Kill(entry->place);
+  // A key that is not in memory may come to be loaded (load.h, L2).
+  if (!entry && load_.active) load_.noted.insert(staged.key_hash);
 
   if (staged.is_delete()) {
-    REMORA_CHECK(entry.has_value() || cold.has_value());  // Decide said so
+    REMORA_CHECK(entry.has_value() || cold.has_value() || loading());  // Decide said so
     if (entry) {
       index_.Erase(staged.key_hash, *entry);
-    } else {
+    } else if (cold) {
       index_.EraseCold(*cold);
     }
     Add(Counter::kDeletes, 1);

@@ -391,6 +391,22 @@ absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
   return impl_->Scan(ScanOptions(), begin, take);
 }
 
+DurableTier::Size DurableTier::EstimateSize() const {
+  Size size;
+  rocksdb::TablePropertiesCollection tables;
+  // A table that cannot be read counts nothing: whoever scans it is told.
+  if (!impl_->db_->GetPropertiesOfAllTables(impl_->data(), &tables).ok()) return size;
+  for (const auto& [name, table] : tables) {
+    const std::uint64_t entries = table->num_entries - table->num_deletions;
+    constexpr std::uint64_t kInternal = 8;  // that RocksDB adds to each key
+    const std::uint64_t added = table->num_entries * kInternal + entries * sizeof(StoredHeader);
+    size.keys += entries;
+    size.bytes += table->raw_key_size + table->raw_value_size - added;
+    size.disk_bytes += table->data_size;
+  }
+  return size;
+}
+
 std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
   REMORA_CHECK(parts > 0);
   KeyRange rest;  // what is not in a range yet

@@ -35,8 +35,8 @@ struct DurableTierOptions {
 
 /// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
 ///
-/// Thread Safety: Get, Split and all ForEach may be called from any threads at any time, while another one
-/// writes, too; what they show is whole groups. All else is for one thread at a time.
+/// Thread Safety: Get, EstimateSize, Split and all ForEach may be called from any threads at any time, while
+/// another one writes, too; what they show is whole groups. All else is for one thread at a time.
 class DurableTier {
  public:
   /// Opens or makes it in `path`. Errors as Store::Open.
@@ -78,6 +78,15 @@ class DurableTier {
 
   /// The same from key `begin` on.
   absl::Status ForEachFrom(std::string_view begin, Take take) const;
+
+  /// About how much there is, by the tables' own counts: what was overwritten or deleted, and is still in an
+  /// older table, counts too, and what was written since Open may be missing. Reads nothing from the disk.
+  struct Size {
+    std::uint64_t keys = 0;
+    std::uint64_t bytes = 0;       // of keys and values
+    std::uint64_t disk_bytes = 0;  // in tables, compressed
+  };
+  Size EstimateSize() const;
 
   /// Keys that stand next to each other, as they were when Split was called. May hold no key. Copies are the
   /// same range. REQUIRES: does not outlive its tier.

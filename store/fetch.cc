@@ -1,4 +1,7 @@
-// Bringing a record back to memory that is only in the durable tier.
+// Bringing a record to memory that is only in the durable tier: it was evicted, or is not loaded yet.
+//
+// What the tier says is so: a write is in it before the lock is given up, and so is the removal of what has
+// expired, or else what is left there has expired.
 #include <algorithm>
 
 #include "store/base/status_macros.h"
@@ -14,11 +17,19 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
   for (;;) {
     if (const auto entry = index_.Find(key, key_hash)) return entry->place;
     const auto cold = index_.FindCold(key_hash);
-    if (!cold) return absl::NotFoundError("no such key");
-    const absl::StatusOr<Place> fetched = Fetch(key, key_hash, *cold, now, unix_ms);
+    if (!cold && !loading()) return absl::NotFoundError("no such key");
+    // While it loads, the entry may be another key's, and this one's not loaded yet. So it is left alone.
+    const auto own = loading() ? std::nullopt : cold;
+    const absl::StatusOr<Place> fetched = Fetch(key, key_hash, own, now, unix_ms);
     if (fetched.ok()) {
       log_.MakeLive(*fetched);
-      index_.Warm(key_hash, *cold, *fetched, now);
+      if (own) {
+        index_.Warm(key_hash, *own, *fetched, now);
+      } else {
+        index_.Insert(key_hash, *fetched);
+        if (load_.active) load_.noted.insert(key_hash);
+        index_.Grow(1, now);  // at the pace of what comes
+      }
       frequency_.Note(key_hash);
       ++fetches_;
       if (Short()) cleaner_.Work(kCleanPace * fetched->extent_bytes(), now, unix_ms);
@@ -38,7 +49,8 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
 }
 
 absl::StatusOr<Place> Store::Impl::Fetch(std::string_view key, std::uint64_t key_hash,
-                                         const Index::ColdEntry& entry, TimePoint now, std::int64_t unix_ms) {
+                                         const std::optional<Index::ColdEntry>& entry, TimePoint now,
+                                         std::int64_t unix_ms) {
   std::optional<Place> place;
   bool expired = false;
   const absl::Status read = tier_->Get(key, [&](const DurableTier::Entry& stored) {
@@ -53,7 +65,7 @@ absl::StatusOr<Place> Store::Impl::Fetch(std::string_view key, std::uint64_t key
   });
   REMORA_RETURN_IF_ERROR(read);
   if (expired) {
-    sweeper_.RemoveCold(key, entry);
+    if (entry) sweeper_.RemoveCold(key, *entry);
     return absl::NotFoundError("no such key");
   }
   if (!place) return absl::AbortedError("no room right now to bring the record back to memory");

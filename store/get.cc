@@ -53,6 +53,8 @@ template <typename Take>
 absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
   REMORA_RETURN_IF_ERROR(CheckKeySize(key));
   const std::uint64_t key_hash = HashKey(key);
+  // Asked before the search: what is loaded behind its back, it may miss.
+  const bool complete = !loading();
   bool cold = false;
   for (int searches = 0; searches < kMaxSearches && !cold; ++searches) {
     const TimePoint start = clock_.Coarse();
@@ -89,7 +91,8 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
           search.GiveUp();
           break;
         case KeySearch::Step::kMissing:
-          if (in_time()) return absl::NotFoundError("no such key");
+          if (in_time() && complete) return absl::NotFoundError("no such key");
+          cold = !complete;
           search.GiveUp();
           break;
         case KeySearch::Step::kCold:

@@ -1,6 +1,7 @@
 #include "store/index.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "store/atomic_word.h"
 #include "store/base/check.h"
@@ -89,6 +90,49 @@ void Index::Insert(std::uint64_t key_hash, const Place& place) {
   StoreSlot(free.bucket, free.slot,
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
+}
+
+namespace {
+
+// A bucket's words by cache line; the first of the first line is the control word.
+constexpr std::size_t kWordsPerLine = 8;
+constexpr std::size_t kLines = sizeof(Bucket) / sizeof(std::uint64_t) / kWordsPerLine;
+
+/// Neither the bits that choose the bucket nor the fingerprint's.
+constexpr std::size_t LineOf(std::uint64_t key_hash) { return (key_hash >> 50) % kLines; }
+
+/// Which of these words are 0, as bits. All are looked at: there is no branch to predict wrongly.
+template <std::size_t... i>
+std::uint32_t ZeroWords(const std::uint64_t* words, std::index_sequence<i...>) {
+  return ((static_cast<std::uint32_t>(LoadWord(words[i], std::memory_order_relaxed) == 0) << i) | ...);
+}
+
+}  // namespace
+
+std::optional<Index::Room> Index::FindRoom(std::uint64_t key_hash) {
+  const std::uint64_t main = Main(MainBucketOf(key_hash));
+  const std::size_t line = LineOf(key_hash) * kWordsPerLine;
+  std::uint32_t empty = ZeroWords(reinterpret_cast<const std::uint64_t*>(&At(main)) + line,
+                                  std::make_index_sequence<kWordsPerLine>());
+  if (line == 0) empty &= ~1u;  // the control word
+  if (empty != 0) return Room{main, line + static_cast<std::size_t>(std::countr_zero(empty)) - 1};
+  for (std::uint64_t bucket = main;; bucket = Next(bucket)) {
+    SlotSet free = SlotsWith(At(bucket), 0);
+    if (!free.empty()) return Room{bucket, static_cast<std::size_t>(free.Next())};
+    if (Next(bucket) == 0 && !AddOverflow(bucket)) return std::nullopt;
+  }
+}
+
+void Index::InsertAt(const Room& room, std::uint64_t key_hash, const Place& place) {
+  StoreSlot(room.bucket, room.slot,
+            EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
+  ++entries_;
+}
+
+void Index::Prefetch(std::uint64_t key_hash) const {
+  // The view may be behind; then another bucket comes closer.
+  const auto* words = reinterpret_cast<const std::uint64_t*>(&At(Main(view().HomeOf(key_hash).bucket)));
+  __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);
 }
 
 void Index::Replace(const Entry& entry, const Place& place) {
@@ -234,6 +278,25 @@ bool Index::Grow(std::size_t splits, TimePoint now) {
     grew = true;
   }
   return grew;
+}
+
+void Index::Presize(std::uint64_t entries) {
+  REMORA_CHECK(entries_ == 0 && exact_.split == 0);
+  std::uint32_t level = exact_.level;
+  while (level < kMaxDepth - 1 && kPeakLoad << level < entries) ++level;
+  // One segment after the other: should there be too few, those that are there are of use later.
+  for (std::uint64_t number = 0; number < std::uint64_t{1} << level; number += kBucketsPerSegment) {
+    if (EnsureMain(number)) continue;
+    while (std::uint64_t{1} << level > number) --level;
+    break;
+  }
+  if (level <= exact_.level) return;
+  // A segment that was never used is zero, as an empty bucket is but for its control word.
+  for (std::uint64_t number = 0; number < std::uint64_t{1} << level; ++number) {
+    StoreWord(At(Main(number)).control, EncodeControl(level, 0), std::memory_order_relaxed);
+  }
+  exact_ = {level, 0};
+  PublishView();
 }
 
 bool Index::EnsureMain(std::uint64_t number) {

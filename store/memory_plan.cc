@@ -37,6 +37,14 @@ std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes) {
   return std::max<std::size_t>(kMinMemorySize, index_bytes + record_bytes + ends + 8 * kSegmentSize);
 }
 
+void ProvidePages(std::span<std::byte> memory) {
+#ifdef MADV_POPULATE_WRITE
+  const int saved = errno;
+  ::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);
+  errno = saved;
+#endif
+}
+
 absl::StatusOr<std::unique_ptr<AnonymousMemory>> AnonymousMemory::Map(std::size_t size) {
   // NORESERVE: the limit says what the store may grow to, not what it takes.
   void* address =
@@ -45,6 +53,8 @@ absl::StatusOr<std::unique_ptr<AnonymousMemory>> AnonymousMemory::Map(std::size_
     return absl::ResourceExhaustedError(
         absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", size, " bytes for the store")).message());
   }
+  // Where the system has large pages for who asks: fewer of them to provide, and to look up. Else as it is.
+  ::madvise(address, size, MADV_HUGEPAGE);
   return std::unique_ptr<AnonymousMemory>(
       new AnonymousMemory(std::span(static_cast<std::byte*>(address), size)));
 }

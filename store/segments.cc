@@ -22,17 +22,26 @@ std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
   free_.pop_back();
   Segment& segment = segments_[number];
   segment.use = use;
+  segment.end = segment.begin;
   segment.live = 0;
   segment.not_before_ms = 0;
   return number;
+}
+
+void Segments::Extend(SegmentNumber number, std::uint64_t end) {
+  Segment& segment = segments_[number];
+  REMORA_CHECK(segment.use == Use::kLogHead && segment.end <= end && end <= EndOf(number));
+  AddLive(segment.begin, end - segment.end);
+  log_bytes_ += end - segment.end;
+  segment.end = end;
 }
 
 void Segments::Seal(SegmentNumber number, std::uint64_t end, TimePoint now, Queue queue) {
   Segment& segment = segments_[number];
   REMORA_CHECK(segment.use == Use::kLogHead);
   segment.use = Use::kLog;
+  log_bytes_ += end - segment.end;
   segment.end = end;
-  log_bytes_ += end - segment.begin;
   segment.sealed = now;
   segment.queue = queue;
   Append(queues_[static_cast<std::size_t>(queue)], &Segment::by_age, number);

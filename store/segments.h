@@ -45,6 +45,10 @@ class Segments {
   /// Takes a free segment, as kIndex or kLogHead. Nothing: there is none, beyond `keep`.
   std::optional<SegmentNumber> Take(Use use, std::size_t keep);
 
+  /// Records of a head, up to `end`, count as live although nobody noted them one by one: for who appends
+  /// many at a time. May be called again as they become more.
+  void Extend(SegmentNumber segment, std::uint64_t end);
+
   /// The segments of the log stand in two queues, by age: those with records as they were written, and those
   /// with records that were moved.
   enum class Queue : std::uint8_t { kWritten = 0, kMoved = 1 };
@@ -109,7 +113,7 @@ class Segments {
   struct Segment {
     Use use = Use::kNone;
     std::uint64_t begin = 0;  // offsets in the region
-    std::uint64_t end = 0;    // kLog: of its last record
+    std::uint64_t end = 0;    // kLog: of its last record; kLogHead: of the last that Extend told of
     std::uint64_t live = 0;   // bytes
     TimePoint sealed;
     std::int64_t expiry_ms = kNoExpiry;  // the earliest of its records, those included that are dead since
@@ -128,7 +132,8 @@ class Segments {
   std::size_t count() const { return segments_.size(); }
   std::size_t free_count() const { return free_.size(); }
   std::size_t resting_count() const { return resting_.size(); }
-  /// Of all records in the log and its heads; and of those in the log, without its heads, live and dead.
+  /// Of all records in the log and its heads; and of those in the log, live and dead, with what Extend told
+  /// of, without other heads.
   std::uint64_t live_bytes() const { return live_bytes_; }
   std::uint64_t log_bytes() const { return log_bytes_; }
 

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "store/atomic_word.h"
 #include "store/base/status_macros.h"
-#include "store/recovery.h"
 #include "store/store_impl.h"
 
 namespace remora {
@@ -95,7 +94,7 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(const StoreOption
   }
   const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
   std::unique_ptr<Impl> impl(new Impl(options, clock, std::move(own_memory), *region, std::move(tier)));
-  REMORA_RETURN_IF_ERROR(impl->Start());
+  REMORA_RETURN_IF_ERROR(impl->Start(options));
   return impl;
 }
 
@@ -119,19 +118,25 @@ Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
       evictor_(ModeOf(options), segments_, log_, index_, cold_sweep_, frequency_),
       cleaner_(segments_, log_, index_, sweeper_, evictor_) {}
 
-absl::Status Store::Impl::Start() {
-  if (tier_ != nullptr) {
-    REMORA_ASSIGN_OR_RETURN(expired_before_start_,
-                            Recover(*tier_, memory_size_, index_, log_, clock_.Now(), clock_.UnixMillis()));
-    next_version_ = tier_->version_limit();
-  }
-  // Nobody has read so far. From now on, somebody may.
-  segments_.set_rest(2 * grace_);
-  index_.set_rest(2 * grace_);
+Store::Impl::~Impl() { StopLoading(); }
+
+absl::Status Store::Impl::Start(const StoreOptions& options) {
   Set(Counter::kMemoryBytes, shape_.memory_size);
+  if (tier_ != nullptr) next_version_ = tier_->version_limit();
   Set(Counter::kLastVersion, next_version_ - 1);
   SetSizeCounters();
+  if (tier_ != nullptr) return StartLoad(options);
+  BeginToServe();
   return absl::OkStatus();
+}
+
+void Store::Impl::BeginToServe() {
+  segments_.set_rest(2 * grace_);
+  index_.set_rest(2 * grace_);
+}
+
+absl::Status Store::Impl::load_status() const {
+  return load_.failed.load(std::memory_order_acquire) ? load_.status : absl::OkStatus();
 }
 
 // --- Counters -------------------------------------------------------------------------------------------
@@ -206,6 +211,9 @@ absl::Status Store::Persist(std::string_view key) { return Touch(key, kNeverExpi
 
 void Store::Commit(std::span<Write> writes) { impl_->Commit(writes); }
 bool Store::Work() { return impl_->Work(); }
+bool Store::Load() { return impl_->LoadStep(); }
+bool Store::loading() const { return impl_->loading(); }
+absl::Status Store::load_status() const { return impl_->load_status(); }
 std::optional<TimePoint> Store::next_work() const { return impl_->next_work(); }
 absl::StatusOr<Location> Store::Locate(std::string_view key) { return impl_->Locate(key); }
 bool Store::wants_reads() const { return impl_->wants_reads(); }

@@ -38,6 +38,14 @@ enum class Eviction : std::uint8_t {
                    // from which they come back when they are asked for; where there is none, for good
 };
 
+/// When a logged store loads what its data directory holds. What might not fit in memory is loaded before
+/// Open returns, unless it is to be in steps.
+enum class Loading : std::uint8_t {
+  kInOpen = 1,        // before Open returns
+  kInBackground = 2,  // in threads of the store's own, while it serves
+  kInSteps = 3,       // while it serves, as far as Store::Load is called
+};
+
 inline constexpr std::size_t kMinMemorySize = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 
@@ -55,6 +63,9 @@ struct StoreOptions {
   /// RocksDB's directory; made when missing (its parent must exist). Empty exactly when durability is
   /// kMemory.
   std::string data_dir{};
+  Loading loading = Loading::kInOpen;
+  /// Threads that load, at most. 0: one for each processor. (kInSteps: who calls.)
+  std::size_t load_threads = 0;
   /// Makes each store's incarnation; handed in so that a test may choose it. 0: from the system's randomness.
   std::uint64_t incarnation = 0;
   /// T of layout.h, I6. Longer: memory waits longer before it is used again. Shorter: a reader that was held
@@ -100,13 +111,14 @@ struct Location {
   std::uint64_t version = 0;
 };
 
-/// Thread Safety: all members may be called from many threads. Writers take turns. Get and Locate take no
+/// Thread Safety: all members may be called from many threads, but Load by one at a time. Writers take turns.
+/// Get and Locate take no
 /// lock, unless writers of the very key disturbed them eight times in a row, or they were held up for longer
 /// than the grace period, or the record is not in memory: then they are writers, too.
 class Store {
  public:
   /// Opens a store in memory of its own. With a data directory, everything in it is in memory when Open
-  /// returns.
+  /// returns, or later: see `loading`.
   ///
   /// InvalidArgument: options out of bounds. AlreadyExists: the data directory is in use by another process.
   /// FailedPrecondition: it holds a newer format, or something that is not a store's. OutOfRange: what it
@@ -156,6 +168,17 @@ class Store {
   bool Work();
   /// When Work will have something to do, if nothing else happens. Nothing: never.
   std::optional<TimePoint> next_work() const;
+
+  /// Whether a key may be in the data directory that memory does not know. Then one that is not in memory is
+  /// looked up there, under the lock, and brought in, so no call takes it for missing; that costs some ten
+  /// microseconds, or a read from the disk. From true to false, once; if the load failed, never.
+  bool loading() const;
+  /// OK unless the load failed after Open. Then what was not loaded is looked up key by key, for ever.
+  /// OutOfRange: it does not fit, for what was written meanwhile (says what would). DataLoss, Unavailable: as
+  /// Open.
+  absl::Status load_status() const;
+  /// Loading::kInSteps: loads some keys more. False: there are none, or it failed.
+  bool Load();
 
   /// Where the key's record is, which is brought back to memory if it is not there. Errors as Get; Aborted:
   /// as a Write. Whatever comes later, the record stays readable there for twice the grace period.

@@ -24,6 +24,7 @@
 #include "store/format/layout.h"
 #include "store/frequency.h"
 #include "store/index.h"
+#include "store/load.h"
 #include "store/memory_plan.h"
 #include "store/segments.h"
 #include "store/store.h"
@@ -38,6 +39,10 @@ class Store::Impl {
   static absl::StatusOr<std::unique_ptr<Impl>> Open(const StoreOptions& options,
                                                     std::optional<std::span<std::byte>> region);
 
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   absl::Status Get(std::string_view key, std::string* value);
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::StatusOr<Location> Locate(std::string_view key);
@@ -48,6 +53,9 @@ class Store::Impl {
   absl::Status CommitNow(Write write);
   bool Work();
   std::optional<TimePoint> next_work() const;
+  bool LoadStep();
+  bool loading() const { return loading_.load(std::memory_order_acquire); }
+  absl::Status load_status() const;
 
   const Superblock& superblock() const { return superblock_; }
   const Clock& clock() const { return clock_; }
@@ -59,8 +67,9 @@ class Store::Impl {
 
   Impl(const StoreOptions& options, const Clock& clock, std::unique_ptr<AnonymousMemory> own_memory,
        std::span<std::byte> region, std::unique_ptr<DurableTier> tier);
-  /// Loads what the tier holds.
-  absl::Status Start();
+  absl::Status Start(const StoreOptions& options);
+  /// Nobody has read so far. From now on, somebody may.
+  void BeginToServe();
   void Set(Counter counter, std::uint64_t value) const;
   void SetSizeCounters();
 
@@ -80,10 +89,11 @@ class Store::Impl {
   /// while a group is being committed. NotFound. Aborted, ResourceExhausted: no room, as for a write.
   /// Unavailable, DataLoss: the tier cannot be read.
   absl::StatusOr<Place> FindOrFetch(std::string_view key, std::uint64_t key_hash);
-  /// Appends the record of a cold key; nothing leads to it yet. NotFound: that is another key's entry, or it
-  /// has expired. Aborted: no room.
-  absl::StatusOr<Place> Fetch(std::string_view key, std::uint64_t key_hash, const Index::ColdEntry& entry,
-                              TimePoint now, std::int64_t unix_ms);
+  /// Appends the record of a key that is not in memory; nothing leads to it yet. `entry`: of the cold key.
+  /// NotFound: that is another key's entry, or it has expired. Aborted: no room.
+  absl::StatusOr<Place> Fetch(std::string_view key, std::uint64_t key_hash,
+                              const std::optional<Index::ColdEntry>& entry, TimePoint now,
+                              std::int64_t unix_ms);
 
   // --- commit.cc
 
@@ -107,6 +117,7 @@ class Store::Impl {
   struct Known {
     std::optional<Place> place;  // in memory
     bool cold = false;           // in the durable tier only
+    bool unloaded = false;       // the same, and the index may not know it
     std::uint64_t expiry_ms = 0;
   };
 
@@ -144,6 +155,25 @@ class Store::Impl {
   void GoAhead(TimePoint now);
   absl::Status Full() const;
 
+  // --- load.cc
+
+  absl::Status StartLoad(const StoreOptions& options);
+  /// Returns when no thread loads any more.
+  void StopLoading();
+  void LoadInThread();
+  /// Loads a range, or what is left of it. False: there is none. Aborted: no room right now; call it again.
+  /// Cancelled: it was stopped.
+  absl::StatusOr<bool> LoadRange(LoadWorker& worker);
+  absl::Status LoadEntry(LoadWorker& worker, const DurableTier::Entry& entry);
+  absl::Status TakeSegment(LoadWorker& worker);
+  Room MakeRoomToLoad(TimePoint now, std::int64_t unix_ms);
+  absl::Status PublishBatch(LoadWorker& worker);
+  absl::Status PublishLaid(const LoadWorker::Laid& laid);
+  /// Whether a laid record of a key that was noted is still the key's.
+  absl::StatusOr<bool> IsCurrent(const LoadWorker::Laid& laid);
+  void EndBatch(LoadWorker& worker);
+  void EndLoad(LoadWorker& worker, const absl::Status& status);
+
   // Fixed after Start; what they refer to is the shared memory.
   const std::size_t memory_size_;
   const Clock& clock_;
@@ -173,6 +203,9 @@ class Store::Impl {
   Cleaner cleaner_;
   std::uint64_t next_version_ = 1;
   std::uint64_t expired_before_start_ = 0;  // entries of the tier
+  LoadState load_;                          // says what protects what
+  /// Whether a key may be in the tier that the index does not know. Once false, for ever.
+  std::atomic<bool> loading_ = false;
   std::uint64_t fetches_ = 0;
   std::size_t ahead_ = 0;  // segments to be free or resting, until then
   TimePoint ahead_until_;

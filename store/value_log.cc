@@ -75,6 +75,32 @@ void ValueLog::Seal(const Place& place, std::uint64_t version, std::uint64_t exp
   segments_.NoteExpiry(place.offset_bytes(), Segments::ExpiryOf(sealed));
 }
 
+void ValueLog::Lay(const Place& place, std::string_view key, std::string_view value, std::uint64_t version,
+                   std::uint64_t expiry_ms, std::uint64_t key_hash) {
+  RecordHeader header{};
+  header.version_live = version << 1;
+  header.key_size = static_cast<std::uint16_t>(key.size());
+  header.value_size = static_cast<std::uint32_t>(value.size());
+  header.expiry_ms = expiry_ms;
+  header.checksum = RecordChecksum(header, key_hash, HashValue(value.data(), value.size()),
+                                   place.offset_units, incarnation_);
+  std::memcpy(Memory(place), &header, sizeof(header));
+  std::byte* const body = Memory(place) + sizeof(RecordHeader);
+  std::memcpy(body, key.data(), key.size());
+  // An empty view may have no address, which memcpy does not take.
+  if (!value.empty()) std::memcpy(body + key.size(), value.data(), value.size());
+}
+
+void ValueLog::Adopt(SegmentNumber segment, TimePoint now) {
+  const std::uint64_t end = segments_[segment].end;
+  Open& open = heads_[static_cast<std::size_t>(Head::kWrites)];
+  if (open.there) {
+    segments_.Seal(segment, end, now);
+  } else {
+    open = {true, segment, end, Segments::EndOf(segment)};
+  }
+}
+
 // The live bit comes last and not with the header: between the two, the durable tier may take its time, or
 // fail. Until then a reader that a torn slot led here finds a dead record and looks again; with the bit set,
 // it would return a value that was never committed.
@@ -130,7 +156,7 @@ std::uint64_t ValueLog::EndOf(SegmentNumber segment) const {
 std::uint64_t ValueLog::bytes_used() const {
   std::uint64_t used = segments_.log_bytes();
   for (const Open& open : heads_) {
-    if (open.there) used += open.next - segments_[open.segment].begin;
+    if (open.there) used += open.next - segments_[open.segment].end;
   }
   return used;
 }

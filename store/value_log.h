@@ -30,8 +30,8 @@ struct Place {
 /// stored into a slot), and once its slot leads elsewhere, killed. One that is not published can be taken
 /// back.
 ///
-/// Thread Safety: Header, Key, Value and Body of published records from any thread; all else by one writer at
-/// a time.
+/// Thread Safety: Header, Key, Value and Body of published records from any thread, and Lay; all else by one
+/// writer at a time.
 class ValueLog {
  public:
   /// Where a record goes: those just written apart from those that were moved, which have shown to live long.
@@ -55,6 +55,15 @@ class ValueLog {
   /// Completes the header of an appended record, which has the key and the value of these hashes.
   void Seal(const Place& place, std::uint64_t version, std::uint64_t expiry_ms, std::uint64_t key_hash,
             std::uint64_t value_hash);
+
+  /// Appends and seals a record at a place that nobody else uses: for who has taken a segment for himself,
+  /// and tells of it with Segments::Extend. Any thread.
+  void Lay(const Place& place, std::string_view key, std::string_view value, std::uint64_t version,
+           std::uint64_t expiry_ms, std::uint64_t key_hash);
+
+  /// Goes on with such a segment behind its last record, if there is no head of writes yet; else seals it.
+  /// REQUIRES: Extend told of all that is in there.
+  void Adopt(SegmentNumber segment, TimePoint now);
 
   /// Sets the live bit of a sealed record, which is to be stored into a slot next.
   void MakeLive(const Place& place);

@@ -226,9 +226,11 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// A list in one place: enumerator, and the name under which it is shown. What has expired is among the keys
 /// until it is removed; then it is counted as expired, unless another write came first. Cold keys are among
 /// the keys, too. An eviction makes a key cold, or, where there is no durable tier, removes it; a fetch
-/// brings a cold one back.
+/// brings a cold one back. While a store loads (1, else 0), the keys are those in memory so far.
 #define REMORA_COUNTERS(X)                        \
   X(kKeys, "keys")                                \
+  X(kLoading, "loading")                          \
+  X(kKeysLoaded, "keys_loaded")                   \
   X(kPuts, "puts")                                \
   X(kDeletes, "deletes")                          \
   X(kTouches, "touches")                          \

@@ -54,7 +54,7 @@ static_assert(std::has_unique_object_representations_v<HelloRequest>);
 struct HelloReply {
   std::uint64_t magic = kHelloMagic;
   std::uint32_t credits = 0;  // requests that the client may have unanswered
-  std::uint32_t reserved = 0;
+  std::uint32_t flags = 0;    // ReplyFlag::kLoading
   std::uint64_t incarnation = 0;
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   RemoteRegion memory;         // to READ: superblock, index, records
@@ -130,6 +130,7 @@ enum class ReplyStatus : std::uint8_t {
 };
 
 enum ReplyFlag : std::uint16_t {
+  kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
   kWantsReads = 2,  // until a reply does not say so
 };
 

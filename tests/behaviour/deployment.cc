@@ -218,6 +218,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.eviction = options.eviction;
   server.store.grace = options.grace;
   server.store.default_ttl = options.default_ttl;
+  server.store.loading = options.loading;
   server.max_clients = options.max_clients;
   std::unique_ptr<Deployment> deployment;
   if (options.durability == Durability::kMemory) {

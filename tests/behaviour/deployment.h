@@ -49,6 +49,7 @@ class Deployment {
     std::chrono::milliseconds default_ttl = kNeverExpires;
     /// Of the server's clock, beside that of its clients. Its date is another in any case.
     std::int64_t drift_ppm = 0;
+    Loading loading = Loading::kInOpen;
   };
 
   /// Null, and the reason in *why_not, where this kind cannot run here.

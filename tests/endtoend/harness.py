@@ -82,6 +82,10 @@ class Server:
             self.process.kill()
             self.process.communicate()
 
+    def said(self):
+        """What it wrote to stderr so far."""
+        return os.pread(self.errors.fileno(), 1 << 20, 0)
+
     def close(self):
         self.kill()
         self.errors.close()

@@ -90,7 +90,7 @@ class KillTest(harness.TestCase):
         written = []
         for kill in range(3):
             server = self.logged_server("--quiet", memory="1G")
-            for writer in written:
+            for writer in written:  # at once: the server may still be loading
                 self.assertEqual(writer.verify(), (0, ""))
             writers = [self.writer(f"{name}{kill}", keys) for name, keys in (("few", FEW), ("many", MANY))]
             for writer in writers:
@@ -100,6 +100,9 @@ class KillTest(harness.TestCase):
                 self.assertEqual(writer.end(), 69, "a client did not notice that the server is gone")
             written += writers
         self.logged_server("--quiet", memory="1G")
+        for writer in written:
+            self.assertEqual(writer.verify(), (0, ""))
+        harness.wait_until(lambda: harness.stats(self.address)["loading"] == 0, "the server has loaded all of it")
         for writer in written:
             self.assertEqual(writer.verify(), (0, ""))
 

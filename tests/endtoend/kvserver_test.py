@@ -117,6 +117,23 @@ class BadStartTest(harness.TestCase):
         self.assertEqual(kvctl(self.address, "get", "59").stdout, value)
 
 
+    def test_data_damaged(self):
+        value = os.urandom(64 << 10)
+        server = self.logged_server()
+        for number in range(20):
+            self.assertEqual(kvctl(self.address, "put", str(number), stdin=value).returncode, 0)
+        server.stop()
+        self.logged_server().stop()  # what was in RocksDB's log file becomes a table at the next start
+        table = max((self.folder / "data").glob("*.sst"), key=lambda path: path.stat().st_size)
+        damaged = bytearray(table.read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        table.write_bytes(damaged)
+        # It is found out when the server serves already.
+        run = start(f"--listen={self.address}", f"--data_dir={self.folder}/data", "--quiet")
+        self.assertEqual(run.returncode, 74, run.stderr)
+        self.assertRegex(run.stderr, rb"\Akvserver: data directory [^\n]+ is damaged[^\n]+\n\Z")
+
+
 class RunTest(harness.TestCase):
     def test_clean_stop(self):
         for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -150,7 +167,18 @@ class RunTest(harness.TestCase):
         server.kill()
         self.logged_server()
         self.assertEqual(kvctl(self.address, "get", "goes").returncode, 1)
+        harness.wait_until(lambda: harness.stats(self.address)["loading"] == 0, "it has loaded what it stored")
         self.assertEqual(harness.stats(self.address)["keys"], 1)
+
+    def test_says_when_it_has_loaded(self):
+        server = self.logged_server()
+        self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+        server.stop()
+        server = self.logged_server()
+        line = b"kvserver: loaded 1 keys in "
+        harness.wait_until(lambda: line in server.said(), "the log says that it has loaded")
+        counters = harness.stats(self.address)
+        self.assertEqual((counters["loading"], counters["keys_loaded"]), (0, 1))
 
     def test_several_addresses_serve_one_store(self):
         second = f"local://{self.folder}/second"

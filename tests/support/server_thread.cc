@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<ServerThread>> ServerThread::Start(const ServerOp
     if (!added.ok()) return started.set_value(std::move(added));
     self->server_ = server->get();
     started.set_value(absl::OkStatus());
-    self->server_->Run();
+    self->server_->Run().IgnoreError();  // the store says it, too
   });
   absl::Status status = start.get();
   if (!status.ok()) return status;

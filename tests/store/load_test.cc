@@ -1,4 +1,4 @@
-#include "store/recovery.h"
+#include "store/load.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,6 +21,12 @@ std::unique_ptr<Store> OpenOrDie(const StoreOptions& options) {
   return *std::move(store);
 }
 
+StoreOptions AllInMemory(const std::string& dir, std::size_t memory_size) {
+  StoreOptions options = LoggedIn(dir, memory_size);
+  options.eviction = Eviction::kNone;
+  return options;
+}
+
 void ExpectEqual(const Store& store, const std::map<std::string, std::string>& expected) {
   EXPECT_EQ(store.Read(Counter::kKeys), expected.size());
   std::string value;
@@ -30,7 +36,7 @@ void ExpectEqual(const Store& store, const std::map<std::string, std::string>& e
   }
 }
 
-TEST(RecoveryTest, RandomOperationsAreThereAfterEachRestart) {
+TEST(LoadTest, RandomOperationsAreThereAfterEachRestart) {
   TempDir temp;
   std::map<std::string, std::string> oracle;
   std::mt19937_64 random(1);
@@ -52,7 +58,7 @@ TEST(RecoveryTest, RandomOperationsAreThereAfterEachRestart) {
   }
 }
 
-TEST(RecoveryTest, VersionsGrowAcrossRestarts) {
+TEST(LoadTest, VersionsGrowAcrossRestarts) {
   TempDir temp;
   std::uint64_t last = 0;
   for (int restart = 0; restart < 3; ++restart) {
@@ -74,7 +80,7 @@ TEST(RecoveryTest, VersionsGrowAcrossRestarts) {
 }
 
 // A restart drops what is dead.
-TEST(RecoveryTest, ARestartCompacts) {
+TEST(LoadTest, ARestartCompacts) {
   TempDir temp;
   const StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
   {
@@ -85,7 +91,7 @@ TEST(RecoveryTest, ARestartCompacts) {
   EXPECT_LT(OpenOrDie(options)->Read(Counter::kLogBytesUsed), 100'000u);
 }
 
-TEST(RecoveryTest, WhatDoesNotFitSaysWhatWould) {
+TEST(LoadTest, WhatDoesNotFitSaysWhatWould) {
   TempDir temp;
   {
     const auto store = OpenOrDie(LoggedIn(temp / "store", std::size_t{64} << 20));
@@ -93,7 +99,7 @@ TEST(RecoveryTest, WhatDoesNotFitSaysWhatWould) {
       ASSERT_TRUE(store->Put("key" + std::to_string(i), std::string(100'000, 'v')).ok());
     }
   }
-  const absl::Status status = Store::Open(LoggedIn(temp / "store", kMinMemorySize)).status();
+  const absl::Status status = Store::Open(AllInMemory(temp / "store", kMinMemorySize)).status();
   ASSERT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "200 keys")) << status;
   const std::string message(status.message());
@@ -101,11 +107,37 @@ TEST(RecoveryTest, WhatDoesNotFitSaysWhatWould) {
   const std::size_t needed =
       std::strtoull(message.c_str() + message.find(before) + before.size(), nullptr, 10);
   EXPECT_GT(needed, 20'000'000u);
-  const auto store = OpenOrDie(LoggedIn(temp / "store", needed));
+  const auto store = OpenOrDie(AllInMemory(temp / "store", needed));
   EXPECT_EQ(store->Read(Counter::kKeys), 200u) << "what it said would do does";
 }
 
-TEST(RecoveryTest, ManySmallKeysThatDoNotFitSayWhatWouldDo) {
+// What is evicted on the way is where it was.
+TEST(LoadTest, MoreThanMemoryHolds) {
+  TempDir temp;
+  std::map<std::string, std::string> oracle;
+  {
+    const auto store = OpenOrDie(LoggedIn(temp / "store", std::size_t{64} << 20));
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 20'000; ++i) {
+      std::string& value = oracle["key" + std::to_string(i)];
+      value.assign(1 + random() % 3000, static_cast<char>('a' + i % 26));
+      ASSERT_TRUE(store->Put("key" + std::to_string(i), value).ok());
+    }
+  }
+  for (const Loading loading : {Loading::kInOpen, Loading::kInBackground, Loading::kInSteps}) {
+    StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
+    options.loading = loading;
+    const auto store = OpenOrDie(options);
+    EXPECT_EQ(store->loading(), loading == Loading::kInSteps) << "whether it fits is known before it serves";
+    while (store->Load()) {
+    }
+    ASSERT_FALSE(store->loading()) << store->load_status();
+    EXPECT_GT(store->Read(Counter::kColdKeys), oracle.size() / 3);
+    ASSERT_NO_FATAL_FAILURE(ExpectEqual(*store, oracle));
+  }
+}
+
+TEST(LoadTest, ManySmallKeysThatDoNotFitSayWhatWouldDo) {
   TempDir temp;
   std::uint64_t keys = 0;
   {
@@ -120,11 +152,11 @@ TEST(RecoveryTest, ManySmallKeysThatDoNotFitSayWhatWouldDo) {
     keys = store->Read(Counter::kKeys);
     ASSERT_EQ(keys, names.size());
   }
-  const absl::Status status = Store::Open(LoggedIn(temp / "store", kMinMemorySize)).status();
+  const absl::Status status = Store::Open(AllInMemory(temp / "store", kMinMemorySize)).status();
   ASSERT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
   const std::string message(status.message());
   const std::size_t needed = std::strtoull(message.c_str() + message.find("about ") + 6, nullptr, 10);
-  EXPECT_EQ(OpenOrDie(LoggedIn(temp / "store", needed))->Read(Counter::kKeys), keys);
+  EXPECT_EQ(OpenOrDie(AllInMemory(temp / "store", needed))->Read(Counter::kKeys), keys);
 }
 
 }  // namespace
