@@ -423,6 +423,7 @@ TEST_F(LoadServingTest, WhatIsDamagedIsNeverMissing) {
 // A step that finds no room until something has rested goes on where it was.
 TEST_F(LoadServingTest, ALoadWaitsForMemoryThatRests) {
   options_.memory_size = std::size_t{20} << 20;
+  options_.eviction = Eviction::kNone;
   ASSERT_NO_FATAL_FAILURE(FillAndReopen(12'000));  // two thirds of the memory
   int put_off = 0;
   // Overwritten again and again, so that most segments have died and rest, or are to be cleaned.
