@@ -107,7 +107,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
   const std::uint64_t grown = log_.bytes_appended(ValueLog::Head::kWrites) - written;
   sweeper_.Work(std::max(kSweepPace * grown, kMinSweep), Sweeper::Pace::kDue, now, unix_ms);
-  cold_sweep_.Work(kColdSweepPace * done, now, unix_ms);
+  SweepCold(kColdSweepPace * done, now, unix_ms);
   if (Short()) cleaner_.Work(kCleanPace * grown, now, unix_ms);
   return done;
 }

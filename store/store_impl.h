@@ -150,6 +150,7 @@ class Store::Impl {
   /// At the end of all that writes.
   void FinishWork();
   bool WorkLocked(TimePoint now, std::int64_t unix_ms);
+  bool SweepCold(std::size_t entries, TimePoint now, std::int64_t unix_ms);
   /// Whether so little is free that it is time to clean.
   bool Short() const;
   void GoAhead(TimePoint now);

@@ -40,9 +40,14 @@ bool Store::Impl::Work() {
 bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
   bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
-  worked |= cold_sweep_.Work(kBitOfColdSweeping, now, unix_ms);
+  worked |= SweepCold(kBitOfColdSweeping, now, unix_ms);
   if (Short()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
   return worked;
+}
+
+bool Store::Impl::SweepCold(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
+  // While the store loads, what the tier shows may be another key's than the cold entry of its hash.
+  return !loading() && cold_sweep_.Work(entries, now, unix_ms);
 }
 
 std::optional<TimePoint> Store::Impl::next_work() const {
@@ -50,7 +55,8 @@ std::optional<TimePoint> Store::Impl::next_work() const {
   std::optional<TimePoint> next = index_.next_tick();
   const auto also = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
   if (const auto release = segments_.next_release()) also(*release);
-  for (const auto& due_ms : {sweeper_.next_due_ms(), cold_sweep_.next_due_ms()}) {
+  const auto cold_due_ms = loading() ? std::nullopt : cold_sweep_.next_due_ms();
+  for (const auto& due_ms : {sweeper_.next_due_ms(), cold_due_ms}) {
     if (!due_ms) continue;
     // Nobody waits longer than this, and no sum overflows.
     constexpr std::int64_t kLongest = std::int64_t{1000} * 60 * 60 * 24;
