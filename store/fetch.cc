@@ -18,7 +18,8 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
     if (const auto entry = index_.Find(key, key_hash)) return entry->place;
     const auto cold = index_.FindCold(key_hash);
     if (!cold && !loading()) return absl::NotFoundError("no such key");
-    // While it loads, the entry may be another key's, and this one's not loaded yet. So it is left alone.
+    // While it loads, the entry may be another key's, and this one's not loaded yet. So it is left alone:
+    // then this key may have two, and the cold one stays, and costs who misses the key a question.
     const auto own = loading() ? std::nullopt : cold;
     const absl::StatusOr<Place> fetched = Fetch(key, key_hash, own, now, unix_ms);
     if (fetched.ok()) {

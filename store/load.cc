@@ -41,7 +41,8 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   const std::uint64_t record_bytes =
       size.bytes + size.bytes / 128 + size.keys * (sizeof(RecordHeader) + kUnitSize);
   const bool fits = MemoryNeeded(size.keys, record_bytes) <= memory_size_;
-  // Who is to learn at the start that it does not fit must not serve before it is known.
+  // Who is to learn at the start that it does not fit must not serve before it is known. And what is evicted
+  // while a store loads and serves leaves entries of which nobody knows whose they are (fetch.cc).
   const bool steps = options.loading == Loading::kInSteps;
   const bool background = options.loading == Loading::kInBackground && fits;
 
