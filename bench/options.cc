@@ -74,7 +74,7 @@ void AddWorkloadFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
   app.add_option("--records", workload.records, "Records, 1 to 2^31; default 100000")
       ->check(CLI::Range(std::uint64_t{1}, kMaxRecords))
       ->option_text("N");
-  app.add_option("--value_size", workload.value_size, "Of each value, 16 to 256K; default 64")
+  app.add_option("--value_size", workload.value_size, "Of each value, 16 to 64M; default 64")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(kMinBenchValueSize, kMaxValueSize))
       ->option_text("SIZE");

@@ -275,7 +275,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--value_size", flags.value_sizes, "Sizes of values, in bytes")
       ->delimiter(',')
-      ->check(CLI::Range(remora::bench::kMinBenchValueSize, remora::kMaxValueSize))
+      ->check(CLI::Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize))
       ->capture_default_str();
   try {
     app.parse(argc, argv);

@@ -15,7 +15,7 @@ namespace {
 
 // One buffer for what is READ, one for what is WRITTEN: of the second, bytes may be under way while the first
 // is in use.
-constexpr std::size_t kReadSize = ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxValueSize)) * kUnitSize;
+constexpr std::size_t kReadSize = kMaxSmallExtent;
 constexpr std::size_t kWriteOffset = (kReadSize + 63) / 64 * 64;
 
 // Superblock and directory, as much of it as fits.

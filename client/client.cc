@@ -81,6 +81,18 @@ absl::Status Client::Get(std::string_view key, std::string* value) {
   return remora::Get(*impl_->session, key, value);
 }
 
+absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std::byte> bytes) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Registration> registration,
+                          impl_->session->connection().RegisterMessages(bytes));
+  return std::unique_ptr<RegisteredBuffer>(new RegisteredBuffer(std::move(registration)));
+}
+
+absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBuffer& buffer) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return remora::GetInto(*impl_->session, key, *buffer.registration_);
+}
+
 absl::Status Client::Put(std::string_view key, std::string_view value) { return Put(key, value, {}); }
 
 absl::Status Client::Put(std::string_view key, std::string_view value, const PutOptions& options) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,7 +31,7 @@ namespace remora {
 struct ClientOptions {
   /// For Connect, all of it.
   std::chrono::milliseconds connect_timeout{5000};
-  /// For each later call.
+  /// For each later call; for one with a large value, for each piece of it.
   std::chrono::milliseconds timeout{5000};
   /// For remembering where keys were found or put, allocated at once: 16 bytes for each key. (Beside it, 5
   /// bytes for each MiB of the server's memory.) A GET of a key whose place is known, and still right, is one
@@ -79,6 +80,20 @@ struct ClientCounters {
   }
 };
 
+/// Memory that a Client has made known to its transport (Client::Register). The memory stays the caller's. It
+/// must be destroyed before the client, and before the memory goes.
+class RegisteredBuffer {
+ public:
+  std::span<std::byte> bytes() const { return registration_->bytes(); }
+
+ private:
+  friend class Client;
+  explicit RegisteredBuffer(std::unique_ptr<rdma::Registration> registration)
+      : registration_(std::move(registration)) {}
+
+  const std::unique_ptr<rdma::Registration> registration_;
+};
+
 /// One connection to one server.
 ///
 /// Every call may fail, beside its own outcomes, with:
@@ -118,8 +133,21 @@ class Client {
   /// the server loads what it stored before its start, that goes for keys that are missing, too.
   absl::StatusOr<std::string> Get(std::string_view key);
 
-  /// The same into *value, whose memory is used again. Untouched unless OK.
+  /// The same into *value, whose memory is used again. Untouched unless OK, or a value of more than
+  /// kMaxSmallValueSize was met: such a value is read into it in pieces, before it is verified, and nothing
+  /// is allocated or registered for it but *value itself.
   absl::Status Get(std::string_view key, std::string* value);
+
+  /// Makes memory of the caller known to the transport, so that values can be read into it without a copy.
+  /// Costs some 20 us, and more where pages have never been touched: do it once, and use it for many values.
+  /// ResourceExhausted: too little memory that may be locked.
+  absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Register(std::span<std::byte> bytes);
+
+  /// As Get, into the beginning of a buffer that this client registered; returns the value's size. Values of
+  /// any size; a READ scatters {header and key, value}. OutOfRange: the value is larger than the buffer, and
+  /// the message says how large. Unless OK, what the buffer holds is unspecified: what arrives there is
+  /// verified behind its arrival.
+  absl::StatusOr<std::size_t> Get(std::string_view key, const RegisteredBuffer& buffer);
 
   /// Stores, or replaces. OK: visible to all, and as durable as the server promises. ResourceExhausted: the
   /// server has no room; nothing was done. Cost: one WRITE and one message, one reply.

@@ -11,12 +11,16 @@
 // then; or may not be, while the store is loading. The server answers with the place and the
 // version; what is there stays readable for the grace period, so one more READ has the value that was current
 // when the server answered, even if its live bit is gone by then.
+//
+// A large value, and one that is to land in memory of the caller, is read in pieces: client/read_pieces.h.
 #include "client/get.h"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "client/read_pieces.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/format/key_search.h"
@@ -29,34 +33,47 @@ namespace {
 // between clearing the old record's live bit and storing the slot, or between our two READs; each time.
 constexpr int kMaxSearches = 8;
 
-// A private copy of what is at a slot's place.
+// What was at a slot's place, judged.
 struct RecordCopy {
   RecordHeader header{};
-  const std::byte* body = nullptr;
+  const std::byte* body = nullptr;  // null: it was read in pieces, to where it was wanted
+  RecordState state = RecordState::kTorn;
+  bool proven = false;  // as PiecesRead
 
   std::string_view Value() const {
     return {reinterpret_cast<const char*>(body) + header.key_size, header.value_size};
   }
 };
 
-absl::StatusOr<RecordCopy> ReadRecord(Session& session, const Slot& slot) {
-  REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(slot));
-  RecordCopy record;
-  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
-  record.body = bytes.data() + sizeof(record.header);
-  return record;
-}
-
 // What a GET is after.
 struct Found {
-  std::string* value;
+  ValueTarget target;
+  std::uint64_t size = 0;
   std::uint64_t expiry_ms = 0;
 
   void Take(const RecordCopy& record) {
-    value->assign(record.Value());
+    if (record.body != nullptr) target.text->assign(record.Value());
+    size = record.header.value_size;
     expiry_ms = record.header.expiry_ms;
   }
 };
+
+absl::StatusOr<RecordCopy> ReadRecord(Session& session, const WantedRecord& wanted,
+                                      const ValueTarget& target) {
+  RecordCopy record;
+  if (NeedsPieces(wanted.slot, target)) {
+    REMORA_ASSIGN_OR_RETURN(const PiecesRead read, ReadInPieces(session, wanted, target));
+    record.header = read.header;
+    record.state = read.state;
+    record.proven = read.proven;
+    return record;
+  }
+  REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(wanted.slot));
+  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
+  record.body = bytes.data() + sizeof(record.header);
+  record.state = CheckRecord(record.header, record.body, wanted.key, wanted.key_hash, wanted.place);
+  return record;
+}
 
 enum class Outcome : std::uint8_t { kFound = 1, kMissing, kUnsure, kAskServer };
 
@@ -98,11 +115,12 @@ absl::StatusOr<Outcome> GetWarm(Session& session, std::string_view key, std::uin
     session.locations().Forget(key_hash);
     return Outcome::kUnsure;
   }
-  REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, slot));
+  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
+  REMORA_ASSIGN_OR_RETURN(const RecordCopy record,
+                          ReadRecord(session, {key, key_hash, slot, place, start}, found->target));
   // G5: only what was read in time is the record's. If we were held up, nothing is known of the location.
   if (session.generations().IsFresh(segment, session.Coarse())) {
-    const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
-    if (CheckRecord(record.header, record.body, key, key_hash, place) == RecordState::kLive) {
+    if (record.state == RecordState::kLive) {
       ++session.counters().location_hits;
       session.allowance().Earn(1);
       return Judge(session, record, start, found);
@@ -130,11 +148,14 @@ absl::StatusOr<Outcome> SearchOnce(Session& session, std::string_view key, std::
       if (session.locations().is_on() && session.generations().IsLookDue(segment, start)) {
         REMORA_RETURN_IF_ERROR(Look(session, segment).status());
       }
-      REMORA_ASSIGN_OR_RETURN(record, ReadRecord(session, search.slot()));
-      search.TakeRecord(record.header, record.body);
+      const WantedRecord wanted{key, key_hash, search.slot(), search.place(), start};
+      REMORA_ASSIGN_OR_RETURN(record, ReadRecord(session, wanted, found->target));
+      search.TakeJudged(record.state);
     } else if (search.step() == KeySearch::Step::kCold) {
       ++session.counters().cold;
       return Outcome::kAskServer;
+    } else if (search.step() == KeySearch::Step::kFound && record.proven) {
+      return Judge(session, record, start, found);
     } else if (search.step() == KeySearch::Step::kUnsure || !session.InTime(start)) {
       return Outcome::kUnsure;
     } else if (search.step() == KeySearch::Step::kMissing) {
@@ -147,27 +168,32 @@ absl::StatusOr<Outcome> SearchOnce(Session& session, std::string_view key, std::
   }
 }
 
+// `proven`: as RecordCopy.
 absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std::uint64_t key_hash,
-                                    Found* found) {
+                                    Found* found, bool* proven) {
+  const TimePoint start = session.Coarse();
   const TimePoint sent = session.clock().Now();
   ++session.counters().locates;
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(Operation::kLocate, key, key_hash, {}));
   session.server_time().Learn(answer.reply.server_ms, sent, session.clock().Now());
   if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
-  if (answer.reply.status == ReplyStatus::kFull) return absl::ResourceExhaustedError(AbslView(answer.text));
-  if (answer.reply.status == ReplyStatus::kDurableTier) return absl::UnavailableError(AbslView(answer.text));
+  if (answer.reply.status == ReplyStatus::kFull) return absl::ResourceExhaustedError(AbslView(answer.behind));
+  if (answer.reply.status == ReplyStatus::kDurableTier)
+    return absl::UnavailableError(AbslView(answer.behind));
   if (answer.reply.status != ReplyStatus::kOk) {
-    return absl::InternalError(absl::StrCat("the server could not locate a record: ", AbslView(answer.text)));
+    return absl::InternalError(
+        absl::StrCat("the server could not locate a record: ", AbslView(answer.behind)));
   }
   const std::uint64_t version = answer.reply.version;
   const Slot slot = DecodeSlot(answer.reply.slot);
   if (!SlotNamesPlace(slot, session.shape().memory_size)) {
     return absl::InternalError("the server located a record outside its memory");
   }
-  REMORA_ASSIGN_OR_RETURN(const RecordCopy record, ReadRecord(session, slot));
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
-  const RecordState state = CheckRecord(record.header, record.body, key, key_hash, place);
-  if ((state != RecordState::kLive && state != RecordState::kDead) ||
+  REMORA_ASSIGN_OR_RETURN(const RecordCopy record,
+                          ReadRecord(session, {key, key_hash, slot, place, start}, found->target));
+  *proven = record.proven;
+  if ((record.state != RecordState::kLive && record.state != RecordState::kDead) ||
       record.header.version_live >> 1 != version) {
     return absl::InternalError("the record that the server located does not verify");
   }
@@ -180,14 +206,16 @@ absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std:
 bool AskServer(Session& session, std::string_view key, std::uint64_t key_hash, Found* found,
                absl::Status* status) {
   const TimePoint start = session.Coarse();
-  *status = ReadWhereTheServerSays(session, key, key_hash, found);
-  return session.InTime(start);
+  bool proven = false;
+  *status = ReadWhereTheServerSays(session, key, key_hash, found, &proven);
+  return proven || session.InTime(start);
 }
 
 // Asks until an answer comes in time.
 absl::Status AskUntilInTime(Session& session, std::string_view key, std::uint64_t key_hash, Found* found) {
   std::string located;
-  Found answer{&located};
+  Found answer = *found;
+  if (found->target.text != nullptr) answer.target.text = &located;
   absl::Status status;
   const TimePoint start = session.Coarse();
   while (!AskServer(session, key, key_hash, &answer, &status)) {
@@ -198,7 +226,8 @@ absl::Status AskUntilInTime(Session& session, std::string_view key, std::uint64_
     }
   }
   if (!status.ok()) return status;
-  found->value->swap(located);
+  if (found->target.text != nullptr) found->target.text->swap(located);
+  found->size = answer.size;
   found->expiry_ms = answer.expiry_ms;
   return absl::OkStatus();
 }
@@ -214,12 +243,9 @@ absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_h
   return AskUntilInTime(session, key, key_hash, found);
 }
 
-}  // namespace
-
-absl::Status Get(Session& session, std::string_view key, std::string* value, std::uint64_t* expiry_ms) {
+absl::Status GetAny(Session& session, std::string_view key, Found& found) {
   const std::uint64_t key_hash = HashKey(key);
   const std::uint64_t locates = session.counters().locates;
-  Found found{value};
   REMORA_ASSIGN_OR_RETURN(const Outcome warm, GetWarm(session, key, key_hash, &found));
   if (warm != Outcome::kFound) {
     const std::uint64_t reads = session.counters().reads;
@@ -227,10 +253,27 @@ absl::Status Get(Session& session, std::string_view key, std::string* value, std
     session.allowance().Earn(session.counters().reads - reads);
     REMORA_RETURN_IF_ERROR(status);
   }
-  if (expiry_ms != nullptr) *expiry_ms = found.expiry_ms;
   // Of those that asked it, the server knows.
   if (session.counters().locates == locates) session.NoteRead(key_hash);
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Get(Session& session, std::string_view key, std::string* value, std::uint64_t* expiry_ms) {
+  Found found{.target = {.text = value, .buffer = nullptr}};
+  REMORA_RETURN_IF_ERROR(GetAny(session, key, found));
+  if (expiry_ms != nullptr) *expiry_ms = found.expiry_ms;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key,
+                                    const rdma::Registration& buffer) {
+  Found found{.target = {.text = nullptr, .buffer = &buffer}};
+  REMORA_RETURN_IF_ERROR(GetAny(session, key, found));
+  if (found.size <= buffer.bytes().size()) return found.size;
+  return absl::OutOfRangeError(absl::StrCat("the value has ", found.size, " bytes, the buffer ",
+                                            buffer.bytes().size(), "; register one that large"));
 }
 
 }  // namespace remora

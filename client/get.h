@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/session.h"
 
 namespace remora {
@@ -14,5 +15,9 @@ namespace remora {
 /// null, gets the record's expiry (store/format/expiry.h).
 absl::Status Get(Session& session, std::string_view key, std::string* value,
                  std::uint64_t* expiry_ms = nullptr);
+
+/// See Client::Get into a RegisteredBuffer. REQUIRES: as Get; `buffer` is registered with the session's
+/// connection.
+absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Registration& buffer);
 
 }  // namespace remora

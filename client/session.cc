@@ -28,8 +28,7 @@ constexpr std::size_t kRepliesOffset = kRequestOffset + RoundUp(sizeof(Request))
 constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
 constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride;
 constexpr std::size_t kRecordOffset = kPayloadOffset + RoundUp(kMaxPayloadSize);
-constexpr std::size_t kMaxExtentSize = ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxValueSize)) * kUnitSize;
-constexpr std::size_t kBufferSize = kRecordOffset + RoundUp(kMaxExtentSize);
+constexpr std::size_t kBufferSize = kRecordOffset + RoundUp(kMaxSmallExtent);
 constexpr std::size_t kAlignment = alignof(Bucket);
 
 // Contexts of READs and SENDs; a receive's is its index.
@@ -162,8 +161,7 @@ absl::StatusOr<std::uint64_t> Session::MainPlace(std::uint64_t number) {
 }
 
 absl::StatusOr<std::span<const std::byte>> Session::ReadRecord(const Slot& slot) {
-  // A torn slot may ask for more than any record takes; what fits is enough to see that it is none.
-  const std::size_t size = std::min<std::size_t>(slot.extent_bytes(), kMaxExtentSize);
+  const std::size_t size = slot.extent_bytes();
   REMORA_RETURN_IF_ERROR(Read(hello_.memory, slot.offset_bytes(), kRecordOffset, size));
   return registration_->bytes().subspan(kRecordOffset, size);
 }
@@ -184,7 +182,8 @@ absl::Status Session::LookAtGenerations(std::uint64_t segment) {
 }
 
 void Session::Learn(std::uint64_t key_hash, const Slot& slot) {
-  if (!locations_.is_on()) return;
+  // Of a large value: the READ of a bucket is nothing beside it, and takes no look before it.
+  if (!locations_.is_on() || slot.extent_bytes() > kMaxSmallExtent) return;
   const std::uint64_t segment = Generations::SegmentOf(slot);
   if (SlotNamesPlace(slot, shape_.memory_size) && generations_->HasNumber(segment)) {
     locations_.Remember(key_hash, {EncodeSlot(slot), generations_->NumberOf(segment)});
@@ -202,10 +201,36 @@ absl::Status Session::Read(const RemoteRegion& region, std::uint64_t offset, std
   return Await(read_done_);
 }
 
+absl::Status Session::PostRead(std::span<const rdma::Sge> to, std::uint64_t offset) {
+  read_done_ = false;
+  REMORA_RETURN_IF_ERROR(connection_->PostReadv(kReadContext, to, hello_.memory, offset));
+  ++counters_.reads;
+  return absl::OkStatus();
+}
+
+absl::Status Session::PostFence() {
+  const rdma::Sge into = SgeOf(record_buffer().first(sizeof(std::uint64_t)));
+  return PostRead(std::span(&into, 1), 0);
+}
+
+std::span<std::byte> Session::record_buffer() const {
+  return registration_->bytes().subspan(kRecordOffset, kMaxSmallExtent);
+}
+
+std::span<std::byte> Session::payload_buffer() const {
+  return registration_->bytes().subspan(kPayloadOffset, kMaxPayloadSize);
+}
+
+absl::StatusOr<std::span<const std::byte>> Session::ReadGenerations(std::uint64_t first, std::size_t count) {
+  REMORA_RETURN_IF_ERROR(
+      Read(hello_.memory, GenerationsOffset(shape_.memory_size) + first, kGenerationsAt, count));
+  return registration_->bytes().subspan(kGenerationsAt, count);
+}
+
 absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_view key,
                                               std::uint64_t key_hash, std::string_view value,
                                               std::optional<std::chrono::milliseconds> ttl) {
-  // The buffers of the last request are ours again only at its SEND's completion, which may trail its reply.
+  // The payload of the last request is ours again only at its SEND's completion, which may trail its reply.
   REMORA_RETURN_IF_ERROR(Await(send_done_));
 
   std::byte* const payload = registration_->bytes().data() + kPayloadOffset;
@@ -218,14 +243,25 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
     REMORA_RETURN_IF_ERROR(connection_->PostWritev(std::span(&from, 1), hello_.slice, 0));
   }
 
-  Request request;
-  request.request_id = ++last_request_id_;
-  request.value_size = static_cast<std::uint32_t>(value.size());
-  request.key_size = static_cast<std::uint16_t>(key.size());
-  request.operation = operation;
+  Request request = NextRequest(operation, key.size(), value.size());
   request.read_count = static_cast<std::uint8_t>(reads);
   request.ttl_ms = EncodeTtl(ttl);
   request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.data(), value.size()));
+  return Exchange(request);
+}
+
+Request Session::NextRequest(Operation operation, std::size_t key_size, std::size_t value_size) {
+  Request request;
+  request.request_id = ++last_request_id_;
+  request.value_size = static_cast<std::uint32_t>(value_size);
+  request.key_size = static_cast<std::uint16_t>(key_size);
+  request.operation = operation;
+  return request;
+}
+
+absl::StatusOr<Session::Answer> Session::Exchange(const Request& request) {
+  // As for the payload, of the request itself.
+  REMORA_RETURN_IF_ERROR(Await(send_done_));
   std::memcpy(registration_->bytes().data() + kRequestOffset, &request, sizeof(request));
   send_done_ = false;
   reply_done_ = false;
@@ -238,7 +274,7 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
   Answer answer;
   REMORA_CHECK(FromBytes(std::span(reply_.data(), reply_size_), &answer.reply));  // Take saw to it
   reads_.set_wanted((answer.reply.flags & ReplyFlag::kWantsReads) != 0);
-  answer.text =
+  answer.behind =
       std::string_view(reinterpret_cast<const char*>(reply_.data()) + sizeof(Reply), answer.reply.text_size);
   return answer;
 }

@@ -56,16 +56,43 @@ class Session {
   /// region.
   absl::Status LookAtGenerations(std::uint64_t segment);
 
-  /// A reply, checked; `text` says why when status is not kOk.
+  // For values that are moved in pieces: one READ at a time, of which the caller says where it goes.
+  /// REQUIRES: AwaitRead has returned, with OK, for the one before.
+  absl::Status PostRead(std::span<const rdma::Sge> to, std::uint64_t offset);
+  absl::Status AwaitRead() { return Await(read_done_); }
+  /// A READ of nothing of interest: when it is done, so are the WRITEs before it.
+  absl::Status PostFence();
+  absl::Status PostWrite(const rdma::Sge& from, const RemoteRegion& region, std::uint64_t offset) {
+    return connection_->PostWritev(std::span(&from, 1), region, offset);
+  }
+  /// Registered memory between calls: what ReadRecord and Call use too. Of kMaxSmallExtent bytes at least,
+  /// and kMaxPayloadSize.
+  std::span<std::byte> record_buffer() const;
+  std::span<std::byte> payload_buffer() const;
+  /// REQUIRES: `bytes` are of one of these.
+  rdma::Sge SgeOf(std::span<std::byte> bytes) const {
+    return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), registration_->local_key()};
+  }
+  const RemoteRegion& slice() const { return hello_.slice; }
+  /// The generations of these segments, as they are; at most kMaxRunLength + 1 of them. Until the next look.
+  absl::StatusOr<std::span<const std::byte>> ReadGenerations(std::uint64_t first, std::size_t count);
+  /// The call makes progress: its deadline runs anew.
+  void RestartDeadline() { deadline_.reset(); }
+
+  /// A reply, checked; `behind` says why when status is not kOk.
   struct Answer {
     Reply reply;
-    std::string_view text;  // until the next call
+    std::string_view behind;  // until the next call
   };
 
   /// WRITEs key and value into this connection's slice, SENDs the request, awaits the reply.
   absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
                               std::string_view value,
                               std::optional<std::chrono::milliseconds> ttl = std::nullopt);
+  /// The two halves of a Call without a payload in the slice: what is WRITTEN before Exchange has arrived
+  /// when the request does.
+  Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);
+  absl::StatusOr<Answer> Exchange(const Request& request);
 
   std::chrono::milliseconds timeout() const { return options_.timeout; }
   const StoreShape& shape() const { return shape_; }
@@ -74,6 +101,7 @@ class Session {
   /// Whether what was read since `start` (of Coarse) is still to be trusted (layout.h, I6).
   TimePoint Coarse() const { return clock_.Coarse(); }
   bool InTime(TimePoint start) const { return clock_.Coarse() - start <= grace_; }
+  Duration grace() const { return grace_; }
   /// Whether a record has expired that was read since `start`; for those that never do, it looks at no clock.
   ServerTime::Life LifeOf(std::uint64_t expiry_ms, TimePoint start) const {
     return expiry_ms == 0 ? ServerTime::Life::kAlive : server_time_.Of(expiry_ms, start, clock_.Now());

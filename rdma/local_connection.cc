@@ -31,6 +31,11 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalConnection::RegisterMessages(
   return std::make_unique<LocalRegistration>(bytes, RemoteRegion());
 }
 
+absl::StatusOr<std::unique_ptr<Registration>> LocalConnection::GrantWrite(SharedMemory&, std::size_t,
+                                                                          std::size_t) {
+  return absl::UnimplementedError("the local transport cannot take back memory that a process has mapped");
+}
+
 std::string LocalConnection::peer() const { return absl::StrCat("pid ", peer_.pid, " uid ", peer_.uid); }
 
 void LocalConnection::Open(LocalSide* own, const LocalSide* peer,

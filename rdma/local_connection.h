@@ -59,6 +59,9 @@ class FixedQueue {
 class LocalConnection : public Connection {
  public:
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
+  /// Unimplemented: a process keeps what it has mapped.
+  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
+                                                           std::size_t size) override;
   absl::Status PostSend(std::uint64_t context, const Sge& from) override;
   absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
   std::span<const std::byte> peer_data() const override { return peer_data_; }

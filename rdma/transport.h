@@ -97,7 +97,7 @@ enum class CompletionKind : std::uint8_t {
 };
 
 /// The end of one posted request (ibv_wc). A WRITE has no completion of its own: when it succeeds,
-/// that of the next SEND on its connection stands for it; when it fails, the connection does.
+/// that of the next SEND or READ on its connection stands for it; when it fails, the connection does.
 struct Completion {
   Connection* connection = nullptr;
   std::uint64_t context = 0;     // as given to Post*
@@ -138,6 +138,14 @@ class Connection {
   /// On a server's connection, before Accept. Errors as RegisterMessages.
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) = 0;
 
+  /// Server, after Accept: registers bytes [offset, offset + size) of `memory`, which may be given to others
+  /// to READ, for this connection's peer to WRITE until the Registration is destroyed. When that has
+  /// returned, not a byte of it changes by the peer's doing any more, and a WRITE to it breaks the peer's
+  /// connection. Unimplemented: this transport cannot take back what it gave. Errors and cost as
+  /// RegisterMessages.
+  virtual absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
+                                                                   std::size_t size) = 0;
+
   /// Client: asks for the connection with `request_data` (at most kMaxConnectData) and waits for the answer.
   /// OK: peer_data() is what the server accepted with. FailedPrecondition: the server rejected; peer_data()
   /// is what it said. Unavailable: nobody listens there. DeadlineExceeded.
@@ -161,7 +169,7 @@ class Connection {
                                  std::uint64_t offset) = 0;
 
   /// WRITEs `from`, in order, to the peer's `region` at `offset` (rdma_post_writev(3)). No completion;
-  /// post a SEND behind it. The buffers are the caller's again at that SEND's completion.
+  /// post a SEND or a READ behind it. The buffers are the caller's again at the completion of that.
   virtual absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                                   std::uint64_t offset) = 0;
 

@@ -119,6 +119,13 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::RegisterWrite(Sha
   return VerbsRegistration::Create(id_.get(), memory.bytes(), VerbsRegistration::Use::kWrite);
 }
 
+absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::GrantWrite(SharedMemory& memory,
+                                                                          std::size_t offset,
+                                                                          std::size_t size) {
+  return VerbsRegistration::Create(id_.get(), memory.bytes().subspan(offset, size),
+                                   VerbsRegistration::Use::kWrite);
+}
+
 rdma_conn_param VerbsConnection::ConnectionParameters(std::uint32_t initiator_depth,
                                                       std::uint32_t responder_resources,
                                                       std::span<const std::byte> data) const {

@@ -72,6 +72,8 @@ class VerbsConnection : public Connection {
  public:
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
+  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
+                                                           std::size_t size) override;
   std::span<const std::byte> peer_data() const override { return peer_data_; }
 
   absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,

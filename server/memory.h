@@ -25,6 +25,12 @@ class ExportedMemory {
   absl::StatusOr<RemoteRegion> RegisterAt(rdma::Listener& listener) {
     return listener.RegisterRead(*memory_);
   }
+  /// For one client to WRITE, too (Connection::GrantWrite). REQUIRES: `bytes` are some of region().
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantAt(rdma::Connection& connection,
+                                                              std::span<std::byte> bytes) {
+    return connection.GrantWrite(*memory_, static_cast<std::size_t>(bytes.data() - region().data()),
+                                 bytes.size());
+  }
 
  private:
   explicit ExportedMemory(std::unique_ptr<rdma::SharedMemory> memory) : memory_(std::move(memory)) {}

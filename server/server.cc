@@ -37,12 +37,15 @@ bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t va
 bool FitsItsOperation(const Request& request) {
   const bool no_value = request.value_size == 0;
   const auto ttl = DecodeTtl(request.ttl_ms);
+  if (request.operation == Operation::kCommit) {
+    return request.payload_offset == 0 && (!ttl || IsTtl(*ttl));
+  }
   if (request.operation == Operation::kDelete) return no_value && !ttl;
   return (no_value || request.operation == Operation::kPut) && (!ttl || IsTtl(*ttl));
 }
 
 Write::Kind KindOf(Operation operation) {
-  if (operation == Operation::kPut) return Write::Kind::kPut;
+  if (operation == Operation::kPut || operation == Operation::kCommit) return Write::Kind::kPut;
   return operation == Operation::kTouch ? Write::Kind::kTouch : Write::Kind::kDelete;
 }
 
@@ -78,11 +81,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   REMORA_ASSIGN_OR_RETURN(server->memory_, ExportedMemory::Create(options.store.memory_size));
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(options.store, server->memory_->region()));
   if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
+  server->grants_ = std::make_unique<Grants>(*server->store_, *server->memory_);
   return server;
 }
 
 Server::~Server() {
   // Clients first, then the listeners: they see the server end before the store's data can be anybody else's.
+  // Before the clients, what was granted to them.
+  grants_.reset();
   sessions_.clear();
   ports_.clear();
   store_.reset();
@@ -104,6 +110,7 @@ bool Server::Step() {
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = CommitWrites();
   const bool answered = AnswerOthers();
+  busy |= AnswerReserves();
   if (load_began_) SeeHowTheLoadGoes();
   // With commits, the store does its housekeeping at their pace.
   return committed || store_->Work() || answered || busy;
@@ -213,8 +220,17 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
         other_requests_.push_back(pending);
       }
       return;
+    case Operation::kCommit:
+      if (FitsItsOperation(*request) && grants_->BeginCommit(session.connection(), *request)) {
+        write_requests_.push_back(pending);
+      } else {
+        other_requests_.push_back(pending);
+      }
+      return;
     case Operation::kLocate:
     case Operation::kPing:
+    case Operation::kReserve:
+    case Operation::kPart:
       other_requests_.push_back(pending);
       return;
   }
@@ -232,11 +248,15 @@ bool Server::CommitWrites() {
 
   writes_.clear();
   for (const Pending& pending : write_requests_) {
-    const ServerSession::Payload payload = sessions_.at(pending.connection)->PayloadOf(pending.request);
     Write& write = writes_.emplace_back();
     write.kind = KindOf(pending.request.operation);
-    write.key = payload.key;
-    write.value = payload.value;
+    if (pending.request.operation == Operation::kCommit) {
+      write.reserved = grants_->Committing(*pending.connection);
+    } else {
+      const ServerSession::Payload payload = sessions_.at(pending.connection)->PayloadOf(pending.request);
+      write.key = payload.key;
+      write.value = payload.value;
+    }
     write.ttl = DecodeTtl(pending.request.ttl_ms);
     write.verify = VerifyPayload;
     write.verify_context = &pending.request;
@@ -250,6 +270,7 @@ bool Server::CommitWrites() {
       write_requests_[put_off++] = write_requests_[i];
       continue;
     }
+    if (write.reserved != nullptr) grants_->EndCommit(*write_requests_[i].connection);
     Reply reply;
     reply.request_id = write_requests_[i].request.request_id;
     reply.status = ToReplyStatus(write.status);
@@ -270,6 +291,20 @@ bool Server::AnswerOthers() {
     const Pending pending = other_requests_[i];
     const auto found = sessions_.find(pending.connection);
     if (found == sessions_.end()) continue;
+    if (pending.request.operation == Operation::kReserve) {
+      AddReserve(pending);
+      continue;
+    }
+    if (pending.request.operation == Operation::kPart) {
+      Answer(pending, grants_->TakePart(*found->second, pending.request));
+      continue;
+    }
+    if (pending.request.operation == Operation::kCommit) {
+      Answer(pending, absl::InvalidArgumentError(
+                          "a commit where nothing of these sizes is reserved, or not any more: it took too "
+                          "long, or a new reserve replaced it"));
+      continue;
+    }
     Reply reply;
     absl::Status status = absl::InvalidArgumentError(kOutOfBounds);
     if (pending.request.operation == Operation::kPing) {
@@ -289,6 +324,48 @@ bool Server::AnswerOthers() {
   }
   other_requests_.resize(put_off);
   return put_off < count;
+}
+
+void Server::Answer(const Pending& pending, const absl::Status& status) {
+  Reply reply;
+  reply.request_id = pending.request.request_id;
+  reply.status = ToReplyStatus(status);
+  if (reply.status == ReplyStatus::kInvalid) store_->Add(Counter::kRejectedRequests, 1);
+  SendReply(pending.connection, reply, TextOf(status));
+}
+
+// --- Room for large values is reserved ------------------------------------------------------------------
+
+void Server::AddReserve(const Pending& pending) {
+  const bool waits = std::any_of(reserves_.begin(), reserves_.end(), [&](const Pending& other) {
+    return other.connection == pending.connection;
+  });
+  if (waits) return Answer(pending, absl::InvalidArgumentError("a reserve while another one waits"));
+  reserves_.push_back(pending);
+}
+
+bool Server::AnswerReserves() {
+  grants_->Expire();
+  bool answered = false;
+  // In order, so that a large one does not wait for ever while small ones pass by.
+  for (; !reserves_.empty(); reserves_.pop_front()) {
+    const Pending pending = reserves_.front();
+    const auto found = sessions_.find(pending.connection);
+    if (found == sessions_.end()) continue;
+    const absl::StatusOr<Grant> grant = grants_->Reserve(*found->second, pending.request);
+    if (absl::IsAborted(grant.status())) break;
+    answered = true;
+    if (!grant.ok()) {
+      Answer(pending, grant.status());
+      continue;
+    }
+    Reply reply;
+    reply.request_id = pending.request.request_id;
+    const bool granted = grant->region.size > 0;
+    SendReply(pending.connection, reply,
+              granted ? std::string_view(reinterpret_cast<const char*>(&*grant), sizeof(*grant)) : "");
+  }
+  return answered;
 }
 
 absl::Status Server::Locate(const ServerSession& session, const Request& request, Reply* reply) {
@@ -318,13 +395,13 @@ void Server::NoteReads(const ServerSession& session, const Request& request) {
   store_->Add(Counter::kReadsReported, static_cast<std::int64_t>(count));
 }
 
-void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_view text) {
+void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_view behind) {
   const auto found = sessions_.find(connection);
   if (found == sessions_.end()) return;
   reply.server_ms = store_->clock().UnixMillis();
   reply.flags = LoadingFlag();
   if (store_->wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
-  const absl::Status sent = found->second->SendReply(reply, text);
+  const absl::Status sent = found->second->SendReply(reply, behind);
   if (!sent.ok()) Drop(connection, sent);
 }
 
@@ -332,6 +409,7 @@ void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_vi
 
 void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   Log(absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
+  grants_->End(*connection);
   sessions_.erase(connection);
   // Its requests that were put off go with it: the next connection may be at the same address.
   for (Pending& pending : write_requests_) pending.Forget(connection);
@@ -365,7 +443,10 @@ void Server::Sleep() {
 }
 
 int Server::MillisToNextWork() const {
-  const std::optional<TimePoint> next = store_->next_work();
+  // What was put off wants another try, whether the store knows of work or not.
+  if (!reserves_.empty() || !write_requests_.empty() || !other_requests_.empty()) return 1;
+  std::optional<TimePoint> next = store_->next_work();
+  if (const auto expiry = grants_->next_expiry()) next = next ? std::min(*next, *expiry) : *expiry;
   // The end of a load wakes nobody.
   const int longest = load_began_ ? 20 : 3'600'000;
   if (!next) return load_began_ ? longest : -1;

@@ -3,7 +3,7 @@
 //   Step:  accept new clients
 //          take requests of all connections
 //          commit their writes as one group (store.h): copy, verify, make durable, publish
-//          answer pings, locate records, reply
+//          answer pings, locate records, reserve room for large values, reply
 //          if there were no writes: a bit of the store's housekeeping
 //
 // One thread does all of it. GETs are not among its work: clients READ the memory.
@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
+#include "server/grants.h"
 #include "server/memory.h"
 #include "server/session.h"
 #include "store/base/clock.h"
@@ -93,12 +95,16 @@ class Server {
   bool CommitWrites();
   /// False: there were none, or all wait for room.
   bool AnswerOthers();
+  bool AnswerReserves();
+  void AddReserve(const Pending& pending);
   void NoteReads(const ServerSession& session, const Request& request);
   /// Aborted: there is no room right now to bring the record back to memory.
   absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
   /// As of now.
   std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
-  void SendReply(rdma::Connection* connection, Reply reply, std::string_view text);
+  /// `behind`: what stands behind the Reply.
+  void SendReply(rdma::Connection* connection, Reply reply, std::string_view behind);
+  void Answer(const Pending& pending, const absl::Status& status);
   /// While the store loads: says when it has, stops when it never will.
   void SeeHowTheLoadGoes();
   void Drop(rdma::Connection* connection, const absl::Status& why);
@@ -112,11 +118,13 @@ class Server {
   std::unique_ptr<Store> store_;
   std::vector<Port> ports_;
   absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
+  std::unique_ptr<Grants> grants_;
 
   // One step's work; kept for their memory.
   std::vector<Pending> write_requests_;
   std::vector<Write> writes_;
   std::vector<Pending> other_requests_;
+  std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
 
   std::optional<TimePoint> load_began_;  // nothing: it is over
 

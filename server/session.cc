@@ -75,7 +75,7 @@ ServerSession::Payload ServerSession::PayloadOf(const Request& request) const {
   const std::span<std::byte> slice = slice_->bytes();
   const std::uint64_t size = std::uint64_t{request.key_size} + request.value_size;
   if (request.key_size < kMinKeySize || request.key_size > kMaxKeySize ||
-      request.value_size > kMaxValueSize || size > slice.size() ||
+      request.value_size > kMaxSmallValueSize || size > slice.size() ||
       request.payload_offset > slice.size() - size) {
     return {};
   }
@@ -93,14 +93,23 @@ std::size_t ServerSession::TakeReads(const Request& request, Reads* reads) const
   return count;
 }
 
-absl::Status ServerSession::SendReply(Reply reply, std::string_view text) {
+std::span<const std::byte> ServerSession::PartOf(const Request& request) const {
+  const std::span<const std::byte> slice = slice_->bytes();
+  if (request.key_size != 0 || request.payload_offset > slice.size() ||
+      request.value_size > slice.size() - request.payload_offset) {
+    return {};
+  }
+  return slice.subspan(request.payload_offset, request.value_size);
+}
+
+absl::Status ServerSession::SendReply(Reply reply, std::string_view behind) {
   if (replies_under_way_ == kReplies) {
     return absl::ResourceExhaustedError("the client sends more than its credits allow, or takes no replies");
   }
-  reply.text_size = static_cast<std::uint8_t>(std::min(text.size(), kMaxReplyText));
+  reply.text_size = static_cast<std::uint8_t>(std::min(behind.size(), kMaxReplyText));
   const std::size_t offset = kRepliesOffset + replies_sent_ % kReplies * kMaxReplySize;
   std::memcpy(messages_.data() + offset, &reply, sizeof(reply));
-  std::copy_n(text.data(), reply.text_size,
+  std::copy_n(behind.data(), reply.text_size,
               reinterpret_cast<char*>(messages_.data() + offset + sizeof(reply)));
   REMORA_RETURN_IF_ERROR(connection_->PostSend(
       replies_sent_, rdma::MakeSge(*messages_registration_, offset, sizeof(reply) + reply.text_size)));

@@ -42,14 +42,17 @@ class ServerSession {
     std::string_view value;
   };
   Payload PayloadOf(const Request& request) const;
+  /// The same for a part of a large value. Empty: out of bounds, or no part.
+  std::span<const std::byte> PartOf(const Request& request) const;
 
   /// The hashes of the reads that came with a request, behind its key and value, copied; no more than fit
   /// into the slice.
   using Reads = std::array<std::uint64_t, kMaxReads>;
   std::size_t TakeReads(const Request& request, Reads* reads) const;
 
-  /// Answers. An error means that the client must go: it is gone already, or does not keep to its credits.
-  absl::Status SendReply(Reply reply, std::string_view text);
+  /// Answers; `behind` are the bytes behind the Reply, cut to kMaxReplyText. An error means that the client
+  /// must go: it is gone already, or does not keep to its credits.
+  absl::Status SendReply(Reply reply, std::string_view behind);
   void TakeSendCompletion() { --replies_under_way_; }
 
   rdma::Connection& connection() { return *connection_; }

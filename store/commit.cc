@@ -25,6 +25,8 @@ constexpr std::uint64_t kVersionBlock = std::uint64_t{1} << 20;
 
 // Writes of one group at most: what is done between two groups, growth above all, must not fall behind.
 constexpr std::size_t kMaxGroup = 1024;
+// Bytes of values of one group, but for the first: the durable tier holds a copy of them all.
+constexpr std::size_t kMaxGroupBytes = kMaxValueSize;
 
 // As kCleanPace, for expired records, which are removed as they come due; at least so many for each group.
 constexpr std::uint64_t kSweepPace = 8;
@@ -32,9 +34,25 @@ constexpr std::uint64_t kMinSweep = 512;
 // Entries of the durable tier for each write, while it is being read through.
 constexpr std::size_t kColdSweepPace = 4;
 
+std::size_t ValueSize(const Write& write) {
+  if (write.reserved != nullptr) return write.reserved->bytes.size() - write.reserved->key_size;
+  return write.kind == Write::Kind::kPut ? write.value.size() : 0;
+}
+
+std::size_t GroupSize(std::span<const Write> writes) {
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  while (count < std::min(writes.size(), kMaxGroup)) {
+    bytes += ValueSize(writes[count]);
+    if (count > 0 && bytes > kMaxGroupBytes) break;
+    ++count;
+  }
+  return count;
+}
+
 absl::Status Check(const Write& write) {
-  const std::size_t key_size = write.key.size();
-  const std::size_t value_size = write.kind == Write::Kind::kPut ? write.value.size() : 0;
+  const std::size_t key_size = write.reserved != nullptr ? write.reserved->key_size : write.key.size();
+  const std::size_t value_size = ValueSize(write);
   if (key_size < kMinKeySize || key_size > kMaxKeySize || value_size > kMaxValueSize) {
     return absl::InvalidArgumentError(absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize,
                                                    " bytes and a value up to ", kMaxValueSize, ", not ",
@@ -63,21 +81,30 @@ void Store::Impl::Commit(std::span<Write> writes) {
   const std::int64_t unix_ms = clock_.UnixMillis();
   Release(now);
   while (!writes.empty()) {
-    const std::size_t some = std::min(writes.size(), kMaxGroup);
+    const std::size_t some = GroupSize(writes);
     const std::size_t done = CommitSome(writes.first(some), now, unix_ms);
     writes = writes.subspan(done);
     if (done == some) continue;
-    const Room room = MakeRoom(now, unix_ms);
+    const Room room = MakeRoomFor(writes.front(), now, unix_ms);
     if (room == Room::kNow) continue;
     if (room == Room::kLater) {
       for (Write& write : writes) write.status = absl::AbortedError("no room until dead memory has rested");
       Add(Counter::kWritesPutOff, 1);
       break;
     }
-    writes.front().status = Full();
+    const std::size_t run = RunOf(writes.front());
+    writes.front().status = run > 0 ? NoRun(run) : Full();
+    if (writes.front().reserved != nullptr) log_.TakeBack(PlaceOf(*writes.front().reserved));
     writes = writes.subspan(1);
   }
   FinishWork();
+}
+
+// A large record may lack the run; or it has that, and the index has no room for its key.
+Store::Impl::Room Store::Impl::MakeRoomFor(const Write& write, TimePoint now, std::int64_t unix_ms) {
+  const Room room = MakeRoom(now, unix_ms);
+  const std::size_t run = RunOf(write);
+  return room != Room::kNow || run == 0 ? room : MakeRun(run, now, unix_ms);
 }
 
 std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
@@ -115,23 +142,29 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
 // --- Stage ----------------------------------------------------------------------------------------------
 
 absl::Status Store::Impl::Stage(Write& write, TimePoint now, std::int64_t unix_ms) {
-  REMORA_RETURN_IF_ERROR(Check(write));
   Staged& staged = staged_.emplace_back();
   staged.write = &write;
-  absl::Status status = CopyAndVerify(staged, now);
+  if (write.reserved != nullptr) staged.place = PlaceOf(*write.reserved);
+  absl::Status status = Check(write);
+  if (status.ok()) status = CopyAndVerify(staged, now);
   if (status.ok()) status = Decide(staged, now, unix_ms);
   if (!status.ok()) {
-    if (staged.place.extent_code != 0) log_.TakeBack(staged.place);
+    const bool stays_reserved = write.reserved != nullptr && absl::IsAborted(status);
+    if (staged.place.extent_code != 0 && !stays_reserved) log_.TakeBack(staged.place);
     staged_.pop_back();
   }
   return status;
 }
 
 // The caller's bytes are read once, into the copy. Everything after looks at the copy only: whoever shares
-// the original with us may change it at any moment.
+// the original with us may change it at any moment. What was reserved is the copy already: nobody else can
+// write it any more.
 absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
   const Write& write = *staged.write;
-  if (write.kind == Write::Kind::kPut) {
+  if (write.reserved != nullptr) {
+    staged.key = log_.Key(staged.place);
+    staged.value = log_.Value(staged.place);
+  } else if (write.kind == Write::Kind::kPut) {
     const std::optional<Place> place = log_.Append(ValueLog::Head::kWrites, write.key, write.value, now);
     if (!place) return absl::AbortedError("no room in the log");
     staged.place = *place;

@@ -33,6 +33,9 @@ namespace {
 constexpr char kMetaFamily[] = "meta";
 constexpr char kVersionLimitKey[] = "version_limit";
 
+// Of a batch's memory, up to so much is kept for the next one.
+constexpr std::size_t kKeptBatch = std::size_t{1} << 20;
+
 std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 rocksdb::Slice ToSlice(std::string_view view) { return {view.data(), view.size()}; }
 
@@ -239,7 +242,11 @@ class DurableTier::Impl {
     options.disableWAL = false;
     options.sync = false;  // the system has it: it survives the process, not the machine
     const rocksdb::Status status = db_->Write(options, &batch_);
-    batch_.Clear();
+    if (batch_.GetDataSize() <= kKeptBatch) {
+      batch_.Clear();
+    } else {
+      batch_ = rocksdb::WriteBatch();
+    }
     if (!status.ok()) {
       // The log file may end in half a record now, and RocksDB refuses all further writes to it: after a full
       // disk until it has moved everything to a new one by itself, for which it waits until there is space

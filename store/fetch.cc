@@ -21,7 +21,8 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
     // While it loads, the entry may be another key's, and this one's not loaded yet. So it is left alone:
     // then this key may have two, and the cold one stays, and costs who misses the key a question.
     const auto own = loading() ? std::nullopt : cold;
-    const absl::StatusOr<Place> fetched = Fetch(key, key_hash, own, now, unix_ms);
+    std::size_t run = 0;
+    const absl::StatusOr<Place> fetched = Fetch(key, key_hash, own, now, unix_ms, &run);
     if (fetched.ok()) {
       log_.MakeLive(*fetched);
       if (own) {
@@ -33,7 +34,9 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
       }
       frequency_.Note(key_hash);
       ++fetches_;
-      if (Short()) cleaner_.Work(kCleanPace * fetched->extent_bytes(), now, unix_ms);
+      // For a large one, room was made.
+      const std::uint64_t appended = run > 0 ? 0 : fetched->extent_bytes();
+      if (Short()) cleaner_.Work(kCleanPace * appended, now, unix_ms);
       FinishWork();
       return fetched;
     }
@@ -42,20 +45,22 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
       return fetched.status();
     }
     Release(now);
-    const Room room = MakeRoom(now, unix_ms);
+    Room room = MakeRoom(now, unix_ms);
+    if (room == Room::kNow && run > 0) room = MakeRun(run, now, unix_ms);
     FinishWork();
     if (room == Room::kLater) return fetched.status();
-    if (room == Room::kNever) return Full();
+    if (room == Room::kNever) return run > 0 ? NoRun(run) : Full();
   }
 }
 
 absl::StatusOr<Place> Store::Impl::Fetch(std::string_view key, std::uint64_t key_hash,
                                          const std::optional<Index::ColdEntry>& entry, TimePoint now,
-                                         std::int64_t unix_ms) {
+                                         std::int64_t unix_ms, std::size_t* run) {
   std::optional<Place> place;
   bool expired = false;
   const absl::Status read = tier_->Get(key, [&](const DurableTier::Entry& stored) {
     expired = HasExpired(stored.header.expiry_ms, unix_ms);
+    *run = RunLength(key.size(), stored.value.size());
     if (expired || !index_.Reserve(key_hash, 1)) return absl::OkStatus();
     place = log_.Append(ValueLog::Head::kWrites, key, stored.value, now);
     if (place) {

@@ -2,6 +2,7 @@
 #include "store/load.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -166,6 +167,7 @@ absl::Status Store::Impl::LoadEntry(LoadWorker& worker, const DurableTier::Entry
     worker.expired.emplace_back(entry.key);
     return absl::OkStatus();
   }
+  if (RunLength(entry.key.size(), entry.value.size()) > 0) return LoadLarge(worker, entry);
   Place place{0, RecordExtentCode(entry.key.size(), entry.value.size())};
   const std::uint64_t size = place.extent_bytes();
   if (load_.fits.load(std::memory_order_relaxed) && size > worker.end - worker.next) {
@@ -186,6 +188,46 @@ absl::Status Store::Impl::LoadEntry(LoadWorker& worker, const DurableTier::Entry
   worker.expiry_ms = std::min(worker.expiry_ms, Segments::ExpiryOf(log_.Header(place)));
   worker.laid.push_back({key_hash, place});
   return absl::OkStatus();
+}
+
+absl::Status Store::Impl::LoadLarge(LoadWorker& worker, const DurableTier::Entry& entry) {
+  if (load_.fits.load(std::memory_order_relaxed)) {
+    const absl::StatusOr<Reservation> reserved = Reserve(entry.key.size(), entry.value.size());
+    if (absl::IsAborted(reserved.status())) return reserved.status();
+    if (reserved.ok()) {
+      REMORA_RETURN_IF_ERROR(PublishLarge(worker, entry, *reserved));
+    } else {
+      load_.fits.store(false, std::memory_order_relaxed);
+    }
+  }
+  ++worker.keys;
+  worker.record_bytes += LogBytes(entry.key.size(), entry.value.size());
+  return absl::OkStatus();
+}
+
+absl::Status Store::Impl::PublishLarge(LoadWorker& worker, const DurableTier::Entry& entry,
+                                       const Reservation& reserved) {
+  // All that takes its time, before the lock is taken.
+  std::memcpy(reserved.bytes.data(), entry.key.data(), entry.key.size());
+  std::memcpy(reserved.bytes.data() + entry.key.size(), entry.value.data(), entry.value.size());
+  const std::uint64_t value_hash = HashValue(entry.value.data(), entry.value.size());
+  const std::lock_guard lock(mutex_);
+  const TimePoint now = clock_.Now();
+  const LoadWorker::Laid laid{HashKey(entry.key), PlaceOf(reserved)};
+  log_.Seal(laid.place, entry.header.version, entry.header.expiry_ms, laid.key_hash, value_hash);
+  absl::Status status = PublishLaid(laid);
+  if (absl::IsAborted(status)) {
+    log_.TakeBack(laid.place);
+    if (MakeRoomToLoad(now, worker.unix_ms) == Room::kNever) {
+      load_.fits.store(false, std::memory_order_relaxed);
+      status = absl::OkStatus();
+    }
+  } else if (status.ok()) {
+    index_.Grow(1, now);
+    Add(Counter::kKeysLoaded, 1);
+  }
+  FinishWork();
+  return status;
 }
 
 // --- Under the lock -------------------------------------------------------------------------------------
@@ -254,7 +296,7 @@ absl::Status Store::Impl::PublishLaid(const LoadWorker::Laid& laid) {
   if (!load_.noted.empty() && load_.noted.contains(laid.key_hash)) {
     REMORA_ASSIGN_OR_RETURN(const bool current, IsCurrent(laid));
     if (!current) {
-      segments_.Drop(laid.place.offset_bytes(), laid.place.extent_bytes());
+      log_.TakeBack(laid.place);
       return absl::OkStatus();
     }
   }

@@ -9,17 +9,17 @@ namespace remora {
 
 Segments::Segments(std::span<std::byte> region, Duration rest)
     : region_(region), rest_(rest), segments_(SegmentCount(region.size())) {
-  for (std::size_t i = segments_.size(); i-- > FirstSegment(region.size());) {
+  const std::size_t first = FirstSegment(region.size());
+  for (std::size_t i = first; i < segments_.size(); ++i) {
     segments_[i].begin = i * kSegmentSize;
     segments_[i].use = Use::kFree;
-    free_.push_back(static_cast<SegmentNumber>(i));
   }
+  if (first < segments_.size()) free_.Add(static_cast<SegmentNumber>(first), segments_.size() - first);
 }
 
 std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
-  if (free_.size() <= keep) return std::nullopt;
-  const SegmentNumber number = free_.back();
-  free_.pop_back();
+  if (free_.count() <= keep) return std::nullopt;
+  const SegmentNumber number = free_.TakeOne().value();
   Segment& segment = segments_[number];
   segment.use = use;
   segment.end = segment.begin;
@@ -57,12 +57,17 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
   ++segment.retired;
   log_bytes_ -= segment.end - segment.begin;
   segment.use = Use::kResting;
+  ChangeGeneration(number);
+  resting_.push_back({now + rest_, number, 1});
+  ++resting_count_;
+  ++just_retired_;
+}
+
+void Segments::ChangeGeneration(SegmentNumber number) {
   // Relaxed: it comes long before the segment is used again, and that is all it has to.
   std::byte& generation = region_[GenerationsOffset(region_.size()) + number];
   std::atomic_ref(generation)
       .store(std::byte(std::to_integer<unsigned>(generation) + 1), std::memory_order_relaxed);
-  resting_.push_back({now + rest_, number});
-  ++just_retired_;
 }
 
 void Segments::RestFrom(TimePoint now) {
@@ -71,10 +76,25 @@ void Segments::RestFrom(TimePoint now) {
 
 void Segments::Release(TimePoint now) {
   while (!resting_.empty() && resting_.front().until <= now) {
-    segments_[resting_.front().segment].use = Use::kFree;
-    free_.push_back(resting_.front().segment);
+    const Rest& rested = resting_.front();
+    resting_count_ -= rested.length;
+    AddFree(rested.first, rested.length);
     resting_.pop_front();
     just_retired_ = std::min(just_retired_, resting_.size());
+  }
+  if (claim_ && now - claim_->asked > kPatience) CancelRun();
+}
+
+void Segments::AddFree(SegmentNumber first, std::size_t length) {
+  ++times_freed_;
+  for (auto number = first; number < first + length; ++number) {
+    if (InClaim(number)) {
+      segments_[number].use = Use::kClaimed;
+      ++claim_->ready;
+    } else {
+      segments_[number].use = Use::kFree;
+      free_.Add(number, 1);
+    }
   }
 }
 
@@ -104,6 +124,11 @@ std::optional<SegmentNumber> Segments::Best(TimePoint now, std::uint64_t min_dea
   // Cost-benefit as in log-structured file systems (Rosenblum and Ousterhout, 1992): what is free after
   // cleaning, times how long it is likely to stay, over the work. The first of each list is its oldest,
   // about.
+  if (claim_) {
+    for (SegmentNumber i = claim_->first; i < claim_->first + claim_->length; ++i) {
+      if (segments_[i].use == Use::kLog) return i;
+    }
+  }
   std::optional<SegmentNumber> best;
   double best_score = 0;
   for (const List& list : lists_) {

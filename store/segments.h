@@ -2,9 +2,15 @@
 //
 //   free -> log head -> log -> (emptied by the cleaner) -> resting for 2T -> free
 //   free -> index, for good
+//   free -> run: next to each other, for one large record -> (the record is dead) -> resting for 2T -> free
+//
+// When enough are free for a run, but not next to each other, one is made (MakeRun): the stretch that holds
+// the least is claimed, and the cleaner empties it; what comes free there is kept for the run. Large records
+// and buckets are never moved.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -17,10 +23,9 @@
 
 #include "store/base/clock.h"
 #include "store/format/layout.h"
+#include "store/free_segments.h"
 
 namespace remora {
-
-using SegmentNumber = std::uint32_t;
 
 /// Thread Safety: none; the writer's.
 class Segments {
@@ -32,6 +37,8 @@ class Segments {
     kLogHead = 3,  // records are being appended
     kLog = 4,
     kResting = 5,  // nothing leads here any more, but readers may have been led here
+    kRun = 6,      // of one large record, whose bytes and expiry the first one of them has
+    kClaimed = 7,  // free, for the run that is being made
   };
 
   /// Segments that only the cleaner may take: with one, it can always empty another.
@@ -49,15 +56,47 @@ class Segments {
   /// many at a time. May be called again as they become more.
   void Extend(SegmentNumber segment, std::uint64_t end);
 
-  /// The segments of the log stand in two queues, by age: those with records as they were written, and those
-  /// with records that were moved.
-  enum class Queue : std::uint8_t { kWritten = 0, kMoved = 1 };
+  /// The segments of the log stand in queues, by age: those with records as they were written, those with
+  /// records that were moved, and runs.
+  enum class Queue : std::uint8_t { kWritten = 0, kMoved = 1, kRuns = 2 };
 
   /// A full head becomes part of the log. `end`: where its last record ends.
   void Seal(SegmentNumber segment, std::uint64_t end, TimePoint now, Queue queue = Queue::kWritten);
 
   /// Nothing leads to this segment of the log any more: it rests, then it is free.
   void Retire(SegmentNumber segment, TimePoint now);
+
+  /// Takes a run for a record of `bytes`; its first one. Nothing: there is none, beyond kReserve and one
+  /// more, which the index may need for the record's key.
+  std::optional<SegmentNumber> TakeRun(std::size_t length, std::uint64_t bytes);
+
+  /// Nothing ever led to this run: it is free at once. REQUIRES: its record was dropped.
+  void GiveBackRun(SegmentNumber first);
+
+  /// Nothing leads to this run any more, when RestFrom is called next: it rests as one, then it is free.
+  /// REQUIRES: its record was dropped.
+  void RetireRun(SegmentNumber first);
+
+  /// A run that was the oldest is the youngest now.
+  void Renew(SegmentNumber first);
+  /// Bytes of records that have runs.
+  std::uint64_t run_bytes() const { return run_bytes_; }
+
+  bool HasRun(std::size_t length) const;
+  /// Whether as much is free, or rests, as a run takes, if it were in one piece.
+  bool HasEnoughFor(std::size_t length) const;
+  /// The longest run that this region can ever have, about.
+  std::size_t max_run() const;
+
+  /// Somebody waits for a run: goes on with making one, or begins. At most one is made at a time, whoever
+  /// waits; it is given up when nobody has asked for kPatience. False: there is no stretch that could be
+  /// emptied with what else is free.
+  bool MakeRun(std::size_t length, TimePoint now);
+  bool is_making_run() const { return claim_.has_value(); }
+  /// Whether records are in the way of the run that is being made.
+  bool IsRunInUse() const;
+  void CancelRun();
+  static constexpr std::chrono::seconds kPatience{1};
 
   /// What was retired since the last call rests from `now`, which is read after it was.
   void RestFrom(TimePoint now);
@@ -80,7 +119,8 @@ class Segments {
   void Drop(std::uint64_t offset, std::uint64_t bytes);
 
   /// The segment of the log whose cleaning promises most: benefit (its dead bytes) times age over cost (the
-  /// bytes to read and to move). Nothing: in none are `min_dead` bytes dead.
+  /// bytes to read and to move). While a run is made, those in its way come first. Nothing: in none are
+  /// `min_dead` bytes dead.
   std::optional<SegmentNumber> Best(TimePoint now, std::uint64_t min_dead) const;
 
   /// The one that has been longest in a queue of the log; how many are.
@@ -113,12 +153,13 @@ class Segments {
   struct Segment {
     Use use = Use::kNone;
     std::uint64_t begin = 0;  // offsets in the region
-    std::uint64_t end = 0;    // kLog: of its last record; kLogHead: of the last that Extend told of
+    std::uint64_t end = 0;    // kLog, the first of a run: of its last record; kLogHead: as Extend told
     std::uint64_t live = 0;   // bytes
     TimePoint sealed;
     std::int64_t expiry_ms = kNoExpiry;  // the earliest of its records, those included that are dead since
     std::int64_t not_before_ms = 0;
     std::uint64_t retired = 0;  // how often it was
+    std::size_t run = 0;        // kRun: the length, where this is the first
     Queue queue = Queue::kWritten;
     Links by_age;
     std::int32_t list = -1;  // the list of those with about as many dead bytes
@@ -130,8 +171,9 @@ class Segments {
   static std::uint64_t EndOf(SegmentNumber segment) { return (std::uint64_t{segment} + 1) * kSegmentSize; }
 
   std::size_t count() const { return segments_.size(); }
-  std::size_t free_count() const { return free_.size(); }
-  std::size_t resting_count() const { return resting_.size(); }
+  /// Without those that are kept for a run.
+  std::size_t free_count() const { return free_.count(); }
+  std::size_t resting_count() const { return resting_count_; }
   /// Of all records in the log and its heads; and of those in the log, live and dead, with what Extend told
   /// of, without other heads.
   std::uint64_t live_bytes() const { return live_bytes_; }
@@ -147,8 +189,23 @@ class Segments {
   };
   struct Rest {
     TimePoint until;
-    SegmentNumber segment;
+    SegmentNumber first;
+    std::size_t length;
   };
+  struct Claim {
+    SegmentNumber first;
+    std::size_t length;
+    std::size_t ready;  // those of it that are kClaimed
+    TimePoint asked;    // for a run of this length
+  };
+
+  void EndRun(SegmentNumber first);
+  void ChangeGeneration(SegmentNumber number);
+  void AddFree(SegmentNumber first, std::size_t length);
+  std::optional<SegmentNumber> EasiestStretch(std::size_t length) const;
+  bool InClaim(SegmentNumber number) const {
+    return claim_ && number >= claim_->first && number - claim_->first < claim_->length;
+  }
 
   Segment& At(std::uint64_t offset) { return segments_[offset / kSegmentSize]; }
   static std::int32_t ListOf(const Segment& segment);
@@ -163,14 +220,21 @@ class Segments {
   const std::span<std::byte> region_;
   Duration rest_;
   std::vector<Segment> segments_;
-  std::vector<SegmentNumber> free_;  // taken from the end
-  std::deque<Rest> resting_;         // in the order of time
-  std::size_t just_retired_ = 0;     // the last of these
+  FreeSegments free_;
+  std::deque<Rest> resting_;       // in the order of time
+  std::size_t just_retired_ = 0;   // the last of these
+  std::size_t resting_count_ = 0;  // segments of all of these
+  std::optional<Claim> claim_;
+  // So that a search that found nothing is not made again before more is free.
+  std::uint64_t times_freed_ = 0;
+  std::uint64_t searched_at_ = 0;  // times_freed_ of the search for searched_length_
+  std::size_t searched_length_ = 0;
   List lists_[kLists];
-  List queues_[2];                                        // by Queue
+  List queues_[3];                                        // by Queue
   std::set<std::pair<std::int64_t, SegmentNumber>> due_;  // those with an expiry, by DueOf
   std::uint64_t live_bytes_ = 0;
   std::uint64_t log_bytes_ = 0;
+  std::uint64_t run_bytes_ = 0;
 };
 
 }  // namespace remora

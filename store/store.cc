@@ -169,7 +169,7 @@ void Store::Impl::SetSizeCounters() {
   Set(Counter::kLogBytesDead, log_.bytes_dead());
   Set(Counter::kSegmentsCleaned, cleaner_.segments_cleaned());
   Set(Counter::kBytesMoved, log_.bytes_appended(ValueLog::Head::kMoves));
-  Set(Counter::kBytesWritten, log_.bytes_appended(ValueLog::Head::kWrites));
+  Set(Counter::kBytesWritten, log_.bytes_appended(ValueLog::Head::kWrites) + log_.large_bytes_appended());
 }
 
 // --- The public face ------------------------------------------------------------------------------------
@@ -215,6 +215,10 @@ bool Store::Load() { return impl_->LoadStep(); }
 bool Store::loading() const { return impl_->loading(); }
 absl::Status Store::load_status() const { return impl_->load_status(); }
 std::optional<TimePoint> Store::next_work() const { return impl_->next_work(); }
+absl::StatusOr<Reservation> Store::Reserve(std::size_t key_size, std::size_t value_size) {
+  return impl_->Reserve(key_size, value_size);
+}
+void Store::GiveBack(const Reservation& reservation) { impl_->GiveBack(reservation); }
 absl::StatusOr<Location> Store::Locate(std::string_view key) { return impl_->Locate(key); }
 bool Store::wants_reads() const { return impl_->wants_reads(); }
 void Store::NoteRead(std::uint64_t key_hash) { impl_->NoteRead(key_hash); }

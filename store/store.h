@@ -78,6 +78,14 @@ struct StoreOptions {
   const Clock* clock = nullptr;
 };
 
+/// Room for a large record, taken from the store until it is committed or given back. It belongs to whoever
+/// reserved it: `bytes`, key and behind it value, are for it, and whom it lets, to fill. Whoever else can
+/// write them must have lost the means to before they are committed: they become the record, in place.
+struct Reservation {
+  std::span<std::byte> bytes;
+  std::size_t key_size = 0;
+};
+
 /// One write of a group. The bytes it points to must stay until Commit returns.
 struct Write {
   enum class Kind : std::uint8_t { kPut = 1, kDelete = 2, kTouch = 3 };
@@ -85,6 +93,9 @@ struct Write {
   Kind kind = Kind::kPut;
   std::string_view key;
   std::string_view value;  // kPut
+  /// kPut: key and value are in here already, and `key` and `value` are not looked at. It is used up,
+  /// whatever the outcome, unless that is Aborted.
+  const Reservation* reserved = nullptr;
   /// kPut, kTouch: how long the record is there. None: StoreOptions::default_ttl.
   std::optional<std::chrono::milliseconds> ttl{};
 
@@ -179,6 +190,11 @@ class Store {
   absl::Status load_status() const;
   /// Loading::kInSteps: loads some keys more. False: there are none, or it failed.
   bool Load();
+  /// Takes room for a record with a value of more than kMaxSmallValueSize, to be filled in place and then
+  /// committed (Write::reserved). Until then it counts as used. InvalidArgument: sizes out of bounds.
+  /// ResourceExhausted, Aborted: as Write::status.
+  absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
+  void GiveBack(const Reservation& reservation);
 
   /// Where the key's record is, which is brought back to memory if it is not there. Errors as Get; Aborted:
   /// as a Write. Whatever comes later, the record stays readable there for twice the grace period.

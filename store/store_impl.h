@@ -48,6 +48,8 @@ class Store::Impl {
   absl::StatusOr<Location> Locate(std::string_view key);
   bool wants_reads() const { return wants_reads_.load(std::memory_order_relaxed); }
   void NoteRead(std::uint64_t key_hash);
+  absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
+  void GiveBack(const Reservation& reservation);
   void Commit(std::span<Write> writes);
   /// Commits one write, however long it takes.
   absl::Status CommitNow(Write write);
@@ -63,6 +65,9 @@ class Store::Impl {
   std::uint64_t Read(Counter counter) const;
 
  private:
+  /// What may come of waiting for room.
+  enum class Room : std::uint8_t { kNow = 1, kLater = 2, kNever = 3 };
+
   // --- store.cc
 
   Impl(const StoreOptions& options, const Clock& clock, std::unique_ptr<AnonymousMemory> own_memory,
@@ -90,10 +95,11 @@ class Store::Impl {
   /// Unavailable, DataLoss: the tier cannot be read.
   absl::StatusOr<Place> FindOrFetch(std::string_view key, std::uint64_t key_hash);
   /// Appends the record of a key that is not in memory; nothing leads to it yet. `entry`: of the cold key.
-  /// NotFound: that is another key's entry, or it has expired. Aborted: no room.
+  /// NotFound: that is another key's entry, or it has expired. Aborted: no room; `run` is the length of the
+  /// run that it takes.
   absl::StatusOr<Place> Fetch(std::string_view key, std::uint64_t key_hash,
                               const std::optional<Index::ColdEntry>& entry, TimePoint now,
-                              std::int64_t unix_ms);
+                              std::int64_t unix_ms, std::size_t* run);
 
   // --- commit.cc
 
@@ -127,6 +133,8 @@ class Store::Impl {
   /// Aborted: no room.
   absl::Status Stage(Write& write, TimePoint now, std::int64_t unix_ms);
   absl::Status CopyAndVerify(Staged& staged, TimePoint now);
+  /// Makes sure of room for a write that was Aborted for want of it.
+  Room MakeRoomFor(const Write& write, TimePoint now, std::int64_t unix_ms);
   /// Decides existence as of all writes staged before, and reserves room in the index.
   absl::Status Decide(Staged& staged, TimePoint now, std::int64_t unix_ms);
   absl::StatusOr<Known> Look(const Staged& staged) const;
@@ -136,14 +144,24 @@ class Store::Impl {
   void Publish(const Staged& staged, TimePoint now);
   void Abandon(const absl::Status& why);
 
+  // --- large.cc
+
+  /// Where the record of a reservation is.
+  Place PlaceOf(const Reservation& reservation) const;
+  /// The length of the run that a write needs. 0: none.
+  std::size_t RunOf(const Write& write) const;
+  /// A bit of the work that it takes to have a run of this length.
+  Room MakeRun(std::size_t length, TimePoint now, std::int64_t unix_ms);
+  /// Evicts a large record that was not used lately, if there is one. False: none, or eviction is off.
+  bool EvictLarge(TimePoint now);
+  absl::Status NoRun(std::size_t length) const;
+
   // --- work.cc
 
   /// Bytes that the cleaner looks at for each byte written, when memory is short: as much as it takes where
   /// nine tenths of what it looks at are live.
   static constexpr std::uint64_t kCleanPace = 10;
 
-  /// What may come of waiting for room.
-  enum class Room : std::uint8_t { kNow = 1, kLater = 2, kNever = 3 };
   Room MakeRoom(TimePoint now, std::int64_t unix_ms);
   /// Frees what has rested.
   void Release(TimePoint now);
@@ -166,6 +184,8 @@ class Store::Impl {
   /// Cancelled: it was stopped.
   absl::StatusOr<bool> LoadRange(LoadWorker& worker);
   absl::Status LoadEntry(LoadWorker& worker, const DurableTier::Entry& entry);
+  absl::Status LoadLarge(LoadWorker& worker, const DurableTier::Entry& entry);
+  absl::Status PublishLarge(LoadWorker& worker, const DurableTier::Entry& entry, const Reservation& reserved);
   absl::Status TakeSegment(LoadWorker& worker);
   Room MakeRoomToLoad(TimePoint now, std::int64_t unix_ms);
   absl::Status PublishBatch(LoadWorker& worker);

@@ -22,8 +22,34 @@ ValueLog::ValueLog(std::span<std::byte> region, Segments& segments, std::uint64_
 
 std::optional<Place> ValueLog::Append(Head head, std::string_view key, std::string_view value,
                                       TimePoint now) {
+  if (RunLength(key.size(), value.size()) > 0) {
+    const std::optional<Place> place = Reserve(key.size(), value.size());
+    if (place) WriteBody(*place, key, value);
+    return place;
+  }
+  const std::optional<Place> place = TakeFromHead(head, RecordExtentCode(key.size(), value.size()), now);
+  if (!place) return std::nullopt;
+  WriteSizes(*place, key.size(), value.size());
+  WriteBody(*place, key, value);
+  return place;
+}
+
+std::optional<Place> ValueLog::Reserve(std::size_t key_size, std::size_t value_size) {
   Place place;
-  place.extent_code = RecordExtentCode(key.size(), value.size());
+  place.extent_code = RecordExtentCode(key_size, value_size);
+  const std::uint64_t size = place.extent_bytes();
+  const std::optional<SegmentNumber> run = segments_.TakeRun(RunLength(key_size, value_size), size);
+  if (!run) return std::nullopt;
+  place.offset_units = segments_[*run].begin / kUnitSize;
+  segments_.AddLive(place.offset_bytes(), size);
+  large_appended_ += size;
+  WriteSizes(place, key_size, value_size);
+  return place;
+}
+
+std::optional<Place> ValueLog::TakeFromHead(Head head, std::uint32_t extent_code, TimePoint now) {
+  Place place;
+  place.extent_code = extent_code;
   const std::uint64_t size = place.extent_bytes();
 
   Open& open = heads_[static_cast<std::size_t>(head)];
@@ -38,22 +64,28 @@ std::optional<Place> ValueLog::Append(Head head, std::string_view key, std::stri
   open.next += size;
   segments_.AddLive(place.offset_bytes(), size);
   appended_[static_cast<std::size_t>(head)] += size;
+  return place;
+}
 
-  // Not live, and nobody was led here yet but by a torn slot. The sizes say where the next record begins.
+// Not live, and nobody was led here yet but by a torn slot. The sizes say where the next record begins.
+void ValueLog::WriteSizes(const Place& place, std::size_t key_size, std::size_t value_size) {
   RecordHeader header{};
-  header.key_size = static_cast<std::uint16_t>(key.size());
-  header.value_size = static_cast<std::uint32_t>(value.size());
+  header.key_size = static_cast<std::uint16_t>(key_size);
+  header.value_size = static_cast<std::uint32_t>(value_size);
   std::memcpy(Memory(place), &header, sizeof(header));
+}
+
+void ValueLog::WriteBody(const Place& place, std::string_view key, std::string_view value) {
   std::byte* const body = Memory(place) + sizeof(RecordHeader);
   std::memcpy(body, key.data(), key.size());
   // An empty view may have no address, which memcpy does not take.
   if (!value.empty()) std::memcpy(body + key.size(), value.data(), value.size());
-  return place;
 }
 
 void ValueLog::TakeBack(const Place& place) {
   REMORA_CHECK(!IsLive(place));
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
+  if (segments_[place.segment()].use == Segments::Use::kRun) return segments_.GiveBackRun(place.segment());
   for (Open& open : heads_) {
     // In the head's own segment: the one before it, sealed, may end where this one begins.
     if (open.there && place.offset_bytes() >= segments_[open.segment].begin &&
@@ -120,6 +152,7 @@ void ValueLog::Kill(const Place& place) {
   // has seen the new slot sees this bit cleared.
   StoreWord(word, old & ~kLiveBit, std::memory_order_relaxed);
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
+  if (segments_[place.segment()].use == Segments::Use::kRun) segments_.RetireRun(place.segment());
 }
 
 const RecordHeader& ValueLog::Header(const Place& place) const { return MutableHeader(place); }

@@ -22,9 +22,18 @@ struct Place {
 
   constexpr std::uint64_t offset_bytes() const { return offset_units * kUnitSize; }
   constexpr std::uint64_t extent_bytes() const { return ExtentUnits(extent_code) * kUnitSize; }
+  constexpr SegmentNumber segment() const {
+    return static_cast<SegmentNumber>(offset_bytes() / kSegmentSize);
+  }
   static constexpr Place Of(const Slot& slot) { return {slot.offset_units, slot.extent_code}; }
   friend constexpr bool operator==(const Place&, const Place&) = default;
 };
+
+/// The bytes of segments that a record with these sizes takes.
+constexpr std::uint64_t LogBytes(std::size_t key_size, std::size_t value_size) {
+  const std::size_t run = RunLength(key_size, value_size);
+  return run > 0 ? run * kSegmentSize : ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
+}
 
 /// A record is appended (copied in, not live), sealed (its header completed), published (made live, then
 /// stored into a slot), and once its slot leads elsewhere, killed. One that is not published can be taken
@@ -37,19 +46,27 @@ class ValueLog {
   /// Where a record goes: those just written apart from those that were moved, which have shown to live long.
   enum class Head : std::uint8_t { kWrites = 0, kMoves = 1 };
 
-  /// No record crosses the end of a segment.
-  static_assert(kSegmentSize >= ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxValueSize)) * kUnitSize);
-
   /// `region` and `segments` outlive the log. `incarnation` goes into every checksum.
   ValueLog(std::span<std::byte> region, Segments& segments, std::uint64_t incarnation);
   ValueLog(const ValueLog&) = delete;
   ValueLog& operator=(const ValueLog&) = delete;
 
-  /// Takes an extent and copies key and value into it. Nothing: no segment is free, beyond Segments::kReserve
-  /// for writes. What the two point to is read once. REQUIRES: sizes in bounds.
+  /// Takes an extent, or for a large record a run, and copies key and value into it. Nothing: no segment is
+  /// free, beyond Segments::kReserve for writes, or no run. What the two point to is read once. REQUIRES:
+  /// sizes in bounds; large records are not moved.
   std::optional<Place> Append(Head head, std::string_view key, std::string_view value, TimePoint now);
 
-  /// Gives back a record that was not made live. Its place is used again if it was the last one appended.
+  /// As Append of a large record, whose key and value somebody else puts behind the header. REQUIRES:
+  /// RunLength(key_size, value_size) > 0.
+  std::optional<Place> Reserve(std::size_t key_size, std::size_t value_size);
+  /// The room for key and value of a reserved record.
+  std::span<std::byte> MutableBody(const Place& place) const {
+    const RecordHeader& header = Header(place);
+    return {Memory(place) + sizeof(RecordHeader), std::size_t{header.key_size} + header.value_size};
+  }
+
+  /// Gives back a record that was not made live. Its place is used again if it was the last one appended, or
+  /// a large one.
   void TakeBack(const Place& place);
 
   /// Completes the header of an appended record, which has the key and the value of these hashes.
@@ -68,7 +85,8 @@ class ValueLog {
   /// Sets the live bit of a sealed record, which is to be stored into a slot next.
   void MakeLive(const Place& place);
 
-  /// Clears the live bit of a published record, for ever, and counts its extent as dead.
+  /// Clears the live bit of a published record, for ever, and counts its extent as dead. A large one's run
+  /// rests from Segments::RestFrom on.
   void Kill(const Place& place);
 
   const RecordHeader& Header(const Place& place) const;
@@ -93,8 +111,9 @@ class ValueLog {
   /// Bytes of records, and of those, the ones in dead records.
   std::uint64_t bytes_used() const;
   std::uint64_t bytes_dead() const { return bytes_used() - segments_.live_bytes(); }
-  /// Bytes appended since the start.
+  /// Bytes appended since the start; large records are apart.
   std::uint64_t bytes_appended(Head head) const { return appended_[static_cast<std::size_t>(head)]; }
+  std::uint64_t large_bytes_appended() const { return large_appended_; }
 
  private:
   // The part of a head's segment that is not used yet.
@@ -105,6 +124,9 @@ class ValueLog {
     std::uint64_t end = 0;
   };
 
+  std::optional<Place> TakeFromHead(Head head, std::uint32_t extent_code, TimePoint now);
+  void WriteSizes(const Place& place, std::size_t key_size, std::size_t value_size);
+  void WriteBody(const Place& place, std::string_view key, std::string_view value);
   std::byte* Memory(const Place& place) const { return region_.data() + place.offset_bytes(); }
   RecordHeader& MutableHeader(const Place& place) const {
     return *reinterpret_cast<RecordHeader*>(Memory(place));
@@ -115,6 +137,7 @@ class ValueLog {
   const std::uint64_t incarnation_;
   std::array<Open, 2> heads_;
   std::array<std::uint64_t, 2> appended_{};
+  std::uint64_t large_appended_ = 0;
 };
 
 }  // namespace remora

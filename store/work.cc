@@ -41,7 +41,7 @@ bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
   bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
   worked |= SweepCold(kBitOfColdSweeping, now, unix_ms);
-  if (Short()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
+  if (Short() || segments_.IsRunInUse()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
   return worked;
 }
 
@@ -63,6 +63,7 @@ std::optional<TimePoint> Store::Impl::next_work() const {
     const std::int64_t wait_ms = std::clamp<std::int64_t>(*due_ms - clock_.UnixMillis(), 0, kLongest);
     also(clock_.Now() + std::chrono::milliseconds(wait_ms));
   }
+  if (segments_.IsRunInUse()) also(clock_.Now());
   return next;
 }
 
@@ -109,8 +110,10 @@ Store::Impl::Room Store::Impl::MakeRoom(TimePoint now, std::int64_t unix_ms) {
   // First what nobody can read any more: it need not be moved.
   while (segments_.free_count() <= Segments::kReserve && Short() &&
          (sweeper_.Work(kBitOfCleaning, Sweeper::Pace::kHurry, now, unix_ms) ||
-          cleaner_.Work(kBitOfCleaning, now, unix_ms))) {
+          cleaner_.Work(kBitOfCleaning, now, unix_ms) || EvictLarge(now))) {
   }
+  // What is kept for a run must not make the store full.
+  if (segments_.free_count() <= Segments::kReserve && segments_.resting_count() == 0) segments_.CancelRun();
   if (segments_.free_count() > Segments::kReserve) return Room::kNow;
   if (segments_.resting_count() > 0) {
     GoAhead(now);

@@ -37,7 +37,7 @@ constexpr char kExitCodes[] =
     "   0  done\n"
     "   1  get, delete, touch, persist, ttl: there is no such key\n"
     "  64  usage: an unknown flag, a bad address or duration, a key out of bounds\n"
-    "  65  put: the value is larger than 262144 bytes\n"
+    "  65  put: the value is larger than 67108864 bytes\n"
     "  69  the server cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
     "  71  the system lacks something, as memory that may be locked\n"
@@ -45,7 +45,7 @@ constexpr char kExitCodes[] =
     "  74  standard input or output failed\n"
     "  77  not permitted, as another user's local server\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
-static_assert(kMaxValueSize == 262144, "the help text names it");
+static_assert(kMaxValueSize == 67108864, "the help text names it");
 
 struct Arguments {
   std::string server;
@@ -101,9 +101,9 @@ Outcome WriteOutput(std::string_view bytes) {
 
 /// Reads standard input to its end, and no further than shows that it is too much for a value.
 Outcome ReadInput(std::string* value) {
-  value->resize(kMaxValueSize + 1);
   std::size_t size = 0;
-  while (size < value->size()) {
+  while (size <= kMaxValueSize) {
+    if (size == value->size()) value->resize(std::clamp(2 * size, std::size_t{4096}, kMaxValueSize + 1));
     const ssize_t got = read(STDIN_FILENO, value->data() + size, value->size() - size);
     if (got == 0) break;
     if (got > 0) {
@@ -246,7 +246,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   }
   CLI::Option* value =
       put->add_option("VALUE", arguments->value,
-                      "Up to 262144 bytes; write `put -- KEY VALUE` where one of them begins with a dash");
+                      "Up to 67108864 bytes; write `put -- KEY VALUE` where one of them begins with a dash");
   put->add_option("--ttl", arguments->ttl_text, "Let it expire so long from now; the server has a default")
       ->type_name("DURATION");
   touch->add_option("DURATION", arguments->ttl_text, "See below")->required()->type_name("");

@@ -93,8 +93,12 @@ class KeySearch {
 
   /// REQUIRES: kReadRecord. As CheckRecord.
   void TakeRecord(const RecordHeader& header, const std::byte* body) {
-    const RecordPlace place{slot_.offset_units, slot_.extent_bytes(), home_, shape_.incarnation};
-    switch (CheckRecord(header, body, key_, key_hash_, place)) {
+    TakeJudged(CheckRecord(header, body, key_, key_hash_, place()));
+  }
+  /// The same when it was judged in parts (JudgeRecord).
+  RecordPlace place() const { return {slot_.offset_units, slot_.extent_bytes(), home_, shape_.incarnation}; }
+  void TakeJudged(RecordState state) {
+    switch (state) {
       case RecordState::kLive:
         step_ = Step::kFound;
         return;

@@ -4,8 +4,9 @@
 //   │ superblock │ directory │ generations │ segment a │ segment b │ ... │   its start, segment i covers the
 //   └────────────┴───────────┴─────────────┴───────────┴───────────┴─────┘   bytes from i * kSegmentSize on
 //
-//   A segment holds records (the log), or buckets (the index), or nothing. The directory says which segments
-//   hold the index' main buckets. Generations: a byte for each segment, changed when it is emptied.
+//   A segment holds records (the log), or buckets (the index), or nothing; a record too large to share one
+//   has several to itself, next to each other (a run), and begins the first. The directory says which
+//   segments hold the index' main buckets. Generations: a byte for each segment, changed when it is emptied.
 //
 //   bucket (256 bytes, one READ)                              record (extent of whole units)
 //   ┌─────────┬────────┬────────┬─────┬─────────┐             ┌─────────────────────────┬─────┬───────┬─────┐
@@ -44,7 +45,10 @@
 //   I6 The grace period T (`grace_ms`): memory that a reader may have been led to (a record's, a bucket's) is
 //      used for something else no sooner than 2T after nothing leads there any more. A reader discards what
 //      it read more than T after it learned the place: it begins again. T is the same time on both sides as
-//      long as no clock runs at twice the speed of another.
+//      long as no clock runs at twice the speed of another. A record that takes longer than T to read is
+//      proven by the generations of its segments instead (client/read_pieces.h). Memory that nothing ever
+//      led to, as a run that was reserved and given back, need not rest; a client may write it until its
+//      grant is revoked, which is before anything leads there (server/grants.h).
 //
 // All integers are little-endian. `LayoutSignature` covers every number here; peers that differ do not talk.
 #pragma once
@@ -59,17 +63,23 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 3;
+inline constexpr std::uint32_t kFormatVersion = 4;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
 inline constexpr std::size_t kMinKeySize = 1;
 inline constexpr std::size_t kMaxKeySize = 4096;
-inline constexpr std::size_t kMaxValueSize = std::size_t{256} << 10;
+inline constexpr std::size_t kMaxValueSize = std::size_t{64} << 20;
 
 // --- Segments -----------------------------------------------------------------------------------------
 
 inline constexpr std::size_t kSegmentSize = std::size_t{1} << 20;
+
+/// Records with values up to here stand side by side in the log's segments, and no record crosses the end of
+/// one. A larger one has a run to itself: whole segments next to each other, of which it begins the first.
+/// A quarter of a segment: what the next record is too large for stays unused, so at most a quarter does; and
+/// moving a record when its segment is cleaned costs no more than that. A connection's slice is as large.
+inline constexpr std::size_t kMaxSmallValueSize = kSegmentSize / 4;
 
 // --- Record -------------------------------------------------------------------------------------------
 
@@ -95,8 +105,6 @@ static_assert(std::has_unique_object_representations_v<RecordHeader>);
 
 inline constexpr std::uint64_t kLiveBit = 1;
 inline constexpr std::uint64_t kMaxVersion = ~std::uint64_t{0} >> 1;
-
-inline constexpr std::size_t kMaxRecordSize = sizeof(RecordHeader) + kMaxKeySize + kMaxValueSize;
 
 // --- Extent: the size of a record's place, as a slot can express it -------------------------------------
 
@@ -124,6 +132,20 @@ constexpr std::uint32_t ExtentCode(std::uint64_t units) {
 constexpr std::uint32_t RecordExtentCode(std::size_t key_size, std::size_t value_size) {
   return ExtentCode((sizeof(RecordHeader) + key_size + value_size + kUnitSize - 1) / kUnitSize);
 }
+
+/// The largest extent of a record that has no run. Extents up to here are READ at once, larger ones in
+/// pieces.
+inline constexpr std::size_t kMaxSmallExtent =
+    ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxSmallValueSize)) * kUnitSize;
+static_assert(kMaxSmallExtent <= kSegmentSize);
+
+/// The segments of the run that a record with these sizes has. 0: it has none.
+constexpr std::size_t RunLength(std::size_t key_size, std::size_t value_size) {
+  if (value_size <= kMaxSmallValueSize) return 0;
+  const std::uint64_t extent = ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
+  return (extent + kSegmentSize - 1) / kSegmentSize;
+}
+inline constexpr std::size_t kMaxRunLength = RunLength(kMaxKeySize, kMaxValueSize);
 
 // --- Slot ---------------------------------------------------------------------------------------------
 
@@ -310,11 +332,11 @@ constexpr std::uint64_t LayoutSignature() {
   std::uint64_t signature = 0xcbf29ce484222325;  // FNV-1a, over whole numbers
   for (std::uint64_t number :
        {std::uint64_t{kFormatVersion}, std::uint64_t{kMaxKeySize}, std::uint64_t{kMaxValueSize},
-        std::uint64_t{kUnitSize}, std::uint64_t{sizeof(RecordHeader)}, std::uint64_t{sizeof(Bucket)},
-        std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize}, std::uint64_t{kSuperblockSize},
-        std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits}, std::uint64_t{kExtentCodeBits},
-        std::uint64_t{kExtentMantissaBits}, std::uint64_t{offsetof(Superblock, counters)}, kSuperblockMagic,
-        std::uint64_t{kCounterCount}}) {
+        std::uint64_t{kMaxSmallValueSize}, std::uint64_t{kUnitSize}, std::uint64_t{sizeof(RecordHeader)},
+        std::uint64_t{sizeof(Bucket)}, std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize},
+        std::uint64_t{kSuperblockSize}, std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits},
+        std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
+        std::uint64_t{offsetof(Superblock, counters)}, kSuperblockMagic, std::uint64_t{kCounterCount}}) {
     signature = (signature ^ number) * 0x100000001b3;
   }
   return signature;

@@ -6,6 +6,23 @@
 //     SEND Request                    ->
 //                                     <- SEND Reply
 //
+// A value of more than kMaxSmallValueSize is put in three steps, with one reservation per connection at a
+// time:
+//     SEND Request (reserve)          ->
+//                                     <- SEND Reply, and behind it, if the transport can take it back, a
+//                                     Grant
+//     with a Grant:    WRITE key, value into it, in any pieces
+//     without one, for each part, in order:
+//       WRITE the part into the slice
+//       SEND Request (part)           ->
+//                                     <- SEND Reply
+//     SEND Request (commit)           ->   the server revokes the grant, then verifies, then publishes
+//                                     <- SEND Reply
+// The reserved bytes hold key, then value, with nothing in between. A reservation ends with the commit,
+// whatever its outcome; with the next reserve; with the connection; and kReservationSeconds after it was
+// made. Who WRITEs to a grant that has ended loses the connection. When as much is reserved as the server
+// allows, a reserve is answered later.
+//
 // The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value (as the operation has
 // them), then reads. They are whole when the Request arrives. What a touch finds gets another expiry; it is
 // written anew, as by a put of the same value.
@@ -36,7 +53,7 @@
 
 namespace remora {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -91,6 +108,10 @@ enum class Operation : std::uint8_t {
   kLocate = 3,  // key: say where its record is now
   kPing = 4,    // nothing: answer
   kTouch = 5,   // key: give its record a new expiry
+  // Of a large value. None has a payload in the slice but kPart.
+  kReserve = 6,  // key and value of these sizes will come
+  kPart = 7,     // the next value_size bytes of key and value; key_size is 0
+  kCommit = 8,   // store what was reserved with these sizes; payload_offset is 0
 };
 
 struct Request {
@@ -140,12 +161,23 @@ struct Reply {
   std::uint64_t slot = 0;      // put, touch, locate: where the record is (EncodeSlot)
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
-  std::uint8_t text_size = 0;  // bytes of text behind this struct: why, when status is not kOk
-  std::uint16_t flags = 0;     // ReplyFlag
+  // Bytes behind this struct. Status not kOk: text, why. kOk, of a reserve: a Grant, or nothing.
+  std::uint8_t text_size = 0;
+  std::uint16_t flags = 0;  // ReplyFlag
   std::uint32_t reserved2 = 0;
 };
 static_assert(sizeof(Reply) == 40);
 static_assert(std::has_unique_object_representations_v<Reply>);
+
+/// The client may WRITE all of this region, and nothing else of the server's memory that others read.
+struct Grant {
+  RemoteRegion region;
+};
+static_assert(sizeof(Grant) == 24);
+static_assert(std::has_unique_object_representations_v<Grant>);
+
+/// Enough for the largest value at 2 MB/s. A client that was cut off keeps the memory no longer than this.
+inline constexpr std::int64_t kReservationSeconds = 30;
 
 inline constexpr std::size_t kMaxReplyText = 160;
 inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyText;
@@ -155,7 +187,7 @@ inline constexpr std::size_t kMaxReads = 64;
 
 /// Bytes of a slice for one request of the largest size.
 inline constexpr std::size_t kMaxPayloadSize =
-    kMaxKeySize + kMaxValueSize + kMaxReads * sizeof(std::uint64_t);
+    kMaxKeySize + kMaxSmallValueSize + kMaxReads * sizeof(std::uint64_t);
 
 // --- Bytes to structs and back --------------------------------------------------------------------------
 

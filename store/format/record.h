@@ -20,6 +20,17 @@ inline std::uint64_t HashKey(std::string_view key) { return XXH3_64bits(key.data
 /// Hash of a value's bytes, its part of every checksum.
 inline std::uint64_t HashValue(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
 
+/// The same of bytes that come in pieces.
+class ValueHasher {
+ public:
+  ValueHasher() { XXH3_64bits_reset(&state_); }
+  void Add(const void* data, std::size_t size) { XXH3_64bits_update(&state_, data, size); }
+  std::uint64_t Hash() const { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
+
 /// The record's checksum. The hashes of key and value go in, not their bytes: a reader has the key's hash
 /// at hand and may hold key and value in two places; the server that verified a value's hash once need not
 /// run over the value again. `offset_units` and `incarnation` tie the record to its place.
@@ -58,23 +69,22 @@ struct RecordPlace {
   std::uint64_t incarnation = 0;
 };
 
-/// Judges a record against the key that was looked up. `header` is a private copy; `body` are the bytes
-/// behind the header in the record's extent, place.extent_bytes - sizeof(RecordHeader) of them, of which only
-/// those are looked at that the header's sizes, checked first, cover. When the answer is kLive or kDead, the
-/// value is the header.value_size bytes at body + key.size().
-inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body, std::string_view key,
-                               std::uint64_t key_hash, const RecordPlace& place) {
-  // The extent is the one that these sizes take, not only large enough: a torn slot with a right offset and a
-  // wrong extent must not pass for the slot of whose record it found.
-  if (header.key_size < kMinKeySize || header.key_size > kMaxKeySize || header.value_size > kMaxValueSize ||
-      header.flags != 0 ||
-      ExtentUnits(RecordExtentCode(header.key_size, header.value_size)) * kUnitSize != place.extent_bytes) {
-    return RecordState::kTorn;
-  }
-  const std::string_view stored_key(reinterpret_cast<const char*>(body), header.key_size);
+/// Whether the header's sizes are in bounds, and such that a record with them has this extent: that, and not
+/// only fits into it. A torn slot with a right offset and a wrong extent must not pass for the slot of whose
+/// record it found.
+inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
+  return header.key_size >= kMinKeySize && header.key_size <= kMaxKeySize &&
+         header.value_size <= kMaxValueSize && header.flags == 0 &&
+         ExtentUnits(RecordExtentCode(header.key_size, header.value_size)) * kUnitSize == extent_bytes;
+}
+
+/// As CheckRecord, of a record that was read in parts: its sizes match, and its key and the hash of its value
+/// are these.
+inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stored_key,
+                               std::uint64_t value_hash, std::string_view key, std::uint64_t key_hash,
+                               const RecordPlace& place) {
   const bool same_key = stored_key == key;
   const std::uint64_t stored_hash = same_key ? key_hash : HashKey(stored_key);
-  const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
   if (header.checksum !=
       RecordChecksum(header, stored_hash, value_hash, place.offset_units, place.incarnation)) {
     return RecordState::kTorn;
@@ -88,6 +98,18 @@ inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body
     return belongs && live ? RecordState::kForeign : RecordState::kTorn;
   }
   return live ? RecordState::kLive : RecordState::kDead;
+}
+
+/// Judges a record against the key that was looked up. `header` is a private copy; `body` are the bytes
+/// behind the header in the record's extent, place.extent_bytes - sizeof(RecordHeader) of them, of which only
+/// those are looked at that the header's sizes, checked first, cover. When the answer is kLive or kDead, the
+/// value is the header.value_size bytes at body + key.size().
+inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body, std::string_view key,
+                               std::uint64_t key_hash, const RecordPlace& place) {
+  if (!SizesMatch(header, place.extent_bytes)) return RecordState::kTorn;
+  const std::string_view stored_key(reinterpret_cast<const char*>(body), header.key_size);
+  const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
+  return JudgeRecord(header, stored_key, value_hash, key, key_hash, place);
 }
 
 }  // namespace remora

@@ -131,7 +131,7 @@ TEST_P(LoadingTest, NoRoomForARecordIsSaidSo) {
     larger.memory_size = 2 * kMinMemorySize;
     auto store = Store::Open(larger);
     ASSERT_TRUE(store.ok()) << store.status();
-    const std::string value(kMaxValueSize, 'v');
+    const std::string value(kMaxSmallValueSize, 'v');
     for (int i = 0; i < 80; ++i) ASSERT_TRUE((*store)->Put("large " + std::to_string(i), value).ok());
   }
   ASSERT_NO_FATAL_FAILURE(Serve(options_));

@@ -23,8 +23,10 @@ using std::chrono::milliseconds;
 
 constexpr char kVictim[] = "victim";
 constexpr std::size_t kBigSize = 100'000;
-constexpr int kBigKeys = 40;
+// So few that a segment is emptied well within a grace period.
+constexpr int kBigKeys = 30;
 constexpr std::size_t kBigKeySize = 6;  // "big 10"
+constexpr std::uint64_t kBigExtent = ExtentUnits(RecordExtentCode(kBigKeySize, kBigSize)) * kUnitSize;
 constexpr std::size_t kBigHead = sizeof(RecordHeader) + kBigKeySize;
 
 class LocationAttack : public SimServed, public testing::Test {
@@ -70,13 +72,13 @@ class LocationAttack : public SimServed, public testing::Test {
       Put("filler", std::string(5000, 'f'));
       Put(kVictim, value);
       victim_ = DecodeSlot(server_->store().Locate(kVictim)->slot);
-    } while (!HasFailure() && (IntoBig() < kBigHead || IntoBig() > kBigSize - 100));
+    } while (!HasFailure() && (IntoBig() < kBigHead || IntoBig() > kBigSize - 100 || IsBehindTheLastBig()));
   }
 
   /// Where the victim's place is in a big record, if its segment were full of these from the start.
-  std::uint64_t IntoBig() const {
-    const std::uint64_t extent = ExtentUnits(RecordExtentCode(kBigKeySize, kBigSize)) * kUnitSize;
-    return victim_.offset_bytes() % kSegmentSize % extent;
+  std::uint64_t IntoBig() const { return victim_.offset_bytes() % kSegmentSize % kBigExtent; }
+  bool IsBehindTheLastBig() const {
+    return victim_.offset_bytes() % kSegmentSize >= kSegmentSize / kBigExtent * kBigExtent;
   }
 
   /// A record of the victim's key with this value, as it would have to be to verify at the victim's old

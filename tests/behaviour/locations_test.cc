@@ -122,7 +122,7 @@ TEST_P(Locations, WithoutACacheEveryGetIsTwoReads) {
 
 TEST_P(Locations, ValuesOfEverySizeComeWarm) {
   START_WARM();
-  std::vector<std::size_t> sizes = {0, 1, 100, 4000, 4096, 70001, kMaxValueSize};
+  std::vector<std::size_t> sizes = {0, 1, 100, 4000, 4096, 70001, kMaxSmallValueSize};
   for (const std::size_t size : sizes) {
     const std::string key = "key " + std::to_string(size);
     const std::string value(size, 'v');

@@ -89,8 +89,8 @@ TEST_P(Behaviour, KeysAndValuesOfEverySizeComeBackWhole) {
                                                 70001,
                                                 131072,
                                                 200001,
-                                                kMaxValueSize - 1,
-                                                kMaxValueSize};
+                                                kMaxSmallValueSize - 1,
+                                                kMaxSmallValueSize};
   unsigned seed = 0;
   for (const std::size_t key_size :
        {std::size_t{1}, std::size_t{7}, std::size_t{16}, std::size_t{255}, kMaxKeySize}) {

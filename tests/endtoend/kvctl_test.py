@@ -8,14 +8,14 @@ import harness
 from harness import kvctl
 
 MAX_KEY = 4096
-MAX_VALUE = 256 << 10
+MAX_VALUE = 64 << 20
 EVERY_BYTE = bytes(range(256)) * 3
 
 
 class KvctlTest(harness.TestCase):
     def setUp(self):
         super().setUp()
-        self.server = self.memory_server()
+        self.server = self.memory_server(memory="160M")
 
     def expect(self, run, status, stdout=b""):
         self.assertEqual((run.returncode, run.stdout), (status, stdout), run.stderr)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -13,12 +14,21 @@ namespace {
 
 class SimRegistration final : public rdma::Registration {
  public:
-  SimRegistration(std::span<std::byte> bytes, RemoteRegion remote) : Registration(bytes, 1, remote) {}
+  SimRegistration(std::span<std::byte> bytes, RemoteRegion remote, std::function<void()> revoke = {})
+      : Registration(bytes, 1, remote), revoke_(std::move(revoke)) {}
+  ~SimRegistration() override {
+    if (revoke_) revoke_();
+  }
+
+ private:
+  const std::function<void()> revoke_;
 };
 
 // A region's key is this plus its number in the listener; its address is the real one.
 constexpr std::uint32_t kReadKey = 100;
 constexpr std::uint32_t kWriteKey = 200;
+// That of a grant is this plus its number in the connection: none comes twice.
+constexpr std::uint32_t kGrantKey = 300;
 
 RemoteRegion Name(std::span<std::byte> bytes, std::uint32_t key) {
   return {reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(), key, 0};
@@ -38,6 +48,14 @@ class SimConnection final : public rdma::Connection {
   absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterWrite(rdma::SharedMemory& memory) override {
     writable_ = Name(memory.bytes(), kWriteKey);
     return std::make_unique<SimRegistration>(memory.bytes(), writable_);
+  }
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
+                                                                 std::size_t offset,
+                                                                 std::size_t size) override {
+    const std::span<std::byte> bytes = memory.bytes().subspan(offset, size);
+    grants_.push_back(Name(bytes, kGrantKey + grants_made_++));
+    return std::make_unique<SimRegistration>(
+        bytes, grants_.back(), [this, region = grants_.back()] { std::erase(grants_, region); });
   }
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
   absl::Status Accept(std::span<const std::byte> data) override { return Answer(data, State::kOpen); }
@@ -79,12 +97,18 @@ class SimConnection final : public rdma::Connection {
   void DeliverMessages();
   void DeliverReads();
   void PeerWentAway();
+  void Break(const absl::Status& cause);
+  bool MayWrite(const RemoteRegion& region) const {
+    return region == writable_ || std::find(grants_.begin(), grants_.end(), region) != grants_.end();
+  }
 
   SimNetwork& network_;
   SimListener* listener_;  // of a server's end
   SimConnection* other_ = nullptr;
   State state_ = State::kNew;
   RemoteRegion writable_;
+  std::vector<RemoteRegion> grants_;
+  std::uint32_t grants_made_ = 0;
   std::vector<std::byte> peer_data_;
   std::deque<PendingRead> reads_;
   std::deque<PendingReceive> receives_;
@@ -207,8 +231,14 @@ absl::Status SimConnection::PostReadv(std::uint64_t context, std::span<const rdm
 absl::Status SimConnection::PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
                                        std::uint64_t offset) {
   if (!status_.ok()) return status_;
+  if (!other_->MayWrite(region)) {
+    // The server's device refuses it, and both ends learn that.
+    other_->Break(absl::PermissionDeniedError("the peer wrote where it may not"));
+    Break(absl::PermissionDeniedError("a WRITE to memory that was not granted, or not any more"));
+    return absl::OkStatus();
+  }
   for (const rdma::Sge& sge : from) {
-    if (region != other_->writable_ || !region.Contains(offset, sge.size)) {
+    if (!region.Contains(offset, sge.size)) {
       return absl::InvalidArgumentError("a WRITE out of its region");
     }
     std::memcpy(reinterpret_cast<std::byte*>(region.address) + offset, sge.data, sge.size);
@@ -284,7 +314,11 @@ void SimConnection::Complete(rdma::CompletionKind kind, std::uint64_t context, s
 
 void SimConnection::PeerWentAway() {
   other_ = nullptr;
-  status_ = absl::UnavailableError("the peer went away");
+  if (status_.ok()) Break(absl::UnavailableError("the peer went away"));
+}
+
+void SimConnection::Break(const absl::Status& cause) {
+  status_ = cause;
   for (const PendingRead& read : reads_) {
     completions_.push_back({this, read.context, 0, rdma::CompletionKind::kRead, /*ok=*/false});
   }

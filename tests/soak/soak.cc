@@ -1,5 +1,6 @@
-// A store that is used hard for as long as one likes: it grows, is overwritten, deleted from, its records
-// expire, it is stopped and started again, and every value that is read says itself whether it is right.
+// A store that is used hard for as long as one likes: it grows beyond its memory, is overwritten, deleted
+// from, its records expire, it is stopped and started again, and every value that is read says itself whether
+// it is right.
 //
 //   soak --on=local --minutes=30      also: embedded; verbs, on the host that REMORA_VERBS_HOST names
 //
@@ -32,6 +33,7 @@ using std::chrono::steady_clock;
 constexpr std::uint64_t kChurns = 64;
 constexpr std::uint64_t kExpires = 64;
 constexpr std::uint64_t kMostComes = 60'000;
+constexpr std::size_t kStaySize = 2000;  // on average
 
 std::string Stays(std::uint64_t i) { return "stays " + std::to_string(i); }
 std::string Churns(std::uint64_t i) { return "churns " + std::to_string(i); }
@@ -52,8 +54,8 @@ struct Promise {
 
 class Soak {
  public:
-  Soak(Deployment& deployment, std::size_t memory_size)
-      : deployment_(deployment), memory_size_(memory_size) {}
+  /// `fill`: bytes of values that come to stay.
+  Soak(Deployment& deployment, std::uint64_t fill) : deployment_(deployment), most_stay_(fill / kStaySize) {}
 
   /// One life of the server: from its start to its stop.
   void Live(std::chrono::seconds time) {
@@ -75,6 +77,8 @@ class Soak {
     for (auto& until : promise_.there_until) until = 0;  // a restart takes its time
     cleaned_ += deployment_.store().Read(Counter::kSegmentsCleaned);
     expired_ += deployment_.store().Read(Counter::kExpired);
+    evicted_ += deployment_.store().Read(Counter::kEvictions);
+    fetched_ += deployment_.store().Read(Counter::kFetches);
   }
 
   void Report(std::chrono::seconds so_far) const {
@@ -84,11 +88,11 @@ class Soak {
     statm >> size >> resident;
     std::printf(
         "%6lld s: %llu writes, %llu reads, %llu keys, %llu index buckets, %llu segments cleaned, %llu "
-        "expired, %llu MB resident, wrong: %llu\n",
+        "expired, %llu evicted, %llu fetched, %llu MB resident, wrong: %llu\n",
         static_cast<long long>(so_far.count()), Number(writes_), Number(reads_.load()),
         Number(store.Read(Counter::kKeys)), Number(store.Read(Counter::kIndexBuckets)), Number(cleaned_),
-        Number(expired_), Number(resident * static_cast<std::uint64_t>(getpagesize()) >> 20),
-        Number(wrong_.load()));
+        Number(expired_), Number(evicted_), Number(fetched_),
+        Number(resident * static_cast<std::uint64_t>(getpagesize()) >> 20), Number(wrong_.load()));
     std::fflush(stdout);
   }
 
@@ -113,16 +117,16 @@ class Soak {
     const std::uint64_t dice = random_() % 1000;
     if (dice < 300) {
       const std::uint64_t i = random_() % kChurns;
-      // Mostly small, at times as large as may be.
-      const std::size_t size = dice < 10 ? random_() % kMaxValueSize : random_() % 6000;
-      Put(kv, Churns(i), size);
+      // Mostly small, some of the size of a segment's part, some of several segments.
+      const std::size_t most = dice < 2 ? std::size_t{4} << 20 : dice < 10 ? kMaxSmallValueSize : 6000;
+      Put(kv, Churns(i), random_() % most);
       promise_.churns[i] = number_;
     } else if (dice < 900) {
       Come(kv);
     } else if (dice < 950) {
       Expire(kv);
-    } else if (promise_.stays < memory_size_ / 4096) {
-      Put(kv, Stays(promise_.stays), 60 + random_() % 300);
+    } else if (promise_.stays < most_stay_) {
+      Put(kv, Stays(promise_.stays), kStaySize / 2 + random_() % kStaySize);
       ++promise_.stays;
     }
   }
@@ -231,13 +235,15 @@ class Soak {
   }
 
   Deployment& deployment_;
-  const std::size_t memory_size_;
+  const std::uint64_t most_stay_;
   std::mt19937_64 random_{std::random_device{}()};
   Promise promise_;
   std::uint64_t number_ = 0;
   std::uint64_t writes_ = 0;
   std::uint64_t cleaned_ = 0;
   std::uint64_t expired_ = 0;
+  std::uint64_t evicted_ = 0;
+  std::uint64_t fetched_ = 0;
   bool coming_ = true;
   std::atomic<std::uint64_t> reads_ = 0;
   std::atomic<std::uint64_t> wrong_ = 0;
@@ -255,18 +261,23 @@ int Main(int argc, char** argv) {
   std::size_t memory_size = std::size_t{48} << 20;
   app.add_option("--memory", memory_size, "The store's; the smaller, the busier the cleaner")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  double fill = 2;
+  app.add_option("--fill", fill,
+                 "What comes to stay, in sizes of the memory: with more than a half, some has to leave it")
+      ->capture_default_str();
   int lives = 4;
   app.add_option("--lives", lives, "How often the server is started")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
   std::string why_not;
-  const std::unique_ptr<Deployment> deployment =
-      Deployment::Create(kind, {.durability = Durability::kLogged, .memory_size = memory_size}, &why_not);
+  const std::unique_ptr<Deployment> deployment = Deployment::Create(
+      kind, {.durability = Durability::kLogged, .memory_size = memory_size, .eviction = Eviction::kLeastUsed},
+      &why_not);
   if (deployment == nullptr) {
     std::fprintf(stderr, "soak: %s\n", why_not.c_str());
     return 1;
   }
-  Soak soak(*deployment, memory_size);
+  Soak soak(*deployment, static_cast<std::uint64_t>(fill * static_cast<double>(memory_size)));
   const auto start = steady_clock::now();
   const std::chrono::seconds life(std::max(1, static_cast<int>(minutes * 60 / lives)));
   for (int i = 0; i < lives && soak.wrong() == 0; ++i) {

@@ -208,7 +208,7 @@ TEST_F(CommitTest, TheKeyThatWasVerifiedIsTheOneDeleted) {
 // --- No room --------------------------------------------------------------------------------------------
 
 TEST_F(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
-  const std::string large(kMaxValueSize, 'v');
+  const std::string large(kMaxSmallValueSize, 'v');
   std::vector<std::string> keys(80);
   std::vector<Write> writes;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -231,7 +231,7 @@ TEST_F(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
 
 // Where memory is resting, the rest of a group is put off as a whole, and done when it is free.
 TEST_F(CommitTest, WhatWaitsForMemoryIsAbortedInOrderAndDoneLater) {
-  const std::string large(kMaxValueSize, 'v');
+  const std::string large(kMaxSmallValueSize, 'v');
   const std::vector<Write> group(30, PutOf("key", large));
   std::vector<Write> writes = group;
   store_->Commit(writes);

@@ -151,7 +151,7 @@ TEST_F(DurableTierTest, KeepsWhatIsWritten) {
 
 TEST_F(DurableTierTest, KeysAndValuesOfAllBytesAndSizes) {
   const std::string key(kMaxKeySize, '\xff');
-  const std::string value(kMaxValueSize, '\0');
+  const std::string value(kMaxSmallValueSize, '\0');
   {
     const auto tier = Open();
     tier->SetVersionLimit(100);
@@ -273,7 +273,7 @@ TEST_F(DurableTierTest, EntriesOutOfBoundsAreDataLoss) {
 
 TEST_F(DurableTierTest, GetShowsTheLastWrite) {
   const std::string key(kMaxKeySize, '\xff');
-  const std::string value = RandomBytes(kMaxValueSize, 1);
+  const std::string value = RandomBytes(kMaxSmallValueSize, 1);
   const auto check = [&](const DurableTier& tier) {
     EXPECT_EQ(Got(tier, "a"), "3:three");
     EXPECT_EQ(Got(tier, "b"), "2: until 5");
@@ -364,7 +364,7 @@ TEST_F(DurableTierTest, GetWhileAnotherThreadWrites) {
 TEST_F(DurableTierTest, NoKeyAndOneKeyAreOneRangeAtLeast) {
   auto tier = Open();
   for (const std::size_t parts : {1u, 100u}) EXPECT_EQ(Counts(*tier, parts), (std::vector<std::size_t>{0}));
-  for (const std::size_t size : {std::size_t{1}, kMaxValueSize}) {
+  for (const std::size_t size : {std::size_t{1}, kMaxSmallValueSize}) {
     tier->SetVersionLimit(100);
     tier->Put("key", {.version = 1}, RandomBytes(size, 1));
     ASSERT_TRUE(tier->Write().ok());
@@ -377,7 +377,7 @@ TEST_F(DurableTierTest, NoKeyAndOneKeyAreOneRangeAtLeast) {
 }
 
 TEST_F(DurableTierTest, MorePartsThanKeys) {
-  FillTable(5, kMaxValueSize);
+  FillTable(5, kMaxSmallValueSize);
   const auto tier = Open();
   const std::vector<std::size_t> counts = Counts(*tier, 1000);
   EXPECT_EQ(std::count(counts.begin(), counts.end(), 1u), 5) << "each of the large values has its own";

@@ -165,8 +165,8 @@ TEST_F(EvictionTest, OneGroupMayWriteAColdKeyManyTimes) {
                    write(Kind::kPut, "one"), write(Kind::kDelete), write(Kind::kTouch),
                    write(Kind::kPut, "two"), write(Kind::kTouch)};
   store_->Commit(group);
-  for (const std::size_t done : {0, 1, 3, 4, 6, 7}) EXPECT_TRUE(group[done].status.ok()) << done;
-  for (const std::size_t missed : {2, 5}) EXPECT_TRUE(absl::IsNotFound(group[missed].status)) << missed;
+  for (const std::size_t done : {0u, 1u, 3u, 4u, 6u, 7u}) EXPECT_TRUE(group[done].status.ok()) << done;
+  for (const std::size_t missed : {2u, 5u}) EXPECT_TRUE(absl::IsNotFound(group[missed].status)) << missed;
   EXPECT_EQ(Get(key), "two");
   EXPECT_EQ(store_->Read(Counter::kKeys), kMuch + 0u);
 }

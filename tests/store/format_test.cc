@@ -19,7 +19,8 @@ namespace {
 
 TEST(ExtentTest, HoldsEverySizeAndIsTheSmallestThatDoes) {
   std::uint64_t previous = 0;
-  for (std::uint64_t units = 1; units <= kMaxRecordSize / kUnitSize + 1; ++units) {
+  for (std::uint64_t units = 1; units <= (sizeof(RecordHeader) + kMaxKeySize + kMaxValueSize) / kUnitSize + 1;
+       ++units) {
     const std::uint32_t code = ExtentCode(units);
     const std::uint64_t extent = ExtentUnits(code);
     ASSERT_NE(code, 0u);
@@ -295,7 +296,7 @@ TEST(CheckRecordTest, IsTiedToItsExtent) {
 
 TEST(CheckRecordTest, SizesAtTheirBounds) {
   const std::string long_key(kMaxKeySize, 'k');
-  const std::string long_value(kMaxValueSize, 'v');
+  const std::string long_value(kMaxSmallValueSize, 'v');
   EXPECT_EQ(MakeRecord("k", "", 5, true).Check("k"), RecordState::kLive);
   EXPECT_EQ(MakeRecord(long_key, "", 5, true).Check(long_key), RecordState::kLive);
   EXPECT_EQ(MakeRecord(long_key, long_value, 5, true).Check(long_key), RecordState::kLive);
@@ -328,7 +329,7 @@ TEST(FormatTest, IsPinned) {
   EXPECT_EQ(HashKey("remora"), 0xeaeae9574c4dcac0u) << "another version of the hash library?";
   EXPECT_EQ(HashValue(nullptr, 0), 0x2d06800538d394c2u);
   EXPECT_EQ(MakeRecord("key", "value", 5, true).header().checksum, 0x21f6c29feccc76ffu);
-  EXPECT_EQ(kFormatVersion, 3u);
+  EXPECT_EQ(kFormatVersion, 4u);
   EXPECT_EQ(EncodeControl(7, 0x12345), 0x2107000000012345u);
   EXPECT_EQ(EncodeControl(7, 0), 0x0007000000000000u);
   EXPECT_EQ(EncodeDirectoryEntry(0x12345), 0xfffedcba00012345u);

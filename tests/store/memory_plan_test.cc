@@ -49,7 +49,8 @@ TEST(MemoryNeededTest, IsEnough) {
     std::uint64_t keys;
     std::size_t value_size;
   };
-  for (const Load load : {Load{180'000, 0}, Load{220'000, 8}, Load{60, kMaxValueSize}, Load{100, 200'000}}) {
+  for (const Load load :
+       {Load{180'000, 0}, Load{220'000, 8}, Load{60, kMaxSmallValueSize}, Load{100, 200'000}}) {
     std::uint64_t record_bytes = 0;
     const std::string value(load.value_size, 'v');
     const auto key = [](std::uint64_t i) { return "key" + std::to_string(100'000'000 + i); };

@@ -71,7 +71,7 @@ TEST_P(StoreTest, PutGetOverwriteDelete) {
 
 TEST_P(StoreTest, SizesAtTheirBounds) {
   const std::string long_key(kMaxKeySize, 'k');
-  const std::string long_value(kMaxValueSize, 'v');
+  const std::string long_value(kMaxSmallValueSize, 'v');
   for (const std::string& key : {std::string("k"), std::string(1, '\0'), long_key}) {
     for (const std::string& value : {std::string(), std::string(1, '\0'), long_value}) {
       ASSERT_TRUE(store_->Put(key, value).ok());
@@ -110,7 +110,7 @@ TEST_P(StoreTest, LocateNamesARecordThatStays) {
 }
 
 TEST_P(StoreTest, AStoreThatIsFullSaysSoAndReadsGoOn) {
-  const std::string value(kMaxValueSize, 'v');
+  const std::string value(kMaxSmallValueSize, 'v');
   absl::Status status;
   int puts = 0;
   for (; status.ok(); ++puts) status = store_->Put("key" + std::to_string(puts), value);

@@ -151,7 +151,7 @@ TEST_F(ValueLogTest, AFullHeadIsSealedWhereItsLastRecordEnds) {
 }
 
 TEST_F(ValueLogTest, WritesLeaveTheReserveAndMovesTakeIt) {
-  const std::string value(kMaxValueSize, 'v');
+  const std::string value(kMaxSmallValueSize, 'v');
   while (Append("key", value, Head::kWrites)) {
   }
   EXPECT_EQ(segments_.free_count(), Segments::kReserve);
@@ -160,7 +160,7 @@ TEST_F(ValueLogTest, WritesLeaveTheReserveAndMovesTakeIt) {
 }
 
 TEST_F(ValueLogTest, FullIsFullForLargeAndNotYetForSmall) {
-  const std::string value(kMaxValueSize, 'v');
+  const std::string value(kMaxSmallValueSize, 'v');
   while (Append("key", value)) {
   }
   const std::uint64_t used = log_.bytes_used();
@@ -265,7 +265,7 @@ TEST_F(ValueLogTest, AtKnowsARecordThatWasTakenBackBeforeItWasSealed) {
 
 TEST_F(ValueLogTest, SizesAtTheirBounds) {
   const std::string key(kMaxKeySize, 'k');
-  const std::string value(kMaxValueSize, 'v');
+  const std::string value(kMaxSmallValueSize, 'v');
   const Place small = AppendLive("k", "");
   const Place large = AppendLive(key, value);
   EXPECT_EQ(Check(small, "k"), RecordState::kLive);

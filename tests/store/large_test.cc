@@ -1,0 +1,244 @@
+// Large records in an embedded store.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "store/store.h"
+#include "test_files.h"
+#include "tests/support/manual_clock.h"
+
+namespace remora {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+std::string ValueOf(std::size_t size, std::uint64_t number) {
+  std::string value(size, static_cast<char>('a' + number % 26));
+  std::memcpy(value.data(), &number, std::min(size, sizeof(number)));
+  return value;
+}
+
+class LargeTest : public testing::TestWithParam<Durability> {
+ protected:
+  void Open(std::size_t memory_size, Eviction eviction) {
+    store_.reset();
+    StoreOptions options;
+    options.memory_size = memory_size;
+    options.eviction = eviction;
+    options.durability = GetParam();
+    if (GetParam() == Durability::kLogged) options.data_dir = dir_.path() + "/data";
+    options.clock = &clock_;
+    auto store = Store::Open(options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  /// As Store::Put, in a time that the test sets.
+  absl::Status Commit(Write write) {
+    for (;;) {
+      store_->Commit(std::span(&write, 1));
+      if (!absl::IsAborted(write.status)) return write.status;
+      clock_.Advance(milliseconds(20));
+    }
+  }
+  absl::Status Put(std::string_view key, std::string_view value) {
+    Write write;
+    write.key = key;
+    write.value = value;
+    return Commit(write);
+  }
+  absl::Status Delete(std::string_view key) {
+    Write write;
+    write.kind = Write::Kind::kDelete;
+    write.key = key;
+    return Commit(write);
+  }
+
+  const TempDir dir_;
+  ManualClock clock_;
+  std::unique_ptr<Store> store_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, LargeTest, testing::Values(Durability::kMemory, Durability::kLogged),
+                         [](const auto& test) {
+                           return test.param == Durability::kMemory ? "Memory" : "Logged";
+                         });
+
+TEST_P(LargeTest, AgreesWithAMapOfMixedSizes) {
+  ASSERT_NO_FATAL_FAILURE(Open(48 * kMiB, Eviction::kNone));
+  std::mt19937_64 random(2);
+  std::map<std::string, std::string> model;
+  int refused = 0;
+  for (std::uint64_t round = 0; round < 1200; ++round) {
+    const std::string key = "key " + std::to_string(random() % 24);
+    const std::uint64_t dice = random() % 10;
+    if (dice == 0) {
+      EXPECT_EQ(Delete(key).ok(), model.erase(key) == 1);
+    } else {
+      const std::size_t size = dice < 6 ? random() % 100'000 : kMiB / 4 + 1 + random() % (4 * kMiB);
+      const std::string value = ValueOf(size, round);
+      const absl::Status status = Put(key, value);
+      ASSERT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
+      if (status.ok()) {
+        model[key] = value;
+      } else {
+        ++refused;
+      }
+    }
+    clock_.Advance(milliseconds(random() % 50));
+    const std::string asked = "key " + std::to_string(random() % 24);
+    std::string got;
+    const bool found = store_->Get(asked, &got).ok();
+    ASSERT_EQ(found, model.contains(asked)) << round;
+    if (found) {
+      ASSERT_TRUE(got == model[asked]) << round;
+    }
+  }
+  EXPECT_GT(refused, 0) << "the memory should have been full at times";
+  EXPECT_EQ(store_->Read(Counter::kKeys), model.size());
+  if (GetParam() == Durability::kLogged) {
+    ASSERT_NO_FATAL_FAILURE(Open(96 * kMiB, Eviction::kNone));
+    for (const auto& [key, value] : model) {
+      std::string got;
+      ASSERT_TRUE(store_->Get(key, &got).ok() && got == value) << key;
+    }
+  }
+}
+
+TEST_P(LargeTest, RoomThatIsReservedIsFilledInPlace) {
+  ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
+  const std::string value = ValueOf(3 * kMiB, 1);
+  const auto reservation = store_->Reserve(3, value.size());
+  ASSERT_TRUE(reservation.ok()) << reservation.status();
+  ASSERT_EQ(reservation->bytes.size(), 3 + value.size());
+  EXPECT_GT(store_->Read(Counter::kLogBytesUsed), 3 * kMiB);
+  std::memcpy(reservation->bytes.data(), "key", 3);
+  std::memcpy(reservation->bytes.data() + 3, value.data(), value.size());
+  std::string got;
+  EXPECT_TRUE(absl::IsNotFound(store_->Get("key", &got)));
+  Write write;
+  write.reserved = &*reservation;
+  ASSERT_TRUE(Commit(write).ok());
+  ASSERT_TRUE(store_->Get("key", &got).ok());
+  EXPECT_TRUE(got == value);
+}
+
+TEST_P(LargeTest, RoomIsFreeAgainThatWasGivenBackOrDidNotVerify) {
+  ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
+  const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
+  const auto first = store_->Reserve(3, 3 * kMiB);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - 4 * kMiB);
+  store_->GiveBack(*first);
+  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
+  const auto second = store_->Reserve(3, 3 * kMiB);
+  ASSERT_TRUE(second.ok());
+  Write write;
+  write.reserved = &*second;
+  write.verify = [](const void*, std::uint64_t, std::uint64_t) { return false; };
+  EXPECT_TRUE(absl::IsDataLoss(Commit(write)));
+  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), 0u);
+}
+
+TEST_P(LargeTest, RoomIsReservedForLargeValuesThatFit) {
+  ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Reserve(3, kMaxSmallValueSize).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Reserve(3, kMaxValueSize + 1).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Reserve(0, kMiB).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->Reserve(kMaxKeySize + 1, kMiB).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->Reserve(3, 32 * kMiB).status()));
+}
+
+TEST_P(LargeTest, WhatHasExpiredIsSwept) {
+  ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kNone));
+  const std::uint64_t free = store_->Read(Counter::kMemoryBytesFree);
+  const std::string value = ValueOf(3 * kMiB, 1);
+  Write write;
+  write.key = "key";
+  write.value = value;
+  write.ttl = milliseconds(500);
+  ASSERT_TRUE(Commit(write).ok());
+  clock_.Advance(milliseconds(500));
+  while (store_->Work()) {
+  }
+  EXPECT_EQ(store_->Read(Counter::kKeys), 0u);
+  EXPECT_EQ(store_->Read(Counter::kExpired), 1u);
+  clock_.Advance(milliseconds(300));
+  store_->Work();
+  ASSERT_TRUE(Put("small", "value").ok());
+  EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - kSegmentSize);
+}
+
+// A store that may evict takes large values for ever; with a durable tier, all of them are there.
+TEST_P(LargeTest, LargeRecordsAreEvicted) {
+  ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kLeastUsed));
+  constexpr int kKeys = 20;
+  for (int i = 0; i < kKeys; ++i) {
+    const absl::Status status =
+        Put("key " + std::to_string(i), ValueOf(3 * kMiB, static_cast<std::uint64_t>(i)));
+    ASSERT_TRUE(status.ok()) << i << ": " << status;
+  }
+  EXPECT_GT(store_->Read(Counter::kEvictions), 10u);
+  int there = 0;
+  for (int i = kKeys; i-- > 0;) {
+    std::string got;
+    absl::Status status;
+    const std::string key = "key " + std::to_string(i);
+    while (absl::IsAborted(status = store_->Locate(key).status())) clock_.Advance(milliseconds(20));
+    if (absl::IsNotFound(status)) continue;
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_TRUE(store_->Get(key, &got).ok());
+    EXPECT_TRUE(got == ValueOf(3 * kMiB, static_cast<std::uint64_t>(i))) << i;
+    ++there;
+  }
+  if (GetParam() == Durability::kLogged) {
+    EXPECT_EQ(there, kKeys);
+    EXPECT_GT(store_->Read(Counter::kFetches), 5u);
+  } else {
+    EXPECT_GE(there, 3);
+  }
+}
+
+TEST_P(LargeTest, SmallOnesMakeRoomForLargeOnesAndTheOtherWayRound) {
+  ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kLeastUsed));
+  const std::string small(50'000, 's');
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 800; ++i) {
+      ASSERT_TRUE(Put("small " + std::to_string(i), small).ok()) << i;
+    }
+    for (int i = 0; i < 6; ++i) {
+      const absl::Status status = Put("large " + std::to_string(i), ValueOf(7 * kMiB, 1));
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+  std::string got;
+  ASSERT_TRUE(store_->Get("large 5", &got).ok());
+  EXPECT_TRUE(got == ValueOf(7 * kMiB, 1));
+}
+
+// A touch takes as much room as a put; here only what it touches itself could make way.
+TEST_P(LargeTest, ATouchWithoutRoomEnds) {
+  ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kLeastUsed));
+  ASSERT_TRUE(Put("key", ValueOf(18 * kMiB, 1)).ok());
+  Write touch;
+  touch.kind = Write::Kind::kTouch;
+  touch.key = "key";
+  touch.ttl = std::chrono::hours(1);
+  const absl::Status status = Commit(touch);
+  if (GetParam() == Durability::kMemory) {
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  } else {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,151 @@
+// A client that speaks the protocol by hand, and may break it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rdma/transport.h"
+#include "store/base/clock.h"
+#include "store/format/protocol.h"
+
+namespace remora {
+
+class HandClient {
+ public:
+  /// Over a connection that is dialled and not connected.
+  HandClient(std::unique_ptr<rdma::Connection> connection, const Clock& clock)
+      : clock_(clock), connection_(std::move(connection)) {
+    auto registration = connection_->RegisterMessages(buffer_);
+    Check(registration.status());
+    registration_ = *std::move(registration);
+    for (std::uint64_t i = 0; i < kReceives; ++i) Check(PostReceive(i));
+    Check(connection_->Connect(AsBytes(HelloRequest()), Deadline()));
+    EXPECT_TRUE(FromBytes(connection_->peer_data(), &hello_));
+  }
+
+  const HelloReply& hello() const { return hello_; }
+
+  /// WRITEs bytes; a SEND or Ping behind it tells what became of them.
+  void Write(const RemoteRegion& region, std::uint64_t offset, std::string_view bytes) {
+    for (std::size_t done = 0; done < bytes.size(); done += kPayloadSize) {
+      const std::string_view piece = bytes.substr(done, kPayloadSize);
+      std::memcpy(buffer_.data() + kPayloadAt, piece.data(), piece.size());
+      const rdma::Sge from = rdma::MakeSge(*registration_, kPayloadAt, piece.size());
+      if (!connection_->PostWritev(std::span(&from, 1), region, offset + done).ok()) return;
+      // The buffer is ours again when a message behind it is answered.
+      if (piece.size() < bytes.size() && !Ask(Operation::kPing, 0, 0).has_value()) return;
+    }
+  }
+
+  struct Answer {
+    Reply reply;
+    std::string behind;
+
+    ReplyStatus status() const { return reply.status; }
+    RemoteRegion grant() const {
+      Grant grant;
+      return FromBytes(std::as_bytes(std::span(behind)), &grant) ? grant.region : RemoteRegion();
+    }
+  };
+
+  void Post(Request request) {
+    request.request_id = ++last_id_;
+    if (request.payload_checksum == 0 && request.operation == Operation::kCommit) {
+      request.payload_checksum = PayloadChecksum(request, key_hash_, value_hash_);
+    }
+    std::memcpy(buffer_.data() + kRequestAt, &request, sizeof(request));
+    connection_->PostSend(0, rdma::MakeSge(*registration_, kRequestAt, sizeof(request))).IgnoreError();
+  }
+  /// The answer to the last request. Nothing: the connection ended, or no answer came in `patience`.
+  std::optional<Answer> Await(std::chrono::milliseconds patience = std::chrono::seconds(20)) {
+    const TimePoint deadline = clock_.Now() + patience;
+    while (answered_ < last_id_) {
+      std::array<rdma::Completion, 4> completions;
+      const auto count = rdma::PollUntil(*connection_, completions, deadline);
+      if (!count.ok()) return std::nullopt;
+      for (std::size_t i = 0; i < *count; ++i) {
+        if (completions[i].kind == rdma::CompletionKind::kDisconnected) return std::nullopt;
+        if (completions[i].kind == rdma::CompletionKind::kReceive && completions[i].ok) Take(completions[i]);
+      }
+    }
+    return answer_;
+  }
+  std::optional<Answer> Ask(const Request& request) {
+    Post(request);
+    return Await();
+  }
+  std::optional<Answer> Ask(Operation operation, std::size_t key_size, std::size_t value_size) {
+    return Ask(MakeRequest(operation, key_size, value_size));
+  }
+  static Request MakeRequest(Operation operation, std::size_t key_size, std::size_t value_size) {
+    Request request;
+    request.operation = operation;
+    request.key_size = static_cast<std::uint16_t>(key_size);
+    request.value_size = static_cast<std::uint32_t>(value_size);
+    return request;
+  }
+
+  /// Fills what was reserved, and makes Commit's checksum that of these two.
+  void Fill(const RemoteRegion& grant, std::string_view key, std::string_view value) {
+    key_hash_ = HashKey(key);
+    value_hash_ = HashValue(value.data(), value.size());
+    const std::string bytes = std::string(key) + std::string(value);
+    if (grant.size > 0) return Write(grant, 0, bytes);
+    for (std::size_t done = 0; done < bytes.size(); done += kPayloadSize) {
+      const std::string_view part = std::string_view(bytes).substr(done, kPayloadSize);
+      Write(hello_.slice, 0, part);
+      const auto answer = Ask(Operation::kPart, 0, part.size());
+      EXPECT_TRUE(answer.has_value() && answer->status() == ReplyStatus::kOk);
+    }
+  }
+  std::optional<Answer> Reserve(std::string_view key, std::string_view value) {
+    return Ask(Operation::kReserve, key.size(), value.size());
+  }
+  std::optional<Answer> Commit(std::string_view key, std::string_view value) {
+    return Ask(Operation::kCommit, key.size(), value.size());
+  }
+
+ private:
+  static constexpr std::uint64_t kReceives = 4;
+  static constexpr std::size_t kReceiveSize = 256;
+  static constexpr std::size_t kRequestAt = kReceives * kReceiveSize;
+  static constexpr std::size_t kPayloadAt = kRequestAt + 256;
+  static constexpr std::size_t kPayloadSize = std::size_t{256} << 10;
+  static_assert(kMaxReplySize <= kReceiveSize);
+
+  static void Check(const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; }
+  TimePoint Deadline() const { return clock_.Now() + std::chrono::seconds(5); }
+
+  absl::Status PostReceive(std::uint64_t index) {
+    return connection_->PostRecv(index, rdma::MakeSge(*registration_, index * kReceiveSize, kReceiveSize));
+  }
+  void Take(const rdma::Completion& completion) {
+    const std::byte* const message = buffer_.data() + completion.context * kReceiveSize;
+    std::memcpy(&answer_.reply, message, sizeof(Reply));
+    answer_.behind.assign(reinterpret_cast<const char*>(message) + sizeof(Reply), answer_.reply.text_size);
+    answered_ = answer_.reply.request_id;
+    Check(PostReceive(completion.context));
+  }
+
+  const Clock& clock_;
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(kPayloadAt + kPayloadSize);
+  std::unique_ptr<rdma::Connection> connection_;
+  std::unique_ptr<rdma::Registration> registration_;
+  HelloReply hello_;
+  std::uint64_t last_id_ = 0;
+  std::uint64_t answered_ = 0;
+  Answer answer_;
+  std::uint64_t key_hash_ = 0;
+  std::uint64_t value_hash_ = 0;
+};
+
+}  // namespace remora
