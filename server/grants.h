@@ -1,8 +1,7 @@
 // Room that clients have reserved for large values, and who may write it.
 //
-//   Reserve      the store gives up room; the client is granted to WRITE it, where the transport can take
-//   that
-//                back; else it sends its bytes in parts, which are copied in
+//   Reserve      the store gives up room; where the transport can take a grant back, the client is granted to
+//                WRITE it; else it sends its bytes in parts, which are copied in
 //   BeginCommit  the grant is revoked: from here on nobody can change the bytes
 //   (the store verifies and publishes them, in place)
 //   EndCommit    the room is the record's, or the store's again

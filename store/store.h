@@ -123,9 +123,8 @@ struct Location {
 };
 
 /// Thread Safety: all members may be called from many threads, but Load by one at a time. Writers take turns.
-/// Get and Locate take no
-/// lock, unless writers of the very key disturbed them eight times in a row, or they were held up for longer
-/// than the grace period, or the record is not in memory: then they are writers, too.
+/// Get and Locate take no lock, unless writers of the very key disturbed them eight times in a row, or they
+/// were held up for longer than the grace period, or the record is not in memory: then they are writers, too.
 class Store {
  public:
   /// Opens a store in memory of its own. With a data directory, everything in it is in memory when Open
