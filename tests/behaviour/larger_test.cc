@@ -112,7 +112,7 @@ TEST_P(Larger, WhoOnlyReadsSaysSoNowAndThen) {
 // Records leave memory and come back while a reader is between two pieces of a READ.
 class LargerAdversary : public SimServed, public testing::TestWithParam<std::size_t> {
  protected:
-  static constexpr std::uint64_t kKeys = 500;  // of 30 KB on average: twice what the memory holds
+  static constexpr std::uint64_t kKeys = 2000;  // of 9 KB on average: twice what the memory holds
 
   LargerAdversary() : SimServed(/*seed=*/GetParam()) {}
 
@@ -134,7 +134,7 @@ class LargerAdversary : public SimServed, public testing::TestWithParam<std::siz
   void Write(std::uint64_t i) {
     const std::string key = KeyOf(i);
     const absl::Status status =
-        writer_->Put(key, MakeValue(key, ++number_, 1000 + network_.random()() % 60'000));
+        writer_->Put(key, MakeValue(key, ++number_, 1000 + network_.random()() % 16'000));
     ASSERT_TRUE(status.ok()) << status;
     written_[i] = number_;
   }
@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Pieces, LargerAdversary, testing::Values(8, 64, 512));
 
 TEST_P(LargerAdversary, NothingIsWrongStaleOrMissing) {
   std::mt19937_64 random(GetParam());
-  for (int reads = 0; reads < 1000; ++reads) {
+  for (int reads = 0; reads < 500; ++reads) {
     const std::uint64_t i = random() % kKeys;
     const auto before = written_.find(i);
     const bool was_there = before != written_.end();
@@ -190,10 +190,11 @@ TEST_P(LargerAdversary, NothingIsWrongStaleOrMissing) {
     }
   }
   const Store& store = server_->store();
-  EXPECT_GT(store.Read(Counter::kEvictions), kKeys / 2);
-  EXPECT_GT(store.Read(Counter::kFetches), kKeys / 2);
-  EXPECT_GT(reader_->counters().cold, 50u);
+  EXPECT_GT(store.Read(Counter::kEvictions), kKeys / 4);
+  EXPECT_GT(store.Read(Counter::kFetches), 100u);
+  EXPECT_GT(reader_->counters().cold, 20u);
   network_.set_interference(nullptr, 1);
+  network_.set_piece_size(std::size_t{1} << 20);
   for (std::uint64_t i = 0; i < kKeys; ++i) {
     std::string value;
     const absl::Status status = reader_->Get(KeyOf(i), &value);
