@@ -317,17 +317,13 @@ bool Server::AnswerOthers() {
       other_requests_[put_off++] = pending;
       continue;
     }
-    reply.request_id = pending.request.request_id;
-    reply.status = ToReplyStatus(status);
-    if (reply.status == ReplyStatus::kInvalid) store_->Add(Counter::kRejectedRequests, 1);
-    SendReply(pending.connection, reply, TextOf(status));
+    Answer(pending, status, reply);
   }
   other_requests_.resize(put_off);
   return put_off < count;
 }
 
-void Server::Answer(const Pending& pending, const absl::Status& status) {
-  Reply reply;
+void Server::Answer(const Pending& pending, const absl::Status& status, Reply reply) {
   reply.request_id = pending.request.request_id;
   reply.status = ToReplyStatus(status);
   if (reply.status == ReplyStatus::kInvalid) store_->Add(Counter::kRejectedRequests, 1);

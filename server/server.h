@@ -104,7 +104,7 @@ class Server {
   std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
   /// `behind`: what stands behind the Reply.
   void SendReply(rdma::Connection* connection, Reply reply, std::string_view behind);
-  void Answer(const Pending& pending, const absl::Status& status);
+  void Answer(const Pending& pending, const absl::Status& status, Reply reply = {});
   /// While the store loads: says when it has, stops when it never will.
   void SeeHowTheLoadGoes();
   void Drop(rdma::Connection* connection, const absl::Status& why);

@@ -175,13 +175,6 @@ void Index::Warm(std::uint64_t key_hash, const ColdEntry& entry, const Place& pl
   RestSlot(key_hash, cold, now);
 }
 
-void Index::InsertCold(std::uint64_t key_hash) {
-  const SlotRef free = FreeSlot(key_hash);
-  StoreSlot(free.bucket, free.slot, EncodeColdSlot(key_hash));
-  ++entries_;
-  ++cold_entries_;
-}
-
 // Copies of it rest, and are left alone: what comes to a slot that is to be cleared may be of this hash
 // again.
 void Index::EraseCold(const ColdEntry& entry) {

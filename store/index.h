@@ -96,9 +96,6 @@ class Index {
   void Chill(std::uint64_t key_hash, const Entry& entry, TimePoint now);
   /// Publishes the record of a key that was cold. REQUIRES: Reserve.
   void Warm(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now);
-  /// An entry for a cold key that the index does not know. REQUIRES: as Insert, and that FindCold finds
-  /// nothing.
-  void InsertCold(std::uint64_t key_hash);
   void EraseCold(const ColdEntry& entry);
 
   /// Splits up to `splits` buckets if it is time to grow. False: there was nothing to do, or no segment for

@@ -117,10 +117,7 @@ void ValueLog::Lay(const Place& place, std::string_view key, std::string_view va
   header.checksum = RecordChecksum(header, key_hash, HashValue(value.data(), value.size()),
                                    place.offset_units, incarnation_);
   std::memcpy(Memory(place), &header, sizeof(header));
-  std::byte* const body = Memory(place) + sizeof(RecordHeader);
-  std::memcpy(body, key.data(), key.size());
-  // An empty view may have no address, which memcpy does not take.
-  if (!value.empty()) std::memcpy(body + key.size(), value.data(), value.size());
+  WriteBody(place, key, value);
 }
 
 void ValueLog::Adopt(SegmentNumber segment, TimePoint now) {
