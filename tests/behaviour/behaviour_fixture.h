@@ -64,6 +64,10 @@ class Behaviour : public testing::TestWithParam<DeploymentKind> {
     return status.ok() ? value : status.ToString();
   }
 
+  /// For tests that do less over an emulated device.
+  bool slow() const {
+    return GetParam() == DeploymentKind::kVerbs || GetParam() == DeploymentKind::kVerbsAndLocal;
+  }
   bool remote() const { return GetParam() != DeploymentKind::kEmbedded; }
   Store& store() { return deployment_->store(); }
 

@@ -1,6 +1,10 @@
 #include "tests/behaviour/deployment.h"
 
+#include <atomic>
+#include <cstddef>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -86,36 +90,39 @@ class EmbeddedDeployment final : public Deployment {
 
 class ThreadedDeployment final : public Deployment {
  public:
-  ThreadedDeployment(rdma::TransportKind kind, const ServerOptions& options, std::int64_t drift_ppm)
-      : server_clock_(clock_, kAhead, drift_ppm),
-        options_(options),
-        address_(FreshAddress(kind, sockets_.path())) {
+  ThreadedDeployment(std::span<const rdma::TransportKind> kinds, const ServerOptions& options,
+                     std::int64_t drift_ppm)
+      : server_clock_(clock_, kAhead, drift_ppm), options_(options) {
     options_.store.clock = &server_clock_;
+    for (const rdma::TransportKind kind : kinds) addresses_.push_back(FreshAddress(kind, sockets_.path()));
   }
   absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) override {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
-                            Client::Connect(address_.ToString(), options, clock_));
+                            Client::Connect(NextAddress().ToString(), options, clock_));
     return std::make_unique<RemoteKeyValue>(std::move(client));
   }
   absl::Status Restart() override {
     server_.reset();
-    REMORA_ASSIGN_OR_RETURN(server_, ServerThread::Start(options_, address_));
+    REMORA_ASSIGN_OR_RETURN(server_, ServerThread::Start(options_, addresses_));
     return absl::OkStatus();
   }
   void Stop() override { server_.reset(); }
   absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override {
-    return rdma::Dial(address_, rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(5));
+    return rdma::Dial(NextAddress(), rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(5));
   }
   Store& store() override { return server_->server().store(); }
   const Clock& clock() const override { return clock_; }
   void Advance(Duration duration) override { clock_.Advance(duration); }
 
  private:
+  const rdma::Address& NextAddress() { return addresses_[connects_++ % addresses_.size()]; }
+
   ShiftedClock clock_;
   const OtherClock server_clock_;
   ServerOptions options_;
   const TempDir sockets_;
-  const rdma::Address address_;
+  std::vector<rdma::Address> addresses_;
+  std::atomic<std::size_t> connects_ = 0;
   std::unique_ptr<ServerThread> server_;
 };
 
@@ -174,13 +181,17 @@ class WithDataDir final : public Deployment {
 };
 
 std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& options, std::int64_t drift_ppm) {
+  using rdma::TransportKind;
+  static constexpr TransportKind kBoth[] = {TransportKind::kVerbs, TransportKind::kLocal};
   switch (kind) {
     case DeploymentKind::kEmbedded:
       return std::make_unique<EmbeddedDeployment>(options.store, drift_ppm);
     case DeploymentKind::kLocal:
-      return std::make_unique<ThreadedDeployment>(rdma::TransportKind::kLocal, options, drift_ppm);
+      return std::make_unique<ThreadedDeployment>(std::span(kBoth).last(1), options, drift_ppm);
     case DeploymentKind::kVerbs:
-      return std::make_unique<ThreadedDeployment>(rdma::TransportKind::kVerbs, options, drift_ppm);
+      return std::make_unique<ThreadedDeployment>(std::span(kBoth).first(1), options, drift_ppm);
+    case DeploymentKind::kVerbsAndLocal:
+      return std::make_unique<ThreadedDeployment>(std::span(kBoth), options, drift_ppm);
     case DeploymentKind::kSim:
       return std::make_unique<SimDeployment>(options, drift_ppm);
   }
@@ -197,6 +208,8 @@ std::string NameOf(DeploymentKind kind) {
       return "local";
     case DeploymentKind::kVerbs:
       return "verbs";
+    case DeploymentKind::kVerbsAndLocal:
+      return "verbs_and_local";
     case DeploymentKind::kSim:
       return "sim";
   }
@@ -205,7 +218,7 @@ std::string NameOf(DeploymentKind kind) {
 
 std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Options& options,
                                                std::string* why_not) {
-  if (kind == DeploymentKind::kVerbs) {
+  if (kind == DeploymentKind::kVerbs || kind == DeploymentKind::kVerbsAndLocal) {
     const absl::StatusOr<std::string> host = VerbsHost();
     if (!host.ok()) {
       *why_not = std::string(host.status().message());

@@ -17,7 +17,13 @@
 
 namespace remora {
 
-enum class DeploymentKind { kEmbedded, kLocal, kVerbs, kSim };
+enum class DeploymentKind {
+  kEmbedded,
+  kLocal,
+  kVerbs,
+  kVerbsAndLocal,  // one server; its clients connect in turns over the one and over the other
+  kSim
+};
 
 /// For test names.
 std::string NameOf(DeploymentKind kind);

@@ -228,9 +228,8 @@ INSTANTIATE_TEST_SUITE_P(On, Living,
 // Readers beside a writer that fills the index and overwrites the memory many times.
 TEST_P(Living, ReadersSeeNothingWrongWhileItGrowsAndCleans) {
   START({.memory_size = kMinMemorySize});
-  const bool slow = GetParam() == DeploymentKind::kVerbs;
-  const std::uint64_t news = slow ? 5000 : 40'000;
-  const std::uint64_t overwrites = slow ? 2500 : 6000;
+  const std::uint64_t news = slow() ? 5000 : 40'000;
+  const std::uint64_t overwrites = slow() ? 2500 : 6000;
   constexpr std::uint64_t kStay = 300;
   constexpr std::uint64_t kChurn = 20;
   for (std::uint64_t i = 0; i < kStay; ++i) {
@@ -288,8 +287,8 @@ TEST_P(Living, ReadersSeeNothingWrongWhileItGrowsAndCleans) {
   done = true;
   for (std::thread& reader : readers) reader.join();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_GT(store().Read(Counter::kSegmentsCleaned), slow ? 0u : 20u);
-  EXPECT_GT(store().Read(Counter::kIndexBuckets), slow ? 100u : 1000u);
+  EXPECT_GT(store().Read(Counter::kSegmentsCleaned), slow() ? 0u : 20u);
+  EXPECT_GT(store().Read(Counter::kIndexBuckets), slow() ? 100u : 1000u);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 class Readers : public Behaviour {};
 INSTANTIATE_TEST_SUITE_P(On, Readers,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs),
+                                         DeploymentKind::kVerbs, DeploymentKind::kVerbsAndLocal),
                          [](const auto& test) { return NameOf(test.param); });
 
 constexpr int kKeys = 8;
@@ -51,7 +51,7 @@ void ReadUntil(const std::atomic<bool>& done, KeyValue& kv, std::vector<Acknowle
 TEST_P(Readers, SeeWholeAndFreshValuesWhileKeysAreOverwritten) {
   START({.memory_size = std::size_t{64} << 20});
   // Bounded by operations, so that the log, which only fills, holds them all; fewer where everything is slow.
-  const std::uint64_t writes = GetParam() == DeploymentKind::kVerbs ? 2000 : 20000;
+  const std::uint64_t writes = slow() ? 2000 : 20000;
   std::vector<Acknowledged> acknowledged(kKeys);
   for (int i = 0; i < kKeys; ++i) ASSERT_CODE(kOk, Put(KeyOf(i), MakeValue(KeyOf(i), 0, SizeOf(0))));
 
@@ -82,7 +82,7 @@ TEST_P(Readers, SeeWholeAndFreshValuesWhileKeysAreOverwritten) {
 // found.
 TEST_P(Readers, MissNothingThatStaysWhileNeighboursComeAndGo) {
   START({.memory_size = std::size_t{64} << 20});
-  const std::uint64_t rounds = GetParam() == DeploymentKind::kVerbs ? 1000 : 15000;
+  const std::uint64_t rounds = slow() ? 1000 : 15000;
   for (int i = 0; i < kKeys; ++i) ASSERT_CODE(kOk, Put(KeyOf(i), MakeValue(KeyOf(i), 1, 60)));
   std::atomic<bool> done = false;
   const std::unique_ptr<KeyValue> reader_kv = Connect();

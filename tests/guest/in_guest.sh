@@ -35,8 +35,8 @@ run_pages() {
 }
 
 run_suite rdma_test '*/verbs'
-run_suite behaviour_test '*/verbs'
-say "a short soak"
-"$bin/soak" --on=verbs --minutes=0.3 --lives=2
+run_suite behaviour_test '*/verbs*'
+say "a short soak, over both transports at once"
+"$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
 run_pages
 say "all done"

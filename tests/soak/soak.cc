@@ -2,7 +2,8 @@
 // from, its records expire, it is stopped and started again, and every value that is read says itself whether
 // it is right.
 //
-//   soak --on=local --minutes=30      also: embedded; verbs, on the host that REMORA_VERBS_HOST names
+//   soak --on=local --minutes=30      also: embedded; verbs, and verbs_and_local, on the host that
+//                                     REMORA_VERBS_HOST names
 //
 // Exit status: 0 nothing was wrong, 1 something was.
 #include <unistd.h>
@@ -253,9 +254,11 @@ int Main(int argc, char** argv) {
   CLI::App app("soak: uses a store hard, and checks every value that it reads.");
   const std::map<std::string, DeploymentKind> kinds = {{"embedded", DeploymentKind::kEmbedded},
                                                        {"local", DeploymentKind::kLocal},
-                                                       {"verbs", DeploymentKind::kVerbs}};
+                                                       {"verbs", DeploymentKind::kVerbs},
+                                                       {"verbs_and_local", DeploymentKind::kVerbsAndLocal}};
   DeploymentKind kind = DeploymentKind::kLocal;
-  app.add_option("--on", kind, "embedded, local or verbs")->transform(CLI::CheckedTransformer(kinds));
+  app.add_option("--on", kind, "embedded, local, verbs, verbs_and_local")
+      ->transform(CLI::CheckedTransformer(kinds));
   double minutes = 1;
   app.add_option("--minutes", minutes)->capture_default_str()->check(CLI::PositiveNumber);
   std::size_t memory_size = std::size_t{48} << 20;

@@ -14,19 +14,21 @@
 namespace remora {
 
 absl::StatusOr<std::unique_ptr<ServerThread>> ServerThread::Start(const ServerOptions& options,
-                                                                  const rdma::Address& address) {
+                                                                  std::span<const rdma::Address> addresses) {
   std::unique_ptr<ServerThread> self(new ServerThread);
   std::promise<absl::Status> started;
   std::future<absl::Status> start = started.get_future();
   // Made, used and destroyed in the one thread, as Server and Listener ask for.
-  self->thread_ = std::thread([&options, &address, &started, self = self.get()] {
+  self->thread_ = std::thread([&options, addresses, &started, self = self.get()] {
     absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(options);
     if (!server.ok()) return started.set_value(server.status());
-    auto listener = rdma::Listen(address, rdma::QueueLimits(), self->clock_);
-    if (!listener.ok()) return started.set_value(listener.status());
-    self->address_ = (*listener)->address().ToString();
-    absl::Status added = (*server)->AddListener(*std::move(listener));
-    if (!added.ok()) return started.set_value(std::move(added));
+    for (const rdma::Address& address : addresses) {
+      auto listener = rdma::Listen(address, rdma::QueueLimits(), self->clock_);
+      if (!listener.ok()) return started.set_value(listener.status());
+      if (self->address_.empty()) self->address_ = (*listener)->address().ToString();
+      absl::Status added = (*server)->AddListener(*std::move(listener));
+      if (!added.ok()) return started.set_value(std::move(added));
+    }
     self->server_ = server->get();
     started.set_value(absl::OkStatus());
     self->server_->Run().IgnoreError();  // the store says it, too

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -14,14 +15,19 @@ namespace remora {
 
 class ServerThread {
  public:
-  /// Returns once the server serves at `address`, or with the reason why it cannot.
+  /// Returns once the server serves at these addresses, or with the reason why it cannot.
   static absl::StatusOr<std::unique_ptr<ServerThread>> Start(const ServerOptions& options,
-                                                             const rdma::Address& address);
+                                                             std::span<const rdma::Address> addresses);
+  static absl::StatusOr<std::unique_ptr<ServerThread>> Start(const ServerOptions& options,
+                                                             const rdma::Address& address) {
+    return Start(options, std::span(&address, 1));
+  }
   /// Stops the server cleanly.
   ~ServerThread();
 
   /// Its Store and its Stop may be used from any thread.
   Server& server() { return *server_; }
+  /// The first of them.
   const std::string& address() const { return address_; }
 
  private:
