@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# package_test.sh BUILD EXAMPLES
+# Installs a build, moves what was installed elsewhere, and builds the examples from there as a stranger would:
+# with CMake and with pkg-config, static and shared. Each is run; the clients against the installed server.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+build=$1 examples=$(readlink -f "$2")
+scratch=$(mktemp -d /tmp/remora-package.XXXXXX)
+server=
+trap '[ -z "$server" ] || kill -KILL "$server"; rm -rf "$scratch"' EXIT
+prefix=$scratch/prefix
+address=local://$scratch/socket
+
+fail() { echo "package_test: $*"; exit 1; }
+quietly() { "$@" >"$scratch/log" 2>&1 || { tail -n 60 "$scratch/log"; fail "failed: $*"; }; }
+
+say() { echo "== $* (${SECONDS} s)"; }
+
+say "install"
+DESTDIR=$scratch/root quietly cmake --install "$build" --prefix /opt/remora
+mv "$scratch/root/opt/remora" "$prefix"
+pc=$(dirname "$(find "$prefix" -name remora-client.pc)")
+lib=$(dirname "$pc")
+
+say "serve"
+mkfifo "$scratch/ready"
+"$prefix/bin/kvserver" --listen="$address" --durability=memory --memory=32M --quiet --ready_fd=3 3>"$scratch/ready" &
+server=$!
+[ "$(cat "$scratch/ready")" = ready ] || fail "the installed kvserver does not serve"
+
+# run_it PROGRAM EXAMPLE: it does what it is an example of.
+run_it() {
+  rm -rf "$scratch/data"
+  case $2 in
+    first) [ "$(LD_LIBRARY_PATH=$lib "$1" "$address")" = "hello, world" ] || fail "$1" ;;
+    embedded) [ "$(LD_LIBRARY_PATH=$lib "$1" "$scratch/data")" = "runs: 1" ] || fail "$1" ;;
+  esac
+}
+
+# loads PROGRAM LIBRARY
+loads() { LD_LIBRARY_PATH=$lib ldd "$1" | grep -q "$2"; }
+
+# with_cmake COMPONENT TARGET EXAMPLE
+with_cmake() {
+  say "find_package(remora COMPONENTS $1): $2"
+  rm -rf "$scratch/outside"
+  quietly cmake -S "$here/outside" -B "$scratch/outside" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCOMPONENT="$1" -DTARGET="$2" -DEXAMPLE="$3" -DEXAMPLES="$examples"
+  quietly cmake --build "$scratch/outside"
+  run_it "$scratch/outside/program" "$3"
+}
+
+# with_pkg_config MODULE EXAMPLE [--static]
+with_pkg_config() {
+  say "pkg-config $*"
+  local flags
+  flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs ${3:-} "$1")
+  # The archives, where both are there.
+  [ -z "${3:-}" ] || flags=$(sed -E 's/-l(remora_[a-z]+)/-l:lib\1.a/g' <<<"$flags")
+  # shellcheck disable=SC2086  # flags are words
+  quietly c++ -std=c++20 -o "$scratch/program" "$examples/$2.cc" $flags
+  run_it "$scratch/program" "$2"
+}
+
+with_cmake client remora::client first
+! loads "$scratch/outside/program" 'libremora\|librocksdb' || fail "remora::client is not static, or has RocksDB"
+with_cmake client remora::client_shared first
+loads "$scratch/outside/program" libremora_client || fail "remora::client_shared is not shared"
+! loads "$scratch/outside/program" librocksdb || fail "remora::client_shared has RocksDB"
+with_cmake store remora::store embedded
+! loads "$scratch/outside/program" libremora || fail "remora::store is not static"
+with_cmake store remora::store_shared embedded
+loads "$scratch/outside/program" libremora_store || fail "remora::store_shared is not shared"
+with_pkg_config remora-client first
+loads "$scratch/program" libremora_client || fail "pkg-config's remora-client is not shared"
+with_pkg_config remora-client first --static
+! loads "$scratch/program" libremora || fail "pkg-config --static is not static"
+with_pkg_config remora-store embedded
+
+say "what cannot be had is said"
+if cmake -S "$here/outside" -B "$scratch/none" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCOMPONENT=cleint \
+  -DTARGET=remora::client -DEXAMPLE=first -DEXAMPLES="$examples" >"$scratch/log" 2>&1; then
+  fail "found a component that does not exist"
+fi
+grep -q 'there is no component cleint' "$scratch/log" || { cat "$scratch/log"; fail "it does not say what is wrong"; }
+
+say "each installed header is whole by itself, with what is installed"
+flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags remora-client remora-store)
+(cd "$prefix/include/remora" && find . -name '*.h') | while read -r header; do
+  # shellcheck disable=SC2086
+  echo "#include \"${header#./}\"" | quietly c++ -std=c++20 -fsyntax-only -x c++ - $flags
+done
+
+kill -TERM "$server"
+wait "$server"
+server=
+say "all done"
