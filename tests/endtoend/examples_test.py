@@ -1,6 +1,9 @@
 """The examples do what their comments say."""
 
+import os
+import pathlib
 import subprocess
+import sys
 import unittest
 
 import harness
@@ -18,6 +21,22 @@ class ExamplesTest(harness.TestCase):
         self.assertNotEqual(run("first", self.address).returncode, 0)
         self.memory_server()
         first = run("first", self.address)
+        self.assertEqual((first.returncode, first.stdout), (0, "hello, world\n"), first.stderr)
+
+    def test_first_in_c(self):
+        self.assertNotEqual(run("first_c", self.address).returncode, 0)
+        self.memory_server()
+        first = run("first_c", self.address)
+        self.assertEqual((first.returncode, first.stdout), (0, "hello, world\n"), first.stderr)
+
+    def test_first_in_python(self):
+        self.memory_server()
+        program = pathlib.Path(__file__).parents[2] / "examples/first.py"
+        first = subprocess.run(
+            [sys.executable, "-B", program, self.address],
+            env={**os.environ, "PYTHONPATH": str(harness.BIN.parent / "python")},
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False, text=True,
+        )  # fmt: skip
         self.assertEqual((first.returncode, first.stdout), (0, "hello, world\n"), first.stderr)
 
     def test_embedded(self):

@@ -32,7 +32,8 @@ THIRD_PARTIES = [
     (re.compile(r"rocksdb/"), re.compile(r"store/durable_tier\.cc$")),
     (re.compile(r"CLI/"), re.compile(r"server/kvserver\.cc$")),
     (re.compile(r"xxhash\.h$"), re.compile(r"store/format/|store/\w+\.(h|cc)$|client/")),
-    (re.compile(r"absl/"), re.compile(r"(store/base|store|rdma|client|server)/\w+\.(h|cc)$")),
+    (re.compile(r"Python\.h$"), re.compile(r"client/python/module\.c$")),
+    (re.compile(r"absl/"), re.compile(r"(store/base|store|rdma|client|client/c|server)/\w+\.(h|cc)$")),
 ]
 # The compiler's own header of vector instructions counts as one of it.
 STANDARD_LIBRARY = re.compile(r"[a-z_0-9]+$|emmintrin\.h$")

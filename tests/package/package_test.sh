@@ -33,20 +33,26 @@ server=$!
 run_it() {
   rm -rf "$scratch/data"
   case $2 in
-    first) [ "$(LD_LIBRARY_PATH=$lib "$1" "$address")" = "hello, world" ] || fail "$1" ;;
+    first|first_c) [ "$(LD_LIBRARY_PATH=$lib "$1" "$address")" = "hello, world" ] || fail "$1" ;;
     embedded) [ "$(LD_LIBRARY_PATH=$lib "$1" "$scratch/data")" = "runs: 1" ] || fail "$1" ;;
   esac
 }
 
-# loads PROGRAM LIBRARY
-loads() { LD_LIBRARY_PATH=$lib ldd "$1" | grep -q "$2"; }
+source_of() { if [[ $1 = *_c ]]; then echo "$examples/${1%_c}.c"; else echo "$examples/$1.cc"; fi; }
 
-# with_cmake COMPONENT TARGET EXAMPLE
+# loads PROGRAM LIBRARY
+loads() {
+  local libraries
+  libraries=$(LD_LIBRARY_PATH=$lib ldd "$1") || fail "ldd $1"
+  grep -q "$2" <<<"$libraries"
+}
+
+# with_cmake COMPONENT TARGET EXAMPLE     (of C: EXAMPLE_c)
 with_cmake() {
   say "find_package(remora COMPONENTS $1): $2"
   rm -rf "$scratch/outside"
   quietly cmake -S "$here/outside" -B "$scratch/outside" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
-    -DCOMPONENT="$1" -DTARGET="$2" -DEXAMPLE="$3" -DEXAMPLES="$examples"
+    -DCOMPONENT="$1" -DTARGET="$2" -DSOURCE="$(source_of "$3")"
   quietly cmake --build "$scratch/outside"
   run_it "$scratch/outside/program" "$3"
 }
@@ -57,9 +63,13 @@ with_pkg_config() {
   local flags
   flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs ${3:-} "$1")
   # The archives, where both are there.
-  [ -z "${3:-}" ] || flags=$(sed -E 's/-l(remora_[a-z]+)/-l:lib\1.a/g' <<<"$flags")
+  [ -z "${3:-}" ] || flags=$(sed -E 's/-l(remora[a-z_]*)/-l:lib\1.a/g' <<<"$flags")
   # shellcheck disable=SC2086  # flags are words
-  quietly c++ -std=c++20 -o "$scratch/program" "$examples/$2.cc" $flags
+  if [[ $2 = *_c ]]; then
+    quietly cc -std=c99 -o "$scratch/program" "$examples/${2%_c}.c" $flags
+  else
+    quietly c++ -std=c++20 -o "$scratch/program" "$examples/$2.cc" $flags
+  fi
   run_it "$scratch/program" "$2"
 }
 
@@ -78,9 +88,30 @@ with_pkg_config remora-client first --static
 ! loads "$scratch/program" libremora || fail "pkg-config --static is not static"
 with_pkg_config remora-store embedded
 
+with_cmake client remora::c first_c
+! loads "$scratch/outside/program" libremora || fail "remora::c is not static"
+with_cmake client remora::c_shared first_c
+loads "$scratch/outside/program" libremora.so || fail "remora::c_shared is not shared"
+! loads "$scratch/outside/program" 'libremora_' || fail "remora::c_shared needs the libraries for C++"
+with_pkg_config remora first_c
+loads "$scratch/program" libremora.so || fail "pkg-config's remora is not shared"
+with_pkg_config remora first_c --static
+! loads "$scratch/program" libremora || fail "pkg-config --static is not static"
+
+say "the library for C shows what its header has, and nothing else"
+grep -oE 'remora_[a-z_]+ ?\(' "$prefix/include/remora.h" | tr -d ' (' | sort -u >"$scratch/declared"
+nm -D --defined-only "$lib/libremora.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$scratch/shown"
+diff "$scratch/declared" "$scratch/shown" || fail "remora.h and libremora.so differ"
+
+if [ -d "$prefix/lib/python3/dist-packages/remora" ]; then
+  say "the package for Python"
+  said=$(PYTHONPATH=$prefix/lib/python3/dist-packages python3 -B "$examples/first.py" "$address")
+  [ "$said" = "hello, world" ] || fail "first.py"
+fi
+
 say "what cannot be had is said"
 if cmake -S "$here/outside" -B "$scratch/none" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCOMPONENT=cleint \
-  -DTARGET=remora::client -DEXAMPLE=first -DEXAMPLES="$examples" >"$scratch/log" 2>&1; then
+  -DTARGET=remora::client -DSOURCE="$(source_of first)" >"$scratch/log" 2>&1; then
   fail "found a component that does not exist"
 fi
 grep -q 'there is no component cleint' "$scratch/log" || { cat "$scratch/log"; fail "it does not say what is wrong"; }

@@ -1,0 +1,312 @@
+// remora.h, by the C++ client. Here every exception ends, and every status becomes a code and a message.
+#include "client/c/remora.h"
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "client/client.h"
+
+struct remora_client {
+  remora::SteadyClock clock;
+  std::unique_ptr<remora::Client> client;
+  std::string value;  // of remora_get
+};
+
+struct remora_buffer {
+  std::unique_ptr<remora::RegisteredBuffer> buffer;
+};
+
+namespace {
+
+using std::chrono::milliseconds;
+
+thread_local std::string last_message;
+
+remora_code CodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return REMORA_OK;
+    case absl::StatusCode::kNotFound:
+      return REMORA_NOT_FOUND;
+    case absl::StatusCode::kInvalidArgument:
+      return REMORA_INVALID_ARGUMENT;
+    case absl::StatusCode::kUnavailable:
+      return REMORA_UNAVAILABLE;
+    case absl::StatusCode::kDeadlineExceeded:
+      return REMORA_DEADLINE_EXCEEDED;
+    case absl::StatusCode::kResourceExhausted:
+      return REMORA_RESOURCE_EXHAUSTED;
+    case absl::StatusCode::kOutOfRange:
+      return REMORA_OUT_OF_RANGE;
+    case absl::StatusCode::kPermissionDenied:
+      return REMORA_PERMISSION_DENIED;
+    case absl::StatusCode::kFailedPrecondition:
+      return REMORA_FAILED_PRECONDITION;
+    case absl::StatusCode::kAlreadyExists:
+      return REMORA_ALREADY_EXISTS;
+    case absl::StatusCode::kDataLoss:
+      return REMORA_DATA_LOSS;
+    case absl::StatusCode::kUnimplemented:
+      return REMORA_UNIMPLEMENTED;
+    default:
+      return REMORA_INTERNAL;
+  }
+}
+
+remora_code End(const absl::Status& status) {
+  if (status.ok()) return REMORA_OK;
+  last_message.assign(status.message().data(), status.message().size());
+  return CodeOf(status);
+}
+
+// Runs the body of a call, which returns a Status.
+template <typename Body>
+remora_code Call(const Body& body) noexcept {
+  try {
+    return End(body());
+  } catch (const std::bad_alloc&) {
+    last_message.clear();
+    last_message = "out of memory";  // short enough to need none
+    return REMORA_RESOURCE_EXHAUSTED;
+  } catch (const std::exception& error) {
+    return End(absl::InternalError(error.what()));
+  }
+}
+
+absl::Status CheckPointers(bool all_there) {
+  return all_there ? absl::OkStatus() : absl::InvalidArgumentError("a null pointer where something must be");
+}
+
+bool AreBytes(const void* key, size_t size) { return key != nullptr || size == 0; }
+std::string_view View(const void* bytes, size_t size) { return {static_cast<const char*>(bytes), size}; }
+
+// A version of a struct that its caller was compiled with: shorter, when the library is newer; then what it
+// does not have is as remora_..._init fills it. Longer, when the library is older; then what this does not
+// know must be zero.
+template <typename Options>
+absl::Status TakeOptions(const Options* given, Options* taken) {
+  if (given == nullptr) return absl::OkStatus();
+  const size_t size = given->struct_size;
+  if (size < sizeof(size_t)) return absl::InvalidArgumentError("options that were not initialised");
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(Options); i < size; ++i) {
+    if (bytes[i] != 0) {
+      return absl::UnimplementedError("options that this version of the library does not know");
+    }
+  }
+  std::memcpy(taken, given, size < sizeof(Options) ? size : sizeof(Options));
+  return absl::OkStatus();
+}
+
+milliseconds TtlOf(int64_t ttl_ms) {
+  return ttl_ms == REMORA_TTL_FOREVER ? remora::kNeverExpires : milliseconds(ttl_ms);
+}
+
+}  // namespace
+
+const char* remora_code_name(remora_code code) {
+  switch (code) {
+    case REMORA_OK:
+      return "OK";
+    case REMORA_NOT_FOUND:
+      return "NOT_FOUND";
+    case REMORA_INVALID_ARGUMENT:
+      return "INVALID_ARGUMENT";
+    case REMORA_UNAVAILABLE:
+      return "UNAVAILABLE";
+    case REMORA_DEADLINE_EXCEEDED:
+      return "DEADLINE_EXCEEDED";
+    case REMORA_RESOURCE_EXHAUSTED:
+      return "RESOURCE_EXHAUSTED";
+    case REMORA_OUT_OF_RANGE:
+      return "OUT_OF_RANGE";
+    case REMORA_PERMISSION_DENIED:
+      return "PERMISSION_DENIED";
+    case REMORA_FAILED_PRECONDITION:
+      return "FAILED_PRECONDITION";
+    case REMORA_ALREADY_EXISTS:
+      return "ALREADY_EXISTS";
+    case REMORA_DATA_LOSS:
+      return "DATA_LOSS";
+    case REMORA_UNIMPLEMENTED:
+      return "UNIMPLEMENTED";
+    case REMORA_INTERNAL:
+      return "INTERNAL";
+  }
+  return "UNKNOWN";
+}
+
+const char* remora_message(void) { return last_message.c_str(); }
+const char* remora_version(void) { return REMORA_VERSION; }
+
+// --- Connecting -----------------------------------------------------------------------------------------
+
+void remora_options_init(remora_options* options) {
+  const remora::ClientOptions defaults;
+  *options = {};
+  options->struct_size = sizeof(*options);
+  options->connect_timeout_ms = static_cast<uint32_t>(defaults.connect_timeout.count());
+  options->timeout_ms = static_cast<uint32_t>(defaults.timeout.count());
+  options->location_cache_bytes = -1;
+}
+
+remora_code remora_connect(const char* address, const remora_options* options, remora_client** client) {
+  return Call([&]() -> absl::Status {
+    if (absl::Status status = CheckPointers(address != nullptr && client != nullptr); !status.ok())
+      return status;
+    remora_options taken;
+    remora_options_init(&taken);
+    if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
+    remora::ClientOptions wanted;
+    wanted.connect_timeout = milliseconds(taken.connect_timeout_ms);
+    wanted.timeout = milliseconds(taken.timeout_ms);
+    if (taken.location_cache_bytes >= 0) {
+      wanted.location_cache_bytes = static_cast<std::size_t>(taken.location_cache_bytes);
+    }
+    auto connected = std::make_unique<remora_client>();
+    auto opened = remora::Client::Connect(address, wanted, connected->clock);
+    if (!opened.ok()) return opened.status();
+    connected->client = *std::move(opened);
+    *client = connected.release();
+    return absl::OkStatus();
+  });
+}
+
+void remora_close(remora_client* client) { delete client; }
+
+// --- Reading --------------------------------------------------------------------------------------------
+
+remora_code remora_get(remora_client* client, const void* key, size_t key_size, const void** value,
+                       size_t* value_size) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && value != nullptr &&
+                                        value_size != nullptr);
+    if (status.ok()) status = client->client->Get(View(key, key_size), &client->value);
+    if (!status.ok()) return status;
+    *value = client->value.data();
+    *value_size = client->value.size();
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_get_copy(remora_client* client, const void* key, size_t key_size, void* buffer,
+                            size_t buffer_size, size_t* value_size) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) &&
+                                        (buffer != nullptr || buffer_size == 0) && value_size != nullptr);
+    if (status.ok()) status = client->client->Get(View(key, key_size), &client->value);
+    if (!status.ok()) return status;
+    *value_size = client->value.size();
+    if (client->value.size() > buffer_size) {
+      return absl::OutOfRangeError("the value has " + std::to_string(client->value.size()) +
+                                   " bytes, the buffer " + std::to_string(buffer_size));
+    }
+    if (!client->value.empty()) std::memcpy(buffer, client->value.data(), client->value.size());
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_ttl(remora_client* client, const void* key, size_t key_size, int64_t* ttl_ms) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && ttl_ms != nullptr);
+    if (!status.ok()) return status;
+    const auto left = client->client->Ttl(View(key, key_size));
+    if (!left.ok()) return left.status();
+    *ttl_ms = left->has_value() ? static_cast<int64_t>((*left)->count()) : REMORA_TTL_FOREVER;
+    return absl::OkStatus();
+  });
+}
+
+// --- Reading without a copy -----------------------------------------------------------------------------
+
+remora_code remora_buffer_register(remora_client* client, void* bytes, size_t size, remora_buffer** buffer) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && bytes != nullptr && buffer != nullptr);
+    if (status.ok() && size == 0) status = absl::InvalidArgumentError("a buffer of 0 bytes");
+    if (!status.ok()) return status;
+    auto registered = std::make_unique<remora_buffer>();
+    auto made = client->client->Register({static_cast<std::byte*>(bytes), size});
+    if (!made.ok()) return made.status();
+    registered->buffer = *std::move(made);
+    *buffer = registered.release();
+    return absl::OkStatus();
+  });
+}
+
+void remora_buffer_release(remora_buffer* buffer) { delete buffer; }
+
+remora_code remora_get_into(remora_client* client, const void* key, size_t key_size, remora_buffer* buffer,
+                            size_t* value_size) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && buffer != nullptr &&
+                                        value_size != nullptr);
+    if (!status.ok()) return status;
+    const absl::StatusOr<std::size_t> size = client->client->Get(View(key, key_size), *buffer->buffer);
+    if (!size.ok()) return size.status();
+    *value_size = *size;
+    return absl::OkStatus();
+  });
+}
+
+// --- Writing --------------------------------------------------------------------------------------------
+
+void remora_put_options_init(remora_put_options* options) {
+  *options = {};
+  options->struct_size = sizeof(*options);
+  options->ttl_ms = REMORA_TTL_DEFAULT;
+}
+
+remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
+                       size_t value_size, const remora_put_options* options) {
+  return Call([&]() -> absl::Status {
+    absl::Status status =
+        CheckPointers(client != nullptr && AreBytes(key, key_size) && AreBytes(value, value_size));
+    remora_put_options taken;
+    remora_put_options_init(&taken);
+    if (status.ok()) status = TakeOptions(options, &taken);
+    if (!status.ok()) return status;
+    remora::PutOptions wanted;
+    if (taken.ttl_ms != REMORA_TTL_DEFAULT) wanted.ttl = TtlOf(taken.ttl_ms);
+    return client->client->Put(View(key, key_size), View(value, value_size), wanted);
+  });
+}
+
+remora_code remora_delete(remora_client* client, const void* key, size_t key_size) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size));
+    return status.ok() ? client->client->Delete(View(key, key_size)) : status;
+  });
+}
+
+remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size));
+    return status.ok() ? client->client->Touch(View(key, key_size), TtlOf(ttl_ms)) : status;
+  });
+}
+
+// --- The server -----------------------------------------------------------------------------------------
+
+remora_code remora_ping(remora_client* client) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr);
+    return status.ok() ? client->client->Ping() : status;
+  });
+}
+
+remora_code remora_stats(remora_client* client, void (*each)(void* context, const char* name, uint64_t value),
+                         void* context) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && each != nullptr);
+    if (!status.ok()) return status;
+    const auto stats = client->client->Stats();
+    if (!stats.ok()) return stats.status();
+    for (const auto& [name, value] : *stats) each(context, name.c_str(), value);
+    return absl::OkStatus();
+  });
+}

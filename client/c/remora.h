@@ -1,0 +1,162 @@
+/* Remora's client for C, and for every language that calls C. C99.
+ *
+ *   remora_client *client;
+ *   if (remora_connect("local:///run/remora.sock", NULL, &client) != REMORA_OK)
+ *     errx(1, "%s", remora_message());
+ *   remora_put(client, "key", 3, "value", 5, NULL);
+ *   const void *value;
+ *   size_t size;
+ *   if (remora_get(client, "key", 3, &value, &size) == REMORA_OK) fwrite(value, 1, size, stdout);
+ *   remora_close(client);
+ *
+ * Every function that returns a remora_code says there how it ended; each names its own outcomes, and any may
+ * end with those that remora_code lists as "any call". remora_message says in words why it was not REMORA_OK.
+ * What a call writes through its pointers is untouched unless it ends with REMORA_OK, or says otherwise. No
+ * exception passes this interface.
+ *
+ * Threads: a client, with its buffers, is for one thread at a time; different clients are independent.
+ * Processes: in a child of fork(2), a client of the parent must not be used, nor closed; connect anew.
+ *
+ * Later versions add functions, codes, and fields at the end of structs, and change none.
+ */
+#ifndef REMORA_H
+#define REMORA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum remora_code {
+  REMORA_OK = 0,
+  REMORA_NOT_FOUND = 1,
+  /* Any call: a key or value out of bounds, a span of time that is none. Nothing was sent. */
+  REMORA_INVALID_ARGUMENT = 2,
+  /* Any call: the server is gone, or the connection broke. Of a write that was under way it is not known
+   * whether it was done. All later calls fail the same way; connect again. */
+  REMORA_UNAVAILABLE = 3,
+  /* Any call: no answer in time; then as REMORA_UNAVAILABLE. */
+  REMORA_DEADLINE_EXCEEDED = 4,
+  /* No room: at the server, or, as may happen to any call, in this process. Nothing was done. */
+  REMORA_RESOURCE_EXHAUSTED = 5,
+  REMORA_OUT_OF_RANGE = 6,
+  REMORA_PERMISSION_DENIED = 7,
+  REMORA_FAILED_PRECONDITION = 8,
+  REMORA_ALREADY_EXISTS = 9,
+  /* What was sent arrived damaged; nothing was done. */
+  REMORA_DATA_LOSS = 10,
+  REMORA_UNIMPLEMENTED = 11,
+  /* A fault of Remora's own. */
+  REMORA_INTERNAL = 12
+} remora_code;
+
+/* "NOT_FOUND" and so on; "UNKNOWN" for a number that is none of them. */
+const char* remora_code_name(remora_code code);
+
+/* Why this thread's last call that did not end with REMORA_OK did not. Never null; until this thread's next
+ * such call. */
+const char* remora_message(void);
+
+/* "0.1.0": of the library that runs, not of this header. */
+const char* remora_version(void);
+
+/* --- Connecting ----------------------------------------------------------------------------------------- */
+
+typedef struct remora_client remora_client;
+
+/* To be filled by remora_options_init, then changed. */
+typedef struct remora_options {
+  size_t struct_size;
+  uint32_t connect_timeout_ms; /* 5000 */
+  uint32_t timeout_ms;         /* of each later call, of each piece of a large value: 5000 */
+  /* For remembering where keys were found or put: 16 bytes for each. 0: none; negative, the default: none
+   * through mapped memory, 8 MiB over verbs. */
+  int64_t location_cache_bytes;
+} remora_options;
+
+void remora_options_init(remora_options* options);
+
+/* Connects to verbs://HOST:PORT or local:///PATH. `options` may be null. REMORA_INVALID_ARGUMENT: the
+ * address. REMORA_UNAVAILABLE: no such host, nobody listens. REMORA_PERMISSION_DENIED: another user's local
+ * server. REMORA_FAILED_PRECONDITION: no RDMA device reaches it, or the server refused: another version,
+ * full. REMORA_DEADLINE_EXCEEDED. REMORA_RESOURCE_EXHAUSTED: too little memory that may be locked. */
+remora_code remora_connect(const char* address, const remora_options* options, remora_client** client);
+
+/* Buffers of this client must have been released. Null: nothing happens. */
+void remora_close(remora_client* client);
+
+/* --- Reading -------------------------------------------------------------------------------------------- */
+
+/* The value, in memory of the client: until its next call. REMORA_NOT_FOUND. Costs one READ or two, and wakes
+ * nobody; of a record that is not in the server's memory, a round trip more: then REMORA_RESOURCE_EXHAUSTED,
+ * it has no room for it, or REMORA_UNAVAILABLE, it cannot read its disk (and the connection is as good as
+ * before). */
+remora_code remora_get(remora_client* client, const void* key, size_t key_size, const void** value,
+                       size_t* value_size);
+
+/* The same, copied into the caller's memory. REMORA_OUT_OF_RANGE: it does not fit; *value_size is its size.
+ */
+remora_code remora_get_copy(remora_client* client, const void* key, size_t key_size, void* buffer,
+                            size_t buffer_size, size_t* value_size);
+
+/* What is left of the time for which the key is there, or a little less; -1: for ever. As remora_get. */
+remora_code remora_ttl(remora_client* client, const void* key, size_t key_size, int64_t* ttl_ms);
+
+/* --- Reading without a copy ----------------------------------------------------------------------------- */
+
+/* Memory of the caller that values can be read into, one-sidedly. */
+typedef struct remora_buffer remora_buffer;
+
+/* Costs some 20 us, and more where pages have never been touched: do it once, for many values. The memory
+ * stays the caller's, and must stay until the buffer is released. REMORA_RESOURCE_EXHAUSTED: too little
+ * memory that may be locked. */
+remora_code remora_buffer_register(remora_client* client, void* bytes, size_t size, remora_buffer** buffer);
+/* Null: nothing happens. */
+void remora_buffer_release(remora_buffer* buffer);
+
+/* Reads the value into the beginning of the buffer. As remora_get; REMORA_OUT_OF_RANGE: it does not fit, and
+ * the message says how large it is. Unless REMORA_OK, what the buffer holds is unspecified. */
+remora_code remora_get_into(remora_client* client, const void* key, size_t key_size, remora_buffer* buffer,
+                            size_t* value_size);
+
+/* --- Writing -------------------------------------------------------------------------------------------- */
+
+#define REMORA_TTL_DEFAULT ((int64_t)0) /* as the server's default says */
+#define REMORA_TTL_FOREVER ((int64_t)-1)
+
+/* To be filled by remora_put_options_init, then changed. */
+typedef struct remora_put_options {
+  size_t struct_size;
+  int64_t ttl_ms; /* how long the record is there, by the server's clock: REMORA_TTL_DEFAULT */
+} remora_put_options;
+
+void remora_put_options_init(remora_put_options* options);
+
+/* Stores, or replaces. `options` may be null. REMORA_OK: visible to all, and as durable as the server
+ * promises. REMORA_RESOURCE_EXHAUSTED: the server has no room. */
+remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
+                       size_t value_size, const remora_put_options* options);
+
+/* REMORA_NOT_FOUND. */
+remora_code remora_delete(remora_client* client, const void* key, size_t key_size);
+
+/* Gives the key this time from now on, or REMORA_TTL_FOREVER. REMORA_NOT_FOUND; REMORA_RESOURCE_EXHAUSTED as
+ * remora_put. */
+remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms);
+
+/* --- The server ----------------------------------------------------------------------------------------- */
+
+/* One round trip. */
+remora_code remora_ping(remora_client* client);
+
+/* Calls `each` with every counter of the server, in a fixed order. */
+remora_code remora_stats(remora_client* client, void (*each)(void* context, const char* name, uint64_t value),
+                         void* context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,57 @@
+"""Remora's client for Python.
+
+    import remora
+
+    with remora.Client("local:///run/remora.sock") as store:
+        store["key"] = "value"          # str is UTF-8; so are keys
+        store["key"]                    # b'value'; KeyError (remora.NotFound) if there is none
+        store.put("key", b"value", ttl=60)
+        store.get("other", b"default")
+        "key" in store
+        del store["key"]
+
+Keys and values are str, or anything with the buffer protocol: bytes, bytearray, memoryview, array, numpy's. Values are
+sent from where they are, and can be read without a copy into memory that was registered:
+
+        buffer = store.register(bytearray(1 << 20))
+        view = buffer.get("image")      # a memoryview of that memory
+
+Every failure is a remora.Error. A client is for one thread at a time, and not for a forked child; while a call is under
+way other Python threads run.
+"""
+
+from remora._errors import (
+    AlreadyExists,
+    DataLoss,
+    DeadlineExceeded,
+    Error,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    PermissionDenied,
+    ResourceExhausted,
+    Unavailable,
+    Unimplemented,
+)
+from remora._remora import Buffer, Client, __version__
+
+__all__ = [
+    "AlreadyExists",
+    "Buffer",
+    "Client",
+    "DataLoss",
+    "DeadlineExceeded",
+    "Error",
+    "FailedPrecondition",
+    "Internal",
+    "InvalidArgument",
+    "NotFound",
+    "OutOfRange",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "Unavailable",
+    "Unimplemented",
+    "__version__",
+]

@@ -1,0 +1,55 @@
+"""How calls fail. Each is also what Python's own mappings and sockets would raise."""
+
+
+class Error(Exception):
+    """Any failure of a call."""
+
+
+class NotFound(Error, KeyError):
+    """No such key."""
+
+    __str__ = Exception.__str__  # KeyError's would put quotes around it
+
+
+class InvalidArgument(Error, ValueError):
+    """A key, value, span or address out of bounds; nothing was sent."""
+
+
+class Unavailable(Error, ConnectionError):
+    """The server is gone, or its disk failed. Of a write that was under way it is not known whether it was done."""
+
+
+class DeadlineExceeded(Error, TimeoutError):
+    """No answer in time; then as Unavailable."""
+
+
+class ResourceExhausted(Error):
+    """No room; nothing was done."""
+
+
+class OutOfRange(Error):
+    """The value does not fit into the buffer."""
+
+
+class PermissionDenied(Error, PermissionError):
+    """The server is another user's."""
+
+
+class FailedPrecondition(Error):
+    """No RDMA device reaches the server, or it refused: another version, full."""
+
+
+class AlreadyExists(Error):
+    """The key is there."""
+
+
+class DataLoss(Error):
+    """What was sent arrived damaged; nothing was done."""
+
+
+class Unimplemented(Error, NotImplementedError):
+    """This version does not have it."""
+
+
+class Internal(Error):
+    """A fault of Remora's own."""

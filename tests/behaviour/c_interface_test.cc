@@ -1,0 +1,188 @@
+// remora.h against a real server: each function's outcomes, and what may be passed to it.
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/c/remora.h"
+#include "tests/behaviour/behaviour_fixture.h"
+#include "tests/support/server_thread.h"
+
+namespace remora {
+namespace {
+
+class CInterface : public testing::Test {
+ protected:
+  CInterface() : address_(FreshAddress(rdma::TransportKind::kLocal, sockets_.path())) {
+    ServerOptions options;
+    options.store.memory_size = std::size_t{32} << 20;
+    server_ = *ServerThread::Start(options, address_);
+    EXPECT_EQ(remora_connect(server_->address().c_str(), nullptr, &client_), REMORA_OK) << remora_message();
+  }
+  ~CInterface() override { remora_close(client_); }
+
+  remora_code Put(const std::string& key, const std::string& value) {
+    return remora_put(client_, key.data(), key.size(), value.data(), value.size(), nullptr);
+  }
+  std::string Get(const std::string& key) {
+    const void* value = nullptr;
+    size_t size = 0;
+    const remora_code code = remora_get(client_, key.data(), key.size(), &value, &size);
+    if (code != REMORA_OK) return remora_code_name(code);
+    return {static_cast<const char*>(value), size};
+  }
+
+  const TempDir sockets_;
+  const rdma::Address address_;
+  std::unique_ptr<ServerThread> server_;
+  remora_client* client_ = nullptr;
+};
+
+TEST_F(CInterface, PutsGetsAndDeletes) {
+  EXPECT_EQ(Get("key"), "NOT_FOUND");
+  EXPECT_STREQ(remora_message(), "no such key");
+  EXPECT_EQ(Put("key", "value"), REMORA_OK);
+  EXPECT_EQ(Get("key"), "value");
+  EXPECT_EQ(Put("key", ""), REMORA_OK);
+  EXPECT_EQ(Get("key"), "");
+  EXPECT_EQ(remora_delete(client_, "key", 3), REMORA_OK);
+  EXPECT_EQ(remora_delete(client_, "key", 3), REMORA_NOT_FOUND);
+  EXPECT_EQ(remora_ping(client_), REMORA_OK);
+}
+
+TEST_F(CInterface, CopiesAValueThatFits) {
+  ASSERT_EQ(Put("key", "value"), REMORA_OK);
+  char buffer[5] = {};
+  size_t size = 0;
+  EXPECT_EQ(remora_get_copy(client_, "key", 3, buffer, 4, &size), REMORA_OUT_OF_RANGE);
+  EXPECT_EQ(size, 5u);
+  EXPECT_EQ(std::string(buffer, 5), std::string(5, '\0'));
+  EXPECT_EQ(remora_get_copy(client_, "key", 3, buffer, 5, &size), REMORA_OK);
+  EXPECT_EQ(std::string(buffer, 5), "value");
+  EXPECT_EQ(remora_get_copy(client_, "none", 4, nullptr, 0, &size), REMORA_NOT_FOUND);
+}
+
+TEST_F(CInterface, ReadsIntoABuffer) {
+  const std::string value(std::size_t{1} << 20, 'v');
+  ASSERT_EQ(Put("large", value), REMORA_OK);
+  std::vector<char> memory(value.size());
+  remora_buffer* buffer = nullptr;
+  ASSERT_EQ(remora_buffer_register(client_, memory.data(), memory.size(), &buffer), REMORA_OK);
+  size_t size = 0;
+  EXPECT_EQ(remora_get_into(client_, "large", 5, buffer, &size), REMORA_OK);
+  EXPECT_EQ(size, value.size());
+  EXPECT_EQ(std::string(memory.data(), size), value);
+  ASSERT_EQ(Put("large", value + "v"), REMORA_OK);
+  EXPECT_EQ(remora_get_into(client_, "large", 5, buffer, &size), REMORA_OUT_OF_RANGE);
+  EXPECT_EQ(remora_get_into(client_, "none", 4, buffer, &size), REMORA_NOT_FOUND);
+  remora_buffer_release(buffer);
+  remora_buffer_release(nullptr);
+  EXPECT_EQ(remora_buffer_register(client_, memory.data(), 0, &buffer), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CInterface, KnowsHowLong) {
+  int64_t ttl_ms = 0;
+  ASSERT_EQ(Put("key", "value"), REMORA_OK);
+  EXPECT_EQ(remora_ttl(client_, "key", 3, &ttl_ms), REMORA_OK);
+  EXPECT_EQ(ttl_ms, REMORA_TTL_FOREVER);
+  remora_put_options options;
+  remora_put_options_init(&options);
+  options.ttl_ms = 3'600'000;
+  EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_OK);
+  EXPECT_EQ(remora_ttl(client_, "key", 3, &ttl_ms), REMORA_OK);
+  EXPECT_GT(ttl_ms, 0);
+  EXPECT_LE(ttl_ms, 3'600'000);
+  EXPECT_EQ(remora_touch(client_, "key", 3, REMORA_TTL_FOREVER), REMORA_OK);
+  EXPECT_EQ(remora_ttl(client_, "key", 3, &ttl_ms), REMORA_OK);
+  EXPECT_EQ(ttl_ms, REMORA_TTL_FOREVER);
+  options.ttl_ms = -2;
+  EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_touch(client_, "key", 3, 0), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_touch(client_, "none", 4, 1000), REMORA_NOT_FOUND);
+  EXPECT_EQ(remora_ttl(client_, "none", 4, &ttl_ms), REMORA_NOT_FOUND);
+}
+
+TEST_F(CInterface, ShowsTheServersCounters) {
+  ASSERT_EQ(Put("key", "value"), REMORA_OK);
+  std::map<std::string, uint64_t> stats;
+  const auto each = [](void* context, const char* name, uint64_t value) {
+    (*static_cast<std::map<std::string, uint64_t>*>(context))[name] = value;
+  };
+  EXPECT_EQ(remora_stats(client_, each, &stats), REMORA_OK);
+  EXPECT_EQ(stats["puts"], 1u);
+  EXPECT_EQ(stats["keys"], 1u);
+}
+
+TEST_F(CInterface, RefusesWhatCannotBe) {
+  const void* value = nullptr;
+  size_t size = 0;
+  EXPECT_EQ(remora_get(client_, "", 0, &value, &size), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_get(client_, nullptr, 3, &value, &size), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_get(nullptr, "key", 3, &value, &size), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_get(client_, "key", 3, nullptr, &size), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_put(client_, "key", 3, nullptr, 1, nullptr), REMORA_INVALID_ARGUMENT);
+  const std::string long_key(4097, 'k');
+  EXPECT_EQ(Put(long_key, "value"), REMORA_INVALID_ARGUMENT);
+  EXPECT_NE(std::strstr(remora_message(), "4097"), nullptr) << remora_message();
+  EXPECT_EQ(remora_stats(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_ping(nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_ping(client_), REMORA_OK);
+  remora_close(nullptr);
+}
+
+TEST_F(CInterface, TakesOptionsOfOtherVersions) {
+  struct Later {
+    remora_put_options known;
+    int64_t unknown;
+  } later = {};
+  remora_put_options_init(&later.known);
+  later.known.struct_size = sizeof(later);
+  EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &later.known), REMORA_OK);
+  later.unknown = 1;
+  EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &later.known), REMORA_UNIMPLEMENTED);
+  remora_put_options earlier;
+  remora_put_options_init(&earlier);
+  earlier.struct_size = offsetof(remora_put_options, ttl_ms);
+  earlier.ttl_ms = -5;  // not there, as far as that version knows
+  EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &earlier), REMORA_OK);
+  earlier.struct_size = 0;
+  EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &earlier), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CInterface, SaysWhyItDoesNotConnect) {
+  remora_client* client = nullptr;
+  EXPECT_EQ(remora_connect("nowhere", nullptr, &client), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_connect(nullptr, nullptr, &client), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_connect("local:///none/such", nullptr, &client), REMORA_UNAVAILABLE);
+  EXPECT_NE(std::strstr(remora_message(), "/none/such"), nullptr) << remora_message();
+  EXPECT_EQ(client, nullptr);
+  remora_options options;
+  remora_options_init(&options);
+  options.location_cache_bytes = std::int64_t{1} << 20;
+  ASSERT_EQ(remora_connect(server_->address().c_str(), &options, &client), REMORA_OK);
+  EXPECT_EQ(remora_ping(client), REMORA_OK);
+  remora_close(client);
+}
+
+TEST_F(CInterface, EachThreadHasItsOwnMessage) {
+  EXPECT_EQ(Get("key"), "NOT_FOUND");
+  std::thread([] { EXPECT_STREQ(remora_message(), ""); }).join();
+  EXPECT_STREQ(remora_message(), "no such key");
+}
+
+TEST_F(CInterface, SaysThatTheServerIsGone) {
+  server_.reset();
+  EXPECT_EQ(Get("key"), "UNAVAILABLE");
+  EXPECT_EQ(Put("key", "value"), REMORA_UNAVAILABLE);
+}
+
+TEST(CInterfaceNames, AreThere) {
+  EXPECT_STREQ(remora_code_name(REMORA_OK), "OK");
+  EXPECT_STREQ(remora_code_name(REMORA_INTERNAL), "INTERNAL");
+  EXPECT_STREQ(remora_code_name(static_cast<remora_code>(15)), "UNKNOWN");
+  EXPECT_STRNE(remora_version(), "");
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,192 @@
+"""The Python package against a real server. Runs with the interpreter that it was built for."""
+
+import array
+import ast
+import math
+import os
+import pathlib
+import signal
+import sys
+import threading
+import unittest
+
+import harness
+
+PACKAGE = pathlib.Path(os.environ.get("REMORA_PYTHON") or harness.BIN.parent / "python")
+sys.path.insert(0, str(PACKAGE))
+import remora  # noqa: E402
+
+
+class PythonTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.kvserver = self.memory_server()
+        self.store = remora.Client(self.address)
+        self.addCleanup(self.store.close)
+
+    def test_a_mapping(self):
+        self.store["key"] = "value"
+        self.assertEqual(self.store["key"], b"value")
+        self.assertIn("key", self.store)
+        del self.store["key"]
+        self.assertNotIn("key", self.store)
+        with self.assertRaises(KeyError):
+            self.store["key"]
+        with self.assertRaises(KeyError):
+            del self.store["key"]
+
+    def test_get_has_a_default(self):
+        self.assertIsNone(self.store.get("none"))
+        self.assertEqual(self.store.get("none", 5), 5)
+        self.store.put("some", b"")
+        self.assertEqual(self.store.get("some", default=5), b"")
+
+    def test_every_kind_of_bytes(self):
+        every = bytes(range(256))
+        for number, value in enumerate((every, bytearray(every), memoryview(every)[3:], array.array("d", [1.5, 2]))):
+            self.store.put(b"\0\xff%d" % number, value)
+            self.assertEqual(self.store[b"\0\xff%d" % number], bytes(value))
+        self.store["schlüssel"] = "größe"
+        self.assertEqual(self.store["schlüssel".encode()].decode(), "größe")
+        with self.assertRaises(TypeError):
+            self.store["key"] = 5
+        with self.assertRaises(TypeError):
+            self.store.put("key", b"", 5)
+        with self.assertRaises(TypeError):
+            self.store.put(5, b"value")
+        with self.assertRaises(BufferError):
+            self.store["key"] = memoryview(every)[::2]
+
+    def test_how_long(self):
+        self.store.put("key", b"value", ttl=60)
+        self.assertTrue(0 < self.store.ttl("key") <= 60)
+        self.store.persist("key")
+        self.assertEqual(self.store.ttl("key"), math.inf)
+        self.store.touch("key", 0.5)
+        self.assertTrue(0 <= self.store.ttl("key") <= 0.5)
+        self.store.put("key", b"value", ttl=math.inf)
+        self.assertEqual(self.store.ttl("key"), math.inf)
+        for bad in (0, -1, math.nan, -math.inf):
+            with self.assertRaises(ValueError):
+                self.store.put("key", b"value", ttl=bad)
+        with self.assertRaises(remora.NotFound):
+            self.store.ttl("none")
+        with self.assertRaises(remora.NotFound):
+            self.store.touch("none", 1)
+
+    def test_a_buffer_is_read_into(self):
+        memory = bytearray(1 << 20)
+        with self.store.register(memory) as buffer:
+            self.store["large"] = b"v" * (1 << 20)
+            view = buffer.get("large")
+            self.assertEqual(len(view), 1 << 20)
+            self.assertEqual(memory, b"v" * (1 << 20))
+            self.store["small"] = b"abc"
+            self.assertEqual(bytes(buffer.get("small")), b"abc")
+            self.assertEqual(memory[:3], b"abc")
+            view.release()
+            with self.assertRaises(BufferError):
+                memory.append(1)  # it is the store's to write, too
+            self.store["large"] = b"v" * ((1 << 20) + 1)
+            with self.assertRaises(remora.OutOfRange):
+                buffer.get("large")
+            with self.assertRaises(KeyError):
+                buffer.get("none")
+        memory.append(1)
+        with self.assertRaises(RuntimeError):
+            buffer.get("small")
+        with self.assertRaises(BufferError):
+            self.store.register(b"not to be written")
+        with self.assertRaises(ValueError):
+            self.store.register(bytearray())
+        numbers = array.array("d", [0.0] * 4)
+        self.store["numbers"] = array.array("d", [1.0, 2.0])
+        self.store.register(numbers).get("numbers")
+        self.assertEqual(list(numbers), [1.0, 2.0, 0.0, 0.0])
+
+    def test_closing_releases_what_is_registered(self):
+        memory = bytearray(100)
+        buffer = self.store.register(memory)
+        self.store.close()
+        memory.append(1)
+        with self.assertRaises(RuntimeError):
+            buffer.get("key")
+        with self.assertRaises(RuntimeError):
+            self.store.get("key")
+        self.store.close()
+
+    def test_errors_say_why(self):
+        with self.assertRaisesRegex(ValueError, "4097"):
+            self.store["k" * 4097] = b""
+        with self.assertRaises(ValueError):
+            self.store[""]
+        with self.assertRaises(remora.InvalidArgument):
+            remora.Client("nowhere")
+        with self.assertRaisesRegex(ConnectionError, "/none/such"):
+            remora.Client("local:///none/such")
+        for bad in ({"timeout": 0}, {"connect_timeout": -1}, {"location_cache_bytes": -1}):
+            with self.assertRaises((ValueError, OverflowError)):
+                remora.Client(self.address, **bad)
+        with self.assertRaises(TypeError):
+            remora.Client(self.address, 5)
+        with self.assertRaises(RuntimeError):
+            self.store.__init__(self.address)
+        self.kvserver.kill()
+        with self.assertRaises(remora.Unavailable):
+            self.store.put("key", b"value")
+
+    def test_counters(self):
+        self.store["key"] = b"value"
+        self.assertEqual(self.store.stats()["puts"], 1)
+        self.store.ping()
+
+    def test_one_thread_at_a_time(self):
+        # A stopped server keeps one thread waiting while another comes.
+        self.kvserver.process.send_signal(signal.SIGSTOP)
+        thread = threading.Thread(target=lambda: self.store.put("key", b"value"))
+        thread.start()
+
+        def is_refused():
+            try:
+                self.store.get("key")
+            except RuntimeError as error:
+                self.assertIn("another thread", str(error))
+                return True
+            return False
+
+        harness.wait_until(is_refused, "the client is in use")
+        with self.assertRaises(RuntimeError):
+            self.store.close()
+        self.kvserver.process.send_signal(signal.SIGCONT)
+        thread.join()
+        self.assertEqual(self.store["key"], b"value")
+
+    def test_a_forked_child_is_refused(self):
+        buffer = self.store.register(bytearray(10))
+        child = os.fork()
+        if child == 0:
+            try:
+                self.store.put("key", b"value")
+            except RuntimeError:
+                buffer.release()
+                self.store.close()
+                os._exit(0)
+            os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.store["key"] = b"value"
+        self.assertEqual(self.store["key"], b"value")
+
+    def test_the_type_hints_name_what_is_there(self):
+        tree = ast.parse((PACKAGE / "remora" / "_remora.pyi").read_text())
+        hinted = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        for name in ("Client", "Buffer"):
+            methods = {node.name for node in hinted[name].body if isinstance(node, ast.FunctionDef)}
+            public = {method for method in vars(getattr(remora, name)) if not method.startswith("__")}
+            self.assertEqual({method for method in methods if not method.startswith("__")}, public)
+            self.assertTrue(all(hasattr(getattr(remora, name), method) for method in methods))
+        self.assertTrue((PACKAGE / "remora" / "py.typed").exists())
+        self.assertEqual(sorted(remora.__all__), sorted(n for n in vars(remora) if n in remora.__all__))
+
+
+if __name__ == "__main__":
+    unittest.main()
