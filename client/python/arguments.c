@@ -1,0 +1,73 @@
+// What Python gives and is given: bytes, spans, exceptions.
+#include <math.h>
+
+#include "client/python/remora_python.h"
+
+static PyObject* errors;  // the module remora._errors
+
+// By remora_code.
+static const char* const kErrorNames[] = {"Error",         "NotFound",         "InvalidArgument",
+                                          "Unavailable",   "DeadlineExceeded", "ResourceExhausted",
+                                          "OutOfRange",    "PermissionDenied", "FailedPrecondition",
+                                          "AlreadyExists", "DataLoss",         "Unimplemented",
+                                          "Internal"};
+
+PyObject* Raise(remora_code code) {
+  const size_t count = sizeof(kErrorNames) / sizeof(kErrorNames[0]);
+  PyObject* const type = PyObject_GetAttrString(errors, (size_t)code < count ? kErrorNames[code] : "Error");
+  if (type == NULL) return NULL;
+  PyErr_SetString(type, remora_message());
+  Py_DECREF(type);
+  return NULL;
+}
+
+int ImportErrors(void) {
+  errors = PyImport_ImportModule("remora._errors");
+  return errors != NULL;
+}
+
+int Take(PyObject* object, Bytes* bytes) {
+  if (PyUnicode_Check(object)) {
+    bytes->buffer.obj = NULL;
+    bytes->data = PyUnicode_AsUTF8AndSize(object, &bytes->size);
+    return bytes->data != NULL;  // lives as long as the str, which the caller holds
+  }
+  if (PyObject_GetBuffer(object, &bytes->buffer, PyBUF_SIMPLE) != 0) return 0;
+  bytes->data = bytes->buffer.buf;
+  bytes->size = bytes->buffer.len;
+  return 1;
+}
+
+void Release(Bytes* bytes) {
+  if (bytes->buffer.obj != NULL) PyBuffer_Release(&bytes->buffer);
+}
+
+// When a later argument is wrong, it is called again, with null.
+int TakeArgument(PyObject* object, void* bytes) {
+  if (object != NULL) return Take(object, bytes) ? Py_CLEANUP_SUPPORTED : 0;
+  Release(bytes);
+  return 1;
+}
+
+// Seconds, as an int64 of milliseconds, rounded up, so that no span becomes none. False: an exception is
+// raised.
+int TakeSeconds(double seconds, int64_t* ms) {
+  if (!(seconds > 0) || seconds > 9e15) {
+    PyErr_SetString(PyExc_ValueError, "a span of time has to be greater than 0");
+    return 0;
+  }
+  *ms = (int64_t)ceil(seconds * 1000);
+  return 1;
+}
+
+int TakeTtl(PyObject* ttl, int64_t* ms) {
+  *ms = REMORA_TTL_DEFAULT;
+  if (ttl == NULL || ttl == Py_None) return 1;
+  const double seconds = PyFloat_AsDouble(ttl);
+  if (seconds == -1.0 && PyErr_Occurred()) return 0;
+  if (isinf(seconds) && seconds > 0) {
+    *ms = REMORA_TTL_FOREVER;
+    return 1;
+  }
+  return TakeSeconds(seconds, ms);
+}

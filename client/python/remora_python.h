@@ -1,0 +1,89 @@
+// Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
+// interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
+//
+// module.c makes the module; client.c and buffer.c its two types; arguments.c takes what Python gives.
+#pragma once
+
+#pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include "client/c/remora.h"
+
+typedef struct Buffer Buffer;
+
+typedef struct {
+  PyObject ob_base;
+  remora_client* client;  // null: closed
+  Buffer* buffers;        // those that are registered, in a list
+  unsigned forks;         // as `forks` was when it connected
+  int busy;               // a call is under way, maybe in another thread
+} Client;
+
+struct Buffer {
+  PyObject ob_base;
+  Client* client;
+  remora_buffer* buffer;  // null: released
+  PyObject* owner;        // of the memory
+  Py_buffer memory;
+  Buffer* next;
+};
+
+extern PyType_Spec client_spec;
+extern PyType_Spec buffer_spec;
+
+// --- arguments.c ----------------------------------------------------------------------------------------
+
+/// Imports what Raise raises. False: an exception is raised.
+int ImportErrors(void);
+/// Returns null, with the exception of the code raised.
+PyObject* Raise(remora_code code);
+
+/// A key or value: the bytes of a str in UTF-8, or of whatever has the buffer protocol. Not copied.
+typedef struct {
+  const char* data;
+  Py_ssize_t size;
+  Py_buffer buffer;  // obj null: none is held
+} Bytes;
+
+/// Nothing needs to be released unless it returns 1; 0: an exception is raised.
+int Take(PyObject* object, Bytes* bytes);
+void Release(Bytes* bytes);
+/// The same for PyArg_Parse's "O&".
+int TakeArgument(PyObject* object, void* bytes);
+
+/// Seconds, as milliseconds, rounded up, so that no span becomes none. False: an exception is raised.
+int TakeSeconds(double seconds, int64_t* ms);
+/// None: the server's default; math.inf: for ever.
+int TakeTtl(PyObject* ttl, int64_t* ms);
+
+// --- client.c -------------------------------------------------------------------------------------------
+
+/// Forks of this process, since it was the parent's.
+extern unsigned forks;
+
+/// Whether a call may begin; else an exception is raised.
+int Begin(Client* self);
+
+/// Runs a call of remora.h, without the interpreter's lock.
+#define CALL(self, code, call)                           \
+  do {                                                   \
+    PyThreadState* const released = PyEval_SaveThread(); \
+    code = call;                                         \
+    PyEval_RestoreThread(released);                      \
+    (self)->busy = 0;                                    \
+  } while (0)
+
+#define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
+
+/// Of METH_NOARGS.
+PyObject* Self(PyObject* object, PyObject* none);
+
+// --- buffer.c -------------------------------------------------------------------------------------------
+
+/// Made of buffer_spec by module.c.
+extern PyObject* buffer_type;
+
+PyObject* ClientRegister(PyObject* client, PyObject* memory);
+void ReleaseBuffer(Buffer* buffer);
