@@ -33,6 +33,18 @@ absl::Status CheckTtl(std::chrono::milliseconds ttl) {
       absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
 }
 
+absl::Status CheckWrite(std::string_view key, const Condition& condition) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  if (condition.IsValid()) return absl::OkStatus();
+  return absl::InvalidArgumentError("a condition that names a version which no write ever has");
+}
+
+absl::Status CheckPut(std::string_view key, std::string_view value, const PutOptions& options) {
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  REMORA_RETURN_IF_ERROR(CheckValue(value));
+  return options.ttl ? CheckTtl(*options.ttl) : absl::OkStatus();
+}
+
 // Two equal READs in a row show counters that were not torn. Counters that never rest are shown as last read.
 constexpr int kMaxStatsReads = 8;
 
@@ -75,10 +87,22 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
   return value;
 }
 
-absl::Status Client::Get(std::string_view key, std::string* value) {
+absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Get(*impl_->session, key, value);
+  RecordFacts facts;
+  REMORA_RETURN_IF_ERROR(remora::Get(*impl_->session, key, value, &facts));
+  if (version != nullptr) *version = facts.version;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Client::Exists(std::string_view key) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  const absl::Status found = remora::Find(*impl_->session, key);
+  if (found.ok()) return true;
+  if (absl::IsNotFound(found)) return false;
+  return found;
 }
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std::byte> bytes) {
@@ -87,47 +111,72 @@ absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std
   return std::unique_ptr<RegisteredBuffer>(new RegisteredBuffer(std::move(registration)));
 }
 
-absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBuffer& buffer) {
+absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBuffer& buffer,
+                                        std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::GetInto(*impl_->session, key, *buffer.registration_);
+  RecordFacts facts;
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size,
+                          remora::GetInto(*impl_->session, key, *buffer.registration_, &facts));
+  if (version != nullptr) *version = facts.version;
+  return size;
 }
 
 absl::Status Client::Put(std::string_view key, std::string_view value) { return Put(key, value, {}); }
 
 absl::Status Client::Put(std::string_view key, std::string_view value, const PutOptions& options) {
-  REMORA_RETURN_IF_ERROR(CheckKey(key));
-  REMORA_RETURN_IF_ERROR(CheckValue(value));
-  if (options.ttl) REMORA_RETURN_IF_ERROR(CheckTtl(*options.ttl));
+  REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
   return remora::Put(*impl_->session, key, value, options);
 }
 
-absl::Status Client::Delete(std::string_view key) {
-  REMORA_RETURN_IF_ERROR(CheckKey(key));
+absl::Status Client::Delete(std::string_view key, const WriteOptions& options) {
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Delete(*impl_->session, key);
+  return remora::Delete(*impl_->session, key, options);
 }
 
-absl::Status Client::Touch(std::string_view key, std::chrono::milliseconds ttl) {
-  REMORA_RETURN_IF_ERROR(CheckKey(key));
+absl::StatusOr<std::int64_t> Client::Increment(std::string_view key, std::int64_t delta,
+                                               const PutOptions& options) {
+  REMORA_RETURN_IF_ERROR(CheckPut(key, {}, options));
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return remora::Increment(*impl_->session, key, delta, options);
+}
+
+absl::StatusOr<std::size_t> Client::Append(std::string_view key, std::string_view bytes,
+                                           const PutOptions& options) {
+  REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
+  // More than a message can bring; Store::Append says the same.
+  if (bytes.size() > kMaxSmallValueSize) {
+    return absl::OutOfRangeError(absl::StrCat("the value would have ", bytes.size(),
+                                              " bytes or more; what is appended to has ", kMaxSmallValueSize,
+                                              " at most"));
+  }
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return remora::Append(*impl_->session, key, bytes, options);
+}
+
+absl::Status Client::Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options) {
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
   REMORA_RETURN_IF_ERROR(CheckTtl(ttl));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Touch(*impl_->session, key, ttl);
+  return remora::Touch(*impl_->session, key, ttl, options);
 }
 
-absl::Status Client::Persist(std::string_view key) { return Touch(key, kNeverExpires); }
+absl::Status Client::Persist(std::string_view key, const WriteOptions& options) {
+  return Touch(key, kNeverExpires, options);
+}
 
 absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string_view key) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   Session& session = *impl_->session;
   REMORA_RETURN_IF_ERROR(session.BeginCall());
   std::string value;
-  std::uint64_t expiry_ms = 0;
-  REMORA_RETURN_IF_ERROR(remora::Get(session, key, &value, &expiry_ms));
-  if (expiry_ms == 0) return std::nullopt;
+  RecordFacts facts;
+  REMORA_RETURN_IF_ERROR(remora::Get(session, key, &value, &facts));
+  if (facts.expiry_ms == 0) return std::nullopt;
   const std::int64_t left =
-      static_cast<std::int64_t>(expiry_ms) - session.server_time().Latest(session.clock().Now());
+      static_cast<std::int64_t>(facts.expiry_ms) - session.server_time().Latest(session.clock().Now());
   return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
 }
 

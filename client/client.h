@@ -23,8 +23,8 @@
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
-#include "store/format/expiry.h"
 #include "store/format/layout.h"
+#include "store/format/write_options.h"
 
 namespace remora {
 
@@ -135,8 +135,12 @@ class Client {
 
   /// The same into *value, whose memory is used again. Untouched unless OK, or a value of more than
   /// kMaxSmallValueSize was met: such a value is read into it in pieces, before it is verified, and nothing
-  /// is allocated or registered for it but *value itself.
-  absl::Status Get(std::string_view key, std::string* value);
+  /// is allocated or registered for it but *value itself. `version`, unless null, gets that of the key's last
+  /// write, whose value this is.
+  absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr);
+
+  /// Whether the key is there. Cost and failures as Get; a large value is not read, the server is asked.
+  absl::StatusOr<bool> Exists(std::string_view key);
 
   /// Makes memory of the caller known to the transport, so that values can be read into it without a copy.
   /// Costs some 20 us, and more where pages have never been touched: do it once, and use it for many values.
@@ -147,7 +151,8 @@ class Client {
   /// any size; a READ scatters {header and key, value}. OutOfRange: the value is larger than the buffer, and
   /// the message says how large. Unless OK, what the buffer holds is unspecified: what arrives there is
   /// verified behind its arrival.
-  absl::StatusOr<std::size_t> Get(std::string_view key, const RegisteredBuffer& buffer);
+  absl::StatusOr<std::size_t> Get(std::string_view key, const RegisteredBuffer& buffer,
+                                  std::uint64_t* version = nullptr);
 
   /// Stores, or replaces. OK: visible to all, and as durable as the server promises. ResourceExhausted: the
   /// server has no room; nothing was done. Cost: one WRITE and one message, one reply.
@@ -158,20 +163,43 @@ class Client {
   /// Put says anew how long. A GET sees that without asking, but close to the end, where the clocks do not
   /// tell, and a minute after it last learned the server's time, it costs a round trip more
   /// (client/server_time.h).
+  ///
+  /// Or with a condition, which the server decides in the order of all writes (store/format/write_options.h):
+  /// AlreadyExists, NotFound, FailedPrecondition when it does not hold; then nothing was done. For a large
+  /// value it is decided when all of it is there. So to replace the value that was read, and no other:
+  ///   client.Get(key, &value, &version);
+  ///   client.Put(key, changed, {.condition = Condition::Version(version)});  // FailedPrecondition: again
+  /// A write that ends with Unavailable or DeadlineExceeded may have been done, and its condition hold no
+  /// more.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options);
 
   /// Gives the key `ttl` from now on, and Persist for ever. NotFound; InvalidArgument, ResourceExhausted as
   /// Put. Like a Get and a Put of that value, with no write of the key in between, but maybe the end of its
   /// time: then a GET in between misses it. Cost: as Put, without a value.
-  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl);
-  absl::Status Persist(std::string_view key);
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options = {});
+  absl::Status Persist(std::string_view key, const WriteOptions& options = {});
 
   /// What is left of the time for which the key is there, or a little less; nothing: it is there for ever.
   /// NotFound. Cost: as Get.
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
 
-  /// NotFound: there was no such key. Cost: as Put.
-  absl::Status Delete(std::string_view key);
+  /// NotFound: there was no such key. A condition as for Put. Cost: as Put.
+  absl::Status Delete(std::string_view key, const WriteOptions& options = {});
+
+  /// Adds to the number that the key's value spells, in decimal digits and maybe a minus sign before them,
+  /// and stores the sum the same way; returns it. An absent key counts as 0. Unless the options give a ttl,
+  /// the key keeps its own. FailedPrecondition: the value is no such number, or none of 64 bits. OutOfRange:
+  /// the sum is none of 64 bits. In both, the value is as before. Otherwise as Put. Cost: as Put; after
+  /// Unavailable or DeadlineExceeded, it may have been added or not.
+  absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta,
+                                         const PutOptions& options = {});
+
+  /// Puts bytes behind the key's value, which is made if it is absent, and returns its size. Unless the
+  /// options give a ttl, the key keeps its own. OutOfRange: the value would be larger than
+  /// kMaxSmallValueSize; it is as before. Otherwise as Put. Cost: as Put of these bytes; the server writes
+  /// the whole value anew.
+  absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
+                                     const PutOptions& options = {});
 
   /// One round trip through the server's session.
   absl::Status Ping();

@@ -49,12 +49,12 @@ struct RecordCopy {
 struct Found {
   ValueTarget target;
   std::uint64_t size = 0;
-  std::uint64_t expiry_ms = 0;
+  RecordFacts facts{};
 
   void Take(const RecordCopy& record) {
-    if (record.body != nullptr) target.text->assign(record.Value());
+    if (record.body != nullptr && target.text != nullptr) target.text->assign(record.Value());
     size = record.header.value_size;
-    expiry_ms = record.header.expiry_ms;
+    facts = {record.header.version_live >> 1, record.header.expiry_ms};
   }
 };
 
@@ -143,6 +143,10 @@ absl::StatusOr<Outcome> SearchOnce(Session& session, std::string_view key, std::
       if (bucket == nullptr) return Outcome::kUnsure;
       search.TakeBucket(*bucket);
     } else if (search.step() == KeySearch::Step::kReadRecord) {
+      // A large record is not read for nothing but to say that it is there.
+      if (found->target.is_nowhere() && search.slot().extent_bytes() > kMaxSmallExtent) {
+        return Outcome::kAskServer;
+      }
       // For Learn. Before the record is read: a look behind it would tell nothing (generations.h, G4).
       const std::uint64_t segment = Generations::SegmentOf(search.slot());
       if (session.locations().is_on() && session.generations().IsLookDue(segment, start)) {
@@ -189,6 +193,10 @@ absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std:
   if (!SlotNamesPlace(slot, session.shape().memory_size)) {
     return absl::InternalError("the server located a record outside its memory");
   }
+  if (found->target.is_nowhere()) {
+    *proven = true;
+    return absl::OkStatus();
+  }
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
   REMORA_ASSIGN_OR_RETURN(const RecordCopy record,
                           ReadRecord(session, {key, key_hash, slot, place, start}, found->target));
@@ -228,7 +236,7 @@ absl::Status AskUntilInTime(Session& session, std::string_view key, std::uint64_
   if (!status.ok()) return status;
   if (found->target.text != nullptr) found->target.text->swap(located);
   found->size = answer.size;
-  found->expiry_ms = answer.expiry_ms;
+  found->facts = answer.facts;
   return absl::OkStatus();
 }
 
@@ -260,17 +268,23 @@ absl::Status GetAny(Session& session, std::string_view key, Found& found) {
 
 }  // namespace
 
-absl::Status Get(Session& session, std::string_view key, std::string* value, std::uint64_t* expiry_ms) {
+absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
   Found found{.target = {.text = value, .buffer = nullptr}};
   REMORA_RETURN_IF_ERROR(GetAny(session, key, found));
-  if (expiry_ms != nullptr) *expiry_ms = found.expiry_ms;
+  if (facts != nullptr) *facts = found.facts;
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key,
-                                    const rdma::Registration& buffer) {
+absl::Status Find(Session& session, std::string_view key) {
+  Found found{.target = {}};
+  return GetAny(session, key, found);
+}
+
+absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Registration& buffer,
+                                    RecordFacts* facts) {
   Found found{.target = {.text = nullptr, .buffer = &buffer}};
   REMORA_RETURN_IF_ERROR(GetAny(session, key, found));
+  if (facts != nullptr && found.size <= buffer.bytes().size()) *facts = found.facts;
   if (found.size <= buffer.bytes().size()) return found.size;
   return absl::OutOfRangeError(absl::StrCat("the value has ", found.size, " bytes, the buffer ",
                                             buffer.bytes().size(), "; register one that large"));

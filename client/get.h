@@ -1,6 +1,7 @@
 // The GET path.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,13 +12,22 @@
 
 namespace remora {
 
-/// See Client::Get. REQUIRES: the key's size is in bounds, and Session::BeginCall was OK. `expiry_ms`, unless
-/// null, gets the record's expiry (store/format/expiry.h).
-absl::Status Get(Session& session, std::string_view key, std::string* value,
-                 std::uint64_t* expiry_ms = nullptr);
+/// What a record says of itself.
+struct RecordFacts {
+  std::uint64_t version = 0;
+  std::uint64_t expiry_ms = 0;  // store/format/expiry.h
+};
+
+/// See Client::Get. REQUIRES: the key's size is in bounds, and Session::BeginCall was OK. `facts` may be
+/// null.
+absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts = nullptr);
+
+/// As Get, for who does not want the value. That of a large record is not READ; the server is asked instead.
+absl::Status Find(Session& session, std::string_view key);
 
 /// See Client::Get into a RegisteredBuffer. REQUIRES: as Get; `buffer` is registered with the session's
 /// connection.
-absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Registration& buffer);
+absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Registration& buffer,
+                                    RecordFacts* facts = nullptr);
 
 }  // namespace remora

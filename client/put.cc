@@ -26,6 +26,12 @@ absl::Status ToStatus(const Session::Answer& answer) {
     case ReplyStatus::kCorrupt:
       return absl::DataLossError(
           absl::StrCat("the write was damaged on its way, and not done: ", AbslView(answer.behind)));
+    case ReplyStatus::kAlreadyExists:
+      return absl::AlreadyExistsError(AbslView(answer.behind));
+    case ReplyStatus::kFailedPrecondition:
+      return absl::FailedPreconditionError(AbslView(answer.behind));
+    case ReplyStatus::kOutOfRange:
+      return absl::OutOfRangeError(AbslView(answer.behind));
     case ReplyStatus::kInvalid:
       break;
   }
@@ -35,31 +41,63 @@ absl::Status ToStatus(const Session::Answer& answer) {
 
 namespace {
 
-absl::Status Commit(Session& session, Operation operation, std::string_view key, std::string_view value,
-                    std::optional<std::chrono::milliseconds> ttl) {
+absl::StatusOr<Session::Answer> Commit(Session& session, Operation operation, std::string_view key,
+                                       std::string_view value, const PutOptions& options) {
   const std::uint64_t key_hash = HashKey(key);
   // Even if it fails, its old place may be of no use any more.
   session.locations().Forget(key_hash);
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(operation, key, key_hash, value, ttl));
-  if (operation != Operation::kDelete && answer.reply.status == ReplyStatus::kOk) {
-    session.Learn(key_hash, DecodeSlot(answer.reply.slot));
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          session.Call(operation, key, key_hash, value, options));
+  if (answer.reply.status == ReplyStatus::kOk) {
+    if (operation != Operation::kDelete) session.Learn(key_hash, DecodeSlot(answer.reply.slot));
+    if (options.version != nullptr) *options.version = answer.reply.version;
   }
-  return ToStatus(answer);
+  return answer;
+}
+
+/// Its result.
+absl::StatusOr<std::int64_t> Add(Session& session, Operation operation, std::string_view key,
+                                 std::string_view value, const PutOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Commit(session, operation, key, value, options));
+  REMORA_RETURN_IF_ERROR(ToStatus(answer));
+  return answer.reply.result;
 }
 
 }  // namespace
 
 absl::Status Put(Session& session, std::string_view key, std::string_view value, const PutOptions& options) {
   if (value.size() > kMaxSmallValueSize) return PutLarge(session, key, value, options);
-  return Commit(session, Operation::kPut, key, value, options.ttl);
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          Commit(session, Operation::kPut, key, value, options));
+  return ToStatus(answer);
 }
 
-absl::Status Delete(Session& session, std::string_view key) {
-  return Commit(session, Operation::kDelete, key, {}, std::nullopt);
+absl::Status Delete(Session& session, std::string_view key, const WriteOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(
+      const Session::Answer answer,
+      Commit(session, Operation::kDelete, key, {},
+             {.ttl = std::nullopt, .condition = options.condition, .version = options.version}));
+  return ToStatus(answer);
 }
 
-absl::Status Touch(Session& session, std::string_view key, std::chrono::milliseconds ttl) {
-  return Commit(session, Operation::kTouch, key, {}, ttl);
+absl::Status Touch(Session& session, std::string_view key, std::chrono::milliseconds ttl,
+                   const WriteOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          Commit(session, Operation::kTouch, key, {},
+                                 {.ttl = ttl, .condition = options.condition, .version = options.version}));
+  return ToStatus(answer);
+}
+
+absl::StatusOr<std::int64_t> Increment(Session& session, std::string_view key, std::int64_t delta,
+                                       const PutOptions& options) {
+  const std::string_view bytes(reinterpret_cast<const char*>(&delta), sizeof(delta));
+  return Add(session, Operation::kIncrement, key, bytes, options);
+}
+
+absl::StatusOr<std::size_t> Append(Session& session, std::string_view key, std::string_view bytes,
+                                   const PutOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const std::int64_t size, Add(session, Operation::kAppend, key, bytes, options));
+  return static_cast<std::size_t>(size);
 }
 
 }  // namespace remora

@@ -86,8 +86,12 @@ absl::Status PutLarge(Session& session, std::string_view key, std::string_view v
   session.RestartDeadline();
   Request commit = session.NextRequest(Operation::kCommit, key.size(), value.size());
   commit.ttl_ms = EncodeTtl(options.ttl);
+  commit.condition = options.condition.Encode();
   commit.payload_checksum = PayloadChecksum(commit, key_hash, stream.value_hash());
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Exchange(commit));
+  if (answer.reply.status == ReplyStatus::kOk && options.version != nullptr) {
+    *options.version = answer.reply.version;
+  }
   return ToStatus(answer);
 }
 

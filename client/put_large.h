@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "client/session.h"
-#include "store/format/expiry.h"
+#include "store/format/write_options.h"
 
 namespace remora {
 

@@ -40,10 +40,12 @@
 
 namespace remora {
 
-/// Where a value is to go: one of the two.
+/// Where a value is to go: one of the two, or nowhere.
 struct ValueTarget {
   std::string* text = nullptr;
   const rdma::Registration* buffer = nullptr;  // as much of the value as it holds
+
+  bool is_nowhere() const { return text == nullptr && buffer == nullptr; }
 };
 
 struct WantedRecord {
@@ -67,7 +69,8 @@ inline bool NeedsPieces(const Slot& slot, const ValueTarget& target) {
 
 /// The state is as of CheckRecord; or kTorn where a large record took too long and is not proven. The
 /// target's content is the value if the state is kLive or kDead, and else of no use. What exceeds a buffer is
-/// read, and verified, and dropped. REQUIRES: SlotNamesPlace, NeedsPieces. Errors are the connection's.
+/// read, and verified, and dropped. REQUIRES: SlotNamesPlace, NeedsPieces; a target. Errors are the
+/// connection's.
 absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
                                         const ValueTarget& target);
 

@@ -229,7 +229,7 @@ absl::StatusOr<std::span<const std::byte>> Session::ReadGenerations(std::uint64_
 
 absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_view key,
                                               std::uint64_t key_hash, std::string_view value,
-                                              std::optional<std::chrono::milliseconds> ttl) {
+                                              const PutOptions& options) {
   // The payload of the last request is ours again only at its SEND's completion, which may trail its reply.
   REMORA_RETURN_IF_ERROR(Await(send_done_));
 
@@ -245,7 +245,8 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
 
   Request request = NextRequest(operation, key.size(), value.size());
   request.read_count = static_cast<std::uint8_t>(reads);
-  request.ttl_ms = EncodeTtl(ttl);
+  request.ttl_ms = EncodeTtl(options.ttl);
+  request.condition = options.condition.Encode();
   request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.data(), value.size()));
   return Exchange(request);
 }

@@ -24,6 +24,7 @@
 #include "store/format/key_search.h"
 #include "store/format/layout.h"
 #include "store/format/protocol.h"
+#include "store/format/write_options.h"
 
 namespace remora {
 
@@ -87,8 +88,7 @@ class Session {
 
   /// WRITEs key and value into this connection's slice, SENDs the request, awaits the reply.
   absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
-                              std::string_view value,
-                              std::optional<std::chrono::milliseconds> ttl = std::nullopt);
+                              std::string_view value, const PutOptions& options = {});
   /// The two halves of a Call without a payload in the slice: what is WRITTEN before Exchange has arrived
   /// when the request does.
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);

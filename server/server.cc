@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/requests.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 
@@ -26,44 +27,11 @@ constexpr int kSpinSteps = 1000;
 // Writes of one group at most: bounds the time that the first of them waits for the last.
 constexpr std::size_t kMaxGroup = 256;
 
-constexpr char kOutOfBounds[] = "a key, value or ttl out of bounds, or outside the slice";
+constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, or outside the slice";
 
 bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) {
   const auto& request = *static_cast<const Request*>(context);
   return PayloadChecksum(request, key_hash, value_hash) == request.payload_checksum;
-}
-
-/// Of a write.
-bool FitsItsOperation(const Request& request) {
-  const bool no_value = request.value_size == 0;
-  const auto ttl = DecodeTtl(request.ttl_ms);
-  if (request.operation == Operation::kCommit) {
-    return request.payload_offset == 0 && (!ttl || IsTtl(*ttl));
-  }
-  if (request.operation == Operation::kDelete) return no_value && !ttl;
-  return (no_value || request.operation == Operation::kPut) && (!ttl || IsTtl(*ttl));
-}
-
-Write::Kind KindOf(Operation operation) {
-  if (operation == Operation::kPut || operation == Operation::kCommit) return Write::Kind::kPut;
-  return operation == Operation::kTouch ? Write::Kind::kTouch : Write::Kind::kDelete;
-}
-
-ReplyStatus ToReplyStatus(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return ReplyStatus::kOk;
-    case absl::StatusCode::kNotFound:
-      return ReplyStatus::kNotFound;
-    case absl::StatusCode::kDataLoss:
-      return ReplyStatus::kCorrupt;
-    case absl::StatusCode::kResourceExhausted:
-      return ReplyStatus::kFull;
-    case absl::StatusCode::kInvalidArgument:
-      return ReplyStatus::kInvalid;
-    default:
-      return ReplyStatus::kDurableTier;
-  }
 }
 
 std::string_view TextOf(const absl::Status& status) {
@@ -214,6 +182,8 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     case Operation::kPut:
     case Operation::kDelete:
     case Operation::kTouch:
+    case Operation::kIncrement:
+    case Operation::kAppend:
       if (session.PayloadOf(*request).key.data() != nullptr && FitsItsOperation(*request)) {
         write_requests_.push_back(pending);
       } else {
@@ -258,6 +228,7 @@ bool Server::CommitWrites() {
       write.value = payload.value;
     }
     write.ttl = DecodeTtl(pending.request.ttl_ms);
+    write.condition = Condition::Decode(pending.request.condition);
     write.verify = VerifyPayload;
     write.verify_context = &pending.request;
   }
@@ -276,6 +247,7 @@ bool Server::CommitWrites() {
     reply.status = ToReplyStatus(write.status);
     reply.version = write.version;
     reply.slot = write.slot;
+    reply.result = write.result;
     SendReply(write_requests_[i].connection, reply, TextOf(write.status));
   }
   write_requests_.resize(put_off);

@@ -1,9 +1,9 @@
-// PUT, DELETE and TOUCH: a group of writes, from the caller's bytes to what readers see.
+// All writes: a group of them, from the caller's bytes to what readers see.
 //
-//   Stage           each: check, copy, verify the copy, decide, make sure of room
-//   AssignVersions  in order
-//   MakeDurable     one write for the group; the last thing that can fail
-//   Publish         each, in order
+//   Stage        each, in order: check, copy, verify the copy, decide, make sure of room, assign its version
+//   SealAll      completes their records
+//   MakeDurable  one write for the group; the last thing that can fail
+//   Publish      each, in order
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -36,14 +36,15 @@ constexpr std::size_t kColdSweepPace = 4;
 
 std::size_t ValueSize(const Write& write) {
   if (write.reserved != nullptr) return write.reserved->bytes.size() - write.reserved->key_size;
-  return write.kind == Write::Kind::kPut ? write.value.size() : 0;
+  return write.kind == Write::Kind::kPut || write.kind == Write::Kind::kAppend ? write.value.size() : 0;
 }
 
 std::size_t GroupSize(std::span<const Write> writes) {
   std::size_t bytes = 0;
   std::size_t count = 0;
   while (count < std::min(writes.size(), kMaxGroup)) {
-    bytes += ValueSize(writes[count]);
+    // The value that it makes may be that large.
+    bytes += writes[count].kind == Write::Kind::kAppend ? kMaxSmallValueSize : ValueSize(writes[count]);
     if (count > 0 && bytes > kMaxGroupBytes) break;
     ++count;
   }
@@ -62,17 +63,38 @@ absl::Status Check(const Write& write) {
     return absl::InvalidArgumentError(absl::StrCat("a ttl of ", write.ttl->count(), " ms; allowed are 1 to ",
                                                    kMaxTtl.count(), ", and for ever"));
   }
+  if (!write.condition.IsValid()) {
+    return absl::InvalidArgumentError("a condition that names a version which no write ever has");
+  }
+  if (write.kind == Write::Kind::kIncrement && write.value.size() != sizeof(std::int64_t)) {
+    return absl::InvalidArgumentError("what is added is not of 64 bits");
+  }
   return absl::OkStatus();
+}
+
+absl::Status NoSuchKey() { return absl::NotFoundError("no such key"); }
+
+absl::Status CheckCondition(const Condition& condition, bool exists, std::uint64_t version) {
+  if (condition.is_none()) return absl::OkStatus();
+  if (condition == Condition::Absent()) {
+    return exists ? absl::AlreadyExistsError("the key exists") : absl::OkStatus();
+  }
+  if (!exists) return NoSuchKey();
+  if (condition == Condition::Present() || condition.version() == version) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the key's version is ", version, ", not ", condition.version()));
 }
 
 }  // namespace
 
-absl::Status Store::Impl::CommitNow(Write write) {
+absl::Status Store::Impl::CommitNow(Write* write, std::uint64_t* version) {
   for (;;) {
-    Commit(std::span(&write, 1));
-    if (!absl::IsAborted(write.status)) return write.status;
+    Commit(std::span(write, 1));
+    if (!absl::IsAborted(write->status)) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  if (write->status.ok() && version != nullptr) *version = write->version;
+  return write->status;
 }
 
 void Store::Impl::Commit(std::span<Write> writes) {
@@ -121,7 +143,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     if (absl::IsAborted(writes[done].status)) break;
   }
   if (staged_.empty()) return done;
-  AssignVersions();
+  SealAll();
   if (const absl::Status durable = MakeDurable(); !durable.ok()) {
     Abandon(durable);
     return done;
@@ -171,8 +193,11 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
     staged.key = log_.Key(*place);
     staged.value = log_.Value(*place);
   } else {
-    staged.own_key = write.key;
-    staged.key = staged.own_key;
+    staged.own = write.key;
+    const bool adds = write.kind == Write::Kind::kIncrement || write.kind == Write::Kind::kAppend;
+    if (adds) staged.own += write.value;
+    staged.key = std::string_view(staged.own).substr(0, write.key.size());
+    staged.value = std::string_view(staged.own).substr(write.key.size());
   }
   staged.key_hash = HashKey(staged.key);
   staged.value_hash = HashValue(staged.value.data(), staged.value.size());
@@ -188,10 +213,17 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   // One that has expired counts for nothing, but keeps its slot until it is removed.
   const bool known = old.place.has_value() || old.cold || old.unloaded;
   const bool exists = known && !HasExpired(old.expiry_ms, unix_ms);
-  if (!exists && write.kind != Write::Kind::kPut) return absl::NotFoundError("no such key");
-  if (write.kind == Write::Kind::kTouch) REMORA_RETURN_IF_ERROR(CopyTouched(staged, old, now));
+  const bool modifies = write.kind != Write::Kind::kPut && !staged.is_delete();
+  const bool adds = modifies && write.kind != Write::Kind::kTouch;
+  if (!exists && (staged.is_delete() || (modifies && !adds))) return NoSuchKey();
+  REMORA_RETURN_IF_ERROR(CheckCondition(write.condition, exists, old.version));
+  if (modifies) REMORA_RETURN_IF_ERROR(Modify(staged, old, exists, now));
   staged.cold = old.cold;
-  if (!staged.is_delete()) staged.expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
+  if (adds && exists && !write.ttl) {
+    staged.expiry_ms = old.expiry_ms;
+  } else if (!staged.is_delete()) {
+    staged.expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
+  }
 
   // A cold key's record comes to a slot of its own.
   const bool takes_slot = !staged.is_delete() && !old.place;
@@ -204,9 +236,11 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
     }
     growth += takes_slot ? 1 : -1;
   }
+  // Of those staged, each has the next; so a condition can be about a write of the same group.
+  staged.version = next_version_ + staged_.size() - 1;
   Known& next = group_records_[staged.key];
   next = {};
-  if (!staged.is_delete()) next = {staged.place, false, false, staged.expiry_ms};
+  if (!staged.is_delete()) next = {staged.place, false, false, staged.expiry_ms, staged.version};
   return absl::OkStatus();
 }
 
@@ -214,51 +248,30 @@ absl::StatusOr<Store::Impl::Known> Store::Impl::Look(const Staged& staged) const
   const auto earlier = group_records_.find(staged.key);
   if (earlier != group_records_.end()) return earlier->second;
   if (const auto entry = index_.Find(staged.key, staged.key_hash)) {
-    return Known{entry->place, false, false, log_.Header(entry->place).expiry_ms};
+    const RecordHeader& header = log_.Header(entry->place);
+    return Known{entry->place, false, false, header.expiry_ms, header.version_live >> 1};
   }
   const bool cold = index_.FindCold(staged.key_hash).has_value();
-  // Who overwrites what is not loaded need not know.
-  const bool unloaded = loading() && staged.write->kind != Write::Kind::kPut;
+  // Who overwrites what is not loaded, whatever it is, need not know.
+  const bool overwrites = staged.write->kind == Write::Kind::kPut && staged.write->condition.is_none();
+  const bool unloaded = loading() && !overwrites;
   if (!cold && !unloaded) return Known{};
   // Of this key, or of another with this hash: only the tier tells. While it loads, not even that (fetch.cc).
   Known known;
   const absl::Status read = tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
-    known = {std::nullopt, !loading(), loading(), stored.header.expiry_ms};
+    known = {std::nullopt, !loading(), loading(), stored.header.expiry_ms, stored.header.version};
     return absl::OkStatus();
   });
   if (!read.ok() && !absl::IsNotFound(read)) return read;
   return known;
 }
 
-// A published record never changes (I4): the value is written again, beside a new expiry.
-absl::Status Store::Impl::CopyTouched(Staged& staged, const Known& old, TimePoint now) {
-  std::optional<Place> place;
-  if (old.place) {
-    const std::string_view value = log_.Value(*old.place);
-    staged.value_hash = HashValue(value.data(), value.size());
-    // Bytes that rotted here must not be given a checksum that fits. What was staged just now has none yet.
-    REMORA_CHECK(!log_.IsLive(*old.place) ||
-                 log_.Header(*old.place).checksum ==
-                     log_.Checksum(*old.place, staged.key_hash, staged.value_hash));
-    place = log_.Append(ValueLog::Head::kWrites, staged.key, value, now);
-  } else {
-    REMORA_RETURN_IF_ERROR(tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
-      staged.value_hash = HashValue(stored.value.data(), stored.value.size());
-      place = log_.Append(ValueLog::Head::kWrites, staged.key, stored.value, now);
-      return absl::OkStatus();
-    }));
-  }
-  if (!place) return absl::AbortedError("no room in the log");
-  staged.place = *place;
-  staged.value = log_.Value(*place);
-  return absl::OkStatus();
-}
+// --- SealAll, MakeDurable -------------------------------------------------------------------------------
 
-// --- AssignVersions, MakeDurable ------------------------------------------------------------------------
-
-void Store::Impl::AssignVersions() {
-  for (Staged& staged : staged_) {
-    staged.version = next_version_++;
+void Store::Impl::SealAll() {
+  for (const Staged& staged : staged_) {
+    REMORA_CHECK(staged.version == next_version_);
+    ++next_version_;
     if (staged.is_delete()) continue;
     log_.Seal(staged.place, staged.version, staged.expiry_ms, staged.key_hash, staged.value_hash);
   }
@@ -321,7 +334,7 @@ void Store::Impl::Publish(const Staged& staged, TimePoint now) {
       index_.Insert(staged.key_hash, staged.place);
     }
     frequency_.Note(staged.key_hash);
-    Add(staged.write->kind == Write::Kind::kPut ? Counter::kPuts : Counter::kTouches, 1);
+    Add(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts, 1);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});
   }

@@ -123,13 +123,18 @@ absl::Status Store::Impl::FindInTheEnd(std::string_view key, const Take& take) {
   }
 }
 
-absl::Status Store::Impl::Get(std::string_view key, std::string* value) {
+absl::Status Store::Impl::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   return FindInTheEnd(key, [&](const RecordHeader& header, const Slot& slot) {
     // By the verified copy of the header: should the place be used anew by now, the shared one may say
     // anything.
     value->assign(reinterpret_cast<const char*>(log_.Body(Place::Of(slot))) + header.key_size,
                   header.value_size);
+    if (version != nullptr) *version = header.version_live >> 1;
   });
+}
+
+absl::Status Store::Impl::Exists(std::string_view key) {
+  return FindInTheEnd(key, [](const RecordHeader&, const Slot&) {});
 }
 
 absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Impl::Ttl(std::string_view key) {

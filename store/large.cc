@@ -55,7 +55,7 @@ Place Store::Impl::PlaceOf(const Reservation& reservation) const {
 std::size_t Store::Impl::RunOf(const Write& write) const {
   if (write.reserved != nullptr) return 0;  // has it
   if (write.kind == Write::Kind::kPut) return RunLength(write.key.size(), write.value.size());
-  if (write.kind == Write::Kind::kDelete) return 0;
+  if (write.kind != Write::Kind::kTouch) return 0;
   const std::string key(write.key);  // the caller's bytes may change
   const std::uint64_t key_hash = HashKey(key);
   if (const auto entry = index_.Find(key, key_hash)) {

@@ -177,7 +177,16 @@ void Store::Impl::SetSizeCounters() {
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
-absl::Status Store::Get(std::string_view key, std::string* value) const { return impl_->Get(key, value); }
+absl::Status Store::Get(std::string_view key, std::string* value, std::uint64_t* version) const {
+  return impl_->Get(key, value, version);
+}
+
+absl::StatusOr<bool> Store::Exists(std::string_view key) const {
+  const absl::Status status = impl_->Exists(key);
+  if (status.ok()) return true;
+  if (absl::IsNotFound(status)) return false;
+  return status;
+}
 
 absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Ttl(std::string_view key) const {
   return impl_->Ttl(key);
@@ -189,25 +198,54 @@ absl::Status Store::Put(std::string_view key, std::string_view value, const PutO
   write.key = key;
   write.value = value;
   write.ttl = options.ttl;
-  return impl_->CommitNow(write);
+  write.condition = options.condition;
+  return impl_->CommitNow(&write, options.version);
 }
 
-absl::Status Store::Delete(std::string_view key) {
+absl::Status Store::Delete(std::string_view key, const WriteOptions& options) {
   Write write;
   write.kind = Write::Kind::kDelete;
   write.key = key;
-  return impl_->CommitNow(write);
+  write.condition = options.condition;
+  return impl_->CommitNow(&write, options.version);
 }
 
-absl::Status Store::Touch(std::string_view key, std::chrono::milliseconds ttl) {
+absl::Status Store::Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options) {
   Write write;
   write.kind = Write::Kind::kTouch;
   write.key = key;
   write.ttl = ttl;
-  return impl_->CommitNow(write);
+  write.condition = options.condition;
+  return impl_->CommitNow(&write, options.version);
 }
 
-absl::Status Store::Persist(std::string_view key) { return Touch(key, kNeverExpires); }
+absl::Status Store::Persist(std::string_view key, const WriteOptions& options) {
+  return Touch(key, kNeverExpires, options);
+}
+
+absl::StatusOr<std::int64_t> Store::Increment(std::string_view key, std::int64_t delta,
+                                              const PutOptions& options) {
+  Write write;
+  write.kind = Write::Kind::kIncrement;
+  write.key = key;
+  write.value = {reinterpret_cast<const char*>(&delta), sizeof(delta)};
+  write.ttl = options.ttl;
+  write.condition = options.condition;
+  REMORA_RETURN_IF_ERROR(impl_->CommitNow(&write, options.version));
+  return write.result;
+}
+
+absl::StatusOr<std::size_t> Store::Append(std::string_view key, std::string_view bytes,
+                                          const PutOptions& options) {
+  Write write;
+  write.kind = Write::Kind::kAppend;
+  write.key = key;
+  write.value = bytes;
+  write.ttl = options.ttl;
+  write.condition = options.condition;
+  REMORA_RETURN_IF_ERROR(impl_->CommitNow(&write, options.version));
+  return static_cast<std::size_t>(write.result);
+}
 
 void Store::Commit(std::span<Write> writes) { impl_->Commit(writes); }
 bool Store::Work() { return impl_->Work(); }

@@ -20,8 +20,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
-#include "store/format/expiry.h"
 #include "store/format/layout.h"
+#include "store/format/write_options.h"
 
 namespace remora {
 
@@ -88,16 +88,19 @@ struct Reservation {
 
 /// One write of a group. The bytes it points to must stay until Commit returns.
 struct Write {
-  enum class Kind : std::uint8_t { kPut = 1, kDelete = 2, kTouch = 3 };
+  enum class Kind : std::uint8_t { kPut = 1, kDelete = 2, kTouch = 3, kIncrement = 4, kAppend = 5 };
 
   Kind kind = Kind::kPut;
   std::string_view key;
-  std::string_view value;  // kPut
+  /// kPut. kIncrement: what is added, the bytes of a std::int64_t. kAppend: what is put behind the value.
+  std::string_view value;
   /// kPut: key and value are in here already, and `key` and `value` are not looked at. It is used up,
   /// whatever the outcome, unless that is Aborted.
   const Reservation* reserved = nullptr;
-  /// kPut, kTouch: how long the record is there. None: StoreOptions::default_ttl.
+  /// But for kDelete: how long the record is there. None: StoreOptions::default_ttl; kIncrement and kAppend
+  /// of a value that is there: as long as it was to be.
   std::optional<std::chrono::milliseconds> ttl{};
+  Condition condition{};
 
   /// Asked, when set, about the store's private copy of key and value before anything else sees it: for bytes
   /// that somebody else may still be writing. False: the write ends with DataLoss and nothing of it is done.
@@ -106,14 +109,17 @@ struct Write {
   const void* verify_context = nullptr;
 
   // Outcome, set by Commit.
-  /// OK. NotFound: kDelete of a key that is not there. InvalidArgument: sizes out of bounds. DataLoss:
-  /// `verify` said no. ResourceExhausted: no room, and none will come of itself. Aborted: no room right now,
-  /// but dead memory is resting and will be free: commit the write again later (Store::next_work). In all of
-  /// these, nothing of this write was done. Unavailable: the durable tier failed; nothing is visible; whether
-  /// a restart shows it is unknown.
+  /// OK. NotFound: kDelete or kTouch of a key that is not there, or such a condition. AlreadyExists,
+  /// FailedPrecondition: as `condition` says. kIncrement: FailedPrecondition: the value is no number;
+  /// OutOfRange: the sum is none. kAppend: OutOfRange: the value would be larger than kMaxSmallValueSize.
+  /// InvalidArgument: sizes, ttl or condition out of bounds. DataLoss: `verify` said no. ResourceExhausted:
+  /// no room, and none will come of itself. Aborted: no room right now, but dead memory is resting and will
+  /// be free: commit the write again later (Store::next_work). In all of these, nothing of this write was
+  /// done. Unavailable: the durable tier failed; nothing is visible; whether a restart shows it is unknown.
   absl::Status status;
   std::uint64_t version = 0;  // OK: greater than that of every earlier write of the store, across restarts
-  std::uint64_t slot = 0;     // OK and kPut, kTouch: the record's place (EncodeSlot)
+  std::uint64_t slot = 0;     // OK, but for kDelete: the record's place (EncodeSlot)
+  std::int64_t result = 0;    // OK and kIncrement: the number; kAppend: the size of the value
 };
 
 /// A value's place, as of the moment of the call.
@@ -151,21 +157,39 @@ class Store {
   /// longer than the grace period while it copied). InvalidArgument: key size. Of a record that is to be
   /// brought back to memory: Unavailable, DataLoss: the durable tier cannot be read. ResourceExhausted: the
   /// index leaves no room for it.
-  absl::Status Get(std::string_view key, std::string* value) const;
+  /// `version`, unless null, gets that of the key's last write.
+  absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr) const;
+
+  /// Whether the key is there; what else may happen, as Get.
+  absl::StatusOr<bool> Exists(std::string_view key) const;
 
   /// What is left of the time for which the key is there; nothing: it is there for ever. Errors as Get.
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) const;
 
   /// As one Commit of one write, and again while it is Aborted, sleeping in between. A record whose time is
-  /// over counts for nothing: not for Get, nor for Delete. A Put over another says anew how long.
+  /// over counts for nothing: not for Get, nor for Delete. A Put over another says anew how long. What else
+  /// may come of it: Write::status.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options = {});
-  absl::Status Delete(std::string_view key);
+  absl::Status Delete(std::string_view key, const WriteOptions& options = {});
+
+  /// Adds to the number that the key's value spells, in decimal digits and maybe a minus sign before them,
+  /// and stores the sum the same way; returns it. An absent key counts as 0. Unless the options give a ttl,
+  /// the key keeps its own. FailedPrecondition: the value is no such number, or none of 64 bits. OutOfRange:
+  /// the sum is none of 64 bits. In both, the value is as before.
+  absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta,
+                                         const PutOptions& options = {});
+
+  /// Puts bytes behind the key's value, which is made if it is absent, and returns its size. Unless the
+  /// options give a ttl, the key keeps its own. OutOfRange: the value would be larger than
+  /// kMaxSmallValueSize.
+  absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
+                                     const PutOptions& options = {});
 
   /// Gives the key `ttl` from now on, and Persist for ever. NotFound. InvalidArgument: IsTtl. Takes as much
   /// room as a Put of its value. Like a Get and that Put, with no write of the key in between, but maybe the
   /// end of its time: then a Get in between misses it.
-  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl);
-  absl::Status Persist(std::string_view key);
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options = {});
+  absl::Status Persist(std::string_view key, const WriteOptions& options = {});
 
   /// Applies writes as one group (or several, when there are thousands): one write to the durable tier, then,
   /// in order, each becomes visible. Each

@@ -1,5 +1,5 @@
-// Inside a store. store.cc opens it, get.cc reads, fetch.cc brings back to memory, commit.cc writes, work.cc
-// keeps house.
+// Inside a store. store.cc opens it, get.cc reads, fetch.cc brings back to memory, commit.cc writes,
+// modify.cc makes values of old ones, work.cc keeps house.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,8 @@ class Store::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  absl::Status Get(std::string_view key, std::string* value);
+  absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version);
+  absl::Status Exists(std::string_view key);
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::StatusOr<Location> Locate(std::string_view key);
   bool wants_reads() const { return wants_reads_.load(std::memory_order_relaxed); }
@@ -51,8 +52,8 @@ class Store::Impl {
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
   void GiveBack(const Reservation& reservation);
   void Commit(std::span<Write> writes);
-  /// Commits one write, however long it takes.
-  absl::Status CommitNow(Write write);
+  /// Commits one write, however long it takes. `version`, unless null, gets its version if it was done.
+  absl::Status CommitNow(Write* write, std::uint64_t* version);
   bool Work();
   std::optional<TimePoint> next_work() const;
   bool LoadStep();
@@ -106,12 +107,14 @@ class Store::Impl {
   /// A write of the group that is being committed, once nothing but the durable tier can fail it.
   struct Staged {
     Write* write = nullptr;
-    std::string own_key;   // kDelete, kTouch: the private copy; kPut's is in the log
+    // But for kPut, whose are in the log: the private copies of the key, and behind it of what is added.
+    std::string own;
     std::string_view key;  // the private copy
     std::uint64_t key_hash = 0;
-    std::string_view value;  // kPut: the private copy; kTouch: the copy of the old record's
+    // kPut: the private copy. kIncrement, kAppend: that of what is added, until Modify. Then: in the log.
+    std::string_view value;
     std::uint64_t value_hash = 0;
-    Place place;        // kPut, kTouch
+    Place place;        // but for kDelete
     bool cold = false;  // the key has a cold entry, until this write
     std::uint64_t version = 0;
     std::uint64_t expiry_ms = 0;
@@ -125,6 +128,7 @@ class Store::Impl {
     bool cold = false;           // in the durable tier only
     bool unloaded = false;       // the same, and the index may not know it
     std::uint64_t expiry_ms = 0;
+    std::uint64_t version = 0;
   };
 
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
@@ -138,11 +142,19 @@ class Store::Impl {
   /// Decides existence as of all writes staged before, and reserves room in the index.
   absl::Status Decide(Staged& staged, TimePoint now, std::int64_t unix_ms);
   absl::StatusOr<Known> Look(const Staged& staged) const;
-  absl::Status CopyTouched(Staged& staged, const Known& old, TimePoint now);
-  void AssignVersions();
+  void SealAll();
   absl::Status MakeDurable();
   void Publish(const Staged& staged, TimePoint now);
   void Abandon(const absl::Status& why);
+
+  // --- modify.cc
+
+  /// For kTouch, kIncrement and kAppend: appends the record with the value that is made of the old one.
+  /// `exists`: there is one. Aborted: no room.
+  absl::Status Modify(Staged& staged, const Known& old, bool exists, TimePoint now);
+  /// Calls take(value, its hash), which returns a status, with the old record's value.
+  template <typename Take>
+  absl::Status ReadOld(const Staged& staged, const Known& old, const Take& take) const;
 
   // --- large.cc
 
@@ -236,6 +248,7 @@ class Store::Impl {
   // The keys' records after the staged writes.
   absl::flat_hash_map<std::string_view, Known> group_records_;
   absl::flat_hash_map<std::uint64_t, std::int64_t> group_growth_;  // by main bucket: entries more than now
+  std::string appended_;                                           // a value, as Modify makes it
 };
 
 }  // namespace remora

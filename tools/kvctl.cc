@@ -5,14 +5,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -26,26 +29,31 @@
 #include "store/format/expiry.h"
 #include "store/format/layout.h"
 #include "store/format/ttl_text.h"
+#include "store/format/write_options.h"
 
 namespace remora {
 namespace {
 
 constexpr int kExitNoSuchKey = 1;
+constexpr int kExitCondition = 2;
 
 constexpr char kExitCodes[] =
     "Exit codes:\n"
     "   0  done\n"
-    "   1  get, delete, touch, persist, ttl: there is no such key\n"
-    "  64  usage: an unknown flag, a bad address or duration, a key out of bounds\n"
-    "  65  put: the value is larger than 67108864 bytes\n"
+    "   1  there is no such key; nothing was done\n"
+    "   2  --if-absent: there is such a key; --if-version: it has another version; incr: its value is\n"
+    "      no number; nothing was done\n"
+    "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds\n"
+    "  65  put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
+    "      incr: the sum is no number of 64 bits; nothing was done\n"
     "  69  the server cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
     "  71  the system lacks something, as memory that may be locked\n"
-    "  73  put, touch, persist: the server has no room; nothing was stored\n"
+    "  73  the server has no room; nothing was stored\n"
     "  74  standard input or output failed\n"
     "  77  not permitted, as another user's local server\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
-static_assert(kMaxValueSize == 67108864, "the help text names it");
+static_assert(kMaxValueSize == 67108864 && kMaxSmallValueSize == 262144, "the help text names them");
 
 struct Arguments {
   std::string server;
@@ -56,6 +64,13 @@ struct Arguments {
   bool value_given = false;
   std::optional<std::string> ttl_text;
   std::optional<std::chrono::milliseconds> ttl;
+  bool if_absent = false;
+  bool if_present = false;
+  std::uint64_t if_version = 0;
+  Condition condition;  // of these
+  bool show_version = false;
+  std::string delta_text = "1";
+  std::int64_t delta = 0;
   int wait_seconds = 0;
 };
 
@@ -131,7 +146,17 @@ Outcome Prepare(Arguments* arguments) {
     arguments->ttl = ParseTtl(*arguments->ttl_text, &why);
     if (!arguments->ttl) return {EX_USAGE, why};
   }
-  if (arguments->command != "put") return {};
+  if (arguments->command == "incr") {
+    const char* const end = arguments->delta_text.data() + arguments->delta_text.size();
+    const auto [parsed, error] = std::from_chars(arguments->delta_text.data(), end, arguments->delta);
+    if (error != std::errc() || parsed != end) {
+      return {EX_USAGE, absl::StrFormat("%s is no number of 64 bits", arguments->delta_text)};
+    }
+  }
+  if (arguments->if_absent) arguments->condition = Condition::Absent();
+  if (arguments->if_present) arguments->condition = Condition::Present();
+  if (arguments->if_version != 0) arguments->condition = Condition::Version(arguments->if_version);
+  if (arguments->command != "put" && arguments->command != "append") return {};
   if (!arguments->value_given) {
     if (Outcome outcome = ReadInput(&arguments->value); outcome.exit_code != EX_OK) return outcome;
   }
@@ -173,21 +198,54 @@ Outcome Ping(const Arguments& arguments, const Clock& clock) {
 }
 
 Outcome Get(Client& client, const Arguments& arguments) {
-  absl::StatusOr<std::string> value = client.Get(arguments.key);
-  return value.ok() ? WriteOutput(*value) : FromStatus(value.status());
+  std::string value;
+  std::uint64_t version = 0;
+  const absl::Status status = client.Get(arguments.key, &value, &version);
+  if (!status.ok()) return FromStatus(status);
+  if (arguments.show_version) value.insert(0, absl::StrFormat("%d\n", version));
+  return WriteOutput(value);
+}
+
+Outcome Exists(Client& client, const Arguments& arguments) {
+  const absl::StatusOr<bool> exists = client.Exists(arguments.key);
+  if (!exists.ok()) return FromStatus(exists.status());
+  return *exists ? Outcome{} : Outcome{kExitNoSuchKey, "no such key"};
+}
+
+/// `result`: what is to be printed.
+absl::Status Write(Client& client, const Arguments& arguments, std::string* result) {
+  const PutOptions put{.ttl = arguments.ttl, .condition = arguments.condition, .version = nullptr};
+  const WriteOptions write{.condition = arguments.condition, .version = nullptr};
+  if (arguments.command == "put") return client.Put(arguments.key, arguments.value, put);
+  if (arguments.command == "delete") return client.Delete(arguments.key, write);
+  if (arguments.command == "touch") return client.Touch(arguments.key, *arguments.ttl, write);
+  if (arguments.command == "persist") return client.Persist(arguments.key, write);
+  if (arguments.command == "incr") {
+    REMORA_ASSIGN_OR_RETURN(const std::int64_t sum, client.Increment(arguments.key, arguments.delta, put));
+    *result = absl::StrFormat("%d\n", sum);
+    return absl::OkStatus();
+  }
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size, client.Append(arguments.key, arguments.value, put));
+  *result = absl::StrFormat("%d\n", size);
+  return absl::OkStatus();
 }
 
 Outcome Write(Client& client, const Arguments& arguments) {
-  Outcome outcome;
-  if (arguments.command == "put") {
-    outcome = FromStatus(client.Put(arguments.key, arguments.value, {.ttl = arguments.ttl}));
-  } else if (arguments.command == "touch") {
-    outcome = FromStatus(client.Touch(arguments.key, *arguments.ttl));
-  } else {
-    outcome = FromStatus(client.Persist(arguments.key));
+  std::string result;
+  const absl::Status status = Write(client, arguments, &result);
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return result.empty() ? Outcome{} : WriteOutput(result);
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+      return {kExitCondition, std::string(status.message())};
+    case absl::StatusCode::kOutOfRange:
+      return {EX_DATAERR, std::string(status.message())};
+    case absl::StatusCode::kResourceExhausted:  // it is the server that lacks room
+      return {EX_CANTCREAT, std::string(status.message())};
+    default:
+      return FromStatus(status);
   }
-  if (outcome.exit_code == EX_OSERR) outcome.exit_code = EX_CANTCREAT;  // it is the server that lacks room
-  return outcome;
 }
 
 Outcome Ttl(Client& client, const Arguments& arguments) {
@@ -213,7 +271,7 @@ Outcome Run(Arguments arguments) {
   if (!client.ok()) return FromStatus(client.status());
   if (arguments.command == "get") return Get(**client, arguments);
   if (arguments.command == "ttl") return Ttl(**client, arguments);
-  if (arguments.command == "delete") return FromStatus((*client)->Delete(arguments.key));
+  if (arguments.command == "exists") return Exists(**client, arguments);
   if (arguments.command == "stats") return Stats(**client);
   return Write(**client, arguments);
 }
@@ -234,21 +292,42 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       ->capture_default_str();
 
   CLI::App* get = app.add_subcommand("get", "Write the value to standard output, and nothing else");
+  CLI::App* exists = app.add_subcommand("exists", "Print nothing; the exit code says it");
   CLI::App* put = app.add_subcommand("put", "Store a value, from standard input unless VALUE stands there");
+  CLI::App* append = app.add_subcommand("append", "Put bytes behind the value, as put; print its new size");
+  CLI::App* incr = app.add_subcommand("incr", "Add to the number that the value spells; print the sum");
   CLI::App* remove = app.add_subcommand("delete", "Remove a key");
   CLI::App* touch = app.add_subcommand("touch", "Let a key expire so long from now");
   CLI::App* persist = app.add_subcommand("persist", "Let a key never expire");
   CLI::App* ttl = app.add_subcommand("ttl", "Print for how long the key is there yet, as a DURATION");
   CLI::App* ping = app.add_subcommand("ping", "Ask the server for an answer and print the round-trip time");
   app.add_subcommand("stats", "Print the server's counters, a name and a value on each line");
-  for (CLI::App* command : {get, put, remove, touch, persist, ttl}) {
+  for (CLI::App* command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
     command->add_option("KEY", arguments->key, "1 to 4096 bytes")->required();
   }
+  get->add_flag("--version", arguments->show_version, "Write its version and a newline before the value");
   CLI::Option* value =
       put->add_option("VALUE", arguments->value,
                       "Up to 67108864 bytes; write `put -- KEY VALUE` where one of them begins with a dash");
-  put->add_option("--ttl", arguments->ttl_text, "Let it expire so long from now; the server has a default")
-      ->type_name("DURATION");
+  CLI::Option* more = append->add_option("VALUE", arguments->value, "As for put");
+  incr->add_option("DELTA", arguments->delta_text, "A number of 64 bits; an absent key counts as 0")
+      ->capture_default_str();
+  for (CLI::App* command : {put, append, incr}) {
+    command
+        ->add_option("--ttl", arguments->ttl_text,
+                     "Let it expire so long from now; else by put: as the server's default says")
+        ->type_name("DURATION");
+    CLI::Option* absent =
+        command->add_flag("--if-absent", arguments->if_absent, "Only if there is no such key");
+    command->add_flag("--if-present", arguments->if_present, "Only if there is such a key")->excludes(absent);
+  }
+  for (CLI::App* command : {put, append, incr, remove, touch, persist}) {
+    CLI::Option* version =
+        command->add_option("--if-version", arguments->if_version, "Only if the key has this version")
+            ->check(CLI::Range(std::uint64_t{1}, kMaxVersion - 1));
+    if (CLI::Option* other = command->get_option_no_throw("--if-absent")) version->excludes(other);
+    if (CLI::Option* other = command->get_option_no_throw("--if-present")) version->excludes(other);
+  }
   touch->add_option("DURATION", arguments->ttl_text, "See below")->required()->type_name("");
   ping->add_option("--wait", arguments->wait_seconds,
                    "Keep trying for so many seconds until a server answers")
@@ -264,7 +343,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
     return EX_USAGE;
   }
   arguments->command = app.get_subcommands().front()->get_name();
-  arguments->value_given = value->count() > 0;
+  arguments->value_given = value->count() + more->count() > 0;
   return -1;
 }
 

@@ -23,11 +23,6 @@ constexpr bool IsTtl(std::chrono::milliseconds ttl) {
   return (ttl.count() > 0 && ttl <= kMaxTtl) || ttl == kNeverExpires;
 }
 
-struct PutOptions {
-  /// How long the record is there. None: as the store's default says.
-  std::optional<std::chrono::milliseconds> ttl{};
-};
-
 /// A record's expiry when the server's clock says `server_ms`. 0: never. REQUIRES: IsTtl(ttl).
 constexpr std::uint64_t ExpiryOf(std::int64_t server_ms, std::chrono::milliseconds ttl) {
   return ttl == kNeverExpires ? 0 : static_cast<std::uint64_t>(server_ms + ttl.count());

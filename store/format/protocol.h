@@ -31,6 +31,9 @@
 // It wants to know when the memory fills: what is not used will have to go. They are hints, so no checksum
 // covers them. They come along with whatever is sent.
 //
+// A write may come with a condition (store/format/write_options.h), which is decided when it is committed;
+// for a large value, that is at its commit.
+//
 // HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
 // was sent and before the answer was there, which is what a client knows of that clock
 // (client/server_time.h).
@@ -50,10 +53,11 @@
 #include "store/format/layout.h"
 #include "store/format/record.h"
 #include "store/format/remote_region.h"
+#include "store/format/write_options.h"
 
 namespace remora {
 
-inline constexpr std::uint32_t kProtocolVersion = 5;
+inline constexpr std::uint32_t kProtocolVersion = 6;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -112,19 +116,23 @@ enum class Operation : std::uint8_t {
   kReserve = 6,  // key and value of these sizes will come
   kPart = 7,     // the next value_size bytes of key and value; key_size is 0
   kCommit = 8,   // store what was reserved with these sizes; payload_offset is 0
+  // Of the value that is there. Without a ttl, it keeps its expiry.
+  kIncrement = 9,  // key, and as value a std::int64_t: add that to the number that the value spells
+  kAppend = 10,    // key, value: put it behind the value that is there
 };
 
 struct Request {
   std::uint64_t request_id = 0;  // the client's; comes back in the reply
   std::uint64_t payload_offset = 0;
   std::uint64_t payload_checksum = 0;
-  std::int64_t ttl_ms = 0;  // put, touch: EncodeTtl; 0: the server's default
+  std::int64_t ttl_ms = 0;      // of what stores a record: EncodeTtl; 0: none
+  std::uint64_t condition = 0;  // of a write: Condition::Encode; 0: none
   std::uint32_t value_size = 0;
   std::uint16_t key_size = 0;
   Operation operation = Operation::kPing;
   std::uint8_t read_count = 0;  // up to kMaxReads
 };
-static_assert(sizeof(Request) == 40);
+static_assert(sizeof(Request) == 48);
 static_assert(std::has_unique_object_representations_v<Request>);
 
 /// Ties a payload to its request: bytes left over from an earlier one, or half of one, do not verify.
@@ -133,6 +141,7 @@ inline std::uint64_t PayloadChecksum(const Request& request, std::uint64_t key_h
   const std::uint64_t covered[] = {request.request_id,
                                    request.payload_offset,
                                    static_cast<std::uint64_t>(request.ttl_ms),
+                                   request.condition,
                                    std::uint64_t{request.value_size} << 24 |
                                        std::uint64_t{request.key_size} << 8 |
                                        static_cast<std::uint64_t>(request.operation),
@@ -143,11 +152,15 @@ inline std::uint64_t PayloadChecksum(const Request& request, std::uint64_t key_h
 
 enum class ReplyStatus : std::uint8_t {
   kOk = 1,
-  kNotFound = 2,     // delete, touch, locate: no such key
+  kNotFound = 2,     // no such key
   kInvalid = 3,      // the request breaks the protocol's bounds
   kCorrupt = 4,      // the payload does not verify; nothing was done
   kFull = 5,         // no room; nothing was done
   kDurableTier = 6,  // the durable tier failed; whether the write survives a restart is unknown
+  // Nothing was done:
+  kAlreadyExists = 7,       // the condition was that the key is absent
+  kFailedPrecondition = 8,  // the key has another version; or its value is no number
+  kOutOfRange = 9,          // the number would overflow, or the value grow too large
 };
 
 enum ReplyFlag : std::uint16_t {
@@ -157,8 +170,9 @@ enum ReplyFlag : std::uint16_t {
 
 struct Reply {
   std::uint64_t request_id = 0;
-  std::uint64_t version = 0;   // put, delete, touch: that of the write; locate: that of the record
-  std::uint64_t slot = 0;      // put, touch, locate: where the record is (EncodeSlot)
+  std::uint64_t version = 0;   // of a write: its own; locate: that of the record
+  std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot)
+  std::int64_t result = 0;     // increment: the number; append: the size of the value
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
   // Bytes behind this struct. Status not kOk: text, why. kOk, of a reserve: a Grant, or nothing.
@@ -166,7 +180,7 @@ struct Reply {
   std::uint16_t flags = 0;  // ReplyFlag
   std::uint32_t reserved2 = 0;
 };
-static_assert(sizeof(Reply) == 40);
+static_assert(sizeof(Reply) == 48);
 static_assert(std::has_unique_object_representations_v<Reply>);
 
 /// The client may WRITE all of this region, and nothing else of the server's memory that others read.

@@ -21,15 +21,31 @@ constexpr std::chrono::hours kAhead{5};
 class RemoteKeyValue final : public KeyValue {
  public:
   explicit RemoteKeyValue(std::unique_ptr<Client> client) : client_(std::move(client)) {}
-  absl::Status Get(std::string_view key, std::string* value) override { return client_->Get(key, value); }
+  absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) override {
+    return client_->Get(key, value, version);
+  }
+  absl::StatusOr<bool> Exists(std::string_view key) override { return client_->Exists(key); }
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) override {
     return client_->Put(key, value, options);
   }
-  absl::Status Delete(std::string_view key) override { return client_->Delete(key); }
-  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl) override {
-    return client_->Touch(key, ttl);
+  absl::Status Delete(std::string_view key, const WriteOptions& options) override {
+    return client_->Delete(key, options);
   }
-  absl::Status Persist(std::string_view key) override { return client_->Persist(key); }
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl,
+                     const WriteOptions& options) override {
+    return client_->Touch(key, ttl, options);
+  }
+  absl::Status Persist(std::string_view key, const WriteOptions& options) override {
+    return client_->Persist(key, options);
+  }
+  absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta,
+                                         const PutOptions& options) override {
+    return client_->Increment(key, delta, options);
+  }
+  absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
+                                     const PutOptions& options) override {
+    return client_->Append(key, bytes, options);
+  }
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) override {
     return client_->Ttl(key);
   }
@@ -42,15 +58,31 @@ class RemoteKeyValue final : public KeyValue {
 class EmbeddedKeyValue final : public KeyValue {
  public:
   explicit EmbeddedKeyValue(Store& store) : store_(store) {}
-  absl::Status Get(std::string_view key, std::string* value) override { return store_.Get(key, value); }
+  absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) override {
+    return store_.Get(key, value, version);
+  }
+  absl::StatusOr<bool> Exists(std::string_view key) override { return store_.Exists(key); }
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) override {
     return store_.Put(key, value, options);
   }
-  absl::Status Delete(std::string_view key) override { return store_.Delete(key); }
-  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl) override {
-    return store_.Touch(key, ttl);
+  absl::Status Delete(std::string_view key, const WriteOptions& options) override {
+    return store_.Delete(key, options);
   }
-  absl::Status Persist(std::string_view key) override { return store_.Persist(key); }
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl,
+                     const WriteOptions& options) override {
+    return store_.Touch(key, ttl, options);
+  }
+  absl::Status Persist(std::string_view key, const WriteOptions& options) override {
+    return store_.Persist(key, options);
+  }
+  absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta,
+                                         const PutOptions& options) override {
+    return store_.Increment(key, delta, options);
+  }
+  absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
+                                     const PutOptions& options) override {
+    return store_.Append(key, bytes, options);
+  }
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) override {
     return store_.Ttl(key);
   }

@@ -33,12 +33,28 @@ inline void PrintTo(DeploymentKind kind, std::ostream* out) { *out << NameOf(kin
 class KeyValue {
  public:
   virtual ~KeyValue() = default;
-  virtual absl::Status Get(std::string_view key, std::string* value) = 0;
+  virtual absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) = 0;
+  absl::Status Get(std::string_view key, std::string* value) { return Get(key, value, nullptr); }
+  virtual absl::StatusOr<bool> Exists(std::string_view key) = 0;
   virtual absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) = 0;
   absl::Status Put(std::string_view key, std::string_view value) { return Put(key, value, {}); }
-  virtual absl::Status Delete(std::string_view key) = 0;
-  virtual absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl) = 0;
-  virtual absl::Status Persist(std::string_view key) = 0;
+  virtual absl::Status Delete(std::string_view key, const WriteOptions& options) = 0;
+  absl::Status Delete(std::string_view key) { return Delete(key, {}); }
+  virtual absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl,
+                             const WriteOptions& options) = 0;
+  absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl) { return Touch(key, ttl, {}); }
+  virtual absl::Status Persist(std::string_view key, const WriteOptions& options) = 0;
+  absl::Status Persist(std::string_view key) { return Persist(key, {}); }
+  virtual absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta,
+                                                 const PutOptions& options) = 0;
+  absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta) {
+    return Increment(key, delta, {});
+  }
+  virtual absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
+                                             const PutOptions& options) = 0;
+  absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes) {
+    return Append(key, bytes, {});
+  }
   virtual absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) = 0;
   /// Null where the store is embedded.
   virtual Client* client() { return nullptr; }

@@ -313,6 +313,61 @@ TEST_P(RemoteBehaviour, ATimeToLiveIsCoveredByTheCommitsChecksum) {
   EXPECT_CODE(kNotFound, GetStatus("key"));
 }
 
+TEST_P(RemoteBehaviour, ConditionsOutOfBoundsAreAnsweredAsInvalid) {
+  START();
+  ASSERT_CODE(kOk, Put("key", "value"));
+  for (const std::uint64_t condition : {kMaxVersion, kMaxVersion + 1, ~std::uint64_t{0} - 2}) {
+    RawClient one(*deployment_);
+    Request request = RawClient::PutRequest("key", "other");
+    request.condition = condition;
+    ASSERT_EQ(one.Send(request), rdma::CompletionKind::kReceive);
+    EXPECT_EQ(one.reply().status, ReplyStatus::kInvalid);
+  }
+  EXPECT_EQ(Get("key"), "value");
+}
+
+TEST_P(RemoteBehaviour, AConditionIsCoveredByTheCommitsChecksum) {
+  START();
+  RawClient raw(*deployment_);
+  raw.WritePayload("keyvalue");
+  Request request = RawClient::PutRequest("key", "value");
+  request.condition = Condition::Absent().Encode();
+  ASSERT_EQ(raw.Send(request), rdma::CompletionKind::kReceive);
+  EXPECT_EQ(raw.reply().status, ReplyStatus::kCorrupt);
+  EXPECT_CODE(kNotFound, GetStatus("key"));
+}
+
+TEST_P(RemoteBehaviour, WhatIsAddedHas64Bits) {
+  START();
+  ASSERT_CODE(kOk, Put("key", "7"));
+  for (const std::string_view delta : {"", "1234567", "123456789"}) {
+    RawClient one(*deployment_);
+    one.WritePayload("key" + std::string(delta));
+    Request request = RawClient::PutRequest("key", delta);
+    request.operation = Operation::kIncrement;
+    request.payload_checksum =
+        PayloadChecksum(request, HashKey("key"), HashValue(delta.data(), delta.size()));
+    ASSERT_EQ(one.Send(request), rdma::CompletionKind::kReceive);
+    EXPECT_EQ(one.reply().status, ReplyStatus::kInvalid);
+  }
+  EXPECT_EQ(Get("key"), "7");
+}
+
+TEST_P(RemoteBehaviour, WhatIsAddedOrAppendedIsVerified) {
+  START();
+  ASSERT_CODE(kOk, Put("key", "7"));
+  for (const Operation operation : {Operation::kIncrement, Operation::kAppend}) {
+    RawClient one(*deployment_);
+    one.WritePayload("key12345678");
+    Request request = RawClient::PutRequest("key", "12345679");
+    request.operation = operation;
+    request.payload_checksum = PayloadChecksum(request, HashKey("key"), HashValue("12345679", 8));
+    ASSERT_EQ(one.Send(request), rdma::CompletionKind::kReceive);
+    EXPECT_EQ(one.reply().status, ReplyStatus::kCorrupt);
+  }
+  EXPECT_EQ(Get("key"), "7");
+}
+
 TEST_P(RemoteBehaviour, EveryReplySaysTheServersTime) {
   START();
   RawClient raw(*deployment_);

@@ -60,6 +60,15 @@ class ExamplesTest(harness.TestCase):
         self.assertEqual((compare.returncode, compare.stdout), (1, "compared 2 pages, 23 bytes, 1 differ\n"))
         self.assertIn("3/one: differs from", compare.stderr)
 
+    def test_counters(self):
+        self.assertEqual(run("counters", self.address, "home").returncode, 64)
+        self.memory_server()
+        runs = (("home", "5", "home: 1 views; high score 5\n"), ("home", "3", "home: 2 views; high score 5\n"),
+                ("news", "70", "news: 1 views; high score 70\n"))  # fmt: skip
+        for page, score, output in runs:
+            counters = run("counters", self.address, page, score)
+            self.assertEqual((counters.returncode, counters.stdout), (0, output), counters.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -36,6 +36,54 @@ class KvctlTest(harness.TestCase):
         self.expect(kvctl(self.address, "get", "missing"), 1)
         self.expect(kvctl(self.address, "delete", "missing"), 1)
 
+    def test_exists(self):
+        self.expect(kvctl(self.address, "exists", "key"), 1)
+        self.expect(kvctl(self.address, "put", "key", "value"), 0)
+        self.expect(kvctl(self.address, "exists", "key"), 0)
+
+    def test_versions_and_conditions(self):
+        self.expect(kvctl(self.address, "put", "key", "1", "--if-present"), 1)
+        self.expect(kvctl(self.address, "put", "key", "2", "--if-absent"), 0)
+        self.expect(kvctl(self.address, "put", "key", "3", "--if-absent"), 2)
+        first = kvctl(self.address, "get", "--version", "key")
+        self.assertRegex(first.stdout, rb"\A[0-9]+\n2\Z")
+        version = first.stdout.split(b"\n")[0].decode()
+        self.expect(kvctl(self.address, "put", "key", "4", f"--if-version={version}"), 0)
+        stale = [["put", "key", "5"], ["append", "key", "5"], ["incr", "key"], ["delete", "key"],
+                 ["touch", "key", "1h"], ["persist", "key"]]  # fmt: skip
+        for arguments in stale:
+            with self.subTest(arguments=arguments):
+                self.expect(kvctl(self.address, *arguments, f"--if-version={version}"), 2)
+        self.expect(kvctl(self.address, "put", "missing", "5", f"--if-version={version}"), 1)
+        self.expect(kvctl(self.address, "put", "key", "5", "--if-present"), 0)
+        for flags in (["--if-version=0"], ["--if-version=x"], ["--if-version=-1"], ["--if-absent", "--if-present"],
+                      ["--if-absent", "--if-version=1"]):  # fmt: skip
+            with self.subTest(flags=flags):
+                self.expect(kvctl(self.address, "put", "key", "6", *flags), 64)
+        self.expect(kvctl(self.address, "get", "key"), 0, b"5")
+        self.expect(kvctl(self.address, "get", "key", "--if-absent"), 64)
+
+    def test_incr_and_append(self):
+        self.expect(kvctl(self.address, "incr", "number"), 0, b"1\n")
+        self.expect(kvctl(self.address, "incr", "number", "41"), 0, b"42\n")
+        self.expect(kvctl(self.address, "get", "number"), 0, b"42")
+        self.expect(kvctl(self.address, "incr", "--", "number", "-50"), 0, b"-8\n")
+        self.expect(kvctl(self.address, "incr", "number", "9223372036854775807", "--ttl=10h"), 0,
+                    b"9223372036854775799\n")  # fmt: skip
+        self.expect_ttl("number", 10)
+        self.expect(kvctl(self.address, "incr", "number", "9"), 65)
+        self.expect(kvctl(self.address, "incr", "number", "9223372036854775808"), 64)
+        self.expect(kvctl(self.address, "incr", "number", "1.5"), 64)
+        self.expect(kvctl(self.address, "append", "number", " left"), 0, b"24\n")
+        self.expect(kvctl(self.address, "incr", "number"), 2)
+        self.expect(kvctl(self.address, "append", "log", stdin=EVERY_BYTE), 0, b"768\n")
+        self.expect(kvctl(self.address, "append", "log", "end"), 0, b"771\n")
+        self.expect(kvctl(self.address, "get", "log"), 0, EVERY_BYTE + b"end")
+        self.expect(kvctl(self.address, "append", "log", stdin=bytes(262144 - 770)), 65)
+        self.expect(kvctl(self.address, "append", "log", stdin=bytes(262145)), 65)
+        self.expect(kvctl(self.address, "append", "log", stdin=bytes(MAX_VALUE + 1)), 65)
+        self.expect(kvctl(self.address, "append", "log", stdin=bytes(262144 - 771)), 0, b"262144\n")
+
     def test_any_bytes_from_standard_input(self):
         for value in (b"", b"\0", b"\n", EVERY_BYTE, os.urandom(MAX_VALUE)):
             with self.subTest(size=len(value)):

@@ -1,0 +1,69 @@
+#include "server/requests.h"
+
+#include <optional>
+
+#include "store/base/check.h"
+
+namespace remora {
+
+bool FitsItsOperation(const Request& request) {
+  const auto ttl = DecodeTtl(request.ttl_ms);
+  if ((ttl && !IsTtl(*ttl)) || !Condition::Decode(request.condition).IsValid()) return false;
+  switch (request.operation) {
+    case Operation::kPut:
+    case Operation::kAppend:
+      return true;
+    case Operation::kIncrement:
+      return request.value_size == sizeof(std::int64_t);
+    case Operation::kCommit:
+      return request.payload_offset == 0;
+    case Operation::kDelete:
+      return request.value_size == 0 && !ttl;
+    case Operation::kTouch:
+      return request.value_size == 0;
+    default:
+      return false;
+  }
+}
+
+Write::Kind KindOf(Operation operation) {
+  switch (operation) {
+    case Operation::kPut:
+    case Operation::kCommit:
+      return Write::Kind::kPut;
+    case Operation::kDelete:
+      return Write::Kind::kDelete;
+    case Operation::kTouch:
+      return Write::Kind::kTouch;
+    case Operation::kIncrement:
+      return Write::Kind::kIncrement;
+    default:
+      REMORA_CHECK(operation == Operation::kAppend);
+      return Write::Kind::kAppend;
+  }
+}
+
+ReplyStatus ToReplyStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ReplyStatus::kOk;
+    case absl::StatusCode::kNotFound:
+      return ReplyStatus::kNotFound;
+    case absl::StatusCode::kDataLoss:
+      return ReplyStatus::kCorrupt;
+    case absl::StatusCode::kResourceExhausted:
+      return ReplyStatus::kFull;
+    case absl::StatusCode::kInvalidArgument:
+      return ReplyStatus::kInvalid;
+    case absl::StatusCode::kAlreadyExists:
+      return ReplyStatus::kAlreadyExists;
+    case absl::StatusCode::kFailedPrecondition:
+      return ReplyStatus::kFailedPrecondition;
+    case absl::StatusCode::kOutOfRange:
+      return ReplyStatus::kOutOfRange;
+    default:
+      return ReplyStatus::kDurableTier;
+  }
+}
+
+}  // namespace remora

@@ -1,0 +1,67 @@
+// What a write may ask for beside its key and value. The store and its clients take the same.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "store/format/expiry.h"
+#include "store/format/layout.h"
+
+namespace remora {
+
+/// What must be so of a key for a write of it to be done. Decided at the point where writes get their order,
+/// as of all writes before, whoever made them. A record whose time is over counts for nothing.
+class Condition {
+ public:
+  /// None: the write is done in any case.
+  constexpr Condition() = default;
+  /// The key is not there. If it is: AlreadyExists.
+  static constexpr Condition Absent() { return Condition(kAbsent); }
+  /// The key is there. If not: NotFound.
+  static constexpr Condition Present() { return Condition(kPresent); }
+  /// The key is there and its last write was that of `version`, as a Get or that write said. If it is not
+  /// there: NotFound; if it has another version: FailedPrecondition, and the message says which.
+  static constexpr Condition Version(std::uint64_t version) {
+    return Condition(version > 0 && version < kMaxVersion ? version : kMaxVersion);
+  }
+
+  constexpr bool is_none() const { return word_ == 0; }
+  /// False: of a version that no write ever gets.
+  constexpr bool IsValid() const { return word_ < kMaxVersion || *this == Absent() || *this == Present(); }
+
+  /// As it stands in a message, and back; that may be anything.
+  constexpr std::uint64_t Encode() const { return word_; }
+  static constexpr Condition Decode(std::uint64_t word) { return Condition(word); }
+
+  /// REQUIRES: neither none, nor Absent or Present.
+  constexpr std::uint64_t version() const { return word_; }
+
+  friend constexpr bool operator==(const Condition&, const Condition&) = default;
+
+ private:
+  static constexpr std::uint64_t kAbsent = ~std::uint64_t{0};
+  static constexpr std::uint64_t kPresent = kAbsent - 1;
+
+  constexpr explicit Condition(std::uint64_t word) : word_(word) {}
+
+  std::uint64_t word_ = 0;
+};
+
+/// Of a write that stores a value.
+struct PutOptions {
+  /// How long the record is there. None: as the store's default says; of a value that an increment or an
+  /// append finds, as it was.
+  std::optional<std::chrono::milliseconds> ttl{};
+  Condition condition{};
+  /// Gets the version of this write when it was done, unless it is null.
+  std::uint64_t* version = nullptr;
+};
+
+/// Of other writes.
+struct WriteOptions {
+  Condition condition{};
+  std::uint64_t* version = nullptr;  // as PutOptions
+};
+
+}  // namespace remora
