@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -172,6 +174,42 @@ void ClientGet(benchmark::State& state) {
   }
 }
 
+// Keys side by side, against as many one after the other: the times are of all of them.
+constexpr std::size_t kManyKeys = 16;
+
+void ClientMultiGet(benchmark::State& state) {
+  Served* const served = ServedWith(state);
+  if (served == nullptr) return;
+  Drawn<KeyText> drawn = PresentKeys();
+  std::array<std::string_view, kManyKeys> keys;
+  std::array<GetResult, kManyKeys> results;
+  for (auto _ : state) {
+    for (std::string_view& key : keys) key = drawn.Next().view();
+    const absl::Status status = served->client().MultiGet(keys, results);
+    if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
+    for (const GetResult& result : results) {
+      if (!result.status.ok()) return state.SkipWithError(result.status.ToString().c_str());
+    }
+    benchmark::DoNotOptimize(results.data());
+  }
+}
+
+void ClientManyGets(benchmark::State& state) {
+  Served* const served = ServedWith(state);
+  if (served == nullptr) return;
+  Drawn<KeyText> drawn = PresentKeys();
+  std::array<std::string_view, kManyKeys> keys;
+  std::array<std::string, kManyKeys> values;
+  for (auto _ : state) {
+    for (std::string_view& key : keys) key = drawn.Next().view();
+    for (std::size_t i = 0; i < kManyKeys; ++i) {
+      const absl::Status status = served->client().Get(keys[i], &values[i]);
+      if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
+    }
+    benchmark::DoNotOptimize(values.data());
+  }
+}
+
 void ClientGetMissing(benchmark::State& state) {
   Served* const served = ServedWith(state);
   if (served == nullptr) return;
@@ -269,6 +307,8 @@ void FlatHashMapGet(benchmark::State& state) {
 }
 
 BENCHMARK(ClientGet)->Arg(64);
+BENCHMARK(ClientMultiGet)->Arg(64);
+BENCHMARK(ClientManyGets)->Arg(64);
 BENCHMARK(ClientGetMissing)->Arg(64);
 BENCHMARK(RawReads)->Arg(64);
 BENCHMARK(RawBucketRead)->Arg(64);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/get.h"
+#include "client/multi_get.h"
 #include "client/put.h"
 #include "client/session.h"
 #include "store/base/status_macros.h"
@@ -94,6 +95,19 @@ absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t
   REMORA_RETURN_IF_ERROR(remora::Get(*impl_->session, key, value, &facts));
   if (version != nullptr) *version = facts.version;
   return absl::OkStatus();
+}
+
+absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) {
+  if (keys.size() != results.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(keys.size(), " keys, but ", results.size(), " results"));
+  }
+  const absl::Status begun = impl_->session->BeginCall();
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    results[i].status = CheckKey(keys[i]);
+    if (results[i].status.ok()) results[i].status = begun;
+  }
+  if (!begun.ok()) return begun;
+  return remora::MultiGet(*impl_->session, keys, results);
 }
 
 absl::StatusOr<bool> Client::Exists(std::string_view key) {

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
+#include "store/base/get_result.h"
 #include "store/format/layout.h"
 #include "store/format/write_options.h"
 
@@ -141,6 +142,13 @@ class Client {
 
   /// Whether the key is there. Cost and failures as Get; a large value is not read, the server is asked.
   absl::StatusOr<bool> Exists(std::string_view key);
+
+  /// As a Get of each key, into the result at the same place, but side by side: the READs of up to 32 keys are
+  /// under way at once, so it takes about as long as two READs and what the values cost. Each value was the key's
+  /// at some moment of the call; not all need have been at the same. OK: each result says what became of its key
+  /// (a missing one is NotFound, one out of bounds InvalidArgument, and hinders no other). Not OK: the connection
+  /// broke, and so say those results too that were not complete by then. InvalidArgument: not as many results as keys.
+  absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results);
 
   /// Makes memory of the caller known to the transport, so that values can be read into it without a copy.
   /// Costs some 20 us, and more where pages have never been touched: do it once, and use it for many values.

@@ -15,11 +15,11 @@
 // A large value, and one that is to land in memory of the caller, is read in pieces: client/read_pieces.h.
 #include "client/get.h"
 
-#include <algorithm>
-#include <cstring>
+#include <optional>
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "client/get_steps.h"
 #include "client/read_pieces.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -33,31 +33,6 @@ namespace {
 // between clearing the old record's live bit and storing the slot, or between our two READs; each time.
 constexpr int kMaxSearches = 8;
 
-// What was at a slot's place, judged.
-struct RecordCopy {
-  RecordHeader header{};
-  const std::byte* body = nullptr;  // null: it was read in pieces, to where it was wanted
-  RecordState state = RecordState::kTorn;
-  bool proven = false;  // as PiecesRead
-
-  std::string_view Value() const {
-    return {reinterpret_cast<const char*>(body) + header.key_size, header.value_size};
-  }
-};
-
-// What a GET is after.
-struct Found {
-  ValueTarget target;
-  std::uint64_t size = 0;
-  RecordFacts facts{};
-
-  void Take(const RecordCopy& record) {
-    if (record.body != nullptr && target.text != nullptr) target.text->assign(record.Value());
-    size = record.header.value_size;
-    facts = {record.header.version_live >> 1, record.header.expiry_ms};
-  }
-};
-
 absl::StatusOr<RecordCopy> ReadRecord(Session& session, const WantedRecord& wanted,
                                       const ValueTarget& target) {
   RecordCopy record;
@@ -69,70 +44,22 @@ absl::StatusOr<RecordCopy> ReadRecord(Session& session, const WantedRecord& want
     return record;
   }
   REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(wanted.slot));
-  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
-  record.body = bytes.data() + sizeof(record.header);
-  record.state = CheckRecord(record.header, record.body, wanted.key, wanted.key_hash, wanted.place);
-  return record;
-}
-
-enum class Outcome : std::uint8_t { kFound = 1, kMissing, kUnsure, kAskServer };
-
-// The key's live record, verified, was read since `start`. kFound (and taken), kMissing or kAskServer.
-Outcome Judge(Session& session, const RecordCopy& record, TimePoint start, Found* found) {
-  switch (session.LifeOf(record.header.expiry_ms, start)) {
-    case ServerTime::Life::kAlive:
-      found->Take(record);
-      return Outcome::kFound;
-    case ServerTime::Life::kOver:
-      return Outcome::kMissing;
-    case ServerTime::Life::kAskServer:
-      break;
-  }
-  return Outcome::kAskServer;
-}
-
-// Looks at the generation of the slot's segment, if there is an allowance for it.
-absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
-  if (!session.allowance().has_some()) return false;
-  session.allowance().Spend();
-  REMORA_RETURN_IF_ERROR(session.LookAtGenerations(segment));
-  return true;
+  return CopyOf(bytes, wanted);
 }
 
 // kUnsure: nothing is known of the key's place, or not any more.
-absl::StatusOr<Outcome> GetWarm(Session& session, std::string_view key, std::uint64_t key_hash,
-                                Found* found) {
-  const KnownLocation location = session.locations().Find(key_hash);
-  if (location.slot == 0 || !session.allowance().has_some()) return Outcome::kUnsure;
+absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::uint64_t key_hash,
+                                   Found* found) {
   const TimePoint start = session.Coarse();
-  const Slot slot = DecodeSlot(location.slot);
-  const std::uint64_t segment = Generations::SegmentOf(slot);
-  if (!session.generations().IsFresh(segment, start)) {
-    REMORA_ASSIGN_OR_RETURN(const bool looked, Look(session, segment));
-    if (!looked) return Outcome::kUnsure;
-  }
-  if (session.generations().NumberOf(segment) != location.number) {
-    session.locations().Forget(key_hash);
-    return Outcome::kUnsure;
-  }
-  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
+  REMORA_ASSIGN_OR_RETURN(const std::optional<Slot> slot, KnownPlace(session, key_hash, start));
+  if (!slot) return GetOutcome::kUnsure;
+  const RecordPlace place{slot->offset_units, slot->extent_bytes(), {}, session.shape().incarnation};
   REMORA_ASSIGN_OR_RETURN(const RecordCopy record,
-                          ReadRecord(session, {key, key_hash, slot, place, start}, found->target));
-  // G5: only what was read in time is the record's. If we were held up, nothing is known of the location.
-  if (session.generations().IsFresh(segment, session.Coarse())) {
-    if (record.state == RecordState::kLive) {
-      ++session.counters().location_hits;
-      session.allowance().Earn(1);
-      return Judge(session, record, start, found);
-    }
-  }
-  ++session.counters().location_wasted;
-  session.allowance().Spend();
-  session.locations().Forget(key_hash);
-  return Outcome::kUnsure;
+                          ReadRecord(session, {key, key_hash, *slot, place, start}, found->target));
+  return JudgeKnown(session, key_hash, *slot, record, start, found);
 }
 
-absl::StatusOr<Outcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
+absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
                                    Found* found) {
   const TimePoint start = session.Coarse();
   KeySearch search(key, key_hash, session.shape(), &session.view());
@@ -140,12 +67,12 @@ absl::StatusOr<Outcome> SearchOnce(Session& session, std::string_view key, std::
   for (;;) {
     if (search.step() == KeySearch::Step::kReadBucket) {
       REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, session.ReadBucket(search.bucket()));
-      if (bucket == nullptr) return Outcome::kUnsure;
+      if (bucket == nullptr) return GetOutcome::kUnsure;
       search.TakeBucket(*bucket);
     } else if (search.step() == KeySearch::Step::kReadRecord) {
       // A large record is not read for nothing but to say that it is there.
       if (found->target.is_nowhere() && search.slot().extent_bytes() > kMaxSmallExtent) {
-        return Outcome::kAskServer;
+        return GetOutcome::kAskServer;
       }
       // For Learn. Before the record is read: a look behind it would tell nothing (generations.h, G4).
       const std::uint64_t segment = Generations::SegmentOf(search.slot());
@@ -157,16 +84,16 @@ absl::StatusOr<Outcome> SearchOnce(Session& session, std::string_view key, std::
       search.TakeJudged(record.state);
     } else if (search.step() == KeySearch::Step::kCold) {
       ++session.counters().cold;
-      return Outcome::kAskServer;
+      return GetOutcome::kAskServer;
     } else if (search.step() == KeySearch::Step::kFound && record.proven) {
       return Judge(session, record, start, found);
     } else if (search.step() == KeySearch::Step::kUnsure || !session.InTime(start)) {
-      return Outcome::kUnsure;
+      return GetOutcome::kUnsure;
     } else if (search.step() == KeySearch::Step::kMissing) {
-      return Outcome::kMissing;
+      return GetOutcome::kMissing;
     } else {
-      const Outcome outcome = Judge(session, record, start, found);
-      if (outcome == Outcome::kFound) session.Learn(key_hash, search.slot());
+      const GetOutcome outcome = Judge(session, record, start, found);
+      if (outcome == GetOutcome::kFound) session.Learn(key_hash, search.slot());
       return outcome;
     }
   }
@@ -240,22 +167,22 @@ absl::Status AskUntilInTime(Session& session, std::string_view key, std::uint64_
   return absl::OkStatus();
 }
 
-absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_hash, Outcome outcome,
+absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_hash, GetOutcome outcome,
                      Found* found) {
-  for (int searches = 0; searches < kMaxSearches && outcome == Outcome::kUnsure; ++searches) {
+  for (int searches = 0; searches < kMaxSearches && outcome == GetOutcome::kUnsure; ++searches) {
     REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, found));
-    if (outcome == Outcome::kUnsure) ++session.counters().retries;
+    if (outcome == GetOutcome::kUnsure) ++session.counters().retries;
   }
-  if (outcome == Outcome::kMissing && !session.store_is_loading()) return absl::NotFoundError("no such key");
-  if (outcome == Outcome::kFound) return absl::OkStatus();
+  if (outcome == GetOutcome::kMissing && !session.store_is_loading()) return absl::NotFoundError("no such key");
+  if (outcome == GetOutcome::kFound) return absl::OkStatus();
   return AskUntilInTime(session, key, key_hash, found);
 }
 
 absl::Status GetAny(Session& session, std::string_view key, Found& found) {
   const std::uint64_t key_hash = HashKey(key);
   const std::uint64_t locates = session.counters().locates;
-  REMORA_ASSIGN_OR_RETURN(const Outcome warm, GetWarm(session, key, key_hash, &found));
-  if (warm != Outcome::kFound) {
+  REMORA_ASSIGN_OR_RETURN(const GetOutcome warm, GetWarm(session, key, key_hash, &found));
+  if (warm != GetOutcome::kFound) {
     const std::uint64_t reads = session.counters().reads;
     const absl::Status status = GetCold(session, key, key_hash, warm, &found);
     session.allowance().Earn(session.counters().reads - reads);

@@ -19,7 +19,7 @@ constexpr std::size_t kReceives = 2;
 // The one registered buffer, in parts.
 constexpr std::size_t RoundUp(std::size_t size) { return (size + 127) / 128 * 128; }
 constexpr std::size_t kBucketOffset = 0;
-constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(sizeof(Bucket));
+constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(Session::kSideBySide * sizeof(Bucket));
 constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
 constexpr std::size_t kDirectoryEntries = 64;  // of one READ
 constexpr std::size_t kGenerationsAt = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
@@ -128,13 +128,18 @@ absl::Status Session::AdoptSuperblock() {
 }
 
 absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
+  REMORA_ASSIGN_OR_RETURN(const std::uint64_t offset, OffsetOf(bucket));
+  if (offset == 0) return nullptr;
+  REMORA_RETURN_IF_ERROR(Read(hello_.memory, offset, kBucketOffset, sizeof(Bucket)));
+  return reinterpret_cast<const Bucket*>(registration_->bytes().data() + kBucketOffset);
+}
+
+absl::StatusOr<std::uint64_t> Session::OffsetOf(const BucketRef& bucket) {
   std::uint64_t place = bucket.number;
   if (!bucket.overflow) {
     REMORA_ASSIGN_OR_RETURN(place, MainPlace(bucket.number));
-    if (place == 0) return nullptr;
   }
-  REMORA_RETURN_IF_ERROR(Read(hello_.memory, place * sizeof(Bucket), kBucketOffset, sizeof(Bucket)));
-  return reinterpret_cast<const Bucket*>(registration_->bytes().data() + kBucketOffset);
+  return place * sizeof(Bucket);
 }
 
 absl::StatusOr<std::uint64_t> Session::MainPlace(std::uint64_t number) {
@@ -195,15 +200,19 @@ void Session::Learn(std::uint64_t key_hash, const Slot& slot) {
 absl::Status Session::Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
                            std::size_t size) {
   const rdma::Sge into = rdma::MakeSge(*registration_, buffer_offset, size);
-  read_done_ = false;
-  REMORA_RETURN_IF_ERROR(connection_->PostReadv(kReadContext, std::span(&into, 1), region, offset));
-  ++counters_.reads;
-  return Await(read_done_);
+  REMORA_RETURN_IF_ERROR(PostRead(std::span(&into, 1), region, offset));
+  return AwaitRead();
 }
 
 absl::Status Session::PostRead(std::span<const rdma::Sge> to, std::uint64_t offset) {
-  read_done_ = false;
-  REMORA_RETURN_IF_ERROR(connection_->PostReadv(kReadContext, to, hello_.memory, offset));
+  return PostRead(to, hello_.memory, offset);
+}
+
+absl::Status Session::PostRead(std::span<const rdma::Sge> to, const RemoteRegion& region,
+                               std::uint64_t offset) {
+  REMORA_RETURN_IF_ERROR(connection_->PostReadv(kReadContext, to, region, offset));
+  ++reads_under_way_;
+  reads_done_ = false;
   ++counters_.reads;
   return absl::OkStatus();
 }
@@ -211,6 +220,10 @@ absl::Status Session::PostRead(std::span<const rdma::Sge> to, std::uint64_t offs
 absl::Status Session::PostFence() {
   const rdma::Sge into = SgeOf(record_buffer().first(sizeof(std::uint64_t)));
   return PostRead(std::span(&into, 1), 0);
+}
+
+std::span<std::byte> Session::bucket_buffer(std::size_t number) const {
+  return registration_->bytes().subspan(kBucketOffset + number * sizeof(Bucket), sizeof(Bucket));
 }
 
 std::span<std::byte> Session::record_buffer() const {
@@ -309,7 +322,7 @@ absl::Status Session::Take(const rdma::Completion& completion) {
   if (!completion.ok) return Break(connection_->status());
   switch (completion.kind) {
     case rdma::CompletionKind::kRead:
-      read_done_ = true;
+      reads_done_ = --reads_under_way_ == 0;
       return absl::OkStatus();
     case rdma::CompletionKind::kSend:
       send_done_ = true;

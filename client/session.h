@@ -57,10 +57,18 @@ class Session {
   /// region.
   absl::Status LookAtGenerations(std::uint64_t segment);
 
-  // For values that are moved in pieces: one READ at a time, of which the caller says where it goes.
-  /// REQUIRES: AwaitRead has returned, with OK, for the one before.
+  // READs of which the caller says where they go, and when they are waited for.
+  /// At most this many before an AwaitRead.
+  static constexpr std::size_t kSideBySide = 32;
   absl::Status PostRead(std::span<const rdma::Sge> to, std::uint64_t offset);
-  absl::Status AwaitRead() { return Await(read_done_); }
+  /// OK: all that were posted are done.
+  absl::Status AwaitRead() { return Await(reads_done_); }
+  /// A READ of this may follow.
+  void Prefetch(std::uint64_t offset, std::size_t size) {
+    connection_->Prefetch(hello_.memory, offset, size);
+  }
+  /// Where a bucket is in the region; 0: as ReadBucket's null. Costs what that says, and then waits.
+  absl::StatusOr<std::uint64_t> OffsetOf(const BucketRef& bucket);
   /// A READ of nothing of interest: when it is done, so are the WRITEs before it.
   absl::Status PostFence();
   absl::Status PostWrite(const rdma::Sge& from, const RemoteRegion& region, std::uint64_t offset) {
@@ -69,6 +77,8 @@ class Session {
   /// Registered memory between calls: what ReadRecord and Call use too. Of kMaxSmallExtent bytes at least,
   /// and kMaxPayloadSize.
   std::span<std::byte> record_buffer() const;
+  /// The same, for a bucket each. REQUIRES: number < kSideBySide.
+  std::span<std::byte> bucket_buffer(std::size_t number) const;
   std::span<std::byte> payload_buffer() const;
   /// REQUIRES: `bytes` are of one of these.
   rdma::Sge SgeOf(std::span<std::byte> bytes) const {
@@ -134,6 +144,7 @@ class Session {
   /// The place of a main bucket, counted in buckets; 0: not known.
   absl::StatusOr<std::uint64_t> MainPlace(std::uint64_t number);
 
+  absl::Status PostRead(std::span<const rdma::Sge> to, const RemoteRegion& region, std::uint64_t offset);
   absl::Status Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
                     std::size_t size);
   /// Takes completions until `done`, which Take sets.
@@ -165,8 +176,9 @@ class Session {
   RecentReads reads_;
   TimePoint reads_reported_;  // when a request was last sent for that alone
 
-  // What is under way: at most one READ, and at most one request.
-  bool read_done_ = true;
+  // What is under way: READs, and at most one request.
+  std::size_t reads_under_way_ = 0;
+  bool reads_done_ = true;  // there are none
   bool send_done_ = true;
   bool reply_done_ = true;
   std::uint64_t last_request_id_ = 0;

@@ -168,6 +168,10 @@ class Connection {
   virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                                  std::uint64_t offset) = 0;
 
+  /// Says that such a READ may follow: where a READ is a copy, memory may come to the processor meanwhile. Has no
+  /// effect but on time.
+  virtual void Prefetch(const RemoteRegion& /*region*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) {}
+
   /// WRITEs `from`, in order, to the peer's `region` at `offset` (rdma_post_writev(3)). No completion;
   /// post a SEND or a READ behind it. The buffers are the caller's again at the completion of that.
   virtual absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,

@@ -181,6 +181,16 @@ absl::Status Store::Get(std::string_view key, std::string* value, std::uint64_t*
   return impl_->Get(key, value, version);
 }
 
+absl::Status Store::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) const {
+  if (keys.size() != results.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(keys.size(), " keys, but ", results.size(), " results"));
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    results[i].status = impl_->Get(keys[i], &results[i].value, &results[i].version);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> Store::Exists(std::string_view key) const {
   const absl::Status status = impl_->Exists(key);
   if (status.ok()) return true;

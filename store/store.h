@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
+#include "store/base/get_result.h"
 #include "store/format/layout.h"
 #include "store/format/write_options.h"
 
@@ -159,6 +160,11 @@ class Store {
   /// index leaves no room for it.
   /// `version`, unless null, gets that of the key's last write.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr) const;
+
+  /// As a Get of each key, into the result at the same place. Each value was the key's at some moment of the
+  /// call; not all need have been at the same. InvalidArgument: not as many results as keys; else OK, and each
+  /// result says what became of its key.
+  absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) const;
 
   /// Whether the key is there; what else may happen, as Get.
   absl::StatusOr<bool> Exists(std::string_view key) const;

@@ -24,6 +24,9 @@ class RemoteKeyValue final : public KeyValue {
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) override {
     return client_->Get(key, value, version);
   }
+  absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) override {
+    return client_->MultiGet(keys, results);
+  }
   absl::StatusOr<bool> Exists(std::string_view key) override { return client_->Exists(key); }
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) override {
     return client_->Put(key, value, options);
@@ -60,6 +63,9 @@ class EmbeddedKeyValue final : public KeyValue {
   explicit EmbeddedKeyValue(Store& store) : store_(store) {}
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) override {
     return store_.Get(key, value, version);
+  }
+  absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) override {
+    return store_.MultiGet(keys, results);
   }
   absl::StatusOr<bool> Exists(std::string_view key) override { return store_.Exists(key); }
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) override {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,7 @@ class KeyValue {
   virtual ~KeyValue() = default;
   virtual absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) = 0;
   absl::Status Get(std::string_view key, std::string* value) { return Get(key, value, nullptr); }
+  virtual absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) = 0;
   virtual absl::StatusOr<bool> Exists(std::string_view key) = 0;
   virtual absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) = 0;
   absl::Status Put(std::string_view key, std::string_view value) { return Put(key, value, {}); }

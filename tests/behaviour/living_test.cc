@@ -93,8 +93,32 @@ class LivingAdversary : public SimServed, public testing::TestWithParam<Adversar
     const std::uint64_t oldest = was_there ? before->second : 0;
     std::string value;
     const absl::Status status = reader_->Get(key, &value);
-    const auto after = written_.find(key);
-    const bool is_there = after != written_.end();
+    Judge(key, was_there, oldest, status, value);
+  }
+
+  /// The same of some keys side by side.
+  void Read(const std::vector<std::string>& keys) {
+    struct Before {
+      bool was_there;
+      std::uint64_t oldest;
+    };
+    std::vector<Before> before;
+    std::vector<std::string_view> views(keys.begin(), keys.end());
+    for (const std::string& key : keys) {
+      const auto found = written_.find(key);
+      before.push_back({found != written_.end(), found != written_.end() ? found->second : 0});
+    }
+    std::vector<GetResult> results(keys.size());
+    const absl::Status status = reader_->MultiGet(views, results);
+    ASSERT_TRUE(status.ok()) << status;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      Judge(keys[i], before[i].was_there, before[i].oldest, results[i].status, results[i].value);
+    }
+  }
+
+  void Judge(const std::string& key, bool was_there, std::uint64_t oldest, const absl::Status& status,
+             const std::string& value) {
+    const bool is_there = written_.contains(key);
     if (absl::IsNotFound(status)) {
       ASSERT_FALSE(was_there && is_there) << key << " was there all the time";
       return;
@@ -148,6 +172,21 @@ TEST_P(LivingAdversary, NothingIsWrongStaleOrMissing) {
     ASSERT_EQ(NumberOf(key, value), number);
   }
   EXPECT_EQ(server_->store().Read(Counter::kKeys), written_.size());
+}
+
+TEST_P(LivingAdversary, NothingIsWrongStaleOrMissingSideBySide) {
+  std::mt19937_64 random(GetParam().seed);
+  while (come_ < kCome || found_ < 1000) {
+    std::vector<std::string> keys;
+    for (std::uint64_t count = 1 + random() % 6; keys.size() < count;) {
+      const std::uint64_t dice = random() % 100;
+      keys.push_back(dice < 30                 ? Stays(random() % kStays)
+                     : dice < 60 || come_ == 0 ? Churns(random() % kChurns)
+                                               : Comes(random() % (come_ + come_ / 10 + 1)));
+    }
+    ASSERT_NO_FATAL_FAILURE(Read(keys));
+    ASSERT_FALSE(HasFailure());
+  }
 }
 
 // Reads of keys in the very bucket that is to be split next.

@@ -1,0 +1,76 @@
+#include "client/get_steps.h"
+
+#include <cstring>
+
+#include "store/base/status_macros.h"
+
+namespace remora {
+
+RecordCopy CopyOf(std::span<const std::byte> bytes, const WantedRecord& wanted) {
+  RecordCopy record;
+  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
+  record.body = bytes.data() + sizeof(record.header);
+  record.state = CheckRecord(record.header, record.body, wanted.key, wanted.key_hash, wanted.place);
+  return record;
+}
+
+void Found::Take(const RecordCopy& record) {
+  if (record.body != nullptr && target.text != nullptr) target.text->assign(record.Value());
+  size = record.header.value_size;
+  facts = {record.header.version_live >> 1, record.header.expiry_ms};
+}
+
+GetOutcome Judge(Session& session, const RecordCopy& record, TimePoint start, Found* found) {
+  switch (session.LifeOf(record.header.expiry_ms, start)) {
+    case ServerTime::Life::kAlive:
+      found->Take(record);
+      return GetOutcome::kFound;
+    case ServerTime::Life::kOver:
+      return GetOutcome::kMissing;
+    case ServerTime::Life::kAskServer:
+      break;
+  }
+  return GetOutcome::kAskServer;
+}
+
+absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
+  if (!session.allowance().has_some()) return false;
+  session.allowance().Spend();
+  REMORA_RETURN_IF_ERROR(session.LookAtGenerations(segment));
+  return true;
+}
+
+absl::StatusOr<std::optional<Slot>> KnownPlace(Session& session, std::uint64_t key_hash, TimePoint start) {
+  const KnownLocation location = session.locations().Find(key_hash);
+  if (location.slot == 0 || !session.allowance().has_some()) return std::nullopt;
+  const Slot slot = DecodeSlot(location.slot);
+  const std::uint64_t segment = Generations::SegmentOf(slot);
+  if (!session.generations().IsFresh(segment, start)) {
+    REMORA_ASSIGN_OR_RETURN(const bool looked, Look(session, segment));
+    if (!looked) return std::nullopt;
+  }
+  if (session.generations().NumberOf(segment) != location.number) {
+    session.locations().Forget(key_hash);
+    return std::nullopt;
+  }
+  return slot;
+}
+
+GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const Slot& slot, const RecordCopy& record,
+                      TimePoint start, Found* found) {
+  // G5: only what was read in time is the record's. If we were held up, nothing is known of the location.
+  const std::uint64_t segment = Generations::SegmentOf(slot);
+  if (session.generations().IsFresh(segment, session.Coarse())) {
+    if (record.state == RecordState::kLive) {
+      ++session.counters().location_hits;
+      session.allowance().Earn(1);
+      return Judge(session, record, start, found);
+    }
+  }
+  ++session.counters().location_wasted;
+  session.allowance().Spend();
+  session.locations().Forget(key_hash);
+  return GetOutcome::kUnsure;
+}
+
+}  // namespace remora

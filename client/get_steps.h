@@ -1,0 +1,59 @@
+// Steps that a GET of one key (client/get.cc) and one of many (client/multi_get.cc) have in common.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "client/get.h"
+#include "client/read_pieces.h"
+#include "client/session.h"
+#include "store/format/record.h"
+
+namespace remora {
+
+/// What was at a slot's place, judged.
+struct RecordCopy {
+  RecordHeader header{};
+  const std::byte* body = nullptr;  // null: it was read in pieces, to where it was wanted
+  RecordState state = RecordState::kTorn;
+  bool proven = false;  // as PiecesRead
+
+  std::string_view Value() const {
+    return {reinterpret_cast<const char*>(body) + header.key_size, header.value_size};
+  }
+};
+
+/// Of a whole record, as it was read.
+RecordCopy CopyOf(std::span<const std::byte> bytes, const WantedRecord& wanted);
+
+/// What a GET is after.
+struct Found {
+  ValueTarget target;
+  std::uint64_t size = 0;
+  RecordFacts facts{};
+
+  void Take(const RecordCopy& record);
+};
+
+/// kUnsure: nothing is known.
+enum class GetOutcome : std::uint8_t { kFound = 1, kMissing, kUnsure, kAskServer };
+
+/// The key's live record, verified, was read since `start`. kFound (and taken), kMissing or kAskServer.
+GetOutcome Judge(Session& session, const RecordCopy& record, TimePoint start, Found* found);
+
+/// Looks at the generation of the slot's segment, if there is an allowance for it.
+absl::StatusOr<bool> Look(Session& session, std::uint64_t segment);
+
+/// Where the key's record was, if that may be trusted at `start`. May cost a look.
+absl::StatusOr<std::optional<Slot>> KnownPlace(Session& session, std::uint64_t key_hash, TimePoint start);
+
+/// What a record of such a place, read since then, says. kUnsure: it is not the key's any more; then the place is
+/// forgotten.
+GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const Slot& slot, const RecordCopy& record,
+                      TimePoint start, Found* found);
+
+}  // namespace remora

@@ -1,0 +1,229 @@
+// GETs of many keys, side by side: in rounds, each of which posts the next READ of every key before it waits for
+// any, so that a round costs about as much as its slowest READ. Most keys take two, for their bucket and for
+// their record, or one where the record's place is known.
+//
+// It drives the same search that a GET of one key makes (store/format/key_search.h), and judges what it reads in
+// the same steps (client/get_steps.h). Whatever is out of the ordinary ends a key's part in the rounds, and it is
+// got by itself afterwards: it was disturbed or took too long, or the server must be asked, or the value is large.
+#include "client/multi_get.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/get.h"
+#include "client/get_steps.h"
+#include "store/base/status_macros.h"
+#include "store/format/key_search.h"
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+// Records of one round begin at multiples of this in the session's buffer.
+constexpr std::size_t kCacheLine = 64;
+
+// The bytes at the start of a record that are worth fetching before they are copied; what follows comes by the
+// processor's own foresight.
+constexpr std::size_t kPrefetched = 1024;
+
+class Lookup {
+ public:
+  void Begin(std::string_view key, GetResult* result) {
+    key_ = key;
+    key_hash_ = HashKey(key);
+    result_ = result;
+    known_.reset();
+    search_.reset();
+    outcome_ = GetOutcome::kUnsure;
+    done_ = false;
+  }
+
+  bool done() const { return done_; }
+  GetOutcome outcome() const { return outcome_; }
+  std::string_view key() const { return key_; }
+  std::uint64_t key_hash() const { return key_hash_; }
+  GetResult& result() const { return *result_; }
+  void End(GetOutcome outcome) {
+    outcome_ = outcome;
+    done_ = true;
+  }
+
+  /// Finds out what is to be read first. May wait for READs of its own, so before any is posted.
+  absl::Status Start(Session& session, TimePoint start) {
+    REMORA_ASSIGN_OR_RETURN(known_, KnownPlace(session, key_hash_, start));
+    if (!known_) search_.emplace(key_, key_hash_, session.shape(), &session.view());
+    return absl::OkStatus();
+  }
+
+  /// Says what is to be read next, and makes sure that it may be. As Start, before any READ of the round.
+  absl::Status Prepare(Session& session, TimePoint start) {
+    is_bucket_ = !known_ && search_->step() == KeySearch::Step::kReadBucket;
+    if (is_bucket_) {
+      size_ = sizeof(Bucket);
+      REMORA_ASSIGN_OR_RETURN(offset_, session.OffsetOf(search_->bucket()));
+      if (offset_ == 0) End(GetOutcome::kUnsure);
+    } else {
+      const Slot slot = known_ ? *known_ : search_->slot();
+      size_ = slot.extent_bytes();
+      offset_ = slot.offset_bytes();
+      const std::uint64_t segment = Generations::SegmentOf(slot);
+      if (size_ > kMaxSmallExtent) {
+        End(GetOutcome::kUnsure);
+      } else if (!known_ && session.locations().is_on() && session.generations().IsLookDue(segment, start)) {
+        // For Learn, as in a GET of one key.
+        REMORA_RETURN_IF_ERROR(Look(session, segment).status());
+      }
+    }
+    if (!done_) session.Prefetch(offset_, std::min(size_, kPrefetched));
+    return absl::OkStatus();
+  }
+
+  /// Posts that READ, to `bucket` or as many bytes of `records`, of which it takes what it uses. False: those do
+  /// not suffice, another round will do.
+  absl::StatusOr<bool> Post(Session& session, std::span<std::byte> bucket, std::span<std::byte>* records) {
+    if (is_bucket_) {
+      bytes_ = bucket;
+    } else if (size_ <= records->size()) {
+      bytes_ = records->first(size_);
+      *records = records->subspan(std::min((size_ + kCacheLine - 1) / kCacheLine * kCacheLine, records->size()));
+    } else {
+      return false;
+    }
+    const rdma::Sge into = session.SgeOf(bytes_);
+    REMORA_RETURN_IF_ERROR(session.PostRead(std::span(&into, 1), offset_));
+    return true;
+  }
+
+  /// Judges what was read.
+  void Take(Session& session, TimePoint start) {
+    Found found{.target = {.text = &result_->value, .buffer = nullptr}};
+    if (known_) {
+      const Slot slot = *known_;
+      known_.reset();
+      const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
+      const RecordCopy record = CopyOf(bytes_, {key_, key_hash_, slot, place, start});
+      const GetOutcome outcome = JudgeKnown(session, key_hash_, slot, record, start, &found);
+      if (outcome != GetOutcome::kUnsure) return EndWith(outcome, found);
+      search_.emplace(key_, key_hash_, session.shape(), &session.view());
+      return;
+    }
+    RecordCopy record;
+    if (is_bucket_) {
+      search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes_.data()));
+    } else {
+      record = CopyOf(bytes_, {key_, key_hash_, search_->slot(), search_->place(), start});
+      search_->TakeJudged(record.state);
+    }
+    switch (search_->step()) {
+      case KeySearch::Step::kReadBucket:
+      case KeySearch::Step::kReadRecord:
+        return;
+      case KeySearch::Step::kFound: {
+        if (!session.InTime(start)) return End(GetOutcome::kUnsure);
+        const GetOutcome outcome = Judge(session, record, start, &found);
+        if (outcome == GetOutcome::kFound) session.Learn(key_hash_, search_->slot());
+        return EndWith(outcome, found);
+      }
+      case KeySearch::Step::kMissing:
+        return End(session.InTime(start) ? GetOutcome::kMissing : GetOutcome::kUnsure);
+      case KeySearch::Step::kCold:
+      case KeySearch::Step::kUnsure:
+        return End(GetOutcome::kUnsure);
+    }
+  }
+
+ private:
+  void EndWith(GetOutcome outcome, const Found& found) {
+    result_->version = found.facts.version;
+    End(outcome);
+  }
+
+  std::string_view key_;
+  std::uint64_t key_hash_ = 0;
+  GetResult* result_ = nullptr;
+  GetOutcome outcome_ = GetOutcome::kUnsure;
+  bool done_ = true;
+
+  // One of the two.
+  std::optional<Slot> known_;
+  std::optional<KeySearch> search_;
+
+  // The READ of this round.
+  bool is_bucket_ = false;
+  std::uint64_t offset_ = 0;
+  std::size_t size_ = 0;
+  std::span<std::byte> bytes_;
+};
+
+/// Until each is done.
+absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
+  const TimePoint start = session.Coarse();
+  const std::uint64_t before = session.counters().reads;
+  for (Lookup& lookup : lookups) REMORA_RETURN_IF_ERROR(lookup.Start(session, start));
+  for (;;) {
+    for (Lookup& lookup : lookups) {
+      if (!lookup.done()) REMORA_RETURN_IF_ERROR(lookup.Prepare(session, start));
+    }
+    std::array<Lookup*, Session::kSideBySide> posted;
+    std::size_t count = 0;
+    std::span<std::byte> records = session.record_buffer();
+    for (Lookup& lookup : lookups) {
+      if (lookup.done()) continue;
+      REMORA_ASSIGN_OR_RETURN(const bool under_way, lookup.Post(session, session.bucket_buffer(count), &records));
+      if (under_way) posted[count++] = &lookup;
+    }
+    if (count == 0) break;
+    REMORA_RETURN_IF_ERROR(session.AwaitRead());
+    for (Lookup* lookup : std::span(posted).first(count)) lookup->Take(session, start);
+  }
+  session.allowance().Earn(session.counters().reads - before);
+  return absl::OkStatus();
+}
+
+absl::Status GetSome(Session& session, std::span<const std::string_view> keys, std::span<GetResult> results) {
+  std::array<Lookup, Session::kSideBySide> all;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (results[i].status.ok()) all[count++].Begin(keys[i], &results[i]);
+  }
+  const std::span<Lookup> lookups = std::span(all).first(count);
+  REMORA_RETURN_IF_ERROR(DoRounds(session, lookups));
+  for (Lookup& lookup : lookups) {
+    GetResult& result = lookup.result();
+    if (lookup.outcome() == GetOutcome::kFound) {
+      session.NoteRead(lookup.key_hash());
+    } else if (lookup.outcome() == GetOutcome::kMissing && !session.store_is_loading()) {
+      result.status = absl::NotFoundError("no such key");
+    } else {
+      RecordFacts facts;
+      session.RestartDeadline();
+      result.status = Get(session, lookup.key(), &result.value, &facts);
+      result.version = facts.version;
+    }
+  }
+  return session.status();
+}
+
+}  // namespace
+
+absl::Status MultiGet(Session& session, std::span<const std::string_view> keys,
+                      std::span<GetResult> results) {
+  for (std::size_t done = 0; done < keys.size(); done += Session::kSideBySide) {
+    const std::size_t some = std::min(keys.size() - done, Session::kSideBySide);
+    session.RestartDeadline();
+    const absl::Status status = GetSome(session, keys.subspan(done, some), results.subspan(done, some));
+    if (status.ok()) continue;
+    for (GetResult& result : results.subspan(done)) {
+      if (result.status.ok()) result.status = status;
+    }
+    return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace remora
