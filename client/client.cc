@@ -10,6 +10,7 @@
 #include "client/multi_get.h"
 #include "client/put.h"
 #include "client/session.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/format/protocol.h"
 
@@ -192,6 +193,13 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
   const std::int64_t left =
       static_cast<std::int64_t>(facts.expiry_ms) - session.server_time().Latest(session.clock().Now());
   return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
+}
+
+absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version) {
+  if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  if (batch.count() == 0) return absl::OkStatus();
+  return remora::Apply(*impl_->session, batch, version);
 }
 
 absl::Status Client::Ping() {

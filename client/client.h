@@ -25,6 +25,7 @@
 #include "store/base/clock.h"
 #include "store/base/get_result.h"
 #include "store/format/layout.h"
+#include "store/format/write_batch.h"
 #include "store/format/write_options.h"
 
 namespace remora {
@@ -143,11 +144,12 @@ class Client {
   /// Whether the key is there. Cost and failures as Get; a large value is not read, the server is asked.
   absl::StatusOr<bool> Exists(std::string_view key);
 
-  /// As a Get of each key, into the result at the same place, but side by side: the READs of up to 32 keys are
-  /// under way at once, so it takes about as long as two READs and what the values cost. Each value was the key's
-  /// at some moment of the call; not all need have been at the same. OK: each result says what became of its key
-  /// (a missing one is NotFound, one out of bounds InvalidArgument, and hinders no other). Not OK: the connection
-  /// broke, and so say those results too that were not complete by then. InvalidArgument: not as many results as keys.
+  /// As a Get of each key, into the result at the same place, but side by side: the READs of up to 32 keys
+  /// are under way at once, so it takes about as long as two READs and what the values cost. Each value was
+  /// the key's at some moment of the call; not all need have been at the same. OK: each result says what
+  /// became of its key (a missing one is NotFound, one out of bounds InvalidArgument, and hinders no other).
+  /// Not OK: the connection broke, and so say those results too that were not complete by then.
+  /// InvalidArgument: not as many results as keys.
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results);
 
   /// Makes memory of the caller known to the transport, so that values can be read into it without a copy.
@@ -208,6 +210,17 @@ class Client {
   /// the whole value anew.
   absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
                                      const PutOptions& options = {});
+
+  /// Does all writes of a batch or none, also where the server dies meanwhile, and at one place in the order
+  /// of all writes. `version`, unless null, gets that of its first write; the others' are consecutive.
+  /// InvalidArgument: something in it is out of bounds, or it is larger than kMaxBatchBytes or
+  /// kMaxBatchWrites (store/format/write_batch.h). Else the outcome of the first write that could not be
+  /// done, with its number; so a batch is refused whose conditions do not all hold. Cost: as Put.
+  ///
+  /// Who reads one key after the other sees each change by itself, in the batch's order, as if they were
+  /// writes of their own that come in quick succession. Once Apply has returned, every GET that begins sees
+  /// all of it; who has seen a later write's value sees the earlier ones' in every GET that begins then.
+  absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr);
 
   /// One round trip through the server's session.
   absl::Status Ping();

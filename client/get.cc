@@ -60,7 +60,7 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
 }
 
 absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
-                                   Found* found) {
+                                      Found* found) {
   const TimePoint start = session.Coarse();
   KeySearch search(key, key_hash, session.shape(), &session.view());
   RecordCopy record;
@@ -173,7 +173,8 @@ absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_h
     REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, found));
     if (outcome == GetOutcome::kUnsure) ++session.counters().retries;
   }
-  if (outcome == GetOutcome::kMissing && !session.store_is_loading()) return absl::NotFoundError("no such key");
+  if (outcome == GetOutcome::kMissing && !session.store_is_loading())
+    return absl::NotFoundError("no such key");
   if (outcome == GetOutcome::kFound) return absl::OkStatus();
   return AskUntilInTime(session, key, key_hash, found);
 }

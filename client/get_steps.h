@@ -51,8 +51,8 @@ absl::StatusOr<bool> Look(Session& session, std::uint64_t segment);
 /// Where the key's record was, if that may be trusted at `start`. May cost a look.
 absl::StatusOr<std::optional<Slot>> KnownPlace(Session& session, std::uint64_t key_hash, TimePoint start);
 
-/// What a record of such a place, read since then, says. kUnsure: it is not the key's any more; then the place is
-/// forgotten.
+/// What a record of such a place, read since then, says. kUnsure: it is not the key's any more; then the
+/// place is forgotten.
 GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const Slot& slot, const RecordCopy& record,
                       TimePoint start, Found* found);
 

@@ -1,10 +1,11 @@
-// GETs of many keys, side by side: in rounds, each of which posts the next READ of every key before it waits for
-// any, so that a round costs about as much as its slowest READ. Most keys take two, for their bucket and for
-// their record, or one where the record's place is known.
+// GETs of many keys, side by side: in rounds, each of which posts the next READ of every key before it waits
+// for any, so that a round costs about as much as its slowest READ. Most keys take two, for their bucket and
+// for their record, or one where the record's place is known.
 //
-// It drives the same search that a GET of one key makes (store/format/key_search.h), and judges what it reads in
-// the same steps (client/get_steps.h). Whatever is out of the ordinary ends a key's part in the rounds, and it is
-// got by itself afterwards: it was disturbed or took too long, or the server must be asked, or the value is large.
+// It drives the same search that a GET of one key makes (store/format/key_search.h), and judges what it reads
+// in the same steps (client/get_steps.h). Whatever is out of the ordinary ends a key's part in the rounds,
+// and it is got by itself afterwards: it was disturbed or took too long, or the server must be asked, or the
+// value is large.
 #include "client/multi_get.h"
 
 #include <algorithm>
@@ -27,8 +28,8 @@ namespace {
 // Records of one round begin at multiples of this in the session's buffer.
 constexpr std::size_t kCacheLine = 64;
 
-// The bytes at the start of a record that are worth fetching before they are copied; what follows comes by the
-// processor's own foresight.
+// The bytes at the start of a record that are worth fetching before they are copied; what follows comes by
+// the processor's own foresight.
 constexpr std::size_t kPrefetched = 1024;
 
 class Lookup {
@@ -83,14 +84,15 @@ class Lookup {
     return absl::OkStatus();
   }
 
-  /// Posts that READ, to `bucket` or as many bytes of `records`, of which it takes what it uses. False: those do
-  /// not suffice, another round will do.
+  /// Posts that READ, to `bucket` or as many bytes of `records`, of which it takes what it uses. False: those
+  /// do not suffice, another round will do.
   absl::StatusOr<bool> Post(Session& session, std::span<std::byte> bucket, std::span<std::byte>* records) {
     if (is_bucket_) {
       bytes_ = bucket;
     } else if (size_ <= records->size()) {
       bytes_ = records->first(size_);
-      *records = records->subspan(std::min((size_ + kCacheLine - 1) / kCacheLine * kCacheLine, records->size()));
+      *records =
+          records->subspan(std::min((size_ + kCacheLine - 1) / kCacheLine * kCacheLine, records->size()));
     } else {
       return false;
     }
@@ -174,7 +176,8 @@ absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
     std::span<std::byte> records = session.record_buffer();
     for (Lookup& lookup : lookups) {
       if (lookup.done()) continue;
-      REMORA_ASSIGN_OR_RETURN(const bool under_way, lookup.Post(session, session.bucket_buffer(count), &records));
+      REMORA_ASSIGN_OR_RETURN(const bool under_way,
+                              lookup.Post(session, session.bucket_buffer(count), &records));
       if (under_way) posted[count++] = &lookup;
     }
     if (count == 0) break;

@@ -18,7 +18,7 @@ absl::Status ToStatus(const Session::Answer& answer) {
     case ReplyStatus::kOk:
       return absl::OkStatus();
     case ReplyStatus::kNotFound:
-      return absl::NotFoundError("no such key");
+      return absl::NotFoundError(AbslView(answer.behind));
     case ReplyStatus::kFull:
       return absl::ResourceExhaustedError(AbslView(answer.behind));
     case ReplyStatus::kDurableTier:
@@ -98,6 +98,15 @@ absl::StatusOr<std::size_t> Append(Session& session, std::string_view key, std::
                                    const PutOptions& options) {
   REMORA_ASSIGN_OR_RETURN(const std::int64_t size, Add(session, Operation::kAppend, key, bytes, options));
   return static_cast<std::size_t>(size);
+}
+
+absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* version) {
+  std::string_view bytes = batch.bytes();
+  while (!bytes.empty()) session.locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          session.Call(Operation::kBatch, {}, HashKey({}), batch.bytes()));
+  if (answer.reply.status == ReplyStatus::kOk && version != nullptr) *version = answer.reply.version;
+  return ToStatus(answer);
 }
 
 }  // namespace remora

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/session.h"
+#include "store/format/write_batch.h"
 #include "store/format/write_options.h"
 
 namespace remora {
@@ -25,5 +26,7 @@ absl::StatusOr<std::int64_t> Increment(Session& session, std::string_view key, s
                                        const PutOptions& options);
 absl::StatusOr<std::size_t> Append(Session& session, std::string_view key, std::string_view bytes,
                                    const PutOptions& options);
+/// REQUIRES: batch.is_good(), and it is not empty.
+absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* version);
 
 }  // namespace remora

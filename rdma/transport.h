@@ -168,8 +168,8 @@ class Connection {
   virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                                  std::uint64_t offset) = 0;
 
-  /// Says that such a READ may follow: where a READ is a copy, memory may come to the processor meanwhile. Has no
-  /// effect but on time.
+  /// Says that such a READ may follow: where a READ is a copy, memory may come to the processor meanwhile.
+  /// Has no effect but on time.
   virtual void Prefetch(const RemoteRegion& /*region*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) {}
 
   /// WRITEs `from`, in order, to the peer's `region` at `offset` (rdma_post_writev(3)). No completion;

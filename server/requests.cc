@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "store/base/check.h"
+#include "store/format/write_batch.h"
 
 namespace remora {
 
@@ -21,6 +22,9 @@ bool FitsItsOperation(const Request& request) {
       return request.value_size == 0 && !ttl;
     case Operation::kTouch:
       return request.value_size == 0;
+    case Operation::kBatch:
+      return request.key_size == 0 && request.value_size > 0 && request.value_size <= kMaxBatchBytes &&
+             !ttl && request.condition == 0;
     default:
       return false;
   }
@@ -41,6 +45,21 @@ Write::Kind KindOf(Operation operation) {
       REMORA_CHECK(operation == Operation::kAppend);
       return Write::Kind::kAppend;
   }
+}
+
+std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes) {
+  const std::size_t before = writes->size();
+  while (!bytes.empty()) {
+    const std::optional<BatchWrite> write = TakeBatchWrite(&bytes);
+    if (!write || writes->size() - before == kMaxBatchWrites) {
+      writes->resize(before);
+      return 0;
+    }
+    writes->push_back(WriteOf(*write));
+  }
+  const std::size_t count = writes->size() - before;
+  if (count > 0) writes->back().with_next = false;
+  return count;
 }
 
 ReplyStatus ToReplyStatus(const absl::Status& status) {

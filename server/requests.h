@@ -1,6 +1,10 @@
 // Requests as writes of the store, and their outcomes as replies. Pure functions.
 #pragma once
 
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "store/format/protocol.h"
 #include "store/store.h"
@@ -10,8 +14,12 @@ namespace remora {
 /// Whether the fields of a write that are not about its payload are in bounds, and such as its operation has.
 bool FitsItsOperation(const Request& request);
 
-/// REQUIRES: a write.
+/// REQUIRES: a write, and no batch.
 Write::Kind KindOf(Operation operation);
+
+/// Adds the writes of a batch, which point into `bytes`; returns how many. 0, and nothing is added: the bytes
+/// are no batch.
+std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes);
 
 ReplyStatus ToReplyStatus(const absl::Status& status);
 

@@ -177,7 +177,7 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     return Drop(completion.connection, request.status());
   }
   if (request->read_count > 0) NoteReads(session, *request);
-  const Pending pending{completion.connection, *request};
+  const Pending pending{.connection = completion.connection, .request = *request};
   switch (request->operation) {
     case Operation::kPut:
     case Operation::kDelete:
@@ -185,6 +185,13 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     case Operation::kIncrement:
     case Operation::kAppend:
       if (session.PayloadOf(*request).key.data() != nullptr && FitsItsOperation(*request)) {
+        write_requests_.push_back(pending);
+      } else {
+        other_requests_.push_back(pending);
+      }
+      return;
+    case Operation::kBatch:
+      if (FitsItsOperation(*request) && !session.PartOf(*request).empty()) {
         write_requests_.push_back(pending);
       } else {
         other_requests_.push_back(pending);
@@ -217,7 +224,13 @@ bool Server::CommitWrites() {
   if (write_requests_.empty()) return false;
 
   writes_.clear();
-  for (const Pending& pending : write_requests_) {
+  batches_.clear();
+  batches_.reserve(write_requests_.size());  // writes point into its elements
+  for (Pending& pending : write_requests_) {
+    if (pending.request.operation == Operation::kBatch) {
+      pending.refused = AddBatch(pending);
+      continue;
+    }
     Write& write = writes_.emplace_back();
     write.kind = KindOf(pending.request.operation);
     if (pending.request.operation == Operation::kCommit) {
@@ -234,14 +247,29 @@ bool Server::CommitWrites() {
   }
   store_->Commit(writes_);
 
+  // Before any reply, which may find its client gone: what was reserved is the store's by now.
+  std::size_t next = 0;
+  for (const Pending& pending : write_requests_) {
+    if (pending.writes == 0) continue;
+    const Write& write = writes_[next];
+    next += pending.writes;
+    const bool used_up = write.reserved != nullptr && !absl::IsAborted(write.status);
+    if (used_up) grants_->EndCommit(*pending.connection);
+  }
   std::size_t put_off = 0;
-  for (std::size_t i = 0; i < writes_.size(); ++i) {
-    const Write& write = writes_[i];
+  next = 0;
+  const std::size_t count = write_requests_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (write_requests_[i].writes == 0) {
+      Answer(write_requests_[i], write_requests_[i].refused);
+      continue;
+    }
+    const Write& write = writes_[next];  // of a batch, the first
+    next += write_requests_[i].writes;
     if (absl::IsAborted(write.status)) {  // and so are all behind it: another step commits them
       write_requests_[put_off++] = write_requests_[i];
       continue;
     }
-    if (write.reserved != nullptr) grants_->EndCommit(*write_requests_[i].connection);
     Reply reply;
     reply.request_id = write_requests_[i].request.request_id;
     reply.status = ToReplyStatus(write.status);
@@ -251,7 +279,20 @@ bool Server::CommitWrites() {
     SendReply(write_requests_[i].connection, reply, TextOf(write.status));
   }
   write_requests_.resize(put_off);
-  return put_off < writes_.size();
+  return put_off < count;
+}
+
+absl::Status Server::AddBatch(Pending& pending) {
+  const auto shared = sessions_.at(pending.connection)->PartOf(pending.request);
+  const std::string& copy =
+      batches_.emplace_back(reinterpret_cast<const char*>(shared.data()), shared.size());
+  pending.writes = 0;
+  if (!VerifyPayload(&pending.request, HashKey({}), HashValue(copy.data(), copy.size()))) {
+    return absl::DataLossError("the batch does not match its checksum; nothing was done");
+  }
+  pending.writes = remora::AddBatch(copy, &writes_);
+  if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a batch are none");
+  return absl::OkStatus();
 }
 
 // --- Everything else is answered ------------------------------------------------------------------------

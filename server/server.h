@@ -79,6 +79,9 @@ class Server {
   struct Pending {
     rdma::Connection* connection;  // null: it is gone
     Request request;
+    // What it is of the group: one write, or those of a batch; or none, and why.
+    std::size_t writes = 1;
+    absl::Status refused{};
 
     void Forget(const rdma::Connection* gone) {
       if (connection == gone) connection = nullptr;
@@ -93,6 +96,9 @@ class Server {
   void TakeRequest(ServerSession& session, const rdma::Completion& completion);
   /// False: there were none, or all wait for room.
   bool CommitWrites();
+  /// Copies a batch out of the slice and adds its writes to the group. InvalidArgument, DataLoss: it was no
+  /// batch, or not whole.
+  absl::Status AddBatch(Pending& pending);
   /// False: there were none, or all wait for room.
   bool AnswerOthers();
   bool AnswerReserves();
@@ -123,6 +129,7 @@ class Server {
   // One step's work; kept for their memory.
   std::vector<Pending> write_requests_;
   std::vector<Write> writes_;
+  std::vector<std::string> batches_;  // private copies
   std::vector<Pending> other_requests_;
   std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
 

@@ -10,11 +10,13 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/format/expiry.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
+#include "store/format/write_batch.h"
 #include "store/store_impl.h"
 
 namespace remora {
@@ -39,16 +41,40 @@ std::size_t ValueSize(const Write& write) {
   return write.kind == Write::Kind::kPut || write.kind == Write::Kind::kAppend ? write.value.size() : 0;
 }
 
+// The writes of the batch that begins here; 1 where none does.
+std::size_t BatchSize(std::span<const Write> writes) {
+  std::size_t size = 1;
+  while (writes[size - 1].with_next && size < writes.size()) ++size;
+  return size;
+}
+
+// No batch is split.
 std::size_t GroupSize(std::span<const Write> writes) {
   std::size_t bytes = 0;
   std::size_t count = 0;
-  while (count < std::min(writes.size(), kMaxGroup)) {
-    // The value that it makes may be that large.
-    bytes += writes[count].kind == Write::Kind::kAppend ? kMaxSmallValueSize : ValueSize(writes[count]);
-    if (count > 0 && bytes > kMaxGroupBytes) break;
-    ++count;
+  while (count < writes.size()) {
+    const std::size_t some = BatchSize(writes.subspan(count));
+    for (const Write& write : writes.subspan(count, some)) {
+      // The value that it makes may be that large.
+      bytes += write.kind == Write::Kind::kAppend ? kMaxSmallValueSize : ValueSize(write);
+    }
+    if (count > 0 && (count + some > kMaxGroup || bytes > kMaxGroupBytes)) break;
+    count += some;
   }
   return count;
+}
+static_assert(kMaxBatchWrites <= kMaxGroup);
+
+absl::Status CheckBatch(std::span<const Write> batch) {
+  std::size_t bytes = 0;
+  for (const Write& write : batch) {
+    const bool fits =
+        write.kind == Write::Kind::kDelete || (write.kind == Write::Kind::kPut && write.reserved == nullptr);
+    if (!fits) return absl::InvalidArgumentError("a batch with a write that is no plain put, nor a delete");
+    bytes += sizeof(BatchEntry) + write.key.size() + ValueSize(write);
+  }
+  if (batch.size() <= kMaxBatchWrites && bytes <= kMaxBatchBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
 }
 
 absl::Status Check(const Write& write) {
@@ -87,14 +113,25 @@ absl::Status CheckCondition(const Condition& condition, bool exists, std::uint64
 
 }  // namespace
 
-absl::Status Store::Impl::CommitNow(Write* write, std::uint64_t* version) {
+Write WriteOf(const BatchWrite& write) {
+  Write result;
+  result.kind = write.entry.kind == BatchKind::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
+  result.key = write.key;
+  result.value = write.value;
+  result.ttl = DecodeTtl(write.entry.ttl_ms);
+  result.condition = Condition::Decode(write.entry.condition);
+  result.with_next = true;
+  return result;
+}
+
+absl::Status Store::Impl::CommitNow(std::span<Write> writes, std::uint64_t* version) {
   for (;;) {
-    Commit(std::span(write, 1));
-    if (!absl::IsAborted(write->status)) break;
+    Commit(writes);
+    if (!absl::IsAborted(writes.front().status)) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (write->status.ok() && version != nullptr) *version = write->version;
-  return write->status;
+  if (writes.front().status.ok() && version != nullptr) *version = writes.front().version;
+  return writes.front().status;
 }
 
 void Store::Impl::Commit(std::span<Write> writes) {
@@ -115,9 +152,11 @@ void Store::Impl::Commit(std::span<Write> writes) {
       break;
     }
     const std::size_t run = RunOf(writes.front());
-    writes.front().status = run > 0 ? NoRun(run) : Full();
+    const absl::Status never = run > 0 ? NoRun(run) : Full();
     if (writes.front().reserved != nullptr) log_.TakeBack(PlaceOf(*writes.front().reserved));
-    writes = writes.subspan(1);
+    const std::size_t refused = BatchSize(writes);
+    for (Write& write : writes.first(refused)) write.status = never;
+    writes = writes.subspan(refused);
   }
   FinishWork();
 }
@@ -138,9 +177,14 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   group_growth_.clear();
 
   std::size_t done = 0;
-  for (; done < writes.size(); ++done) {
-    writes[done].status = Stage(writes[done], now, unix_ms);
-    if (absl::IsAborted(writes[done].status)) break;
+  while (done < writes.size()) {
+    const std::size_t some = BatchSize(writes.subspan(done));
+    Write& first = writes[done];
+    first.status =
+        some == 1 ? Stage(first, now, unix_ms) : StageBatch(writes.subspan(done, some), now, unix_ms);
+    if (absl::IsAborted(first.status)) break;
+    for (Write& write : writes.subspan(done + 1, some - 1)) write.status = first.status;
+    done += some;
   }
   if (staged_.empty()) return done;
   SealAll();
@@ -176,6 +220,36 @@ absl::Status Store::Impl::Stage(Write& write, TimePoint now, std::int64_t unix_m
     staged_.pop_back();
   }
   return status;
+}
+
+absl::Status Store::Impl::StageBatch(std::span<Write> batch, TimePoint now, std::int64_t unix_ms) {
+  REMORA_RETURN_IF_ERROR(CheckBatch(batch));
+  const std::size_t before = staged_.size();
+  in_batch_ = true;
+  batch_changes_.clear();
+  absl::Status status;
+  std::size_t number = 0;
+  for (; number < batch.size() && status.ok(); ++number) status = Stage(batch[number], now, unix_ms);
+  in_batch_ = false;
+  if (status.ok()) return status;
+  UnstageTo(before);
+  return absl::Status(
+      status.code(),
+      absl::StrCat("write ", number, " of the batch, of which nothing was done: ", status.message()));
+}
+
+void Store::Impl::UnstageTo(std::size_t count) {
+  for (; staged_.size() > count; staged_.pop_back(), batch_changes_.pop_back()) {
+    const Staged& staged = staged_.back();
+    const Change& change = batch_changes_.back();
+    if (change.growth != 0) group_growth_[change.bucket] -= change.growth;
+    if (change.before) {
+      group_records_.find(staged.key)->second = *change.before;
+    } else {
+      group_records_.erase(staged.key);
+    }
+    if (staged.place.extent_code != 0) log_.TakeBack(staged.place);
+  }
 }
 
 // The caller's bytes are read once, into the copy. Everything after looks at the copy only: whoever shares
@@ -228,17 +302,24 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   // A cold key's record comes to a slot of its own.
   const bool takes_slot = !staged.is_delete() && !old.place;
   const bool frees_slot = staged.is_delete() && (old.place || old.cold);
+  Change change;
   if (takes_slot || frees_slot) {
-    std::int64_t& growth = group_growth_[index_.MainBucketOf(staged.key_hash)];
+    change = {std::nullopt, index_.MainBucketOf(staged.key_hash), takes_slot ? 1 : -1};
+    std::int64_t& growth = group_growth_[change.bucket];
     if (takes_slot &&
         !index_.Reserve(staged.key_hash, static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
       return absl::AbortedError("no room in the index");
     }
-    growth += takes_slot ? 1 : -1;
+    growth += change.growth;
   }
   // Of those staged, each has the next; so a condition can be about a write of the same group.
   staged.version = next_version_ + staged_.size() - 1;
-  Known& next = group_records_[staged.key];
+  const auto [found, is_first] = group_records_.try_emplace(staged.key);
+  Known& next = found->second;
+  if (in_batch_) {
+    if (!is_first) change.before = next;
+    batch_changes_.push_back(change);
+  }
   next = {};
   if (!staged.is_delete()) next = {staged.place, false, false, staged.expiry_ms, staged.version};
   return absl::OkStatus();

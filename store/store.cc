@@ -3,9 +3,11 @@
 #include <atomic>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "store/atomic_word.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/store_impl.h"
 
@@ -209,7 +211,7 @@ absl::Status Store::Put(std::string_view key, std::string_view value, const PutO
   write.value = value;
   write.ttl = options.ttl;
   write.condition = options.condition;
-  return impl_->CommitNow(&write, options.version);
+  return impl_->CommitNow(std::span(&write, 1), options.version);
 }
 
 absl::Status Store::Delete(std::string_view key, const WriteOptions& options) {
@@ -217,7 +219,7 @@ absl::Status Store::Delete(std::string_view key, const WriteOptions& options) {
   write.kind = Write::Kind::kDelete;
   write.key = key;
   write.condition = options.condition;
-  return impl_->CommitNow(&write, options.version);
+  return impl_->CommitNow(std::span(&write, 1), options.version);
 }
 
 absl::Status Store::Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options) {
@@ -226,7 +228,7 @@ absl::Status Store::Touch(std::string_view key, std::chrono::milliseconds ttl, c
   write.key = key;
   write.ttl = ttl;
   write.condition = options.condition;
-  return impl_->CommitNow(&write, options.version);
+  return impl_->CommitNow(std::span(&write, 1), options.version);
 }
 
 absl::Status Store::Persist(std::string_view key, const WriteOptions& options) {
@@ -241,7 +243,7 @@ absl::StatusOr<std::int64_t> Store::Increment(std::string_view key, std::int64_t
   write.value = {reinterpret_cast<const char*>(&delta), sizeof(delta)};
   write.ttl = options.ttl;
   write.condition = options.condition;
-  REMORA_RETURN_IF_ERROR(impl_->CommitNow(&write, options.version));
+  REMORA_RETURN_IF_ERROR(impl_->CommitNow(std::span(&write, 1), options.version));
   return write.result;
 }
 
@@ -253,8 +255,18 @@ absl::StatusOr<std::size_t> Store::Append(std::string_view key, std::string_view
   write.value = bytes;
   write.ttl = options.ttl;
   write.condition = options.condition;
-  REMORA_RETURN_IF_ERROR(impl_->CommitNow(&write, options.version));
+  REMORA_RETURN_IF_ERROR(impl_->CommitNow(std::span(&write, 1), options.version));
   return static_cast<std::size_t>(write.result);
+}
+
+absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version) {
+  if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  if (batch.count() == 0) return absl::OkStatus();
+  std::vector<Write> writes;
+  std::string_view bytes = batch.bytes();
+  while (!bytes.empty()) writes.push_back(WriteOf(TakeBatchWrite(&bytes).value()));
+  writes.back().with_next = false;
+  return impl_->CommitNow(writes, version);
 }
 
 void Store::Commit(std::span<Write> writes) { impl_->Commit(writes); }

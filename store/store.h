@@ -22,6 +22,7 @@
 #include "store/base/clock.h"
 #include "store/base/get_result.h"
 #include "store/format/layout.h"
+#include "store/format/write_batch.h"
 #include "store/format/write_options.h"
 
 namespace remora {
@@ -102,6 +103,11 @@ struct Write {
   /// of a value that is there: as long as it was to be.
   std::optional<std::chrono::milliseconds> ttl{};
   Condition condition{};
+  /// This write and the one behind it in the span are done both, or neither, and so on from that: a batch.
+  /// All of it has one outcome, that of the first write that cannot be done, and consecutive versions. It
+  /// consists of kPut, not reserved, and kDelete; InvalidArgument if not, or beyond kMaxBatchWrites and
+  /// kMaxBatchBytes.
+  bool with_next = false;
 
   /// Asked, when set, about the store's private copy of key and value before anything else sees it: for bytes
   /// that somebody else may still be writing. False: the write ends with DataLoss and nothing of it is done.
@@ -122,6 +128,9 @@ struct Write {
   std::uint64_t slot = 0;     // OK, but for kDelete: the record's place (EncodeSlot)
   std::int64_t result = 0;    // OK and kIncrement: the number; kAppend: the size of the value
 };
+
+/// A write of a batch, with_next.
+Write WriteOf(const BatchWrite& write);
 
 /// A value's place, as of the moment of the call.
 struct Location {
@@ -162,8 +171,8 @@ class Store {
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr) const;
 
   /// As a Get of each key, into the result at the same place. Each value was the key's at some moment of the
-  /// call; not all need have been at the same. InvalidArgument: not as many results as keys; else OK, and each
-  /// result says what became of its key.
+  /// call; not all need have been at the same. InvalidArgument: not as many results as keys; else OK, and
+  /// each result says what became of its key.
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) const;
 
   /// Whether the key is there; what else may happen, as Get.
@@ -191,6 +200,13 @@ class Store {
   absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
                                      const PutOptions& options = {});
 
+  /// Does all writes of a batch or none, also where the process dies meanwhile, and at one place in the order
+  /// of all writes. `version`, unless null, gets that of its first write; the others' are consecutive. As a
+  /// Commit of one batch, whose outcome says which write failed, if one did. Readers see each key change by
+  /// itself, in the batch's order: while Apply has not returned, one may find the first key's new value, and
+  /// after that the second's old one. A batch of nothing is OK.
+  absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr);
+
   /// Gives the key `ttl` from now on, and Persist for ever. NotFound. InvalidArgument: IsTtl. Takes as much
   /// room as a Put of its value. Like a Get and that Put, with no write of the key in between, but maybe the
   /// end of its time: then a Get in between misses it.
@@ -198,9 +214,9 @@ class Store {
   absl::Status Persist(std::string_view key, const WriteOptions& options = {});
 
   /// Applies writes as one group (or several, when there are thousands): one write to the durable tier, then,
-  /// in order, each becomes visible. Each
-  /// write has its own outcome; the group as a whole is not atomic for readers. Returns when all outcomes are
-  /// set. Once a write is Aborted, so are all behind it.
+  /// in order, each becomes visible. Each write has its own outcome, unless it belongs to a batch
+  /// (Write::with_next); neither is atomic for readers. Returns when all outcomes are set. Once a write is
+  /// Aborted, so are all behind it.
   void Commit(std::span<Write> writes);
 
   /// Does what is due: frees memory that has rested, removes what has expired, cleans; a bounded bit

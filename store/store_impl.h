@@ -52,8 +52,9 @@ class Store::Impl {
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
   void GiveBack(const Reservation& reservation);
   void Commit(std::span<Write> writes);
-  /// Commits one write, however long it takes. `version`, unless null, gets its version if it was done.
-  absl::Status CommitNow(Write* write, std::uint64_t* version);
+  /// Commits one write, or one batch, however long it takes. `version`, unless null, gets that of the first
+  /// if it was done.
+  absl::Status CommitNow(std::span<Write> writes, std::uint64_t* version);
   bool Work();
   std::optional<TimePoint> next_work() const;
   bool LoadStep();
@@ -136,6 +137,10 @@ class Store::Impl {
   /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
   /// Aborted: no room.
   absl::Status Stage(Write& write, TimePoint now, std::int64_t unix_ms);
+  /// The same of a batch: all of it, or nothing.
+  absl::Status StageBatch(std::span<Write> batch, TimePoint now, std::int64_t unix_ms);
+  /// Takes back what was staged of a batch; nothing shows that it ever was.
+  void UnstageTo(std::size_t count);
   absl::Status CopyAndVerify(Staged& staged, TimePoint now);
   /// Makes sure of room for a write that was Aborted for want of it.
   Room MakeRoomFor(const Write& write, TimePoint now, std::int64_t unix_ms);
@@ -249,6 +254,14 @@ class Store::Impl {
   absl::flat_hash_map<std::string_view, Known> group_records_;
   absl::flat_hash_map<std::uint64_t, std::int64_t> group_growth_;  // by main bucket: entries more than now
   std::string appended_;                                           // a value, as Modify makes it
+  // What Decide changed for the writes that were staged of a batch.
+  struct Change {
+    std::optional<Known> before;  // of the key in group_records_
+    std::uint64_t bucket = 0;
+    std::int64_t growth = 0;
+  };
+  bool in_batch_ = false;
+  std::vector<Change> batch_changes_;
 };
 
 }  // namespace remora

@@ -34,6 +34,8 @@
 // A write may come with a condition (store/format/write_options.h), which is decided when it is committed;
 // for a large value, that is at its commit.
 //
+// The writes of a batch are done all or none. Its status is that of the first that could not be done.
+//
 // HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
 // was sent and before the answer was there, which is what a client knows of that clock
 // (client/server_time.h).
@@ -119,6 +121,8 @@ enum class Operation : std::uint8_t {
   // Of the value that is there. Without a ttl, it keeps its expiry.
   kIncrement = 9,  // key, and as value a std::int64_t: add that to the number that the value spells
   kAppend = 10,    // key, value: put it behind the value that is there
+  // Its value is the bytes of a batch (store/format/write_batch.h); key_size, ttl_ms and condition are 0.
+  kBatch = 11,
 };
 
 struct Request {
@@ -170,7 +174,7 @@ enum ReplyFlag : std::uint16_t {
 
 struct Reply {
   std::uint64_t request_id = 0;
-  std::uint64_t version = 0;   // of a write: its own; locate: that of the record
+  std::uint64_t version = 0;   // of a write: its own; batch: of its first; locate: that of the record
   std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot)
   std::int64_t result = 0;     // increment: the number; append: the size of the value
   std::int64_t server_ms = 0;  // Clock::UnixMillis

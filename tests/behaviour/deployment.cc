@@ -27,6 +27,9 @@ class RemoteKeyValue final : public KeyValue {
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) override {
     return client_->MultiGet(keys, results);
   }
+  absl::Status Apply(const WriteBatch& batch, std::uint64_t* version) override {
+    return client_->Apply(batch, version);
+  }
   absl::StatusOr<bool> Exists(std::string_view key) override { return client_->Exists(key); }
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) override {
     return client_->Put(key, value, options);
@@ -66,6 +69,9 @@ class EmbeddedKeyValue final : public KeyValue {
   }
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) override {
     return store_.MultiGet(keys, results);
+  }
+  absl::Status Apply(const WriteBatch& batch, std::uint64_t* version) override {
+    return store_.Apply(batch, version);
   }
   absl::StatusOr<bool> Exists(std::string_view key) override { return store_.Exists(key); }
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) override {

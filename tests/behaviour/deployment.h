@@ -37,6 +37,8 @@ class KeyValue {
   virtual absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) = 0;
   absl::Status Get(std::string_view key, std::string* value) { return Get(key, value, nullptr); }
   virtual absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) = 0;
+  virtual absl::Status Apply(const WriteBatch& batch, std::uint64_t* version) = 0;
+  absl::Status Apply(const WriteBatch& batch) { return Apply(batch, nullptr); }
   virtual absl::StatusOr<bool> Exists(std::string_view key) = 0;
   virtual absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options) = 0;
   absl::Status Put(std::string_view key, std::string_view value) { return Put(key, value, {}); }

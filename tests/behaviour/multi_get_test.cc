@@ -150,7 +150,8 @@ TEST_P(MultiGet, FindsWhatOthersOverwroteWhereItWasRemembered) {
   }
 }
 
-// Of each key that somebody overwrites meanwhile, what is read is whole, and no older than what was acknowledged.
+// Of each key that somebody overwrites meanwhile, what is read is whole, and no older than what was
+// acknowledged.
 TEST_P(MultiGet, BesideWritersIsNeitherTornNorStale) {
   START({.memory_size = kMinMemorySize});
   if (!deployment_->concurrent()) GTEST_SKIP() << "one thread; see living_test.cc";

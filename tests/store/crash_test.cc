@@ -50,5 +50,37 @@ TEST(CrashTest, AcknowledgedWritesSurviveSigkill) {
   }
 }
 
+TEST(CrashTest, OfABatchAllSurvivesOrNothing) {
+  TempDir temp;
+  const std::string dir = temp / "store";
+  std::mt19937_64 random(std::random_device{}());
+  std::uint64_t next = 1;
+  for (int round = 0; round < 8; ++round) {
+    std::uint64_t acknowledged = 0;
+    {
+      TestProcess writer({"batch", dir, std::to_string(next)});
+      const std::uint64_t kill_after = 1 + random() % 500;
+      for (std::uint64_t seen = 0; seen < kill_after; ++seen) ASSERT_TRUE(writer.Read(&acknowledged));
+      writer.Kill();
+      while (writer.Read(&acknowledged)) {
+      }
+      EXPECT_EQ(writer.Wait(), -9);
+    }
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(dir, std::size_t{64} << 20));
+    ASSERT_TRUE(store.ok()) << store.status();
+    std::string first;
+    ASSERT_TRUE((*store)->Get(CrashKey(0), &first).ok());
+    // The batch that was under way may be there, too.
+    const bool is_last = first == CrashValue(acknowledged);
+    ASSERT_TRUE(is_last || first == CrashValue(acknowledged + 1)) << "round " << round;
+    for (std::uint64_t key = 1; key < kCrashBatchKeys; ++key) {
+      std::string value;
+      ASSERT_TRUE((*store)->Get(CrashKey(key), &value).ok());
+      ASSERT_EQ(value, first) << "round " << round << " key " << key;
+    }
+    next = acknowledged + 2;
+  }
+}
+
 }  // namespace
 }  // namespace remora

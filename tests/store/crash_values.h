@@ -6,6 +6,8 @@
 
 namespace remora {
 
+inline constexpr std::uint64_t kCrashBatchKeys = 12;
+
 inline std::string CrashKey(std::uint64_t number) { return "key" + std::to_string(number); }
 
 inline std::string CrashValue(std::uint64_t number) {

@@ -5,6 +5,7 @@
 //   write DIR FROM   writes keys "key<n>", n = FROM, FROM + 1, ..., each with the value of ValueOf(n); prints
 //   n
 //                    once it is acknowledged; deletes every tenth key again before it prints it
+//   batch DIR FROM   the same with batches n, each of which gives every key of a few the value of n
 #include <unistd.h>
 
 #include <cstdint>
@@ -33,6 +34,17 @@ int WriteUntilKilled(remora::Store& store, std::uint64_t number) {
   }
 }
 
+int ApplyUntilKilled(remora::Store& store, std::uint64_t number) {
+  for (;; ++number) {
+    remora::WriteBatch batch;
+    for (std::uint64_t key = 0; key < remora::kCrashBatchKeys; ++key) {
+      batch.Put(remora::CrashKey(key), remora::CrashValue(number));
+    }
+    if (!store.Apply(batch).ok()) return 104;
+    if (!Print(number)) return 103;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -52,5 +64,6 @@ int main(int argc, char** argv) {
     for (;;) pause();
   }
   if (command == "write" && argc == 4) return WriteUntilKilled(**store, std::strtoull(argv[3], nullptr, 10));
+  if (command == "batch" && argc == 4) return ApplyUntilKilled(**store, std::strtoull(argv[3], nullptr, 10));
   return 100;
 }

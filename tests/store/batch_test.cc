@@ -1,0 +1,210 @@
+// Batches inside groups: all of one or nothing, whatever stands around it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "store/store.h"
+#include "test_files.h"
+
+namespace remora {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Write Put(std::string_view key, std::string_view value, Condition condition = {}) {
+  Write write;
+  write.key = key;
+  write.value = value;
+  write.condition = condition;
+  return write;
+}
+
+Write Delete(std::string_view key) {
+  Write write;
+  write.kind = Write::Kind::kDelete;
+  write.key = key;
+  return write;
+}
+
+class BatchTest : public testing::TestWithParam<Durability> {
+ protected:
+  TempDir temp_;
+  std::unique_ptr<Store> store_ = Open();
+
+  std::unique_ptr<Store> Open() {
+    StoreOptions options;
+    if (GetParam() == Durability::kLogged) options = LoggedIn(temp_ / "store");
+    options.memory_size = kMinMemorySize;
+    options.eviction = Eviction::kNone;
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+  static std::vector<Write> Batch(std::vector<Write> writes) {
+    for (std::size_t i = 0; i + 1 < writes.size(); ++i) writes[i].with_next = true;
+    return writes;
+  }
+  std::vector<absl::StatusCode> Commit(const std::vector<std::vector<Write>>& parts) {
+    writes_.clear();
+    for (const std::vector<Write>& part : parts) writes_.insert(writes_.end(), part.begin(), part.end());
+    store_->Commit(writes_);
+    std::vector<absl::StatusCode> codes;
+    for (const Write& write : writes_) codes.push_back(write.status.code());
+    return codes;
+  }
+  std::string Get(std::string_view key) const {
+    std::string value;
+    const absl::Status status = store_->Get(key, &value);
+    return status.ok() ? value : absl::StatusCodeToString(status.code());
+  }
+
+  std::vector<Write> writes_;
+  static constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
+  static constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
+  static constexpr absl::StatusCode kAlreadyExists = absl::StatusCode::kAlreadyExists;
+  static constexpr absl::StatusCode kInvalidArgument = absl::StatusCode::kInvalidArgument;
+};
+INSTANTIATE_TEST_SUITE_P(With, BatchTest, testing::Values(Durability::kMemory, Durability::kLogged));
+
+TEST_P(BatchTest, IsDoneInOrderWithVersionsInARow) {
+  EXPECT_THAT(Commit({{Put("x", "0")},
+                      Batch({Put("a", "1"), Put("b", "2"), Put("a", "3", Condition::Present()), Delete("b")}),
+                      {Put("y", "4")}}),
+              ElementsAre(kOk, kOk, kOk, kOk, kOk, kOk));
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(writes_[i].version, writes_[0].version + i);
+  EXPECT_EQ(Get("a"), "3");
+  EXPECT_EQ(Get("b"), "NOT_FOUND");
+  EXPECT_EQ(store_->Read(Counter::kCommitGroups), 1u);
+}
+
+TEST_P(BatchTest, WhatFailsLeavesNothingAndHindersNobody) {
+  ASSERT_THAT(Commit({{Put("a", "old")}, {Put("b", "old")}}), ElementsAre(kOk, kOk));
+  const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
+  const std::string large(50'000, 'v');
+  EXPECT_THAT(Commit({Batch({Put("a", large), Put("new", large), Delete("b"), Delete("missing")})}),
+              ElementsAre(kNotFound, kNotFound, kNotFound, kNotFound));
+  EXPECT_THAT(std::string(writes_[0].status.message()), HasSubstr("write 4 of the batch"));
+  EXPECT_EQ(writes_[0].version, 0u);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
+  EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
+  EXPECT_EQ(Get("a"), "old");
+  EXPECT_EQ(Get("b"), "old");
+  EXPECT_EQ(Get("new"), "NOT_FOUND");
+  EXPECT_THAT(Commit({Batch({Put("a", "1"), Put("", "2")})}),
+              ElementsAre(kInvalidArgument, kInvalidArgument));
+  EXPECT_EQ(Get("a"), "old");
+}
+
+// What comes behind it in the group is decided as if it had not been there.
+TEST_P(BatchTest, WhatFailsIsForgottenInsideItsGroup) {
+  ASSERT_THAT(Commit({{Put("gone", "old")}}), ElementsAre(kOk));
+  EXPECT_THAT(Commit({{Put("a", "1")},
+                      Batch({Put("a", "2"), Put("a", "3"), Put("b", "4"), Delete("gone"), Delete("missing")}),
+                      {Put("b", "5", Condition::Absent())},
+                      {Put("gone", "6", Condition::Present())},
+                      Batch({Put("c", "7"), Put("b", "8", Condition::Absent())}),
+                      Batch({Put("c", "9", Condition::Absent()), Delete("gone")})}),
+              ElementsAre(kOk, kNotFound, kNotFound, kNotFound, kNotFound, kNotFound, kOk, kOk,
+                          kAlreadyExists, kAlreadyExists, kOk, kOk));
+  EXPECT_EQ(writes_[6].version, writes_[0].version + 1);
+  std::uint64_t version = 0;
+  std::string value;
+  ASSERT_TRUE(store_->Get("a", &value, &version).ok());
+  EXPECT_EQ(value, "1");
+  EXPECT_EQ(version, writes_[0].version);
+  EXPECT_EQ(Get("b"), "5");
+  EXPECT_EQ(Get("c"), "9");
+  EXPECT_EQ(Get("gone"), "NOT_FOUND");
+  EXPECT_EQ(store_->Read(Counter::kKeys), 3u);
+}
+
+TEST_P(BatchTest, AVersionOfTheWriteBeforeAFailedBatchIsStillTheKeys) {
+  ASSERT_THAT(Commit({{Put("a", "1")}}), ElementsAre(kOk));
+  const Condition second = Condition::Version(writes_[0].version + 1);
+  EXPECT_THAT(Commit({{Put("a", "2")}, Batch({Put("a", "3"), Delete("missing")}), {Put("a", "4", second)}}),
+              ElementsAre(kOk, kNotFound, kNotFound, kOk));
+  EXPECT_EQ(Get("a"), "4");
+}
+
+TEST_P(BatchTest, NoGroupSplitsOne) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 1100; ++i) keys.push_back("key " + std::to_string(i));
+  std::vector<Write> singles;
+  for (std::size_t i = 0; i < 1020; ++i) singles.push_back(Put(keys[i], "single"));
+  std::vector<Write> batch;
+  for (std::size_t i = 1000; i < 1100; ++i) batch.push_back(Put(keys[i], "batch"));
+  batch.push_back(Delete("missing"));
+  Commit({singles, Batch(batch)});
+  for (std::size_t i = 0; i < 1100; ++i) {
+    ASSERT_EQ(writes_[i].status.code(), i < 1020 ? kOk : kNotFound);
+    ASSERT_EQ(Get(keys[i]), i < 1020 ? "single" : "NOT_FOUND");
+  }
+  batch.pop_back();
+  for (const absl::StatusCode code : Commit({singles, Batch(batch)})) ASSERT_EQ(code, kOk);
+  for (std::size_t i = 1000; i < 1100; ++i) ASSERT_EQ(Get(keys[i]), "batch");
+}
+
+TEST_P(BatchTest, WhatCanNeverFitIsRefused) {
+  std::vector<Write> many(kMaxBatchWrites + 1, Put("key", "value"));
+  Commit({Batch(many)});
+  for (const Write& write : writes_) ASSERT_EQ(write.status.code(), kInvalidArgument);
+  many.pop_back();
+  for (const absl::StatusCode code : Commit({Batch(many)})) ASSERT_EQ(code, kOk);
+  const std::string half(kMaxBatchBytes / 2, 'v');
+  EXPECT_THAT(Commit({Batch({Put("a", half), Put("b", half)})}),
+              ElementsAre(kInvalidArgument, kInvalidArgument));
+  Write touch = Put("key", "");
+  touch.kind = Write::Kind::kTouch;
+  EXPECT_THAT(Commit({Batch({Put("a", ""), touch})}), ElementsAre(kInvalidArgument, kInvalidArgument));
+  EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+}
+
+// A full store refuses the whole of it; where memory is only resting, the whole of it is put off and done
+// later.
+TEST_P(BatchTest, WantOfRoomHitsAllOfIt) {
+  const std::string value(60'000, 'v');
+  const std::vector<std::string> keys = {"a", "b", "c", "d"};
+  std::size_t put_off = 0;
+  for (int round = 0; round < 300; ++round) {
+    const std::string number = std::to_string(round);
+    std::vector<std::string> values;
+    for (const std::string& key : keys) values.push_back(key + number + value);
+    std::vector<Write> batch;
+    for (std::size_t i = 0; i < keys.size(); ++i) batch.push_back(Put(keys[i], values[i]));
+    for (;;) {
+      const std::vector<absl::StatusCode> codes = Commit({Batch(batch)});
+      for (const absl::StatusCode code : codes) ASSERT_EQ(code, codes[0]);
+      if (codes[0] == kOk) break;
+      ASSERT_EQ(codes[0], absl::StatusCode::kAborted);
+      ++put_off;
+      for (const std::string& key : keys) ASSERT_EQ(Get(key), key + std::to_string(round - 1) + value);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(Get(keys[i]), values[i]);
+  }
+  EXPECT_GT(put_off, 0u);
+  int count = 0;
+  for (;; ++count) {
+    const std::string one = "one " + std::to_string(count);
+    const std::string other = "other " + std::to_string(count);
+    WriteBatch batch;
+    batch.Put(one, value);
+    batch.Put(other, value);
+    const absl::Status status = store_->Apply(batch);
+    if (status.ok()) continue;
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_EQ(Get(one), "NOT_FOUND");
+    EXPECT_EQ(Get(other), "NOT_FOUND");
+    break;
+  }
+  EXPECT_GT(count, 10);
+}
+
+}  // namespace
+}  // namespace remora
