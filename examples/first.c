@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   if (remora_put(client, "greeting", 8, "hello, world", 12, NULL) != REMORA_OK ||
-      remora_get(client, "greeting", 8, &value, &size) != REMORA_OK) {
+      remora_get(client, "greeting", 8, &value, &size, NULL) != REMORA_OK) {
     fprintf(stderr, "%s\n", remora_message());
     return 1;
   }

@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/client.h"
 
@@ -15,6 +16,9 @@ struct remora_client {
   remora::SteadyClock clock;
   std::unique_ptr<remora::Client> client;
   std::string value;  // of remora_get
+  // Of remora_multi_get.
+  std::vector<std::string_view> keys;
+  std::vector<remora::GetResult> results;
 };
 
 struct remora_buffer {
@@ -182,11 +186,11 @@ void remora_close(remora_client* client) { delete client; }
 // --- Reading --------------------------------------------------------------------------------------------
 
 remora_code remora_get(remora_client* client, const void* key, size_t key_size, const void** value,
-                       size_t* value_size) {
+                       size_t* value_size, uint64_t* version) {
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && value != nullptr &&
                                         value_size != nullptr);
-    if (status.ok()) status = client->client->Get(View(key, key_size), &client->value);
+    if (status.ok()) status = client->client->Get(View(key, key_size), &client->value, version);
     if (!status.ok()) return status;
     *value = client->value.data();
     *value_size = client->value.size();
@@ -195,11 +199,12 @@ remora_code remora_get(remora_client* client, const void* key, size_t key_size, 
 }
 
 remora_code remora_get_copy(remora_client* client, const void* key, size_t key_size, void* buffer,
-                            size_t buffer_size, size_t* value_size) {
+                            size_t buffer_size, size_t* value_size, uint64_t* version) {
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) &&
-                                        (buffer != nullptr || buffer_size == 0) && value_size != nullptr);
-    if (status.ok()) status = client->client->Get(View(key, key_size), &client->value);
+                                        AreBytes(buffer, buffer_size) && value_size != nullptr);
+    std::uint64_t found = 0;
+    if (status.ok()) status = client->client->Get(View(key, key_size), &client->value, &found);
     if (!status.ok()) return status;
     *value_size = client->value.size();
     if (client->value.size() > buffer_size) {
@@ -207,7 +212,39 @@ remora_code remora_get_copy(remora_client* client, const void* key, size_t key_s
                                    " bytes, the buffer " + std::to_string(buffer_size));
     }
     if (!client->value.empty()) std::memcpy(buffer, client->value.data(), client->value.size());
+    if (version != nullptr) *version = found;
     return absl::OkStatus();
+  });
+}
+
+remora_code remora_exists(remora_client* client, const void* key, size_t key_size, int* exists) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && exists != nullptr);
+    if (!status.ok()) return status;
+    const absl::StatusOr<bool> there = client->client->Exists(View(key, key_size));
+    if (!there.ok()) return there.status();
+    *exists = *there ? 1 : 0;
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_multi_get(remora_client* client, const remora_bytes* keys, remora_result* results,
+                             size_t count) {
+  return Call([&]() -> absl::Status {
+    bool all_there = client != nullptr && AreBytes(keys, count) && AreBytes(results, count);
+    for (size_t i = 0; all_there && i < count; ++i) all_there = AreBytes(keys[i].data, keys[i].size);
+    if (absl::Status status = CheckPointers(all_there); !status.ok()) return status;
+    client->keys.clear();
+    for (size_t i = 0; i < count; ++i) client->keys.push_back(View(keys[i].data, keys[i].size));
+    client->results.resize(count);
+    const absl::Status status = client->client->MultiGet(client->keys, client->results);
+    for (size_t i = 0; i < count; ++i) {
+      const remora::GetResult& result = client->results[i];
+      // The message is of what is to be told.
+      const remora_code code = absl::IsNotFound(result.status) ? REMORA_NOT_FOUND : End(result.status);
+      results[i] = {code, {result.value.data(), result.value.size()}, result.version};
+    }
+    return status;
   });
 }
 
@@ -241,12 +278,12 @@ remora_code remora_buffer_register(remora_client* client, void* bytes, size_t si
 void remora_buffer_release(remora_buffer* buffer) { delete buffer; }
 
 remora_code remora_get_into(remora_client* client, const void* key, size_t key_size, remora_buffer* buffer,
-                            size_t* value_size) {
+                            size_t* value_size, uint64_t* version) {
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && buffer != nullptr &&
                                         value_size != nullptr);
     if (!status.ok()) return status;
-    const absl::StatusOr<std::size_t> size = client->client->Get(View(key, key_size), *buffer->buffer);
+    const absl::StatusOr<std::size_t> size = client->client->Get(View(key, key_size), *buffer->buffer, version);
     if (!size.ok()) return size.status();
     *value_size = *size;
     return absl::OkStatus();
@@ -255,39 +292,94 @@ remora_code remora_get_into(remora_client* client, const void* key, size_t key_s
 
 // --- Writing --------------------------------------------------------------------------------------------
 
-void remora_put_options_init(remora_put_options* options) {
+namespace {
+
+// What a caller wants of a write, in the words of the C++ client.
+absl::StatusOr<remora::PutOptions> PutOptionsOf(const remora_write_options* options) {
+  remora_write_options taken;
+  remora_write_options_init(&taken);
+  if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
+  remora::PutOptions wanted;
+  if (taken.ttl_ms != REMORA_TTL_DEFAULT) wanted.ttl = TtlOf(taken.ttl_ms);
+  if (taken.condition == REMORA_IF_ABSENT) {
+    wanted.condition = remora::Condition::Absent();
+  } else if (taken.condition == REMORA_IF_PRESENT) {
+    wanted.condition = remora::Condition::Present();
+  } else if (taken.condition != REMORA_IF_ANY) {
+    wanted.condition = remora::Condition::Version(taken.condition);
+  }
+  wanted.version = taken.version;
+  return wanted;
+}
+
+remora::WriteOptions WithoutTtl(const remora::PutOptions& options) {
+  return {.condition = options.condition, .version = options.version};
+}
+
+// Runs `body`(key, options), which returns a Status.
+template <typename Body>
+remora_code Write(const remora_client* client, const void* key, size_t key_size,
+                  const remora_write_options* options, bool others_are_there, const Body& body) noexcept {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && others_are_there);
+    if (!status.ok()) return status;
+    const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
+    return body(View(key, key_size), *wanted);
+  });
+}
+
+}  // namespace
+
+void remora_write_options_init(remora_write_options* options) {
   *options = {};
   options->struct_size = sizeof(*options);
   options->ttl_ms = REMORA_TTL_DEFAULT;
+  options->condition = REMORA_IF_ANY;
 }
 
 remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
-                       size_t value_size, const remora_put_options* options) {
-  return Call([&]() -> absl::Status {
-    absl::Status status =
-        CheckPointers(client != nullptr && AreBytes(key, key_size) && AreBytes(value, value_size));
-    remora_put_options taken;
-    remora_put_options_init(&taken);
-    if (status.ok()) status = TakeOptions(options, &taken);
-    if (!status.ok()) return status;
-    remora::PutOptions wanted;
-    if (taken.ttl_ms != REMORA_TTL_DEFAULT) wanted.ttl = TtlOf(taken.ttl_ms);
-    return client->client->Put(View(key, key_size), View(value, value_size), wanted);
-  });
+                       size_t value_size, const remora_write_options* options) {
+  const auto put = [&](std::string_view key_view, const remora::PutOptions& wanted) {
+    return client->client->Put(key_view, View(value, value_size), wanted);
+  };
+  return Write(client, key, key_size, options, AreBytes(value, value_size), put);
 }
 
-remora_code remora_delete(remora_client* client, const void* key, size_t key_size) {
-  return Call([&]() -> absl::Status {
-    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size));
-    return status.ok() ? client->client->Delete(View(key, key_size)) : status;
-  });
+remora_code remora_delete(remora_client* client, const void* key, size_t key_size,
+                          const remora_write_options* options) {
+  const auto remove = [&](std::string_view key_view, const remora::PutOptions& wanted) {
+    return client->client->Delete(key_view, WithoutTtl(wanted));
+  };
+  return Write(client, key, key_size, options, true, remove);
 }
 
-remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms) {
-  return Call([&]() -> absl::Status {
-    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size));
-    return status.ok() ? client->client->Touch(View(key, key_size), TtlOf(ttl_ms)) : status;
-  });
+remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms,
+                         const remora_write_options* options) {
+  const auto touch = [&](std::string_view key_view, const remora::PutOptions& wanted) {
+    return client->client->Touch(key_view, TtlOf(ttl_ms), WithoutTtl(wanted));
+  };
+  return Write(client, key, key_size, options, true, touch);
+}
+
+remora_code remora_increment(remora_client* client, const void* key, size_t key_size, int64_t delta,
+                             int64_t* sum, const remora_write_options* options) {
+  const auto increment = [&](std::string_view key_view, const remora::PutOptions& wanted) {
+    const absl::StatusOr<std::int64_t> stored = client->client->Increment(key_view, delta, wanted);
+    if (stored.ok() && sum != nullptr) *sum = *stored;
+    return stored.status();
+  };
+  return Write(client, key, key_size, options, true, increment);
+}
+
+remora_code remora_append(remora_client* client, const void* key, size_t key_size, const void* bytes,
+                          size_t size, size_t* value_size, const remora_write_options* options) {
+  const auto append = [&](std::string_view key_view, const remora::PutOptions& wanted) {
+    const absl::StatusOr<std::size_t> stored = client->client->Append(key_view, View(bytes, size), wanted);
+    if (stored.ok() && value_size != nullptr) *value_size = *stored;
+    return stored.status();
+  };
+  return Write(client, key, key_size, options, AreBytes(bytes, size), append);
 }
 
 // --- The server -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
  *   remora_put(client, "key", 3, "value", 5, NULL);
  *   const void *value;
  *   size_t size;
- *   if (remora_get(client, "key", 3, &value, &size) == REMORA_OK) fwrite(value, 1, size, stdout);
+ *   if (remora_get(client, "key", 3, &value, &size, NULL) == REMORA_OK) fwrite(value, 1, size, stdout);
  *   remora_close(client);
  *
  * Every function that returns a remora_code says there how it ended; each names its own outcomes, and any may
@@ -43,7 +43,7 @@ typedef enum remora_code {
   REMORA_RESOURCE_EXHAUSTED = 5,
   REMORA_OUT_OF_RANGE = 6,
   REMORA_PERMISSION_DENIED = 7,
-  REMORA_FAILED_PRECONDITION = 8,
+  REMORA_FAILED_PRECONDITION = 8, /* no way to the server; of a write: its condition does not hold */
   REMORA_ALREADY_EXISTS = 9,
   /* What was sent arrived damaged; nothing was done. */
   REMORA_DATA_LOSS = 10,
@@ -89,17 +89,37 @@ void remora_close(remora_client* client);
 
 /* --- Reading -------------------------------------------------------------------------------------------- */
 
-/* The value, in memory of the client: until its next call. REMORA_NOT_FOUND. Costs one READ or two, and wakes
- * nobody; of a record that is not in the server's memory, a round trip more: then REMORA_RESOURCE_EXHAUSTED,
- * it has no room for it, or REMORA_UNAVAILABLE, it cannot read its disk (and the connection is as good as
- * before). */
+/* The value, in memory of the client: until its next call. `version`, unless null, gets that of the key's last
+ * write. REMORA_NOT_FOUND. Costs one READ or two, and wakes nobody; of a record that is not in the server's memory,
+ * a round trip more: then REMORA_RESOURCE_EXHAUSTED, it has no room for it, or REMORA_UNAVAILABLE, it cannot read
+ * its disk (and the connection is as good as before). */
 remora_code remora_get(remora_client* client, const void* key, size_t key_size, const void** value,
-                       size_t* value_size);
+                       size_t* value_size, uint64_t* version);
 
-/* The same, copied into the caller's memory. REMORA_OUT_OF_RANGE: it does not fit; *value_size is its size.
- */
+/* The same, copied into the caller's memory. REMORA_OUT_OF_RANGE: it does not fit; *value_size is its size. */
 remora_code remora_get_copy(remora_client* client, const void* key, size_t key_size, void* buffer,
-                            size_t buffer_size, size_t* value_size);
+                            size_t buffer_size, size_t* value_size, uint64_t* version);
+
+/* *exists is 1 or 0. Otherwise as remora_get. */
+remora_code remora_exists(remora_client* client, const void* key, size_t key_size, int* exists);
+
+typedef struct remora_bytes {
+  const void* data;
+  size_t size;
+} remora_bytes;
+
+typedef struct remora_result {
+  remora_code code; /* as of remora_get; unless it is REMORA_OK, the rest is unspecified */
+  remora_bytes value;
+  uint64_t version;
+} remora_result;
+
+/* As remora_get of each of `count` keys, but side by side: it takes about as long as two READs. Each value was the
+ * key's at some moment of the call. The values are in memory of the client until its next call. REMORA_OK: each
+ * result says what became of its key, and remora_message of the last one that is neither there nor
+ * REMORA_NOT_FOUND. */
+remora_code remora_multi_get(remora_client* client, const remora_bytes* keys, remora_result* results,
+                             size_t count);
 
 /* What is left of the time for which the key is there, or a little less; -1: for ever. As remora_get. */
 remora_code remora_ttl(remora_client* client, const void* key, size_t key_size, int64_t* ttl_ms);
@@ -119,32 +139,56 @@ void remora_buffer_release(remora_buffer* buffer);
 /* Reads the value into the beginning of the buffer. As remora_get; REMORA_OUT_OF_RANGE: it does not fit, and
  * the message says how large it is. Unless REMORA_OK, what the buffer holds is unspecified. */
 remora_code remora_get_into(remora_client* client, const void* key, size_t key_size, remora_buffer* buffer,
-                            size_t* value_size);
+                            size_t* value_size, uint64_t* version);
 
 /* --- Writing -------------------------------------------------------------------------------------------- */
 
 #define REMORA_TTL_DEFAULT ((int64_t)0) /* as the server's default says */
 #define REMORA_TTL_FOREVER ((int64_t)-1)
 
-/* To be filled by remora_put_options_init, then changed. */
-typedef struct remora_put_options {
+/* What must be so of the key for a write of it to be done, as of all writes before it: one of these, or a version.
+ * If it is not, nothing was done: REMORA_ALREADY_EXISTS, REMORA_NOT_FOUND, or, for another version,
+ * REMORA_FAILED_PRECONDITION. */
+#define REMORA_IF_ANY ((uint64_t)0)
+#define REMORA_IF_ABSENT (~(uint64_t)0)
+#define REMORA_IF_PRESENT (~(uint64_t)1)
+
+/* Of a write. To be filled by remora_write_options_init, then changed; null stands for it as it is then. */
+typedef struct remora_write_options {
   size_t struct_size;
-  int64_t ttl_ms; /* how long the record is there, by the server's clock: REMORA_TTL_DEFAULT */
-} remora_put_options;
+  /* How long the record is there, by the server's clock: REMORA_TTL_DEFAULT. Of what remora_increment and
+   * remora_append find, that is as long as it was to be. Nothing to remora_delete and remora_touch. */
+  int64_t ttl_ms;
+  uint64_t condition; /* REMORA_IF_ANY */
+  uint64_t* version;  /* unless null, gets the version of this write when it was done: null */
+} remora_write_options;
 
-void remora_put_options_init(remora_put_options* options);
+void remora_write_options_init(remora_write_options* options);
 
-/* Stores, or replaces. `options` may be null. REMORA_OK: visible to all, and as durable as the server
- * promises. REMORA_RESOURCE_EXHAUSTED: the server has no room. */
+/* Stores, or replaces. REMORA_OK: visible to all, and as durable as the server promises.
+ * REMORA_RESOURCE_EXHAUSTED: the server has no room. */
 remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
-                       size_t value_size, const remora_put_options* options);
+                       size_t value_size, const remora_write_options* options);
 
 /* REMORA_NOT_FOUND. */
-remora_code remora_delete(remora_client* client, const void* key, size_t key_size);
+remora_code remora_delete(remora_client* client, const void* key, size_t key_size,
+                          const remora_write_options* options);
 
 /* Gives the key this time from now on, or REMORA_TTL_FOREVER. REMORA_NOT_FOUND; REMORA_RESOURCE_EXHAUSTED as
  * remora_put. */
-remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms);
+remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms,
+                         const remora_write_options* options);
+
+/* Adds to the number that the value spells in decimal digits, and stores the sum the same way; *sum, unless null,
+ * gets it. An absent key counts as 0. REMORA_FAILED_PRECONDITION: the value is no number of 64 bits.
+ * REMORA_OUT_OF_RANGE: the sum is none. Otherwise as remora_put. */
+remora_code remora_increment(remora_client* client, const void* key, size_t key_size, int64_t delta,
+                             int64_t* sum, const remora_write_options* options);
+
+/* Puts bytes behind the value, which is made if it is absent; *value_size, unless null, gets its size.
+ * REMORA_OUT_OF_RANGE: the value would have more than 262144 bytes. Otherwise as remora_put. */
+remora_code remora_append(remora_client* client, const void* key, size_t key_size, const void* bytes,
+                          size_t size, size_t* value_size, const remora_write_options* options);
 
 /* --- The server ----------------------------------------------------------------------------------------- */
 

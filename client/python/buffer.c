@@ -58,7 +58,7 @@ static PyObject* BufferGet(PyObject* object, PyObject* argument) {
     remora_code code;
     size_t size = 0;
     CALL(self->client, code,
-         remora_get_into(self->client->client, key.data, (size_t)key.size, self->buffer, &size));
+         remora_get_into(self->client->client, key.data, (size_t)key.size, self->buffer, &size, NULL));
     if (code != REMORA_OK) {
       Raise(code);
     } else {

@@ -91,16 +91,16 @@ PyObject* Self(PyObject* object, PyObject* Py_UNUSED(none)) { return Py_NewRef(o
 
 // The code, and when it is REMORA_OK, the value. REMORA_INTERNAL, with an exception raised: the call did not
 // begin.
-static remora_code Get(Client* self, const Bytes* key, PyObject** value) {
+static remora_code Get(Client* self, const Bytes* key, PyObject** value, uint64_t* version) {
   if (!Begin(self)) return REMORA_INTERNAL;
   remora_code code;
   const void* bytes = NULL;
   size_t size = 0;
-  CALL(self, code, remora_get(self->client, key->data, (size_t)key->size, &bytes, &size));
+  CALL(self, code, remora_get(self->client, key->data, (size_t)key->size, &bytes, &size, version));
   if (code == REMORA_OK) {
     *value = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size);
-  } else {
-    if (code != REMORA_NOT_FOUND) Raise(code);
+  } else if (code != REMORA_NOT_FOUND) {
+    Raise(code);
   }
   return code;
 }
@@ -111,7 +111,7 @@ static PyObject* ClientGet(PyObject* object, PyObject* args, PyObject* kwargs) {
   PyObject* otherwise = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|O", names, TakeArgument, &key, &otherwise)) return NULL;
   PyObject* value = NULL;
-  if (Get((Client*)object, &key, &value) == REMORA_NOT_FOUND) value = Py_NewRef(otherwise);
+  if (Get((Client*)object, &key, &value, NULL) == REMORA_NOT_FOUND) value = Py_NewRef(otherwise);
   Release(&key);
   return value;
 }
@@ -120,29 +120,87 @@ static PyObject* ClientSubscript(PyObject* object, PyObject* index) {
   Bytes key;
   if (!Take(index, &key)) return NULL;
   PyObject* value = NULL;
-  if (Get((Client*)object, &key, &value) == REMORA_NOT_FOUND) Raise(REMORA_NOT_FOUND);
+  if (Get((Client*)object, &key, &value, NULL) == REMORA_NOT_FOUND) Raise(REMORA_NOT_FOUND);
   Release(&key);
   return value;
+}
+
+static PyObject* ClientGetVersioned(PyObject* object, PyObject* argument) {
+  Bytes key;
+  if (!Take(argument, &key)) return NULL;
+  PyObject* value = NULL;
+  uint64_t version = 0;
+  if (Get((Client*)object, &key, &value, &version) == REMORA_NOT_FOUND) Raise(REMORA_NOT_FOUND);
+  Release(&key);
+  return value == NULL ? NULL : Py_BuildValue("NK", value, (unsigned long long)version);
 }
 
 static int ClientContains(PyObject* object, PyObject* index) {
   Client* const self = (Client*)object;
   Bytes key;
   if (!Take(index, &key)) return -1;
-  int result = -1;
+  int exists = -1;
   if (Begin(self)) {
     remora_code code;
-    const void* bytes;
-    size_t size;
-    CALL(self, code, remora_get(self->client, key.data, (size_t)key.size, &bytes, &size));
-    if (code == REMORA_OK || code == REMORA_NOT_FOUND) {
-      result = code == REMORA_OK;
-    } else {
-      Raise(code);
-    }
+    CALL(self, code, remora_exists(self->client, key.data, (size_t)key.size, &exists));
+    if (code != REMORA_OK) Raise(code);
   }
   Release(&key);
-  return result;
+  return exists;
+}
+
+// A list of what became of each key, or null, with an exception raised.
+static PyObject* ListOf(const remora_result* results, Py_ssize_t count) {
+  PyObject* const list = PyList_New(count);
+  for (Py_ssize_t i = 0; list != NULL && i < count; ++i) {
+    PyObject* value = NULL;
+    if (results[i].code == REMORA_OK) {
+      value = PyBytes_FromStringAndSize(results[i].value.data, (Py_ssize_t)results[i].value.size);
+    } else if (results[i].code == REMORA_NOT_FOUND) {
+      value = Py_NewRef(Py_None);
+    } else {
+      Raise(results[i].code);
+    }
+    if (value == NULL) {
+      Py_DECREF(list);
+      return NULL;
+    }
+    PyList_SetItem(list, i, value);
+  }
+  return list;
+}
+
+static PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
+  Client* const self = (Client*)object;
+  // What holds the keys, as long as the call lasts.
+  PyObject* const sequence = PySequence_Tuple(argument);
+  if (sequence == NULL) return NULL;
+  const Py_ssize_t count = PyTuple_Size(sequence);
+  Bytes* const taken = PyMem_Calloc((size_t)count + 1, sizeof(Bytes));
+  remora_bytes* const keys = PyMem_Calloc((size_t)count + 1, sizeof(remora_bytes));
+  remora_result* const results = PyMem_Calloc((size_t)count + 1, sizeof(remora_result));
+  PyObject* list = NULL;
+  Py_ssize_t good = 0;
+  if (taken == NULL || keys == NULL || results == NULL) {
+    PyErr_NoMemory();
+  } else {
+    while (good < count && Take(PyTuple_GetItem(sequence, good), &taken[good])) {
+      keys[good].data = taken[good].data;
+      keys[good].size = (size_t)taken[good].size;
+      ++good;
+    }
+    if (good == count && Begin(self)) {
+      remora_code code;
+      CALL(self, code, remora_multi_get(self->client, keys, results, (size_t)count));
+      list = code == REMORA_OK ? ListOf(results, count) : Raise(code);
+    }
+  }
+  while (good > 0) Release(&taken[--good]);
+  PyMem_Free(taken);
+  PyMem_Free(keys);
+  PyMem_Free(results);
+  Py_DECREF(sequence);
+  return list;
 }
 
 static PyObject* ClientTtl(PyObject* object, PyObject* argument) {
@@ -166,58 +224,133 @@ static PyObject* ClientTtl(PyObject* object, PyObject* argument) {
 
 // --- Client: writing ------------------------------------------------------------------------------------
 
-// Null, with an exception raised, or None.
-static PyObject* Put(Client* self, const Bytes* key, const Bytes* value, int64_t ttl_ms) {
+// The options of a write, and the version that it got.
+typedef struct {
+  remora_write_options options;
+  uint64_t version;
+} Wanted;
+
+// False: an exception is raised.
+static int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted) {
+  remora_write_options_init(&wanted->options);
+  wanted->version = 0;
+  wanted->options.version = &wanted->version;
+  if (condition != NULL && condition != Py_None) {
+    wanted->options.condition = PyLong_AsUnsignedLongLong(condition);
+    if (PyErr_Occurred()) return 0;
+    if (wanted->options.condition == REMORA_IF_ANY) {
+      PyErr_SetString(PyExc_ValueError, "no write has version 0");
+      return 0;
+    }
+  }
+  return TakeTtl(ttl, &wanted->options.ttl_ms);
+}
+
+// The version of a write that ended so; null, with an exception raised.
+static PyObject* VersionOf(remora_code code, const Wanted* wanted) {
+  return code == REMORA_OK ? PyLong_FromUnsignedLongLong(wanted->version) : Raise(code);
+}
+
+static PyObject* Put(Client* self, const Bytes* key, const Bytes* value, const Wanted* wanted) {
   if (!Begin(self)) return NULL;
-  remora_put_options options;
-  remora_put_options_init(&options);
-  options.ttl_ms = ttl_ms;
   remora_code code;
   CALL(self, code,
-       remora_put(self->client, key->data, (size_t)key->size, value->data, (size_t)value->size, &options));
-  if (code != REMORA_OK) return Raise(code);
-  Py_RETURN_NONE;
+       remora_put(self->client, key->data, (size_t)key->size, value->data, (size_t)value->size,
+                  &wanted->options));
+  return VersionOf(code, wanted);
 }
 
 static PyObject* ClientPut(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "value", "ttl", NULL};
+  static char* names[] = {"key", "value", "ttl", "condition", NULL};
   Bytes key, value;
-  PyObject* ttl = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$O", names, TakeArgument, &key, TakeArgument, &value,
-                                   &ttl)) {
+  PyObject *ttl = NULL, *condition = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OO", names, TakeArgument, &key, TakeArgument, &value,
+                                   &ttl, &condition)) {
     return NULL;
   }
-  int64_t ttl_ms;
-  PyObject* const result = TakeTtl(ttl, &ttl_ms) ? Put((Client*)object, &key, &value, ttl_ms) : NULL;
+  Wanted wanted;
+  PyObject* result = NULL;
+  if (TakeWanted(ttl, condition, &wanted)) result = Put((Client*)object, &key, &value, &wanted);
   Release(&key);
   Release(&value);
   return result;
 }
 
-static PyObject* Delete(Client* self, const Bytes* key) {
-  if (!Begin(self)) return NULL;
-  remora_code code;
-  CALL(self, code, remora_delete(self->client, key->data, (size_t)key->size));
-  if (code != REMORA_OK) return Raise(code);
-  Py_RETURN_NONE;
+static PyObject* ClientAppend(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"key", "value", "ttl", "condition", NULL};
+  Client* const self = (Client*)object;
+  Bytes key, value;
+  PyObject *ttl = NULL, *condition = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OO", names, TakeArgument, &key, TakeArgument, &value,
+                                   &ttl, &condition)) {
+    return NULL;
+  }
+  Wanted wanted;
+  PyObject* result = NULL;
+  if (TakeWanted(ttl, condition, &wanted) && Begin(self)) {
+    remora_code code;
+    size_t size = 0;
+    CALL(self, code,
+         remora_append(self->client, key.data, (size_t)key.size, value.data, (size_t)value.size, &size,
+                       &wanted.options));
+    result = code == REMORA_OK ? PyLong_FromSize_t(size) : Raise(code);
+  }
+  Release(&key);
+  Release(&value);
+  return result;
 }
 
-static PyObject* ClientDelete(PyObject* object, PyObject* argument) {
+static PyObject* ClientIncrement(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"key", "delta", "ttl", "condition", NULL};
+  Client* const self = (Client*)object;
   Bytes key;
-  if (!Take(argument, &key)) return NULL;
-  PyObject* const result = Delete((Client*)object, &key);
+  long long delta = 1;
+  PyObject *ttl = NULL, *condition = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|L$OO", names, TakeArgument, &key, &delta, &ttl,
+                                   &condition)) {
+    return NULL;
+  }
+  Wanted wanted;
+  PyObject* result = NULL;
+  if (TakeWanted(ttl, condition, &wanted) && Begin(self)) {
+    remora_code code;
+    int64_t sum = 0;
+    CALL(self, code,
+         remora_increment(self->client, key.data, (size_t)key.size, delta, &sum, &wanted.options));
+    result = code == REMORA_OK ? PyLong_FromLongLong(sum) : Raise(code);
+  }
+  Release(&key);
+  return result;
+}
+
+static PyObject* Delete(Client* self, const Bytes* key, const Wanted* wanted) {
+  if (!Begin(self)) return NULL;
+  remora_code code;
+  CALL(self, code, remora_delete(self->client, key->data, (size_t)key->size, &wanted->options));
+  return VersionOf(code, wanted);
+}
+
+static PyObject* ClientDelete(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"key", "condition", NULL};
+  Bytes key;
+  PyObject* condition = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &key, &condition)) return NULL;
+  Wanted wanted;
+  PyObject* result = NULL;
+  if (TakeWanted(NULL, condition, &wanted)) result = Delete((Client*)object, &key, &wanted);
   Release(&key);
   return result;
 }
 
 static int ClientAssign(PyObject* object, PyObject* index, PyObject* assigned) {
   Bytes key, value;
-  if (!Take(index, &key)) return -1;
+  Wanted wanted;
+  if (!TakeWanted(NULL, NULL, &wanted) || !Take(index, &key)) return -1;
   PyObject* result = NULL;
   if (assigned == NULL) {
-    result = Delete((Client*)object, &key);
+    result = Delete((Client*)object, &key, &wanted);
   } else if (Take(assigned, &value)) {
-    result = Put((Client*)object, &key, &value, REMORA_TTL_DEFAULT);
+    result = Put((Client*)object, &key, &value, &wanted);
     Release(&value);
   }
   Release(&key);
@@ -225,29 +358,37 @@ static int ClientAssign(PyObject* object, PyObject* index, PyObject* assigned) {
   return result != NULL ? 0 : -1;
 }
 
-static PyObject* Touch(Client* self, const Bytes* key, int64_t ttl_ms) {
+static PyObject* Touch(Client* self, const Bytes* key, int64_t ttl_ms, const Wanted* wanted) {
   if (!Begin(self)) return NULL;
   remora_code code;
-  CALL(self, code, remora_touch(self->client, key->data, (size_t)key->size, ttl_ms));
-  if (code != REMORA_OK) return Raise(code);
-  Py_RETURN_NONE;
+  CALL(self, code, remora_touch(self->client, key->data, (size_t)key->size, ttl_ms, &wanted->options));
+  return VersionOf(code, wanted);
 }
 
 static PyObject* ClientTouch(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "ttl", NULL};
+  static char* names[] = {"key", "ttl", "condition", NULL};
   Bytes key;
-  PyObject* ttl;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O", names, TakeArgument, &key, &ttl)) return NULL;
-  int64_t ttl_ms;
-  PyObject* const result = TakeTtl(ttl, &ttl_ms) ? Touch((Client*)object, &key, ttl_ms) : NULL;
+  PyObject *ttl, *condition = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O|$O", names, TakeArgument, &key, &ttl, &condition)) {
+    return NULL;
+  }
+  Wanted wanted;
+  PyObject* result = NULL;
+  if (TakeWanted(ttl, condition, &wanted)) {
+    result = Touch((Client*)object, &key, wanted.options.ttl_ms, &wanted);
+  }
   Release(&key);
   return result;
 }
 
-static PyObject* ClientPersist(PyObject* object, PyObject* argument) {
+static PyObject* ClientPersist(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"key", "condition", NULL};
   Bytes key;
-  if (!Take(argument, &key)) return NULL;
-  PyObject* const result = Touch((Client*)object, &key, REMORA_TTL_FOREVER);
+  PyObject* condition = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &key, &condition)) return NULL;
+  Wanted wanted;
+  PyObject* result = NULL;
+  if (TakeWanted(NULL, condition, &wanted)) result = Touch((Client*)object, &key, REMORA_TTL_FOREVER, &wanted);
   Release(&key);
   return result;
 }
@@ -287,11 +428,18 @@ static PyObject* ClientStats(PyObject* object, PyObject* Py_UNUSED(none)) {
 
 static PyMethodDef client_methods[] = {
     {"get", WITH_KEYWORDS(ClientGet), METH_VARARGS | METH_KEYWORDS, "The value, or default: None."},
-    {"put", WITH_KEYWORDS(ClientPut), METH_VARARGS | METH_KEYWORDS, "Stores, or replaces."},
-    {"delete", ClientDelete, METH_O, "Removes; NotFound."},
+    {"get_versioned", ClientGetVersioned, METH_O, "The value and its version; NotFound."},
+    {"get_many", ClientGetMany, METH_O, "The values of these keys, side by side, or None."},
+    {"put", WITH_KEYWORDS(ClientPut), METH_VARARGS | METH_KEYWORDS, "Stores, or replaces; the version."},
+    {"append", WITH_KEYWORDS(ClientAppend), METH_VARARGS | METH_KEYWORDS,
+     "Puts bytes behind the value; its size."},
+    {"increment", WITH_KEYWORDS(ClientIncrement), METH_VARARGS | METH_KEYWORDS,
+     "Adds to the number that the value spells; the sum."},
+    {"delete", WITH_KEYWORDS(ClientDelete), METH_VARARGS | METH_KEYWORDS, "Removes; NotFound."},
     {"touch", WITH_KEYWORDS(ClientTouch), METH_VARARGS | METH_KEYWORDS,
      "Gives the key this ttl from now on; NotFound."},
-    {"persist", ClientPersist, METH_O, "Lets the key be there for ever; NotFound."},
+    {"persist", WITH_KEYWORDS(ClientPersist), METH_VARARGS | METH_KEYWORDS,
+     "Lets the key be there for ever; NotFound."},
     {"ttl", ClientTtl, METH_O, "Seconds that are left; math.inf: for ever; NotFound."},
     {"register", ClientRegister, METH_O, "Makes writable memory known, to read values into."},
     {"ping", ClientPing, METH_NOARGS, "One round trip."},

@@ -5,6 +5,13 @@
 
 static void CountFork(void) { ++forks; }
 
+static int AddNumber(PyObject* module, const char* name, uint64_t number) {
+  PyObject* const object = PyLong_FromUnsignedLongLong(number);
+  const int added = object != NULL && PyModule_AddObjectRef(module, name, object) == 0;
+  Py_XDECREF(object);
+  return added;
+}
+
 static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT, "remora._remora", NULL, -1, NULL, NULL, NULL, NULL, NULL};
 
@@ -16,7 +23,8 @@ PyMODINIT_FUNC PyInit__remora(void) {
   if (client_type == NULL || buffer_type == NULL || !ImportErrors() ||
       PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
       PyModule_AddObjectRef(module, "Buffer", buffer_type) != 0 ||
-      PyModule_AddStringConstant(module, "__version__", remora_version()) != 0) {
+      PyModule_AddStringConstant(module, "__version__", remora_version()) != 0 ||
+      !AddNumber(module, "ABSENT", REMORA_IF_ABSENT) || !AddNumber(module, "PRESENT", REMORA_IF_PRESENT)) {
     Py_DECREF(module);
     return NULL;
   }

@@ -28,7 +28,7 @@ class CInterface : public testing::Test {
   std::string Get(const std::string& key) {
     const void* value = nullptr;
     size_t size = 0;
-    const remora_code code = remora_get(client_, key.data(), key.size(), &value, &size);
+    const remora_code code = remora_get(client_, key.data(), key.size(), &value, &size, nullptr);
     if (code != REMORA_OK) return remora_code_name(code);
     return {static_cast<const char*>(value), size};
   }
@@ -46,8 +46,8 @@ TEST_F(CInterface, PutsGetsAndDeletes) {
   EXPECT_EQ(Get("key"), "value");
   EXPECT_EQ(Put("key", ""), REMORA_OK);
   EXPECT_EQ(Get("key"), "");
-  EXPECT_EQ(remora_delete(client_, "key", 3), REMORA_OK);
-  EXPECT_EQ(remora_delete(client_, "key", 3), REMORA_NOT_FOUND);
+  EXPECT_EQ(remora_delete(client_, "key", 3, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_delete(client_, "key", 3, nullptr), REMORA_NOT_FOUND);
   EXPECT_EQ(remora_ping(client_), REMORA_OK);
 }
 
@@ -55,12 +55,12 @@ TEST_F(CInterface, CopiesAValueThatFits) {
   ASSERT_EQ(Put("key", "value"), REMORA_OK);
   char buffer[5] = {};
   size_t size = 0;
-  EXPECT_EQ(remora_get_copy(client_, "key", 3, buffer, 4, &size), REMORA_OUT_OF_RANGE);
+  EXPECT_EQ(remora_get_copy(client_, "key", 3, buffer, 4, &size, nullptr), REMORA_OUT_OF_RANGE);
   EXPECT_EQ(size, 5u);
   EXPECT_EQ(std::string(buffer, 5), std::string(5, '\0'));
-  EXPECT_EQ(remora_get_copy(client_, "key", 3, buffer, 5, &size), REMORA_OK);
+  EXPECT_EQ(remora_get_copy(client_, "key", 3, buffer, 5, &size, nullptr), REMORA_OK);
   EXPECT_EQ(std::string(buffer, 5), "value");
-  EXPECT_EQ(remora_get_copy(client_, "none", 4, nullptr, 0, &size), REMORA_NOT_FOUND);
+  EXPECT_EQ(remora_get_copy(client_, "none", 4, nullptr, 0, &size, nullptr), REMORA_NOT_FOUND);
 }
 
 TEST_F(CInterface, ReadsIntoABuffer) {
@@ -70,12 +70,12 @@ TEST_F(CInterface, ReadsIntoABuffer) {
   remora_buffer* buffer = nullptr;
   ASSERT_EQ(remora_buffer_register(client_, memory.data(), memory.size(), &buffer), REMORA_OK);
   size_t size = 0;
-  EXPECT_EQ(remora_get_into(client_, "large", 5, buffer, &size), REMORA_OK);
+  EXPECT_EQ(remora_get_into(client_, "large", 5, buffer, &size, nullptr), REMORA_OK);
   EXPECT_EQ(size, value.size());
   EXPECT_EQ(std::string(memory.data(), size), value);
   ASSERT_EQ(Put("large", value + "v"), REMORA_OK);
-  EXPECT_EQ(remora_get_into(client_, "large", 5, buffer, &size), REMORA_OUT_OF_RANGE);
-  EXPECT_EQ(remora_get_into(client_, "none", 4, buffer, &size), REMORA_NOT_FOUND);
+  EXPECT_EQ(remora_get_into(client_, "large", 5, buffer, &size, nullptr), REMORA_OUT_OF_RANGE);
+  EXPECT_EQ(remora_get_into(client_, "none", 4, buffer, &size, nullptr), REMORA_NOT_FOUND);
   remora_buffer_release(buffer);
   remora_buffer_release(nullptr);
   EXPECT_EQ(remora_buffer_register(client_, memory.data(), 0, &buffer), REMORA_INVALID_ARGUMENT);
@@ -86,21 +86,89 @@ TEST_F(CInterface, KnowsHowLong) {
   ASSERT_EQ(Put("key", "value"), REMORA_OK);
   EXPECT_EQ(remora_ttl(client_, "key", 3, &ttl_ms), REMORA_OK);
   EXPECT_EQ(ttl_ms, REMORA_TTL_FOREVER);
-  remora_put_options options;
-  remora_put_options_init(&options);
+  remora_write_options options;
+  remora_write_options_init(&options);
   options.ttl_ms = 3'600'000;
   EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_OK);
   EXPECT_EQ(remora_ttl(client_, "key", 3, &ttl_ms), REMORA_OK);
   EXPECT_GT(ttl_ms, 0);
   EXPECT_LE(ttl_ms, 3'600'000);
-  EXPECT_EQ(remora_touch(client_, "key", 3, REMORA_TTL_FOREVER), REMORA_OK);
+  EXPECT_EQ(remora_touch(client_, "key", 3, REMORA_TTL_FOREVER, nullptr), REMORA_OK);
   EXPECT_EQ(remora_ttl(client_, "key", 3, &ttl_ms), REMORA_OK);
   EXPECT_EQ(ttl_ms, REMORA_TTL_FOREVER);
   options.ttl_ms = -2;
   EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_touch(client_, "key", 3, 0), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_touch(client_, "none", 4, 1000), REMORA_NOT_FOUND);
+  EXPECT_EQ(remora_touch(client_, "key", 3, 0, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_touch(client_, "none", 4, 1000, nullptr), REMORA_NOT_FOUND);
   EXPECT_EQ(remora_ttl(client_, "none", 4, &ttl_ms), REMORA_NOT_FOUND);
+}
+
+TEST_F(CInterface, WritesOnConditions) {
+  remora_write_options options;
+  remora_write_options_init(&options);
+  uint64_t written = 0;
+  options.version = &written;
+  options.condition = REMORA_IF_PRESENT;
+  EXPECT_EQ(remora_put(client_, "key", 3, "a", 1, &options), REMORA_NOT_FOUND);
+  options.condition = REMORA_IF_ABSENT;
+  EXPECT_EQ(remora_put(client_, "key", 3, "a", 1, &options), REMORA_OK);
+  EXPECT_EQ(remora_put(client_, "key", 3, "b", 1, &options), REMORA_ALREADY_EXISTS);
+  const void* value = nullptr;
+  size_t size = 0;
+  uint64_t version = 0;
+  EXPECT_EQ(remora_get(client_, "key", 3, &value, &size, &version), REMORA_OK);
+  EXPECT_EQ(version, written);
+  options.condition = version;
+  EXPECT_EQ(remora_put(client_, "key", 3, "c", 1, &options), REMORA_OK);
+  EXPECT_GT(written, version);
+  EXPECT_EQ(remora_put(client_, "key", 3, "d", 1, &options), REMORA_FAILED_PRECONDITION);
+  EXPECT_EQ(remora_touch(client_, "key", 3, 1000, &options), REMORA_FAILED_PRECONDITION);
+  EXPECT_EQ(remora_delete(client_, "key", 3, &options), REMORA_FAILED_PRECONDITION);
+  EXPECT_EQ(Get("key"), "c");
+  options.condition = written;
+  EXPECT_EQ(remora_delete(client_, "key", 3, &options), REMORA_OK);
+  options.condition = REMORA_IF_PRESENT - 1;  // no write has it
+  EXPECT_EQ(remora_put(client_, "key", 3, "e", 1, &options), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CInterface, AddsAndAppends) {
+  int64_t sum = 0;
+  EXPECT_EQ(remora_increment(client_, "n", 1, 5, &sum, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_increment(client_, "n", 1, -7, &sum, nullptr), REMORA_OK);
+  EXPECT_EQ(sum, -2);
+  EXPECT_EQ(remora_increment(client_, "n", 1, 2, nullptr, nullptr), REMORA_OK);
+  EXPECT_EQ(Get("n"), "0");
+  size_t size = 0;
+  EXPECT_EQ(remora_append(client_, "n", 1, "x", 1, &size, nullptr), REMORA_OK);
+  EXPECT_EQ(size, 2u);
+  EXPECT_EQ(remora_append(client_, "n", 1, nullptr, 0, nullptr, nullptr), REMORA_OK);
+  EXPECT_EQ(Get("n"), "0x");
+  EXPECT_EQ(remora_increment(client_, "n", 1, 1, &sum, nullptr), REMORA_FAILED_PRECONDITION);
+  ASSERT_EQ(Put("n", "9223372036854775807"), REMORA_OK);
+  EXPECT_EQ(remora_increment(client_, "n", 1, 1, &sum, nullptr), REMORA_OUT_OF_RANGE);
+  EXPECT_EQ(remora_append(client_, "n", 1, nullptr, 1, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CInterface, LooksForManyKeys) {
+  ASSERT_EQ(Put("one", "1"), REMORA_OK);
+  ASSERT_EQ(Put("three", "333"), REMORA_OK);
+  const remora_bytes keys[] = {{"one", 3}, {"two", 3}, {"three", 5}, {"", 0}};
+  remora_result results[4] = {};
+  EXPECT_EQ(remora_multi_get(client_, keys, results, 4), REMORA_OK);
+  EXPECT_EQ(results[0].code, REMORA_OK);
+  EXPECT_EQ(std::string(static_cast<const char*>(results[0].value.data), results[0].value.size), "1");
+  EXPECT_EQ(results[1].code, REMORA_NOT_FOUND);
+  EXPECT_EQ(std::string(static_cast<const char*>(results[2].value.data), results[2].value.size), "333");
+  EXPECT_GT(results[2].version, results[0].version);
+  EXPECT_EQ(results[3].code, REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_multi_get(client_, nullptr, nullptr, 0), REMORA_OK);
+  EXPECT_EQ(remora_multi_get(client_, nullptr, results, 1), REMORA_INVALID_ARGUMENT);
+  int exists = -1;
+  EXPECT_EQ(remora_exists(client_, "one", 3, &exists), REMORA_OK);
+  EXPECT_EQ(exists, 1);
+  EXPECT_EQ(remora_exists(client_, "two", 3, &exists), REMORA_OK);
+  EXPECT_EQ(exists, 0);
+  EXPECT_EQ(remora_exists(client_, "", 0, &exists), REMORA_INVALID_ARGUMENT);
 }
 
 TEST_F(CInterface, ShowsTheServersCounters) {
@@ -117,10 +185,10 @@ TEST_F(CInterface, ShowsTheServersCounters) {
 TEST_F(CInterface, RefusesWhatCannotBe) {
   const void* value = nullptr;
   size_t size = 0;
-  EXPECT_EQ(remora_get(client_, "", 0, &value, &size), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_get(client_, nullptr, 3, &value, &size), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_get(nullptr, "key", 3, &value, &size), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_get(client_, "key", 3, nullptr, &size), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_get(client_, "", 0, &value, &size, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_get(client_, nullptr, 3, &value, &size, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_get(nullptr, "key", 3, &value, &size, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_get(client_, "key", 3, nullptr, &size, nullptr), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_put(client_, "key", 3, nullptr, 1, nullptr), REMORA_INVALID_ARGUMENT);
   const std::string long_key(4097, 'k');
   EXPECT_EQ(Put(long_key, "value"), REMORA_INVALID_ARGUMENT);
@@ -133,17 +201,17 @@ TEST_F(CInterface, RefusesWhatCannotBe) {
 
 TEST_F(CInterface, TakesOptionsOfOtherVersions) {
   struct Later {
-    remora_put_options known;
+    remora_write_options known;
     int64_t unknown;
   } later = {};
-  remora_put_options_init(&later.known);
+  remora_write_options_init(&later.known);
   later.known.struct_size = sizeof(later);
   EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &later.known), REMORA_OK);
   later.unknown = 1;
   EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &later.known), REMORA_UNIMPLEMENTED);
-  remora_put_options earlier;
-  remora_put_options_init(&earlier);
-  earlier.struct_size = offsetof(remora_put_options, ttl_ms);
+  remora_write_options earlier;
+  remora_write_options_init(&earlier);
+  earlier.struct_size = offsetof(remora_write_options, ttl_ms);
   earlier.ttl_ms = -5;  // not there, as far as that version knows
   EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &earlier), REMORA_OK);
   earlier.struct_size = 0;
@@ -176,6 +244,7 @@ TEST_F(CInterface, SaysThatTheServerIsGone) {
   EXPECT_EQ(Get("key"), "UNAVAILABLE");
   EXPECT_EQ(Put("key", "value"), REMORA_UNAVAILABLE);
 }
+
 
 TEST(CInterfaceNames, AreThere) {
   EXPECT_STREQ(remora_code_name(REMORA_OK), "OK");

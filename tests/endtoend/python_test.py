@@ -74,6 +74,58 @@ class PythonTest(harness.TestCase):
         with self.assertRaises(remora.NotFound):
             self.store.touch("none", 1)
 
+    def test_conditions(self):
+        with self.assertRaises(remora.NotFound):
+            self.store.put("key", b"a", condition=remora.PRESENT)
+        first = self.store.put("key", b"a", condition=remora.ABSENT)
+        with self.assertRaises(remora.AlreadyExists):
+            self.store.put("key", b"b", condition=remora.ABSENT)
+        self.assertEqual(self.store.get_versioned("key"), (b"a", first))
+        second = self.store.put("key", b"c", condition=first)
+        self.assertGreater(second, first)
+        for stale in (
+            lambda: self.store.put("key", b"d", condition=first),
+            lambda: self.store.delete("key", condition=first),
+            lambda: self.store.touch("key", 60, condition=first),
+            lambda: self.store.persist("key", condition=first),
+            lambda: self.store.append("key", b"d", condition=first),
+        ):
+            with self.assertRaisesRegex(remora.FailedPrecondition, str(second)):
+                stale()
+        self.assertGreater(self.store.delete("key", condition=second), second)
+        with self.assertRaises(remora.NotFound):
+            self.store.get_versioned("key")
+        for bad in (0, -1, 1 << 64, (1 << 64) - 3, "1"):
+            with self.assertRaises((ValueError, OverflowError, TypeError)):
+                self.store.put("key", b"", condition=bad)
+
+    def test_adding_and_appending(self):
+        self.assertEqual(self.store.increment("n"), 1)
+        self.assertEqual(self.store.increment("n", -3), -2)
+        self.assertEqual(self.store.append("n", b"0"), 3)
+        self.assertEqual(self.store["n"], b"-20")
+        self.assertEqual(self.store.append("new", "text", ttl=60), 4)
+        self.assertLessEqual(self.store.ttl("new"), 60)
+        with self.assertRaises(remora.FailedPrecondition):
+            self.store.increment("new")
+        self.store["n"] = str((1 << 63) - 1)
+        with self.assertRaises(remora.OutOfRange):
+            self.store.increment("n")
+        with self.assertRaises(OverflowError):
+            self.store.increment("n", 1 << 63)
+
+    def test_many_keys(self):
+        self.assertEqual(self.store.get_many([]), [])
+        for i in range(0, 100, 2):
+            self.store[f"key {i}"] = str(i)
+        values = self.store.get_many(f"key {i}".encode() for i in range(100))
+        self.assertEqual(values, [None if i % 2 else str(i).encode() for i in range(100)])
+        with self.assertRaises(ValueError):
+            self.store.get_many(["good", ""])
+        for bad in (5, ["good", 5]):
+            with self.assertRaises(TypeError):
+                self.store.get_many(bad)
+
     def test_a_buffer_is_read_into(self):
         memory = bytearray(1 << 20)
         with self.store.register(memory) as buffer:

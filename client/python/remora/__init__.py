@@ -9,6 +9,13 @@
         store.get("other", b"default")
         "key" in store
         del store["key"]
+        store.get_many(["a", "b"])      # [b'...', None], side by side
+        store.increment("hits")         # 1
+
+Writes may depend on what is there: on ABSENT, PRESENT, or a version, and say which version they made.
+
+        value, version = store.get_versioned("key")
+        store.put("key", value + b"!", condition=version)   # FailedPrecondition: somebody was faster
 
 Keys and values are str, or anything with the buffer protocol: bytes, bytearray, memoryview, array, numpy's. Values are
 sent from where they are, and can be read without a copy into memory that was registered:
@@ -35,9 +42,11 @@ from remora._errors import (
     Unavailable,
     Unimplemented,
 )
-from remora._remora import Buffer, Client, __version__
+from remora._remora import ABSENT, PRESENT, Buffer, Client, __version__
 
 __all__ = [
+    "ABSENT",
+    "PRESENT",
     "AlreadyExists",
     "Buffer",
     "Client",

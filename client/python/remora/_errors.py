@@ -36,7 +36,7 @@ class PermissionDenied(Error, PermissionError):
 
 
 class FailedPrecondition(Error):
-    """No RDMA device reaches the server, or it refused: another version, full."""
+    """A condition does not hold; the value is no number. Connecting: no RDMA device, or the server refused."""
 
 
 class AlreadyExists(Error):
