@@ -25,6 +25,10 @@ struct remora_buffer {
   std::unique_ptr<remora::RegisteredBuffer> buffer;
 };
 
+struct remora_batch {
+  remora::WriteBatch batch;
+};
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -283,7 +287,8 @@ remora_code remora_get_into(remora_client* client, const void* key, size_t key_s
     absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && buffer != nullptr &&
                                         value_size != nullptr);
     if (!status.ok()) return status;
-    const absl::StatusOr<std::size_t> size = client->client->Get(View(key, key_size), *buffer->buffer, version);
+    const absl::StatusOr<std::size_t> size =
+        client->client->Get(View(key, key_size), *buffer->buffer, version);
     if (!size.ok()) return size.status();
     *value_size = *size;
     return absl::OkStatus();
@@ -380,6 +385,45 @@ remora_code remora_append(remora_client* client, const void* key, size_t key_siz
     return stored.status();
   };
   return Write(client, key, key_size, options, AreBytes(bytes, size), append);
+}
+
+// --- Writing many keys, all or none ---------------------------------------------------------------------
+
+remora_batch* remora_batch_new(void) { return new (std::nothrow) remora_batch; }
+void remora_batch_free(remora_batch* batch) { delete batch; }
+void remora_batch_clear(remora_batch* batch) { batch->batch.Clear(); }
+size_t remora_batch_count(const remora_batch* batch) { return batch->batch.count(); }
+
+remora_code remora_batch_put(remora_batch* batch, const void* key, size_t key_size, const void* value,
+                             size_t value_size, const remora_write_options* options) {
+  return Call([&]() -> absl::Status {
+    absl::Status status =
+        CheckPointers(batch != nullptr && AreBytes(key, key_size) && AreBytes(value, value_size));
+    if (!status.ok()) return status;
+    const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
+    batch->batch.Put(View(key, key_size), View(value, value_size), wanted->condition, wanted->ttl);
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_batch_delete(remora_batch* batch, const void* key, size_t key_size,
+                                const remora_write_options* options) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(batch != nullptr && AreBytes(key, key_size));
+    if (!status.ok()) return status;
+    const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
+    batch->batch.Delete(View(key, key_size), wanted->condition);
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_apply(remora_client* client, const remora_batch* batch, uint64_t* version) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && batch != nullptr);
+    return status.ok() ? client->client->Apply(batch->batch, version) : status;
+  });
 }
 
 // --- The server -----------------------------------------------------------------------------------------

@@ -89,14 +89,15 @@ void remora_close(remora_client* client);
 
 /* --- Reading -------------------------------------------------------------------------------------------- */
 
-/* The value, in memory of the client: until its next call. `version`, unless null, gets that of the key's last
- * write. REMORA_NOT_FOUND. Costs one READ or two, and wakes nobody; of a record that is not in the server's memory,
- * a round trip more: then REMORA_RESOURCE_EXHAUSTED, it has no room for it, or REMORA_UNAVAILABLE, it cannot read
- * its disk (and the connection is as good as before). */
+/* The value, in memory of the client: until its next call. `version`, unless null, gets that of the key's
+ * last write. REMORA_NOT_FOUND. Costs one READ or two, and wakes nobody; of a record that is not in the
+ * server's memory, a round trip more: then REMORA_RESOURCE_EXHAUSTED, it has no room for it, or
+ * REMORA_UNAVAILABLE, it cannot read its disk (and the connection is as good as before). */
 remora_code remora_get(remora_client* client, const void* key, size_t key_size, const void** value,
                        size_t* value_size, uint64_t* version);
 
-/* The same, copied into the caller's memory. REMORA_OUT_OF_RANGE: it does not fit; *value_size is its size. */
+/* The same, copied into the caller's memory. REMORA_OUT_OF_RANGE: it does not fit; *value_size is its size.
+ */
 remora_code remora_get_copy(remora_client* client, const void* key, size_t key_size, void* buffer,
                             size_t buffer_size, size_t* value_size, uint64_t* version);
 
@@ -114,10 +115,10 @@ typedef struct remora_result {
   uint64_t version;
 } remora_result;
 
-/* As remora_get of each of `count` keys, but side by side: it takes about as long as two READs. Each value was the
- * key's at some moment of the call. The values are in memory of the client until its next call. REMORA_OK: each
- * result says what became of its key, and remora_message of the last one that is neither there nor
- * REMORA_NOT_FOUND. */
+/* As remora_get of each of `count` keys, but side by side: it takes about as long as two READs. Each value
+ * was the key's at some moment of the call. The values are in memory of the client until its next call.
+ * REMORA_OK: each result says what became of its key, and remora_message of the last one that is neither
+ * there nor REMORA_NOT_FOUND. */
 remora_code remora_multi_get(remora_client* client, const remora_bytes* keys, remora_result* results,
                              size_t count);
 
@@ -146,8 +147,8 @@ remora_code remora_get_into(remora_client* client, const void* key, size_t key_s
 #define REMORA_TTL_DEFAULT ((int64_t)0) /* as the server's default says */
 #define REMORA_TTL_FOREVER ((int64_t)-1)
 
-/* What must be so of the key for a write of it to be done, as of all writes before it: one of these, or a version.
- * If it is not, nothing was done: REMORA_ALREADY_EXISTS, REMORA_NOT_FOUND, or, for another version,
+/* What must be so of the key for a write of it to be done, as of all writes before it: one of these, or a
+ * version. If it is not, nothing was done: REMORA_ALREADY_EXISTS, REMORA_NOT_FOUND, or, for another version,
  * REMORA_FAILED_PRECONDITION. */
 #define REMORA_IF_ANY ((uint64_t)0)
 #define REMORA_IF_ABSENT (~(uint64_t)0)
@@ -179,8 +180,8 @@ remora_code remora_delete(remora_client* client, const void* key, size_t key_siz
 remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms,
                          const remora_write_options* options);
 
-/* Adds to the number that the value spells in decimal digits, and stores the sum the same way; *sum, unless null,
- * gets it. An absent key counts as 0. REMORA_FAILED_PRECONDITION: the value is no number of 64 bits.
+/* Adds to the number that the value spells in decimal digits, and stores the sum the same way; *sum, unless
+ * null, gets it. An absent key counts as 0. REMORA_FAILED_PRECONDITION: the value is no number of 64 bits.
  * REMORA_OUT_OF_RANGE: the sum is none. Otherwise as remora_put. */
 remora_code remora_increment(remora_client* client, const void* key, size_t key_size, int64_t delta,
                              int64_t* sum, const remora_write_options* options);
@@ -189,6 +190,34 @@ remora_code remora_increment(remora_client* client, const void* key, size_t key_
  * REMORA_OUT_OF_RANGE: the value would have more than 262144 bytes. Otherwise as remora_put. */
 remora_code remora_append(remora_client* client, const void* key, size_t key_size, const void* bytes,
                           size_t size, size_t* value_size, const remora_write_options* options);
+
+/* --- Writing many keys, all or none ----------------------------------------------------------------------
+ */
+
+/* Puts and deletes, in order. For one thread at a time; of no client. */
+typedef struct remora_batch remora_batch;
+
+/* Null: there is no memory for it. */
+remora_batch* remora_batch_new(void);
+/* Null: nothing happens. */
+void remora_batch_free(remora_batch* batch);
+void remora_batch_clear(remora_batch* batch);
+size_t remora_batch_count(const remora_batch* batch);
+
+/* The bytes are copied. Of the options, `version` is nothing to them: remora_apply says it.
+ * REMORA_INVALID_ARGUMENT: null pointers, or options; what else is out of bounds is found out by
+ * remora_apply. */
+remora_code remora_batch_put(remora_batch* batch, const void* key, size_t key_size, const void* value,
+                             size_t value_size, const remora_write_options* options);
+remora_code remora_batch_delete(remora_batch* batch, const void* key, size_t key_size,
+                                const remora_write_options* options);
+
+/* Does all writes of the batch or none, also where the server dies meanwhile, at one place in the order of
+ * all writes. *version, unless null, gets that of the first; the others' are consecutive. Ends as the first
+ * write that could not be done; a delete of what is not there is one. REMORA_INVALID_ARGUMENT: more than 1024
+ * writes, or 262144 bytes, with 24 for each write. Who reads meanwhile may see the first writes and not yet
+ * the others. */
+remora_code remora_apply(remora_client* client, const remora_batch* batch, uint64_t* version);
 
 /* --- The server ----------------------------------------------------------------------------------------- */
 

@@ -71,3 +71,18 @@ int TakeTtl(PyObject* ttl, int64_t* ms) {
   }
   return TakeSeconds(seconds, ms);
 }
+
+int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted) {
+  remora_write_options_init(&wanted->options);
+  wanted->version = 0;
+  wanted->options.version = &wanted->version;
+  if (condition != NULL && condition != Py_None) {
+    wanted->options.condition = PyLong_AsUnsignedLongLong(condition);
+    if (PyErr_Occurred()) return 0;
+    if (wanted->options.condition == REMORA_IF_ANY) {
+      PyErr_SetString(PyExc_ValueError, "no write has version 0");
+      return 0;
+    }
+  }
+  return TakeTtl(ttl, &wanted->options.ttl_ms);
+}

@@ -224,28 +224,6 @@ static PyObject* ClientTtl(PyObject* object, PyObject* argument) {
 
 // --- Client: writing ------------------------------------------------------------------------------------
 
-// The options of a write, and the version that it got.
-typedef struct {
-  remora_write_options options;
-  uint64_t version;
-} Wanted;
-
-// False: an exception is raised.
-static int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted) {
-  remora_write_options_init(&wanted->options);
-  wanted->version = 0;
-  wanted->options.version = &wanted->version;
-  if (condition != NULL && condition != Py_None) {
-    wanted->options.condition = PyLong_AsUnsignedLongLong(condition);
-    if (PyErr_Occurred()) return 0;
-    if (wanted->options.condition == REMORA_IF_ANY) {
-      PyErr_SetString(PyExc_ValueError, "no write has version 0");
-      return 0;
-    }
-  }
-  return TakeTtl(ttl, &wanted->options.ttl_ms);
-}
-
 // The version of a write that ended so; null, with an exception raised.
 static PyObject* VersionOf(remora_code code, const Wanted* wanted) {
   return code == REMORA_OK ? PyLong_FromUnsignedLongLong(wanted->version) : Raise(code);
@@ -388,7 +366,8 @@ static PyObject* ClientPersist(PyObject* object, PyObject* args, PyObject* kwarg
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &key, &condition)) return NULL;
   Wanted wanted;
   PyObject* result = NULL;
-  if (TakeWanted(NULL, condition, &wanted)) result = Touch((Client*)object, &key, REMORA_TTL_FOREVER, &wanted);
+  if (TakeWanted(NULL, condition, &wanted))
+    result = Touch((Client*)object, &key, REMORA_TTL_FOREVER, &wanted);
   Release(&key);
   return result;
 }
@@ -435,6 +414,7 @@ static PyMethodDef client_methods[] = {
      "Puts bytes behind the value; its size."},
     {"increment", WITH_KEYWORDS(ClientIncrement), METH_VARARGS | METH_KEYWORDS,
      "Adds to the number that the value spells; the sum."},
+    {"apply", ClientApply, METH_O, "Does all writes of a batch, or none; the version of the first."},
     {"delete", WITH_KEYWORDS(ClientDelete), METH_VARARGS | METH_KEYWORDS, "Removes; NotFound."},
     {"touch", WITH_KEYWORDS(ClientTouch), METH_VARARGS | METH_KEYWORDS,
      "Gives the key this ttl from now on; NotFound."},

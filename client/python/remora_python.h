@@ -1,7 +1,7 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
 // interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
 //
-// module.c makes the module; client.c and buffer.c its two types; arguments.c takes what Python gives.
+// module.c makes the module; client.c, buffer.c and batch.c its types; arguments.c takes what Python gives.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
@@ -32,6 +32,7 @@ struct Buffer {
 
 extern PyType_Spec client_spec;
 extern PyType_Spec buffer_spec;
+extern PyType_Spec batch_spec;
 
 // --- arguments.c ----------------------------------------------------------------------------------------
 
@@ -57,6 +58,14 @@ int TakeArgument(PyObject* object, void* bytes);
 int TakeSeconds(double seconds, int64_t* ms);
 /// None: the server's default; math.inf: for ever.
 int TakeTtl(PyObject* ttl, int64_t* ms);
+
+/// The options of a write, and the version that it got.
+typedef struct {
+  remora_write_options options;
+  uint64_t version;
+} Wanted;
+/// `ttl` and `condition` may be null. False: an exception is raised.
+int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted);
 
 // --- client.c -------------------------------------------------------------------------------------------
 
@@ -87,3 +96,10 @@ extern PyObject* buffer_type;
 
 PyObject* ClientRegister(PyObject* client, PyObject* memory);
 void ReleaseBuffer(Buffer* buffer);
+
+// --- batch.c --------------------------------------------------------------------------------------------
+
+/// Made of batch_spec by module.c.
+extern PyObject* batch_type;
+
+PyObject* ClientApply(PyObject* client, PyObject* batch);

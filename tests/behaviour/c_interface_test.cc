@@ -149,6 +149,37 @@ TEST_F(CInterface, AddsAndAppends) {
   EXPECT_EQ(remora_append(client_, "n", 1, nullptr, 1, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
 }
 
+TEST_F(CInterface, WritesAllOrNone) {
+  remora_batch* const batch = remora_batch_new();
+  ASSERT_NE(batch, nullptr);
+  EXPECT_EQ(remora_batch_put(batch, "a", 1, "1", 1, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_batch_put(batch, "b", 1, "2", 1, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_batch_delete(batch, "c", 1, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_batch_count(batch), 3u);
+  uint64_t version = 0;
+  EXPECT_EQ(remora_apply(client_, batch, &version), REMORA_NOT_FOUND);
+  EXPECT_NE(std::strstr(remora_message(), "write 3"), nullptr) << remora_message();
+  EXPECT_EQ(Get("a"), "NOT_FOUND");
+  ASSERT_EQ(Put("c", "3"), REMORA_OK);
+  EXPECT_EQ(remora_apply(client_, batch, &version), REMORA_OK);
+  EXPECT_GT(version, 0u);
+  EXPECT_EQ(Get("a") + Get("b") + Get("c"), "12NOT_FOUND");
+  remora_batch_clear(batch);
+  EXPECT_EQ(remora_batch_count(batch), 0u);
+  EXPECT_EQ(remora_apply(client_, batch, nullptr), REMORA_OK);
+  remora_write_options options;
+  remora_write_options_init(&options);
+  options.condition = REMORA_IF_ABSENT;
+  EXPECT_EQ(remora_batch_put(batch, "a", 1, "9", 1, &options), REMORA_OK);
+  EXPECT_EQ(remora_apply(client_, batch, nullptr), REMORA_ALREADY_EXISTS);
+  EXPECT_EQ(remora_batch_put(batch, nullptr, 1, "9", 1, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_batch_put(batch, "", 0, "9", 1, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_apply(client_, batch, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_apply(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
+  remora_batch_free(batch);
+  remora_batch_free(nullptr);
+}
+
 TEST_F(CInterface, LooksForManyKeys) {
   ASSERT_EQ(Put("one", "1"), REMORA_OK);
   ASSERT_EQ(Put("three", "333"), REMORA_OK);
@@ -244,7 +275,6 @@ TEST_F(CInterface, SaysThatTheServerIsGone) {
   EXPECT_EQ(Get("key"), "UNAVAILABLE");
   EXPECT_EQ(Put("key", "value"), REMORA_UNAVAILABLE);
 }
-
 
 TEST(CInterfaceNames, AreThere) {
   EXPECT_STREQ(remora_code_name(REMORA_OK), "OK");

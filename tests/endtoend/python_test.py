@@ -114,6 +114,34 @@ class PythonTest(harness.TestCase):
         with self.assertRaises(OverflowError):
             self.store.increment("n", 1 << 63)
 
+    def test_batches(self):
+        batch = remora.Batch()
+        batch.put("a", b"1")
+        batch.put("b", bytearray(b"2"), ttl=60)
+        batch.delete("c")
+        self.assertEqual(len(batch), 3)
+        with self.assertRaisesRegex(KeyError, "write 3"):
+            self.store.apply(batch)
+        self.assertEqual(self.store.get_many("abc"), [None, None, None])
+        self.store["c"] = b"3"
+        version = self.store.apply(batch)
+        self.assertEqual(self.store.get_versioned("a"), (b"1", version))
+        self.assertEqual(self.store.get_versioned("b"), (b"2", version + 1))
+        self.assertLessEqual(self.store.ttl("b"), 60)
+        self.assertNotIn("c", self.store)
+        batch.clear()
+        self.assertEqual(len(batch), 0)
+        batch.put("a", b"9", condition=remora.ABSENT)
+        with self.assertRaises(remora.AlreadyExists):
+            self.store.apply(batch)
+        for bad in (None, [], {"a": b"1"}):
+            with self.assertRaises(TypeError):
+                self.store.apply(bad)
+        with self.assertRaises(TypeError):
+            remora.Batch(5)
+        with self.assertRaises(ValueError):
+            batch.put("a", b"1", ttl=0)
+
     def test_many_keys(self):
         self.assertEqual(self.store.get_many([]), [])
         for i in range(0, 100, 2):
@@ -231,7 +259,7 @@ class PythonTest(harness.TestCase):
     def test_the_type_hints_name_what_is_there(self):
         tree = ast.parse((PACKAGE / "remora" / "_remora.pyi").read_text())
         hinted = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-        for name in ("Client", "Buffer"):
+        for name in ("Client", "Buffer", "Batch"):
             methods = {node.name for node in hinted[name].body if isinstance(node, ast.FunctionDef)}
             public = {method for method in vars(getattr(remora, name)) if not method.startswith("__")}
             self.assertEqual({method for method in methods if not method.startswith("__")}, public)

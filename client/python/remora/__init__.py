@@ -16,6 +16,10 @@ Writes may depend on what is there: on ABSENT, PRESENT, or a version, and say wh
 
         value, version = store.get_versioned("key")
         store.put("key", value + b"!", condition=version)   # FailedPrecondition: somebody was faster
+        batch = remora.Batch()
+        batch.put("from", b"0")
+        batch.put("to", b"100")
+        store.apply(batch)              # both, or none
 
 Keys and values are str, or anything with the buffer protocol: bytes, bytearray, memoryview, array, numpy's. Values are
 sent from where they are, and can be read without a copy into memory that was registered:
@@ -42,12 +46,13 @@ from remora._errors import (
     Unavailable,
     Unimplemented,
 )
-from remora._remora import ABSENT, PRESENT, Buffer, Client, __version__
+from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, __version__
 
 __all__ = [
     "ABSENT",
     "PRESENT",
     "AlreadyExists",
+    "Batch",
     "Buffer",
     "Client",
     "DataLoss",

@@ -1,0 +1,106 @@
+// The type remora.Batch.
+#include "client/python/remora_python.h"
+
+typedef struct {
+  PyObject ob_base;
+  remora_batch* batch;
+} Batch;
+
+static PyObject* BatchNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  if (PyTuple_Size(args) != 0 || (kwargs != NULL && PyDict_Size(kwargs) != 0)) {
+    PyErr_SetString(PyExc_TypeError, "Batch() takes no arguments");
+    return NULL;
+  }
+  Batch* const self = (Batch*)PyType_GenericAlloc(type, 0);
+  if (self == NULL) return NULL;
+  self->batch = remora_batch_new();
+  if (self->batch != NULL) return (PyObject*)self;
+  Py_DECREF((PyObject*)self);
+  return PyErr_NoMemory();
+}
+
+static void BatchDealloc(PyObject* object) {
+  PyTypeObject* const type = Py_TYPE(object);
+  remora_batch_free(((Batch*)object)->batch);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+static PyObject* NoneOf(remora_code code) {
+  if (code != REMORA_OK) return Raise(code);
+  Py_RETURN_NONE;
+}
+
+static PyObject* BatchPut(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"key", "value", "ttl", "condition", NULL};
+  Bytes key, value;
+  PyObject *ttl = NULL, *condition = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OO", names, TakeArgument, &key, TakeArgument, &value,
+                                   &ttl, &condition)) {
+    return NULL;
+  }
+  Wanted wanted;
+  PyObject* result = NULL;
+  if (TakeWanted(ttl, condition, &wanted)) {
+    result = NoneOf(remora_batch_put(((Batch*)object)->batch, key.data, (size_t)key.size, value.data,
+                                     (size_t)value.size, &wanted.options));
+  }
+  Release(&key);
+  Release(&value);
+  return result;
+}
+
+static PyObject* BatchDelete(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"key", "condition", NULL};
+  Bytes key;
+  PyObject* condition = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &key, &condition)) return NULL;
+  Wanted wanted;
+  PyObject* result = NULL;
+  if (TakeWanted(NULL, condition, &wanted)) {
+    result =
+        NoneOf(remora_batch_delete(((Batch*)object)->batch, key.data, (size_t)key.size, &wanted.options));
+  }
+  Release(&key);
+  return result;
+}
+
+static PyObject* BatchClear(PyObject* object, PyObject* Py_UNUSED(none)) {
+  remora_batch_clear(((Batch*)object)->batch);
+  Py_RETURN_NONE;
+}
+
+static Py_ssize_t BatchLength(PyObject* object) {
+  return (Py_ssize_t)remora_batch_count(((Batch*)object)->batch);
+}
+
+PyObject* ClientApply(PyObject* object, PyObject* argument) {
+  Client* const self = (Client*)object;
+  if (!PyObject_TypeCheck(argument, (PyTypeObject*)batch_type)) {
+    PyErr_SetString(PyExc_TypeError, "what is applied is a remora.Batch");
+    return NULL;
+  }
+  if (!Begin(self)) return NULL;
+  uint64_t version = 0;
+  // With the interpreter's lock: nobody may add to the batch meanwhile.
+  const remora_code code = remora_apply(self->client, ((Batch*)argument)->batch, &version);
+  self->busy = 0;
+  return code == REMORA_OK ? PyLong_FromUnsignedLongLong(version) : Raise(code);
+}
+
+static PyMethodDef batch_methods[] = {
+    {"put", WITH_KEYWORDS(BatchPut), METH_VARARGS | METH_KEYWORDS, "Adds a put."},
+    {"delete", WITH_KEYWORDS(BatchDelete), METH_VARARGS | METH_KEYWORDS, "Adds a delete."},
+    {"clear", BatchClear, METH_NOARGS, "Forgets what was added."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot batch_slots[] = {
+    {Py_tp_doc, "Writes that Client.apply does all, or none of them."},
+    {Py_tp_new, BatchNew},
+    {Py_tp_dealloc, BatchDealloc},
+    {Py_tp_methods, batch_methods},
+    {Py_sq_length, BatchLength},
+    {0, NULL},
+};
+PyType_Spec batch_spec = {"remora.Batch", sizeof(Batch), 0, Py_TPFLAGS_DEFAULT, batch_slots};
+PyObject* batch_type;
