@@ -28,4 +28,7 @@ absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, co
 absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock);
 
+/// SharedBytesOf for kLocal: the page that says whether the server lives, and the message rings.
+SharedBytes SharedBytesOfLocal(const QueueLimits& limits);
+
 }  // namespace remora::rdma

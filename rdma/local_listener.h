@@ -24,6 +24,7 @@ class LocalListener final : public Listener {
   ~LocalListener() override;
 
   const Address& address() const override { return address_; }
+  const QueueLimits& limits() const override { return limits_; }
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<Connection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
@@ -32,7 +33,6 @@ class LocalListener final : public Listener {
   int wait_fd() const override { return epoll_.get(); }
 
   // --- For its connections ---
-  const QueueLimits& limits() const { return limits_; }
   int page_fd() const { return alive_->memory().fd(); }
   const std::vector<SharedMemory*>& reads() const { return reads_; }
   /// Each connection is added when it is made and removed when it is destroyed.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rdma/local.h"
 #include "rdma/local_listener.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -21,6 +22,11 @@ absl::Status ClientHasNoRegions() {
 }
 
 }  // namespace
+
+SharedBytes SharedBytesOfLocal(const QueueLimits& limits) {
+  return {.listener = SharedMemory::RoundUp(sizeof(LocalListenerPage)),
+          .connection = 2 * SharedMemory::RoundUp(LocalSideBytes(RingSlotsFor(limits)))};  // MakeSides
+}
 
 LocalServerConnection::LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer,
                                              const LocalHello& hello)

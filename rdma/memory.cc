@@ -28,12 +28,11 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_v
                                                                    std::size_t size, Writers writers) {
   const std::string name(name_view);
   if (size == 0) return absl::InvalidArgumentError(absl::StrCat("shared memory of 0 bytes for ", name));
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   // off_t is signed: what does not fit it would come out negative.
-  if (size > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) - page) {
+  if (size > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) - RoundUp(1)) {
     return Exhausted(name, size, "ftruncate", EFBIG);
   }
-  const std::size_t rounded = (size + page - 1) / page * page;
+  const std::size_t rounded = RoundUp(size);
 
   const int fd = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return Exhausted(name, size, "memfd_create", errno);
@@ -51,6 +50,11 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_v
   REMORA_CHECK(fcntl(fd, F_ADD_SEALS, seals) == 0);
   return std::unique_ptr<SharedMemory>(
       new SharedMemory(fd, std::span(static_cast<std::byte*>(address), rounded), writers));
+}
+
+std::size_t SharedMemory::RoundUp(std::size_t size) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (size + page - 1) / page * page;
 }
 
 SharedMemory::~SharedMemory() {

@@ -29,6 +29,8 @@ class SharedMemory {
   /// descriptor for it.
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(std::string_view name, std::size_t size,
                                                               Writers writers);
+  /// What becomes of `size`.
+  static std::size_t RoundUp(std::size_t size);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;

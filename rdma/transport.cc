@@ -34,6 +34,11 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
   return ListenLocal(address, limits, clock);
 }
 
+SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {
+  if (kind == TransportKind::kVerbs) return {};  // the queues are the device's and its driver's
+  return SharedBytesOfLocal(limits);
+}
+
 absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline) {
   for (int i = 0; i < kSpins; ++i) {
     if (const std::size_t count = connection.Poll(out); count > 0) return count;

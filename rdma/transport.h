@@ -53,6 +53,13 @@ struct QueueLimits {
   std::uint32_t reads = 16;     // READs that the device works on at once (initiator_depth)
 };
 
+/// Memory that a transport takes of its own accord to share it with peers.
+struct SharedBytes {
+  std::size_t listener = 0;    // for each listener
+  std::size_t connection = 0;  // for each of its connections, beside what is registered with it
+};
+SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits);
+
 /// Memory of this process made known to a transport (an ibv_mr). Destruction deregisters it
 /// (rdma_dereg_mr(3)): afterwards no peer can reach it, except on the local transport, where a client
 /// keeps what it has mapped (see local.h). It must outlive the requests that use it, and must be
@@ -216,6 +223,7 @@ class Listener {
 
   /// As asked for, with the port that was really taken.
   virtual const Address& address() const = 0;
+  virtual const QueueLimits& limits() const = 0;
 
   /// Registers `memory` for every connection of this listener to READ (rdma_reg_read(3)), writable by none.
   /// Before the first NextRequest. `memory` (Writers::kOwnerOnly) must outlive the listener. The key is good

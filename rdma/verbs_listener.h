@@ -48,6 +48,7 @@ class VerbsListener final : public Listener {
   ~VerbsListener() override;
 
   const Address& address() const override { return address_; }
+  const QueueLimits& limits() const override { return limits_; }
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<Connection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;

@@ -16,7 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/memory.h"
 #include "server/server.h"
 #include "store/format/ttl_text.h"
 
@@ -32,6 +34,8 @@ Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size; 69 no RDM
 struct Flags {
   ServerOptions server;
   std::vector<rdma::Address> listen;
+  std::size_t memory = std::size_t{256} << 20;
+  std::optional<std::uint32_t> max_clients;
   int ready_fd = -1;
 };
 
@@ -90,8 +94,12 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   app.add_option("--data_dir", flags->server.store.data_dir,
                  "RocksDB's directory; made when missing. Needed with --durability=logged")
       ->type_name("DIR");
-  app.add_option("--memory", flags->server.store.memory_size,
-                 "Memory for index and records together: 64M, 8G, ... See --eviction for when it is full")
+  app.add_option(
+         "--memory", flags->memory,
+         "All the memory that clients may reach: 64M, 8G, ... It holds index, records, and what each client "
+         "has to itself (see --max_clients); not RocksDB's buffers and cache, nor the program. See "
+         "--eviction for "
+         "when it is full")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->capture_default_str()
       ->type_name("SIZE");
@@ -115,9 +123,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
                  "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
       ->default_str("never")
       ->type_name("DURATION");
-  app.add_option("--max_clients", flags->server.max_clients, "Connections at most; each takes 0.3 MB")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
+  app.add_option("--max_clients", flags->max_clients,
+                 "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "
+                 "addresses is "
+                 "local. Default: as many as 1/8 of it holds, but 4 to 512")
+      ->check(CLI::Range(1, 65536));
   app.add_option("--ready_fd", flags->ready_fd, "Write a line to this descriptor, and close it, once serving")
       ->check(CLI::NonNegativeNumber);
   bool quiet = false;
@@ -160,6 +170,14 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   return std::nullopt;
 }
 
+/// A failure of the store, which knows nothing of the clients' share of --memory.
+int FailStore(const Flags& flags, const MemoryPlan& plan, const absl::Status& status) {
+  if (!absl::IsOutOfRange(status)) return Fail(StoreExitStatus(status), status);
+  return Fail(StoreExitStatus(status),
+              absl::OutOfRangeError(absl::StrCat(status.message(), "; of --memory, the store has all but ",
+                                                 flags.memory - plan.region_size, " bytes")));
+}
+
 // For the signal handler alone.
 Server* signalled_server = nullptr;
 
@@ -186,23 +204,33 @@ int Main(int argc, char** argv) {
   Flags flags;
   if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
 
+  const rdma::QueueLimits limits;
+  const absl::StatusOr<MemoryPlan> plan = PlanMemory(flags.memory, flags.max_clients, flags.listen, limits);
+  if (!plan.ok()) return Fail(EX_USAGE, plan.status());
+  flags.server.store.memory_size = plan->region_size;
+  flags.server.max_clients = plan->max_clients;
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
-  if (!server.ok()) return Fail(StoreExitStatus(server.status()), server.status());
+  if (!server.ok()) return FailStore(flags, *plan, server.status());
 
   const SteadyClock clock;
   std::vector<std::string> addresses;
   for (const rdma::Address& address : flags.listen) {
-    auto listener = rdma::Listen(address, rdma::QueueLimits(), clock);
+    auto listener = rdma::Listen(address, limits, clock);
     if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
     addresses.push_back((*listener)->address().ToString());
     const absl::Status added = (*server)->AddListener(*std::move(listener));
     if (!added.ok()) return Fail(ListenExitStatus(added), added);
   }
 
+  if (flags.server.log) {
+    flags.server.log(
+        absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
+                        plan->region_size, plan->client_bytes, plan->max_clients));
+  }
   StopOnSignals(server->get());
   SayReady(flags, addresses);
   const absl::Status ended = (*server)->Run();
-  return ended.ok() ? EX_OK : Fail(StoreExitStatus(ended), ended);
+  return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);
 }
 
 }  // namespace

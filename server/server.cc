@@ -50,6 +50,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(options.store, server->memory_->region()));
   if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
   server->grants_ = std::make_unique<Grants>(*server->store_, *server->memory_);
+  server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;
 }
 
@@ -65,7 +66,11 @@ Server::~Server() {
 
 absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
   REMORA_ASSIGN_OR_RETURN(const RemoteRegion memory, memory_->RegisterAt(*listener));
-  ports_.push_back({std::move(listener), memory});
+  const rdma::TransportKind kind = listener->address().kind;
+  const rdma::QueueLimits limits = listener->limits();
+  ports_.push_back({std::move(listener), memory, ClientBytes(kind, limits)});
+  store_->Add(Counter::kRegisteredBytes,
+              static_cast<std::int64_t>(rdma::SharedBytesOf(kind, limits).listener));
   return absl::OkStatus();
 }
 
@@ -121,7 +126,9 @@ bool Server::AcceptClients(Port& port) {
                                          store_->clock().UnixMillis(), LoadingFlag());
     if (session.ok()) {
       rdma::Connection* const key = &(*session)->connection();
+      (*session)->set_bytes(port.client_bytes);
       sessions_.emplace(key, *std::move(session));
+      store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(port.client_bytes));
       store_->Add(Counter::kConnections, 1);
       store_->Add(Counter::kConnectionsAccepted, 1);
       Log(absl::StrCat("client ", peer, ": connected"));
@@ -419,7 +426,9 @@ void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_vi
 void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   Log(absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
   grants_->End(*connection);
-  sessions_.erase(connection);
+  const auto session = sessions_.find(connection);
+  store_->Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session->second->bytes()));
+  sessions_.erase(session);
   // Its requests that were put off go with it: the next connection may be at the same address.
   for (Pending& pending : write_requests_) pending.Forget(connection);
   for (Pending& pending : other_requests_) pending.Forget(connection);

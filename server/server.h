@@ -74,6 +74,7 @@ class Server {
   struct Port {
     std::unique_ptr<rdma::Listener> listener;
     RemoteRegion memory;
+    std::size_t client_bytes = 0;
   };
   // A request and the connection to answer it on. The key of a write points into its session's slice.
   struct Pending {

@@ -20,6 +20,10 @@ constexpr std::size_t kMessagesSize = kRepliesOffset + kReplies * kMaxReplySize;
 
 }  // namespace
 
+std::size_t ServerSession::RegisteredBytes() {
+  return rdma::SharedMemory::RoundUp(kMaxPayloadSize) + kMessagesSize;
+}
+
 absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
     std::unique_ptr<rdma::Connection>& connection, const RemoteRegion& memory, std::uint64_t incarnation,
     std::int64_t server_ms, std::uint16_t flags) {

@@ -24,6 +24,9 @@ inline constexpr std::uint32_t kCredits = 16;
 /// Thread Safety: none; the server's one thread.
 class ServerSession {
  public:
+  /// What each registers for its client: slice and message buffers.
+  static std::size_t RegisteredBytes();
+
   /// Gives the client a slice and message buffers, and accepts it. On failure nothing was answered yet.
   static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
                                                                const RemoteRegion& memory,
@@ -56,12 +59,16 @@ class ServerSession {
   void TakeSendCompletion() { --replies_under_way_; }
 
   rdma::Connection& connection() { return *connection_; }
+  /// What the client takes of memory that is counted: ClientBytes of its listener.
+  std::size_t bytes() const { return bytes_; }
+  void set_bytes(std::size_t bytes) { bytes_ = bytes; }
 
  private:
   explicit ServerSession(std::unique_ptr<rdma::Connection> connection) : connection_(std::move(connection)) {}
   absl::Status Prepare();
   absl::Status PostReceive(std::uint64_t index);
 
+  std::size_t bytes_ = 0;
   std::uint64_t replies_sent_ = 0;
   std::uint64_t replies_under_way_ = 0;
 

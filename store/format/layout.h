@@ -63,7 +63,7 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 4;
+inline constexpr std::uint32_t kFormatVersion = 5;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
@@ -248,7 +248,9 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// A list in one place: enumerator, and the name under which it is shown. What has expired is among the keys
 /// until it is removed; then it is counted as expired, unless another write came first. Cold keys are among
 /// the keys, too. An eviction makes a key cold, or, where there is no durable tier, removes it; a fetch
-/// brings a cold one back. While a store loads (1, else 0), the keys are those in memory so far.
+/// brings a cold one back. While a store loads (1, else 0), the keys are those in memory so far. Registered
+/// bytes are all that clients reach in a server, by READ, WRITE or mapping: the region and what each of those
+/// connected has to itself.
 #define REMORA_COUNTERS(X)                        \
   X(kKeys, "keys")                                \
   X(kLoading, "loading")                          \
@@ -270,6 +272,7 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kOverflowBuckets, "overflow_buckets")         \
   X(kMemoryBytes, "memory_bytes")                 \
   X(kMemoryBytesFree, "memory_bytes_free")        \
+  X(kRegisteredBytes, "registered_bytes")         \
   X(kLogBytesUsed, "log_bytes_used")              \
   X(kLogBytesDead, "log_bytes_dead")              \
   X(kSegmentsCleaned, "segments_cleaned")         \

@@ -87,13 +87,16 @@ TEST_P(RemoteBehaviour, AServerThatStoppedIsReportedAndReconnectingWorks) {
 
 TEST_P(RemoteBehaviour, ClientsThatGoAreForgotten) {
   START();
+  const std::uint64_t registered = store().Read(Counter::kRegisteredBytes);
   for (int i = 0; i < 20; ++i) {
     const std::unique_ptr<KeyValue> other = Connect();
     ASSERT_CODE(kOk, other->Put("key", std::to_string(i)));
+    ASSERT_GT(store().Read(Counter::kRegisteredBytes), registered + kMaxPayloadSize);
   }
   // The server notices an end after it happened: poll it, through a client that stays.
   while (store().Read(Counter::kConnections) != 1) ASSERT_CODE(kOk, kv_->client()->Ping());
   EXPECT_EQ(store().Read(Counter::kConnectionsAccepted), 21u);
+  EXPECT_EQ(store().Read(Counter::kRegisteredBytes), registered);
   EXPECT_EQ(Get("key"), "19");
 }
 

@@ -39,6 +39,7 @@ class BadStartTest(harness.TestCase):
             [listen, memory, "--default_ttl=10"], [listen, memory, "--default_ttl="],
             [listen, memory, "--default_ttl=999999999999999999999d"],
             [listen, memory, "--memory=much"], [listen, memory, "--memory=1K"], [listen, memory, "--memory=0"],
+            [listen, memory, "--memory=16M"], [listen, memory, "--memory=64M", "--max_clients=200"],
             ["--listen=tcp://host:1", memory], ["--listen=local://relative", memory], ["--listen=verbs://host", memory],
             ["--listen=local:///" + "x" * 120, memory],
         ):  # fmt: skip
@@ -112,7 +113,7 @@ class BadStartTest(harness.TestCase):
             self.assertEqual(kvctl(self.address, "put", str(number), stdin=value).returncode, 0)
         self.assertEqual(server.stop()[0], 0)
         data = f"--data_dir={self.folder}/data"
-        self.expect_refusal(start(f"--listen={self.address}", data, "--memory=16M", "--eviction=none"), 78)
+        self.expect_refusal(start(f"--listen={self.address}", data, "--memory=18M", "--eviction=none"), 78)
         self.logged_server()
         self.assertEqual(kvctl(self.address, "get", "59").stdout, value)
 
@@ -187,10 +188,10 @@ class RunTest(harness.TestCase):
         self.assertEqual(kvctl(second, "get", "key").stdout, b"value")
 
     def test_full_memory_refuses_and_serves_on(self):
-        self.memory_server("--eviction=none", memory="16M")
+        self.memory_server("--eviction=none", memory="18M")
         value = os.urandom(256 << 10)
-        outcomes = [kvctl(self.address, "put", str(number), stdin=value).returncode for number in range(60)]
-        refused = outcomes.index(73)  # 16 MiB cannot hold 60 of them
+        outcomes = [kvctl(self.address, "put", str(number), stdin=value).returncode for number in range(80)]
+        refused = outcomes.index(73)  # 18 MiB cannot hold 80 of them
         self.assertGreater(refused, 0)
         self.assertEqual(kvctl(self.address, "get", "0").stdout, value)
         self.assertEqual(kvctl(self.address, "get", str(refused)).returncode, 1)

@@ -123,6 +123,7 @@ class SimListener final : public rdma::Listener {
   ~SimListener() override { network_.listener_ = nullptr; }
 
   const rdma::Address& address() const override { return address_; }
+  const rdma::QueueLimits& limits() const override { return limits_; }
   absl::StatusOr<RemoteRegion> RegisterRead(rdma::SharedMemory& memory) override {
     regions_.push_back(Name(memory.bytes(), kReadKey + static_cast<std::uint32_t>(regions_.size())));
     return regions_.back();
@@ -148,6 +149,7 @@ class SimListener final : public rdma::Listener {
 
   SimNetwork& network_;
   rdma::Address address_;
+  rdma::QueueLimits limits_;
   std::vector<RemoteRegion> regions_;
   std::deque<std::unique_ptr<SimConnection>> requests_;
   std::vector<SimConnection*> connections_;
