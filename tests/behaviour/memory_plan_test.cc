@@ -49,7 +49,7 @@ TEST_F(MemoryPlanTest, KeepsAnEighthForClientsButRoomForSomeAndNotMoreThanMany) 
   const std::size_t eighth = 32 * kMiB;
   EXPECT_LE(plan.max_clients * plan.client_bytes, eighth);
   EXPECT_GT((plan.max_clients + 1) * plan.client_bytes, eighth);
-  EXPECT_EQ(Plan(18 * kMiB).value().max_clients, 4u);
+  EXPECT_EQ(Plan(kMinMemorySize + 2 * kMiB - kMiB / 4).value().max_clients, 4u);
   EXPECT_EQ(Plan(1024 * kMiB * 8).value().max_clients, 512u);
 }
 
