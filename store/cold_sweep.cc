@@ -21,6 +21,7 @@ bool ColdSweep::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
     pass_ = Pass{"", now};
     due_ms_ = Segments::kNoExpiry;
   }
+  sweeper_.Flush();  // what was removed from memory is not shown
   std::size_t looked_at = 0;
   const absl::Status status = tier_->ForEachFrom(pass_->next, [&](const DurableTier::Entry& entry) {
     if (looked_at++ == entries) {
@@ -38,8 +39,8 @@ bool ColdSweep::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
 absl::Status ColdSweep::Look(const DurableTier::Entry& entry, std::int64_t unix_ms) {
   if (entry.header.expiry_ms == 0) return absl::OkStatus();
   const std::uint64_t key_hash = HashKey(entry.key);
-  // One in memory is the sweeper's.
-  if (index_.Find(entry.key, key_hash)) return absl::OkStatus();
+  // One in memory is the sweeper's; one that is not loaded yet, whoever's who loads.
+  if (index_.Find(entry.key, key_hash) || !known_.Knows(entry.key)) return absl::OkStatus();
   const std::optional<Index::ColdEntry> cold = index_.FindCold(key_hash);
   if (!cold) return absl::OkStatus();
   if (HasExpired(entry.header.expiry_ms, unix_ms)) {

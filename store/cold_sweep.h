@@ -11,6 +11,7 @@
 #include "store/base/clock.h"
 #include "store/durable_tier.h"
 #include "store/index.h"
+#include "store/known_keys.h"
 #include "store/segments.h"
 #include "store/sweeper.h"
 
@@ -19,9 +20,10 @@ namespace remora {
 /// Thread Safety: none; the writer's. Not while a group is being committed.
 class ColdSweep {
  public:
-  /// `tier` may be null: then there is nothing to do.
-  ColdSweep(DurableTier* tier, Index& index, Sweeper& sweeper)
-      : tier_(tier), index_(index), sweeper_(sweeper) {}
+  /// `tier` may be null: then there is nothing to do. `known`: for which keys a cold entry tells that it is
+  /// theirs.
+  ColdSweep(DurableTier* tier, Index& index, Sweeper& sweeper, const KnownKeys& known)
+      : tier_(tier), index_(index), sweeper_(sweeper), known_(known) {}
   ColdSweep(const ColdSweep&) = delete;
   ColdSweep& operator=(const ColdSweep&) = delete;
 
@@ -46,6 +48,7 @@ class ColdSweep {
   DurableTier* const tier_;
   Index& index_;
   Sweeper& sweeper_;
+  const KnownKeys& known_;
   std::optional<Pass> pass_;
   std::int64_t due_ms_ = Segments::kNoExpiry;  // the earliest expiry of those that the pass does not look at
   std::int64_t not_before_ms_ = 0;

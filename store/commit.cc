@@ -169,6 +169,7 @@ Store::Impl::Room Store::Impl::MakeRoomFor(const Write& write, TimePoint now, st
 }
 
 std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
+  sweeper_.Flush();  // so that the tier does not show what was removed to make room
   const std::uint64_t keys = index_.entry_count();
   const std::uint64_t written = log_.bytes_appended(ValueLog::Head::kWrites);
   staged_.clear();
@@ -200,7 +201,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
   const std::uint64_t grown = log_.bytes_appended(ValueLog::Head::kWrites) - written;
   sweeper_.Work(std::max(kSweepPace * grown, kMinSweep), Sweeper::Pace::kDue, now, unix_ms);
-  SweepCold(kColdSweepPace * done, now, unix_ms);
+  cold_sweep_.Work(kColdSweepPace * done, now, unix_ms);
   if (Short()) cleaner_.Work(kCleanPace * grown, now, unix_ms);
   return done;
 }
@@ -332,15 +333,16 @@ absl::StatusOr<Store::Impl::Known> Store::Impl::Look(const Staged& staged) const
     const RecordHeader& header = log_.Header(entry->place);
     return Known{entry->place, false, false, header.expiry_ms, header.version_live >> 1};
   }
-  const bool cold = index_.FindCold(staged.key_hash).has_value();
+  const bool loaded = known_.Knows(staged.key);
+  const bool cold = loaded && index_.FindCold(staged.key_hash).has_value();
   // Who overwrites what is not loaded, whatever it is, need not know.
   const bool overwrites = staged.write->kind == Write::Kind::kPut && staged.write->condition.is_none();
-  const bool unloaded = loading() && !overwrites;
+  const bool unloaded = !loaded && !overwrites;
   if (!cold && !unloaded) return Known{};
-  // Of this key, or of another with this hash: only the tier tells. While it loads, not even that (fetch.cc).
+  // The cold entry is this key's, or another's with this hash: only the tier tells.
   Known known;
   const absl::Status read = tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
-    known = {std::nullopt, !loading(), loading(), stored.header.expiry_ms, stored.header.version};
+    known = {std::nullopt, cold, unloaded, stored.header.expiry_ms, stored.header.version};
     return absl::OkStatus();
   });
   if (!read.ok() && !absl::IsNotFound(read)) return read;
@@ -394,8 +396,7 @@ void Store::Impl::Publish(const Staged& staged, TimePoint now) {
   // I5: the old record is dead before the slot leads elsewhere. Only then does the new one live, so that at
   // each moment a key has at most one live record.
   if (entry) log_.Kill(entry->place);
-  // A key that is not in memory may come to be loaded (load.h, L2).
-  if (!entry && load_.active) load_.noted.insert(staged.key_hash);
+  if (!entry) known_.Note(staged.key);  // it may come to be loaded (load.h, L2)
 
   if (staged.is_delete()) {
     REMORA_CHECK(entry.has_value() || cold.has_value() || loading());  // Decide said so

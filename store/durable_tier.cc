@@ -431,12 +431,12 @@ std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
   return ranges;
 }
 
-absl::Status DurableTier::ForEach(const KeyRange& range, Take take) const {
+absl::Status DurableTier::ForEachFrom(const KeyRange& range, std::string_view begin, Take take) const {
   rocksdb::ReadOptions options = ScanOptions();
   options.snapshot = static_cast<const rocksdb::Snapshot*>(range.snapshot_.get());
   const rocksdb::Slice end(range.end_);
   if (!range.end_.empty()) options.iterate_upper_bound = &end;
-  return impl_->Scan(options, range.begin_, take);
+  return impl_->Scan(options, std::max<std::string_view>(range.begin_, begin), take);
 }
 
 }  // namespace remora

@@ -91,9 +91,14 @@ class DurableTier {
   /// Keys that stand next to each other, as they were when Split was called. May hold no key. Copies are the
   /// same range. REQUIRES: does not outlive its tier.
   class KeyRange {
+   public:
+    /// The first one, or a string before it. Ranges of one Split are in the order of these; the first one's
+    /// is empty.
+    const std::string& begin() const { return begin_; }
+
    private:
     friend class DurableTier;
-    std::string begin_;                     // the first one
+    std::string begin_;
     std::string end_;                       // the first one after it; empty: there is none
     std::shared_ptr<const void> snapshot_;  // while it is held, overwritten values stay on disk
   };
@@ -105,7 +110,9 @@ class DurableTier {
   /// tell apart. REQUIRES: parts > 0.
   std::vector<KeyRange> Split(std::size_t parts) const;
   /// As the other, for one range of this tier's Split.
-  absl::Status ForEach(const KeyRange& range, Take take) const;
+  absl::Status ForEach(const KeyRange& range, Take take) const { return ForEachFrom(range, "", take); }
+  /// The same from key `begin` of the range on.
+  absl::Status ForEachFrom(const KeyRange& range, std::string_view begin, Take take) const;
 
  private:
   class Impl;

@@ -16,20 +16,19 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
   const std::int64_t unix_ms = clock_.UnixMillis();
   for (;;) {
     if (const auto entry = index_.Find(key, key_hash)) return entry->place;
-    const auto cold = index_.FindCold(key_hash);
-    if (!cold && !loading()) return absl::NotFoundError("no such key");
-    // While it loads, the entry may be another key's, and this one's not loaded yet. So it is left alone:
-    // then this key may have two, and the cold one stays, and costs who misses the key a question.
-    const auto own = loading() ? std::nullopt : cold;
+    // Of a key that is not loaded yet the index has no entry: a cold one of its hash is another's.
+    const bool loaded = known_.Knows(key);
+    const auto cold = loaded ? index_.FindCold(key_hash) : std::nullopt;
+    if (loaded && !cold) return absl::NotFoundError("no such key");
     std::size_t run = 0;
-    const absl::StatusOr<Place> fetched = Fetch(key, key_hash, own, now, unix_ms, &run);
+    const absl::StatusOr<Place> fetched = Fetch(key, key_hash, cold, now, unix_ms, &run);
     if (fetched.ok()) {
       log_.MakeLive(*fetched);
-      if (own) {
-        index_.Warm(key_hash, *own, *fetched, now);
+      if (cold) {
+        index_.Warm(key_hash, *cold, *fetched, now);
       } else {
         index_.Insert(key_hash, *fetched);
-        if (load_.active) load_.noted.insert(key_hash);
+        known_.Note(key);
         index_.Grow(1, now);  // at the pace of what comes
       }
       frequency_.Note(key_hash);

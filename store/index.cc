@@ -135,6 +135,13 @@ void Index::Prefetch(std::uint64_t key_hash) const {
   __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);
 }
 
+void Index::PrefetchForCold(std::uint64_t key_hash) const {
+  const auto* words = reinterpret_cast<const std::uint64_t*>(&At(Main(view().HomeOf(key_hash).bucket)));
+  for (std::size_t line = 0; line < kLines; ++line) {
+    __builtin_prefetch(words + line * kWordsPerLine, /*rw=*/1);
+  }
+}
+
 void Index::Replace(const Entry& entry, const Place& place) {
   const std::uint32_t fingerprint = DecodeSlot(SlotWord(entry.bucket, entry.slot)).fingerprint;
   StoreSlot(entry.bucket, entry.slot, EncodeSlot({fingerprint, place.extent_code, place.offset_units}));
@@ -181,6 +188,16 @@ void Index::EraseCold(const ColdEntry& entry) {
   StoreSlot(entry.bucket, entry.slot, 0);
   --entries_;
   --cold_entries_;
+}
+
+Index::Entered Index::InsertCold(std::uint64_t key_hash) {
+  if (FindCold(key_hash)) return Entered::kTaken;
+  const std::optional<Room> room = FindRoom(key_hash);
+  if (!room) return Entered::kNoRoom;
+  StoreSlot(room->bucket, room->slot, EncodeColdSlot(key_hash));
+  ++entries_;
+  ++cold_entries_;
+  return Entered::kDone;
 }
 
 void Index::RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now) {
@@ -275,8 +292,7 @@ bool Index::Grow(std::size_t splits, TimePoint now) {
 
 void Index::Presize(std::uint64_t entries) {
   REMORA_CHECK(entries_ == 0 && exact_.split == 0);
-  std::uint32_t level = exact_.level;
-  while (level < kMaxDepth - 1 && kPeakLoad << level < entries) ++level;
+  std::uint32_t level = LevelFor(entries);
   // One segment after the other: should there be too few, those that are there are of use later.
   for (std::uint64_t number = 0; number < std::uint64_t{1} << level; number += kBucketsPerSegment) {
     if (EnsureMain(number)) continue;

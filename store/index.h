@@ -41,6 +41,17 @@ class Index {
   static constexpr std::uint64_t kPeakLoad = 24;
   static constexpr std::uint32_t kFirstLevel = 6;
 
+  /// The level at which that many entries are no reason to grow, and the segments of main buckets it has
+  /// then.
+  static constexpr std::uint32_t LevelFor(std::uint64_t entries) {
+    std::uint32_t level = kFirstLevel;
+    while (level < kMaxDepth - 1 && kPeakLoad << level < entries) ++level;
+    return level;
+  }
+  static constexpr std::uint64_t SegmentsFor(std::uint64_t entries) {
+    return ((std::uint64_t{1} << LevelFor(entries)) + kBucketsPerSegment - 1) / kBucketsPerSegment;
+  }
+
   /// `region`, whose superblock says the level, `segments` and `log` outlive the index. What others may still
   /// read rests for `rest` before it is used again. REQUIRES: two segments are free.
   Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest);
@@ -85,8 +96,10 @@ class Index {
   };
   std::optional<Room> FindRoom(std::uint64_t key_hash);
   void InsertAt(const Room& room, std::uint64_t key_hash, const Place& place);
-  /// Brings what FindRoom will look at first closer to this processor. Any thread.
+  /// Brings what FindRoom will look at first closer to this processor; the other, what InsertCold will. Any
+  /// thread.
   void Prefetch(std::uint64_t key_hash) const;
+  void PrefetchForCold(std::uint64_t key_hash) const;
 
   /// Publishes a record instead of the one that `entry` leads to, which is dead already.
   void Replace(const Entry& entry, const Place& place);
@@ -97,6 +110,13 @@ class Index {
   /// Publishes the record of a key that was cold. REQUIRES: Reserve.
   void Warm(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now);
   void EraseCold(const ColdEntry& entry);
+  /// Enters a cold key that the index does not know, and makes room for it.
+  enum class Entered : std::uint8_t {
+    kDone = 1,
+    kNoRoom = 2,  // no segment is free for an overflow bucket
+    kTaken = 3,   // there is a cold entry of another key of this hash
+  };
+  Entered InsertCold(std::uint64_t key_hash);
 
   /// Splits up to `splits` buckets if it is time to grow. False: there was nothing to do, or no segment for
   /// it.

@@ -62,7 +62,7 @@ std::size_t Store::Impl::RunOf(const Write& write) const {
     return RunLength(key.size(), log_.Value(entry->place).size());
   }
   std::size_t length = 0;
-  if (index_.FindCold(key_hash) || loading()) {
+  if (index_.FindCold(key_hash) || !known_.Knows(key)) {
     // When it cannot be read, the write finds that out, too.
     tier_
         ->Get(key,

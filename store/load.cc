@@ -42,14 +42,13 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   const std::uint64_t record_bytes =
       size.bytes + size.bytes / 128 + size.keys * (sizeof(RecordHeader) + kUnitSize);
   const bool fits = MemoryNeeded(size.keys, record_bytes) <= memory_size_;
-  // Who is to learn at the start that it does not fit must not serve before it is known. And what is evicted
-  // while a store loads and serves leaves entries of which nobody knows whose they are (fetch.cc).
+  // What does not is cold, where the index alone fits. Who is to learn at the start that not even that does
+  // must not serve before it is known.
+  const bool will_do = fits || (evictor_.is_on() && MemoryNeeded(size.keys, 0) <= memory_size_);
   const bool steps = options.loading == Loading::kInSteps;
-  const bool background = options.loading == Loading::kInBackground && fits;
+  const bool background = options.loading == Loading::kInBackground && will_do;
 
-  // An estimate errs to the larger side. With the half, it grows once more by itself.
-  const std::uint64_t most = shape_.memory_size / kMaxIndexShare / sizeof(Bucket) * Index::kPeakLoad;
-  index_.Presize(fits ? size.keys : std::min(size.keys / 2, most));
+  PresizeToLoad(size.keys, fits, will_do);
   std::uint64_t threads =
       options.load_threads != 0 ? options.load_threads : std::thread::hardware_concurrency();
   threads = std::max<std::uint64_t>(steps ? 1 : std::min(threads, size.disk_bytes / kThreadBytes + 1), 1);
@@ -57,8 +56,10 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
       steps ? kStepBytes
             : std::clamp(size.disk_bytes / (threads * kRangesPerThread), kMinRangeBytes, kMaxRangeBytes);
   load_.ranges = tier_->Split(std::clamp<std::uint64_t>(size.disk_bytes / range_bytes, 1, kMaxRanges));
+  std::vector<std::string> begins;
+  for (const DurableTier::KeyRange& range : load_.ranges) begins.push_back(range.begin());
+  known_.Forget(begins);
   load_.working = threads;
-  load_.active = true;
   Set(Counter::kLoading, 1);
   loading_.store(true, std::memory_order_relaxed);  // nobody else is here yet
   load_.serves = steps || background;
@@ -77,6 +78,14 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   return load_.status;
 }
 
+// An estimate errs to the larger side. With the half, the index grows once more by itself.
+void Store::Impl::PresizeToLoad(std::uint64_t keys, bool fits, bool will_do) {
+  const std::uint64_t cheap = shape_.memory_size / kMaxIndexShare / sizeof(Bucket) * Index::kPeakLoad;
+  load_.index_segments = Index::SegmentsFor(keys);
+  if (!fits && keys > cheap) keys = will_do ? keys / 2 : std::min(keys / 2, cheap);
+  index_.Presize(keys);
+}
+
 void Store::Impl::StopLoading() {
   load_.stop.store(true, std::memory_order_relaxed);  // the join orders all else
   for (std::thread& thread : load_.threads) thread.join();
@@ -86,27 +95,27 @@ void Store::Impl::EndLoad(LoadWorker& worker, const absl::Status& status) {
   const std::lock_guard lock(mutex_);
   if (worker.segment) log_.Adopt(*worker.segment, clock_.Now());
   worker.segment.reset();
-  load_.keys += worker.keys;
+  load_.key_count += worker.key_count;
   load_.record_bytes += worker.record_bytes;
   if (load_.status.ok()) load_.status = status;
   if (!status.ok()) load_.stop.store(true, std::memory_order_relaxed);  // as a hint to others
   if (--load_.working > 0) return;
 
-  load_.active = false;
-  load_.noted = {};
   load_.ranges.clear();
   if (load_.status.ok() && !load_.fits.load(std::memory_order_relaxed)) {
-    load_.status = absl::OutOfRangeError(absl::StrCat(
-        "what is stored does not fit: ", load_.keys, " keys with ", load_.record_bytes,
-        " bytes of records need a memory of about ", MemoryNeeded(load_.keys, load_.record_bytes),
-        " bytes at least, and it has ", memory_size_, "; open the store with more (--memory)"));
+    const std::uint64_t in_memory = evictor_.is_on() ? 0 : load_.record_bytes;
+    load_.status = absl::OutOfRangeError(
+        absl::StrCat("what is stored does not fit: ", load_.key_count, " keys with ", load_.record_bytes,
+                     " bytes of records need a memory of about ", MemoryNeeded(load_.key_count, in_memory),
+                     " bytes at least, and it has ", memory_size_, "; open the store with more (--memory)"));
   }
   SetSizeCounters();
   if (!load_.status.ok()) {
-    // What memory does not have may be in the tier, for ever. Release: who sees it reads the status.
+    // What the index does not know may be in the tier, for ever. Release: who sees it reads the status.
     load_.failed.store(true, std::memory_order_release);
     return;
   }
+  known_.LearnAll();
   Set(Counter::kLoading, 0);
   // Release: who sees it sees all that was loaded.
   loading_.store(false, std::memory_order_release);
@@ -137,72 +146,106 @@ bool Store::Impl::LoadStep() {
 }
 
 absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
-  if (worker.range == nullptr) {
+  // Relaxed: what it says whether to stop orders nothing.
+  const auto stopped = [this] { return load_.stop.load(std::memory_order_relaxed); };
+  if (!worker.range) {
     // Relaxed: the ranges were there before the threads.
     const std::size_t number = load_.next_range.fetch_add(1, std::memory_order_relaxed);
     if (number >= load_.ranges.size()) return false;
-    worker.range = &load_.ranges[number];
-    worker.taken = 0;
+    worker.range = number;
+    worker.next_key.clear();
+    worker.shown_all = false;
   }
+  if (stopped()) return absl::CancelledError("the load was stopped");
   worker.unix_ms = clock_.UnixMillis();
-  std::uint64_t shown = 0;
-  const absl::Status all = tier_->ForEach(*worker.range, [&](const DurableTier::Entry& entry) {
-    if (shown++ < worker.taken) return absl::OkStatus();
-    if (load_.stop.load(std::memory_order_relaxed)) return absl::CancelledError("the load was stopped");
-    REMORA_RETURN_IF_ERROR(LoadEntry(worker, entry));
-    ++worker.taken;
-    return absl::OkStatus();
-  });
-  REMORA_RETURN_IF_ERROR(all);
+  if (!worker.shown_all) {
+    const DurableTier::KeyRange& range = load_.ranges[*worker.range];
+    REMORA_RETURN_IF_ERROR(tier_->ForEachFrom(range, worker.next_key, [&](const DurableTier::Entry& entry) {
+      if (stopped()) return absl::CancelledError("the load was stopped");
+      absl::Status status = LoadEntry(worker, entry);
+      if (absl::IsAborted(status)) worker.next_key = entry.key;
+      return status;
+    }));
+    worker.shown_all = true;
+  }
   REMORA_RETURN_IF_ERROR(PublishBatch(worker));
-  worker.range = nullptr;
+  EndRange(worker);
   return true;
 }
 
 absl::Status Store::Impl::LoadEntry(LoadWorker& worker, const DurableTier::Entry& entry) {
-  if (worker.laid.size() == kBatch || worker.expired.size() == kBatch) {
-    REMORA_RETURN_IF_ERROR(PublishBatch(worker));
-  }
+  if (worker.batch.size() == kBatch) REMORA_RETURN_IF_ERROR(PublishBatch(worker));
+  // Relaxed: who sees it late loads what is dropped.
+  const auto fits = [this] { return load_.fits.load(std::memory_order_relaxed); };
   if (HasExpired(entry.header.expiry_ms, worker.unix_ms)) {
-    worker.expired.emplace_back(entry.key);
+    if (fits()) LoadKey(worker, entry, LoadWorker::Item::Kind::kExpired);
     return absl::OkStatus();
   }
-  if (RunLength(entry.key.size(), entry.value.size()) > 0) return LoadLarge(worker, entry);
+  if (fits()) {
+    const bool large = RunLength(entry.key.size(), entry.value.size()) > 0;
+    REMORA_RETURN_IF_ERROR(large ? LoadLarge(worker, entry) : LoadSmall(worker, entry));
+  }
+  ++worker.key_count;
+  worker.record_bytes += LogBytes(entry.key.size(), entry.value.size());
+  return absl::OkStatus();
+}
+
+absl::Status Store::Impl::LoadSmall(LoadWorker& worker, const DurableTier::Entry& entry) {
   Place place{0, RecordExtentCode(entry.key.size(), entry.value.size())};
   const std::uint64_t size = place.extent_bytes();
-  if (load_.fits.load(std::memory_order_relaxed) && size > worker.end - worker.next) {
+  if (size > worker.end - worker.next && !load_.cold.load(std::memory_order_relaxed)) {
     REMORA_RETURN_IF_ERROR(PublishBatch(worker));
     REMORA_RETURN_IF_ERROR(TakeSegment(worker));
-    if (worker.segment)
-      ProvidePages({reinterpret_cast<std::byte*>(&superblock_) + worker.next, kSegmentSize});
+    if (!load_.fits.load(std::memory_order_relaxed)) return absl::OkStatus();
   }
-  ++worker.keys;
-  worker.record_bytes += size;
-  if (!load_.fits.load(std::memory_order_relaxed)) return absl::OkStatus();
-
+  if (size > worker.end - worker.next) {
+    LoadKey(worker, entry, LoadWorker::Item::Kind::kCold);
+    return absl::OkStatus();
+  }
   place.offset_units = worker.next / kUnitSize;
   worker.next += size;
   const std::uint64_t key_hash = HashKey(entry.key);
   index_.Prefetch(key_hash);  // it is needed when the batch is full
   log_.Lay(place, entry.key, entry.value, entry.header.version, entry.header.expiry_ms, key_hash);
-  worker.expiry_ms = std::min(worker.expiry_ms, Segments::ExpiryOf(log_.Header(place)));
-  worker.laid.push_back({key_hash, place});
+  worker.expiry_ms = std::min(worker.expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
+  worker.batch.push_back({LoadWorker::Item::Kind::kRecord, key_hash, place});
   return absl::OkStatus();
 }
 
+void Store::Impl::LoadKey(LoadWorker& worker, const DurableTier::Entry& entry, LoadWorker::Item::Kind kind) {
+  const std::uint64_t key_hash = HashKey(entry.key);
+  if (kind == LoadWorker::Item::Kind::kCold) {
+    index_.PrefetchForCold(key_hash);
+    worker.cold_expiry_ms = std::min(worker.cold_expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
+  }
+  worker.batch.push_back({kind, key_hash, {}, worker.keys.size(), entry.key.size()});
+  worker.keys.append(entry.key);
+}
+
 absl::Status Store::Impl::LoadLarge(LoadWorker& worker, const DurableTier::Entry& entry) {
-  if (load_.fits.load(std::memory_order_relaxed)) {
-    const absl::StatusOr<Reservation> reserved = Reserve(entry.key.size(), entry.value.size());
-    if (absl::IsAborted(reserved.status())) return reserved.status();
-    if (reserved.ok()) {
-      REMORA_RETURN_IF_ERROR(PublishLarge(worker, entry, *reserved));
-    } else {
-      load_.fits.store(false, std::memory_order_relaxed);
+  REMORA_RETURN_IF_ERROR(PublishBatch(worker));  // keys are passed in order
+  if (!load_.fits.load(std::memory_order_relaxed)) return absl::OkStatus();
+  const absl::StatusOr<Reservation> reserved = ReserveToLoad(entry);
+  if (reserved.ok()) return PublishLarge(worker, entry, *reserved);
+  if (!absl::IsResourceExhausted(reserved.status())) return reserved.status();
+  if (evictor_.is_on()) {
+    LoadKey(worker, entry, LoadWorker::Item::Kind::kCold);
+  } else {
+    load_.fits.store(false, std::memory_order_relaxed);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reservation> Store::Impl::ReserveToLoad(const DurableTier::Entry& entry) {
+  if (!evictor_.is_on()) return Reserve(entry.key.size(), entry.value.size());
+  const std::lock_guard lock(mutex_);
+  Release(clock_.Now());
+  if (IsRoomToLoad(RunLength(entry.key.size(), entry.value.size()))) {
+    if (const auto place = log_.Reserve(entry.key.size(), entry.value.size())) {
+      return Reservation{log_.MutableBody(*place), entry.key.size()};
     }
   }
-  ++worker.keys;
-  worker.record_bytes += LogBytes(entry.key.size(), entry.value.size());
-  return absl::OkStatus();
+  return absl::ResourceExhaustedError("what is free is needed otherwise");
 }
 
 absl::Status Store::Impl::PublishLarge(LoadWorker& worker, const DurableTier::Entry& entry,
@@ -213,46 +256,50 @@ absl::Status Store::Impl::PublishLarge(LoadWorker& worker, const DurableTier::En
   const std::uint64_t value_hash = HashValue(entry.value.data(), entry.value.size());
   const std::lock_guard lock(mutex_);
   const TimePoint now = clock_.Now();
-  const LoadWorker::Laid laid{HashKey(entry.key), PlaceOf(reserved)};
-  log_.Seal(laid.place, entry.header.version, entry.header.expiry_ms, laid.key_hash, value_hash);
-  absl::Status status = PublishLaid(laid);
-  if (absl::IsAborted(status)) {
-    log_.TakeBack(laid.place);
-    if (MakeRoomToLoad(now, worker.unix_ms) == Room::kNever) {
-      load_.fits.store(false, std::memory_order_relaxed);
-      status = absl::OkStatus();
-    }
-  } else if (status.ok()) {
+  const LoadWorker::Item item{LoadWorker::Item::Kind::kRecord, HashKey(entry.key), PlaceOf(reserved)};
+  log_.Seal(item.place, entry.header.version, entry.header.expiry_ms, item.key_hash, value_hash);
+  const absl::StatusOr<Room> room = PublishItem(worker, item, now);
+  if (room.ok() && *room == Room::kNow) {
+    known_.Pass(*worker.range, entry.key);
     index_.Grow(1, now);
     Add(Counter::kKeysLoaded, 1);
+  } else {
+    log_.TakeBack(item.place);
   }
   FinishWork();
-  return status;
+  return AfterPublishing(room);
 }
 
 // --- Under the lock -------------------------------------------------------------------------------------
+
+bool Store::Impl::IsRoomToLoad(std::size_t segments) const {
+  const std::uint64_t of_index =
+      load_.index_segments - std::min(load_.index_segments, index_.segment_count());
+  return segments_.free_count() >= segments + WantedFree() + of_index;
+}
 
 absl::Status Store::Impl::TakeSegment(LoadWorker& worker) {
   const std::lock_guard lock(mutex_);
   const TimePoint now = clock_.Now();
   Release(now);
+  if (evictor_.is_on() && !IsRoomToLoad(1)) {
+    load_.cold.store(true, std::memory_order_relaxed);  // who sees it later comes here, too
+    return absl::OkStatus();
+  }
   if (worker.segment) segments_.Seal(*worker.segment, worker.next, now);
   worker.segment.reset();
   worker.next = worker.end = 0;
   Room room = Room::kNow;
-  while (room == Room::kNow) {
+  while (room == Room::kNow && !worker.segment) {
     worker.segment = segments_.Take(Segments::Use::kLogHead, Segments::kReserve);
-    if (worker.segment) {
-      worker.next = segments_[*worker.segment].begin;
-      worker.end = Segments::EndOf(*worker.segment);
-      break;
-    }
-    room = MakeRoomToLoad(now, worker.unix_ms);
+    if (!worker.segment) room = MakeRoomToLoad(now, worker.unix_ms);
+  }
+  if (worker.segment) {
+    worker.next = segments_[*worker.segment].begin;
+    worker.end = Segments::EndOf(*worker.segment);
   }
   FinishWork();
-  if (room == Room::kLater) return absl::AbortedError("no room until dead memory has rested");
-  if (room == Room::kNever) load_.fits.store(false, std::memory_order_relaxed);
-  return absl::OkStatus();
+  return AfterPublishing(room);
 }
 
 Store::Impl::Room Store::Impl::MakeRoomToLoad(TimePoint now, std::int64_t unix_ms) {
@@ -262,81 +309,121 @@ Store::Impl::Room Store::Impl::MakeRoomToLoad(TimePoint now, std::int64_t unix_m
   return Room::kNow;
 }
 
-absl::Status Store::Impl::PublishBatch(LoadWorker& worker) {
-  if (worker.laid.empty() && worker.expired.empty()) return absl::OkStatus();
-  const std::lock_guard lock(mutex_);
-  const TimePoint now = clock_.Now();
-  Release(now);
-  if (!worker.laid.empty()) {
-    segments_.Extend(*worker.segment, worker.next);
-    segments_.NoteExpiry(segments_[*worker.segment].begin, worker.expiry_ms);
-  }
-  const std::size_t before = worker.published;
-  absl::Status status;
-  while (worker.published < worker.laid.size() && status.ok()) {
-    status = PublishLaid(worker.laid[worker.published]);
-    if (status.ok()) ++worker.published;
-    if (!absl::IsAborted(status)) continue;
-    const Room room = MakeRoomToLoad(now, worker.unix_ms);
-    if (room == Room::kLater) break;
-    status = absl::OkStatus();
-    if (room == Room::kNow) continue;
-    load_.fits.store(false, std::memory_order_relaxed);
-    break;
-  }
-  const std::size_t count = worker.published - before;
-  if (!absl::IsAborted(status)) EndBatch(worker);
-  index_.Grow(count, now);
-  FinishWork();
-  Add(Counter::kKeysLoaded, static_cast<std::int64_t>(count));
-  return status;
-}
-
-absl::Status Store::Impl::PublishLaid(const LoadWorker::Laid& laid) {
-  if (!load_.noted.empty() && load_.noted.contains(laid.key_hash)) {
-    REMORA_ASSIGN_OR_RETURN(const bool current, IsCurrent(laid));
-    if (!current) {
-      log_.TakeBack(laid.place);
-      return absl::OkStatus();
-    }
-  }
-  const std::optional<Index::Room> room = index_.FindRoom(laid.key_hash);
-  if (!room) return absl::AbortedError("no room in the index");
-  log_.MakeLive(laid.place);
-  index_.InsertAt(*room, laid.key_hash, laid.place);
+absl::Status Store::Impl::AfterPublishing(const absl::StatusOr<Room>& room) {
+  if (!room.ok()) return room.status();
+  if (*room == Room::kLater) return absl::AbortedError("no room until dead memory has rested");
+  if (*room == Room::kNever) load_.fits.store(false, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Store::Impl::IsCurrent(const LoadWorker::Laid& laid) {
-  const std::string_view key = log_.Key(laid.place);
-  if (index_.Find(key, laid.key_hash)) return false;
-  // Deleted, or written and evicted since; or it was another key of this hash that was noted.
-  std::uint64_t version = 0;
-  const absl::Status read = tier_->Get(key, [&](const DurableTier::Entry& entry) {
-    version = entry.header.version;
-    return absl::OkStatus();
-  });
-  if (!read.ok() && !absl::IsNotFound(read)) return read;
-  return version == log_.Header(laid.place).version_live >> 1;
+absl::Status Store::Impl::PublishBatch(LoadWorker& worker) {
+  if (worker.batch.empty()) return absl::OkStatus();
+  const std::lock_guard lock(mutex_);
+  const TimePoint now = clock_.Now();
+  Release(now);
+  if (worker.segment) {
+    segments_.Extend(*worker.segment, worker.next);
+    segments_.NoteExpiry(segments_[*worker.segment].begin, worker.expiry_ms);
+  }
+  cold_sweep_.NoteExpiry(worker.cold_expiry_ms);
+  const std::size_t before = worker.published;
+  absl::StatusOr<Room> room = Room::kNow;
+  while (worker.published < worker.batch.size()) {
+    room = PublishItem(worker, worker.batch[worker.published], now);
+    if (!room.ok() || *room != Room::kNow) break;
+    ++worker.published;
+  }
+  const std::size_t count = worker.published - before;
+  if (count > 0) known_.Pass(*worker.range, KeyOf(worker, worker.batch[worker.published - 1]));
+  if (!room.ok() || *room != Room::kLater) EndBatch(worker);
+  index_.Grow(count, now);
+  FinishWork();
+  Add(Counter::kKeysLoaded, static_cast<std::int64_t>(count));
+  return AfterPublishing(room);
+}
+
+absl::StatusOr<Store::Impl::Room> Store::Impl::PublishItem(const LoadWorker& worker,
+                                                           const LoadWorker::Item& item, TimePoint now) {
+  // The index knows better (L1).
+  if (known_.AnyNoted(*worker.range) && known_.IsNoted(*worker.range, KeyOf(worker, item))) {
+    if (item.kind == LoadWorker::Item::Kind::kRecord) log_.TakeBack(item.place);
+    return Room::kNow;
+  }
+  switch (item.kind) {
+    case LoadWorker::Item::Kind::kRecord:
+      break;
+    case LoadWorker::Item::Kind::kCold:
+      return PublishCold(worker, item, now);
+    case LoadWorker::Item::Kind::kExpired:
+      sweeper_.RemoveStored(KeyOf(worker, item));
+      return Room::kNow;
+  }
+  for (;;) {
+    if (const std::optional<Index::Room> room = index_.FindRoom(item.key_hash)) {
+      log_.MakeLive(item.place);
+      index_.InsertAt(*room, item.key_hash, item.place);
+      return Room::kNow;
+    }
+    const Room room = MakeRoomToLoad(now, worker.unix_ms);
+    if (room != Room::kNow) return room;
+  }
+}
+
+absl::StatusOr<Store::Impl::Room> Store::Impl::PublishCold(const LoadWorker& worker,
+                                                           const LoadWorker::Item& item, TimePoint now) {
+  for (;;) {
+    switch (index_.InsertCold(item.key_hash)) {
+      case Index::Entered::kDone:
+        return Room::kNow;
+      case Index::Entered::kTaken:
+        return FetchToLoad(KeyOf(worker, item), item.key_hash);
+      case Index::Entered::kNoRoom:
+        break;
+    }
+    const Room room = MakeRoomToLoad(now, worker.unix_ms);
+    if (room != Room::kNow) return room;
+  }
+}
+
+absl::StatusOr<Store::Impl::Room> Store::Impl::FetchToLoad(std::string_view key, std::uint64_t key_hash) {
+  for (;;) {
+    const absl::Status fetched = FindOrFetch(key, key_hash).status();
+    if (fetched.ok()) return Room::kNow;
+    if (absl::IsNotFound(fetched)) {  // it has expired by now
+      sweeper_.RemoveStored(key);
+      return Room::kNow;
+    }
+    if (absl::IsResourceExhausted(fetched)) return Room::kNever;
+    if (!absl::IsAborted(fetched)) return fetched;
+    if (load_.serves) return Room::kLater;
+    Release(clock_.Now());
+  }
+}
+
+std::string_view Store::Impl::KeyOf(const LoadWorker& worker, const LoadWorker::Item& item) const {
+  if (item.kind == LoadWorker::Item::Kind::kRecord) return log_.Key(item.place);
+  return std::string_view(worker.keys).substr(item.key_begin, item.key_size);
 }
 
 void Store::Impl::EndBatch(LoadWorker& worker) {
   // Those for which there is no room, and none will come.
-  for (; worker.published < worker.laid.size(); ++worker.published) {
-    const Place& place = worker.laid[worker.published].place;
-    segments_.Drop(place.offset_bytes(), place.extent_bytes());
+  for (; worker.published < worker.batch.size(); ++worker.published) {
+    const LoadWorker::Item& item = worker.batch[worker.published];
+    if (item.kind != LoadWorker::Item::Kind::kRecord) continue;
+    segments_.Drop(item.place.offset_bytes(), item.place.extent_bytes());
   }
-  for (const std::string& key : worker.expired) {
-    if (load_.noted.contains(HashKey(key))) continue;  // it may have been written again
-    tier_->Delete(key);
-    ++expired_before_start_;
-  }
-  // When it fails, the tier keeps what has expired; it counts for nothing there, and the next load drops it.
-  if (!worker.expired.empty()) tier_->Write().IgnoreError();
-  worker.laid.clear();
+  worker.batch.clear();
+  worker.keys.clear();
   worker.published = 0;
   worker.expiry_ms = Segments::kNoExpiry;
-  worker.expired.clear();
+  worker.cold_expiry_ms = Segments::kNoExpiry;
+}
+
+void Store::Impl::EndRange(LoadWorker& worker) {
+  const std::lock_guard lock(mutex_);
+  // Otherwise some of it was only counted.
+  if (load_.fits.load(std::memory_order_relaxed)) known_.PassAll(*worker.range);
+  worker.range.reset();
 }
 
 }  // namespace remora

@@ -130,10 +130,11 @@ class Segments {
   // --- When records expire, in milliseconds as Clock::UnixMillis.
 
   static constexpr std::int64_t kNoExpiry = std::numeric_limits<std::int64_t>::max();
-  static std::int64_t ExpiryOf(const RecordHeader& header) {
-    if (header.expiry_ms == 0 || header.expiry_ms > std::uint64_t{kNoExpiry}) return kNoExpiry;
-    return static_cast<std::int64_t>(header.expiry_ms);
+  static std::int64_t ExpiryOf(std::uint64_t expiry_ms) {  // as RecordHeader says it
+    if (expiry_ms == 0 || expiry_ms > std::uint64_t{kNoExpiry}) return kNoExpiry;
+    return static_cast<std::int64_t>(expiry_ms);
   }
+  static std::int64_t ExpiryOf(const RecordHeader& header) { return ExpiryOf(header.expiry_ms); }
 
   /// A record in this segment expires then.
   void NoteExpiry(std::uint64_t offset, std::int64_t expiry_ms);

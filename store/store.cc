@@ -116,7 +116,7 @@ Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
       frequency_(options.eviction == Eviction::kNone ? 0 : region.size()),
       tier_(std::move(tier)),
       sweeper_(segments_, log_, index_, tier_.get()),
-      cold_sweep_(tier_.get(), index_, sweeper_),
+      cold_sweep_(tier_.get(), index_, sweeper_, known_),
       evictor_(ModeOf(options), segments_, log_, index_, cold_sweep_, frequency_),
       cleaner_(segments_, log_, index_, sweeper_, evictor_) {}
 
@@ -162,7 +162,7 @@ void Store::Impl::SetSizeCounters() {
   Set(Counter::kColdKeys, index_.cold_count());
   Set(Counter::kEvictions, evictor_.evictions());
   Set(Counter::kFetches, fetches_);
-  Set(Counter::kExpired, expired_before_start_ + sweeper_.removed());
+  Set(Counter::kExpired, sweeper_.removed());
   Set(Counter::kIndexBytes, index_.segment_count() * kSegmentSize);
   Set(Counter::kIndexBuckets, index_.bucket_count());
   Set(Counter::kOverflowBuckets, index_.overflow_count());

@@ -24,6 +24,7 @@
 #include "store/format/layout.h"
 #include "store/frequency.h"
 #include "store/index.h"
+#include "store/known_keys.h"
 #include "store/load.h"
 #include "store/memory_plan.h"
 #include "store/segments.h"
@@ -185,7 +186,8 @@ class Store::Impl {
   /// At the end of all that writes.
   void FinishWork();
   bool WorkLocked(TimePoint now, std::int64_t unix_ms);
-  bool SweepCold(std::size_t entries, TimePoint now, std::int64_t unix_ms);
+  /// Segments that are to be free, or resting.
+  std::size_t WantedFree() const;
   /// Whether so little is free that it is time to clean.
   bool Short() const;
   void GoAhead(TimePoint now);
@@ -194,6 +196,7 @@ class Store::Impl {
   // --- load.cc
 
   absl::Status StartLoad(const StoreOptions& options);
+  void PresizeToLoad(std::uint64_t keys, bool fits, bool will_do);
   /// Returns when no thread loads any more.
   void StopLoading();
   void LoadInThread();
@@ -201,15 +204,25 @@ class Store::Impl {
   /// Cancelled: it was stopped.
   absl::StatusOr<bool> LoadRange(LoadWorker& worker);
   absl::Status LoadEntry(LoadWorker& worker, const DurableTier::Entry& entry);
+  absl::Status LoadSmall(LoadWorker& worker, const DurableTier::Entry& entry);
   absl::Status LoadLarge(LoadWorker& worker, const DurableTier::Entry& entry);
-  absl::Status PublishLarge(LoadWorker& worker, const DurableTier::Entry& entry, const Reservation& reserved);
+  void LoadKey(LoadWorker& worker, const DurableTier::Entry& entry, LoadWorker::Item::Kind kind);
+  /// Whether so many segments may hold what is loaded. What is evicted for them might as well stay outside.
+  bool IsRoomToLoad(std::size_t segments) const;
   absl::Status TakeSegment(LoadWorker& worker);
-  Room MakeRoomToLoad(TimePoint now, std::int64_t unix_ms);
+  absl::StatusOr<Reservation> ReserveToLoad(const DurableTier::Entry& entry);
+  absl::Status PublishLarge(LoadWorker& worker, const DurableTier::Entry& entry, const Reservation& reserved);
   absl::Status PublishBatch(LoadWorker& worker);
-  absl::Status PublishLaid(const LoadWorker::Laid& laid);
-  /// Whether a laid record of a key that was noted is still the key's.
-  absl::StatusOr<bool> IsCurrent(const LoadWorker::Laid& laid);
+  /// Room::kNow: it is published, or the index knows better. DataLoss, Unavailable: the tier cannot be read.
+  absl::StatusOr<Room> PublishItem(const LoadWorker& worker, const LoadWorker::Item& item, TimePoint now);
+  absl::StatusOr<Room> PublishCold(const LoadWorker& worker, const LoadWorker::Item& item, TimePoint now);
+  absl::StatusOr<Room> FetchToLoad(std::string_view key, std::uint64_t key_hash);
+  std::string_view KeyOf(const LoadWorker& worker, const LoadWorker::Item& item) const;
+  Room MakeRoomToLoad(TimePoint now, std::int64_t unix_ms);
+  /// What comes of it for the load. Aborted: Room::kLater.
+  absl::Status AfterPublishing(const absl::StatusOr<Room>& room);
   void EndBatch(LoadWorker& worker);
+  void EndRange(LoadWorker& worker);
   void EndLoad(LoadWorker& worker, const absl::Status& status);
 
   // Fixed after Start; what they refer to is the shared memory.
@@ -235,13 +248,13 @@ class Store::Impl {
 
   // Under mutex_.
   const std::unique_ptr<DurableTier> tier_;  // null: Durability::kMemory
+  KnownKeys known_;
   Sweeper sweeper_;
   ColdSweep cold_sweep_;
   Evictor evictor_;
   Cleaner cleaner_;
   std::uint64_t next_version_ = 1;
-  std::uint64_t expired_before_start_ = 0;  // entries of the tier
-  LoadState load_;                          // says what protects what
+  LoadState load_;  // says what protects what
   /// Whether a key may be in the tier that the index does not know. Once false, for ever.
   std::atomic<bool> loading_ = false;
   std::uint64_t fetches_ = 0;

@@ -89,6 +89,11 @@ void Sweeper::RemoveCold(std::string_view key, const Index::ColdEntry& entry) {
   Removed();
 }
 
+void Sweeper::RemoveStored(std::string_view key) {
+  tier_->Delete(key);
+  Removed();
+}
+
 void Sweeper::Removed() {
   ++removed_;
   if (++unflushed_ == kMaxUnflushed) Flush();

@@ -44,6 +44,9 @@ class Sweeper {
   /// Removes a cold key whose record, in the durable tier, has expired.
   void RemoveCold(std::string_view key, const Index::ColdEntry& entry);
 
+  /// Removes what has expired of the durable tier, and has no entry.
+  void RemoveStored(std::string_view key);
+
   /// Deletes from the durable tier what was removed from memory.
   void Flush();
 

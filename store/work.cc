@@ -40,14 +40,9 @@ bool Store::Impl::Work() {
 bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
   bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
-  worked |= SweepCold(kBitOfColdSweeping, now, unix_ms);
+  worked |= cold_sweep_.Work(kBitOfColdSweeping, now, unix_ms);
   if (Short() || segments_.IsRunInUse()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
   return worked;
-}
-
-bool Store::Impl::SweepCold(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
-  // While the store loads, what the tier shows may be another key's than the cold entry of its hash.
-  return !loading() && cold_sweep_.Work(entries, now, unix_ms);
 }
 
 std::optional<TimePoint> Store::Impl::next_work() const {
@@ -55,8 +50,7 @@ std::optional<TimePoint> Store::Impl::next_work() const {
   std::optional<TimePoint> next = index_.next_tick();
   const auto also = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
   if (const auto release = segments_.next_release()) also(*release);
-  const auto cold_due_ms = loading() ? std::nullopt : cold_sweep_.next_due_ms();
-  for (const auto& due_ms : {sweeper_.next_due_ms(), cold_due_ms}) {
+  for (const auto& due_ms : {sweeper_.next_due_ms(), cold_sweep_.next_due_ms()}) {
     if (!due_ms) continue;
     // Nobody waits longer than this, and no sum overflows.
     constexpr std::int64_t kLongest = std::int64_t{1000} * 60 * 60 * 24;
@@ -93,9 +87,10 @@ void Store::Impl::Release(TimePoint now) {
   segments_.Release(left && *left <= now ? *left - Duration(1) : now);
 }
 
+std::size_t Store::Impl::WantedFree() const { return std::max(kMinFree, segments_.count() / kFreeShare); }
+
 bool Store::Impl::Short() const {
-  const std::size_t target = std::max(kMinFree, segments_.count() / kFreeShare);
-  return segments_.free_count() + segments_.resting_count() < std::max(target, ahead_);
+  return segments_.free_count() + segments_.resting_count() < std::max(WantedFree(), ahead_);
 }
 
 // Writers wait for memory to rest. What is evicted sooner rests sooner.

@@ -141,7 +141,8 @@ struct StoreParts {
   ValueLog log{region, segments, kTestIncarnation};
   Index index{region, segments, log, kTestRest};
   Sweeper sweeper{segments, log, index, nullptr};
-  ColdSweep cold_sweep{nullptr, index, sweeper};
+  KnownKeys known_keys;
+  ColdSweep cold_sweep{nullptr, index, sweeper, known_keys};
   Frequency frequency{region.size()};
   Evictor evictor;
   Cleaner cleaner{segments, log, index, sweeper, evictor};
