@@ -95,8 +95,9 @@ void Server::SeeHowTheLoadGoes() {
   load_began_.reset();
   if (store_->loading()) return Stop();  // for good: see Run
   const std::uint64_t keys = store_->Read(Counter::kKeysLoaded);
-  Log(absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second", keys, seconds,
-                      static_cast<double>(keys) / std::max(seconds, 1e-3)));
+  Log(absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory", keys,
+                      seconds, static_cast<double>(keys) / std::max(seconds, 1e-3),
+                      store_->Read(Counter::kColdKeys)));
 }
 
 // --- Clients come ---------------------------------------------------------------------------------------

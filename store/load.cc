@@ -326,19 +326,22 @@ absl::Status Store::Impl::PublishBatch(LoadWorker& worker) {
     segments_.NoteExpiry(segments_[*worker.segment].begin, worker.expiry_ms);
   }
   cold_sweep_.NoteExpiry(worker.cold_expiry_ms);
-  const std::size_t before = worker.published;
+  std::size_t loaded = 0;
   absl::StatusOr<Room> room = Room::kNow;
   while (worker.published < worker.batch.size()) {
-    room = PublishItem(worker, worker.batch[worker.published], now);
+    const LoadWorker::Item& item = worker.batch[worker.published];
+    room = PublishItem(worker, item, now);
     if (!room.ok() || *room != Room::kNow) break;
     ++worker.published;
+    loaded += item.kind != LoadWorker::Item::Kind::kExpired;
   }
-  const std::size_t count = worker.published - before;
-  if (count > 0) known_.Pass(*worker.range, KeyOf(worker, worker.batch[worker.published - 1]));
+  if (worker.published > 0) {
+    known_.Pass(*worker.range, KeyOf(worker, worker.batch[worker.published - 1]));
+  }
   if (!room.ok() || *room != Room::kLater) EndBatch(worker);
-  index_.Grow(count, now);
+  index_.Grow(loaded, now);
   FinishWork();
-  Add(Counter::kKeysLoaded, static_cast<std::int64_t>(count));
+  Add(Counter::kKeysLoaded, static_cast<std::int64_t>(loaded));
   return AfterPublishing(room);
 }
 

@@ -40,8 +40,9 @@ enum class Eviction : std::uint8_t {
                    // from which they come back when they are asked for; where there is none, for good
 };
 
-/// When a logged store loads what its data directory holds. What might not fit in memory is loaded before
-/// Open returns, unless it is to be in steps.
+/// When a logged store loads what its data directory holds: records as long as there is room, then with
+/// Eviction::kLeastUsed the others' keys. Where the index alone might not fit, or without eviction all of it,
+/// that is before Open returns, unless it is to be in steps.
 enum class Loading : std::uint8_t {
   kInOpen = 1,        // before Open returns
   kInBackground = 2,  // in threads of the store's own, while it serves

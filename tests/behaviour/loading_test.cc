@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/sim/sim_served.h"
@@ -179,6 +180,48 @@ TEST_P(LoadingBehaviour, ARestartServesAtOnce) {
   }
   EXPECT_CODE(kNotFound, GetStatus("none"));
   EXPECT_TRUE(store().load_status().ok());
+}
+
+TEST_P(LoadingBehaviour, ARestartOfMoreThanMemoryHoldsServesAtOnce) {
+  Deployment::Options options;
+  options.durability = Durability::kLogged;
+  options.loading = Loading::kInBackground;
+  options.memory_size = kMinMemorySize;
+  options.eviction = Eviction::kLeastUsed;
+  options.grace = std::chrono::milliseconds(kMinGraceMs);
+  START(options);
+  constexpr std::size_t kValueSize = 20'000;
+  constexpr std::uint64_t kKeys = 4 * kMinMemorySize / kValueSize;
+  const auto key = [](std::uint64_t i) { return "key " + std::to_string(i); };
+  std::map<std::uint64_t, std::string> stored;
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    stored[i] = MakeValue(key(i), i, kValueSize);
+    ASSERT_CODE(kOk, Put(key(i), stored[i]));
+  }
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  // From the end, and beside it some are overwritten or deleted that may be loaded or not.
+  for (std::uint64_t i = kKeys; i-- > 0;) {
+    ASSERT_EQ(Get(key(i)), stored.at(i));
+    if (i % 7 == 0) {
+      stored[i / 2] = "overwritten";
+      ASSERT_CODE(kOk, Put(key(i / 2), "overwritten"));
+    }
+    if (i % 11 == 0) {
+      stored.erase(i);
+      ASSERT_CODE(kOk, Delete(key(i)));
+    }
+  }
+  while (store().loading() && store().load_status().ok()) std::this_thread::yield();
+  ASSERT_TRUE(store().load_status().ok()) << store().load_status();
+  EXPECT_EQ(store().Read(Counter::kKeys), stored.size());
+  EXPECT_GT(store().Read(Counter::kColdKeys), kKeys / 2);
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    if (stored.contains(i)) {
+      ASSERT_EQ(Get(key(i)), stored.at(i)) << i;
+    } else {
+      ASSERT_CODE(kNotFound, GetStatus(key(i)));
+    }
+  }
 }
 
 }  // namespace

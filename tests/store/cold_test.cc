@@ -69,6 +69,30 @@ TEST_F(ColdTest, AnotherKeysColdSlotHidesNothingAndCostsNothing) {
   EXPECT_EQ(SearchIn(missing, bucket), Step::kCold);
 }
 
+TEST_F(ColdTest, AKeyMayEnterCold) {
+  EXPECT_EQ(parts_.index.InsertCold(HashKey(keys_[0])), Index::Entered::kDone);
+  EXPECT_EQ(parts_.index.InsertCold(HashKey(keys_[0])), Index::Entered::kTaken);
+  EXPECT_EQ(Search(parts_, keys_[0], kFirstView), Step::kCold);
+  EXPECT_EQ(parts_.index.entry_count(), 1u);
+  EXPECT_EQ(parts_.index.cold_count(), 1u);
+  // The slot that it leaves says the same, and is nobody's while it rests.
+  parts_.tier[keys_[0]] = "value";
+  ASSERT_TRUE(parts_.Fetch(keys_[0]));
+  EXPECT_EQ(parts_.index.InsertCold(HashKey(keys_[0])), Index::Entered::kDone) << "a key of the same hash";
+}
+
+TEST_F(ColdTest, AKeyEntersColdWhileThereIsRoom) {
+  while (parts_.segments.Take(Segments::Use::kLogHead, Segments::kReserve)) {
+  }
+  const std::vector<std::string> keys = KeysOf(/*bucket=*/7, kSlotsPerBucket + 1);
+  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+    ASSERT_EQ(parts_.index.InsertCold(HashKey(keys[i])), Index::Entered::kDone);
+  }
+  EXPECT_EQ(parts_.index.InsertCold(HashKey(keys.back())), Index::Entered::kNoRoom);
+  EXPECT_EQ(parts_.index.entry_count(), std::uint64_t{kSlotsPerBucket});
+  EXPECT_EQ(Search(parts_, keys.back(), kFirstView), Step::kMissing);
+}
+
 // A READ may show any byte as it was before or after.
 TEST_F(ColdTest, NoMixtureOfBeforeAndAfterHidesAKey) {
   std::mt19937_64 random(1);
