@@ -17,7 +17,7 @@ namespace {
 
 // Records that are published while the lock is held: some ten microseconds, or, while the index grows, a few
 // hundred.
-constexpr std::size_t kBatch = 256;
+constexpr std::size_t kBatch = 128;
 
 // A range of keys, on disk: a thread's portion, so that none has much to do when the others have finished.
 constexpr std::uint64_t kMinRangeBytes = std::uint64_t{4} << 20;
@@ -81,7 +81,8 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
 // An estimate errs to the larger side. With the half, the index grows once more by itself.
 void Store::Impl::PresizeToLoad(std::uint64_t keys, bool fits, bool will_do) {
   const std::uint64_t cheap = shape_.memory_size / kMaxIndexShare / sizeof(Bucket) * Index::kPeakLoad;
-  load_.index_segments = Index::SegmentsFor(keys);
+  const std::uint64_t segments = Index::SegmentsFor(keys);
+  load_.index_segments = segments + segments / 16 + 1;  // with its overflow buckets
   if (!fits && keys > cheap) keys = will_do ? keys / 2 : std::min(keys / 2, cheap);
   index_.Presize(keys);
 }
@@ -153,6 +154,7 @@ absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
     const std::size_t number = load_.next_range.fetch_add(1, std::memory_order_relaxed);
     if (number >= load_.ranges.size()) return false;
     worker.range = number;
+    worker.batch.reserve(kBatch);
     worker.next_key.clear();
     worker.shown_all = false;
   }
@@ -208,7 +210,7 @@ absl::Status Store::Impl::LoadSmall(LoadWorker& worker, const DurableTier::Entry
   index_.Prefetch(key_hash);  // it is needed when the batch is full
   log_.Lay(place, entry.key, entry.value, entry.header.version, entry.header.expiry_ms, key_hash);
   worker.expiry_ms = std::min(worker.expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
-  worker.batch.push_back({LoadWorker::Item::Kind::kRecord, key_hash, place});
+  worker.batch.push_back({key_hash, place});
   return absl::OkStatus();
 }
 
@@ -218,7 +220,11 @@ void Store::Impl::LoadKey(LoadWorker& worker, const DurableTier::Entry& entry, L
     index_.PrefetchForCold(key_hash);
     worker.cold_expiry_ms = std::min(worker.cold_expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
   }
-  worker.batch.push_back({kind, key_hash, {}, worker.keys.size(), entry.key.size()});
+  worker.batch.push_back({key_hash,
+                          {},
+                          static_cast<std::uint32_t>(worker.keys.size()),
+                          static_cast<std::uint16_t>(entry.key.size()),
+                          kind});
   worker.keys.append(entry.key);
 }
 
@@ -256,7 +262,7 @@ absl::Status Store::Impl::PublishLarge(LoadWorker& worker, const DurableTier::En
   const std::uint64_t value_hash = HashValue(entry.value.data(), entry.value.size());
   const std::lock_guard lock(mutex_);
   const TimePoint now = clock_.Now();
-  const LoadWorker::Item item{LoadWorker::Item::Kind::kRecord, HashKey(entry.key), PlaceOf(reserved)};
+  const LoadWorker::Item item{HashKey(entry.key), PlaceOf(reserved)};
   log_.Seal(item.place, entry.header.version, entry.header.expiry_ms, item.key_hash, value_hash);
   const absl::StatusOr<Room> room = PublishItem(worker, item, now);
   if (room.ok() && *room == Room::kNow) {

@@ -54,12 +54,12 @@ struct LoadWorker {
       kCold = 2,     // the key is entered alone
       kExpired = 3,  // it leaves the tier
     };
-    Kind kind = Kind::kRecord;
     std::uint64_t key_hash = 0;
     Place place;  // kRecord
     // The key, in `keys`. kRecord: it is in the log.
-    std::size_t key_begin = 0;
-    std::size_t key_size = 0;
+    std::uint32_t key_begin = 0;
+    std::uint16_t key_size = 0;
+    Kind kind = Kind::kRecord;
   };
 
   std::optional<std::size_t> range;
