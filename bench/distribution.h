@@ -39,29 +39,59 @@ class Zipfian {
   double second_;  // where the share of ranks 0 and 1 ends
 };
 
-/// Chooses records 0 .. records - 1.
+/// A request distribution, by the names and with the settings that YCSB gives it.
+struct RequestDistribution {
+  enum class Kind : std::uint8_t {
+    kUniform = 1,
+    kZipfian = 2,      // scrambled: popular records are no neighbours
+    kLatest = 3,       // zipfian, the newest record first
+    kHotspot = 4,      // some operations go to a hot set, the others to the rest; uniform in each
+    kExponential = 5,  // the newer, the likelier
+    kSequential = 6,   // one record after the other, all threads together; then again
+  };
+
+  Kind kind = Kind::kZipfian;
+  /// kHotspot: of the records, those that are hot (0 to 1), and of the operations, those that are for them.
+  double hot_data_fraction = 0.2;
+  double hot_operation_fraction = 0.8;
+  /// kExponential: so many percent of the operations (0 < p < 100) are for the newest records, which are this
+  /// fraction of all (0 < f).
+  double exponential_percentile = 95;
+  double exponential_fraction = 0.8571428571;
+};
+
+/// Draws which of a number of records an operation is for.
 ///
 /// Thread Safety: const members may be called from many threads.
 class RecordChooser {
  public:
-  enum class Kind : std::uint8_t { kUniform = 1, kZipfian = 2 };
+  /// kZipfian is YCSB's *scrambled* one: a rank of 10^10 is drawn and hashed to a record. As there, the ranks
+  /// do not depend on the number of records: the most popular record gets 1 / zeta(10^10) = 3.8 % of the
+  /// requests however many records there are.
+  /// REQUIRES: records >= 1, settings within their bounds.
+  RecordChooser(const RequestDistribution& distribution, std::uint64_t records);
 
-  /// kZipfian is YCSB's *scrambled* one: a rank of 10^10 is drawn and hashed to a record, so that popular
-  /// records are not neighbours. As there, the ranks do not depend on the number of records: the most
-  /// popular record gets 1 / zeta(10^10) = 3.8 % of the requests however many records there are.
-  RecordChooser(Kind kind, std::uint64_t records);
-
+  /// A number below `records`: the record, or, if CountsBack, how many records are newer than it. kSequential
+  /// draws nothing: REQUIRES another kind.
   std::uint64_t Next(Random& random) const;
 
-  /// The record that a rank is hashed to.
+  /// Whether the distribution follows the newest record, as records are inserted.
+  bool CountsBack() const { return kind_ == Kind::kLatest || kind_ == Kind::kExponential; }
+
+  /// kZipfian: the record that a rank is hashed to.
   std::uint64_t RecordOfRank(std::uint64_t rank) const;
 
   static constexpr std::uint64_t kRanks = 10'000'000'000;
 
  private:
+  using Kind = RequestDistribution::Kind;
+
   Kind kind_;
   std::uint64_t records_;
-  Zipfian zipfian_;
+  Zipfian zipfian_;            // kZipfian: of kRanks; kLatest: of the records
+  std::uint64_t hot_records_;  // kHotspot
+  double hot_operations_;
+  double mean_age_;  // kExponential: of the distribution before it is cut off at the oldest record
 };
 
 }  // namespace remora::bench

@@ -3,12 +3,14 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <latch>
+#include <map>
 #include <mutex>
-#include <numeric>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "bench/worker.h"
 
@@ -40,10 +42,12 @@ ClientCounters SumOf(Sessions sessions) {
 class Race {
  public:
   explicit Race(std::vector<std::unique_ptr<Worker>>& workers)
-      : workers_(workers), start_(static_cast<std::ptrdiff_t>(workers.size()) + 1) {
+      : workers_(workers), ready_(static_cast<std::ptrdiff_t>(workers.size())), start_(1) {
     for (auto& worker : workers_) threads_.emplace_back([this, &worker] { RunOne(*worker); });
-    start_.arrive_and_wait();
+    ready_.wait();
   }
+
+  void Start() { start_.count_down(); }
 
   void Finish(const std::function<void()>& each_second) {
     std::unique_lock lock(mutex_);
@@ -58,7 +62,8 @@ class Race {
  private:
   void RunOne(Worker& worker) {
     worker.Prepare();
-    start_.arrive_and_wait();
+    ready_.count_down();
+    start_.wait();
     worker.Run();
     const std::lock_guard lock(mutex_);
     ++finished_;
@@ -66,6 +71,7 @@ class Race {
   }
 
   std::vector<std::unique_ptr<Worker>>& workers_;
+  std::latch ready_;
   std::latch start_;
   std::mutex mutex_;
   std::condition_variable one_finished_;
@@ -78,31 +84,72 @@ void Gather(const Worker& worker, PhaseResult& result) {
     result.operations[kind] += worker.operations()[kind];
     result.latency[kind].Merge(worker.latency()[kind]);
   }
+  MergeSeries(worker.series(), &result.series);
   result.errors.Merge(worker.errors());
 }
 
-PhaseResult RunPhase(std::string name, const WorkloadOptions& options, std::span<const Share> shares,
-                     Sessions sessions, const Clock& clock, const ProgressSink& progress) {
-  PhaseResult result;
-  result.name = std::move(name);
-  std::atomic<bool> stop = false;
-  std::vector<std::unique_ptr<Worker>> workers;
-  for (std::size_t i = 0; i < sessions.size(); ++i) {
-    workers.push_back(std::make_unique<Worker>(options, shares[i], *sessions[i], clock, stop));
+// Part `index` of `count` parts of [0, total): where it begins. Parts differ by one at most.
+std::uint64_t PartBegin(std::uint64_t total, std::uint64_t index, std::uint64_t count) {
+  return total / count * index + std::min(total % count, index);
+}
+
+Share ShareOf(PhaseKind phase, const Workload& workload, std::uint32_t worker, std::uint32_t workers) {
+  const std::uint64_t total = TotalOperations(phase, workload);
+  const std::uint64_t first = PartBegin(total, worker, workers);
+  const std::uint64_t operations = total == 0 ? kUnlimited : PartBegin(total, worker + 1, workers) - first;
+  const double seconds = phase == PhaseKind::kLoad     ? 0
+                         : phase == PhaseKind::kWarmUp ? workload.warm_up_seconds
+                                                       : workload.max_seconds;
+  return {phase, worker, workers, workload.first_record + first, operations, seconds};
+}
+
+std::map<std::string, std::uint64_t> Growth(const absl::StatusOr<CounterList>& before,
+                                            const absl::StatusOr<CounterList>& after) {
+  std::map<std::string, std::uint64_t> growth;
+  if (!before.ok() || !after.ok()) return growth;
+  for (std::size_t i = 0; i < after->size(); ++i) {
+    growth[(*after)[i].first] = (*after)[i].second - (*before)[i].second;
   }
-  const absl::StatusOr<CounterList> server_before = sessions.front()->ServerCounters();
-  const ClientCounters client_before = SumOf(sessions);
+  return growth;
+}
+
+}  // namespace
+
+std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload) {
+  if (phase == PhaseKind::kLoad) return workload.inserted();
+  return phase == PhaseKind::kWarmUp ? 0 : workload.operations;
+}
+
+PhaseResult RunPhase(PhaseKind phase, const Workload& workload, const Team& team, Shared& shared,
+                     const Clock& clock, const ProgressSink& progress) {
+  PhaseResult result;
+  result.name = kPhaseNames[static_cast<std::size_t>(phase)];
+  if (phase == PhaseKind::kRun) result.interval_seconds = workload.interval_seconds;
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (std::uint32_t i = 0; i < team.sessions.size(); ++i) {
+    workers.push_back(std::make_unique<Worker>(workload,
+                                               ShareOf(phase, workload, team.first_worker + i, team.workers),
+                                               *team.sessions[i], clock, shared));
+  }
+  // One process asks for all.
+  const auto server_counters = [&team]() -> absl::StatusOr<CounterList> {
+    return team.first_worker == 0 ? team.sessions.front()->ServerCounters() : CounterList();
+  };
+  const absl::StatusOr<CounterList> server_before = server_counters();
+  const ClientCounters client_before = SumOf(team.sessions);
 
   Race race(workers);
+  // Whoever is gone has failed, and who waits for it is told so.
+  if (team.meet && !team.meet()) shared.stop().store(true);
   const double cpu_before = CpuSeconds();
   const TimePoint started = clock.Now();
+  race.Start();
   race.Finish([&] {
     if (!progress) return;
-    std::uint64_t done = 0;
-    for (const auto& worker : workers) done += worker->done();
-    progress(result.name, done, Seconds(clock.Now() - started));
+    progress(result.name, shared.done(), TotalOperations(phase, workload), Seconds(clock.Now() - started));
   });
   result.cpu_seconds = CpuSeconds() - cpu_before;
+  if (team.meet) team.meet();
 
   TimePoint begin = TimePoint::max();
   TimePoint end = TimePoint::min();
@@ -112,68 +159,9 @@ PhaseResult RunPhase(std::string name, const WorkloadOptions& options, std::span
     Gather(*worker, result);
   }
   result.seconds = Seconds(end - begin);
-
-  result.client = SumOf(sessions) - client_before;
-  const absl::StatusOr<CounterList> server_after = sessions.front()->ServerCounters();
-  if (server_before.ok() && server_after.ok()) {
-    for (std::size_t i = 0; i < server_after->size(); ++i) {
-      result.server[(*server_after)[i].first] = (*server_after)[i].second - (*server_before)[i].second;
-    }
-  }
+  result.client = SumOf(team.sessions) - client_before;
+  result.server = Growth(server_before, server_counters());
   return result;
-}
-
-// Part `index` of `count` parts of [0, total): where it begins. Parts differ by one at most.
-std::uint64_t PartBegin(std::uint64_t total, std::uint64_t index, std::uint64_t count) {
-  return total / count * index + std::min(total % count, index);
-}
-
-std::vector<Share> MakeShares(std::size_t workers, bool loading, std::uint64_t total) {
-  std::vector<Share> shares(workers);
-  for (std::uint32_t i = 0; i < workers; ++i) {
-    const std::uint64_t first = PartBegin(total, i, workers);
-    const std::uint64_t operations =
-        total == kUnlimited ? kUnlimited : PartBegin(total, i + 1, workers) - first;
-    shares[i] = {i, static_cast<std::uint32_t>(workers), loading, first, operations};
-  }
-  return shares;
-}
-
-}  // namespace
-
-void ErrorTally::Add(const std::string& kind, std::string_view message) {
-  Entry& entry = entries_[kind];
-  if (entry.count++ == 0) entry.first_message = message;
-}
-
-void ErrorTally::Merge(const ErrorTally& other) {
-  for (const auto& [kind, theirs] : other.entries_) {
-    Entry& entry = entries_[kind];
-    if (entry.count == 0) entry.first_message = theirs.first_message;
-    entry.count += theirs.count;
-  }
-}
-
-std::uint64_t ErrorTally::total() const {
-  std::uint64_t total = 0;
-  for (const auto& [kind, entry] : entries_) total += entry.count;
-  return total;
-}
-
-std::uint64_t PhaseResult::all_operations() const {
-  return std::accumulate(operations.begin(), operations.end(), std::uint64_t{0});
-}
-
-PhaseResult RunLoad(const WorkloadOptions& options, Sessions sessions, const Clock& clock,
-                    const ProgressSink& progress) {
-  return RunPhase("load", options, MakeShares(sessions.size(), true, options.records), sessions, clock,
-                  progress);
-}
-
-PhaseResult RunMix(const WorkloadOptions& options, Sessions sessions, const Clock& clock,
-                   const ProgressSink& progress) {
-  const std::uint64_t operations = options.operations == 0 ? kUnlimited : options.operations;
-  return RunPhase("run", options, MakeShares(sessions.size(), false, operations), sessions, clock, progress);
 }
 
 }  // namespace remora::bench

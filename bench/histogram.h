@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace remora::bench {
 
@@ -21,18 +22,38 @@ class Histogram {
     ++count_;
     sum_ += value;
     if (value > max_) max_ = value;
+    if (value < min_) min_ = value;
   }
 
   void Merge(const Histogram& other);
 
   std::uint64_t count() const { return count_; }
   std::uint64_t max() const { return max_; }
+  std::uint64_t min() const { return count_ == 0 ? 0 : min_; }
   /// 0 when empty.
   double mean() const;
 
   /// The smallest value that at least `fraction` (0 to 1) of the samples do not exceed: never below the true
   /// one, and above it by at most 1/128 of it. Never above max(). 0 when empty.
   std::uint64_t Quantile(double fraction) const;
+
+  /// What a histogram holds, in few bytes where few cells are used: to be kept, or sent to another process.
+  struct Sparse {
+    struct Cell {
+      std::uint32_t number = 0;
+      std::uint64_t count = 0;
+    };
+    std::uint64_t sum = 0;
+    std::uint64_t min = 0;
+    std::uint64_t max = 0;
+    std::vector<Cell> cells;  // those that hold something, in order
+  };
+  Sparse ToSparse() const;
+  /// As Merge of the histogram that it was made from. False, and nothing is done: there is none such.
+  bool Merge(const Sparse& other);
+
+  /// The largest value of a cell, as of Sparse. REQUIRES: it is one of a histogram's.
+  static std::uint64_t CellTop(std::size_t cell);
 
  private:
   static constexpr int kCellBits = 7;  // 128 cells per power of two
@@ -46,13 +67,11 @@ class Histogram {
     const int shift = static_cast<int>(std::bit_width(value)) - (kCellBits + 1);
     return (static_cast<std::size_t>(shift) << kCellBits) + static_cast<std::size_t>(value >> shift);
   }
-  /// The largest value of a cell.
-  static std::uint64_t CellTop(std::size_t cell);
-
   std::array<std::uint64_t, kCells> cells_{};
   std::uint64_t count_ = 0;
   std::uint64_t sum_ = 0;
   std::uint64_t max_ = 0;
+  std::uint64_t min_ = ~std::uint64_t{0};
 };
 
 }  // namespace remora::bench

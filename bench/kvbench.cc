@@ -5,40 +5,46 @@
 #include <fstream>
 #include <memory>
 #include <ostream>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "bench/driver.h"
 #include "bench/report.h"
-#include "store/base/absl_view.h"
-#include "store/base/status_macros.h"
+#include "bench/runner.h"
+#include "bench/shared.h"
 
 namespace remora::bench {
 namespace {
 
 constexpr int kSomethingFailed = 1;
 
-using Sessions = std::vector<std::unique_ptr<Session>>;
-
-absl::StatusOr<Sessions> OpenSessions(Target& target, std::uint32_t count) {
-  Sessions sessions;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, target.NewSession());
-    sessions.push_back(std::move(session));
-  }
-  return sessions;
-}
-
 int ExitStatusOf(const absl::Status& opening) {
   return opening.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
 }
 
-// One line, written over again and wiped at the end.
+bool WriteFile(const std::string& path, const std::string& text, std::ostream& err) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (file.good()) return true;
+  err << "kvbench: cannot write " << path << "\n";
+  return false;
+}
+
+// One line, written over again and wiped at the end: a bar where it is known how much there is to do.
 ProgressSink MakeProgressLine(std::ostream& err) {
-  return [&err](std::string_view phase, std::uint64_t done, double seconds) {
-    err << absl::StrFormat("\r%s: %d operations in %.0f s\x1b[K", AbslView(phase), done, seconds)
-        << std::flush;
+  return [&err](std::string_view phase, std::uint64_t done, std::uint64_t total, double seconds) {
+    constexpr std::uint64_t kWidth = 30;
+    err << "\r" << phase << ": ";
+    if (total > 0) {
+      const double part = static_cast<double>(done) / static_cast<double>(total);
+      const auto full = static_cast<std::size_t>(part * kWidth);
+      err << absl::StrFormat("[%s%s] %3.0f %%, ", std::string(full, '#'), std::string(kWidth - full, ' '),
+                             part * 100);
+    }
+    err << absl::StrFormat("%s operations in %.0f s\x1b[K", Grouped(done), seconds) << std::flush;
   };
 }
 
@@ -51,17 +57,23 @@ class Bench {
   }
 
   int Run() {
-    absl::StatusOr<std::unique_ptr<Target>> target = OpenTarget(options_.target, clock_);
-    if (!target.ok()) return Refuse(target.status());
-    absl::StatusOr<Sessions> sessions = OpenSessions(**target, options_.threads);
-    if (!sessions.ok()) return Refuse(sessions.status());
+    const std::size_t workers = std::size_t{options_.workload.threads} * options_.processes;
+    const absl::StatusOr<std::unique_ptr<Shared>> shared = Shared::Make(workers, options_.workload.records);
+    if (!shared.ok()) return Refuse(shared.status());
+    const absl::StatusOr<std::unique_ptr<Runner>> runner = options_.processes > 1
+                                                               ? OpenProcesses(options_, clock_, **shared)
+                                                               : OpenThreads(options_, clock_, **shared);
+    if (!runner.ok()) return Refuse(runner.status());
 
-    out_ << DescribeRun(options_) << TableHeading() << std::flush;
+    if (options_.format == OutputFormat::kTable)
+      out_ << DescribeRun(options_) << TableHeading() << std::flush;
     bool good = true;
-    if (options_.load) good = Phase(RunLoad(options_.workload, *sessions, clock_, progress_));
     // A run on records that were not all loaded would measure something else.
-    if (good && options_.run) good = Phase(RunMix(options_.workload, *sessions, clock_, progress_));
-    return WriteJson() && good ? 0 : kSomethingFailed;
+    if (options_.load) good = Phase(PhaseKind::kLoad, **runner);
+    if (good && options_.run && options_.workload.warm_up_seconds > 0)
+      good = Phase(PhaseKind::kWarmUp, **runner);
+    if (good && options_.run) good = Phase(PhaseKind::kRun, **runner);
+    return WriteFiles() && good ? 0 : kSomethingFailed;
   }
 
  private:
@@ -70,21 +82,32 @@ class Bench {
     return ExitStatusOf(status);
   }
 
-  bool Phase(PhaseResult result) {
+  bool Phase(PhaseKind phase, Runner& runner) {
+    absl::StatusOr<PhaseResult> result = runner.Run(phase, progress_);
     if (err_is_terminal_) err_ << "\r\x1b[K" << std::flush;
-    out_ << TableRows(options_, result) << std::flush;
-    err_ << DescribeErrors(result) << std::flush;
-    results_.push_back(std::move(result));
-    return results_.back().errors.total() == 0;
+    if (!result.ok()) {
+      err_ << "kvbench: " << result.status().message() << std::endl;
+      return false;
+    }
+    err_ << DescribeErrors(*result) << std::flush;
+    const bool good = result->errors.total() == 0;
+    // Of a warm-up, nothing counts but that it failed.
+    if (phase == PhaseKind::kWarmUp && good) return true;
+    out_ << (options_.format == OutputFormat::kTable ? TableRows(options_, *result) : ToYcsb(*result))
+         << std::flush;
+    results_.push_back(*std::move(result));
+    return good;
   }
 
-  bool WriteJson() {
-    if (options_.json_path.empty()) return true;
-    std::ofstream file(options_.json_path);
-    file << ToJson(options_, results_) << std::flush;
-    if (file.good()) return true;
-    err_ << "kvbench: cannot write " << options_.json_path << "\n";
-    return false;
+  bool WriteFiles() {
+    const RunReport report = MakeReport(options_, std::move(results_));
+    bool good = true;
+    const auto write = [&](const std::string& path, auto make) {
+      if (!path.empty()) good = WriteFile(path, make(report), err_) && good;
+    };
+    write(options_.json_path, [](const RunReport& r) { return ToJson(r); });
+    write(options_.csv_path, [](const RunReport& r) { return ToCsv(r); });
+    return good;
   }
 
   const BenchOptions& options_;

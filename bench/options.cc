@@ -3,10 +3,17 @@
 #include <sysexits.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
+#include <utility>
+#include <vector>
 
+#include "bench/properties.h"
 #include "bench/workload.h"
+#include "store/base/status_macros.h"
 
 namespace remora::bench {
 namespace {
@@ -21,7 +28,11 @@ Examples:
   kvbench all --target=embedded --durability=logged --data_dir=/tmp/bench --workload=a --verify
   kvbench run --target=verbs://10.0.0.1:7471 --workload=c --threads=2 --json=out.json
 
-Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read; c = reads only. Keys are 23 bytes.
+Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read, 5 % update; c = reads only; d = 95 % read of
+the latest, 5 % insert; f = 50 % read, 50 % read-modify-write. (e scans, which Remora does not.)
+Keys are 23 bytes. docs/kvbench.md lists the properties; --records, --distribution, --operations, --seconds,
+--threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
+maxexecutiontime, threadcount, target and dataintegrity, and win over what -p and files say.
 Latencies run from the end of a thread's last operation to the end of this one: they contain making the key
 and reading the clock (some 40 ns). With --rate they run from the moment at which the operation was due.
 
@@ -35,8 +46,12 @@ struct Flags {
   std::string durability = "memory";
   std::string eviction = "none";
   std::uint64_t memory = 0;
-  double seconds = 0;
   std::size_t location_cache = 0;
+  std::vector<std::string> files;
+  std::vector<std::string> properties;
+  std::vector<Property> shorthands;  // in the order of the command line
+  std::size_t value_size = 0;        // 0: as the properties say
+  bool verify = false;
 };
 
 void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
@@ -47,7 +62,6 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
   app.add_option("--target", options.target.address, "verbs://HOST:PORT, local:///PATH, or embedded")
       ->required()
       ->option_text("ADDRESS");
-  app.add_option("--json", options.json_path, "Also write a summary to this file")->option_text("FILE");
   app.add_option("--memory", flags.memory, "embedded: size of the store; default: what the records need")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->option_text("SIZE");
@@ -67,43 +81,71 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
       ->option_text("DIR");
 }
 
+void AddOutputFlags(CLI::App& app, BenchOptions& options) {
+  const std::map<std::string, OutputFormat> formats = {{"table", OutputFormat::kTable},
+                                                       {"ycsb", OutputFormat::kYcsb}};
+  app.add_option("--format", options.format, "What is printed: table (default), or ycsb, its summary lines")
+      ->transform(CLI::CheckedTransformer(formats))
+      ->option_text("NAME");
+  app.add_option("--json", options.json_path, "Also write all that was measured to this file")
+      ->option_text("FILE");
+  app.add_option("--csv", options.csv_path, "The same as a table of operations and intervals")
+      ->option_text("FILE");
+  app.add_option("--interval", options.workload.interval_seconds,
+                 "Keep a time series of the run, in intervals of so many seconds, in the files")
+      ->check(CLI::Range(0.01, 1e6))
+      ->option_text("S");
+}
+
+// A flag that is short for a property: its text becomes the property's.
+void AddShorthand(CLI::App& app, Flags& flags, const char* flag, const char* key, const char* placeholder,
+                  const std::string& description) {
+  app.add_option_function<std::string>(
+         flag,
+         [&flags, flag, key](const std::string& text) {
+           flags.shorthands.push_back({key, text, flag});
+         },
+         description)
+      ->option_text(placeholder);
+}
+
 // Defaults stand in the descriptions, as CLI11 would print them between its own type names.
 void AddWorkloadFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
-  WorkloadOptions& workload = options.workload;
-  app.add_option("--workload", flags.workload, "a, b (default) or c")->option_text("NAME");
-  app.add_option("--records", workload.records, "Records, 1 to 2^31; default 100000")
-      ->check(CLI::Range(std::uint64_t{1}, kMaxRecords))
-      ->option_text("N");
-  app.add_option("--value_size", workload.value_size, "Of each value, 16 to 64M; default 64")
+  Workload& workload = options.workload;
+  auto* core = app.add_option("--workload", flags.workload, "YCSB's core workload: a, b (default), c, d or f")
+                   ->option_text("NAME");
+  app.add_option(
+         "-P,--properties", flags.files,
+         "A workload in YCSB's property file; of several, later ones win. What none says is as in YCSB")
+      ->excludes(core)
+      ->allow_extra_args(false)
+      ->option_text("FILE");
+  app.add_option("-p,--property", flags.properties, "One property; wins over files")
+      ->allow_extra_args(false)
+      ->option_text("KEY=VALUE");
+  AddShorthand(app, flags, "--records", "recordcount", "N", "Records; default 100000");
+  app.add_option("--value_size", flags.value_size, "Of each value, 16 to 64M, in one field; default 64")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(kMinBenchValueSize, kMaxValueSize))
       ->option_text("SIZE");
-  const std::map<std::string, RecordChooser::Kind> distributions = {
-      {"zipfian", RecordChooser::Kind::kZipfian}, {"uniform", RecordChooser::Kind::kUniform}};
-  app.add_option(
-         "--distribution", workload.distribution,
-         "Which records are asked for: zipfian (default; YCSB's: scrambled, constant 0.99) or uniform")
-      ->transform(CLI::CheckedTransformer(distributions))
-      ->option_text("NAME");
-  auto* operations =
-      app.add_option("--operations", workload.operations, "Of the run, all threads; default 1000000")
-          ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 62))
-          ->option_text("N");
-  app.add_option("--seconds", flags.seconds, "How long the run takes, instead of --operations")
-      ->check(CLI::Range(0.001, 1e6))
-      ->excludes(operations)
-      ->option_text("S");
-  app.add_option("--threads", options.threads, "Each with a connection of its own; default 1")
-      ->check(CLI::Range(1u, 1024u))
-      ->option_text("N");
-  app.add_option(
-         "--rate", workload.rate,
-         "Operations per second of the run, all threads, each due at its moment; default: each thread "
-         "begins its next operation when the last one has ended")
-      ->check(CLI::PositiveNumber)
+  AddShorthand(app, flags, "--distribution", "requestdistribution", "NAME",
+               "Which records are asked for: zipfian (default; scrambled, constant 0.99), latest, uniform,\n"
+               "hotspot, exponential or sequential");
+  AddShorthand(app, flags, "--operations", "operationcount", "N", "Of the run, all threads; default 1000000");
+  AddShorthand(app, flags, "--seconds", "maxexecutiontime", "S",
+               "How long the run takes at most; without --operations: how long it takes");
+  AddShorthand(app, flags, "--threads", "threadcount", "N", "Each with a connection of its own; default 1");
+  AddShorthand(app, flags, "--rate", "target", "N",
+               "Operations per second of the run, all threads, each due at its moment; default: each thread "
+               "begins its next operation when the last one has ended");
+  app.add_option("--processes", options.processes, "Each with so many threads; of a server only; default 1")
+      ->check(CLI::Range(1u, 256u))
       ->option_text("N");
   app.add_option("--seed", workload.seed, "Of what is drawn; default 1")->option_text("N");
-  app.add_flag("--verify", workload.verify, "Check that each value read was written for its key");
+  app.add_flag("--verify", flags.verify, "Check that each value read was written for its key");
+  app.add_option("--warmup", workload.warm_up_seconds, "Run for so many seconds first, and do not count that")
+      ->check(CLI::Range(0.0, 1e6))
+      ->option_text("S");
   app.add_option("--time_every", workload.time_every,
                  "Time one operation in so many; default 1. For operations that take no longer than reading "
                  "the clock")
@@ -111,16 +153,71 @@ void AddWorkloadFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
       ->option_text("N");
 }
 
+[[noreturn]] void Fail(const char* flag, const absl::Status& status) {
+  throw CLI::ValidationError(flag, std::string(status.message()));
+}
+
+bool Says(const std::vector<Property>& properties, std::string_view key) {
+  return std::any_of(properties.begin(), properties.end(),
+                     [key](const Property& property) { return property.key == key; });
+}
+
+// The properties in the order in which they count: files, or a core workload; -p; flags that are short for
+// one.
+absl::StatusOr<std::vector<Property>> GatherProperties(const Flags& flags) {
+  std::vector<Property> all;
+  const auto append = [&all](std::vector<Property> more) {
+    all.insert(all.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
+  };
+  for (const std::string& path : flags.files) {
+    REMORA_ASSIGN_OR_RETURN(std::vector<Property> properties, ReadProperties(path));
+    append(std::move(properties));
+  }
+  if (flags.files.empty()) {
+    REMORA_ASSIGN_OR_RETURN(std::vector<Property> properties, CoreWorkload(flags.workload));
+    append(std::move(properties));
+  }
+  for (const std::string& text : flags.properties) {
+    REMORA_ASSIGN_OR_RETURN(Property property, ParseProperty(text, "-p"));
+    all.push_back(std::move(property));
+  }
+  append(flags.shorthands);
+  return all;
+}
+
+absl::Status ResolveWorkload(const Flags& flags, Workload& workload) {
+  if (!flags.files.empty()) {
+    const Workload defaults = YcsbDefaults();
+    workload.fields = defaults.fields;
+    workload.distribution = defaults.distribution;
+  }
+  workload.name = flags.files.empty() ? flags.workload : std::filesystem::path(flags.files.back()).filename().string();
+  REMORA_ASSIGN_OR_RETURN(const std::vector<Property> properties, GatherProperties(flags));
+  for (const Property& property : properties) REMORA_RETURN_IF_ERROR(Apply(property, &workload));
+  if (flags.value_size != 0) workload.fields = {.count = 1, .length = flags.value_size};
+  workload.verify |= flags.verify;
+  if (workload.max_seconds > 0 && !Says(properties, "operationcount")) workload.operations = 0;
+  if (workload.operations == 0 && workload.max_seconds == 0) {
+    return absl::InvalidArgumentError("operationcount=0 needs maxexecutiontime: the run would have no end");
+  }
+  return Validate(workload);
+}
+
+// Records that the run inserts, as far as it is known; as many as there are, where time ends the run.
+std::uint64_t InsertsOf(const Workload& workload) {
+  if (workload.mix.insert == 0) return 0;
+  if (workload.operations == 0 || workload.warm_up_seconds > 0) return workload.records;
+  return static_cast<std::uint64_t>(static_cast<double>(workload.operations) * workload.mix.insert * 1.1) +
+         100;
+}
+
 // Throws CLI::ValidationError when the flags contradict each other.
 void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   options.load = flags.command != "run";
   options.run = flags.command != "load";
-  const absl::StatusOr<Mix> mix = ParseMix(flags.workload);
-  if (!mix.ok()) throw CLI::ValidationError("--workload", std::string(mix.status().message()));
-  options.workload.mix = *mix;
-  if (flags.seconds > 0) {
-    options.workload.operations = 0;
-    options.workload.duration = std::chrono::duration<double>(flags.seconds);
+  const Workload& workload = options.workload;
+  if (const absl::Status status = ResolveWorkload(flags, options.workload); !status.ok()) {
+    Fail("workload", status);
   }
   StoreOptions& store = options.target.store;
   if (options.target.address != kEmbeddedTarget) {
@@ -133,6 +230,9 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   if (app.count("--location_cache") > 0) {
     throw CLI::ValidationError("--location_cache", "is for a server only");
   }
+  if (options.processes > 1) {
+    throw CLI::ValidationError("--processes", "is for a server: each would have a store of its own");
+  }
   store.durability = flags.durability == "logged" ? Durability::kLogged : Durability::kMemory;
   store.eviction = flags.eviction == "none" ? Eviction::kNone : Eviction::kLeastUsed;
   if (store.durability == Durability::kLogged && store.data_dir.empty()) {
@@ -144,9 +244,10 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   if (store.durability == Durability::kMemory && !options.load) {
     throw CLI::ValidationError("run", "an embedded store in memory starts empty: use all");
   }
-  store.memory_size =
-      flags.memory != 0 ? flags.memory
-                        : EmbeddedMemoryFor(options.workload.records, kKeySize, options.workload.value_size);
+  store.memory_size = flags.memory != 0 ? flags.memory
+                                        : EmbeddedMemoryFor(workload.records + InsertsOf(workload),
+                                                            KeyMaker(workload.keys).max_size(),
+                                                            workload.fields.max_value_size());
 }
 
 }  // namespace
@@ -159,6 +260,7 @@ std::variant<BenchOptions, int> ParseCommandLine(int argc, const char* const* ar
   app.set_version_flag("--version", "kvbench of Remora " REMORA_VERSION);
   AddTargetFlags(app, flags, options);
   AddWorkloadFlags(app, flags, options);
+  AddOutputFlags(app, options);
   try {
     app.parse(argc, argv);
     Resolve(app, flags, options);

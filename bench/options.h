@@ -5,18 +5,27 @@
 #include <string>
 #include <variant>
 
-#include "bench/driver.h"
 #include "bench/target.h"
+#include "bench/workload.h"
 
 namespace remora::bench {
+
+/// What is printed.
+enum class OutputFormat : std::uint8_t {
+  kTable = 1,  // for people
+  kYcsb = 2,   // YCSB's summary lines
+};
 
 struct BenchOptions {
   bool load = false;
   bool run = false;
-  std::uint32_t threads = 1;
-  WorkloadOptions workload;
+  Workload workload;
+  std::uint32_t processes = 1;
   TargetOptions target;
-  std::string json_path;  // empty: none
+  OutputFormat format = OutputFormat::kTable;
+  // Files that are written beside it; empty: none.
+  std::string json_path;
+  std::string csv_path;
 };
 
 /// The options, or the status to exit with when there is nothing to run: 0 after --help and --version, 64

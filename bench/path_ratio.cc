@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/raw_path.h"
-#include "bench/workload.h"
+#include "bench/records.h"
 #include "client/client.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"

@@ -1,14 +1,28 @@
-// What kvbench says: a table for people, a flat JSON object for programs.
+// What kvbench says: a table for people, and other programs' formats.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "bench/driver.h"
+#include "absl/status/statusor.h"
 #include "bench/options.h"
+#include "bench/result.h"
 
 namespace remora::bench {
+
+/// One run of kvbench, as it is kept in a file, and shown again.
+struct RunReport {
+  /// What was asked for, by the names of properties, as text; in order.
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<PhaseResult> phases;
+
+  std::uint64_t errors() const;
+};
+
+RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phases);
+
+// --- For people (report.cc) ---------------------------------------------------------------------------
 
 /// Two lines: what is about to run.
 std::string DescribeRun(const BenchOptions& options);
@@ -20,8 +34,26 @@ std::string TableRows(const BenchOptions& options, const PhaseResult& result);
 /// The errors, one line for each kind; empty when there are none.
 std::string DescribeErrors(const PhaseResult& result);
 
-/// One object without nesting. Latencies are in nanoseconds; a key's phase and operation come first:
-/// "run_read_p99_ns". What was not measured is left out.
-std::string ToJson(const BenchOptions& options, std::span<const PhaseResult> results);
+/// "1234567" as "1,234,567".
+std::string Grouped(std::uint64_t number);
+/// A duration with three digits or more, in the unit that suits.
+std::string TimeText(double ns);
+
+// --- For programs -------------------------------------------------------------------------------------
+
+/// One row for each phase and kind of operation, and one for each interval of the time series, after a
+/// heading (formats.cc).
+std::string ToCsv(const RunReport& report);
+
+/// The summary that YCSB prints of a phase (formats.cc): lines of `[READ], 99thPercentileLatency(us), 1.234`.
+std::string ToYcsb(const PhaseResult& result);
+
+/// docs/kvbench.md describes it (json.cc).
+std::string ToJson(const RunReport& report);
+std::string ToJson(const PhaseResult& result);
+
+/// What ToJson made. InvalidArgument: it is something else, or numbers in it contradict each other.
+absl::StatusOr<RunReport> ParseReport(const std::string& json);
+absl::StatusOr<PhaseResult> ParsePhase(const std::string& json);
 
 }  // namespace remora::bench

@@ -2,16 +2,17 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "bench/driver.h"
 #include "bench/histogram.h"
+#include "bench/result.h"
+#include "bench/shared.h"
 #include "bench/target.h"
 #include "bench/workload.h"
 #include "store/base/clock.h"
@@ -20,54 +21,63 @@ namespace remora::bench {
 
 /// The part of a phase that one thread does.
 struct Share {
-  std::uint32_t worker = 0;
+  PhaseKind phase = PhaseKind::kRun;
+  std::uint32_t worker = 0;  // of all processes
   std::uint32_t workers = 1;
-  /// Loading: inserts the records [first_record, first_record + operations).
-  bool loading = false;
+  /// Loading: the first of `operations` records to insert.
   std::uint64_t first_record = 0;
   std::uint64_t operations = 0;
+  double seconds = 0;  // when it ends at the latest; 0: no such end
 };
 
-/// Operations without end: the phase's duration ends them.
+/// Operations without end: the phase's time ends them.
 inline constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
-/// Thread Safety: Prepare and Run by one thread; done() by any; the results once Run has returned.
+/// Thread Safety: Prepare and Run by one thread; the results once Run has returned.
 class Worker {
  public:
-  /// All must outlive the worker. `stop`: shared by the workers of a phase.
-  Worker(const WorkloadOptions& options, const Share& share, Session& session, const Clock& clock,
-         std::atomic<bool>& stop);
+  /// All must outlive the worker. `shared`: of all workers of the phase.
+  Worker(const Workload& workload, const Share& share, Session& session, const Clock& clock, Shared& shared);
 
   /// What should not be timed: draws the operations.
   void Prepare();
   void Run();
 
-  std::uint64_t done() const { return done_.load(std::memory_order_relaxed); }
-
   TimePoint begin() const { return begin_; }
   TimePoint end() const { return end_; }
   const std::array<std::uint64_t, kOperationKinds>& operations() const { return operations_; }
   const std::array<Histogram, kOperationKinds>& latency() const { return latency_; }
+  /// One for each interval that ended before the last operation, and one for what is left; empty without
+  /// intervals.
+  const std::vector<Interval>& series() const { return series_; }
   const ErrorTally& errors() const { return errors_; }
 
  private:
   Step NextStep(std::uint64_t number);
+  std::uint64_t RecordOf(const Step& step);
   bool IsTimed(std::uint64_t number) const;
   /// When the operation begins, or should have. Waits for a moment that is still to come.
   TimePoint Begin(std::uint64_t number);
   enum class Outcome { kRight, kWrong, kPointless };
   Outcome Do(const Step& step, std::uint64_t number);
-  Outcome TakeError(std::string_view key, const absl::Status& status);
+  Outcome Read(OperationKind kind, std::string_view key, std::uint64_t record);
+  Outcome Write(OperationKind kind, std::string_view key, std::uint64_t record, std::string_view value);
+  Outcome Wrong(OperationKind kind, std::string_view key, std::string_view why);
+  Outcome TakeError(OperationKind kind, std::string_view key, const absl::Status& status);
+  void EndIntervals();
 
-  const WorkloadOptions& options_;
+  const Workload& workload_;
   const Share share_;
   Session& session_;
   const Clock& clock_;
-  std::atomic<bool>& stop_;
+  Shared& shared_;
+  std::atomic<std::uint64_t>& done_;
 
   std::optional<Steps> steps_;
+  KeyMaker keys_;
   ValueMaker values_;
   const std::uint64_t first_write_number_;
+  Random fields_;      // which field an update changes
   std::string value_;  // as last read
 
   TimePoint begin_;
@@ -77,8 +87,11 @@ class Worker {
   std::array<Histogram, kOperationKinds> latency_;
   ErrorTally errors_;
 
-  // On a cache line of its own: another thread looks at it now and then.
-  alignas(64) std::atomic<std::uint64_t> done_ = 0;
+  const Duration interval_;  // zero: no series
+  TimePoint interval_end_;
+  std::uint64_t interval_operations_ = 0;
+  Histogram interval_latency_;
+  std::vector<Interval> series_;
 };
 
 }  // namespace remora::bench

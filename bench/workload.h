@@ -1,81 +1,74 @@
-// What the operations of a run are: YCSB's core workloads A, B and C, and records that prove themselves.
+// What a workload is, as YCSB's CoreWorkload describes one, and the operations that it comes to.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "bench/distribution.h"
 #include "bench/random.h"
+#include "bench/records.h"
 
 namespace remora::bench {
 
-enum class OperationKind : std::uint8_t { kInsert = 0, kRead = 1, kUpdate = 2 };
-inline constexpr std::size_t kOperationKinds = 3;
-inline constexpr const char* kOperationNames[kOperationKinds] = {"insert", "read", "update"};
+enum class OperationKind : std::uint8_t { kInsert = 0, kRead = 1, kUpdate = 2, kReadModifyWrite = 3 };
+inline constexpr std::size_t kOperationKinds = 4;
+inline constexpr const char* kOperationNames[kOperationKinds] = {"insert", "read", "update", "rmw"};
 
-/// One of YCSB's core workloads: how many of a hundred operations are reads; the others are updates.
+/// How many of the operations are of which kind: parts of 1.
 struct Mix {
-  char name = 'a';
-  std::uint32_t read_percent = 50;
+  double read = 0.95;
+  double update = 0.05;
+  double insert = 0;
+  double scan = 0;
+  double read_modify_write = 0;
 };
 
-/// "a" (50), "b" (95) or "c" (100), in either case. InvalidArgument for anything else.
-absl::StatusOr<Mix> ParseMix(std::string_view name);
+/// bench/properties.h reads it from YCSB's properties, whose names stand here where they differ.
+struct Workload {
+  std::string name = "core";
+  Mix mix;
+  RequestDistribution distribution;  // requestdistribution, hotspot..., exponential...
 
-// --- Keys ---------------------------------------------------------------------------------------------
+  std::uint64_t records = 100'000;  // recordcount
+  /// A load inserts so many records, from the first on; a run reads and updates those. 0: up to `records`.
+  /// What a run inserts comes behind `records`.
+  std::uint64_t first_record = 0;  // insertstart
+  std::uint64_t insert_count = 0;  // insertcount
+  KeyOptions keys;                 // keyprefix, insertorder, zeropadding
+  Fields fields;                   // fieldcount, fieldlength, fieldlengthdistribution
+  /// Whether an update writes all fields, or one. One of several takes a read of the value first.
+  bool write_all_fields = false;
 
-/// Most records of a workload, so that a step takes 4 bytes.
-inline constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 31;
+  /// The run ends with whichever comes first; 0: no such end.
+  std::uint64_t operations = 1'000'000;  // operationcount
+  double max_seconds = 0;                // maxexecutiontime
+  /// Operations per second of all threads together; 0: a closed loop.
+  double rate = 0;            // target
+  std::uint32_t threads = 1;  // threadcount, of each process
+  bool verify = false;        // dataintegrity: checks each value that is read
 
-/// "user" and 19 digits, the longest that YCSB's names get.
-inline constexpr std::size_t kKeySize = 23;
+  // What YCSB has no properties for.
+  std::uint64_t seed = 1;
+  /// Times one operation in so many. Reading the clock costs some 20 ns, twice for each operation timed then.
+  std::uint32_t time_every = 1;
+  double warm_up_seconds = 0;   // before the run, not counted
+  double interval_seconds = 0;  // of the time series; 0: none
 
-/// The key of a record. As with YCSB's default (insertorder=hashed) the digits are a hash of the record's
-/// number, so that records are not inserted in key order; ours is a bijection: no two records share a key.
-class KeyText {
- public:
-  explicit KeyText(std::uint64_t record);
-  std::string_view view() const { return {text_.data(), text_.size()}; }
-
- private:
-  std::array<char, kKeySize> text_;
+  std::uint64_t inserted() const { return insert_count != 0 ? insert_count : records - first_record; }
 };
 
-// --- Values -------------------------------------------------------------------------------------------
-
-/// A value starts with 8 bytes of write number and 8 bytes of checksum.
-inline constexpr std::size_t kMinBenchValueSize = 16;
-
-/// Makes values of one size. Each differs from all others, does not compress, and can be checked by anybody
-/// who knows the record's number: the checksum covers record, write number and every byte behind it. So it
-/// tells a value of another record, and one whose bytes come from two writes.
-class ValueMaker {
- public:
-  /// REQUIRES: kMinBenchValueSize <= value_size.
-  explicit ValueMaker(std::size_t value_size);
-
-  /// `write_number` should not be used twice. The text is good until the next call.
-  std::string_view Make(std::uint64_t record, std::uint64_t write_number);
-
- private:
-  const std::string noise_;
-  std::string value_;
-};
-
-/// Whether `value` was made, in whatever size, for `record`.
-bool ValueBelongsTo(std::string_view value, std::uint64_t record);
+/// InvalidArgument if settings contradict each other, or ask for what the store does not have.
+absl::Status Validate(const Workload& workload);
 
 // --- Steps --------------------------------------------------------------------------------------------
 
-/// One operation of a run.
+/// One operation of a run, and what was drawn for it (RecordChooser::Next).
 struct Step {
   OperationKind kind = OperationKind::kRead;
-  std::uint32_t record = 0;
+  std::uint64_t drawn = 0;
 };
 
 /// The operations of one thread, drawn before the clock starts: drawing one costs some tens of nanoseconds
@@ -84,20 +77,32 @@ struct Step {
 class Steps {
  public:
   /// Most that are drawn: 16 MiB.
-  static constexpr std::size_t kMaxDrawn = std::size_t{1} << 22;
+  static constexpr std::size_t kMaxDrawn = std::size_t{1} << 21;
 
-  /// REQUIRES: count >= 1.
-  Steps(const Mix& mix, const RecordChooser& chooser, std::uint64_t count, Random random);
+  /// REQUIRES: count >= 1; a valid workload without scans. Sequential: this thread, one of `workers`, takes
+  /// every `workers`th record, from number `worker` on.
+  Steps(const Workload& workload, std::uint64_t count, Random random, std::uint32_t worker = 0,
+        std::uint32_t workers = 1);
 
   Step Next() {
-    const std::uint32_t drawn = drawn_[next_];
+    const std::uint64_t drawn = drawn_[next_];
     if (++next_ == drawn_.size()) next_ = 0;
-    return {(drawn & 1) != 0 ? OperationKind::kRead : OperationKind::kUpdate, drawn >> 1};
+    const auto kind = static_cast<OperationKind>(drawn & 3);
+    if (!sequential_ || kind == OperationKind::kInsert) return {kind, drawn >> 2};
+    const std::uint64_t record = sequence_ % records_;
+    sequence_ += stride_;
+    return {kind, record};
   }
 
  private:
-  std::vector<std::uint32_t> drawn_;  // record << 1 | is a read
+  static_assert(kOperationKinds <= 4);
+
+  std::vector<std::uint64_t> drawn_;  // drawn << 2 | kind
   std::size_t next_ = 0;
+  const bool sequential_;
+  const std::uint64_t records_;
+  const std::uint64_t stride_;
+  std::uint64_t sequence_;
 };
 
 }  // namespace remora::bench

@@ -1,0 +1,140 @@
+#include "bench/records.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "bench/random.h"
+#include "store/format/record.h"
+
+namespace remora::bench {
+namespace {
+
+// Those that a number of 63 bits has at most.
+constexpr std::size_t kHashDigits = 19;
+
+// A bijection of 63-bit numbers, which are those that 19 digits always hold: each step can be undone modulo
+// 2^63.
+std::uint64_t HashedNumber(std::uint64_t record) {
+  constexpr std::uint64_t kMask = ~std::uint64_t{0} >> 1;
+  std::uint64_t x = record * 0x9e3779b97f4a7c15 & kMask;
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93 & kMask;
+  return x ^ x >> 32;
+}
+
+// Writes prefix and digits, so that they end at `end`. Returns where they begin.
+char* WriteKey(std::string_view prefix, std::uint64_t number, std::size_t digits, char* end) {
+  char* at = end;
+  do {
+    *--at = static_cast<char>('0' + number % 10);
+    number /= 10;
+  } while (number != 0);
+  while (at > end - digits) *--at = '0';
+  at -= prefix.size();
+  std::memcpy(at, prefix.data(), prefix.size());
+  return at;
+}
+
+// Values take their filler from some place of a longer stretch of noise; so far apart are those places.
+constexpr std::size_t kNoisePlaces = 4096;
+
+std::string MakeNoise(std::size_t size) {
+  std::string noise(size, '\0');
+  Random random(0);
+  for (char& c : noise) c = static_cast<char>(random.Next());
+  return noise;
+}
+
+struct ValueHeader {
+  std::uint64_t write_number;
+  std::uint64_t checksum;
+};
+static_assert(sizeof(ValueHeader) == kMinBenchValueSize);
+
+std::uint64_t Checksum(std::uint64_t record, std::uint64_t write_number, std::string_view filler) {
+  return Mix64(Mix64(Mix64(record) ^ write_number) ^ HashValue(filler.data(), filler.size()));
+}
+
+void WriteHeader(std::uint64_t record, std::uint64_t write_number, std::string* value) {
+  const std::string_view filler = std::string_view(*value).substr(sizeof(ValueHeader));
+  const ValueHeader header{write_number, Checksum(record, write_number, filler)};
+  std::memcpy(value->data(), &header, sizeof(header));
+}
+
+}  // namespace
+
+KeyMaker::KeyMaker(const KeyOptions& options)
+    : prefix_(options.prefix),
+      ordered_(options.ordered),
+      digits_(options.digits.value_or(options.ordered ? 1 : kHashDigits)),
+      text_(prefix_.size() + std::max(digits_, kHashDigits), '\0') {}
+
+std::string_view KeyMaker::Make(std::uint64_t record) {
+  char* const end = text_.data() + text_.size();
+  const char* const begin = WriteKey(prefix_, ordered_ ? record : HashedNumber(record), digits_, end);
+  return {begin, static_cast<std::size_t>(end - begin)};
+}
+
+KeyText::KeyText(std::uint64_t record) {
+  WriteKey("user", HashedNumber(record), kHashDigits, text_.data() + text_.size());
+}
+
+std::size_t Fields::max_value_size() const { return std::max(count * length, kMinBenchValueSize); }
+
+FieldLayout::FieldLayout(const Fields& fields)
+    : fields_(fields), zipfian_(std::max<std::uint64_t>(fields.length, 3)) {}
+
+std::size_t FieldLayout::Length(std::uint64_t record, std::uint64_t field) const {
+  Random random(Mix64(record) + field);
+  if (fields_.lengths == Fields::Lengths::kConstant) return fields_.length;
+  if (fields_.lengths == Fields::Lengths::kUniform) return 1 + random.NextBelow(fields_.length);
+  for (;;) {
+    // More ranks than lengths only when there are one or two.
+    if (const std::size_t rank = zipfian_.Next(random); rank < fields_.length) return 1 + rank;
+  }
+}
+
+FieldLayout::Extent FieldLayout::FieldOf(std::uint64_t record, std::uint64_t field) const {
+  if (fields_.lengths == Fields::Lengths::kConstant) return {field * fields_.length, fields_.length};
+  Extent extent{0, Length(record, 0)};
+  for (std::uint64_t i = 1; i <= field; ++i) extent = {extent.offset + extent.size, Length(record, i)};
+  return extent;
+}
+
+std::size_t FieldLayout::ValueSize(std::uint64_t record) const {
+  const Extent last = FieldOf(record, fields_.count - 1);
+  return std::max(last.offset + last.size, kMinBenchValueSize);
+}
+
+ValueMaker::ValueMaker(const Fields& fields)
+    : layout_(fields), noise_(MakeNoise(fields.max_value_size() + kNoisePlaces)) {
+  value_.reserve(fields.max_value_size());
+}
+
+void ValueMaker::Fill(std::uint64_t write_number, char* at, std::size_t size) const {
+  std::memcpy(at, noise_.data() + Mix64(write_number) % kNoisePlaces, size);
+}
+
+std::string_view ValueMaker::Make(std::uint64_t record, std::uint64_t write_number) {
+  value_.resize(layout_.ValueSize(record));
+  Fill(write_number, value_.data() + sizeof(ValueHeader), value_.size() - sizeof(ValueHeader));
+  WriteHeader(record, write_number, &value_);
+  return value_;
+}
+
+bool ValueMaker::ReplaceField(std::uint64_t record, std::uint64_t field, std::uint64_t write_number,
+                              std::string* value) {
+  if (value->size() != layout_.ValueSize(record)) return false;
+  const FieldLayout::Extent extent = layout_.FieldOf(record, field);
+  Fill(write_number, value->data() + extent.offset, extent.size);
+  WriteHeader(record, write_number, value);
+  return true;
+}
+
+bool ValueBelongsTo(std::string_view value, std::uint64_t record) {
+  ValueHeader header;
+  if (value.size() < sizeof(header)) return false;
+  std::memcpy(&header, value.data(), sizeof(header));
+  return header.checksum == Checksum(record, header.write_number, value.substr(sizeof(header)));
+}
+
+}  // namespace remora::bench
