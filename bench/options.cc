@@ -191,7 +191,8 @@ absl::Status ResolveWorkload(const Flags& flags, Workload& workload) {
     workload.fields = defaults.fields;
     workload.distribution = defaults.distribution;
   }
-  workload.name = flags.files.empty() ? flags.workload : std::filesystem::path(flags.files.back()).filename().string();
+  workload.name =
+      flags.files.empty() ? flags.workload : std::filesystem::path(flags.files.back()).filename().string();
   REMORA_ASSIGN_OR_RETURN(const std::vector<Property> properties, GatherProperties(flags));
   for (const Property& property : properties) REMORA_RETURN_IF_ERROR(Apply(property, &workload));
   if (flags.value_size != 0) workload.fields = {.count = 1, .length = flags.value_size};

@@ -197,6 +197,9 @@ class ProcessesRunner final : public Runner {
     }
     if (pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      // The other ends are the first process's alone: a channel ends when it closes them.
+      workers_.clear();
+      { const Channel closed = std::move(ours); }
       if (getppid() == parent) {
         RunWorker(theirs, options_, clock_, shared_, number * options_.workload.threads);
       }

@@ -248,8 +248,9 @@ absl::StatusOr<std::vector<Property>> ReadProperties(const std::string& path) {
   const std::ifstream file(path);
   std::ostringstream text;
   if (file.is_open()) text << file.rdbuf();
-  // An empty file fails, too, but it is not bad.
-  if (!file.is_open() || text.bad()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  // An empty file fails, too, but then the system does not say why.
+  if (!file.is_open() || (text.fail() && errno != 0))
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
   return ParseProperties(text.str(), path);
 }
 

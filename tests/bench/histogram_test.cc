@@ -99,5 +99,48 @@ TEST(Histogram, MergedIsAsIfAddedToOne) {
   }
 }
 
+TEST(Histogram, ASparseOneIsTheSame) {
+  Random random(4);
+  Histogram all;
+  Histogram sum;
+  for (int part = 0; part < 3; ++part) {
+    Histogram histogram;
+    for (int i = 0; i < 1000; ++i) histogram.Add(random.NextBelow(1'000'000) << (part * 20));
+    all.Merge(histogram);
+    ASSERT_TRUE(sum.Merge(histogram.ToSparse()));
+  }
+  EXPECT_TRUE(sum.Merge(Histogram().ToSparse()));
+  EXPECT_EQ(sum.count(), all.count());
+  EXPECT_EQ(sum.min(), all.min());
+  EXPECT_EQ(sum.max(), all.max());
+  EXPECT_EQ(sum.mean(), all.mean());
+  for (const double fraction : {0.01, 0.5, 0.99, 1.0})
+    EXPECT_EQ(sum.Quantile(fraction), all.Quantile(fraction));
+}
+
+TEST(Histogram, WhatIsNoSparseHistogramIsRefused) {
+  Histogram histogram;
+  histogram.Add(300);
+  histogram.Add(70'000);
+  const Histogram::Sparse good = histogram.ToSparse();
+  ASSERT_EQ(good.cells.size(), 2u);
+  const auto refused = [&good](auto change) {
+    Histogram::Sparse wrong = good;
+    change(wrong);
+    Histogram target;
+    const bool taken = target.Merge(wrong);
+    EXPECT_TRUE(taken || target.count() == 0);
+    return !taken;
+  };
+  EXPECT_FALSE(refused([](Histogram::Sparse&) {}));
+  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.cells[1].number = 1'000'000; }));
+  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.cells[0].number = s.cells[1].number; }));
+  EXPECT_TRUE(refused([](Histogram::Sparse& s) { std::swap(s.cells[0], s.cells[1]); }));
+  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.cells[0].count = 0; }));
+  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.min = 1; }));
+  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.max = 1; }));
+  EXPECT_TRUE(refused([](Histogram::Sparse& s) { s.cells.clear(); }));
+}
+
 }  // namespace
 }  // namespace remora::bench

@@ -16,17 +16,23 @@
 #include <vector>
 
 #include "bench/options.h"
+#include "bench/records.h"
+#include "bench/report.h"
 #include "bench/target.h"
-#include "bench/workload.h"
 #include "store/base/clock.h"
 
 namespace remora::bench {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr auto kRead = static_cast<std::size_t>(OperationKind::kRead);
+constexpr auto kReadModifyWrite = static_cast<std::size_t>(OperationKind::kReadModifyWrite);
 
 class KvbenchTest : public ::testing::Test {
  protected:
@@ -51,9 +57,18 @@ class KvbenchTest : public ::testing::Test {
   }
 
   std::string JsonFlag() const { return "--json=" + directory_ + "/out.json"; }
-  std::string Json() const {
-    std::ifstream file(directory_ + "/out.json");
+  std::string File(const std::string& name) const {
+    std::ifstream file(directory_ + "/" + name);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(directory_ + "/" + name) << text;
+  }
+  /// What was written to JsonFlag's file.
+  RunReport Report() const {
+    const auto report = ParseReport(File("out.json"));
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? *report : RunReport();
   }
 
   std::string directory_;
@@ -62,8 +77,11 @@ class KvbenchTest : public ::testing::Test {
 };
 
 TEST_F(KvbenchTest, EachWorkloadRunsAndEveryValueVerifies) {
-  for (const char* workload : {"--workload=a", "--workload=b", "--workload=c"}) {
-    for (const char* distribution : {"--distribution=zipfian", "--distribution=uniform"}) {
+  for (const char* workload :
+       {"--workload=a", "--workload=b", "--workload=c", "--workload=d", "--workload=f"}) {
+    for (const char* distribution :
+         {"--distribution=zipfian", "--distribution=latest", "--distribution=uniform",
+          "--distribution=hotspot", "--distribution=exponential", "--distribution=sequential"}) {
       EXPECT_EQ(Kvbench({"all", "--target=embedded", workload, distribution, "--records=1000",
                          "--operations=5000", "--threads=2", "--verify"}),
                 0)
@@ -80,9 +98,141 @@ TEST_F(KvbenchTest, JsonSaysWhatWasDone) {
   ASSERT_EQ(Kvbench({"all", "--target=embedded", "--workload=a", "--records=500", "--operations=3000",
                      "--seed=7", json_flag.c_str()}),
             0);
-  EXPECT_THAT(Json(), AllOf(HasSubstr("\"target\": \"embedded\""), HasSubstr("\"seed\": 7"),
-                            HasSubstr("\"load_operations\": 500,"), HasSubstr("\"run_operations\": 3000,"),
-                            HasSubstr("\"run_read_p999_ns\": "), HasSubstr("\"errors\": 0\n}")));
+  const RunReport report = Report();
+  EXPECT_THAT(report.settings, Contains(std::make_pair("target", "embedded")));
+  EXPECT_THAT(report.settings, Contains(std::make_pair("seed", "7")));
+  ASSERT_EQ(report.phases.size(), 2u);
+  EXPECT_EQ(report.phases[0].all_operations(), 500u);
+  EXPECT_EQ(report.phases[1].all_operations(), 3000u);
+  EXPECT_GT(report.phases[1].latency[kRead].Quantile(0.999), 0u);
+  EXPECT_EQ(report.errors(), 0u);
+}
+
+TEST_F(KvbenchTest, PropertyFilesAndPropertiesDescribeARun) {
+  Write("one", "recordcount=300\noperationcount=1000\nreadproportion=0\nupdateproportion=0\n");
+  Write("two", "readmodifywriteproportion=1\nfieldlengthdistribution=uniform\nrecordcount=200\n");
+  const std::string one = directory_ + "/one";
+  const std::string two = directory_ + "/two";
+  const std::string json_flag = JsonFlag();
+  ASSERT_EQ(
+      Kvbench({"all", "--target=embedded", "-P", one.c_str(), "-P", two.c_str(), "-p", "operationcount=700",
+               "-p", "insertorder=ordered", "--verify", "--threads=2", json_flag.c_str()}),
+      0)
+      << err_;
+  EXPECT_THAT(out_,
+              AllOf(HasSubstr("10 x up to 100 bytes"), HasSubstr("uniform, seed"), HasSubstr("2 threads")));
+  const RunReport report = Report();
+  EXPECT_EQ(report.phases.at(0).all_operations(), 200u);
+  EXPECT_EQ(report.phases.at(1).operations[kReadModifyWrite], 700u);
+  EXPECT_EQ(report.phases.at(1).all_operations(), 700u);
+  // Flags win over all.
+  ASSERT_EQ(Kvbench({"all", "--target=embedded", "-P", one.c_str(), "-P", two.c_str(), "--value_size=64",
+                     "--records=50", json_flag.c_str()}),
+            0);
+  EXPECT_EQ(Report().phases.at(0).all_operations(), 50u);
+  EXPECT_THAT(out_, HasSubstr(" + 64 bytes"));
+}
+
+TEST_F(KvbenchTest, AnUpdateOfOneFieldKeepsTheValueWhole) {
+  for (const char* all : {"writeallfields=true", "writeallfields=false"}) {
+    EXPECT_EQ(Kvbench({"all", "--target=embedded", "--workload=a", "--records=100", "--operations=5000",
+                       "--threads=3", "--verify", "-p", "fieldcount=10", "-p", "fieldlength=100", "-p", all}),
+              0)
+        << err_;
+  }
+}
+
+TEST_F(KvbenchTest, FieldsThatAreNotThoseOfTheLoadAreNoticed) {
+  const std::string data_dir = "--data_dir=" + directory_ + "/data";
+  ASSERT_EQ(Kvbench({"load", "--target=embedded", "--durability=logged", data_dir.c_str(), "--records=10"}),
+            0);
+  EXPECT_EQ(Kvbench({"run", "--target=embedded", "--durability=logged", data_dir.c_str(), "--records=10",
+                     "--operations=100", "--workload=a", "-p", "fieldcount=3"}),
+            1);
+  EXPECT_THAT(err_, AllOf(HasSubstr("update: "), HasSubstr("load with the same ones")));
+}
+
+TEST_F(KvbenchTest, InsertedRecordsAreRead) {
+  const std::string json_flag = JsonFlag();
+  // Half of the operations insert, and the rest read what is newest: it must be there.
+  ASSERT_EQ(Kvbench({"all", "--target=embedded", "--workload=d", "--records=10", "--operations=20000", "-p",
+                     "insertproportion=0.5", "-p", "readproportion=0.5", "--threads=4", "--verify",
+                     json_flag.c_str()}),
+            0)
+      << err_;
+  EXPECT_NEAR(static_cast<double>(Report().phases.at(1).operations[0]), 10'000, 500);
+}
+
+TEST_F(KvbenchTest, APartOfTheRecordsIsLoadedAndRunUpon) {
+  const std::string json_flag = JsonFlag();
+  ASSERT_EQ(Kvbench({"all", "--target=embedded", "--workload=a", "--records=1000", "-p", "insertstart=400",
+                     "-p", "insertcount=100", "--operations=5000", "--verify", json_flag.c_str()}),
+            0)
+      << err_;
+  EXPECT_EQ(Report().phases.at(0).all_operations(), 100u);
+}
+
+TEST_F(KvbenchTest, AWarmUpIsNotCounted) {
+  const std::string json_flag = JsonFlag();
+  ASSERT_EQ(Kvbench({"all", "--target=embedded", "--workload=d", "--records=100", "--operations=500",
+                     "--warmup=0.02", json_flag.c_str()}),
+            0)
+      << err_;
+  const RunReport report = Report();
+  ASSERT_EQ(report.phases.size(), 2u);
+  EXPECT_EQ(report.phases[1].all_operations(), 500u);
+  EXPECT_THAT(out_, Not(HasSubstr("warm-up")));
+}
+
+TEST_F(KvbenchTest, AWarmUpThatFailsEndsTheRun) {
+  const std::string data_dir = "--data_dir=" + directory_ + "/data";
+  EXPECT_EQ(Kvbench({"run", "--target=embedded", "--durability=logged", data_dir.c_str(), "--workload=c",
+                     "--records=10", "--operations=10", "--warmup=0.01"}),
+            1);
+  EXPECT_THAT(err_, HasSubstr("warm-up: read: "));
+  EXPECT_THAT(out_, Not(ContainsRegex("\nrun ")));
+}
+
+TEST_F(KvbenchTest, ASeriesAddsUpToTheRun) {
+  const std::string json_flag = JsonFlag();
+  const std::string csv_flag = "--csv=" + directory_ + "/out.csv";
+  ASSERT_EQ(Kvbench({"all", "--target=embedded", "--workload=a", "--records=100", "--operations=300",
+                     "--threads=2", "--rate=3000", "--interval=0.02", json_flag.c_str(), csv_flag.c_str()}),
+            0);
+  const PhaseResult run = Report().phases.at(1);
+  EXPECT_EQ(run.interval_seconds, 0.02);
+  // The last of 300 operations is due after 299 / 3000 s.
+  EXPECT_GE(run.series.size(), 5u);
+  std::uint64_t operations = 0;
+  Histogram latency;
+  for (const Interval& interval : run.series) {
+    operations += interval.operations;
+    EXPECT_TRUE(latency.Merge(interval.latency));
+  }
+  EXPECT_EQ(operations, 300u);
+  Histogram all;
+  for (const Histogram& kind : run.latency) all.Merge(kind);
+  EXPECT_EQ(latency.count(), all.count());
+  EXPECT_EQ(latency.max(), all.max());
+  const std::string csv = File("out.csv");
+  EXPECT_THAT(csv, AllOf(HasSubstr("load,insert,"), HasSubstr("run,update,"),
+                         HasSubstr("run,all,0.020000,0.040000,")));
+}
+
+TEST_F(KvbenchTest, YcsbsFormat) {
+  ASSERT_EQ(Kvbench({"run", "--target=embedded", "--format=ycsb"}), EX_USAGE);
+  ASSERT_EQ(Kvbench({"all", "--target=embedded", "--format=ycsb", "--workload=f", "--records=10",
+                     "--operations=1000"}),
+            0);
+  EXPECT_THAT(out_, AllOf(StartsWith("[OVERALL], RunTime(ms), "), HasSubstr("[INSERT], Operations, 10\n"),
+                          HasSubstr("[READ], 99thPercentileLatency(us), "),
+                          ContainsRegex("READ-MODIFY-WRITE\\], Return=OK, [45]")));
+}
+
+TEST_F(KvbenchTest, AFileThatCannotBeWrittenIsAnError) {
+  EXPECT_EQ(
+      Kvbench({"all", "--target=embedded", "--records=10", "--operations=10", "--csv=/nowhere/out.csv"}), 1);
+  EXPECT_THAT(err_, HasSubstr("/nowhere/out.csv"));
 }
 
 TEST_F(KvbenchTest, MoreThreadsThanRecordsAndOperations) {
@@ -102,10 +252,7 @@ TEST_F(KvbenchTest, WithARateOperationsAreDueAtTheirMoments) {
   ASSERT_EQ(Kvbench({"all", "--target=embedded", "--workload=a", "--records=100", "--operations=200",
                      "--threads=2", "--rate=4000", json_flag.c_str()}),
             0);
-  const std::string json = Json();
-  const std::size_t at = json.find("\"run_seconds\": ");
-  ASSERT_NE(at, std::string::npos);
-  EXPECT_GE(std::stod(json.substr(at + 15)), 0.049);
+  EXPECT_GE(Report().phases.at(1).seconds, 0.049);
 }
 
 TEST_F(KvbenchTest, MissingRecordsAreErrorsThatSayWhatToDo) {
@@ -176,7 +323,22 @@ TEST_F(KvbenchTest, WrongCommandLines) {
            {"all", "--target=embedded", "--workload=z"},
            {"all", "--target=embedded", "--records=0"},
            {"all", "--target=embedded", "--value_size=15"},
-           {"all", "--target=embedded", "--seconds=1", "--operations=1"},
+           {"all", "--target=embedded", "--workload=e"},
+           {"all", "--target=embedded", "--seconds=-1"},
+           {"all", "--target=embedded", "--operations=0"},
+           {"all", "--target=embedded", "--threads=0"},
+           {"all", "--target=embedded", "--distribution=gauss"},
+           {"all", "--target=embedded", "--interval=0"},
+           {"all", "--target=embedded", "--warmup=-1"},
+           {"all", "--target=embedded", "--format=xml"},
+           {"all", "--target=embedded", "--processes=2"},
+           {"all", "--target=embedded", "--processes=0"},
+           {"all", "--target=embedded", "-P", "/nowhere/workload"},
+           {"all", "--target=embedded", "-P", "/dev/null", "--workload=a"},
+           {"all", "--target=embedded", "-p", "recordscount=1"},
+           {"all", "--target=embedded", "-p", "=1"},
+           {"all", "--target=embedded", "-p", "readproportion=1"},
+           {"all", "--target=embedded", "-p", "fieldlength=1"},
            {"all", "--target=embedded", "--durability=logged"},
            {"all", "--target=embedded", "--data_dir=/tmp/x"},
            {"all", "--target=embedded", "--memory=12"},

@@ -25,17 +25,33 @@ read -r line < "$directory/ready" || true
   --location_cache=0 --json="$directory/out.json" | tee "$directory/out"
 # One READ for the bucket and one for the record; a bucket that overflowed takes one more.
 grep -Eq 'client: 2\.[0-9]+ READs per read' "$directory/out" || fail "a GET is not two READs"
-grep -q '"errors": 0' "$directory/out.json" || fail "errors were counted"
+number() { python3 -c 'import json, sys
+run = json.load(open(sys.argv[1]))["phases"][-1]
+print(eval(sys.argv[2], run))' "$directory/out.json" "$1"; }
+[ "$(number errors)" = "[]" ] || fail "errors were counted"
 # Reads are nothing to the server: all requests that it saw were updates.
-updates=$(sed -n 's/.*"run_update_operations": \([0-9]*\).*/\1/p' "$directory/out.json")
-requests=$(sed -n 's/.*"run_server_receive_completions": \([0-9]*\).*/\1/p' "$directory/out.json")
-grep -q '"run_client_location_hits": 0,' "$directory/out.json" || fail "a place was remembered"
+updates=$(number 'by_operation["update"]["operations"]')
+requests=$(number 'server["receive_completions"]')
+[ "$(number 'client["location_hits"]')" = 0 ] || fail "a place was remembered"
 [ -n "$updates" ] && [ "$updates" = "$requests" ] || fail "$requests requests for $updates updates"
 
 "$bin/kvbench" run --target="$server" --workload=c --records=1000 --operations=20000 --verify --location_cache=1M |
   tee "$directory/out"
 grep -Eq 'client: 1\.[01][0-9]+ READs per read' "$directory/out" || fail "a warm GET is not one READ"
 grep -Eq 'locations: 9[0-9]\.[0-9] % of reads' "$directory/out" || fail "few places were remembered"
+
+# Several processes, and what a workload may do: each part adds up.
+for workload in a d f; do
+  "$bin/kvbench" all --target="$server" --workload=$workload --records=1000 --operations=10001 --threads=2 \
+    --processes=3 --warmup=0.05 --interval=0.05 --verify --json="$directory/out.json" | tee "$directory/out"
+  [ "$(number operations)" = 10001 ] || fail "$(number operations) operations of 3 processes"
+  [ "$(number 'sum(interval["operations"] for interval in series)')" = 10001 ] || fail "the series lacks operations"
+  [ "$(number 'sum(count for kind in by_operation.values() for _, count in kind["latency"]["cells"])')" = 10001 ] ||
+    fail "latencies of some process are missing"
+done
+status=0
+"$bin/kvbench" all --target="local://$directory/nobody" --processes=2 2> "$directory/err" || status=$?
+[ $status -eq 69 ] && grep -q nobody "$directory/err" || fail "two processes without a server: exit status $status"
 
 "$bin/path_ratio" --server="$server" --rounds=50 --records=100 --value_size=64,4096 | tee "$directory/out"
 [ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 10 ] || fail "path_ratio printed too little"

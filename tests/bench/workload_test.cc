@@ -1,122 +1,123 @@
 #include "bench/workload.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <set>
 #include <string>
 
-#include "bench/distribution.h"
+#include "bench/properties.h"
 
 namespace remora::bench {
 namespace {
 
-TEST(Mix, NamesAreThoseOfYcsb) {
-  EXPECT_EQ(ParseMix("a")->read_percent, 50u);
-  EXPECT_EQ(ParseMix("B")->read_percent, 95u);
-  EXPECT_EQ(ParseMix("c")->read_percent, 100u);
-  EXPECT_EQ(ParseMix("e").status().code(), absl::StatusCode::kInvalidArgument);
+using ::testing::HasSubstr;
+
+/// kvbench's own settings with a core workload's.
+Workload Core(const char* letter, RequestDistribution::Kind kind, std::uint64_t records = 1000) {
+  Workload workload;
+  const auto properties = CoreWorkload(letter);
+  EXPECT_TRUE(properties.ok());
+  for (const Property& property : *properties) EXPECT_TRUE(Apply(property, &workload).ok());
+  workload.distribution.kind = kind;
+  workload.records = records;
+  return workload;
 }
 
-TEST(KeyText, IsOfOneSizeAndPrintable) {
-  for (const std::uint64_t record : {std::uint64_t{0}, std::uint64_t{1}, kMaxRecords - 1}) {
-    const KeyText key(record);
-    EXPECT_EQ(key.view().size(), kKeySize);
-    EXPECT_EQ(key.view().substr(0, 4), "user");
-    EXPECT_EQ(key.view().find_first_not_of("0123456789", 4), std::string_view::npos);
-  }
-}
-
-TEST(KeyText, RecordsHaveKeysOfTheirOwnInNoOrder) {
-  std::set<std::string> keys;
-  int ascending = 0;
-  for (std::uint64_t record = 0; record < 20'000; ++record) {
-    keys.emplace(KeyText(record).view());
-    ascending += KeyText(record).view() < KeyText(record + 1).view();
-  }
-  EXPECT_EQ(keys.size(), 20'000u);
-  EXPECT_NEAR(ascending, 10'000, 1'000);
-}
-
-TEST(Value, BelongsToItsRecordAlone) {
-  for (const std::size_t size : {kMinBenchValueSize, std::size_t{17}, std::size_t{64}, std::size_t{4096}}) {
-    ValueMaker maker(size);
-    const std::string_view value = maker.Make(7, 1);
-    EXPECT_EQ(value.size(), size);
-    EXPECT_TRUE(ValueBelongsTo(value, 7));
-    EXPECT_FALSE(ValueBelongsTo(value, 8));
-  }
-}
-
-TEST(Value, EachChangedBitIsNoticed) {
-  ValueMaker maker(40);
-  std::string value(maker.Make(7, 1));
-  for (std::size_t bit = 0; bit < value.size() * 8; ++bit) {
-    value[bit / 8] = static_cast<char>(value[bit / 8] ^ (1 << bit % 8));
-    EXPECT_FALSE(ValueBelongsTo(value, 7)) << bit;
-    value[bit / 8] = static_cast<char>(value[bit / 8] ^ (1 << bit % 8));
-  }
-  EXPECT_TRUE(ValueBelongsTo(value, 7));
-}
-
-TEST(Value, AMixtureOfTwoWritesIsNoticed) {
-  ValueMaker maker(1024);
-  const std::string first(maker.Make(7, 1));
-  const std::string second(maker.Make(7, 2));
-  EXPECT_NE(first, second);
-  for (std::size_t cut = 1; cut < first.size(); ++cut) {
-    EXPECT_FALSE(ValueBelongsTo(first.substr(0, cut) + second.substr(cut), 7)) << cut;
-  }
-}
-
-TEST(Value, TooShortOneIsNoticed) {
-  ValueMaker maker(64);
-  const std::string value(maker.Make(7, 1));
-  EXPECT_FALSE(ValueBelongsTo(value.substr(0, 63), 7));
-  EXPECT_FALSE(ValueBelongsTo("", 7));
-}
+using Kind = RequestDistribution::Kind;
 
 TEST(Steps, KindsComeInTheMixThatWasAskedFor) {
-  const RecordChooser chooser(RecordChooser::Kind::kUniform, 1000);
-  for (const char* name : {"a", "b", "c"}) {
-    const Mix mix = *ParseMix(name);
+  for (const char* letter : {"a", "b", "c", "d", "f"}) {
+    const Workload workload = Core(letter, Kind::kUniform);
+    ASSERT_TRUE(Validate(workload).ok());
     constexpr int kSteps = 100'000;
-    Steps steps(mix, chooser, kSteps, Random(1));
-    int reads = 0;
+    Steps steps(workload, kSteps, Random(1));
+    std::array<double, kOperationKinds> seen{};
     for (int i = 0; i < kSteps; ++i) {
       const Step step = steps.Next();
-      ASSERT_LT(step.record, 1000u);
-      ASSERT_NE(step.kind, OperationKind::kInsert);
-      reads += step.kind == OperationKind::kRead;
+      ASSERT_LT(step.drawn, 1000u);
+      ++seen[static_cast<std::size_t>(step.kind)];
     }
-    const double share = mix.read_percent / 100.0;
-    EXPECT_NEAR(reads, kSteps * share, 6 * std::sqrt(kSteps * share * (1 - share))) << name;
+    const Mix& mix = workload.mix;
+    const double shares[] = {mix.insert, mix.read, mix.update, mix.read_modify_write};
+    for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
+      const double share = shares[kind];
+      EXPECT_NEAR(seen[kind], kSteps * share, 6 * std::sqrt(kSteps * share * (1 - share)))
+          << letter << kOperationNames[kind];
+    }
   }
 }
 
 TEST(Steps, BeginAgainWhenTheyEnd) {
-  const RecordChooser chooser(RecordChooser::Kind::kUniform, 1000);
-  Steps steps(*ParseMix("a"), chooser, 3, Random(1));
+  Steps steps(Core("a", Kind::kUniform), 3, Random(1));
   const Step first = steps.Next();
   steps.Next();
   steps.Next();
   const Step again = steps.Next();
-  EXPECT_EQ(again.record, first.record);
+  EXPECT_EQ(again.drawn, first.drawn);
   EXPECT_EQ(again.kind, first.kind);
 }
 
 TEST(Steps, SameSeedSameSteps) {
-  const RecordChooser chooser(RecordChooser::Kind::kZipfian, 1000);
-  Steps one(*ParseMix("a"), chooser, 1000, Random(9));
-  Steps same(*ParseMix("a"), chooser, 1000, Random(9));
-  Steps other(*ParseMix("a"), chooser, 1000, Random(10));
+  const Workload workload = Core("a", Kind::kZipfian);
+  Steps one(workload, 1000, Random(9));
+  Steps same(workload, 1000, Random(9));
+  Steps other(workload, 1000, Random(10));
   int differing = 0;
   for (int i = 0; i < 1000; ++i) {
     const Step step = one.Next();
-    EXPECT_EQ(step.record, same.Next().record);
-    differing += step.record != other.Next().record;
+    EXPECT_EQ(step.drawn, same.Next().drawn);
+    differing += step.drawn != other.Next().drawn;
   }
   EXPECT_GT(differing, 500);
+}
+
+TEST(Steps, SequentialTakesEachRecordOnceAndBeginsAgain) {
+  const Workload workload = Core("c", Kind::kSequential, 100);
+  // Fewer are drawn than there are records: the sequence does not begin again with them.
+  Steps first(workload, 10, Random(1), 0, 2);
+  Steps second(workload, 10, Random(2), 1, 2);
+  for (int round = 0; round < 2; ++round) {
+    std::set<std::uint64_t> seen;
+    for (int i = 0; i < 50; ++i) {
+      seen.insert(first.Next().drawn);
+      seen.insert(second.Next().drawn);
+    }
+    EXPECT_EQ(seen.size(), 100u);
+    EXPECT_EQ(*seen.rbegin(), 99u);
+  }
+}
+
+TEST(Validate, SaysWhatIsWrong) {
+  const auto message = [](auto change) {
+    Workload workload;
+    change(workload);
+    const absl::Status status = Validate(workload);
+    EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status));
+    return std::string(status.message());
+  };
+  EXPECT_EQ(message([](Workload&) {}), "");
+  EXPECT_THAT(message([](Workload& w) { w.mix.read = 1; }), HasSubstr("add up to 1.05"));
+  EXPECT_THAT(message([](Workload& w) { w.mix = {.read = 0.05, .update = 0, .scan = 0.95}; }),
+              HasSubstr("no scans"));
+  EXPECT_THAT(message([](Workload& w) { w.first_record = w.records; }), HasSubstr("insertstart"));
+  EXPECT_THAT(message([](Workload& w) {
+                w.first_record = 10;
+                w.insert_count = w.records - 9;
+              }),
+              HasSubstr("insertcount"));
+  EXPECT_EQ(message([](Workload& w) {
+              w.first_record = 10;
+              w.insert_count = w.records - 10;
+            }),
+            "");
+  EXPECT_THAT(message([](Workload& w) { w.fields = {.count = 3, .length = 5}; }),
+              HasSubstr("16 to 67108864"));
+  EXPECT_THAT(message([](Workload& w) { w.fields = {.count = 1 << 20, .length = 65}; }),
+              HasSubstr("fieldcount"));
+  EXPECT_THAT(message([](Workload& w) { w.keys.prefix = std::string(4090, 'k'); }), HasSubstr("keyprefix"));
 }
 
 }  // namespace
