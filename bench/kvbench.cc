@@ -2,9 +2,11 @@
 
 #include <sysexits.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -107,6 +109,7 @@ class Bench {
     };
     write(options_.json_path, [](const RunReport& r) { return ToJson(r); });
     write(options_.csv_path, [](const RunReport& r) { return ToCsv(r); });
+    write(options_.html_path, [this](const RunReport& r) { return ToHtml({{options_.workload.name, r}}); });
     return good;
   }
 
@@ -119,10 +122,32 @@ class Bench {
   std::vector<PhaseResult> results_;
 };
 
+// Shows what other runs wrote.
+int ShowReports(const BenchOptions& options, std::ostream& err) {
+  std::vector<NamedReport> reports;
+  for (const std::string& path : options.reports) {
+    const std::ifstream file(path);
+    std::ostringstream text;
+    if (file.is_open()) text << file.rdbuf();
+    if (!file.is_open() || text.fail()) {
+      err << "kvbench: cannot read " << path << "\n";
+      return EX_NOINPUT;
+    }
+    absl::StatusOr<RunReport> report = ParseReport(text.str());
+    if (!report.ok()) {
+      err << "kvbench: " << path << ": " << report.status().message() << "\n";
+      return EX_DATAERR;
+    }
+    reports.push_back({std::filesystem::path(path).stem().string(), *std::move(report)});
+  }
+  return WriteFile(options.html_path, ToHtml(reports), err) ? 0 : kSomethingFailed;
+}
+
 }  // namespace
 
 int RunBench(const BenchOptions& options, const Clock& clock, bool err_is_terminal, std::ostream& out,
              std::ostream& err) {
+  if (!options.reports.empty()) return ShowReports(options, err);
   return Bench(options, clock, err_is_terminal, out, err).Run();
 }
 

@@ -27,6 +27,8 @@ Examples:
   kvbench all --target=local:///run/remora.sock --workload=b --records=1000000 --seconds=10
   kvbench all --target=embedded --durability=logged --data_dir=/tmp/bench --workload=a --verify
   kvbench run --target=verbs://10.0.0.1:7471 --workload=c --threads=2 --json=out.json
+  kvbench all --target=local:///run/remora.sock -P bench/workloads/workloadd -p recordcount=1000000 --processes=2
+  kvbench report before.json after.json --html=compared.html
 
 Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read, 5 % update; c = reads only; d = 95 % read of
 the latest, 5 % insert; f = 50 % read, 50 % read-modify-write. (e scans, which Remora does not.)
@@ -37,6 +39,7 @@ Latencies run from the end of a thread's last operation to the end of this one: 
 and reading the clock (some 40 ns). With --rate they run from the moment at which the operation was due.
 
 Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 64 wrong command line,
+65 (report) a file is not what --json writes, 66 (report) a file cannot be read,
 69 the server cannot be reached, or the store not opened.)";
 
 // The flags as text and numbers, before they become options.
@@ -55,12 +58,14 @@ struct Flags {
 };
 
 void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
-  app.add_option("command", flags.command, "load: insert the records; run: the workload; all: both")
+  app.add_option("command", flags.command,
+                 "load: insert the records; run: the workload; all: both; report: show what --json wrote")
       ->required()
-      ->check(CLI::IsMember({"load", "run", "all"}))
-      ->option_text("load | run | all");
+      ->check(CLI::IsMember({"load", "run", "all", "report"}))
+      ->option_text("load | run | all | report");
+  app.add_option("files", options.reports, "report: files that --json wrote, to be compared")
+      ->option_text("FILE...");
   app.add_option("--target", options.target.address, "verbs://HOST:PORT, local:///PATH, or embedded")
-      ->required()
       ->option_text("ADDRESS");
   app.add_option("--memory", flags.memory, "embedded: size of the store; default: what the records need")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
@@ -90,6 +95,8 @@ void AddOutputFlags(CLI::App& app, BenchOptions& options) {
   app.add_option("--json", options.json_path, "Also write all that was measured to this file")
       ->option_text("FILE");
   app.add_option("--csv", options.csv_path, "The same as a table of operations and intervals")
+      ->option_text("FILE");
+  app.add_option("--html", options.html_path, "The same as a page with charts, complete in one file")
       ->option_text("FILE");
   app.add_option("--interval", options.workload.interval_seconds,
                  "Keep a time series of the run, in intervals of so many seconds, in the files")
@@ -214,6 +221,13 @@ std::uint64_t InsertsOf(const Workload& workload) {
 
 // Throws CLI::ValidationError when the flags contradict each other.
 void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
+  if (flags.command == "report") {
+    if (options.reports.empty()) throw CLI::ValidationError("report", "needs files that --json wrote");
+    if (options.html_path.empty()) throw CLI::ValidationError("report", "needs --html");
+    return;
+  }
+  if (!options.reports.empty()) throw CLI::ValidationError(options.reports[0], "files are for report only");
+  if (app.count("--target") == 0) throw CLI::ValidationError("--target", "is required");
   options.load = flags.command != "run";
   options.run = flags.command != "load";
   const Workload& workload = options.workload;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "bench/target.h"
 #include "bench/workload.h"
@@ -26,6 +27,9 @@ struct BenchOptions {
   // Files that are written beside it; empty: none.
   std::string json_path;
   std::string csv_path;
+  std::string html_path;
+  /// Not empty: nothing is run; these JSON files are shown instead.
+  std::vector<std::string> reports;
 };
 
 /// The options, or the status to exit with when there is nothing to run: 0 after --help and --version, 64

@@ -48,6 +48,15 @@ std::string ToCsv(const RunReport& report);
 /// The summary that YCSB prints of a phase (formats.cc): lines of `[READ], 99thPercentileLatency(us), 1.234`.
 std::string ToYcsb(const PhaseResult& result);
 
+struct NamedReport {
+  std::string name;
+  RunReport report;
+};
+
+/// One page with tables and charts, which compares the reports if there are several (html.cc). Well-formed
+/// XML that needs no other file.
+std::string ToHtml(const std::vector<NamedReport>& reports);
+
 /// docs/kvbench.md describes it (json.cc).
 std::string ToJson(const RunReport& report);
 std::string ToJson(const PhaseResult& result);

@@ -229,6 +229,30 @@ TEST_F(KvbenchTest, YcsbsFormat) {
                           ContainsRegex("READ-MODIFY-WRITE\\], Return=OK, [45]")));
 }
 
+TEST_F(KvbenchTest, ReportsAreShownAndCompared) {
+  const std::string json_flag = JsonFlag();
+  const std::string html_flag = "--html=" + directory_ + "/out.html";
+  ASSERT_EQ(Kvbench({"all", "--target=embedded", "--records=123", "--operations=1000", "--workload=a",
+                     json_flag.c_str(), html_flag.c_str()}),
+            0);
+  EXPECT_THAT(File("out.html"),
+              AllOf(HasSubstr("<td>123</td>"), HasSubstr("latency of update"), HasSubstr("</html>")));
+  const std::string json = directory_ + "/out.json";
+  ASSERT_EQ(Kvbench({"report", json.c_str(), json.c_str(), html_flag.c_str()}), 0) << err_;
+  EXPECT_THAT(File("out.html"), AllOf(HasSubstr("<h2>Operations per second"), HasSubstr("out, p99")));
+
+  Write("wrong.json", "{}");
+  const std::string wrong = directory_ + "/wrong.json";
+  EXPECT_EQ(Kvbench({"report", wrong.c_str(), html_flag.c_str()}), EX_DATAERR);
+  EXPECT_THAT(err_, HasSubstr("wrong.json: no JSON of kvbench"));
+  EXPECT_EQ(Kvbench({"report", "/nowhere/a.json", html_flag.c_str()}), EX_NOINPUT);
+  EXPECT_EQ(Kvbench({"report", "/", html_flag.c_str()}), EX_NOINPUT);
+  EXPECT_EQ(Kvbench({"report", json.c_str(), "--html=/nowhere/out.html"}), 1);
+  EXPECT_EQ(Kvbench({"report", json.c_str()}), EX_USAGE);
+  EXPECT_EQ(Kvbench({"report", html_flag.c_str()}), EX_USAGE);
+  EXPECT_EQ(Kvbench({"all", json.c_str(), "--target=embedded"}), EX_USAGE);
+}
+
 TEST_F(KvbenchTest, AFileThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(
       Kvbench({"all", "--target=embedded", "--records=10", "--operations=10", "--csv=/nowhere/out.csv"}), 1);

@@ -49,6 +49,17 @@ for workload in a d f; do
   [ "$(number 'sum(count for kind in by_operation.values() for _, count in kind["latency"]["cells"])')" = 10001 ] ||
     fail "latencies of some process are missing"
 done
+"$bin/kvbench" report "$directory/out.json" "$directory/out.json" --html="$directory/out.html"
+python3 - "$directory/out.html" <<'PYTHON' || fail "the page is not what was measured"
+import sys, xml.etree.ElementTree as tree
+page = tree.parse(sys.argv[1]).getroot()  # fails unless it is well-formed
+cells = ["".join(cell.itertext()) for cell in page.iter("{http://www.w3.org/1999/xhtml}td")]
+pictures = list(page.iter("{http://www.w3.org/2000/svg}svg"))
+lines = [line for line in page.iter("{http://www.w3.org/2000/svg}polyline") if len(line.get("points").split()) > 1]
+sys.exit(not ({"10001", "read", "rmw", "local"} - {cell.split(":")[0] for cell in cells} == set()
+              and len(pictures) >= 5 and len(lines) >= 4))
+PYTHON
+
 status=0
 "$bin/kvbench" all --target="local://$directory/nobody" --processes=2 2> "$directory/err" || status=$?
 [ $status -eq 69 ] && grep -q nobody "$directory/err" || fail "two processes without a server: exit status $status"

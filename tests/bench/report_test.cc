@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr auto kRead = static_cast<std::size_t>(OperationKind::kRead);
 constexpr auto kUpdate = static_cast<std::size_t>(OperationKind::kUpdate);
@@ -117,6 +118,39 @@ TEST(Ycsb, SaysItInItsWords) {
             HasSubstr("[READ], 99thPercentileLatency(us), 99"),
             HasSubstr("[READ], 99.9PercentileLatency(us), "), HasSubstr("[READ], Return=OK, 1000\n"),
             HasSubstr("[READ], Return=NOT_FOUND, 2\n"), HasSubstr("[UPDATE], Return=WRONG_VALUE, 1\n")));
+}
+
+TEST(Html, HoldsTheNumbersAndEscapesTexts) {
+  const std::string page = ToHtml({{"one <run>", Known()}});
+  EXPECT_THAT(page,
+              AllOf(StartsWith("<!DOCTYPE html>"),
+                    HasSubstr("<td class=\"name\">read</td><td>1,000</td><td>500</td>"),
+                    HasSubstr("<td>500.5 us</td>"), HasSubstr("one &lt;run&gt;"), Not(HasSubstr("<run>")),
+                    HasSubstr("local:///x &lt;&amp;&gt; &quot;y&quot;"), HasSubstr("2 x not found")));
+  EXPECT_THAT(page, AllOf(HasSubstr("Throughput over time"), HasSubstr("latency of read"),
+                          HasSubstr("latency of update"), Not(HasSubstr("latency of insert"))));
+  // Nothing to load, and nothing to run.
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("src=")), Not(HasSubstr("href="))));
+  // One report is compared with nothing.
+  EXPECT_THAT(page, Not(HasSubstr("<h2>Operations per second")));
+}
+
+TEST(Html, ComparesSeveral) {
+  RunReport slow = Known();
+  slow.phases[0].seconds = 4;
+  const std::string page = ToHtml({{"fast", Known()}, {"slow", slow}});
+  EXPECT_THAT(
+      page, AllOf(HasSubstr("<h2>Operations per second"), HasSubstr(">500</text>"), HasSubstr(">250</text>"),
+                  HasSubstr(">fast, p99</text>"), HasSubstr(">slow, p99</text>")));
+}
+
+TEST(Html, WhatWasNotMeasuredIsLeftOut) {
+  RunReport empty = Known();
+  empty.phases[0] = PhaseResult();
+  empty.phases[0].name = "run";
+  const std::string page = ToHtml({{"empty", empty}, {"none", RunReport()}});
+  EXPECT_THAT(page, AllOf(HasSubstr("Settings"), Not(HasSubstr("over time")), Not(HasSubstr("latency of")),
+                          Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
 }
 
 TEST(PhaseResult, MergedIsTheSum) {
