@@ -1,4 +1,6 @@
 // Reports as CSV, and in YCSB's words.
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

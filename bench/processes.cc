@@ -5,7 +5,6 @@
 //   first:                     kLoad, kWarmUp or kRun            kMeet         kMeet
 //
 // A frame is a type, the size of what follows, and that.
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -13,7 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>

@@ -1,6 +1,8 @@
 // Who runs the phases: this process, or several that it forks.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
