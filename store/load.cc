@@ -165,7 +165,7 @@ absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
     REMORA_RETURN_IF_ERROR(tier_->ForEachFrom(range, worker.next_key, [&](const DurableTier::Entry& entry) {
       if (stopped()) return absl::CancelledError("the load was stopped");
       absl::Status status = LoadEntry(worker, entry);
-      if (absl::IsAborted(status)) worker.next_key = entry.key;
+      if (!status.ok()) worker.next_key = entry.key;  // where it goes on if it was Aborted
       return status;
     }));
     worker.shown_all = true;

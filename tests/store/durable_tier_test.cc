@@ -481,7 +481,8 @@ TEST_F(DurableTierTest, WhatTheCallerReturnsEndsIt) {
   const auto take = [&](const auto& e) { return ++shown, last = e.key, absl::AbortedError("enough"); };
   EXPECT_EQ(tier->Get(TableKey(7), take), absl::AbortedError("enough"));
   EXPECT_EQ(tier->ForEach(take), absl::AbortedError("enough"));
-  EXPECT_EQ(tier->ForEach(tier->Split(3)[1], take), absl::AbortedError("enough"));
+  EXPECT_EQ(tier->ForEachFrom(tier->Split(3)[1], TableKey(40), take), absl::AbortedError("enough"));
+  EXPECT_EQ(last, TableKey(40));
   EXPECT_EQ(tier->ForEachFrom(TableKey(50), take), absl::AbortedError("enough"));
   EXPECT_EQ(shown, 4);
   EXPECT_EQ(last, TableKey(50));
