@@ -174,11 +174,12 @@ absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
     std::array<Lookup*, Session::kSideBySide> posted;
     std::size_t count = 0;
     std::span<std::byte> records = session.record_buffer();
-    for (Lookup& lookup : lookups) {
-      if (lookup.done()) continue;
+    for (std::size_t i = 0; i < lookups.size(); ++i) {
+      if (lookups[i].done()) continue;
+      // Each has a buffer of its own: its search looks at the last bucket again while it reads records.
       REMORA_ASSIGN_OR_RETURN(const bool under_way,
-                              lookup.Post(session, session.bucket_buffer(count), &records));
-      if (under_way) posted[count++] = &lookup;
+                              lookups[i].Post(session, session.bucket_buffer(i), &records));
+      if (under_way) posted[count++] = &lookups[i];
     }
     if (count == 0) break;
     REMORA_RETURN_IF_ERROR(session.AwaitRead());

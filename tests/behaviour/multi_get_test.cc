@@ -1,6 +1,7 @@
 // What MultiGet does, wherever the store is, and what it costs a client.
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <random>
 #include <string>
 #include <string_view>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "store/format/layout.h"
+#include "store/format/lookup.h"
+#include "store/format/record.h"
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/support/self_describing.h"
 
@@ -131,6 +134,35 @@ TEST_P(MultiGet, CostsTwoReadsAKeyAndNoRequest) {
     EXPECT_EQ(cost.reads - cost.location_looks, remembers ? 16u : 32u);
     EXPECT_EQ(cost.location_hits, remembers ? 16u : 0u);
   }
+}
+
+// Keys of one chain of buckets, two or more to a fingerprint: searches that go on from a record to the next one of
+// the same bucket, while others read the next bucket. Each reads what it would read alone.
+TEST_P(MultiGet, SearchesSideBySideDoNotDisturbEachOther) {
+  START();
+  if (!remote()) GTEST_SKIP() << "of clients";
+  kv_ = Connect({.location_cache_bytes = 0});
+  constexpr std::uint32_t kFirstDepth = 6;
+  std::map<std::uint32_t, std::vector<std::string>> by_fingerprint;
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; keys.size() < 48; ++i) {
+    const std::uint64_t hash = HashKey(KeyOf(i));
+    if (BucketAtDepth(hash, kFirstDepth) != 7) continue;
+    std::vector<std::string>& same = by_fingerprint[Fingerprint(hash)];
+    same.push_back(KeyOf(i));
+    if (same.size() == 2) keys.insert(keys.end(), same.begin(), same.end());
+  }
+  for (const std::string& key : keys) ASSERT_CODE(kOk, Put(key, "value of " + key));
+  ASSERT_GT(store().Read(Counter::kOverflowBuckets), 0u);
+  const ClientCounters before = kv_->client()->counters();
+  for (const std::string& key : keys) ASSERT_EQ(Get(key), "value of " + key);
+  const ClientCounters alone = kv_->client()->counters() - before;
+  ASSERT_GT(alone.reads, 2 * keys.size());
+  const std::vector<std::string> values = GetAll(keys);
+  for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(values[i], "value of " + keys[i]);
+  const ClientCounters together = kv_->client()->counters() - before;
+  EXPECT_EQ(together.reads, 2 * alone.reads);
+  EXPECT_EQ(together.requests, 0u);
 }
 
 TEST_P(MultiGet, FindsWhatOthersOverwroteWhereItWasRemembered) {
