@@ -136,8 +136,8 @@ TEST_P(MultiGet, CostsTwoReadsAKeyAndNoRequest) {
   }
 }
 
-// Keys of one chain of buckets, two or more to a fingerprint: searches that go on from a record to the next one of
-// the same bucket, while others read the next bucket. Each reads what it would read alone.
+// Keys of one chain of buckets, two or more to a fingerprint: searches that go on from a record to the next
+// one of the same bucket, while others read the next bucket. Each reads what it would read alone.
 TEST_P(MultiGet, SearchesSideBySideDoNotDisturbEachOther) {
   START();
   if (!remote()) GTEST_SKIP() << "of clients";
