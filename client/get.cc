@@ -50,6 +50,7 @@ absl::StatusOr<RecordCopy> ReadRecord(Session& session, const WantedRecord& want
 // kUnsure: nothing is known of the key's place, or not any more.
 absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::uint64_t key_hash,
                                    Found* found) {
+  if (!session.locations().is_on()) return GetOutcome::kUnsure;
   const TimePoint start = session.Coarse();
   REMORA_ASSIGN_OR_RETURN(const std::optional<Slot> slot, KnownPlace(session, key_hash, start));
   if (!slot) return GetOutcome::kUnsure;

@@ -1,37 +1,8 @@
 #include "client/get_steps.h"
 
-#include <cstring>
-
 #include "store/base/status_macros.h"
 
 namespace remora {
-
-RecordCopy CopyOf(std::span<const std::byte> bytes, const WantedRecord& wanted) {
-  RecordCopy record;
-  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
-  record.body = bytes.data() + sizeof(record.header);
-  record.state = CheckRecord(record.header, record.body, wanted.key, wanted.key_hash, wanted.place);
-  return record;
-}
-
-void Found::Take(const RecordCopy& record) {
-  if (record.body != nullptr && target.text != nullptr) target.text->assign(record.Value());
-  size = record.header.value_size;
-  facts = {record.header.version_live >> 1, record.header.expiry_ms};
-}
-
-GetOutcome Judge(Session& session, const RecordCopy& record, TimePoint start, Found* found) {
-  switch (session.LifeOf(record.header.expiry_ms, start)) {
-    case ServerTime::Life::kAlive:
-      found->Take(record);
-      return GetOutcome::kFound;
-    case ServerTime::Life::kOver:
-      return GetOutcome::kMissing;
-    case ServerTime::Life::kAskServer:
-      break;
-  }
-  return GetOutcome::kAskServer;
-}
 
 absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
   if (!session.allowance().has_some()) return false;

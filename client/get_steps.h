@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -28,7 +29,13 @@ struct RecordCopy {
 };
 
 /// Of a whole record, as it was read.
-RecordCopy CopyOf(std::span<const std::byte> bytes, const WantedRecord& wanted);
+inline RecordCopy CopyOf(std::span<const std::byte> bytes, const WantedRecord& wanted) {
+  RecordCopy record;
+  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
+  record.body = bytes.data() + sizeof(record.header);
+  record.state = CheckRecord(record.header, record.body, wanted.key, wanted.key_hash, wanted.place);
+  return record;
+}
 
 /// What a GET is after.
 struct Found {
@@ -36,14 +43,29 @@ struct Found {
   std::uint64_t size = 0;
   RecordFacts facts{};
 
-  void Take(const RecordCopy& record);
+  void Take(const RecordCopy& record) {
+    if (record.body != nullptr && target.text != nullptr) target.text->assign(record.Value());
+    size = record.header.value_size;
+    facts = {record.header.version_live >> 1, record.header.expiry_ms};
+  }
 };
 
 /// kUnsure: nothing is known.
 enum class GetOutcome : std::uint8_t { kFound = 1, kMissing, kUnsure, kAskServer };
 
 /// The key's live record, verified, was read since `start`. kFound (and taken), kMissing or kAskServer.
-GetOutcome Judge(Session& session, const RecordCopy& record, TimePoint start, Found* found);
+inline GetOutcome Judge(Session& session, const RecordCopy& record, TimePoint start, Found* found) {
+  switch (session.LifeOf(record.header.expiry_ms, start)) {
+    case ServerTime::Life::kAlive:
+      found->Take(record);
+      return GetOutcome::kFound;
+    case ServerTime::Life::kOver:
+      return GetOutcome::kMissing;
+    case ServerTime::Life::kAskServer:
+      break;
+  }
+  return GetOutcome::kAskServer;
+}
 
 /// Looks at the generation of the slot's segment, if there is an allowance for it.
 absl::StatusOr<bool> Look(Session& session, std::uint64_t segment);
