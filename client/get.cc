@@ -52,12 +52,13 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
                                    Found* found) {
   if (!session.locations().is_on()) return GetOutcome::kUnsure;
   const TimePoint start = session.Coarse();
-  REMORA_ASSIGN_OR_RETURN(const std::optional<Slot> slot, KnownPlace(session, key_hash, start));
-  if (!slot) return GetOutcome::kUnsure;
-  const RecordPlace place{slot->offset_units, slot->extent_bytes(), {}, session.shape().incarnation};
+  REMORA_ASSIGN_OR_RETURN(const std::optional<KnownLocation> known, KnownPlace(session, key_hash, start));
+  if (!known) return GetOutcome::kUnsure;
+  const Slot slot = DecodeSlot(known->slot);
+  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
   REMORA_ASSIGN_OR_RETURN(const RecordCopy record,
-                          ReadRecord(session, {key, key_hash, *slot, place, start}, found->target));
-  return JudgeKnown(session, key_hash, *slot, record, start, found);
+                          ReadRecord(session, {key, key_hash, slot, place, start}, found->target));
+  return JudgeKnown(session, key_hash, *known, record, start, found);
 }
 
 absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,

@@ -11,11 +11,11 @@ absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
   return true;
 }
 
-absl::StatusOr<std::optional<Slot>> KnownPlace(Session& session, std::uint64_t key_hash, TimePoint start) {
+absl::StatusOr<std::optional<KnownLocation>> KnownPlace(Session& session, std::uint64_t key_hash,
+                                                        TimePoint start) {
   const KnownLocation location = session.locations().Find(key_hash);
   if (location.slot == 0 || !session.allowance().has_some()) return std::nullopt;
-  const Slot slot = DecodeSlot(location.slot);
-  const std::uint64_t segment = Generations::SegmentOf(slot);
+  const std::uint64_t segment = Generations::SegmentOf(DecodeSlot(location.slot));
   if (!session.generations().IsFresh(segment, start)) {
     REMORA_ASSIGN_OR_RETURN(const bool looked, Look(session, segment));
     if (!looked) return std::nullopt;
@@ -24,19 +24,20 @@ absl::StatusOr<std::optional<Slot>> KnownPlace(Session& session, std::uint64_t k
     session.locations().Forget(key_hash);
     return std::nullopt;
   }
-  return slot;
+  return location;
 }
 
-GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const Slot& slot, const RecordCopy& record,
-                      TimePoint start, Found* found) {
+GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const KnownLocation& location,
+                      const RecordCopy& record, TimePoint start, Found* found) {
+  const std::uint64_t segment = Generations::SegmentOf(DecodeSlot(location.slot));
   // G5: only what was read in time is the record's. If we were held up, nothing is known of the location.
-  const std::uint64_t segment = Generations::SegmentOf(slot);
-  if (session.generations().IsFresh(segment, session.Coarse())) {
-    if (record.state == RecordState::kLive) {
-      ++session.counters().location_hits;
-      session.allowance().Earn(1);
-      return Judge(session, record, start, found);
-    }
+  const bool in_time = session.generations().IsFresh(segment, session.Coarse());
+  // Another key's look may have been the one that makes it fresh (client/multi_get.cc).
+  const bool same = session.generations().NumberOf(segment) == location.number;
+  if (in_time && same && record.state == RecordState::kLive) {
+    ++session.counters().location_hits;
+    session.allowance().Earn(1);
+    return Judge(session, record, start, found);
   }
   ++session.counters().location_wasted;
   session.allowance().Spend();

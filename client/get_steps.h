@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/get.h"
+#include "client/location_cache.h"
 #include "client/read_pieces.h"
 #include "client/session.h"
 #include "store/format/record.h"
@@ -71,11 +72,12 @@ inline GetOutcome Judge(Session& session, const RecordCopy& record, TimePoint st
 absl::StatusOr<bool> Look(Session& session, std::uint64_t segment);
 
 /// Where the key's record was, if that may be trusted at `start`. May cost a look.
-absl::StatusOr<std::optional<Slot>> KnownPlace(Session& session, std::uint64_t key_hash, TimePoint start);
+absl::StatusOr<std::optional<KnownLocation>> KnownPlace(Session& session, std::uint64_t key_hash,
+                                                        TimePoint start);
 
 /// What a record of such a place, read since then, says. kUnsure: it is not the key's any more; then the
 /// place is forgotten.
-GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const Slot& slot, const RecordCopy& record,
-                      TimePoint start, Found* found);
+GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const KnownLocation& location,
+                      const RecordCopy& record, TimePoint start, Found* found);
 
 }  // namespace remora

@@ -69,7 +69,7 @@ class Lookup {
       REMORA_ASSIGN_OR_RETURN(offset_, session.OffsetOf(search_->bucket()));
       if (offset_ == 0) End(GetOutcome::kUnsure);
     } else {
-      const Slot slot = known_ ? *known_ : search_->slot();
+      const Slot slot = known_ ? DecodeSlot(known_->slot) : search_->slot();
       size_ = slot.extent_bytes();
       offset_ = slot.offset_bytes();
       const std::uint64_t segment = Generations::SegmentOf(slot);
@@ -105,11 +105,12 @@ class Lookup {
   void Take(Session& session, TimePoint start) {
     Found found{.target = {.text = &result_->value, .buffer = nullptr}};
     if (known_) {
-      const Slot slot = *known_;
+      const KnownLocation known = *known_;
+      const Slot slot = DecodeSlot(known.slot);
       known_.reset();
       const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
       const RecordCopy record = CopyOf(bytes_, {key_, key_hash_, slot, place, start});
-      const GetOutcome outcome = JudgeKnown(session, key_hash_, slot, record, start, &found);
+      const GetOutcome outcome = JudgeKnown(session, key_hash_, known, record, start, &found);
       if (outcome != GetOutcome::kUnsure) return EndWith(outcome, found);
       search_.emplace(key_, key_hash_, session.shape(), &session.view());
       return;
@@ -152,7 +153,7 @@ class Lookup {
   bool done_ = true;
 
   // One of the two.
-  std::optional<Slot> known_;
+  std::optional<KnownLocation> known_;
   std::optional<KeySearch> search_;
 
   // The READ of this round.
