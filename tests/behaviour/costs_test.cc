@@ -1,0 +1,163 @@
+// docs/operations.md says what each operation costs. Here that is counted.
+#include <fstream>
+#include <functional>
+#include <map>
+#include <regex>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/behaviour/behaviour_fixture.h"
+
+namespace remora {
+namespace {
+
+struct Cost {
+  std::uint64_t reads = 0;
+  std::uint64_t messages = 0;
+  friend bool operator==(const Cost&, const Cost&) = default;
+  friend void PrintTo(const Cost& cost, std::ostream* out) {
+    *out << cost.reads << " READs, " << cost.messages << " messages";
+  }
+};
+
+std::map<std::string, Cost> Documented() {
+  std::ifstream file(REMORA_SOURCE_DIR "/docs/operations.md");
+  const std::regex row(R"(\| (`.*[^ ]) \| (\d+) \| (\d+) \|)");
+  std::map<std::string, Cost> costs;
+  std::smatch match;
+  for (std::string line; std::getline(file, line);) {
+    if (!std::regex_match(line, match, row)) continue;
+    const bool added = costs.emplace(match[1], Cost{std::stoull(match[2]), std::stoull(match[3])}).second;
+    EXPECT_TRUE(added) << line;
+  }
+  return costs;
+}
+
+class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durability>> {
+ protected:
+  DeploymentKind kind() const { return std::get<0>(GetParam()); }
+  bool logged() const { return std::get<1>(GetParam()) == Durability::kLogged; }
+
+  void Put(const std::string& key, const std::string& value) { ASSERT_CODE(kOk, client_->Put(key, value)); }
+
+  Cost Of(const std::function<void()>& operation) {
+    const ClientCounters before = client_->counters();
+    operation();
+    const ClientCounters did = client_->counters() - before;
+    EXPECT_EQ(did.location_looks, 0u);
+    return {did.reads, did.requests};
+  }
+
+  Client* client_ = nullptr;
+};
+INSTANTIATE_TEST_SUITE_P(On, Costs,
+                         testing::Combine(testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                                                          DeploymentKind::kSim),
+                                          testing::Values(Durability::kMemory, Durability::kLogged)),
+                         [](const auto& test) {
+                           const bool logged = std::get<1>(test.param) == Durability::kLogged;
+                           return NameOf(std::get<0>(test.param)) + (logged ? "_logged" : "_memory");
+                         });
+
+TEST_P(Costs, AreAsDocumented) {
+  std::string why_not;
+  const std::unique_ptr<Deployment> deployment = Deployment::Create(kind(),
+                                                                    {.durability = std::get<1>(GetParam()),
+                                                                     .memory_size = kMinMemorySize,
+                                                                     .eviction = Eviction::kLeastUsed},
+                                                                    &why_not);
+  if (deployment == nullptr) {
+    ASSERT_EQ(std::getenv("REMORA_REQUIRE_VERBS"), nullptr) << why_not;
+    GTEST_SKIP() << why_not;
+  }
+  const std::unique_ptr<KeyValue> kv = *deployment->Connect({.location_cache_bytes = 0});
+  client_ = kv->client();
+  const auto key_of = [](int i) { return "key " + std::to_string(i); };
+  std::vector<std::string> names, missing_names;
+  for (int i = 0; i < 16; ++i) {
+    names.push_back(key_of(i));
+    missing_names.push_back("missing " + std::to_string(i));
+    Put(names.back(), "value");
+  }
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  const std::vector<std::string_view> missing(missing_names.begin(), missing_names.end());
+  std::vector<GetResult> results(16);
+  std::vector<std::byte> memory(4096);
+  const std::unique_ptr<RegisteredBuffer> buffer = *client_->Register(memory);
+  std::string value;
+  ASSERT_CODE(kOk, client_->Get("key 0", &value));  // from here on, it knows the index
+
+  std::map<std::string, Cost> counted;
+  counted["`Get`, of another key"] = Of([&] { ASSERT_CODE(kOk, client_->Get("key 1", &value)); });
+  counted["`Get`, of a key that is not there"] =
+      Of([&] { ASSERT_CODE(kNotFound, client_->Get("none", &value)); });
+  counted["`Get`, into a registered buffer"] = Of([&] { ASSERT_TRUE(client_->Get("key 1", *buffer).ok()); });
+  counted["`Exists`, of a key that is there"] = Of([&] { ASSERT_TRUE(client_->Exists("key 1").value()); });
+  counted["`Exists`, of a key that is not there"] =
+      Of([&] { ASSERT_FALSE(client_->Exists("none").value()); });
+  counted["`Ttl`"] = Of([&] { ASSERT_TRUE(client_->Ttl("key 1").ok()); });
+  counted["`MultiGet`, of 16 keys"] = Of([&] {
+    ASSERT_CODE(kOk, client_->MultiGet(keys, results));
+    for (const GetResult& result : results) ASSERT_CODE(kOk, result.status);
+  });
+  counted["`MultiGet`, of 16 keys that are not there"] = Of([&] {
+    ASSERT_CODE(kOk, client_->MultiGet(missing, results));
+    for (const GetResult& result : results) ASSERT_CODE(kNotFound, result.status);
+  });
+  counted["`Put`"] = Of([&] { Put("key 2", "another"); });
+  counted["`Put`, on a condition that holds"] =
+      Of([&] { ASSERT_CODE(kOk, client_->Put("key 2", "v", {.condition = Condition::Present()})); });
+  counted["`Put`, on a condition that does not hold"] = Of(
+      [&] { ASSERT_CODE(kAlreadyExists, client_->Put("key 2", "v", {.condition = Condition::Absent()})); });
+  counted["`Delete`"] = Of([&] { ASSERT_CODE(kOk, client_->Delete("key 2")); });
+  counted["`Touch`"] = Of([&] { ASSERT_CODE(kOk, client_->Touch("key 3", std::chrono::hours(1))); });
+  counted["`Increment`"] = Of([&] { ASSERT_EQ(client_->Increment("number", 1).value(), 1); });
+  counted["`Append`"] = Of([&] { ASSERT_EQ(client_->Append("number", "0").value(), 2u); });
+  counted["`Apply`, of 100 writes"] = Of([&] {
+    WriteBatch batch;
+    for (int i = 0; i < 100; ++i) batch.Put(key_of(i), "of a batch");
+    ASSERT_CODE(kOk, client_->Apply(batch));
+  });
+  counted["`Ping`"] = Of([&] { ASSERT_CODE(kOk, client_->Ping()); });
+  const std::string large(std::size_t{1} << 20, 'v');
+  counted[kind() == DeploymentKind::kLocal
+              ? "`Put`, of 1 MiB, where it does not (local)"
+              : "`Put`, of 1 MiB, where the transport grants (verbs, simulated)"] =
+      Of([&] { Put("large", large); });
+
+  const std::unique_ptr<KeyValue> other =
+      *deployment->Connect({.location_cache_bytes = std::size_t{1} << 16});
+  client_ = other->client();
+  ASSERT_CODE(kOk, client_->Get("key 3", &value));
+  ASSERT_CODE(kOk, client_->Get("key 3", &value));
+  counted["`Get`, of a key whose place is remembered"] =
+      Of([&] { ASSERT_CODE(kOk, client_->Get("key 3", &value)); });
+
+  if (logged()) {
+    client_ = kv->client();
+    // More than the memory holds, of which nothing is used again.
+    const std::string some(10'000, 's');
+    for (int i = 0; i < 3000; ++i) Put("fill " + std::to_string(i), some);
+    ASSERT_GT(deployment->store().Read(Counter::kColdKeys), 0u);
+    Cost cold;
+    for (int i = 0; cold.messages == 0 && i < 3000; ++i) {
+      cold = Of([&] { ASSERT_CODE(kOk, client_->Get("fill " + std::to_string(i), &value)); });
+    }
+    counted["`Get`, of a key that is only in RocksDB (logged)"] = cold;
+  }
+
+  const std::map<std::string, Cost> documented = Documented();
+  ASSERT_GT(documented.size(), 20u);
+  for (const auto& [operation, cost] : counted) {
+    const auto said = documented.find(operation);
+    ASSERT_NE(said, documented.end()) << operation;
+    EXPECT_EQ(said->second, cost) << operation;
+  }
+  // But for one of the two transports' lines, and the one of RocksDB.
+  EXPECT_EQ(counted.size() + (logged() ? 1 : 2), documented.size());
+}
+
+}  // namespace
+}  // namespace remora
