@@ -42,6 +42,46 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
 
   void Put(const std::string& key, const std::string& value) { ASSERT_CODE(kOk, client_->Put(key, value)); }
 
+  void Start(std::chrono::milliseconds grace) {
+    kv_.reset();
+    std::string why_not;
+    deployment_ = Deployment::Create(kind(),
+                                     {.durability = std::get<1>(GetParam()),
+                                      .memory_size = kMinMemorySize,
+                                      .eviction = Eviction::kLeastUsed,
+                                      .grace = grace},
+                                     &why_not);
+    if (deployment_ == nullptr) {
+      ASSERT_EQ(std::getenv("REMORA_REQUIRE_VERBS"), nullptr) << why_not;
+      GTEST_SKIP() << why_not;
+    }
+    Connect({.location_cache_bytes = 0});
+  }
+  void Connect(const ClientOptions& options) {
+    kv_ = *deployment_->Connect(options);
+    client_ = kv_->client();
+  }
+
+  Cost OfAColdGet() {
+    Start(std::chrono::milliseconds(100));  // for memory to come free
+    // More than the memory holds, of which nothing is used again; few keys, so that the index does not grow.
+    const std::string some(40'000, 's');
+    for (int i = 0; i < 600; ++i) Put("fill " + std::to_string(i), some);
+    EXPECT_GT(deployment_->store().Read(Counter::kColdKeys), 0u);
+    // The cheapest: now and then the client says what it has read, or is held up and reads again.
+    Cost least{1000, 1000};
+    std::string value;
+    int cold = 0;
+    for (int i = 0; i < 600 && cold < 20; ++i) {
+      const std::uint64_t fetches = deployment_->store().Read(Counter::kFetches);
+      const Cost cost = Of([&] { ASSERT_CODE(kOk, client_->Get("fill " + std::to_string(i), &value)); });
+      if (deployment_->store().Read(Counter::kFetches) == fetches) continue;
+      ++cold;
+      if (cost.reads + cost.messages < least.reads + least.messages) least = cost;
+    }
+    return least;
+  }
+
   Cost Of(const std::function<void()>& operation) {
     const ClientCounters before = client_->counters();
     operation();
@@ -50,6 +90,8 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
     return {did.reads, did.requests};
   }
 
+  std::unique_ptr<Deployment> deployment_;
+  std::unique_ptr<KeyValue> kv_;
   Client* client_ = nullptr;
 };
 INSTANTIATE_TEST_SUITE_P(On, Costs,
@@ -62,18 +104,9 @@ INSTANTIATE_TEST_SUITE_P(On, Costs,
                          });
 
 TEST_P(Costs, AreAsDocumented) {
-  std::string why_not;
-  const std::unique_ptr<Deployment> deployment = Deployment::Create(kind(),
-                                                                    {.durability = std::get<1>(GetParam()),
-                                                                     .memory_size = kMinMemorySize,
-                                                                     .eviction = Eviction::kLeastUsed},
-                                                                    &why_not);
-  if (deployment == nullptr) {
-    ASSERT_EQ(std::getenv("REMORA_REQUIRE_VERBS"), nullptr) << why_not;
-    GTEST_SKIP() << why_not;
-  }
-  const std::unique_ptr<KeyValue> kv = *deployment->Connect({.location_cache_bytes = 0});
-  client_ = kv->client();
+  // A client that is held up for that long reads again.
+  Start(std::chrono::seconds(10));
+  if (IsSkipped() || HasFatalFailure()) return;
   const auto key_of = [](int i) { return "key " + std::to_string(i); };
   std::vector<std::string> names, missing_names;
   for (int i = 0; i < 16; ++i) {
@@ -85,7 +118,7 @@ TEST_P(Costs, AreAsDocumented) {
   const std::vector<std::string_view> missing(missing_names.begin(), missing_names.end());
   std::vector<GetResult> results(16);
   std::vector<std::byte> memory(4096);
-  const std::unique_ptr<RegisteredBuffer> buffer = *client_->Register(memory);
+  std::unique_ptr<RegisteredBuffer> buffer = *client_->Register(memory);
   std::string value;
   ASSERT_CODE(kOk, client_->Get("key 0", &value));  // from here on, it knows the index
 
@@ -127,26 +160,13 @@ TEST_P(Costs, AreAsDocumented) {
               : "`Put`, of 1 MiB, where the transport grants (verbs, simulated)"] =
       Of([&] { Put("large", large); });
 
-  const std::unique_ptr<KeyValue> other =
-      *deployment->Connect({.location_cache_bytes = std::size_t{1} << 16});
-  client_ = other->client();
+  buffer.reset();  // it is the client's that goes
+  Connect({.location_cache_bytes = std::size_t{1} << 16});
   ASSERT_CODE(kOk, client_->Get("key 3", &value));
   ASSERT_CODE(kOk, client_->Get("key 3", &value));
   counted["`Get`, of a key whose place is remembered"] =
       Of([&] { ASSERT_CODE(kOk, client_->Get("key 3", &value)); });
-
-  if (logged()) {
-    client_ = kv->client();
-    // More than the memory holds, of which nothing is used again; few keys, so that the index does not grow.
-    const std::string some(40'000, 's');
-    for (int i = 0; i < 600; ++i) Put("fill " + std::to_string(i), some);
-    ASSERT_GT(deployment->store().Read(Counter::kColdKeys), 0u);
-    Cost cold;
-    for (int i = 0; cold.messages == 0 && i < 600; ++i) {
-      cold = Of([&] { ASSERT_CODE(kOk, client_->Get("fill " + std::to_string(i), &value)); });
-    }
-    counted["`Get`, of a key that is only in RocksDB (logged)"] = cold;
-  }
+  if (logged()) counted["`Get`, of a key that is only in RocksDB (logged)"] = OfAColdGet();
 
   const std::map<std::string, Cost> documented = Documented();
   ASSERT_GT(documented.size(), 20u);
