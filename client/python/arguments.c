@@ -86,3 +86,31 @@ int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted) {
   }
   return TakeTtl(ttl, &wanted->options.ttl_ms);
 }
+
+void ReleaseArguments(WriteArguments* taken) {
+  Release(&taken->key);
+  Release(&taken->value);
+}
+
+// With what the parser took.
+static int EndArguments(PyObject* ttl, PyObject* condition, WriteArguments* taken) {
+  if (TakeWanted(ttl, condition, &taken->wanted)) return 1;
+  ReleaseArguments(taken);
+  return 0;
+}
+
+int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {
+  static char* names[] = {"key", "value", "ttl", "condition", NULL};
+  PyObject *ttl = NULL, *condition = NULL;
+  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OO", names, TakeArgument, &taken->key, TakeArgument,
+                                     &taken->value, &ttl, &condition) &&
+         EndArguments(ttl, condition, taken);
+}
+
+int TakeDeleteArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {
+  static char* names[] = {"key", "condition", NULL};
+  PyObject* condition = NULL;
+  taken->value.buffer.obj = NULL;
+  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &taken->key, &condition) &&
+         EndArguments(NULL, condition, taken);
+}

@@ -32,37 +32,22 @@ static PyObject* NoneOf(remora_code code) {
 }
 
 static PyObject* BatchPut(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "value", "ttl", "condition", NULL};
-  Bytes key, value;
-  PyObject *ttl = NULL, *condition = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OO", names, TakeArgument, &key, TakeArgument, &value,
-                                   &ttl, &condition)) {
-    return NULL;
-  }
-  Wanted wanted;
-  PyObject* result = NULL;
-  if (TakeWanted(ttl, condition, &wanted)) {
-    result = NoneOf(remora_batch_put(((Batch*)object)->batch, key.data, (size_t)key.size, value.data,
-                                     (size_t)value.size, &wanted.options));
-  }
-  Release(&key);
-  Release(&value);
-  return result;
+  WriteArguments taken;
+  if (!TakePutArguments(args, kwargs, &taken)) return NULL;
+  const remora_code code =
+      remora_batch_put(((Batch*)object)->batch, taken.key.data, (size_t)taken.key.size, taken.value.data,
+                       (size_t)taken.value.size, &taken.wanted.options);
+  ReleaseArguments(&taken);
+  return NoneOf(code);
 }
 
 static PyObject* BatchDelete(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "condition", NULL};
-  Bytes key;
-  PyObject* condition = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &key, &condition)) return NULL;
-  Wanted wanted;
-  PyObject* result = NULL;
-  if (TakeWanted(NULL, condition, &wanted)) {
-    result =
-        NoneOf(remora_batch_delete(((Batch*)object)->batch, key.data, (size_t)key.size, &wanted.options));
-  }
-  Release(&key);
-  return result;
+  WriteArguments taken;
+  if (!TakeDeleteArguments(args, kwargs, &taken)) return NULL;
+  const remora_code code = remora_batch_delete(((Batch*)object)->batch, taken.key.data,
+                                               (size_t)taken.key.size, &taken.wanted.options);
+  ReleaseArguments(&taken);
+  return NoneOf(code);
 }
 
 static PyObject* BatchClear(PyObject* object, PyObject* Py_UNUSED(none)) {

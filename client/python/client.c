@@ -239,42 +239,27 @@ static PyObject* Put(Client* self, const Bytes* key, const Bytes* value, const W
 }
 
 static PyObject* ClientPut(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "value", "ttl", "condition", NULL};
-  Bytes key, value;
-  PyObject *ttl = NULL, *condition = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OO", names, TakeArgument, &key, TakeArgument, &value,
-                                   &ttl, &condition)) {
-    return NULL;
-  }
-  Wanted wanted;
-  PyObject* result = NULL;
-  if (TakeWanted(ttl, condition, &wanted)) result = Put((Client*)object, &key, &value, &wanted);
-  Release(&key);
-  Release(&value);
+  WriteArguments taken;
+  if (!TakePutArguments(args, kwargs, &taken)) return NULL;
+  PyObject* const result = Put((Client*)object, &taken.key, &taken.value, &taken.wanted);
+  ReleaseArguments(&taken);
   return result;
 }
 
 static PyObject* ClientAppend(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "value", "ttl", "condition", NULL};
   Client* const self = (Client*)object;
-  Bytes key, value;
-  PyObject *ttl = NULL, *condition = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OO", names, TakeArgument, &key, TakeArgument, &value,
-                                   &ttl, &condition)) {
-    return NULL;
-  }
-  Wanted wanted;
+  WriteArguments taken;
+  if (!TakePutArguments(args, kwargs, &taken)) return NULL;
   PyObject* result = NULL;
-  if (TakeWanted(ttl, condition, &wanted) && Begin(self)) {
+  if (Begin(self)) {
     remora_code code;
     size_t size = 0;
     CALL(self, code,
-         remora_append(self->client, key.data, (size_t)key.size, value.data, (size_t)value.size, &size,
-                       &wanted.options));
+         remora_append(self->client, taken.key.data, (size_t)taken.key.size, taken.value.data,
+                       (size_t)taken.value.size, &size, &taken.wanted.options));
     result = code == REMORA_OK ? PyLong_FromSize_t(size) : Raise(code);
   }
-  Release(&key);
-  Release(&value);
+  ReleaseArguments(&taken);
   return result;
 }
 
@@ -309,14 +294,10 @@ static PyObject* Delete(Client* self, const Bytes* key, const Wanted* wanted) {
 }
 
 static PyObject* ClientDelete(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "condition", NULL};
-  Bytes key;
-  PyObject* condition = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &key, &condition)) return NULL;
-  Wanted wanted;
-  PyObject* result = NULL;
-  if (TakeWanted(NULL, condition, &wanted)) result = Delete((Client*)object, &key, &wanted);
-  Release(&key);
+  WriteArguments taken;
+  if (!TakeDeleteArguments(args, kwargs, &taken)) return NULL;
+  PyObject* const result = Delete((Client*)object, &taken.key, &taken.wanted);
+  ReleaseArguments(&taken);
   return result;
 }
 
@@ -360,15 +341,10 @@ static PyObject* ClientTouch(PyObject* object, PyObject* args, PyObject* kwargs)
 }
 
 static PyObject* ClientPersist(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "condition", NULL};
-  Bytes key;
-  PyObject* condition = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &key, &condition)) return NULL;
-  Wanted wanted;
-  PyObject* result = NULL;
-  if (TakeWanted(NULL, condition, &wanted))
-    result = Touch((Client*)object, &key, REMORA_TTL_FOREVER, &wanted);
-  Release(&key);
+  WriteArguments taken;
+  if (!TakeDeleteArguments(args, kwargs, &taken)) return NULL;
+  PyObject* const result = Touch((Client*)object, &taken.key, REMORA_TTL_FOREVER, &taken.wanted);
+  ReleaseArguments(&taken);
   return result;
 }
 
@@ -383,7 +359,7 @@ static PyObject* ClientPing(PyObject* object, PyObject* Py_UNUSED(none)) {
   Py_RETURN_NONE;
 }
 
-// With the interpreter's lock: ClientStats takes it back for this.
+// With the interpreter's lock, which ClientStats keeps.
 static void AddStat(void* context, const char* name, uint64_t value) {
   PyObject* const dict = context;
   PyObject* const number = PyLong_FromUnsignedLongLong(value);

@@ -67,6 +67,18 @@ typedef struct {
 /// `ttl` and `condition` may be null. False: an exception is raised.
 int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted);
 
+/// The arguments of a write.
+typedef struct {
+  Bytes key;
+  Bytes value;  // empty where the write has none
+  Wanted wanted;
+} WriteArguments;
+/// (key, value, *, ttl=None, condition=None). As Take.
+int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
+/// (key, *, condition=None). As Take.
+int TakeDeleteArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
+void ReleaseArguments(WriteArguments* taken);
+
 // --- client.c -------------------------------------------------------------------------------------------
 
 /// Forks of this process, since it was the parent's.
