@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "patient_writes.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
 #include "store/store.h"
@@ -48,13 +49,7 @@ class EvictionTest : public testing::Test {
   static std::string KeyOf(int i) { return "key " + std::to_string(i); }
   std::string ValueOf(int i) const { return KeyOf(i) + value_; }
 
-  absl::Status Do(Write write) {
-    for (;;) {
-      store_->Commit(std::span(&write, 1));
-      if (!absl::IsAborted(write.status)) return write.status;
-      clock_.Advance(milliseconds(10));
-    }
-  }
+  absl::Status Do(Write write) { return CommitPatiently(*store_, clock_, write); }
   absl::Status Put(std::string_view key, std::string_view value,
                    std::optional<milliseconds> ttl = std::nullopt) {
     Write write;
@@ -77,17 +72,7 @@ class EvictionTest : public testing::Test {
     return Do(write);
   }
   /// The value, or the name of what Get said instead.
-  std::string Get(std::string_view key) {
-    // Brings it to memory, in this test's time.
-    absl::StatusOr<Location> location = store_->Locate(key);
-    for (; absl::IsAborted(location.status()); location = store_->Locate(key)) {
-      clock_.Advance(milliseconds(10));
-    }
-    if (!location.ok()) return absl::StatusCodeToString(location.status().code());
-    std::string value;
-    const absl::Status status = store_->Get(key, &value);
-    return status.ok() ? value : absl::StatusCodeToString(status.code());
-  }
+  std::string Get(std::string_view key) { return GetPatiently(*store_, clock_, key); }
 
   void Fill(int from = 0, int to = kMuch) {
     for (int i = from; i < to; ++i) ASSERT_TRUE(Put(KeyOf(i), ValueOf(i)).ok()) << i;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "patient_writes.h"
 #include "store/format/record.h"
 #include "store/store.h"
 #include "test_files.h"
@@ -42,13 +43,7 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
   }
 
   /// One write, and again when memory that rests is free.
-  absl::Status Do(Write write) {
-    for (;;) {
-      store_->Commit(std::span(&write, 1));
-      if (!absl::IsAborted(write.status)) return write.status;
-      clock_.Advance(milliseconds(10));
-    }
-  }
+  absl::Status Do(Write write) { return CommitPatiently(*store_, clock_, write); }
   static Write PutOf(std::string_view key, std::string_view value, milliseconds ttl = kNeverExpires) {
     Write write;
     write.key = key;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "patient_writes.h"
 #include "store/store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
@@ -41,13 +42,7 @@ class LargeTest : public testing::TestWithParam<Durability> {
     store_ = *std::move(store);
   }
   /// As Store::Put, in a time that the test sets.
-  absl::Status Commit(Write write) {
-    for (;;) {
-      store_->Commit(std::span(&write, 1));
-      if (!absl::IsAborted(write.status)) return write.status;
-      clock_.Advance(milliseconds(20));
-    }
-  }
+  absl::Status Commit(Write write) { return CommitPatiently(*store_, clock_, write); }
   absl::Status Put(std::string_view key, std::string_view value) {
     Write write;
     write.key = key;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "patient_writes.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
 #include "store/store.h"
@@ -56,13 +57,7 @@ class LoadLargerTest : public testing::Test {
     return key + bytes_.substr(random_() % (bytes_.size() - size), size);
   }
 
-  absl::Status Do(Write write) {
-    for (;;) {
-      store_->Commit(std::span(&write, 1));
-      if (!absl::IsAborted(write.status)) return write.status;
-      clock_.Advance(milliseconds(10));
-    }
-  }
+  absl::Status Do(Write write) { return CommitPatiently(*store_, clock_, write); }
   absl::Status Put(const std::string& key, const std::string& value, milliseconds ttl = kNeverExpires) {
     Write write;
     write.key = key;
@@ -84,17 +79,7 @@ class LoadLargerTest : public testing::Test {
     return Do(write);
   }
   /// The value, or the name of what Get said instead.
-  std::string Get(const std::string& key) {
-    // Brings it to memory, in this test's time.
-    absl::StatusOr<Location> location = store_->Locate(key);
-    for (; absl::IsAborted(location.status()); location = store_->Locate(key)) {
-      clock_.Advance(milliseconds(10));
-    }
-    if (!location.ok()) return absl::StatusCodeToString(location.status().code());
-    std::string value;
-    const absl::Status status = store_->Get(key, &value);
-    return status.ok() ? value : absl::StatusCodeToString(status.code());
-  }
+  std::string Get(const std::string& key) { return GetPatiently(*store_, clock_, key); }
   /// Whether this brought it to memory.
   bool IsFetched(const std::string& key) {
     const std::uint64_t before = store_->Read(Counter::kFetches);
