@@ -62,6 +62,11 @@ std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes) {
   return count;
 }
 
+bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) {
+  const auto& request = *static_cast<const Request*>(context);
+  return PayloadChecksum(request, key_hash, value_hash) == request.payload_checksum;
+}
+
 ReplyStatus ToReplyStatus(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,9 @@ Write::Kind KindOf(Operation operation);
 /// Adds the writes of a batch, which point into `bytes`; returns how many. 0, and nothing is added: the bytes
 /// are no batch.
 std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes);
+
+/// For Write::verify: `context` is the Request, whose checksum the payload is to match.
+bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash);
 
 ReplyStatus ToReplyStatus(const absl::Status& status);
 

@@ -27,17 +27,6 @@ constexpr int kSpinSteps = 1000;
 // Writes of one group at most: bounds the time that the first of them waits for the last.
 constexpr std::size_t kMaxGroup = 256;
 
-constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, or outside the slice";
-
-bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) {
-  const auto& request = *static_cast<const Request*>(context);
-  return PayloadChecksum(request, key_hash, value_hash) == request.payload_checksum;
-}
-
-std::string_view TextOf(const absl::Status& status) {
-  return {status.message().data(), status.message().size()};
-}
-
 }  // namespace
 
 Server::Server(const ServerOptions& options) : options_(options) {}
@@ -134,7 +123,7 @@ bool Server::AcceptClients(Port& port) {
       store_->Add(Counter::kConnectionsAccepted, 1);
       Log(absl::StrCat("client ", peer, ": connected"));
     } else if (connection != nullptr) {
-      Refuse(*connection, RefusalReason::kFull, TextOf(session.status()));
+      Refuse(*connection, RefusalReason::kFull, StdView(session.status().message()));
     } else {
       Log(absl::StrCat("client ", peer, ": gone while being accepted: ", session.status().message()));
     }
@@ -223,203 +212,11 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
   Drop(completion.connection, absl::InvalidArgumentError("a request of an unknown operation"));
 }
 
-// --- Writes are committed, as one group -----------------------------------------------------------------
-
-bool Server::CommitWrites() {
-  // A client that was dropped in this step takes its slice, and so its writes, with it.
-  std::erase_if(write_requests_,
-                [&](const Pending& pending) { return !sessions_.contains(pending.connection); });
-  if (write_requests_.empty()) return false;
-
-  writes_.clear();
-  batches_.clear();
-  batches_.reserve(write_requests_.size());  // writes point into its elements
-  for (Pending& pending : write_requests_) {
-    if (pending.request.operation == Operation::kBatch) {
-      pending.refused = AddBatch(pending);
-      continue;
-    }
-    Write& write = writes_.emplace_back();
-    write.kind = KindOf(pending.request.operation);
-    if (pending.request.operation == Operation::kCommit) {
-      write.reserved = grants_->Committing(*pending.connection);
-    } else {
-      const ServerSession::Payload payload = sessions_.at(pending.connection)->PayloadOf(pending.request);
-      write.key = payload.key;
-      write.value = payload.value;
-    }
-    write.ttl = DecodeTtl(pending.request.ttl_ms);
-    write.condition = Condition::Decode(pending.request.condition);
-    write.verify = VerifyPayload;
-    write.verify_context = &pending.request;
-  }
-  store_->Commit(writes_);
-
-  // Before any reply, which may find its client gone: what was reserved is the store's by now.
-  std::size_t next = 0;
-  for (const Pending& pending : write_requests_) {
-    if (pending.writes == 0) continue;
-    const Write& write = writes_[next];
-    next += pending.writes;
-    const bool used_up = write.reserved != nullptr && !absl::IsAborted(write.status);
-    if (used_up) grants_->EndCommit(*pending.connection);
-  }
-  std::size_t put_off = 0;
-  next = 0;
-  const std::size_t count = write_requests_.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    if (write_requests_[i].writes == 0) {
-      Answer(write_requests_[i], write_requests_[i].refused);
-      continue;
-    }
-    const Write& write = writes_[next];  // of a batch, the first
-    next += write_requests_[i].writes;
-    if (absl::IsAborted(write.status)) {  // and so are all behind it: another step commits them
-      write_requests_[put_off++] = write_requests_[i];
-      continue;
-    }
-    Reply reply;
-    reply.request_id = write_requests_[i].request.request_id;
-    reply.status = ToReplyStatus(write.status);
-    reply.version = write.version;
-    reply.slot = write.slot;
-    reply.result = write.result;
-    SendReply(write_requests_[i].connection, reply, TextOf(write.status));
-  }
-  write_requests_.resize(put_off);
-  return put_off < count;
-}
-
-absl::Status Server::AddBatch(Pending& pending) {
-  const auto shared = sessions_.at(pending.connection)->PartOf(pending.request);
-  const std::string& copy =
-      batches_.emplace_back(reinterpret_cast<const char*>(shared.data()), shared.size());
-  pending.writes = 0;
-  if (!VerifyPayload(&pending.request, HashKey({}), HashValue(copy.data(), copy.size()))) {
-    return absl::DataLossError("the batch does not match its checksum; nothing was done");
-  }
-  pending.writes = remora::AddBatch(copy, &writes_);
-  if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a batch are none");
-  return absl::OkStatus();
-}
-
-// --- Everything else is answered ------------------------------------------------------------------------
-
-bool Server::AnswerOthers() {
-  std::size_t put_off = 0;
-  const std::size_t count = other_requests_.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const Pending pending = other_requests_[i];
-    const auto found = sessions_.find(pending.connection);
-    if (found == sessions_.end()) continue;
-    if (pending.request.operation == Operation::kReserve) {
-      AddReserve(pending);
-      continue;
-    }
-    if (pending.request.operation == Operation::kPart) {
-      Answer(pending, grants_->TakePart(*found->second, pending.request));
-      continue;
-    }
-    if (pending.request.operation == Operation::kCommit) {
-      Answer(pending, absl::InvalidArgumentError(
-                          "a commit where nothing of these sizes is reserved, or not any more: it took too "
-                          "long, or a new reserve replaced it"));
-      continue;
-    }
-    Reply reply;
-    absl::Status status = absl::InvalidArgumentError(kOutOfBounds);
-    if (pending.request.operation == Operation::kPing) {
-      store_->Add(Counter::kPings, 1);
-      status = absl::OkStatus();
-    } else if (pending.request.operation == Operation::kLocate) {
-      status = Locate(*found->second, pending.request, &reply);
-    }
-    if (absl::IsAborted(status)) {  // another step answers it
-      other_requests_[put_off++] = pending;
-      continue;
-    }
-    Answer(pending, status, reply);
-  }
-  other_requests_.resize(put_off);
-  return put_off < count;
-}
-
-void Server::Answer(const Pending& pending, const absl::Status& status, Reply reply) {
-  reply.request_id = pending.request.request_id;
-  reply.status = ToReplyStatus(status);
-  if (reply.status == ReplyStatus::kInvalid) store_->Add(Counter::kRejectedRequests, 1);
-  SendReply(pending.connection, reply, TextOf(status));
-}
-
-// --- Room for large values is reserved ------------------------------------------------------------------
-
-void Server::AddReserve(const Pending& pending) {
-  const bool waits = std::any_of(reserves_.begin(), reserves_.end(), [&](const Pending& other) {
-    return other.connection == pending.connection;
-  });
-  if (waits) return Answer(pending, absl::InvalidArgumentError("a reserve while another one waits"));
-  reserves_.push_back(pending);
-}
-
-bool Server::AnswerReserves() {
-  grants_->Expire();
-  bool answered = false;
-  // In order, so that a large one does not wait for ever while small ones pass by.
-  for (; !reserves_.empty(); reserves_.pop_front()) {
-    const Pending pending = reserves_.front();
-    const auto found = sessions_.find(pending.connection);
-    if (found == sessions_.end()) continue;
-    const absl::StatusOr<Grant> grant = grants_->Reserve(*found->second, pending.request);
-    if (absl::IsAborted(grant.status())) break;
-    answered = true;
-    if (!grant.ok()) {
-      Answer(pending, grant.status());
-      continue;
-    }
-    Reply reply;
-    reply.request_id = pending.request.request_id;
-    const bool granted = grant->region.size > 0;
-    SendReply(pending.connection, reply,
-              granted ? std::string_view(reinterpret_cast<const char*>(&*grant), sizeof(*grant)) : "");
-  }
-  return answered;
-}
-
-absl::Status Server::Locate(const ServerSession& session, const Request& request, Reply* reply) {
-  const std::string_view shared_key = session.PayloadOf(request).key;
-  if (shared_key.data() == nullptr || request.value_size != 0) {
-    return absl::InvalidArgumentError(kOutOfBounds);
-  }
-  std::array<char, kMaxKeySize> copy;
-  std::memcpy(copy.data(), shared_key.data(), shared_key.size());
-  const std::string_view key(copy.data(), shared_key.size());
-  if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
-    return absl::DataLossError("the key does not match its checksum");
-  }
-  const absl::StatusOr<Location> location = store_->Locate(key);
-  // DataLoss would blame the client.
-  if (absl::IsDataLoss(location.status())) return absl::UnavailableError(location.status().message());
-  if (!location.ok()) return location.status();
-  reply->version = location->version;
-  reply->slot = location->slot;
-  return absl::OkStatus();
-}
-
 void Server::NoteReads(const ServerSession& session, const Request& request) {
   ServerSession::Reads reads;
   const std::size_t count = session.TakeReads(request, &reads);
   for (std::size_t i = 0; i < count; ++i) store_->NoteRead(reads[i]);
   store_->Add(Counter::kReadsReported, static_cast<std::int64_t>(count));
-}
-
-void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_view behind) {
-  const auto found = sessions_.find(connection);
-  if (found == sessions_.end()) return;
-  reply.server_ms = store_->clock().UnixMillis();
-  reply.flags = LoadingFlag();
-  if (store_->wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
-  const absl::Status sent = found->second->SendReply(reply, behind);
-  if (!sent.ok()) Drop(connection, sent);
 }
 
 // --- Clients go -----------------------------------------------------------------------------------------

@@ -91,27 +91,15 @@ class Server {
 
   explicit Server(const ServerOptions& options);
 
+  // --- server.cc
+
   bool AcceptClients(Port& port);
   void Refuse(rdma::Connection& connection, RefusalReason reason, std::string_view text);
   bool TakeCompletions(Port& port);
   void TakeRequest(ServerSession& session, const rdma::Completion& completion);
-  /// False: there were none, or all wait for room.
-  bool CommitWrites();
-  /// Copies a batch out of the slice and adds its writes to the group. InvalidArgument, DataLoss: it was no
-  /// batch, or not whole.
-  absl::Status AddBatch(Pending& pending);
-  /// False: there were none, or all wait for room.
-  bool AnswerOthers();
-  bool AnswerReserves();
-  void AddReserve(const Pending& pending);
   void NoteReads(const ServerSession& session, const Request& request);
-  /// Aborted: there is no room right now to bring the record back to memory.
-  absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
   /// As of now.
   std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
-  /// `behind`: what stands behind the Reply.
-  void SendReply(rdma::Connection* connection, Reply reply, std::string_view behind);
-  void Answer(const Pending& pending, const absl::Status& status, Reply reply = {});
   /// While the store loads: says when it has, stops when it never will.
   void SeeHowTheLoadGoes();
   void Drop(rdma::Connection* connection, const absl::Status& why);
@@ -119,6 +107,26 @@ class Server {
   /// For poll: -1 when nothing is to be done before somebody comes.
   int MillisToNextWork() const;
   void Log(std::string_view line);
+
+  // --- commits.cc
+
+  /// False: there were none, or all wait for room.
+  bool CommitWrites();
+  /// Copies a batch out of the slice and adds its writes to the group. InvalidArgument, DataLoss: it was no
+  /// batch, or not whole.
+  absl::Status AddBatch(Pending& pending);
+
+  // --- answers.cc
+
+  /// False: there were none, or all wait for room.
+  bool AnswerOthers();
+  bool AnswerReserves();
+  void AddReserve(const Pending& pending);
+  /// Aborted: there is no room right now to bring the record back to memory.
+  absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
+  /// `behind`: what stands behind the Reply.
+  void SendReply(rdma::Connection* connection, Reply reply, std::string_view behind);
+  void Answer(const Pending& pending, const absl::Status& status, Reply reply = {});
 
   const ServerOptions options_;
   std::unique_ptr<ExportedMemory> memory_;

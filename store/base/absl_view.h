@@ -10,4 +10,7 @@ namespace remora {
 /// For handing a std::string_view to abseil: StrCat, Status.
 inline absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
 
+/// The other way: Status::message.
+inline std::string_view StdView(absl::string_view text) { return {text.data(), text.size()}; }
+
 }  // namespace remora

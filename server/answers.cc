@@ -1,0 +1,128 @@
+// What is answered without a write: pings, where records are, room for large values.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "server/requests.h"
+#include "server/server.h"
+#include "store/base/absl_view.h"
+
+namespace remora {
+namespace {
+
+constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, or outside the slice";
+
+}  // namespace
+
+bool Server::AnswerOthers() {
+  std::size_t put_off = 0;
+  const std::size_t count = other_requests_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Pending pending = other_requests_[i];
+    const auto found = sessions_.find(pending.connection);
+    if (found == sessions_.end()) continue;
+    if (pending.request.operation == Operation::kReserve) {
+      AddReserve(pending);
+      continue;
+    }
+    if (pending.request.operation == Operation::kPart) {
+      Answer(pending, grants_->TakePart(*found->second, pending.request));
+      continue;
+    }
+    if (pending.request.operation == Operation::kCommit) {
+      Answer(pending, absl::InvalidArgumentError(
+                          "a commit where nothing of these sizes is reserved, or not any more: it took too "
+                          "long, or a new reserve replaced it"));
+      continue;
+    }
+    Reply reply;
+    absl::Status status = absl::InvalidArgumentError(kOutOfBounds);
+    if (pending.request.operation == Operation::kPing) {
+      store_->Add(Counter::kPings, 1);
+      status = absl::OkStatus();
+    } else if (pending.request.operation == Operation::kLocate) {
+      status = Locate(*found->second, pending.request, &reply);
+    }
+    if (absl::IsAborted(status)) {  // another step answers it
+      other_requests_[put_off++] = pending;
+      continue;
+    }
+    Answer(pending, status, reply);
+  }
+  other_requests_.resize(put_off);
+  return put_off < count;
+}
+
+void Server::Answer(const Pending& pending, const absl::Status& status, Reply reply) {
+  reply.request_id = pending.request.request_id;
+  reply.status = ToReplyStatus(status);
+  if (reply.status == ReplyStatus::kInvalid) store_->Add(Counter::kRejectedRequests, 1);
+  SendReply(pending.connection, reply, StdView(status.message()));
+}
+
+// --- Room for large values is reserved ------------------------------------------------------------------
+
+void Server::AddReserve(const Pending& pending) {
+  const bool waits = std::any_of(reserves_.begin(), reserves_.end(), [&](const Pending& other) {
+    return other.connection == pending.connection;
+  });
+  if (waits) return Answer(pending, absl::InvalidArgumentError("a reserve while another one waits"));
+  reserves_.push_back(pending);
+}
+
+bool Server::AnswerReserves() {
+  grants_->Expire();
+  bool answered = false;
+  // In order, so that a large one does not wait for ever while small ones pass by.
+  for (; !reserves_.empty(); reserves_.pop_front()) {
+    const Pending pending = reserves_.front();
+    const auto found = sessions_.find(pending.connection);
+    if (found == sessions_.end()) continue;
+    const absl::StatusOr<Grant> grant = grants_->Reserve(*found->second, pending.request);
+    if (absl::IsAborted(grant.status())) break;
+    answered = true;
+    if (!grant.ok()) {
+      Answer(pending, grant.status());
+      continue;
+    }
+    Reply reply;
+    reply.request_id = pending.request.request_id;
+    const bool granted = grant->region.size > 0;
+    SendReply(pending.connection, reply,
+              granted ? std::string_view(reinterpret_cast<const char*>(&*grant), sizeof(*grant)) : "");
+  }
+  return answered;
+}
+
+absl::Status Server::Locate(const ServerSession& session, const Request& request, Reply* reply) {
+  const std::string_view shared_key = session.PayloadOf(request).key;
+  if (shared_key.data() == nullptr || request.value_size != 0) {
+    return absl::InvalidArgumentError(kOutOfBounds);
+  }
+  std::array<char, kMaxKeySize> copy;
+  std::memcpy(copy.data(), shared_key.data(), shared_key.size());
+  const std::string_view key(copy.data(), shared_key.size());
+  if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
+    return absl::DataLossError("the key does not match its checksum");
+  }
+  const absl::StatusOr<Location> location = store_->Locate(key);
+  // DataLoss would blame the client.
+  if (absl::IsDataLoss(location.status())) return absl::UnavailableError(location.status().message());
+  if (!location.ok()) return location.status();
+  reply->version = location->version;
+  reply->slot = location->slot;
+  return absl::OkStatus();
+}
+
+void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_view behind) {
+  const auto found = sessions_.find(connection);
+  if (found == sessions_.end()) return;
+  reply.server_ms = store_->clock().UnixMillis();
+  reply.flags = LoadingFlag();
+  if (store_->wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
+  const absl::Status sent = found->second->SendReply(reply, behind);
+  if (!sent.ok()) Drop(connection, sent);
+}
+
+}  // namespace remora
