@@ -1,6 +1,7 @@
 // What is answered without a write: pings, where records are, room for large values.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -13,13 +14,22 @@ namespace {
 
 constexpr char kOutOfBounds[] = "a key, value, ttl or condition out of bounds, or outside the slice";
 
+// Between two tries to bring a record to memory: each reads it from the durable tier, and may do so in vain.
+constexpr std::chrono::milliseconds kPause{5};
+
 }  // namespace
 
 bool Server::AnswerOthers() {
+  if (other_requests_.empty()) return false;
   std::size_t put_off = 0;
   const std::size_t count = other_requests_.size();
+  const TimePoint now = store_->clock().Now();
   for (std::size_t i = 0; i < count; ++i) {
     const Pending pending = other_requests_[i];
+    if (pending.not_before > now) {
+      other_requests_[put_off++] = pending;
+      continue;
+    }
     const auto found = sessions_.find(pending.connection);
     if (found == sessions_.end()) continue;
     if (pending.request.operation == Operation::kReserve) {
@@ -45,7 +55,8 @@ bool Server::AnswerOthers() {
       status = Locate(*found->second, pending.request, &reply);
     }
     if (absl::IsAborted(status)) {  // another step answers it
-      other_requests_[put_off++] = pending;
+      other_requests_[put_off] = pending;
+      other_requests_[put_off++].not_before = now + kPause;
       continue;
     }
     Answer(pending, status, reply);

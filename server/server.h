@@ -83,6 +83,7 @@ class Server {
     // What it is of the group: one write, or those of a batch; or none, and why.
     std::size_t writes = 1;
     absl::Status refused{};
+    TimePoint not_before{};  // of what was put off: the next try
 
     void Forget(const rdma::Connection* gone) {
       if (connection == gone) connection = nullptr;

@@ -46,6 +46,7 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
     Release(now);
     Room room = MakeRoom(now, unix_ms);
     if (room == Room::kNow && run > 0) room = MakeRun(run, now, unix_ms);
+    room = OrWhenGivenBack(room, run);
     FinishWork();
     if (room == Room::kLater) return fetched.status();
     if (room == Room::kNever) return run > 0 ? NoRun(run) : Full();

@@ -23,6 +23,9 @@ namespace {
 // Searches without the lock. Each but the last was disturbed by a write to this very key.
 constexpr int kMaxSearches = 8;
 
+// For memory to rest takes less; but what is reserved may never be given back, as when this very thread did.
+constexpr std::chrono::seconds kPatience{30};
+
 absl::Status CheckKeySize(std::string_view key) {
   if (key.size() >= kMinKeySize && key.size() <= kMaxKeySize) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -116,9 +119,15 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
 
 template <typename Take>
 absl::Status Store::Impl::FindInTheEnd(std::string_view key, const Take& take) {
+  std::optional<TimePoint> begun;
   for (;;) {
     const absl::Status status = Find(key, take);
     if (!absl::IsAborted(status)) return status;
+    const TimePoint now = clock_.Now();
+    if (!begun) begun = now;
+    if (now - *begun > kPatience) {
+      return absl::ResourceExhaustedError("no room to bring the record back to memory: it is reserved");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -28,7 +28,7 @@ absl::StatusOr<Reservation> Store::Impl::Reserve(std::size_t key_size, std::size
   std::optional<Place> place = log_.Reserve(key_size, value_size);
   Room room = Room::kNow;
   if (!place) {
-    room = MakeRun(length, now, clock_.UnixMillis());
+    room = OrWhenGivenBack(MakeRun(length, now, clock_.UnixMillis()), length);
     if (room == Room::kNow) place = log_.Reserve(key_size, value_size);
   }
   FinishWork();
@@ -93,6 +93,16 @@ Store::Impl::Room Store::Impl::MakeRun(std::size_t length, TimePoint now, std::i
   if (segments_.HasRun(length)) return Room::kNow;
   if (worked || segments_.resting_count() > 0) return Room::kLater;
   segments_.CancelRun();
+  return Room::kNever;
+}
+
+Store::Impl::Room Store::Impl::OrWhenGivenBack(Room room, std::size_t run) const {
+  if (room != Room::kNever || run > segments_.max_run()) return room;
+  for (SegmentNumber i = 0; i < segments_.count(); ++i) {
+    const Segments::Segment& segment = segments_[i];
+    const bool is_run = segment.use == Segments::Use::kRun && segment.run > 0;
+    if (is_run && !log_.IsLive(log_.At(segment.begin))) return Room::kLater;
+  }
   return Room::kNever;
 }
 

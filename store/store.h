@@ -167,7 +167,7 @@ class Store {
   /// Copies the value into *value. NotFound (then *value is untouched, unless this thread was held up for
   /// longer than the grace period while it copied). InvalidArgument: key size. Of a record that is to be
   /// brought back to memory: Unavailable, DataLoss: the durable tier cannot be read. ResourceExhausted: the
-  /// index leaves no room for it.
+  /// index leaves no room for it, or what is reserved did not for 30 s.
   /// `version`, unless null, gets that of the key's last write.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr) const;
 

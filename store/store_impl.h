@@ -170,6 +170,10 @@ class Store::Impl {
   std::size_t RunOf(const Write& write) const;
   /// A bit of the work that it takes to have a run of this length.
   Room MakeRun(std::size_t length, TimePoint now, std::int64_t unix_ms);
+  /// kLater instead of kNever, where there may be room when what is reserved is given back, or becomes a
+  /// record that can be evicted. Not for writes: who reserves would hold up all of them. `run`: 0, or the
+  /// run's length.
+  Room OrWhenGivenBack(Room room, std::size_t run) const;
   /// Evicts a large record that was not used lately, if there is one. False: none, or eviction is off.
   bool EvictLarge(TimePoint now);
   absl::Status NoRun(std::size_t length) const;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -217,6 +218,75 @@ TEST_P(LargeTest, SmallOnesMakeRoomForLargeOnesAndTheOtherWayRound) {
   std::string got;
   ASSERT_TRUE(store_->Get("large 5", &got).ok());
   EXPECT_TRUE(got == ValueOf(7 * kMiB, 1));
+}
+
+// Whatever else is in the memory, and whoever has reserved some of it: what is asked for finds room, at the
+// latest when that is given back.
+TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
+  if (GetParam() == Durability::kMemory) GTEST_SKIP() << "what makes room is gone";
+  ASSERT_NO_FATAL_FAILURE(Open(16 * kMiB, Eviction::kLeastUsed));
+  std::mt19937_64 random(3);
+  std::map<std::string, std::string> model;
+  std::optional<Reservation> reserved;
+  int waits = 0;
+  const auto give_back = [&] {
+    if (reserved) store_->GiveBack(*reserved);
+    reserved.reset();
+  };
+  // As a server does: it puts off what is Aborted, and in the end reservations end.
+  const auto patiently = [&](const auto& try_it) {
+    for (int tries = 0;; ++tries) {
+      const absl::Status status = try_it();
+      if (!absl::IsAborted(status)) return status;
+      clock_.Advance(milliseconds(20));
+      if (tries == 100 && reserved) {
+        ++waits;
+        give_back();
+      }
+    }
+  };
+  for (std::uint64_t round = 0; round < 1500; ++round) {
+    const std::string key = "key " + std::to_string(random() % 24);
+    const std::uint64_t dice = random() % 12;
+    if (dice == 0) {
+      give_back();
+      const auto reservation = store_->Reserve(3, kMiB / 4 + 1 + random() % (4 * kMiB));
+      if (reservation.ok()) reserved = *reservation;
+    } else if (dice < 6) {
+      const std::size_t size = dice < 4 ? random() % 200'000 : kMiB / 4 + 1 + random() % (4 * kMiB);
+      const std::string value = ValueOf(size, round);
+      Write write;
+      write.key = key;
+      write.value = value;
+      absl::StatusOr<Reservation> place;
+      if (size > kMaxSmallValueSize) {
+        const absl::Status room = patiently([&] {
+          place = store_->Reserve(key.size(), size);
+          return place.status();
+        });
+        ASSERT_TRUE(room.ok()) << round << ": " << room;
+        std::memcpy(place->bytes.data(), key.data(), key.size());
+        std::memcpy(place->bytes.data() + key.size(), value.data(), size);
+        write.reserved = &*place;
+      }
+      const absl::Status status = patiently([&] {
+        store_->Commit(std::span(&write, 1));
+        return write.status;
+      });
+      ASSERT_TRUE(status.ok()) << round << ": " << status;
+      model[key] = value;
+    } else {
+      const absl::Status status = patiently([&] { return store_->Locate(key).status(); });
+      ASSERT_EQ(status.ok(), model.contains(key)) << round << ": " << status;
+      std::string got;
+      if (status.ok()) {
+        ASSERT_TRUE(store_->Get(key, &got).ok() && got == model[key]) << round;
+      }
+    }
+    clock_.Advance(milliseconds(random() % 50));
+  }
+  EXPECT_GT(store_->Read(Counter::kFetches), 50u);
+  EXPECT_GT(waits, 0) << "at times there was room only in what was reserved";
 }
 
 // A touch takes as much room as a put; here only what it touches itself could make way.
