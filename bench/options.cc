@@ -82,7 +82,8 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
                  "embedded, when the memory is full: none (default; writes fail) or least_used")
       ->check(CLI::IsMember({"none", "least_used"}))
       ->option_text("NAME");
-  app.add_option("--data_dir", options.target.store.data_dir, "embedded, logged: the store's directory")
+  app.add_option("--data_dir", options.target.store.data_dir,
+                 "embedded, logged or synced: the store's directory")
       ->option_text("DIR");
 }
 
@@ -248,13 +249,15 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   if (options.processes > 1) {
     throw CLI::ValidationError("--processes", "is for a server: each would have a store of its own");
   }
-  store.durability = flags.durability == "logged" ? Durability::kLogged : Durability::kMemory;
+  store.durability = flags.durability == "synced"   ? Durability::kSynced
+                     : flags.durability == "logged" ? Durability::kLogged
+                                                    : Durability::kMemory;
   store.eviction = flags.eviction == "none" ? Eviction::kNone : Eviction::kLeastUsed;
-  if (store.durability == Durability::kLogged && store.data_dir.empty()) {
-    throw CLI::ValidationError("--durability", "logged needs --data_dir");
+  if (store.durability != Durability::kMemory && store.data_dir.empty()) {
+    throw CLI::ValidationError("--durability", "logged and synced need --data_dir");
   }
   if (store.durability == Durability::kMemory && !store.data_dir.empty()) {
-    throw CLI::ValidationError("--data_dir", "needs --durability=logged");
+    throw CLI::ValidationError("--data_dir", "needs --durability=logged or synced");
   }
   if (store.durability == Durability::kMemory && !options.load) {
     throw CLI::ValidationError("run", "an embedded store in memory starts empty: use all");

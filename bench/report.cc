@@ -28,7 +28,15 @@ const char* DistributionName(const Workload& workload) {
 }
 
 std::string DurabilityName(const BenchOptions& options) {
-  return options.target.store.durability == Durability::kLogged ? "logged" : "memory";
+  switch (options.target.store.durability) {
+    case Durability::kMemory:
+      return "memory";
+    case Durability::kLogged:
+      return "logged";
+    case Durability::kSynced:
+      break;
+  }
+  return "synced";
 }
 
 bool IsEmbedded(const BenchOptions& options) { return options.target.address == kEmbeddedTarget; }

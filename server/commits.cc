@@ -39,7 +39,7 @@ bool Server::CommitWrites() {
     write.verify = VerifyPayload;
     write.verify_context = &pending.request;
   }
-  store_->Commit(writes_);
+  store_->Submit(writes_);
 
   // Before any reply, which may find its client gone: what was reserved is the store's by now.
   std::size_t next = 0;
@@ -64,16 +64,36 @@ bool Server::CommitWrites() {
       write_requests_[put_off++] = write_requests_[i];
       continue;
     }
-    Reply reply;
-    reply.request_id = write_requests_[i].request.request_id;
-    reply.status = ToReplyStatus(write.status);
-    reply.version = write.version;
-    reply.slot = write.slot;
-    reply.result = write.result;
-    SendReply(write_requests_[i].connection, reply, StdView(write.status.message()));
+    if (write.ticket != 0) {
+      unsynced_.emplace(write.ticket, write_requests_[i]);
+      continue;
+    }
+    AnswerWrite(write_requests_[i], write);
   }
   write_requests_.resize(put_off);
   return put_off < count;
+}
+
+template <typename Outcome>
+void Server::AnswerWrite(const Pending& pending, const Outcome& outcome) {
+  Reply reply;
+  reply.request_id = pending.request.request_id;
+  reply.status = ToReplyStatus(outcome.status);
+  reply.version = outcome.version;
+  reply.slot = outcome.slot;
+  reply.result = outcome.result;
+  SendReply(pending.connection, reply, StdView(outcome.status.message()));
+}
+
+bool Server::AnswerSynced() {
+  if (!synced_.exchange(false, std::memory_order_acquire)) return false;
+  outcomes_.clear();
+  store_->TakeSynced(&outcomes_);
+  for (const SyncedWrite& outcome : outcomes_) {
+    const auto node = unsynced_.extract(outcome.ticket);
+    if (!node.empty()) AnswerWrite(node.mapped(), outcome);
+  }
+  return true;
 }
 
 absl::Status Server::AddBatch(Pending& pending) {

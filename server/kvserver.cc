@@ -92,7 +92,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       ->required()
       ->type_name("ADDRESS");
   app.add_option("--data_dir", flags->server.store.data_dir,
-                 "RocksDB's directory; made when missing. Needed with --durability=logged")
+                 "RocksDB's directory; made when missing. Needed with --durability=logged and synced")
       ->type_name("DIR");
   app.add_option(
          "--memory", flags->memory,
@@ -103,11 +103,12 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->capture_default_str()
       ->type_name("SIZE");
-  const std::map<std::string, Durability> durabilities = {{"memory", Durability::kMemory},
-                                                          {"logged", Durability::kLogged}};
+  const std::map<std::string, Durability> durabilities = {
+      {"memory", Durability::kMemory}, {"logged", Durability::kLogged}, {"synced", Durability::kSynced}};
   Durability durability = Durability::kLogged;
   app.add_option("--durability", durability,
-                 "What an acknowledged write survives: memory (nothing), logged (the death of this process)")
+                 "What an acknowledged write survives: memory (nothing), logged (the death of this process), "
+                 "synced (that of the machine)")
       ->transform(CLI::CheckedTransformer(durabilities))
       ->default_str("logged");
   const std::map<std::string, Eviction> evictions = {{"none", Eviction::kNone},
@@ -149,9 +150,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
     flags->server.store.default_ttl = *ttl;
   }
   const bool has_dir = !flags->server.store.data_dir.empty();
-  if (durability == Durability::kLogged && !has_dir) {
-    return Fail(EX_USAGE, absl::InvalidArgumentError(
-                              "--durability=logged needs --data_dir=DIR; or choose --durability=memory"));
+  if (durability != Durability::kMemory && !has_dir) {
+    return Fail(EX_USAGE,
+                absl::InvalidArgumentError(
+                    "--durability=logged and synced need --data_dir=DIR; or choose --durability=memory"));
   }
   if (durability == Durability::kMemory && has_dir) {
     return Fail(EX_USAGE, absl::InvalidArgumentError(

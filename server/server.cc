@@ -27,6 +27,12 @@ constexpr int kSpinSteps = 1000;
 // Writes of one group at most: bounds the time that the first of them waits for the last.
 constexpr std::size_t kMaxGroup = 256;
 
+/// Makes an eventfd readable. Fails only when it is so already, which is what is wanted.
+void Signal(int fd) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof(one));
+}
+
 }  // namespace
 
 Server::Server(const ServerOptions& options) : options_(options) {}
@@ -34,9 +40,15 @@ Server::Server(const ServerOptions& options) : options_(options) {}
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   std::unique_ptr<Server> server(new Server(options));
   server->stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (server->stop_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  server->synced_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (server->stop_fd_ < 0 || server->synced_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
   REMORA_ASSIGN_OR_RETURN(server->memory_, ExportedMemory::Create(options.store.memory_size));
-  REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(options.store, server->memory_->region()));
+  StoreOptions store_options = options.store;
+  store_options.on_synced = [server = server.get()] {
+    server->synced_.store(true, std::memory_order_release);
+    Signal(server->synced_fd_);
+  };
+  REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
   if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
   server->grants_ = std::make_unique<Grants>(*server->store_, *server->memory_);
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
@@ -51,6 +63,7 @@ Server::~Server() {
   ports_.clear();
   store_.reset();
   if (stop_fd_ >= 0) ::close(stop_fd_);
+  if (synced_fd_ >= 0) ::close(synced_fd_);
 }
 
 absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
@@ -71,6 +84,8 @@ bool Server::Step() {
   }
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = CommitWrites();
+  if (options_.store.syncing == Syncing::kInSteps) busy |= store_->Sync();
+  busy |= AnswerSynced();
   const bool answered = AnswerOthers();
   busy |= AnswerReserves();
   if (load_began_) SeeHowTheLoadGoes();
@@ -230,6 +245,7 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   // Its requests that were put off go with it: the next connection may be at the same address.
   for (Pending& pending : write_requests_) pending.Forget(connection);
   for (Pending& pending : other_requests_) pending.Forget(connection);
+  for (auto& [ticket, pending] : unsynced_) pending.Forget(connection);
   store_->Add(Counter::kConnections, -1);
 }
 
@@ -252,8 +268,12 @@ void Server::Sleep() {
   if (!Step()) {
     std::vector<pollfd> fds;
     fds.push_back({stop_fd_, POLLIN, 0});
+    fds.push_back({synced_fd_, POLLIN, 0});
     for (const Port& port : ports_) fds.push_back({port.listener->wait_fd(), POLLIN, 0});
     if (::poll(fds.data(), fds.size(), MillisToNextWork()) > 0) store_->Add(Counter::kWakeups, 1);
+    // The flag says what there is to do; the signal is for sleepers.
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t drained = ::read(synced_fd_, &count, sizeof(count));
   }
   for (Port& port : ports_) port.listener->Disarm();
 }
@@ -272,10 +292,8 @@ int Server::MillisToNextWork() const {
 }
 
 void Server::Stop() {
-  // Wakes Run, and keeps it from sleeping until it sees the flag. Fails only when the eventfd is already
-  // readable, which is what is wanted.
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stop_fd_, &one, sizeof(one));
+  // Wakes Run, and keeps it from sleeping until it sees the flag.
+  Signal(stop_fd_);
   // The last thing: the server may be destroyed as soon as Run, which acquires it, has returned.
   stop_.store(true, std::memory_order_release);
 }

@@ -113,6 +113,11 @@ class Server {
 
   /// False: there were none, or all wait for room.
   bool CommitWrites();
+  /// `outcome`: a Write, or a SyncedWrite.
+  template <typename Outcome>
+  void AnswerWrite(const Pending& pending, const Outcome& outcome);
+  /// Of writes that waited for the disk. False: there were none.
+  bool AnswerSynced();
   /// Copies a batch out of the slice and adds its writes to the group. InvalidArgument, DataLoss: it was no
   /// batch, or not whole.
   absl::Status AddBatch(Pending& pending);
@@ -145,8 +150,14 @@ class Server {
 
   std::optional<TimePoint> load_began_;  // nothing: it is over
 
+  // Writes that wait for the disk, by their tickets.
+  absl::flat_hash_map<std::uint64_t, Pending> unsynced_;
+  std::vector<SyncedWrite> outcomes_;
+
   std::atomic<bool> stop_ = false;
-  int stop_fd_ = -1;  // an eventfd, readable once Stop was called
+  std::atomic<bool> synced_ = false;  // outcomes have come
+  int stop_fd_ = -1;                  // an eventfd, readable once Stop was called
+  int synced_fd_ = -1;                // another one, since `synced_` was set last, until Run has slept
 };
 
 }  // namespace remora

@@ -41,6 +41,7 @@ absl::Status ColdSweep::Look(const DurableTier::Entry& entry, std::int64_t unix_
   const std::uint64_t key_hash = HashKey(entry.key);
   // One in memory is the sweeper's; one that is not loaded yet, whoever's who loads.
   if (index_.Find(entry.key, key_hash) || !known_.Knows(entry.key)) return absl::OkStatus();
+  if (unsynced_.Has(entry.key)) return absl::OkStatus();  // that entry is not this write's
   const std::optional<Index::ColdEntry> cold = index_.FindCold(key_hash);
   if (!cold) return absl::OkStatus();
   if (HasExpired(entry.header.expiry_ms, unix_ms)) {

@@ -14,6 +14,7 @@
 #include "store/known_keys.h"
 #include "store/segments.h"
 #include "store/sweeper.h"
+#include "store/unsynced_keys.h"
 
 namespace remora {
 
@@ -22,8 +23,9 @@ class ColdSweep {
  public:
   /// `tier` may be null: then there is nothing to do. `known`: for which keys a cold entry tells that it is
   /// theirs.
-  ColdSweep(DurableTier* tier, Index& index, Sweeper& sweeper, const KnownKeys& known)
-      : tier_(tier), index_(index), sweeper_(sweeper), known_(known) {}
+  ColdSweep(DurableTier* tier, Index& index, Sweeper& sweeper, const KnownKeys& known,
+            const UnsyncedKeys& unsynced)
+      : tier_(tier), index_(index), sweeper_(sweeper), known_(known), unsynced_(unsynced) {}
   ColdSweep(const ColdSweep&) = delete;
   ColdSweep& operator=(const ColdSweep&) = delete;
 
@@ -49,6 +51,7 @@ class ColdSweep {
   Index& index_;
   Sweeper& sweeper_;
   const KnownKeys& known_;
+  const UnsyncedKeys& unsynced_;
   std::optional<Pass> pass_;
   std::int64_t due_ms_ = Segments::kNoExpiry;  // the earliest expiry of those that the pass does not look at
   std::int64_t not_before_ms_ = 0;

@@ -3,7 +3,7 @@
 //   Stage        each, in order: check, copy, verify the copy, decide, make sure of room, assign its version
 //   SealAll      completes their records
 //   MakeDurable  one write for the group; the last thing that can fail
-//   Publish      each, in order
+//   Publish      each, in order; but those that are to be synced, when the disk has them (synced.cc)
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -77,7 +77,8 @@ absl::Status CheckBatch(std::span<const Write> batch) {
   return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
 }
 
-absl::Status Check(const Write& write) {
+// `most`: the highest durability that the store has.
+absl::Status Check(const Write& write, Durability most) {
   const std::size_t key_size = write.reserved != nullptr ? write.reserved->key_size : write.key.size();
   const std::size_t value_size = ValueSize(write);
   if (key_size < kMinKeySize || key_size > kMaxKeySize || value_size > kMaxValueSize) {
@@ -91,6 +92,9 @@ absl::Status Check(const Write& write) {
   }
   if (!write.condition.IsValid()) {
     return absl::InvalidArgumentError("a condition that names a version which no write ever has");
+  }
+  if (write.durability && (*write.durability < Durability::kMemory || *write.durability > most)) {
+    return absl::InvalidArgumentError("a durability that the store, which is only in memory, does not have");
   }
   if (write.kind == Write::Kind::kIncrement && write.value.size() != sizeof(std::int64_t)) {
     return absl::InvalidArgumentError("what is added is not of 64 bits");
@@ -134,11 +138,15 @@ absl::Status Store::Impl::CommitNow(std::span<Write> writes, std::uint64_t* vers
   return writes.front().status;
 }
 
-void Store::Impl::Commit(std::span<Write> writes) {
-  const std::lock_guard lock(mutex_);
+void Store::Impl::SubmitLocked(std::span<Write> writes) {
+  if (!sync_failed_.ok()) {
+    for (Write& write : writes) write.status = sync_failed_;
+    return;
+  }
   const TimePoint now = clock_.Now();
   const std::int64_t unix_ms = clock_.UnixMillis();
   Release(now);
+  PublishSynced(now, unix_ms);
   while (!writes.empty()) {
     const std::size_t some = GroupSize(writes);
     const std::size_t done = CommitSome(writes.first(some), now, unix_ms);
@@ -176,6 +184,8 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   staged_.reserve(writes.size());  // views into its elements must stay good
   group_records_.clear();
   group_growth_.clear();
+  group_has_synced_ = false;
+  ReservePending();
 
   std::size_t done = 0;
   while (done < writes.size()) {
@@ -193,7 +203,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     Abandon(durable);
     return done;
   }
-  for (const Staged& staged : staged_) Publish(staged, now);
+  PublishOrAwait(now);
   Add(Counter::kCommitGroups, 1);
   Set(Counter::kLastVersion, next_version_ - 1);
   // At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked
@@ -212,10 +222,12 @@ absl::Status Store::Impl::Stage(Write& write, TimePoint now, std::int64_t unix_m
   Staged& staged = staged_.emplace_back();
   staged.write = &write;
   if (write.reserved != nullptr) staged.place = PlaceOf(*write.reserved);
-  absl::Status status = Check(write);
+  absl::Status status = Check(write, tier_ == nullptr ? Durability::kMemory : Durability::kSynced);
   if (status.ok()) status = CopyAndVerify(staged, now);
   if (status.ok()) status = Decide(staged, now, unix_ms);
-  if (!status.ok()) {
+  if (status.ok()) {
+    Hold(staged);
+  } else {
     const bool stays_reserved = write.reserved != nullptr && absl::IsAborted(status);
     if (staged.place.extent_code != 0 && !stays_reserved) log_.TakeBack(staged.place);
     staged_.pop_back();
@@ -230,9 +242,15 @@ absl::Status Store::Impl::StageBatch(std::span<Write> batch, TimePoint now, std:
   batch_changes_.clear();
   absl::Status status;
   std::size_t number = 0;
-  for (; number < batch.size() && status.ok(); ++number) status = Stage(batch[number], now, unix_ms);
+  for (; number < batch.size() && status.ok(); ++number) {
+    batch[number].durability = batch.front().durability;
+    status = Stage(batch[number], now, unix_ms);
+  }
   in_batch_ = false;
-  if (status.ok()) return status;
+  if (status.ok()) {
+    SyncAllOrNone(std::span(staged_).subspan(before));
+    return status;
+  }
   UnstageTo(before);
   return absl::Status(
       status.code(),
@@ -249,7 +267,7 @@ void Store::Impl::UnstageTo(std::size_t count) {
     } else {
       group_records_.erase(staged.key);
     }
-    if (staged.place.extent_code != 0) log_.TakeBack(staged.place);
+    TakeBack(staged);
   }
 }
 
@@ -294,6 +312,7 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   REMORA_RETURN_IF_ERROR(CheckCondition(write.condition, exists, old.version));
   if (modifies) REMORA_RETURN_IF_ERROR(Modify(staged, old, exists, now));
   staged.cold = old.cold;
+  staged.was_here = old.place.has_value();
   if (adds && exists && !write.ttl) {
     staged.expiry_ms = old.expiry_ms;
   } else if (!staged.is_delete()) {
@@ -315,6 +334,8 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   }
   // Of those staged, each has the next; so a condition can be about a write of the same group.
   staged.version = next_version_ + staged_.size() - 1;
+  // Behind one that is synced, each is: they become visible in order.
+  staged.synced = LevelOf(write) == Durability::kSynced || old.unsynced;
   const auto [found, is_first] = group_records_.try_emplace(staged.key);
   Known& next = found->second;
   if (in_batch_) {
@@ -323,12 +344,16 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   }
   next = {};
   if (!staged.is_delete()) next = {staged.place, false, false, staged.expiry_ms, staged.version};
+  next.unsynced = staged.synced;
   return absl::OkStatus();
 }
 
 absl::StatusOr<Store::Impl::Known> Store::Impl::Look(const Staged& staged) const {
   const auto earlier = group_records_.find(staged.key);
   if (earlier != group_records_.end()) return earlier->second;
+  if (const UnsyncedKeys::Record* const pending = unsynced_keys_.Find(staged.key)) {
+    return Known{pending->place, false, false, pending->expiry_ms, pending->version, true};
+  }
   if (const auto entry = index_.Find(staged.key, staged.key_hash)) {
     const RecordHeader& header = log_.Header(entry->place);
     return Known{entry->place, false, false, header.expiry_ms, header.version_live >> 1};
@@ -363,6 +388,7 @@ void Store::Impl::SealAll() {
 
 absl::Status Store::Impl::MakeDurable() {
   if (tier_ == nullptr) return absl::OkStatus();
+  REMORA_RETURN_IF_ERROR(sync_failed_);
   for (const Staged& staged : staged_) {
     if (staged.is_delete()) {
       tier_->Delete(staged.key);
@@ -370,8 +396,17 @@ absl::Status Store::Impl::MakeDurable() {
       tier_->Put(staged.key, {.version = staged.version, .expiry_ms = staged.expiry_ms}, staged.value);
     }
   }
-  if (next_version_ > tier_->version_limit()) tier_->SetVersionLimit(next_version_ + kVersionBlock);
-  return tier_->Write();
+  const bool logged = std::ranges::any_of(
+      staged_, [&](const Staged& staged) { return LevelOf(*staged.write) != Durability::kMemory; });
+  const bool raises = next_version_ > tier_->version_limit();
+  if (raises) tier_->SetVersionLimit(next_version_ + kVersionBlock);
+  REMORA_RETURN_IF_ERROR(
+      tier_->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
+  // A version that somebody has seen never comes again, even where the machine fails and takes it back. For
+  // the other case: synced.cc, S3.
+  if (!raises && !(group_has_synced_ && loading())) return absl::OkStatus();
+  for (Staged& staged : staged_) staged.synced = false;
+  return SyncNow();
 }
 
 // The group's versions stay used: it may be on disk after all.
@@ -380,8 +415,15 @@ void Store::Impl::Abandon(const absl::Status& why) {
       absl::StrCat(why.message(), " (this write is not visible; whether a restart shows it is unknown)"));
   for (auto staged = staged_.rbegin(); staged != staged_.rend(); ++staged) {
     staged->write->status = status;
-    if (staged->place.extent_code != 0) log_.TakeBack(staged->place);
+    if (!sync_failed_.ok()) unsynced_keys_.Set(staged->key, {});  // the tier may have it, and may not
+    TakeBack(*staged);
   }
+}
+
+void Store::Impl::TakeBack(const Staged& staged) {
+  if (staged.place.extent_code == 0) return;
+  if (staged.held) log_.LetGo(staged.place, clock_.Now());
+  log_.TakeBack(staged.place);
 }
 
 // --- Publish --------------------------------------------------------------------------------------------
@@ -389,7 +431,8 @@ void Store::Impl::Abandon(const absl::Status& why) {
 void Store::Impl::Publish(const Staged& staged, TimePoint now) {
   const std::optional<Index::Entry> entry = index_.Find(staged.key, staged.key_hash);
   std::optional<Index::ColdEntry> cold;
-  if (staged.cold) {
+  // One that was in memory may have been evicted while the write waited for the disk.
+  if (staged.cold || (staged.was_here && !entry)) {
     cold = index_.FindCold(staged.key_hash);
     REMORA_CHECK(cold.has_value());  // Decide said so
   }

@@ -233,14 +233,14 @@ class DurableTier::Impl {
     return entry;
   }
 
-  absl::Status Write() {
+  absl::Status Write(Log log) {
     // Who reads may see the new values before RocksDB returns. When it fails they may be there all the same.
     if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
       readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see Parse
     }
     rocksdb::WriteOptions options;
-    options.disableWAL = false;
-    options.sync = false;  // the system has it: it survives the process, not the machine
+    options.disableWAL = log == Log::kSkipped;
+    options.sync = false;  // the system has it: it survives the process, not the machine; see Sync
     const rocksdb::Status status = db_->Write(options, &batch_);
     if (batch_.GetDataSize() <= kKeptBatch) {
       batch_.Clear();
@@ -379,7 +379,13 @@ void DurableTier::SetVersionLimit(std::uint64_t limit) {
   impl_->next_limit_ = limit;
 }
 
-absl::Status DurableTier::Write() { return impl_->Write(); }
+absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
+
+absl::Status DurableTier::Sync() {
+  const rocksdb::Status status = impl_->db_->SyncWAL();
+  if (status.ok()) return absl::OkStatus();
+  return absl::UnavailableError(impl_->Translate(status).message());
+}
 
 absl::Status DurableTier::Get(std::string_view key, Take take) const {
   rocksdb::ReadOptions options;

@@ -35,8 +35,8 @@ struct DurableTierOptions {
 
 /// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
 ///
-/// Thread Safety: Get, EstimateSize, Split and all ForEach may be called from any threads at any time, while
-/// another one writes, too; what they show is whole groups. All else is for one thread at a time.
+/// Thread Safety: Sync, Get, EstimateSize, Split and all ForEach may be called from any threads at any time,
+/// while another one writes, too; what they show is whole groups. All else is for one thread at a time.
 class DurableTier {
  public:
   /// Opens or makes it in `path`. Errors as Store::Open.
@@ -54,10 +54,16 @@ class DurableTier {
   void Put(std::string_view key, const StoredHeader& header, std::string_view value);
   void Delete(std::string_view key);
   void SetVersionLimit(std::uint64_t limit);
-  /// OK: it survives this process. Otherwise Unavailable: it may or may not be there after a restart. After a
-  /// full disk, writes succeed again some seconds after there is space; after other errors, only after a
-  /// restart.
-  absl::Status Write();
+  /// OK: it survives this process, unless `log` is kSkipped; the others then survive it all the same.
+  /// Otherwise Unavailable: it may or may not be there after a restart. After a full disk, writes succeed
+  /// again some seconds after there is space; after other errors, only after a restart.
+  enum class Log : std::uint8_t { kWritten = 1, kSkipped = 2 };
+  absl::Status Write(Log log = Log::kWritten);
+
+  /// OK: all that was written before the call, and is in the log, survives the machine. Otherwise
+  /// Unavailable, and what the disk has of it is unknown: nobody may rely on a later call (fsync(2) reports
+  /// an error once). Any thread.
+  absl::Status Sync();
 
   struct Entry {
     std::string_view key;

@@ -20,6 +20,10 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
     const bool loaded = known_.Knows(key);
     const auto cold = loaded ? index_.FindCold(key_hash) : std::nullopt;
     if (loaded && !cold) return absl::NotFoundError("no such key");
+    // The tier has a write that nobody may see yet.
+    if (unsynced_keys_.Has(key)) {
+      return sync_failed_.ok() ? absl::AbortedError("the key's last write is not synced yet") : sync_failed_;
+    }
     std::size_t run = 0;
     const absl::StatusOr<Place> fetched = Fetch(key, key_hash, cold, now, unix_ms, &run);
     if (fetched.ok()) {

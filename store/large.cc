@@ -58,6 +58,9 @@ std::size_t Store::Impl::RunOf(const Write& write) const {
   if (write.kind != Write::Kind::kTouch) return 0;
   const std::string key(write.key);  // the caller's bytes may change
   const std::uint64_t key_hash = HashKey(key);
+  if (const UnsyncedKeys::Record* const pending = unsynced_keys_.Find(key)) {
+    return pending->place ? RunLength(key.size(), log_.Value(*pending->place).size()) : 0;
+  }
   if (const auto entry = index_.Find(key, key_hash)) {
     return RunLength(key.size(), log_.Value(entry->place).size());
   }

@@ -29,8 +29,9 @@ absl::Status CheckOptions(const StoreOptions& options) {
       if (options.data_dir.empty()) return absl::OkStatus();
       return absl::InvalidArgumentError("a store that is only in memory takes no data directory");
     case Durability::kLogged:
+    case Durability::kSynced:
       if (!options.data_dir.empty()) return absl::OkStatus();
-      return absl::InvalidArgumentError("a logged store needs a data directory");
+      return absl::InvalidArgumentError("a logged or synced store needs a data directory");
   }
   return absl::InvalidArgumentError("no such durability");
 }
@@ -91,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(const StoreOption
     return absl::InvalidArgumentError("the region is not of the size that RegionSize gives");
   }
   std::unique_ptr<DurableTier> tier;
-  if (options.durability == Durability::kLogged) {
+  if (options.durability != Durability::kMemory) {
     REMORA_ASSIGN_OR_RETURN(tier, DurableTier::Open(options.data_dir));
   }
   const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
@@ -107,6 +108,8 @@ Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
       clock_(clock),
       grace_(options.grace),
       default_ttl_(options.default_ttl),
+      durability_(options.durability),
+      on_synced_(options.on_synced),
       own_memory_(std::move(own_memory)),
       superblock_(MakeSuperblock(options, region)),
       shape_{superblock_.memory_size, superblock_.incarnation},
@@ -115,18 +118,22 @@ Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
       index_(region, segments_, log_, Duration::zero()),
       frequency_(options.eviction == Eviction::kNone ? 0 : region.size()),
       tier_(std::move(tier)),
-      sweeper_(segments_, log_, index_, tier_.get()),
-      cold_sweep_(tier_.get(), index_, sweeper_, known_),
+      sweeper_(segments_, log_, index_, tier_.get(), unsynced_keys_),
+      cold_sweep_(tier_.get(), index_, sweeper_, known_, unsynced_keys_),
       evictor_(ModeOf(options), segments_, log_, index_, cold_sweep_, frequency_),
       cleaner_(segments_, log_, index_, sweeper_, evictor_) {}
 
-Store::Impl::~Impl() { StopLoading(); }
+Store::Impl::~Impl() {
+  StopSyncing();
+  StopLoading();
+}
 
 absl::Status Store::Impl::Start(const StoreOptions& options) {
   Set(Counter::kMemoryBytes, shape_.memory_size);
   if (tier_ != nullptr) next_version_ = tier_->version_limit();
   Set(Counter::kLastVersion, next_version_ - 1);
   SetSizeCounters();
+  if (tier_ != nullptr) StartSyncing(options);
   if (tier_ != nullptr) return StartLoad(options);
   BeginToServe();
   return absl::OkStatus();
@@ -211,6 +218,7 @@ absl::Status Store::Put(std::string_view key, std::string_view value, const PutO
   write.value = value;
   write.ttl = options.ttl;
   write.condition = options.condition;
+  write.durability = options.durability;
   return impl_->CommitNow(std::span(&write, 1), options.version);
 }
 
@@ -219,6 +227,7 @@ absl::Status Store::Delete(std::string_view key, const WriteOptions& options) {
   write.kind = Write::Kind::kDelete;
   write.key = key;
   write.condition = options.condition;
+  write.durability = options.durability;
   return impl_->CommitNow(std::span(&write, 1), options.version);
 }
 
@@ -228,6 +237,7 @@ absl::Status Store::Touch(std::string_view key, std::chrono::milliseconds ttl, c
   write.key = key;
   write.ttl = ttl;
   write.condition = options.condition;
+  write.durability = options.durability;
   return impl_->CommitNow(std::span(&write, 1), options.version);
 }
 
@@ -243,6 +253,7 @@ absl::StatusOr<std::int64_t> Store::Increment(std::string_view key, std::int64_t
   write.value = {reinterpret_cast<const char*>(&delta), sizeof(delta)};
   write.ttl = options.ttl;
   write.condition = options.condition;
+  write.durability = options.durability;
   REMORA_RETURN_IF_ERROR(impl_->CommitNow(std::span(&write, 1), options.version));
   return write.result;
 }
@@ -255,6 +266,7 @@ absl::StatusOr<std::size_t> Store::Append(std::string_view key, std::string_view
   write.value = bytes;
   write.ttl = options.ttl;
   write.condition = options.condition;
+  write.durability = options.durability;
   REMORA_RETURN_IF_ERROR(impl_->CommitNow(std::span(&write, 1), options.version));
   return static_cast<std::size_t>(write.result);
 }
@@ -270,6 +282,9 @@ absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version) {
 }
 
 void Store::Commit(std::span<Write> writes) { impl_->Commit(writes); }
+void Store::Submit(std::span<Write> writes) { impl_->Submit(writes); }
+void Store::TakeSynced(std::vector<SyncedWrite>* outcomes) { impl_->TakeSynced(outcomes); }
+bool Store::Sync() { return impl_->Sync(); }
 bool Store::Work() { return impl_->Work(); }
 bool Store::Load() { return impl_->LoadStep(); }
 bool Store::loading() const { return impl_->loading(); }

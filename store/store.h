@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,12 +27,6 @@
 #include "store/format/write_options.h"
 
 namespace remora {
-
-/// What an acknowledged write has survived by then.
-enum class Durability : std::uint8_t {
-  kMemory = 1,  // nothing: it is visible, and gone with the process
-  kLogged = 2,  // in RocksDB's write-ahead log: survives the process's death, not the machine's
-};
 
 /// What happens when the memory is full of records that are wanted, and another comes.
 enum class Eviction : std::uint8_t {
@@ -49,6 +44,12 @@ enum class Loading : std::uint8_t {
   kInSteps = 3,       // while it serves, as far as Store::Load is called
 };
 
+/// Who waits for the disk where a write is to be synced before it is visible.
+enum class Syncing : std::uint8_t {
+  kInThread = 1,  // a thread of the store's own
+  kInSteps = 2,   // who calls Store::Sync
+};
+
 inline constexpr std::size_t kMinMemorySize = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 
@@ -61,6 +62,7 @@ struct StoreOptions {
   /// eviction, what is stored may be larger: then records are here that are used, and an entry of the index,
   /// of about 15 bytes, for each that is not.
   std::size_t memory_size = std::size_t{256} << 20;
+  /// Of a write that does not say. Beyond kMemory, the store has a durable tier.
   Durability durability = Durability::kMemory;
   Eviction eviction = Eviction::kLeastUsed;
   /// RocksDB's directory; made when missing (its parent must exist). Empty exactly when durability is
@@ -69,6 +71,10 @@ struct StoreOptions {
   Loading loading = Loading::kInOpen;
   /// Threads that load, at most. 0: one for each processor. (kInSteps: who calls.)
   std::size_t load_threads = 0;
+  Syncing syncing = Syncing::kInThread;
+  /// Called, by whichever thread made them so and without a lock, when writes that Submit left pending have
+  /// become visible, or failed. May be empty.
+  std::function<void()> on_synced{};
   /// Makes each store's incarnation; handed in so that a test may choose it. 0: from the system's randomness.
   std::uint64_t incarnation = 0;
   /// T of layout.h, I6. Longer: memory waits longer before it is used again. Shorter: a reader that was held
@@ -104,6 +110,7 @@ struct Write {
   /// of a value that is there: as long as it was to be.
   std::optional<std::chrono::milliseconds> ttl{};
   Condition condition{};
+  std::optional<Durability> durability{};  // as PutOptions; of a batch, that of its first write
   /// This write and the one behind it in the span are done both, or neither, and so on from that: a batch.
   /// All of it has one outcome, that of the first write that cannot be done, and consecutive versions. It
   /// consists of kPut, not reserved, and kDelete; InvalidArgument if not, or beyond kMaxBatchWrites and
@@ -128,6 +135,18 @@ struct Write {
   std::uint64_t version = 0;  // OK: greater than that of every earlier write of the store, across restarts
   std::uint64_t slot = 0;     // OK, but for kDelete: the record's place (EncodeSlot)
   std::int64_t result = 0;    // OK and kIncrement: the number; kAppend: the size of the value
+  /// Submit: not 0: none of the above is set yet. The write is in the durable tier, and will be visible when
+  /// the disk has it; then TakeSynced tells, by this number. Of a batch, its first write has one for all.
+  std::uint64_t ticket = 0;
+};
+
+/// The outcome of a write that was pending.
+struct SyncedWrite {
+  std::uint64_t ticket = 0;
+  absl::Status status;  // OK; or Unavailable: it is not visible; whether a restart shows it is unknown
+  std::uint64_t version = 0;
+  std::uint64_t slot = 0;
+  std::int64_t result = 0;
 };
 
 /// A write of a batch, with_next.
@@ -219,6 +238,14 @@ class Store {
   /// (Write::with_next); neither is atomic for readers. Returns when all outcomes are set. Once a write is
   /// Aborted, so are all behind it.
   void Commit(std::span<Write> writes);
+
+  /// The same, without waiting for the disk: see Write::ticket. A write of a key that has a pending one is
+  /// pending, too. What the writes point to is not needed when this has returned.
+  void Submit(std::span<Write> writes);
+  /// Adds the outcomes of pending writes that have become known, in the order in which they became visible.
+  void TakeSynced(std::vector<SyncedWrite>* outcomes);
+  /// Syncing::kInSteps: has the disk take what is pending, which is visible then. False: nothing was.
+  bool Sync();
 
   /// Does what is due: frees memory that has rested, removes what has expired, cleans; a bounded bit
   /// of it. Commit does the same as it goes. False: there was nothing to do.

@@ -1,15 +1,19 @@
-// Inside a store. store.cc opens it, get.cc reads, fetch.cc brings back to memory, commit.cc writes,
-// modify.cc makes values of old ones, work.cc keeps house.
+// Inside a store. store.cc opens it, get.cc reads, fetch.cc brings back to memory, commit.cc and synced.cc
+// write, modify.cc makes values of old ones, work.cc keeps house.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -30,6 +34,7 @@
 #include "store/segments.h"
 #include "store/store.h"
 #include "store/sweeper.h"
+#include "store/unsynced_keys.h"
 #include "store/value_log.h"
 
 namespace remora {
@@ -53,6 +58,9 @@ class Store::Impl {
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
   void GiveBack(const Reservation& reservation);
   void Commit(std::span<Write> writes);
+  void Submit(std::span<Write> writes);
+  void TakeSynced(std::vector<SyncedWrite>* outcomes);
+  bool Sync();
   /// Commits one write, or one batch, however long it takes. `version`, unless null, gets that of the first
   /// if it was done.
   absl::Status CommitNow(std::span<Write> writes, std::uint64_t* version);
@@ -116,8 +124,11 @@ class Store::Impl {
     // kPut: the private copy. kIncrement, kAppend: that of what is added, until Modify. Then: in the log.
     std::string_view value;
     std::uint64_t value_hash = 0;
-    Place place;        // but for kDelete
-    bool cold = false;  // the key has a cold entry, until this write
+    Place place;            // but for kDelete
+    bool cold = false;      // the key has a cold entry, until this write
+    bool was_here = false;  // its record is in memory, until this write
+    bool synced = false;    // it is to be
+    bool held = false;      // ValueLog::Hold
     std::uint64_t version = 0;
     std::uint64_t expiry_ms = 0;
 
@@ -131,8 +142,10 @@ class Store::Impl {
     bool unloaded = false;       // the same, and the index may not know it
     std::uint64_t expiry_ms = 0;
     std::uint64_t version = 0;
+    bool unsynced = false;  // by a write that is to be synced
   };
 
+  void SubmitLocked(std::span<Write> writes);
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
   std::size_t CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
   /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
@@ -152,6 +165,41 @@ class Store::Impl {
   absl::Status MakeDurable();
   void Publish(const Staged& staged, TimePoint now);
   void Abandon(const absl::Status& why);
+  void TakeBack(const Staged& staged);
+
+  // --- synced.cc
+
+  /// A staged write that is in the durable tier, and waits for the disk.
+  struct Pending {
+    std::uint64_t ticket = 0;
+    Write write;              // a copy, without what it points to
+    Write* caller = nullptr;  // gets the outcome; null: who asks for it does
+    Staged staged;
+  };
+
+  Durability LevelOf(const Write& write) const;
+  /// Keeps a record that is to be published later where it is.
+  void Hold(Staged& staged);
+  void SyncAllOrNone(std::span<Staged> batch);
+  void PublishOrAwait(TimePoint now);
+  void Await(Staged& staged);
+  /// The writes of the batch that is the next to be published; 1 where none is.
+  std::size_t PendingBatch() const;
+  /// Counts what pending writes will take of the index (S5).
+  void ReservePending();
+  bool MakeRoomForPending(std::size_t batch, TimePoint now, std::int64_t unix_ms);
+  /// Publishes what the disk has, as far as there is room.
+  void PublishSynced(TimePoint now, std::int64_t unix_ms);
+  void Tell(const Pending& pending);
+  /// Gives up the lock meanwhile.
+  void TellAll(std::unique_lock<std::mutex>& lock) const;
+  /// Under the lock: all writes so far, of all groups.
+  absl::Status SyncNow();
+  void NoteSynced(const absl::Status& status);
+  /// Gives up the lock meanwhile. False: nothing waits for the disk.
+  bool SyncPending(std::unique_lock<std::mutex>& lock);
+  void StartSyncing(const StoreOptions& options);
+  void StopSyncing();
 
   // --- modify.cc
 
@@ -234,6 +282,8 @@ class Store::Impl {
   const Clock& clock_;
   const std::chrono::milliseconds grace_;
   const std::chrono::milliseconds default_ttl_;
+  const Durability durability_;
+  const std::function<void()> on_synced_;
   const std::unique_ptr<AnonymousMemory> own_memory_;
   Superblock& superblock_;
   const StoreShape shape_;
@@ -253,6 +303,7 @@ class Store::Impl {
   // Under mutex_.
   const std::unique_ptr<DurableTier> tier_;  // null: Durability::kMemory
   KnownKeys known_;
+  UnsyncedKeys unsynced_keys_;
   Sweeper sweeper_;
   ColdSweep cold_sweep_;
   Evictor evictor_;
@@ -279,6 +330,19 @@ class Store::Impl {
   };
   bool in_batch_ = false;
   std::vector<Change> batch_changes_;
+  bool group_has_synced_ = false;
+
+  // Under mutex_: see synced.cc.
+  std::deque<Pending> pending_;  // in the order of their tickets
+  std::uint64_t last_ticket_ = 0;
+  std::uint64_t synced_to_ = 0;  // the disk has those of these tickets, or never will
+  absl::Status sync_failed_;     // for good
+  std::vector<SyncedWrite> outcomes_;
+  bool caller_waits_ = false;
+  bool stop_syncing_ = false;
+  std::condition_variable sync_wanted_;
+  std::condition_variable synced_;
+  std::thread syncer_;
 };
 
 }  // namespace remora

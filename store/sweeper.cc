@@ -30,7 +30,9 @@ bool Sweeper::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t u
       return true;
     }
     const Place place = log_.At(sweep_->next);
-    if (log_.IsLive(place) && !RemoveIfExpired(place, unix_ms)) {
+    // One that has expired and stays has an unsynced write, and so not long to live.
+    if (log_.IsLive(place) && !RemoveIfExpired(place, unix_ms) &&
+        !HasExpired(log_.Header(place).expiry_ms, unix_ms)) {
       sweep_->expiry_ms = std::min(sweep_->expiry_ms, Segments::ExpiryOf(log_.Header(place)));
     }
     sweep_->next += place.extent_bytes();
@@ -71,6 +73,7 @@ std::optional<std::int64_t> Sweeper::next_due_ms() const {
 bool Sweeper::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
   if (!HasExpired(log_.Header(place).expiry_ms, unix_ms)) return false;
   const std::string_view key = log_.Key(place);
+  if (unsynced_.Has(key)) return false;
   const std::uint64_t key_hash = HashKey(key);
   const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
   REMORA_CHECK(entry.has_value() && entry->place == place);  // a live record is the one that the index names

@@ -14,6 +14,7 @@
 #include "store/durable_tier.h"
 #include "store/index.h"
 #include "store/segments.h"
+#include "store/unsynced_keys.h"
 #include "store/value_log.h"
 
 namespace remora {
@@ -22,9 +23,10 @@ namespace remora {
 /// was there.
 class Sweeper {
  public:
-  /// `tier` may be null.
-  Sweeper(Segments& segments, ValueLog& log, Index& index, DurableTier* tier)
-      : segments_(segments), log_(log), index_(index), tier_(tier) {}
+  /// `tier` may be null. Keys that are unsynced are left alone: a deletion would come behind their last
+  /// write.
+  Sweeper(Segments& segments, ValueLog& log, Index& index, DurableTier* tier, const UnsyncedKeys& unsynced)
+      : segments_(segments), log_(log), index_(index), tier_(tier), unsynced_(unsynced) {}
   Sweeper(const Sweeper&) = delete;
   Sweeper& operator=(const Sweeper&) = delete;
 
@@ -68,6 +70,7 @@ class Sweeper {
   ValueLog& log_;
   Index& index_;
   DurableTier* const tier_;
+  const UnsyncedKeys& unsynced_;
   std::optional<Sweep> sweep_;
   std::size_t unflushed_ = 0;
   std::uint64_t removed_ = 0;

@@ -57,7 +57,14 @@ std::optional<Place> ValueLog::TakeFromHead(Head head, std::uint32_t extent_code
     const std::size_t keep = head == Head::kWrites ? Segments::kReserve : 0;
     const std::optional<SegmentNumber> taken = segments_.Take(Segments::Use::kLogHead, keep);
     if (!taken) return std::nullopt;
-    if (open.there) segments_.Seal(open.segment, open.next, now, QueueOf(head));
+    if (open.there) {
+      const Full full{open.segment, open.next, head};
+      if (held_.contains(open.segment)) {
+        full_.push_back(full);
+      } else {
+        Seal(full, now);
+      }
+    }
     open = {true, *taken, segments_[*taken].begin, Segments::EndOf(*taken)};
   }
   place.offset_units = open.next / kUnitSize;
@@ -94,6 +101,25 @@ void ValueLog::TakeBack(const Place& place) {
       return;
     }
   }
+}
+
+void ValueLog::Hold(const Place& place) {
+  if (segments_[place.segment()].use == Segments::Use::kLogHead) ++held_[place.segment()];
+}
+
+void ValueLog::LetGo(const Place& place, TimePoint now) {
+  const auto held = held_.find(place.segment());
+  if (held == held_.end() || --held->second > 0) return;
+  held_.erase(held);
+  const auto full =
+      std::ranges::find_if(full_, [&](const Full& other) { return other.segment == place.segment(); });
+  if (full == full_.end()) return;
+  Seal(*full, now);
+  full_.erase(full);
+}
+
+void ValueLog::Seal(const Full& full, TimePoint now) {
+  segments_.Seal(full.segment, full.end, now, QueueOf(full.head));
 }
 
 void ValueLog::Seal(const Place& place, std::uint64_t version, std::uint64_t expiry_ms,
@@ -180,6 +206,9 @@ std::uint64_t ValueLog::EndOf(SegmentNumber segment) const {
   for (const Open& open : heads_) {
     if (open.there && open.segment == segment) return open.next;
   }
+  for (const Full& full : full_) {
+    if (full.segment == segment) return full.end;
+  }
   return segments_[segment].end;
 }
 
@@ -188,6 +217,7 @@ std::uint64_t ValueLog::bytes_used() const {
   for (const Open& open : heads_) {
     if (open.there) used += open.next - segments_[open.segment].end;
   }
+  for (const Full& full : full_) used += full.end - segments_[full.segment].end;
   return used;
 }
 

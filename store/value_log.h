@@ -7,7 +7,9 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "store/base/clock.h"
 #include "store/format/layout.h"
 #include "store/format/record.h"
@@ -69,6 +71,11 @@ class ValueLog {
   /// a large one.
   void TakeBack(const Place& place);
 
+  /// The record, appended and not live, stays where it is until it is let go: its segment is not cleaned.
+  /// Large ones are not anyway.
+  void Hold(const Place& place);
+  void LetGo(const Place& place, TimePoint now);
+
   /// Completes the header of an appended record, which has the key and the value of these hashes.
   void Seal(const Place& place, std::uint64_t version, std::uint64_t expiry_ms, std::uint64_t key_hash,
             std::uint64_t value_hash);
@@ -124,6 +131,15 @@ class ValueLog {
     std::uint64_t end = 0;
   };
 
+  /// A head's segment that is full, or as good as.
+  struct Full {
+    SegmentNumber segment = 0;
+    std::uint64_t end = 0;
+    Head head = Head::kWrites;
+  };
+
+  /// Of a head's segment, in which nothing is held.
+  void Seal(const Full& full, TimePoint now);
   std::optional<Place> TakeFromHead(Head head, std::uint32_t extent_code, TimePoint now);
   void WriteSizes(const Place& place, std::size_t key_size, std::size_t value_size);
   void WriteBody(const Place& place, std::string_view key, std::string_view value);
@@ -136,6 +152,9 @@ class ValueLog {
   Segments& segments_;
   const std::uint64_t incarnation_;
   std::array<Open, 2> heads_;
+  // Records that are held, by segment; and the segments that would be sealed by now if nothing in them was.
+  absl::flat_hash_map<SegmentNumber, std::uint32_t> held_;
+  std::vector<Full> full_;
   std::array<std::uint64_t, 2> appended_{};
   std::uint64_t large_appended_ = 0;
 };

@@ -31,14 +31,16 @@ constexpr std::size_t kBitOfColdSweeping = 500;
 }  // namespace
 
 bool Store::Impl::Work() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const bool worked = WorkLocked(clock_.Now(), clock_.UnixMillis());
   FinishWork();
+  TellAll(lock);
   return worked;
 }
 
 bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
+  PublishSynced(now, unix_ms);
   bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
   worked |= cold_sweep_.Work(kBitOfColdSweeping, now, unix_ms);
   if (Short() || segments_.IsRunInUse()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
@@ -58,6 +60,7 @@ std::optional<TimePoint> Store::Impl::next_work() const {
     also(clock_.Now() + std::chrono::milliseconds(wait_ms));
   }
   if (segments_.IsRunInUse()) also(clock_.Now());
+  if (!pending_.empty() && pending_.front().ticket <= synced_to_) also(clock_.Now());  // for want of room
   return next;
 }
 

@@ -266,6 +266,8 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kLocates, "locates")                          \
   X(kPings, "pings")                              \
   X(kCommitGroups, "commit_groups")               \
+  X(kSyncedWrites, "synced_writes")               \
+  X(kSyncs, "syncs")                              \
   X(kRejectedRequests, "rejected_requests")       \
   X(kIndexBytes, "index_bytes")                   \
   X(kIndexBuckets, "index_buckets")               \

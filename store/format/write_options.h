@@ -10,6 +10,13 @@
 
 namespace remora {
 
+/// What an acknowledged write has survived by then. Each says more than the one before.
+enum class Durability : std::uint8_t {
+  kMemory = 1,  // nothing: it is visible, and may be gone with the process
+  kLogged = 2,  // it is in RocksDB's write-ahead log: it survives the process's death, not the machine's
+  kSynced = 3,  // the disk has it, and had it before anybody could read it
+};
+
 /// What must be so of a key for a write of it to be done. Decided at the point where writes get their order,
 /// as of all writes before, whoever made them. A record whose time is over counts for nothing.
 class Condition {
@@ -54,6 +61,9 @@ struct PutOptions {
   /// append finds, as it was.
   std::optional<std::chrono::milliseconds> ttl{};
   Condition condition{};
+  /// None: the store's (StoreOptions, kvserver --durability). A store of kMemory knows no other:
+  /// InvalidArgument.
+  std::optional<Durability> durability{};
   /// Gets the version of this write when it was done, unless it is null.
   std::uint64_t* version = nullptr;
 };
@@ -61,6 +71,7 @@ struct PutOptions {
 /// Of other writes.
 struct WriteOptions {
   Condition condition{};
+  std::optional<Durability> durability{};
   std::uint64_t* version = nullptr;  // as PutOptions
 };
 

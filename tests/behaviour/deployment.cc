@@ -276,6 +276,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.grace = options.grace;
   server.store.default_ttl = options.default_ttl;
   server.store.loading = options.loading;
+  if (kind == DeploymentKind::kSim) server.store.syncing = Syncing::kInSteps;
   server.max_clients = options.max_clients;
   std::unique_ptr<Deployment> deployment;
   if (options.durability == Durability::kMemory) {

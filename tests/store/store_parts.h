@@ -140,9 +140,10 @@ struct StoreParts {
   Segments segments{region, kTestRest};
   ValueLog log{region, segments, kTestIncarnation};
   Index index{region, segments, log, kTestRest};
-  Sweeper sweeper{segments, log, index, nullptr};
+  UnsyncedKeys unsynced;
+  Sweeper sweeper{segments, log, index, nullptr, unsynced};
   KnownKeys known_keys;
-  ColdSweep cold_sweep{nullptr, index, sweeper, known_keys};
+  ColdSweep cold_sweep{nullptr, index, sweeper, known_keys, unsynced};
   Frequency frequency{region.size()};
   Evictor evictor;
   Cleaner cleaner{segments, log, index, sweeper, evictor};

@@ -1,0 +1,236 @@
+// Writes that the disk is to have before anybody sees them (Durability::kSynced).
+//
+// Such a write is staged and written to the durable tier in its group, as any other is. Then it is pending:
+// its record is in the log, sealed and dead, and no slot leads there. A thread asks the disk to take all that
+// the tier has written so far (fsync), for as many pending writes as there are by then; meanwhile other
+// groups are committed, and those of their writes that are not to be synced become visible at once. When the
+// disk has it, the pending writes are published, in the order of their versions.
+//
+// What holds meanwhile, for a key that has a pending write:
+//   S1  Whatever is written to it next is synced, too, and decided as of the pending write. So a key's writes
+//       become visible in their order.
+//   S2  Readers get the record of the write before, or miss. The tier has the pending one already, so what
+//       is read from there waits: FindOrFetch; the sweepers leave the key alone, whose deletion would come
+//       behind the pending write.
+//   S3  That old record may be moved, and evicted. So Publish looks for it anew. (A key that was not loaded
+//       would leave open whether a cold entry is its own. While the store loads, the disk is waited for under
+//       the lock.)
+//   S4  The pending record is held: its segment is not cleaned (ValueLog::Hold).
+//   S5  Room in the index was made for it, and counts for what is committed meanwhile; should growth have
+//       taken it all the same, the write is published when there is room.
+// Of a batch, either all writes are synced, or none; they are published under one hold of the lock.
+//
+// A disk that did not take it leaves open what it has, and asking it again proves nothing. Then nothing that
+// was pending ever becomes visible, its keys stay as S2 says, and the store takes no more writes.
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/store_impl.h"
+
+namespace remora {
+
+Durability Store::Impl::LevelOf(const Write& write) const { return write.durability.value_or(durability_); }
+
+void Store::Impl::Hold(Staged& staged) {
+  group_has_synced_ |= staged.synced;
+  if (!group_has_synced_ || staged.place.extent_code == 0) return;
+  log_.Hold(staged.place);
+  staged.held = true;
+}
+
+void Store::Impl::SyncAllOrNone(std::span<Staged> batch) {
+  if (std::ranges::none_of(batch, &Staged::synced)) return;
+  for (Staged& staged : batch) {
+    staged.synced = true;
+    group_records_.find(staged.key)->second.unsynced = true;
+  }
+}
+
+void Store::Impl::PublishOrAwait(TimePoint now) {
+  for (Staged& staged : staged_) {
+    if (staged.synced) {
+      Await(staged);
+    } else {
+      Publish(staged, now);
+      if (staged.held) log_.LetGo(staged.place, now);
+    }
+  }
+}
+
+void Store::Impl::Await(Staged& staged) {
+  const std::size_t key_size = staged.key.size();
+  Pending& pending = pending_.emplace_back();
+  pending.ticket = ++last_ticket_;
+  pending.caller = caller_waits_ ? staged.write : nullptr;
+  pending.write = *staged.write;
+  staged.write->ticket = pending.ticket;
+  pending.staged = std::move(staged);
+  pending.staged.write = &pending.write;
+  // The string has moved.
+  pending.staged.key = pending.staged.is_delete() ? std::string_view(pending.staged.own).substr(0, key_size)
+                                                  : log_.Key(pending.staged.place);
+  std::optional<Place> place;
+  if (!pending.staged.is_delete()) place = pending.staged.place;
+  unsynced_keys_.Set(pending.staged.key,
+                     {pending.ticket, place, pending.staged.expiry_ms, pending.staged.version});
+  sync_wanted_.notify_one();
+}
+
+std::size_t Store::Impl::PendingBatch() const {
+  std::size_t size = 1;
+  while (pending_[size - 1].write.with_next && size < pending_.size()) ++size;
+  return size;
+}
+
+void Store::Impl::ReservePending() {
+  for (const Pending& pending : pending_) {
+    if (!pending.staged.is_delete()) ++group_growth_[index_.MainBucketOf(pending.staged.key_hash)];
+  }
+}
+
+bool Store::Impl::MakeRoomForPending(std::size_t batch, TimePoint now, std::int64_t unix_ms) {
+  for (;;) {
+    group_growth_.clear();
+    bool fits = true;
+    for (std::size_t i = 0; i < batch && fits; ++i) {
+      const Staged& staged = pending_[i].staged;
+      if (staged.is_delete() || index_.Find(staged.key, staged.key_hash)) continue;
+      const std::int64_t more = ++group_growth_[index_.MainBucketOf(staged.key_hash)];
+      fits = index_.Reserve(staged.key_hash, static_cast<std::size_t>(more));
+    }
+    if (fits) return true;
+    if (MakeRoom(now, unix_ms) != Room::kNow) return false;
+  }
+}
+
+void Store::Impl::PublishSynced(TimePoint now, std::int64_t unix_ms) {
+  const std::uint64_t keys = index_.entry_count();
+  bool ended = false;
+  while (!pending_.empty() && pending_.front().ticket <= synced_to_) {
+    const std::size_t batch = PendingBatch();
+    if (sync_failed_.ok() && !MakeRoomForPending(batch, now, unix_ms)) break;
+    for (std::size_t i = 0; i < batch; ++i) {
+      Pending& pending = pending_.front();
+      pending.write.status = sync_failed_;
+      if (sync_failed_.ok()) {
+        Publish(pending.staged, now);
+        unsynced_keys_.Remove(pending.staged.key, pending.ticket);
+        if (pending.staged.held) log_.LetGo(pending.staged.place, now);
+        Add(Counter::kSyncedWrites, 1);
+      }
+      if (i == 0 || pending.caller != nullptr) Tell(pending);
+      pending_.pop_front();
+    }
+    ended = true;
+  }
+  if (!ended) return;
+  if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
+  synced_.notify_all();
+}
+
+void Store::Impl::Tell(const Pending& pending) {
+  const Write& write = pending.write;
+  if (pending.caller != nullptr) {
+    pending.caller->status = write.status;
+    pending.caller->version = write.version;
+    pending.caller->slot = write.slot;
+    pending.caller->ticket = 0;
+    return;
+  }
+  outcomes_.push_back({pending.ticket, write.status, write.version, write.slot, write.result});
+}
+
+void Store::Impl::TakeSynced(std::vector<SyncedWrite>* outcomes) {
+  const std::lock_guard lock(mutex_);
+  outcomes->insert(outcomes->end(), outcomes_.begin(), outcomes_.end());
+  outcomes_.clear();
+}
+
+// --- The disk -------------------------------------------------------------------------------------------
+
+absl::Status Store::Impl::SyncNow() {
+  NoteSynced(tier_->Sync());
+  return sync_failed_;
+}
+
+void Store::Impl::NoteSynced(const absl::Status& status) {
+  Add(Counter::kSyncs, 1);
+  if (status.ok() || !sync_failed_.ok()) return;
+  sync_failed_ = absl::UnavailableError(
+      absl::StrCat(status.message(),
+                   "; what of the last writes the disk has is unknown: the store takes no "
+                   "more writes until it is opened again"));
+}
+
+bool Store::Impl::SyncPending(std::unique_lock<std::mutex>& lock) {
+  if (last_ticket_ == synced_to_) return false;
+  const std::uint64_t to = last_ticket_;
+  lock.unlock();
+  const absl::Status status = tier_->Sync();
+  lock.lock();
+  NoteSynced(status);
+  synced_to_ = to;
+  PublishSynced(clock_.Now(), clock_.UnixMillis());
+  FinishWork();
+  TellAll(lock);
+  return true;
+}
+
+void Store::Impl::TellAll(std::unique_lock<std::mutex>& lock) const {
+  if (!on_synced_ || outcomes_.empty()) return;
+  lock.unlock();
+  on_synced_();
+  lock.lock();
+}
+
+void Store::Impl::Submit(std::span<Write> writes) {
+  std::unique_lock lock(mutex_);
+  SubmitLocked(writes);
+  TellAll(lock);
+}
+
+bool Store::Impl::Sync() {
+  std::unique_lock lock(mutex_);
+  return SyncPending(lock);
+}
+
+void Store::Impl::Commit(std::span<Write> writes) {
+  std::unique_lock lock(mutex_);
+  caller_waits_ = true;
+  SubmitLocked(writes);
+  caller_waits_ = false;
+  const auto done = [&] {
+    return std::ranges::all_of(writes, [](const Write& write) { return write.ticket == 0; });
+  };
+  if (syncer_.joinable()) return synced_.wait(lock, done);
+  while (!done()) SyncPending(lock);
+}
+
+void Store::Impl::StartSyncing(const StoreOptions& options) {
+  if (options.syncing == Syncing::kInSteps) return;
+  syncer_ = std::thread([this] {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      sync_wanted_.wait(lock, [&] { return stop_syncing_ || last_ticket_ > synced_to_; });
+      if (!SyncPending(lock)) return;
+    }
+  });
+}
+
+void Store::Impl::StopSyncing() {
+  if (!syncer_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_syncing_ = true;
+  }
+  sync_wanted_.notify_one();
+  syncer_.join();
+}
+
+}  // namespace remora
