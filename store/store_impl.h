@@ -199,6 +199,7 @@ class Store::Impl {
   /// Gives up the lock meanwhile. False: nothing waits for the disk.
   bool SyncPending(std::unique_lock<std::mutex>& lock);
   void StartSyncing(const StoreOptions& options);
+  void SyncInThread();
   void StopSyncing();
 
   // --- modify.cc
@@ -338,6 +339,8 @@ class Store::Impl {
   std::uint64_t synced_to_ = 0;  // the disk has those of these tickets, or never will
   absl::Status sync_failed_;     // for good
   std::vector<SyncedWrite> outcomes_;
+  std::size_t last_under_way_ = 0;  // writes that were pending at the end of the last sync
+  std::size_t gather_ = 1;          // as many as the thread waits for
   bool caller_waits_ = false;
   bool stop_syncing_ = false;
   std::condition_variable sync_wanted_;

@@ -23,6 +23,7 @@
 // A disk that did not take it leaves open what it has, and asking it again proves nothing. Then nothing that
 // was pending ever becomes visible, its keys stay as S2 says, and the store takes no more writes.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -79,7 +80,7 @@ void Store::Impl::Await(Staged& staged) {
   if (!pending.staged.is_delete()) place = pending.staged.place;
   unsynced_keys_.Set(pending.staged.key,
                      {pending.ticket, place, pending.staged.expiry_ms, pending.staged.version});
-  sync_wanted_.notify_one();
+  if (pending_.size() >= gather_) sync_wanted_.notify_one();
 }
 
 std::size_t Store::Impl::PendingBatch() const {
@@ -176,6 +177,7 @@ bool Store::Impl::SyncPending(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   NoteSynced(status);
   synced_to_ = to;
+  last_under_way_ = pending_.size();
   PublishSynced(clock_.Now(), clock_.UnixMillis());
   FinishWork();
   TellAll(lock);
@@ -214,13 +216,26 @@ void Store::Impl::Commit(std::span<Write> writes) {
 
 void Store::Impl::StartSyncing(const StoreOptions& options) {
   if (options.syncing == Syncing::kInSteps) return;
-  syncer_ = std::thread([this] {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      sync_wanted_.wait(lock, [&] { return stop_syncing_ || last_ticket_ > synced_to_; });
-      if (!SyncPending(lock)) return;
-    }
-  });
+  syncer_ = std::thread([this] { SyncInThread(); });
+}
+
+// Who was told that its write is done comes with the next one, often, and a little too late for the sync that
+// would begin at once: so half of the writers would take turns with the other half. A little of the time that
+// a sync takes is worth waiting for them.
+void Store::Impl::SyncInThread() {
+  constexpr int kShare = 8;
+  constexpr std::chrono::milliseconds kLongest{1};
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    sync_wanted_.wait(lock, [&] { return stop_syncing_ || last_ticket_ > synced_to_; });
+    const TimePoint start = std::chrono::steady_clock::now();
+    if (!SyncPending(lock)) return;
+    const Duration patience =
+        std::min<Duration>((std::chrono::steady_clock::now() - start) / kShare, kLongest);
+    gather_ = last_under_way_;
+    sync_wanted_.wait_for(lock, patience, [&] { return stop_syncing_ || pending_.size() >= gather_; });
+    gather_ = 1;
+  }
 }
 
 void Store::Impl::StopSyncing() {
