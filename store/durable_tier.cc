@@ -5,7 +5,6 @@
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
-#include <rocksdb/metadata.h>
 #include <rocksdb/options.h>
 #include <rocksdb/snapshot.h>
 #include <rocksdb/table.h>
@@ -25,6 +24,7 @@
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/data_dir.h"
+#include "store/durable_split.h"
 #include "store/format/layout.h"
 
 namespace remora {
@@ -108,41 +108,13 @@ rocksdb::ColumnFamilyOptions MetaOptions() {
   return FamilyOptions(kWriteBuffer, table);
 }
 
-rocksdb::ReadOptions ScanOptions() {
+rocksdb::ReadOptions ReadThrough() {
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
   options.readahead_size = std::size_t{2} << 20;
   // Each block is read once: it shall not push out what Get comes back to.
   options.fill_cache = false;
   return options;
-}
-
-/// A string between two, about in the middle when they are read as fractions in base 256. `low` when there is
-/// none, or none that differs in few enough digits. REQUIRES: low <= high.
-std::string Middle(std::string_view low, std::string_view high) {
-  const auto differ = std::mismatch(low.begin(), low.end(), high.begin(), high.end());
-  const auto same = static_cast<std::size_t>(differ.first - low.begin());
-  const auto digit = [same](std::string_view text, std::size_t i) {
-    return same + i < text.size() ? static_cast<unsigned char>(text[same + i]) : 0u;
-  };
-  // Keys may be long, and who bisects goes on from there.
-  constexpr std::size_t kMostDigits = 16;
-  std::string digits(std::min(std::max(low.size(), high.size()) - same + 1, kMostDigits), '\0');
-  unsigned carry = 0;
-  for (std::size_t i = digits.size(); i-- > 0;) {
-    const unsigned sum = digit(low, i) + digit(high, i) + carry;
-    digits[i] = static_cast<char>(sum & 0xff);
-    carry = sum >> 8;
-  }
-  for (char& byte : digits) {
-    const unsigned twice = carry << 8 | static_cast<unsigned char>(byte);
-    byte = static_cast<char>(twice >> 1);
-    carry = twice & 1;
-  }
-  while (digits.ends_with('\0')) digits.pop_back();
-  std::string middle(low.substr(0, same));
-  middle += digits;
-  return middle > low ? middle : std::string(low);
 }
 
 /// RocksDB's own diary, which nobody asked for: what matters comes as a status. Some builds of RocksDB,
@@ -258,30 +230,13 @@ class DurableTier::Impl {
     return absl::OkStatus();
   }
 
-  absl::Status Scan(const rocksdb::ReadOptions& options, std::string_view begin, Take take) const {
+  absl::Status ReadAll(const rocksdb::ReadOptions& options, std::string_view begin, Take take) const {
     const std::unique_ptr<rocksdb::Iterator> iterator(db_->NewIterator(options, data()));
     for (iterator->Seek(ToSlice(begin)); iterator->Valid(); iterator->Next()) {
       REMORA_ASSIGN_OR_RETURN(const Entry entry, Parse(View(iterator->key()), View(iterator->value())));
       REMORA_RETURN_IF_ERROR(take(entry));
     }
     return Translate(iterator->status());
-  }
-
-  /// The keys that begin ranges of about `size` bytes, without the first one's; ordered, each once. RocksDB's
-  /// estimates may change from one call to the next, so nothing but the evenness of ranges hangs on them.
-  std::vector<std::string> Borders(std::size_t parts) const {
-    constexpr std::uint64_t kSmallestRange = 16 << 10;
-    const std::string beyond(kMaxKeySize + 1, '\xff');
-    const std::uint64_t total = BytesBefore(beyond);
-    parts = std::min<std::uint64_t>(parts, std::max<std::uint64_t>(total / kSmallestRange, 1));
-    const std::uint64_t size = total / parts;
-    const std::vector<std::string> anchors = Anchors(beyond);
-    std::vector<std::string> borders;
-    for (std::size_t i = 1; i < parts; ++i) borders.push_back(Border(anchors, size * i, size / 64));
-    std::sort(borders.begin(), borders.end());
-    borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
-    if (!borders.empty() && borders.front().empty()) borders.erase(borders.begin());
-    return borders;
   }
 
   rocksdb::ColumnFamilyHandle* data() const { return families_[0]; }
@@ -294,58 +249,6 @@ class DurableTier::Impl {
   std::uint64_t version_limit_ = 1;
   std::uint64_t next_limit_ = 1;                  // version_limit_ once the batch is written
   std::atomic<std::uint64_t> readable_limit_{1};  // all versions that a reader may find are less
-
- private:
-  /// About how many bytes entries before `key` take, in tables and in memory.
-  std::uint64_t BytesBefore(std::string_view key) const {
-    rocksdb::SizeApproximationOptions options;
-    options.include_memtables = true;
-    options.include_files = true;
-    const rocksdb::Range range({}, ToSlice(key));
-    std::uint64_t bytes = 0;
-    // A table that cannot be read counts nothing here: whoever scans it is told.
-    return db_->GetApproximateSizes(options, data(), &range, 1, &bytes).ok() ? bytes : 0;
-  }
-
-  /// First and last keys of the tables, ordered, and strings before and after all keys.
-  std::vector<std::string> Anchors(const std::string& beyond) const {
-    rocksdb::ColumnFamilyMetaData family;
-    db_->GetColumnFamilyMetaData(data(), &family);
-    std::vector<std::string> anchors = {"", beyond};
-    for (const rocksdb::LevelMetaData& level : family.levels) {
-      for (const rocksdb::SstFileMetaData& file : level.files) {
-        anchors.push_back(file.smallestkey);
-        anchors.push_back(file.largestkey);
-      }
-    }
-    std::sort(anchors.begin(), anchors.end());
-    return anchors;
-  }
-
-  /// A string before which there are about `target` bytes: bisects between the tables' first and last keys,
-  /// and then between any strings.
-  std::string Border(const std::vector<std::string>& anchors, std::uint64_t target,
-                     std::uint64_t tolerance) const {
-    const auto from =
-        std::partition_point(anchors.begin() + 1, anchors.end() - 1,
-                             [&](const std::string& anchor) { return BytesBefore(anchor) < target; });
-    std::string low = *(from - 1);
-    std::string high = *from;
-    std::uint64_t bytes_low = BytesBefore(low);
-    std::uint64_t bytes_high = BytesBefore(high);
-    // Enough to tell keys apart which are the same in 64 bytes more than those of their table are. It ends
-    // there because an entry larger than the tolerance keeps low and high apart for ever.
-    constexpr int kMaxSteps = 512;
-    for (int step = 0; step < kMaxSteps && bytes_high > bytes_low + tolerance; ++step) {
-      std::string middle = Middle(low, high);
-      if (middle == low) break;
-      const std::uint64_t bytes = BytesBefore(middle);
-      const bool before = bytes < target;
-      (before ? low : high) = std::move(middle);
-      (before ? bytes_low : bytes_high) = bytes;
-    }
-    return target - std::min(bytes_low, target) < bytes_high - std::min(bytes_high, target) ? low : high;
-  }
 };
 
 absl::StatusOr<std::unique_ptr<DurableTier>> DurableTier::Open(const std::string& path,
@@ -398,10 +301,67 @@ absl::Status DurableTier::Get(std::string_view key, Take take) const {
   return take(entry);
 }
 
-absl::Status DurableTier::ForEach(Take take) const { return impl_->Scan(ScanOptions(), "", take); }
+absl::Status DurableTier::ForEach(Take take) const { return impl_->ReadAll(ReadThrough(), "", take); }
 
 absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
-  return impl_->Scan(ScanOptions(), begin, take);
+  return impl_->ReadAll(ReadThrough(), begin, take);
+}
+
+// --- Cursors --------------------------------------------------------------------------------------------
+
+struct DurableTier::Cursor::Rep {
+  Rep(const Impl& tier, const ScanRange& keys)
+      : impl(tier), range(keys), begin(ToSlice(range.begin)), end(ToSlice(range.end)) {
+    rocksdb::ReadOptions options;
+    options.verify_checksums = true;
+    // As ReadThrough, but it reads ahead by itself, and more the further it comes: it may be short.
+    options.fill_cache = false;
+    options.iterate_lower_bound = &begin;
+    if (range.has_end()) options.iterate_upper_bound = &end;
+    iterator.reset(impl.db_->NewIterator(options, impl.data()));
+  }
+
+  void Move() {
+    if (!started) {
+      started = true;
+      range.reverse ? iterator->SeekToLast() : iterator->SeekToFirst();
+    } else {
+      range.reverse ? iterator->Prev() : iterator->Next();
+    }
+  }
+
+  const Impl& impl;
+  const ScanRange range;
+  const rocksdb::Slice begin;
+  const rocksdb::Slice end;
+  std::unique_ptr<rocksdb::Iterator> iterator;
+  bool started = false;
+};
+
+DurableTier::Cursor::Cursor(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
+DurableTier::Cursor::~Cursor() = default;
+
+std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& range) const {
+  return std::unique_ptr<Cursor>(
+      new Cursor(range.is_empty() ? nullptr : std::make_unique<Cursor::Rep>(*impl_, range)));
+}
+
+bool DurableTier::Cursor::Next() {
+  if (rep_ == nullptr) return false;
+  rep_->Move();
+  if (rep_->iterator->Valid()) {
+    absl::StatusOr<Entry> parsed =
+        rep_->impl.Parse(View(rep_->iterator->key()), View(rep_->iterator->value()));
+    if (parsed.ok()) {
+      entry_ = *parsed;
+      return true;
+    }
+    status_ = std::move(parsed).status();
+  } else {
+    status_ = rep_->impl.Translate(rep_->iterator->status());
+  }
+  rep_.reset();
+  return false;
 }
 
 DurableTier::Size DurableTier::EstimateSize() const {
@@ -427,7 +387,7 @@ std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
   rest.snapshot_ = std::shared_ptr<const rocksdb::Snapshot>(
       db->GetSnapshot(), [db](const rocksdb::Snapshot* snapshot) { db->ReleaseSnapshot(snapshot); });
   std::vector<KeyRange> ranges;
-  for (std::string& border : impl_->Borders(parts)) {
+  for (std::string& border : KeyBorders(*db, *impl_->data(), parts)) {
     KeyRange range = rest;
     range.end_ = border;
     rest.begin_ = std::move(border);
@@ -438,11 +398,11 @@ std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
 }
 
 absl::Status DurableTier::ForEachFrom(const KeyRange& range, std::string_view begin, Take take) const {
-  rocksdb::ReadOptions options = ScanOptions();
+  rocksdb::ReadOptions options = ReadThrough();
   options.snapshot = static_cast<const rocksdb::Snapshot*>(range.snapshot_.get());
   const rocksdb::Slice end(range.end_);
   if (!range.end_.empty()) options.iterate_upper_bound = &end;
-  return impl_->Scan(options, std::max<std::string_view>(range.begin_, begin), take);
+  return impl_->ReadAll(options, std::max<std::string_view>(range.begin_, begin), take);
 }
 
 }  // namespace remora

@@ -15,6 +15,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/format/scan_range.h"
 
 namespace remora {
 
@@ -84,6 +85,37 @@ class DurableTier {
 
   /// The same from key `begin` on.
   absl::Status ForEachFrom(std::string_view begin, Take take) const;
+
+  /// Shows the entries of a range, one after the other, as they were when it was made: whole groups, those
+  /// whose Write had returned by then, and no others. While it is there, so is what it shows, on disk and in
+  /// memory (a write buffer and what was written over). Thread Safety: none. REQUIRES: does not outlive its
+  /// tier.
+  class Cursor {
+   public:
+    ~Cursor();
+    Cursor(const Cursor&) = delete;
+    Cursor& operator=(const Cursor&) = delete;
+
+    /// Goes to the next entry; at first, to the first one. False: there is none, or not status().ok(): then
+    /// once and for all.
+    bool Next();
+    /// Until Next. REQUIRES: Next was true.
+    const Entry& entry() const { return entry_; }
+    /// DataLoss, Unavailable.
+    const absl::Status& status() const { return status_; }
+
+   private:
+    friend class DurableTier;
+    struct Rep;
+    explicit Cursor(std::unique_ptr<Rep> rep);
+
+    std::unique_ptr<Rep> rep_;  // null: it is over
+    Entry entry_;
+    absl::Status status_;
+  };
+  /// Takes some microseconds, and reads nothing from the disk. Not at the same time as Write, if it is to be
+  /// sure what it shows; else as Get.
+  std::unique_ptr<Cursor> NewCursor(const ScanRange& range) const;
 
   /// About how much there is, by the tables' own counts: what was overwritten or deleted, and is still in an
   /// older table, counts too, and what was written since Open may be missing. Reads nothing from the disk.

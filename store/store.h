@@ -23,6 +23,7 @@
 #include "store/base/clock.h"
 #include "store/base/get_result.h"
 #include "store/format/layout.h"
+#include "store/format/scan_options.h"
 #include "store/format/write_batch.h"
 #include "store/format/write_options.h"
 
@@ -158,6 +159,9 @@ struct Location {
   std::uint64_t version = 0;
 };
 
+class RangeDeletion;
+class StoreScan;
+
 /// Thread Safety: all members may be called from many threads, but Load by one at a time. Writers take turns.
 /// Get and Locate take no lock, unless writers of the very key disturbed them eight times in a row, or they
 /// were held up for longer than the grace period, or the record is not in memory: then they are writers, too.
@@ -233,6 +237,28 @@ class Store {
   absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options = {});
   absl::Status Persist(std::string_view key, const WriteOptions& options = {});
 
+  /// Shows keys and values in the order of the keys, as of one moment: that of this call (store/scan.h). It
+  /// includes what is not in memory, and what is not loaded yet. InvalidArgument: bounds longer than a key,
+  /// or a token that is none. FailedPrecondition: the store is only in memory, and keeps no order.
+  absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
+
+  /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
+  /// removed yet; while the store loads, those that are loaded. A look at a counter.
+  std::uint64_t Count() const;
+  /// How many a scan of the range would show. Cost and errors as a Scan and all its steps.
+  absl::StatusOr<std::uint64_t> Count(const RangeOptions& range);
+
+  /// Deletes what is there in the range, or all there is, and returns how many keys that were. What had been
+  /// written when it began is gone when it returns; what is written meanwhile stays. As deletes of their own,
+  /// one by one, so not atomic: readers see them go, a process that dies leaves some undone. Works with any
+  /// durability. InvalidArgument: bounds longer than a key; DeleteRange without a bound. DataLoss,
+  /// Unavailable: the durable tier failed; some may be deleted.
+  absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
+  absl::StatusOr<std::uint64_t> DropAll();
+  /// The same for who must not be long about it: of a range, or without a bound of all
+  /// (store/delete_range.h).
+  absl::StatusOr<std::unique_ptr<RangeDeletion>> BeginDeleteRange(const RangeOptions& range);
+
   /// Applies writes as one group (or several, when there are thousands): one write to the durable tier, then,
   /// in order, each becomes visible. Each write has its own outcome, unless it belongs to a batch
   /// (Write::with_next); neither is atomic for readers. Returns when all outcomes are set. Once a write is
@@ -286,8 +312,10 @@ class Store {
   std::uint64_t Read(Counter counter) const;
 
  private:
+  friend class RangeDeletion;
   class Impl;
   explicit Store(std::unique_ptr<Impl> impl);
+  absl::StatusOr<std::uint64_t> DeleteInTheEnd(const RangeOptions& range);
 
   std::unique_ptr<Impl> impl_;
 };

@@ -1,5 +1,6 @@
 // Inside a store. store.cc opens it, get.cc reads, fetch.cc brings back to memory, commit.cc and synced.cc
-// write, modify.cc makes values of old ones, work.cc keeps house.
+// write, modify.cc makes values of old ones, scan.cc shows all in order, delete_range.cc deletes many, work.cc keeps
+// house.
 #pragma once
 
 #include <atomic>
@@ -26,6 +27,7 @@
 #include "store/evictor.h"
 #include "store/format/key_search.h"
 #include "store/format/layout.h"
+#include "store/format/scan_range.h"
 #include "store/frequency.h"
 #include "store/index.h"
 #include "store/known_keys.h"
@@ -66,6 +68,20 @@ class Store::Impl {
   absl::Status CommitNow(std::span<Write> writes, std::uint64_t* version);
   bool Work();
   std::optional<TimePoint> next_work() const;
+  bool has_tier() const { return tier_ != nullptr; }
+  /// What is published at this moment. REQUIRES: has_tier().
+  std::unique_ptr<DurableTier::Cursor> NewCursor(const ScanRange& range);
+  /// Greater than the versions of all writes so far.
+  std::uint64_t versions_end() const;
+  struct VersionedKey {
+    std::string key;
+    std::uint64_t version = 0;
+  };
+  /// Adds the keys in memory that are in the range, of versions below `versions_end`: from bucket
+  /// *next_bucket on, until there are `max_keys` or a few more, or `max_buckets` were looked at. False: that
+  /// was the last one.
+  bool FindInIndex(const ScanRange& range, std::uint64_t versions_end, std::size_t max_keys,
+                   std::size_t max_buckets, std::uint64_t* next_bucket, std::vector<VersionedKey>* keys);
   bool LoadStep();
   bool loading() const { return loading_.load(std::memory_order_acquire); }
   absl::Status load_status() const;

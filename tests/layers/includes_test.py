@@ -16,6 +16,7 @@ ALLOWED = [
     ("store/base/status_macros.h", "absl/status/status.h"),
     ("store/index.cc", "store/base/check.h"),
     ("store/durable_tier.cc", "rocksdb/db.h"),
+    ("store/durable_split.cc", "rocksdb/db.h"),
     ("rdma/verbs.cc", "rdma/rdma_verbs.h"),
     ("rdma/verbs_connection.cc", "infiniband/verbs.h"),
     ("rdma/local.cc", "sys/mman.h"),
