@@ -1,9 +1,6 @@
 #include "rdma/local_client.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
@@ -31,25 +28,6 @@ absl::Status NoRegion() {
   return absl::PermissionDeniedError("the server gave this connection no such region (key, size or access)");
 }
 
-std::uint64_t TotalSize(std::span<const Sge> sges) {
-  std::uint64_t total = 0;
-  for (const Sge& sge : sges) total += sge.size;
-  return total;
-}
-
-// What is wrong with a request that may not be posted.
-absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset) {
-  if (sges.size() > kMaxSges) {
-    return absl::InvalidArgumentError(absl::StrCat(sges.size(), " entries; the most are ", kMaxSges));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(TotalSize(sges), " bytes at ", offset, " are not inside the region of ", region.size));
-}
-
-absl::Status NoRoom() {
-  return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
-}
-
 absl::Status BadAnswer(const char* what) {
   return absl::InternalError(absl::StrCat("the server's acceptance is not usable: ", what));
 }
@@ -61,24 +39,6 @@ timespec ToTimespec(Duration duration) {
 
 }  // namespace
 
-absl::StatusOr<LocalMapping> LocalMapping::Map(int fd, std::uint64_t size, bool writable) {
-  const int seals = fcntl(fd, F_GET_SEALS);
-  struct stat status;
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return BadAnswer("memory that may shrink");
-  if (fstat(fd, &status) != 0 || size == 0 || static_cast<std::uint64_t>(status.st_size) < size) {
-    return BadAnswer("memory smaller than it says");
-  }
-  void* address = mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-  if (address == MAP_FAILED) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", size, " bytes of the server (ulimit -v?)"));
-  }
-  return LocalMapping(std::span(static_cast<std::byte*>(address), size));
-}
-
-LocalMapping::~LocalMapping() {
-  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
-}
-
 absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, TimePoint) {
   REMORA_RETURN_IF_ERROR(CheckLimits(limits));
@@ -87,9 +47,21 @@ absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, co
 
 LocalClient::~LocalClient() { Close(); }
 
-absl::StatusOr<std::unique_ptr<Registration>> LocalClient::RegisterWrite(SharedMemory&) {
-  return absl::FailedPreconditionError(
-      "only a server's memory can be registered for WRITE on the local transport");
+absl::StatusOr<std::unique_ptr<Registration>> LocalClient::RegisterWrite(SharedMemory& memory) {
+  if (&memory != offered_) {
+    return absl::FailedPreconditionError("a client registers for WRITE what it has offered (OfferWrite)");
+  }
+  return std::make_unique<LocalRegistration>(
+      memory.bytes(), RemoteRegion{.size = memory.bytes().size(), .key = kLocalOfferedKey});
+}
+
+absl::Status LocalClient::OfferWrite(SharedMemory& memory) {
+  REMORA_RETURN_IF_ERROR(CheckOffer(memory));
+  if (offered_ != nullptr || socket_) {
+    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+  }
+  offered_ = &memory;
+  return absl::OkStatus();
 }
 
 absl::Status LocalClient::Accept(std::span<const std::byte>) {
@@ -114,8 +86,9 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
   LocalHello hello;
   hello.data_size = static_cast<std::uint32_t>(request_data.size());
   std::ranges::copy(request_data, hello.data);
+  const int offered = offered_ != nullptr ? offered_->fd() : -1;
   // A failure says that the server has hung up already; it may have said why.
-  send(socket_.get(), &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT);
+  SendHello(socket_.get(), hello, std::span(&offered, offered >= 0 ? 1 : 0)).IgnoreError();
 
   REMORA_ASSIGN_OR_RETURN(const ReceivedReply received, AwaitReply(deadline));
   const LocalReply& reply = received.reply;

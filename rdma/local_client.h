@@ -9,30 +9,10 @@
 #include <string>
 
 #include "rdma/local_connection.h"
+#include "rdma/local_mapping.h"
 #include "rdma/local_wire.h"
 
 namespace remora::rdma {
-
-/// A mapping of another process's memory.
-class LocalMapping {
- public:
-  LocalMapping() = default;
-  /// Maps the first `size` bytes of the memfd `fd`, after seeing that nobody can shrink it below them, which
-  /// would turn a load into SIGBUS. Internal: the server sent something else. ResourceExhausted: no address
-  /// space.
-  static absl::StatusOr<LocalMapping> Map(int fd, std::uint64_t size, bool writable);
-  LocalMapping(LocalMapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-  LocalMapping& operator=(LocalMapping&& other) noexcept {
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~LocalMapping();
-  std::span<std::byte> bytes() const { return bytes_; }
-
- private:
-  explicit LocalMapping(std::span<std::byte> bytes) : bytes_(bytes) {}
-  std::span<std::byte> bytes_;
-};
 
 class LocalClient final : public LocalConnection {
  public:
@@ -41,6 +21,7 @@ class LocalClient final : public LocalConnection {
   ~LocalClient() override;
 
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
+  absl::Status OfferWrite(SharedMemory& memory) override;
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
   absl::Status Accept(std::span<const std::byte> data) override;
   void Reject(std::span<const std::byte>) override {}
@@ -82,6 +63,7 @@ class LocalClient final : public LocalConnection {
   LocalMapping own_mapping_;
   std::array<Region, kLocalMaxRegions> regions_;  // by key - 1
   const LocalListenerPage* listener_page_ = nullptr;
+  const SharedMemory* offered_ = nullptr;
   std::uint32_t polls_ = 0;
 };
 

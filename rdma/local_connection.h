@@ -23,6 +23,11 @@ std::uint32_t RingSlotsFor(const QueueLimits& limits);
 /// InvalidArgument: a limit is 0, or the rings would be too large.
 absl::Status CheckLimits(const QueueLimits& limits);
 
+// What may be wrong with a request; for either end.
+std::uint64_t TotalSize(std::span<const Sge> sges);
+absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset);
+absl::Status NoRoom();
+
 /// Needs nothing pinned or told to a device: a note that the memory is in use.
 class LocalRegistration final : public Registration {
  public:

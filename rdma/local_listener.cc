@@ -192,9 +192,8 @@ void LocalListener::HearHalfOpen() {
 }
 
 bool LocalListener::Hear(HalfOpen& client) {
-  LocalHello hello;
-  // MSG_TRUNC: the packet's whole length is told, also where it is longer than a hello.
-  const ssize_t size = recv(client.socket.get(), &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
+  const ReceivedHello received = ReceiveHello(client.socket.get());
+  const auto& [size, hello, offered, cut] = received;
   if (size < 0) return errno != EAGAIN && errno != EINTR;
   // Magic and version come first in every version.
   if (size < static_cast<ssize_t>(offsetof(LocalHello, data_size)) || hello.magic != kLocalMagic) return true;
@@ -202,11 +201,17 @@ bool LocalListener::Hear(HalfOpen& client) {
     SendReply(client.socket.get(), {.answer = LocalAnswer::kWrongVersion}, {}).IgnoreError();
     return true;
   }
-  if (size != sizeof(hello) || hello.data_size > kMaxConnectData) return true;
+  if (size != sizeof(hello) || hello.data_size > kMaxConnectData || cut || offered.size() > 1) return true;
+  LocalMapping peer_memory;
+  if (!offered.empty()) {
+    absl::StatusOr<LocalMapping> mapped = LocalMapping::MapOffered(offered.front().get());
+    if (!mapped.ok()) return true;
+    peer_memory = *std::move(mapped);
+  }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(),
             nullptr);  // from now on the connection's affair
-  ready_.push_back(
-      std::make_unique<LocalServerConnection>(*this, std::move(client.socket), client.peer, hello));
+  ready_.push_back(std::make_unique<LocalServerConnection>(*this, std::move(client.socket), client.peer,
+                                                           hello, std::move(peer_memory)));
   return true;
 }
 

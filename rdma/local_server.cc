@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,7 @@ namespace {
 LocalSide* SideIn(SharedMemory& memory) { return reinterpret_cast<LocalSide*>(memory.bytes().data()); }
 
 absl::Status ClientHasNoRegions() {
-  return absl::InvalidArgumentError("a client of the local transport has no regions to READ or WRITE");
+  return absl::InvalidArgumentError("a client of the local transport has no regions to READ");
 }
 
 }  // namespace
@@ -29,8 +30,8 @@ SharedBytes SharedBytesOfLocal(const QueueLimits& limits) {
 }
 
 LocalServerConnection::LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer,
-                                             const LocalHello& hello)
-    : LocalConnection(listener.limits()), listener_(listener) {
+                                             const LocalHello& hello, LocalMapping offered)
+    : LocalConnection(listener.limits()), listener_(listener), offered_(std::move(offered)) {
   socket_ = std::move(socket);
   peer_ = peer;
   peer_data_.assign(hello.data, hello.data + hello.data_size);
@@ -55,6 +56,10 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::RegisterWri
   const RemoteRegion remote = {.size = memory.bytes().size(),
                                .key = static_cast<std::uint32_t>(kLocalMaxReads + writes_.size())};
   return std::make_unique<LocalRegistration>(memory.bytes(), remote);
+}
+
+absl::Status LocalServerConnection::OfferWrite(SharedMemory&) {
+  return absl::FailedPreconditionError("OfferWrite is for the client's end of a connection");
 }
 
 absl::Status LocalServerConnection::Connect(std::span<const std::byte>, TimePoint) {
@@ -127,8 +132,25 @@ absl::Status LocalServerConnection::PostReadv(std::uint64_t, std::span<const Sge
   return ClientHasNoRegions();
 }
 
-absl::Status LocalServerConnection::PostWritev(std::span<const Sge>, const RemoteRegion&, std::uint64_t) {
-  return ClientHasNoRegions();
+absl::Status LocalServerConnection::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                               std::uint64_t offset) {
+  if (!usable()) return Unusable();
+  const std::uint64_t size = TotalSize(from);
+  if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
+  if (!HasRoom()) return NoRoom();
+  const std::uint64_t offered = offered_.bytes().size();
+  // What the client calls its region may be anything.
+  if (region.key != kLocalOfferedKey || offset > offered || size > offered - offset) {
+    Break(absl::PermissionDeniedError("a WRITE to memory that the client has not offered"));
+    return absl::OkStatus();
+  }
+  std::byte* to = offered_.bytes().data() + offset;
+  for (const Sge& sge : from) {
+    if (sge.size > 0) std::memcpy(to, sge.data, sge.size);
+    to += sge.size;
+  }
+  CountWrite();
+  return absl::OkStatus();
 }
 
 absl::Status LocalServerConnection::Wait(TimePoint) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rdma/local_connection.h"
+#include "rdma/local_mapping.h"
 #include "rdma/local_wire.h"
 #include "rdma/memory.h"
 
@@ -17,11 +18,14 @@ class LocalListener;
 
 class LocalServerConnection final : public LocalConnection {
  public:
-  /// `hello` has been checked. `listener` outlives the connection.
-  LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer, const LocalHello& hello);
+  /// `hello` has been checked. `offered`: what the client offers, or nothing. `listener` outlives the
+  /// connection.
+  LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer, const LocalHello& hello,
+                        LocalMapping offered);
   ~LocalServerConnection() override;
 
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
+  absl::Status OfferWrite(SharedMemory& memory) override;
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
   absl::Status Accept(std::span<const std::byte> data) override;
   void Reject(std::span<const std::byte> data) override;
@@ -43,6 +47,7 @@ class LocalServerConnection final : public LocalConnection {
   absl::Status SendAcceptance(std::span<const std::byte> data, std::uint32_t slots);
 
   LocalListener& listener_;
+  const LocalMapping offered_;
   std::unique_ptr<SharedMemory> server_memory_;
   std::unique_ptr<SharedMemory> client_memory_;
   std::vector<SharedMemory*> writes_;  // in the order of their keys; only until Accept

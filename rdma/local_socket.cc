@@ -58,6 +58,46 @@ absl::Status ClearStaleSocket(const std::string& path) {
   return absl::OkStatus();
 }
 
+template <typename T>
+std::span<const std::byte> AsBytes(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+absl::Status SendPacket(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors) {
+  REMORA_CHECK(descriptors.size() <= kLocalMaxDescriptors);
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kLocalMaxDescriptors * sizeof(int))> control = {};
+  iovec data = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+  if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return absl::OkStatus();
+  if (errno == EPIPE || errno == ECONNRESET) return absl::UnavailableError("the peer has hung up");
+  return absl::ErrnoToStatus(errno, "a packet to a peer");
+}
+
+/// Those that came with `message`, each once: they are the caller's.
+std::vector<UniqueFd> DescriptorsOf(msghdr& message) {
+  std::vector<UniqueFd> descriptors;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = 0; at + sizeof(int) <= header->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header) + at, sizeof(fd));
+      descriptors.emplace_back(fd);
+    }
+  }
+  return descriptors;
+}
+
 }  // namespace
 
 absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path) {
@@ -116,25 +156,29 @@ ucred PeerOf(int socket) {
   return credentials;
 }
 
+absl::Status SendHello(int socket, const LocalHello& hello, std::span<const int> offered) {
+  return SendPacket(socket, AsBytes(hello), offered);
+}
+
 absl::Status SendReply(int socket, const LocalReply& reply, std::span<const int> descriptors) {
-  REMORA_CHECK(descriptors.size() <= kLocalMaxDescriptors);
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kLocalMaxDescriptors * sizeof(int))> control = {};
-  iovec data = {const_cast<LocalReply*>(&reply), sizeof(reply)};
+  return SendPacket(socket, AsBytes(reply), descriptors);
+}
+
+ReceivedHello ReceiveHello(int socket) {
+  ReceivedHello received;
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
+  iovec data = {&received.hello, sizeof(received.hello)};
   msghdr message = {};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
-    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
-  }
-  if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return absl::OkStatus();
-  if (errno == EPIPE || errno == ECONNRESET) return absl::UnavailableError("the client has hung up");
-  return absl::ErrnoToStatus(errno, "answer to a client");
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  // MSG_TRUNC: the packet's whole length is told, also where it is longer than a hello.
+  received.size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+  if (received.size < 0) return received;
+  received.descriptors = DescriptorsOf(message);
+  received.cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  return received;
 }
 
 absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
@@ -153,14 +197,7 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
   } while (size < 0 && (errno == ECONNRESET || errno == EINTR));
   if (size <= 0) return absl::UnavailableError("the server hung up during the handshake");
 
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = 0; at + sizeof(int) <= header->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(header) + at, sizeof(fd));
-      received.descriptors.emplace_back(fd);
-    }
-  }
+  received.descriptors = DescriptorsOf(message);
   const LocalReply& reply = received.reply;
   if (size < static_cast<ssize_t>(offsetof(LocalReply, answer)) || reply.magic != kLocalMagic) {
     return absl::InternalError("what listens there is no Remora server");

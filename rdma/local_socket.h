@@ -55,6 +55,20 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience);
 /// Whose process made the other end.
 ucred PeerOf(int socket);
 
+/// Sends without waiting. `offered`: none or one. Unavailable: the peer is gone.
+absl::Status SendHello(int socket, const LocalHello& hello, std::span<const int> offered);
+
+struct ReceivedHello {
+  /// Of the packet, which may be longer than a hello. Negative: none has come, see errno. 0: the peer hung
+  /// up, or said nothing.
+  ssize_t size = 0;
+  LocalHello hello;
+  std::vector<UniqueFd> descriptors;
+  bool cut = false;  // there were more than may be
+};
+/// Takes what has come, as it is.
+ReceivedHello ReceiveHello(int socket);
+
 /// Sends without waiting. Unavailable: the peer is gone.
 absl::Status SendReply(int socket, const LocalReply& reply, std::span<const int> descriptors);
 

@@ -2,7 +2,8 @@
 //
 //   client                                    server
 //   connect(PATH)                             accept; SO_PEERCRED: our user, or root?
-//   LocalHello                     ----->     NextRequest
+//   LocalHello + descriptor: what
+//   it offers, if anything         ----->     NextRequest; maps that
 //                                  <-----     LocalReply + descriptors: listener page, server side, client
 //                                  side,
 //                                             then one for each region, in the order of the table
@@ -13,6 +14,7 @@
 // Who can write what (the seals of SharedMemory keep it):
 //   listener page, server side, regions to READ    the server alone; clients map them read-only
 //   client side, regions to WRITE                  the server and this one client
+//   what a client offers                           that client, who made it, and the server
 //
 // Invariants. The server takes all that a client can write for hostile.
 //   A1  (A dead server is never read from.) While the server lives, the listener page's `alive` is a robust
@@ -60,12 +62,15 @@ namespace remora::rdma {
 // --- Handshake: one packet each way, over SOCK_SEQPACKET --------------------------------------------
 
 inline constexpr std::uint64_t kLocalMagic = 0x6c61636f6c6d6572;  // "remlocal"
-inline constexpr std::uint32_t kLocalVersion = 1;
+inline constexpr std::uint32_t kLocalVersion = 2;
 
 /// Regions to READ have the keys 1 to kLocalMaxReads; regions to WRITE those behind.
 inline constexpr std::uint32_t kLocalMaxReads = 8;
 inline constexpr std::uint32_t kLocalMaxWrites = 4;
 inline constexpr std::uint32_t kLocalMaxRegions = kLocalMaxReads + kLocalMaxWrites;
+
+/// The key of what a client offers its server to WRITE: one memory, so the first of its own keys.
+inline constexpr std::uint32_t kLocalOfferedKey = 1;
 
 /// Descriptors that come with an acceptance before those of the regions.
 inline constexpr std::size_t kLocalOwnDescriptors = 3;

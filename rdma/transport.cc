@@ -1,5 +1,6 @@
 #include "rdma/transport.h"
 
+#include "absl/strings/str_cat.h"
 #include "rdma/local.h"
 #include "rdma/verbs.h"
 #include "store/base/status_macros.h"
@@ -32,6 +33,15 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
                                                  const Clock& clock) {
   if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, clock);
   return ListenLocal(address, limits, clock);
+}
+
+absl::Status CheckOffer(const SharedMemory& memory) {
+  if (memory.writers() != SharedMemory::Writers::kPeers) {
+    return absl::InvalidArgumentError("memory for the server to WRITE must be made with Writers::kPeers");
+  }
+  if (memory.bytes().size() <= kMaxOfferedSize) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(memory.bytes().size(), " bytes for the server to WRITE; the most are ", kMaxOfferedSize));
 }
 
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {

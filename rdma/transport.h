@@ -4,10 +4,10 @@
 //
 //   client                                   server
 //   Dial(address)                            Listen(address); RegisterRead(memory)...
-//   RegisterMessages, PostRecv               NextRequest() -> connection
+//   RegisterMessages, PostRecv, OfferWrite   NextRequest() -> connection
 //   Connect(request data)          ----->      peer_data(); RegisterWrite, RegisterMessages, PostRecv
 //   peer_data()                    <-----      Accept(data)   or   Reject(data)
-//   PostReadv, PostWritev, PostSend; Poll / Wait    Listener::Poll / Arm; PostSend
+//   PostReadv, PostWritev, PostSend; Poll / Wait    Listener::Poll / Arm; PostWritev, PostSend
 //
 // Ordering, on one connection (what a reliable connected queue pair gives; rdma_post_send(3)):
 //   O1  Requests start in the order posted. A message arrives after the bytes of every WRITE posted
@@ -45,6 +45,9 @@ inline constexpr std::size_t kMaxMessageSize = 256;
 
 /// Most entries of one scatter/gather list.
 inline constexpr std::size_t kMaxSges = 4;
+
+/// Largest memory that a client may offer to its server (OfferWrite).
+inline constexpr std::size_t kMaxOfferedSize = std::size_t{8} << 20;
 
 /// How much a connection may have under way. Both sides of a connection use the same values.
 struct QueueLimits {
@@ -142,8 +145,16 @@ class Connection {
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) = 0;
 
   /// Registers `memory` (Writers::kPeers) for this connection's peer to WRITE (rdma_reg_write(3)).
-  /// On a server's connection, before Accept. Errors as RegisterMessages.
+  /// On a server's connection, before Accept; on a client's, at any time, what it has offered. Errors as
+  /// RegisterMessages.
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) = 0;
+
+  /// Client, before Connect: says which memory (Writers::kPeers) may be registered for the server to WRITE.
+  /// Touches and pins none of it: that is RegisterWrite's, now, later or never. One memory, of
+  /// kMaxOfferedSize at most, which must outlive the connection. A server that maps it keeps it mapped until
+  /// the connection ends; it can write it from Connect on. InvalidArgument: of another kind, or larger.
+  /// FailedPrecondition: too late, a second one, or on a server's connection.
+  virtual absl::Status OfferWrite(SharedMemory& memory) = 0;
 
   /// Server, after Accept: registers bytes [offset, offset + size) of `memory`, which may be given to others
   /// to READ, for this connection's peer to WRITE until the Registration is destroyed. When that has
@@ -180,7 +191,8 @@ class Connection {
   virtual void Prefetch(const RemoteRegion& /*region*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) {}
 
   /// WRITEs `from`, in order, to the peer's `region` at `offset` (rdma_post_writev(3)). No completion;
-  /// post a SEND or a READ behind it. The buffers are the caller's again at the completion of that.
+  /// post a SEND or a READ behind it. The buffers are the caller's again at the completion of that. A server
+  /// WRITEs to what its client has named; if that may not be written there, only this connection breaks.
   virtual absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                                   std::uint64_t offset) = 0;
 
@@ -254,6 +266,9 @@ class Listener {
 /// FailedPrecondition: no RDMA device reaches the address (says what to do). PermissionDenied.
 absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, TimePoint deadline);
+
+/// For implementations of Connection::OfferWrite: OK if such memory may be offered.
+absl::Status CheckOffer(const SharedMemory& memory);
 
 /// Starts to listen. `clock` must outlive the listener.
 /// AlreadyExists: the port or path is in use by another server. FailedPrecondition: no RDMA device has

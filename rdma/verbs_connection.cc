@@ -119,6 +119,15 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::RegisterWrite(Sha
   return VerbsRegistration::Create(id_.get(), memory.bytes(), VerbsRegistration::Use::kWrite);
 }
 
+// All that a peer needs is the registration's name, so there is nothing to be said beforehand.
+absl::Status VerbsConnection::OfferWrite(SharedMemory& memory) {
+  REMORA_RETURN_IF_ERROR(CheckOffer(memory));
+  if (offered_ || connected_)
+    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+  offered_ = true;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::GrantWrite(SharedMemory& memory,
                                                                           std::size_t offset,
                                                                           std::size_t size) {

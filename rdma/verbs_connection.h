@@ -72,6 +72,7 @@ class VerbsConnection : public Connection {
  public:
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
+  absl::Status OfferWrite(SharedMemory& memory) override;
   absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
                                                            std::size_t size) override;
   std::span<const std::byte> peer_data() const override { return peer_data_; }
@@ -136,6 +137,7 @@ class VerbsConnection : public Connection {
   std::string peer_;
   absl::Status failure_;
   bool connected_ = false;
+  bool offered_ = false;
   bool only_flushed_ = false;  // failure_ comes from a flushed request: a real failure may replace it
   bool disconnect_told_ = false;
 };

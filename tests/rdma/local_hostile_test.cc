@@ -149,6 +149,68 @@ TEST_F(LocalHostileTest, NonsenseIsHungUpOn) {
   ExpectUnharmed();
 }
 
+// A server maps what a client offers, and writes to it: nothing may come along that lets it fault, or map
+// without end.
+TEST_F(LocalHostileTest, WhatIsOfferedAmissIsHungUpOn) {
+  StartService();
+  const auto memfd = [](unsigned flags, off_t size, int seals) {
+    UniqueFd fd(memfd_create("remora-test-offer", MFD_CLOEXEC | flags));
+    EXPECT_TRUE(static_cast<bool>(fd));
+    EXPECT_EQ(ftruncate(fd.get(), size), 0);
+    if (seals != 0) {
+      EXPECT_EQ(fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+    }
+    return fd;
+  };
+  constexpr off_t kSize = 65536;
+  const UniqueFd good = memfd(MFD_ALLOW_SEALING, kSize, F_SEAL_SHRINK);
+  const auto is_taken = [&](std::vector<int> descriptors) {
+    RawClient client(where_);
+    EXPECT_THAT(SendHello(client.socket(), LocalHello(), descriptors), IsOk());
+    return !client.IsHungUpOn();
+  };
+  EXPECT_TRUE(is_taken({good.get()}));
+  EXPECT_FALSE(is_taken({memfd(MFD_ALLOW_SEALING, kSize, 0).get()})) << "it may shrink";
+  EXPECT_FALSE(is_taken({memfd(0, kSize, 0).get()})) << "it may shrink, and always will";
+  EXPECT_FALSE(is_taken({memfd(MFD_ALLOW_SEALING, kSize, F_SEAL_SHRINK | F_SEAL_WRITE).get()}));
+  EXPECT_FALSE(is_taken({memfd(MFD_ALLOW_SEALING, 0, F_SEAL_SHRINK).get()}));
+  EXPECT_FALSE(is_taken({memfd(MFD_ALLOW_SEALING, kMaxOfferedSize + 1, F_SEAL_SHRINK).get()}));
+  EXPECT_FALSE(is_taken({memfd(MFD_ALLOW_SEALING, off_t{1} << 40, F_SEAL_SHRINK).get()}));
+  EXPECT_FALSE(is_taken({good.get(), good.get()})) << "one at most";
+  EXPECT_FALSE(is_taken({good.get(), good.get(), good.get(), good.get()})) << "one at most";
+  EXPECT_FALSE(is_taken({STDIN_FILENO}));
+  const UniqueFd file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  EXPECT_FALSE(is_taken({file.get()}));
+  // Where the machine has none to give, this is one more that cannot be mapped.
+  UniqueFd huge(memfd_create("remora-test-offer", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (huge) {
+    EXPECT_EQ(ftruncate(huge.get(), 2 << 20), 0);
+    EXPECT_EQ(fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    EXPECT_FALSE(is_taken({huge.get()}));
+  }
+  ExpectUnharmed();
+}
+
+// Pages that a client takes away come back as zeros, and fault nobody.
+TEST_F(LocalHostileTest, AHolePunchedIntoWhatIsOfferedHurtsNobody) {
+  StartService();
+  const auto memory =
+      SharedMemory::Create("remora-test-offer", kTestSliceSize, SharedMemory::Writers::kPeers);
+  ASSERT_THAT(memory, IsOk());
+  const auto client = Client::Open(where_, clock_, {.offered = memory->get()});
+  ASSERT_THAT(client, IsOk());
+  const auto registration = (*client)->connection().RegisterWrite(**memory);
+  ASSERT_THAT(registration, IsOk());
+  const WriteCommand what{.command = {.op = ServiceOp::kWriteBack, .a = 0, .b = kTestSliceSize},
+                          .region = (*registration)->remote()};
+  const std::string message(reinterpret_cast<const char*>(&what), sizeof(what));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(fallocate((*memory)->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kTestSliceSize), 0);
+    ASSERT_EQ((*client)->Call(message).value_or(""), message);
+  }
+  ExpectUnharmed();
+}
+
 TEST_F(LocalHostileTest, AnotherVersionIsToldSo) {
   StartService();
   const LocalHello hello{.version = kLocalVersion + 1};

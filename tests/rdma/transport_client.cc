@@ -56,6 +56,7 @@ absl::Status Client::Connect(const Address& address) {
   REMORA_ASSIGN_OR_RETURN(connection_, Dial(address, options_.limits, clock_, deadline));
   REMORA_ASSIGN_OR_RETURN(registration_, connection_->RegisterMessages(memory_));
   for (std::uint64_t i = 0; i < options_.limits.receives; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
+  if (options_.offered != nullptr) REMORA_RETURN_IF_ERROR(connection_->OfferWrite(*options_.offered));
   const std::string request = static_cast<char>(options_.mode) + options_.request_tail;
   REMORA_RETURN_IF_ERROR(connection_->Connect(BytesOf(request), deadline));
   if (connection_->peer_data().size() < kMaxAcceptData)

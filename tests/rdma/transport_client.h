@@ -50,6 +50,7 @@ struct ClientOptions {
   QueueLimits limits = {};
   std::uint32_t receive_size = kMaxMessageSize;
   std::size_t read_buffer_size = 64 << 10;
+  SharedMemory* offered = nullptr;
 };
 
 /// A connection with its buffers. Waits with PollUntil, for a minute at most.

@@ -40,6 +40,8 @@ struct Service::Session {
   std::unique_ptr<Connection> connection;
   std::unique_ptr<Registration> slice;
   std::unique_ptr<Registration> messages;
+  std::vector<std::byte> page_bytes;
+  std::unique_ptr<Registration> page;  // of these
   std::uint32_t receive_size = 0;
   std::uint64_t sent = 0;
   bool closing = false;
@@ -159,10 +161,30 @@ void Service::Obey(Session& session, std::span<const std::byte> message) {
       return Reply(session, AsBytes(HashOf(session.slice_memory->bytes().subspan(command.a, command.b))));
     case ServiceOp::kCountWakeUps:
       return Reply(session, AsBytes(wake_ups_));
+    case ServiceOp::kWriteBack:
+      return WriteBack(session, message);
     case ServiceOp::kClose:
       session.closing = true;
       return;
   }
+}
+
+void Service::WriteBack(Session& session, std::span<const std::byte> message) {
+  WriteCommand what;
+  if (message.size() < sizeof(what)) return;
+  std::memcpy(&what, message.data(), sizeof(what));
+  if (session.page == nullptr) {
+    session.page_bytes.resize(kTestSliceSize);
+    auto page = session.connection->RegisterMessages(session.page_bytes);
+    REMORA_CHECK(page.ok());
+    session.page = *std::move(page);
+  }
+  // Only one of these at a time: its answer is the sign that its bytes may be overwritten.
+  const std::size_t size = std::min<std::size_t>(what.command.b, kTestSliceSize);
+  std::copy_n(session.slice_memory->bytes().begin(), size, session.page_bytes.begin());
+  const Sge from = MakeSge(*session.page, 0, size);
+  write_back_ = session.connection->PostWritev(std::span(&from, 1), what.region, what.command.a);
+  if (write_back_.ok() && session.connection->status().ok()) Reply(session, message);
 }
 
 void Service::Reply(Session& session, std::span<const std::byte> message) {

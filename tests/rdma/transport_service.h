@@ -48,12 +48,18 @@ enum class ServiceOp : std::uint8_t {
   kHashSlice = 2,     // ServiceCommand; replies with HashOf(slice[a, a + b)) as 8 bytes
   kCountWakeUps = 3,  // replies with the number of times that the service was woken, as 8 bytes
   kClose = 4,         // destroys the connection
+  kWriteBack = 5,     // WriteCommand; WRITEs the slice's first bytes to where it says, then replies as kEcho
 };
 struct ServiceCommand {
   ServiceOp op{};
   std::uint8_t reserved[7] = {};
   std::uint64_t a = 0;
   std::uint64_t b = 0;
+};
+
+struct WriteCommand {
+  ServiceCommand command;  // a: offset in `region`; b: how many bytes
+  RemoteRegion region;
 };
 
 /// Thread Safety: none, but for asleep().
@@ -71,6 +77,8 @@ class Service {
 
   std::size_t session_count() const { return sessions_.size(); }
   std::uint64_t disconnects() const { return disconnects_; }
+  /// Of the last kWriteBack's PostWritev.
+  const absl::Status& write_back() const { return write_back_; }
   /// Nothing was left to do after Arm, and nothing has been done since.
   bool asleep() const { return asleep_.load(); }
 
@@ -82,6 +90,7 @@ class Service {
   absl::Status Admit(std::unique_ptr<Connection> connection, ServiceMode mode);
   void Handle(const Completion& completion);
   void Obey(Session& session, std::span<const std::byte> message);
+  void WriteBack(Session& session, std::span<const std::byte> message);
   void Reply(Session& session, std::span<const std::byte> message);
 
   const QueueLimits limits_;
@@ -91,6 +100,7 @@ class Service {
   std::map<Connection*, std::unique_ptr<Session>> sessions_;
   std::uint64_t disconnects_ = 0;
   std::uint64_t wake_ups_ = 0;
+  absl::Status write_back_;
   std::atomic<bool> asleep_ = false;
 };
 

@@ -49,6 +49,7 @@ class SimConnection final : public rdma::Connection {
     writable_ = Name(memory.bytes(), kWriteKey);
     return std::make_unique<SimRegistration>(memory.bytes(), writable_);
   }
+  absl::Status OfferWrite(rdma::SharedMemory& memory) override { return rdma::CheckOffer(memory); }
   absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
                                                                  std::size_t offset,
                                                                  std::size_t size) override {

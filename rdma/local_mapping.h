@@ -1,0 +1,37 @@
+// Memory of the other process, mapped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace remora::rdma {
+
+/// A mapping of another process's memory.
+class LocalMapping {
+ public:
+  LocalMapping() = default;
+  /// Maps the first `size` bytes of the memfd `fd`, after seeing that nobody can shrink it below them, which
+  /// would turn a load into SIGBUS. Internal: the peer sent something else. ResourceExhausted: no address
+  /// space.
+  static absl::StatusOr<LocalMapping> Map(int fd, std::uint64_t size, bool writable);
+  /// All of what a client offers its server to WRITE, after seeing that it is such memory, of a size that
+  /// may be offered, and that its pages come as they are touched. Errors as Map.
+  static absl::StatusOr<LocalMapping> MapOffered(int fd);
+  LocalMapping(LocalMapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  LocalMapping& operator=(LocalMapping&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~LocalMapping();
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit LocalMapping(std::span<std::byte> bytes) : bytes_(bytes) {}
+  std::span<std::byte> bytes_;
+};
+
+}  // namespace remora::rdma
