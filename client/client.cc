@@ -9,6 +9,7 @@
 #include "client/get.h"
 #include "client/multi_get.h"
 #include "client/put.h"
+#include "client/scan_impl.h"
 #include "client/session.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -200,6 +201,45 @@ absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
   if (batch.count() == 0) return absl::OkStatus();
   return remora::Apply(*impl_->session, batch, version);
+}
+
+absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& options) {
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClientScan::Impl> scan,
+                          ClientScan::Impl::Begin(*impl_->session, options));
+  return std::unique_ptr<ClientScan>(new ClientScan(std::move(scan)));
+}
+
+absl::StatusOr<std::uint64_t> Client::Count() {
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  std::uint64_t last = 0;
+  for (int reads = 0; reads < kMaxStatsReads; ++reads) {
+    REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, impl_->session->ReadSuperblock());
+    const std::uint64_t keys = superblock->counters[static_cast<std::size_t>(Counter::kKeys)];
+    const bool settled = reads > 0 && keys == last;
+    last = keys;
+    if (settled) break;
+  }
+  return last;
+}
+
+absl::StatusOr<std::uint64_t> Client::Count(const RangeOptions& options) {
+  ScanRange range;
+  if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return CountRange(*impl_->session, range);
+}
+
+absl::StatusOr<std::uint64_t> Client::DeleteRange(const RangeOptions& options) {
+  ScanRange range;
+  if (const char* why = ResolveDelete(options, &range)) return absl::InvalidArgumentError(why);
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return DropRange(*impl_->session, range);
+}
+
+absl::StatusOr<std::uint64_t> Client::DropAll() {
+  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  return DropRange(*impl_->session, {});
 }
 
 absl::Status Client::Ping() {

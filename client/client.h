@@ -21,10 +21,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/scan.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/base/get_result.h"
 #include "store/format/layout.h"
+#include "store/format/scan_options.h"
 #include "store/format/write_batch.h"
 #include "store/format/write_options.h"
 
@@ -40,6 +42,9 @@ struct ClientOptions {
   /// READ. 0: none; each GET is a cold one. Unset: none through mapped memory, else
   /// kDefaultLocationCacheBytes.
   std::optional<std::size_t> location_cache_bytes{};
+  /// For pages of scans, two halves of up to 256 KiB each. Not touched, nor pinned over verbs, before the
+  /// first scan. 0: no scans; else 8 KiB to 8 MiB.
+  std::size_t scan_window_bytes = std::size_t{512} << 10;
 };
 
 inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
@@ -221,6 +226,27 @@ class Client {
   /// writes of their own that come in quick succession. Once Apply has returned, every GET that begins sees
   /// all of it; who has seen a later write's value sees the earlier ones' in every GET that begins then.
   absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr);
+
+  /// Shows keys and values in the order of the keys, as of one moment: that of this call (client/scan.h). It
+  /// includes what is only in the server's durable tier. FailedPrecondition: the server's store is only in
+  /// memory, and keeps no order; or this client has no window for it. InvalidArgument: bounds longer than a
+  /// key, or a token that is none. Cost: one message, and one for each page more.
+  absl::StatusOr<std::unique_ptr<ClientScan>> Scan(const ScanOptions& options = {});
+
+  /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
+  /// removed yet; while the server loads, those that are loaded. Cost: two READs.
+  absl::StatusOr<std::uint64_t> Count();
+  /// How many a scan of the range would show, as of one moment. Errors as Scan. Cost: one message, and one
+  /// for about each 2000 keys.
+  absl::StatusOr<std::uint64_t> Count(const RangeOptions& range);
+
+  /// Deletes what is there in the range, or all there is, and returns how many keys that were. What had been
+  /// written when it began is gone when it returns; what is written meanwhile stays. As deletes of their own,
+  /// one by one, so not atomic: readers see them go, and whoever fails has done some. Works with any
+  /// durability. InvalidArgument: bounds longer than a key; DeleteRange without a bound. Unavailable,
+  /// DeadlineExceeded: some may be deleted. Cost: one message, and one for about each 250 keys.
+  absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
+  absl::StatusOr<std::uint64_t> DropAll();
 
   /// One round trip through the server's session.
   absl::Status Ping();

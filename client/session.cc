@@ -13,8 +13,9 @@
 namespace remora {
 namespace {
 
-// Replies that may come before one is taken out: one per request under way, and there is one at most.
-constexpr std::size_t kReceives = 2;
+// Replies that may come before one is taken out: one per request under way, of which there is one at most,
+// and one aside.
+constexpr std::size_t kReceives = 4;
 
 // The one registered buffer, in parts.
 constexpr std::size_t RoundUp(std::size_t size) { return (size + 127) / 128 * 128; }
@@ -24,7 +25,8 @@ constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Supe
 constexpr std::size_t kDirectoryEntries = 64;  // of one READ
 constexpr std::size_t kGenerationsAt = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
 constexpr std::size_t kRequestOffset = kGenerationsAt + Generations::kChunkSize;
-constexpr std::size_t kRepliesOffset = kRequestOffset + RoundUp(sizeof(Request));
+constexpr std::size_t kAsideOffset = kRequestOffset + RoundUp(sizeof(Request));
+constexpr std::size_t kRepliesOffset = kAsideOffset + RoundUp(sizeof(Request));
 constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
 constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride;
 constexpr std::size_t kRecordOffset = kPayloadOffset + RoundUp(kMaxPayloadSize);
@@ -34,6 +36,7 @@ constexpr std::size_t kAlignment = alignof(Bucket);
 // Contexts of READs and SENDs; a receive's is its index.
 constexpr std::uint64_t kReadContext = 1;
 constexpr std::uint64_t kSendContext = 2;
+constexpr std::uint64_t kAsideContext = 3;
 
 // Between two requests that do nothing but report reads.
 constexpr std::chrono::milliseconds kReportPause{100};
@@ -85,7 +88,7 @@ absl::Status Session::Register() {
       (reinterpret_cast<std::uintptr_t>(buffer_.data()) + kAlignment - 1) / kAlignment * kAlignment);
   REMORA_ASSIGN_OR_RETURN(registration_, connection_->RegisterMessages(std::span(start, kBufferSize)));
   for (std::uint64_t i = 0; i < kReceives; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
-  return absl::OkStatus();
+  return OfferScanWindow();
 }
 
 absl::Status Session::Greet(TimePoint deadline) {
@@ -325,7 +328,7 @@ absl::Status Session::Take(const rdma::Completion& completion) {
       reads_done_ = --reads_under_way_ == 0;
       return absl::OkStatus();
     case rdma::CompletionKind::kSend:
-      send_done_ = true;
+      (completion.context == kAsideContext ? aside_.sent : send_done_) = true;
       return absl::OkStatus();
     case rdma::CompletionKind::kReceive:
       break;
@@ -336,9 +339,13 @@ absl::Status Session::Take(const rdma::Completion& completion) {
   const std::byte* const message =
       registration_->bytes().data() + kRepliesOffset + completion.context * kReplyStride;
   Reply reply;
-  if (!FromBytes(std::span(message, completion.byte_count), &reply) || reply_done_ ||
-      reply.request_id != last_request_id_ || reply.text_size > kMaxReplyText ||
-      sizeof(Reply) + reply.text_size > completion.byte_count) {
+  const bool is_reply = FromBytes(std::span(message, completion.byte_count), &reply) &&
+                        reply.text_size <= kMaxReplyText &&
+                        sizeof(Reply) + reply.text_size <= completion.byte_count;
+  const std::string_view behind(reinterpret_cast<const char*>(message) + sizeof(Reply),
+                                is_reply ? reply.text_size : 0);
+  if (is_reply && TakeAside(reply, behind)) return PostReceive(completion.context);
+  if (!is_reply || reply_done_ || reply.request_id != last_request_id_) {
     return Break(absl::UnavailableError("the server sent a reply that answers nothing; connect again"));
   }
   reply_size_ = sizeof(Reply) + reply.text_size;
@@ -347,6 +354,19 @@ absl::Status Session::Take(const rdma::Completion& completion) {
   // It goes from loading to loaded once: what is heard late is no less true.
   if ((reply.flags & kLoading) == 0) store_is_loading_ = false;
   return PostReceive(completion.context);
+}
+
+absl::Status Session::PostAside(const Request& request) {
+  // Its buffer is ours again at the last one's completion, which may trail the reply.
+  REMORA_RETURN_IF_ERROR(Await(aside_.sent));
+  std::memcpy(registration_->bytes().data() + kAsideOffset, &request, sizeof(request));
+  aside_.id = request.request_id;
+  aside_.sent = aside_.done = false;
+  const absl::Status sent =
+      connection_->PostSend(kAsideContext, rdma::MakeSge(*registration_, kAsideOffset, sizeof(request)));
+  if (!sent.ok()) return Break(sent);
+  ++counters_.requests;
+  return absl::OkStatus();
 }
 
 absl::Status Session::PostReceive(std::uint64_t index) {

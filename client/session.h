@@ -18,6 +18,7 @@
 #include "client/generations.h"
 #include "client/location_cache.h"
 #include "client/recent_reads.h"
+#include "client/scan.h"
 #include "client/server_time.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
@@ -135,6 +136,25 @@ class Session {
 
   rdma::Connection& connection() { return *connection_; }
 
+  // --- scan_window.cc: memory that the server WRITEs, and one request beside those of the calls, for scans.
+
+  struct ScanWindow {
+    std::span<std::byte> bytes;
+    RemoteRegion remote;
+  };
+  /// Pins the memory, the first time. FailedPrecondition: this client has none (ClientOptions).
+  absl::StatusOr<ScanWindow> RegisterScanWindow();
+  /// SENDs a request whose reply waits, beside those of other calls, until AwaitAside. REQUIRES: the last one
+  /// was awaited.
+  absl::Status PostAside(const Request& request);
+  absl::Status AwaitAside() { return Await(aside_.done); }
+  /// The reply to the last one; not found, where its connection is gone. REQUIRES: AwaitAside was OK.
+  Answer aside() const { return {aside_.reply, {aside_.text.data(), aside_.reply.text_size}}; }
+  /// Whose pages are in the window; null: nobody's.
+  ClientScan::Impl*& scan_window_owner() { return scan_window_owner_; }
+  /// A cursor that nobody needs any more; 0: none.
+  std::uint64_t& abandoned_cursor() { return abandoned_cursor_; }
+
  private:
   Session(std::unique_ptr<rdma::Connection> connection, const ClientOptions& options, const Clock& clock);
 
@@ -151,6 +171,9 @@ class Session {
   absl::Status Await(const bool& done);
   absl::Status Take(const rdma::Completion& completion);
   absl::Status PostReceive(std::uint64_t index);
+  // Of scan_window.cc.
+  absl::Status OfferScanWindow();
+  bool TakeAside(const Reply& reply, std::string_view behind);
   /// Makes every later call fail: what is under way may still come, and would be taken for something else.
   absl::Status Break(absl::Status cause);
 
@@ -185,10 +208,23 @@ class Session {
   std::array<std::byte, kMaxReplySize> reply_;
   std::size_t reply_size_ = 0;
 
-  // Destroyed in reverse: the registration goes before the connection, and both before the memory.
+  struct Aside {
+    std::uint64_t id = 0;
+    bool sent = true;  // its SEND is done
+    bool done = true;  // its reply has come
+    Reply reply;
+    std::array<char, kMaxReplyText> text;
+  };
+  Aside aside_;
+  ClientScan::Impl* scan_window_owner_ = nullptr;
+  std::uint64_t abandoned_cursor_ = 0;
+
+  // Destroyed in reverse: the registrations go before the connection, and all before the memory.
   std::vector<std::byte> buffer_;
+  std::unique_ptr<rdma::SharedMemory> scan_window_;  // null: none
   std::unique_ptr<rdma::Connection> connection_;
   std::unique_ptr<rdma::Registration> registration_;
+  std::unique_ptr<rdma::Registration> scan_window_registration_;  // null: not yet
 };
 
 }  // namespace remora

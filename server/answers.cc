@@ -1,4 +1,5 @@
-// What is answered without a write: pings, where records are, room for large values.
+// What is answered without a write of the step's group: pings, where records are, room for large values,
+// scans.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -24,6 +25,7 @@ bool Server::AnswerOthers() {
   std::size_t put_off = 0;
   const std::size_t count = other_requests_.size();
   const TimePoint now = store_->clock().Now();
+  std::size_t scans = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Pending pending = other_requests_[i];
     if (pending.not_before > now) {
@@ -46,6 +48,12 @@ bool Server::AnswerOthers() {
                           "long, or a new reserve replaced it"));
       continue;
     }
+    const bool is_scan =
+        pending.request.operation == Operation::kScan || pending.request.operation == Operation::kScanNext;
+    if (is_scan && ++scans > Scans::kMaxPerStep) {  // writers come first
+      other_requests_[put_off++] = pending;
+      continue;
+    }
     Reply reply;
     absl::Status status = absl::InvalidArgumentError(kOutOfBounds);
     if (pending.request.operation == Operation::kPing) {
@@ -53,6 +61,8 @@ bool Server::AnswerOthers() {
       status = absl::OkStatus();
     } else if (pending.request.operation == Operation::kLocate) {
       status = Locate(*found->second, pending.request, &reply);
+    } else if (is_scan) {
+      status = scans_->Take(*found->second, pending.request, &reply);
     }
     if (absl::IsAborted(status)) {  // another step answers it
       other_requests_[put_off] = pending;

@@ -51,14 +51,16 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
   if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
   server->grants_ = std::make_unique<Grants>(*server->store_, *server->memory_);
+  server->scans_ = std::make_unique<Scans>(*server->store_);
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;
 }
 
 Server::~Server() {
   // Clients first, then the listeners: they see the server end before the store's data can be anybody else's.
-  // Before the clients, what was granted to them.
+  // Before the clients, what was granted to them, and what they scan.
   grants_.reset();
+  scans_.reset();
   sessions_.clear();
   ports_.clear();
   store_.reset();
@@ -88,6 +90,7 @@ bool Server::Step() {
   busy |= AnswerSynced();
   const bool answered = AnswerOthers();
   busy |= AnswerReserves();
+  scans_->Expire();
   if (load_began_) SeeHowTheLoadGoes();
   // With commits, the store does its housekeeping at their pace.
   return committed || store_->Work() || answered || busy;
@@ -220,6 +223,8 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     case Operation::kPing:
     case Operation::kReserve:
     case Operation::kPart:
+    case Operation::kScan:
+    case Operation::kScanNext:
       other_requests_.push_back(pending);
       return;
   }
@@ -239,6 +244,7 @@ void Server::NoteReads(const ServerSession& session, const Request& request) {
 void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   Log(absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
   grants_->End(*connection);
+  scans_->End(*connection);
   const auto session = sessions_.find(connection);
   store_->Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session->second->bytes()));
   sessions_.erase(session);
@@ -282,7 +288,9 @@ int Server::MillisToNextWork() const {
   // What was put off wants another try, whether the store knows of work or not.
   if (!reserves_.empty() || !write_requests_.empty() || !other_requests_.empty()) return 1;
   std::optional<TimePoint> next = store_->next_work();
-  if (const auto expiry = grants_->next_expiry()) next = next ? std::min(*next, *expiry) : *expiry;
+  for (const auto& expiry : {grants_->next_expiry(), scans_->next_expiry()}) {
+    if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
+  }
   // The end of a load wakes nobody.
   const int longest = load_began_ ? 20 : 3'600'000;
   if (!next) return load_began_ ? longest : -1;

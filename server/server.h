@@ -3,7 +3,7 @@
 //   Step:  accept new clients
 //          take requests of all connections
 //          commit their writes as one group (store.h): copy, verify, make durable, publish
-//          answer pings, locate records, reserve room for large values, reply
+//          answer pings, locate records, reserve room for large values, go on with scans, reply
 //          if there were no writes: a bit of the store's housekeeping
 //
 // One thread does all of it. GETs are not among its work: clients READ the memory.
@@ -26,6 +26,7 @@
 #include "rdma/transport.h"
 #include "server/grants.h"
 #include "server/memory.h"
+#include "server/scans.h"
 #include "server/session.h"
 #include "store/base/clock.h"
 #include "store/store.h"
@@ -140,6 +141,7 @@ class Server {
   std::vector<Port> ports_;
   absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
   std::unique_ptr<Grants> grants_;
+  std::unique_ptr<Scans> scans_;
 
   // One step's work; kept for their memory.
   std::vector<Pending> write_requests_;

@@ -57,6 +57,9 @@ class ServerSession {
   /// must go: it is gone already, or does not keep to its credits.
   absl::Status SendReply(Reply reply, std::string_view behind);
   void TakeSendCompletion() { --replies_under_way_; }
+  std::uint64_t replies_sent() const { return replies_sent_; }
+  /// All of the first so many have left: what was WRITTEN before them may be overwritten here.
+  std::uint64_t replies_done() const { return replies_sent_ - replies_under_way_; }
 
   rdma::Connection& connection() { return *connection_; }
   /// What the client takes of memory that is counted: ClientBytes of its listener.

@@ -128,11 +128,10 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const Ran
           *this, *impl_, std::move(range), versions_end, std::move(cursor), 0, false, {}, {}})));
 }
 
-absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& range) {
-  if (range.prefix.empty() && range.begin.empty() && range.end.empty()) {
-    return absl::InvalidArgumentError("a range without a bound is all there is: DropAll deletes that");
-  }
-  return DeleteInTheEnd(range);
+absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {
+  ScanRange range;
+  if (const char* why = ResolveDelete(options, &range)) return absl::InvalidArgumentError(why);
+  return DeleteInTheEnd(options);
 }
 
 absl::StatusOr<std::uint64_t> Store::DropAll() { return DeleteInTheEnd({}); }

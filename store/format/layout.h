@@ -251,41 +251,47 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// brings a cold one back. While a store loads (1, else 0), the keys are those in memory so far. Registered
 /// bytes are all that clients reach in a server, by READ, WRITE or mapping: the region and what each of those
 /// connected has to itself.
-#define REMORA_COUNTERS(X)                        \
-  X(kKeys, "keys")                                \
-  X(kLoading, "loading")                          \
-  X(kKeysLoaded, "keys_loaded")                   \
-  X(kPuts, "puts")                                \
-  X(kDeletes, "deletes")                          \
-  X(kTouches, "touches")                          \
-  X(kExpired, "expired")                          \
-  X(kColdKeys, "cold_keys")                       \
-  X(kEvictions, "evictions")                      \
-  X(kFetches, "fetches")                          \
-  X(kReadsReported, "reads_reported")             \
-  X(kLocates, "locates")                          \
-  X(kPings, "pings")                              \
-  X(kCommitGroups, "commit_groups")               \
-  X(kSyncedWrites, "synced_writes")               \
-  X(kSyncs, "syncs")                              \
-  X(kRejectedRequests, "rejected_requests")       \
-  X(kIndexBytes, "index_bytes")                   \
-  X(kIndexBuckets, "index_buckets")               \
-  X(kOverflowBuckets, "overflow_buckets")         \
-  X(kMemoryBytes, "memory_bytes")                 \
-  X(kMemoryBytesFree, "memory_bytes_free")        \
-  X(kRegisteredBytes, "registered_bytes")         \
-  X(kLogBytesUsed, "log_bytes_used")              \
-  X(kLogBytesDead, "log_bytes_dead")              \
-  X(kSegmentsCleaned, "segments_cleaned")         \
-  X(kBytesMoved, "bytes_moved")                   \
-  X(kBytesWritten, "bytes_written")               \
-  X(kWritesPutOff, "writes_put_off")              \
-  X(kLastVersion, "last_version")                 \
-  X(kConnections, "connections")                  \
-  X(kConnectionsAccepted, "connections_accepted") \
-  X(kConnectionsRefused, "connections_refused")   \
-  X(kReceiveCompletions, "receive_completions")   \
+#define REMORA_COUNTERS(X)                            \
+  X(kKeys, "keys")                                    \
+  X(kLoading, "loading")                              \
+  X(kKeysLoaded, "keys_loaded")                       \
+  X(kPuts, "puts")                                    \
+  X(kDeletes, "deletes")                              \
+  X(kTouches, "touches")                              \
+  X(kExpired, "expired")                              \
+  X(kColdKeys, "cold_keys")                           \
+  X(kEvictions, "evictions")                          \
+  X(kFetches, "fetches")                              \
+  X(kReadsReported, "reads_reported")                 \
+  X(kLocates, "locates")                              \
+  X(kPings, "pings")                                  \
+  X(kScans, "scans")                                  \
+  X(kScanCursors, "scan_cursors")                     \
+  X(kScanCursorsIdle, "scan_cursors_idle")            \
+  X(kScanCursorsPushedOut, "scan_cursors_pushed_out") \
+  X(kScanPages, "scan_pages")                         \
+  X(kScanBufferBytes, "scan_buffer_bytes")            \
+  X(kCommitGroups, "commit_groups")                   \
+  X(kSyncedWrites, "synced_writes")                   \
+  X(kSyncs, "syncs")                                  \
+  X(kRejectedRequests, "rejected_requests")           \
+  X(kIndexBytes, "index_bytes")                       \
+  X(kIndexBuckets, "index_buckets")                   \
+  X(kOverflowBuckets, "overflow_buckets")             \
+  X(kMemoryBytes, "memory_bytes")                     \
+  X(kMemoryBytesFree, "memory_bytes_free")            \
+  X(kRegisteredBytes, "registered_bytes")             \
+  X(kLogBytesUsed, "log_bytes_used")                  \
+  X(kLogBytesDead, "log_bytes_dead")                  \
+  X(kSegmentsCleaned, "segments_cleaned")             \
+  X(kBytesMoved, "bytes_moved")                       \
+  X(kBytesWritten, "bytes_written")                   \
+  X(kWritesPutOff, "writes_put_off")                  \
+  X(kLastVersion, "last_version")                     \
+  X(kConnections, "connections")                      \
+  X(kConnectionsAccepted, "connections_accepted")     \
+  X(kConnectionsRefused, "connections_refused")       \
+  X(kReceiveCompletions, "receive_completions")       \
   X(kWakeups, "wakeups")
 
 enum class Counter : std::uint32_t {

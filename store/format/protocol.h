@@ -34,6 +34,8 @@
 // A write may come with a condition (store/format/write_options.h), which is decided when it is committed;
 // for a large value, that is at its commit.
 //
+// Scans, counts and drops: store/format/scan_protocol.h.
+//
 // The writes of a batch are done all or none. Its status is that of the first that could not be done.
 //
 // HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
@@ -59,7 +61,7 @@
 
 namespace remora {
 
-inline constexpr std::uint32_t kProtocolVersion = 6;
+inline constexpr std::uint32_t kProtocolVersion = 7;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -123,6 +125,9 @@ enum class Operation : std::uint8_t {
   kAppend = 10,    // key, value: put it behind the value that is there
   // Its value is the bytes of a batch (store/format/write_batch.h); key_size, ttl_ms and condition are 0.
   kBatch = 11,
+  // store/format/scan_protocol.h
+  kScan = 12,      // opens a cursor
+  kScanNext = 14,  // goes on with it
 };
 
 struct Request {
@@ -130,7 +135,7 @@ struct Request {
   std::uint64_t payload_offset = 0;
   std::uint64_t payload_checksum = 0;
   std::int64_t ttl_ms = 0;      // of what stores a record: EncodeTtl; 0: none
-  std::uint64_t condition = 0;  // of a write: Condition::Encode; 0: none
+  std::uint64_t condition = 0;  // of a write: Condition::Encode; 0: none. scan_next: the cursor
   std::uint32_t value_size = 0;
   std::uint16_t key_size = 0;
   Operation operation = Operation::kPing;
@@ -174,9 +179,10 @@ enum ReplyFlag : std::uint16_t {
 
 struct Reply {
   std::uint64_t request_id = 0;
-  std::uint64_t version = 0;   // of a write: its own; batch: of its first; locate: that of the record
+  std::uint64_t version = 0;   // of a write: its own; batch: of its first; locate: that of the record;
+                               // scan: the cursor
   std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot)
-  std::int64_t result = 0;     // increment: the number; append: the size of the value
+  std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
   // Bytes behind this struct. Status not kOk: text, why. kOk, of a reserve: a Grant, or nothing.

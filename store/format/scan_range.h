@@ -162,4 +162,12 @@ inline const char* ResolveRange(const RangeOptions& options, ScanRange* range) {
   return ResolveScan({.prefix = options.prefix, .begin = options.begin, .end = options.end}, range);
 }
 
+/// For who deletes it: a range by mistake without a bound is refused.
+inline const char* ResolveDelete(const RangeOptions& options, ScanRange* range) {
+  if (options.prefix.empty() && options.begin.empty() && options.end.empty()) {
+    return "a range without a bound is all there is: DropAll deletes that";
+  }
+  return ResolveRange(options, range);
+}
+
 }  // namespace remora

@@ -8,6 +8,7 @@
 
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "store/scan.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/support/server_thread.h"
 #include "tests/support/test_clock.h"
@@ -17,6 +18,26 @@ namespace {
 
 // No two machines agree about the date, least of all these.
 constexpr std::chrono::hours kAhead{5};
+
+template <typename Scan>
+class KeyScanOf final : public KeyScan {
+ public:
+  explicit KeyScanOf(std::unique_ptr<Scan> scan) : scan_(std::move(scan)) {}
+  static absl::StatusOr<std::unique_ptr<KeyScan>> Of(absl::StatusOr<std::unique_ptr<Scan>> scan) {
+    if (!scan.ok()) return scan.status();
+    return std::make_unique<KeyScanOf>(*std::move(scan));
+  }
+  bool Next() override { return scan_->Next(); }
+  std::string_view key() const override { return scan_->key(); }
+  std::string_view value() const override { return scan_->value(); }
+  std::uint64_t version() const override { return scan_->version(); }
+  std::uint64_t expiry_ms() const override { return scan_->expiry_ms(); }
+  const absl::Status& status() const override { return scan_->status(); }
+  std::string token() const override { return scan_->token(); }
+
+ private:
+  const std::unique_ptr<Scan> scan_;
+};
 
 class RemoteKeyValue final : public KeyValue {
  public:
@@ -55,6 +76,15 @@ class RemoteKeyValue final : public KeyValue {
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) override {
     return client_->Ttl(key);
   }
+  absl::StatusOr<std::unique_ptr<KeyScan>> Scan(const ScanOptions& options) override {
+    return KeyScanOf<ClientScan>::Of(client_->Scan(options));
+  }
+  absl::StatusOr<std::uint64_t> Count() override { return client_->Count(); }
+  absl::StatusOr<std::uint64_t> Count(const RangeOptions& range) override { return client_->Count(range); }
+  absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range) override {
+    return client_->DeleteRange(range);
+  }
+  absl::StatusOr<std::uint64_t> DropAll() override { return client_->DropAll(); }
   Client* client() override { return client_.get(); }
 
  private:
@@ -98,6 +128,15 @@ class EmbeddedKeyValue final : public KeyValue {
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) override {
     return store_.Ttl(key);
   }
+  absl::StatusOr<std::unique_ptr<KeyScan>> Scan(const ScanOptions& options) override {
+    return KeyScanOf<StoreScan>::Of(store_.Scan(options));
+  }
+  absl::StatusOr<std::uint64_t> Count() override { return store_.Count(); }
+  absl::StatusOr<std::uint64_t> Count(const RangeOptions& range) override { return store_.Count(range); }
+  absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range) override {
+    return store_.DeleteRange(range);
+  }
+  absl::StatusOr<std::uint64_t> DropAll() override { return store_.DropAll(); }
 
  private:
   Store& store_;

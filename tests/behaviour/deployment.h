@@ -30,6 +30,19 @@ enum class DeploymentKind {
 std::string NameOf(DeploymentKind kind);
 inline void PrintTo(DeploymentKind kind, std::ostream* out) { *out << NameOf(kind); }
 
+/// What their scans have in common.
+class KeyScan {
+ public:
+  virtual ~KeyScan() = default;
+  virtual bool Next() = 0;
+  virtual std::string_view key() const = 0;
+  virtual std::string_view value() const = 0;
+  virtual std::uint64_t version() const = 0;
+  virtual std::uint64_t expiry_ms() const = 0;
+  virtual const absl::Status& status() const = 0;
+  virtual std::string token() const = 0;
+};
+
 /// What an embedded store and a client have in common.
 class KeyValue {
  public:
@@ -60,6 +73,11 @@ class KeyValue {
     return Append(key, bytes, {});
   }
   virtual absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) = 0;
+  virtual absl::StatusOr<std::unique_ptr<KeyScan>> Scan(const ScanOptions& options) = 0;
+  virtual absl::StatusOr<std::uint64_t> Count() = 0;
+  virtual absl::StatusOr<std::uint64_t> Count(const RangeOptions& range) = 0;
+  virtual absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range) = 0;
+  virtual absl::StatusOr<std::uint64_t> DropAll() = 0;
   /// Null where the store is embedded.
   virtual Client* client() { return nullptr; }
 };

@@ -83,6 +83,12 @@ class HandClient {
     Post(request);
     return Await();
   }
+  /// With the checksum of these bytes, in the slice as value.
+  std::optional<Answer> AskChecked(Request request, std::string_view value) {
+    request.request_id = last_id_ + 1;
+    request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(value.data(), value.size()));
+    return Ask(request);
+  }
   std::optional<Answer> Ask(Operation operation, std::size_t key_size, std::size_t value_size) {
     return Ask(MakeRequest(operation, key_size, value_size));
   }
