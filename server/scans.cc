@@ -15,7 +15,7 @@
 namespace remora {
 namespace {
 
-// Of one request: about a quarter of a millisecond.
+// Of one request: about half a millisecond of small values.
 constexpr std::size_t kMaxLooks = 1024;
 constexpr std::size_t kMaxCounted = 2048;
 
@@ -172,15 +172,24 @@ absl::StatusOr<bool> Scans::FillPage(Cursor& cursor, std::span<std::byte> page, 
                            .expiry_ms = scan.expiry_ms(),
                            .value_size = static_cast<std::uint32_t>(scan.value().size()),
                            .key_size = static_cast<std::uint16_t>(scan.key().size())};
+    const std::size_t entry_size = sizeof(header) + scan.key().size() + scan.value().size();
+    const std::span<std::byte> room = page.subspan(*filled);
+    if (cursor.entry_sent == 0 && entry_size <= room.size()) {
+      std::byte* to = room.data();
+      std::memcpy(to, &header, sizeof(header));
+      std::memcpy(to += sizeof(header), scan.key().data(), scan.key().size());
+      to += scan.key().size();
+      if (!scan.value().empty()) std::memcpy(to, scan.value().data(), scan.value().size());
+      *filled += entry_size;
+      cursor.in_entry = false;
+      continue;
+    }
+    // What fits into one page is in one page: its reader need not put it together.
+    if (entry_size <= page.size()) return true;
     const std::array<std::string_view, 3> pieces = {
         std::string_view(reinterpret_cast<const char*>(&header), sizeof(header)), scan.key(), scan.value()};
-    const std::size_t entry_size = sizeof(header) + scan.key().size() + scan.value().size();
-    const std::size_t left = entry_size - cursor.entry_sent;
-    const std::size_t room = page.size() - *filled;
-    // What fits into one page is in one page: its reader need not put it together.
-    if (left > room && entry_size <= page.size()) return true;
-    const std::size_t part = std::min(left, room);
-    CopyPart(pieces, cursor.entry_sent, page.subspan(*filled, part));
+    const std::size_t part = std::min(entry_size - cursor.entry_sent, room.size());
+    CopyPart(pieces, cursor.entry_sent, room.first(part));
     *filled += part;
     cursor.entry_sent += part;
     cursor.in_entry = cursor.entry_sent < entry_size;

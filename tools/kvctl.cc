@@ -72,6 +72,11 @@ struct Arguments {
   std::string delta_text = "1";
   std::int64_t delta = 0;
   int wait_seconds = 0;
+  std::string prefix;
+  std::uint64_t limit = 0;
+  bool reverse = false;
+  bool keys_only = false;
+  bool yes = false;
 };
 
 /// Why kvctl stops: the exit code, and the line that says why (none: the code says it all).
@@ -131,12 +136,22 @@ Outcome ReadInput(std::string* value) {
   return {};
 }
 
+bool TakesKey(std::string_view command) {
+  for (const std::string_view other : {"ping", "stats", "scan", "count", "drop"}) {
+    if (command == other) return false;
+  }
+  return true;
+}
+
 /// What can be refused before anything is connected.
 Outcome Prepare(Arguments* arguments) {
   if (absl::Status status = rdma::ParseAddress(arguments->server).status(); !status.ok()) {
     return FromStatus(status);
   }
-  if (arguments->command == "ping" || arguments->command == "stats") return {};
+  if (arguments->command == "drop" && !arguments->yes) {
+    return {EX_USAGE, "drop deletes for good: say --yes if that is what you want"};
+  }
+  if (!TakesKey(arguments->command)) return {};
   if (arguments->key.size() < kMinKeySize || arguments->key.size() > kMaxKeySize) {
     return {EX_USAGE, absl::StrFormat("the key has %d bytes; a key has %d to %d", arguments->key.size(),
                                       kMinKeySize, kMaxKeySize)};
@@ -262,6 +277,54 @@ Outcome Stats(Client& client) {
   return WriteOutput(text);
 }
 
+/// Adds bytes so that they are part of one line, and of one of its fields.
+void AppendEscaped(std::string_view bytes, std::string* line) {
+  for (const char byte : bytes) {
+    const auto code = static_cast<unsigned char>(byte);
+    if (byte == '\\') {
+      *line += "\\\\";
+    } else if (code < 0x20 || code == 0x7f) {
+      absl::StrAppendFormat(line, "\\x%02x", code);
+    } else {
+      line->push_back(byte);
+    }
+  }
+}
+
+Outcome Scan(Client& client, const Arguments& arguments) {
+  const auto scan = client.Scan({.prefix = arguments.prefix,
+                                 .reverse = arguments.reverse,
+                                 .limit = arguments.limit,
+                                 .keys_only = arguments.keys_only});
+  if (!scan.ok()) return FromStatus(scan.status());
+  // Written in large pieces, and not all kept.
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  std::string lines;
+  while ((*scan)->Next()) {
+    AppendEscaped((*scan)->key(), &lines);
+    if (!arguments.keys_only) {
+      lines.push_back('\t');
+      AppendEscaped((*scan)->value(), &lines);
+    }
+    lines.push_back('\n');
+    if (lines.size() < kPiece) continue;
+    if (Outcome outcome = WriteOutput(lines); outcome.exit_code != EX_OK) return outcome;
+    lines.clear();
+  }
+  if (Outcome outcome = WriteOutput(lines); outcome.exit_code != EX_OK) return outcome;
+  return FromStatus((*scan)->status());
+}
+
+Outcome CountOrDrop(Client& client, const Arguments& arguments) {
+  const RangeOptions range{.prefix = arguments.prefix};
+  const bool all = arguments.prefix.empty();
+  const absl::StatusOr<std::uint64_t> count = arguments.command == "count"
+                                                  ? (all ? client.Count() : client.Count(range))
+                                                  : (all ? client.DropAll() : client.DeleteRange(range));
+  if (!count.ok()) return FromStatus(count.status());
+  return WriteOutput(absl::StrFormat("%d\n", *count));
+}
+
 Outcome Run(Arguments arguments) {
   const SteadyClock clock;
   if (Outcome outcome = Prepare(&arguments); outcome.exit_code != EX_OK) return outcome;
@@ -273,6 +336,8 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "ttl") return Ttl(**client, arguments);
   if (arguments.command == "exists") return Exists(**client, arguments);
   if (arguments.command == "stats") return Stats(**client);
+  if (arguments.command == "scan") return Scan(**client, arguments);
+  if (arguments.command == "count" || arguments.command == "drop") return CountOrDrop(**client, arguments);
   return Write(**client, arguments);
 }
 
@@ -300,6 +365,10 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   CLI::App* touch = app.add_subcommand("touch", "Let a key expire so long from now");
   CLI::App* persist = app.add_subcommand("persist", "Let a key never expire");
   CLI::App* ttl = app.add_subcommand("ttl", "Print for how long the key is there yet, as a DURATION");
+  CLI::App* scan = app.add_subcommand(
+      "scan", "Print keys and values in the order of the keys, as KEY, tab, VALUE, on a line for each");
+  CLI::App* count = app.add_subcommand("count", "Print how many keys there are");
+  CLI::App* drop = app.add_subcommand("drop", "Delete all keys; print how many they were");
   CLI::App* ping = app.add_subcommand("ping", "Ask the server for an answer and print the round-trip time");
   app.add_subcommand("stats", "Print the server's counters, a name and a value on each line");
   for (CLI::App* command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
@@ -328,6 +397,13 @@ int Parse(int argc, char** argv, Arguments* arguments) {
     if (CLI::Option* other = command->get_option_no_throw("--if-absent")) version->excludes(other);
     if (CLI::Option* other = command->get_option_no_throw("--if-present")) version->excludes(other);
   }
+  for (CLI::App* command : {scan, count, drop}) {
+    command->add_option("--prefix", arguments->prefix, "Only of keys that begin with this");
+  }
+  scan->add_option("--limit", arguments->limit, "Show so many, at most; 0: all")->capture_default_str();
+  scan->add_flag("--reverse", arguments->reverse, "From the last key to the first");
+  scan->add_flag("--keys-only", arguments->keys_only, "Without values");
+  drop->add_flag("--yes", arguments->yes, "Yes, delete them");
   touch->add_option("DURATION", arguments->ttl_text, "See below")->required()->type_name("");
   ping->add_option("--wait", arguments->wait_seconds,
                    "Keep trying for so many seconds until a server answers")

@@ -154,6 +154,20 @@ TEST_P(Costs, AreAsDocumented) {
     for (int i = 0; i < 100; ++i) batch.Put(key_of(i), "of a batch");
     ASSERT_CODE(kOk, client_->Apply(batch));
   });
+  counted["`Count`"] = Of([&] { ASSERT_GT(client_->Count().value(), 100u); });
+  if (logged()) {
+    counted["`Scan`, of 100 keys (logged)"] = Of([&] {
+      const auto scan = client_->Scan({.prefix = "key "});
+      ASSERT_CODE(kOk, scan.status());
+      int shown = 0;
+      while ((*scan)->Next()) ++shown;
+      ASSERT_EQ(shown, 100);
+    });
+    counted["`Count`, of a range of 100 keys (logged)"] =
+        Of([&] { ASSERT_EQ(client_->Count({.prefix = "key "}).value(), 100u); });
+    counted["`DeleteRange`, of 54 keys (logged)"] =
+        Of([&] { ASSERT_EQ(client_->DeleteRange({.begin = "key 50", .end = "key 9\xff"}).value(), 54u); });
+  }
   counted["`Ping`"] = Of([&] { ASSERT_CODE(kOk, client_->Ping()); });
   const std::string large(std::size_t{1} << 20, 'v');
   counted[kind() == DeploymentKind::kLocal
@@ -176,8 +190,8 @@ TEST_P(Costs, AreAsDocumented) {
     ASSERT_NE(said, documented.end()) << operation;
     EXPECT_EQ(said->second, cost) << operation;
   }
-  // But for one of the two transports' lines, and the one of RocksDB.
-  EXPECT_EQ(counted.size() + (logged() ? 1 : 2), documented.size());
+  // But for one of the two transports' lines, and those of RocksDB.
+  EXPECT_EQ(counted.size() + (logged() ? 1 : 5), documented.size());
 }
 
 }  // namespace

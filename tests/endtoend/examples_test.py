@@ -69,6 +69,18 @@ class ExamplesTest(harness.TestCase):
             counters = run("counters", self.address, page, score)
             self.assertEqual((counters.returncode, counters.stdout), (0, output), counters.stderr)
 
+    def test_scan(self):
+        self.assertEqual(run("scan", self.address, "list").returncode, 64)
+        self.logged_server()
+        for number, name in enumerate(("Bob", "Ann", "Alf", "Ada", "Amy", "Abe")):
+            self.assertEqual(run("scan", self.address, "add", name, str(number)).returncode, 0)
+        page = run("scan", self.address, "list", "A")
+        self.assertRegex(page.stdout, r"\AAbe: 5\nAda: 3\nAlf: 2\nmore: [-\w]+\n\Z")
+        token = page.stdout.split()[-1]
+        page = run("scan", self.address, "list", "A", token)
+        self.assertEqual((page.returncode, page.stdout), (0, "Amy: 4\nAnn: 1\n"), page.stderr)
+        self.assertEqual(run("scan", self.address, "list", "A", token + "x").returncode, 1)
+
 
 if __name__ == "__main__":
     unittest.main()

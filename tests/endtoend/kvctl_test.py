@@ -187,6 +187,14 @@ class KvctlTest(harness.TestCase):
         self.assertEqual(run.returncode, 74)
         self.assertIn(b"No space left on device", run.stderr)
 
+    def test_a_store_in_memory_is_not_scanned(self):
+        run = kvctl(self.address, "scan")
+        self.assertEqual((run.returncode, run.stdout), (69, b""))
+        self.assertIn(b"--durability=logged", run.stderr)
+        self.expect(kvctl(self.address, "put", "key", "value"), 0)
+        self.expect(kvctl(self.address, "count"), 0, b"1\n")
+        self.expect(kvctl(self.address, "drop", "--yes"), 0, b"1\n")
+
     def test_ping_and_stats(self):
         run = kvctl(self.address, "ping")
         self.assertEqual(run.returncode, 0, run.stderr)
@@ -198,6 +206,32 @@ class KvctlTest(harness.TestCase):
     def test_help_and_version(self):
         self.assertIn(b"Exit codes:", kvctl(None, "--help").stdout)
         self.assertRegex(kvctl(None, "--version").stdout, rb"\Akvctl [0-9.]+, format \d+\n\Z")
+
+
+class LoggedTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.logged_server()
+
+    def expect(self, run, code, stdout=b""):
+        self.assertEqual((run.returncode, run.stdout), (code, stdout), run.stderr)
+
+    def test_scan_count_drop(self):
+        for key, value in (("b/2", "two"), ("a", "1"), ("b/1", "line\nend\\\t"), ("c", "")):
+            self.expect(kvctl(self.address, "put", key, value), 0)
+        self.expect(
+            kvctl(self.address, "scan"), 0, b"a\t1\nb/1\tline\\x0aend\\\\\\x09\nb/2\ttwo\nc\t\n")
+        self.expect(kvctl(self.address, "scan", "--prefix=b/", "--keys-only"), 0, b"b/1\nb/2\n")
+        self.expect(kvctl(self.address, "scan", "--reverse", "--limit=2", "--keys-only"), 0, b"c\nb/2\n")
+        self.expect(kvctl(self.address, "scan", "--limit=-1"), 64)
+        self.expect(kvctl(self.address, "count"), 0, b"4\n")
+        self.expect(kvctl(self.address, "count", "--prefix=b"), 0, b"2\n")
+        self.expect(kvctl(self.address, "drop"), 64)
+        self.expect(kvctl(self.address, "drop", "--prefix=b/", "--yes"), 0, b"2\n")
+        self.expect(kvctl(self.address, "scan", "--keys-only"), 0, b"a\nc\n")
+        self.expect(kvctl(self.address, "drop", "--yes"), 0, b"2\n")
+        self.expect(kvctl(self.address, "scan"), 0)
+        self.expect(kvctl(self.address, "count"), 0, b"0\n")
 
 
 class NoServerTest(harness.TestCase):
