@@ -185,7 +185,7 @@ absl::StatusOr<bool> Scans::FillPage(Cursor& cursor, std::span<std::byte> page, 
       continue;
     }
     // What fits into one page is in one page: its reader need not put it together.
-    if (entry_size <= page.size()) return true;
+    if (cursor.entry_sent == 0 && entry_size <= page.size()) return true;
     const std::array<std::string_view, 3> pieces = {
         std::string_view(reinterpret_cast<const char*>(&header), sizeof(header)), scan.key(), scan.value()};
     const std::size_t part = std::min(entry_size - cursor.entry_sent, room.size());

@@ -187,22 +187,37 @@ class DurableTier::Impl {
 
   absl::StatusOr<Entry> Parse(std::string_view key, std::string_view stored) const {
     Entry entry;
-    if (key.size() < kMinKeySize || key.size() > kMaxKeySize || stored.size() < sizeof(StoredHeader) ||
-        stored.size() - sizeof(StoredHeader) > kMaxValueSize) {
+    if (TryParse(key, stored, &entry)) return entry;
+    return WhyNoEntry(key, stored);
+  }
+
+  /// False: see WhyNoEntry. Inline, for iterations.
+  bool TryParse(std::string_view key, std::string_view stored, Entry* entry) const {
+    if (!IsSized(key, stored)) return false;
+    std::memcpy(&entry->header, stored.data(), sizeof(entry->header));
+    entry->key = key;
+    entry->value = stored.substr(sizeof(StoredHeader));
+    // Relaxed: it was raised before the write, and RocksDB made the write visible to us with a release that
+    // we have acquired.
+    return entry->header.version != 0 &&
+           entry->header.version < readable_limit_.load(std::memory_order_relaxed);
+  }
+
+  static bool IsSized(std::string_view key, std::string_view stored) {
+    return key.size() >= kMinKeySize && key.size() <= kMaxKeySize && stored.size() >= sizeof(StoredHeader) &&
+           stored.size() - sizeof(StoredHeader) <= kMaxValueSize;
+  }
+
+  absl::Status WhyNoEntry(std::string_view key, std::string_view stored) const {
+    if (!IsSized(key, stored)) {
       return Damaged(dir_->path(), absl::StrCat("it holds a key of ", key.size(), " bytes with a value of ",
                                                 stored.size(), ", header included"));
     }
-    std::memcpy(&entry.header, stored.data(), sizeof(entry.header));
-    // Relaxed: it was raised before the write, and RocksDB made the write visible to us with a release that
-    // we have acquired.
-    const std::uint64_t limit = readable_limit_.load(std::memory_order_relaxed);
-    if (entry.header.version == 0 || entry.header.version >= limit) {
-      return Damaged(dir_->path(), absl::StrCat("it holds a value with version ", entry.header.version,
-                                                "; the version limit is ", limit));
-    }
-    entry.key = key;
-    entry.value = stored.substr(sizeof(StoredHeader));
-    return entry;
+    StoredHeader header;
+    std::memcpy(&header, stored.data(), sizeof(header));
+    return Damaged(dir_->path(),
+                   absl::StrCat("it holds a value with version ", header.version, "; the version limit is ",
+                                readable_limit_.load(std::memory_order_relaxed)));
   }
 
   absl::Status Write(Log log) {
@@ -316,7 +331,7 @@ struct DurableTier::Cursor::Rep {
     options.verify_checksums = true;
     // As ReadThrough, but it reads ahead by itself, and more the further it comes: it may be short.
     options.fill_cache = false;
-    options.iterate_lower_bound = &begin;
+    if (!range.begin.empty()) options.iterate_lower_bound = &begin;
     if (range.has_end()) options.iterate_upper_bound = &end;
     iterator.reset(impl.db_->NewIterator(options, impl.data()));
   }
@@ -350,13 +365,10 @@ bool DurableTier::Cursor::Next() {
   if (rep_ == nullptr) return false;
   rep_->Move();
   if (rep_->iterator->Valid()) {
-    absl::StatusOr<Entry> parsed =
-        rep_->impl.Parse(View(rep_->iterator->key()), View(rep_->iterator->value()));
-    if (parsed.ok()) {
-      entry_ = *parsed;
-      return true;
-    }
-    status_ = std::move(parsed).status();
+    const std::string_view key = View(rep_->iterator->key());
+    const std::string_view stored = View(rep_->iterator->value());
+    if (rep_->impl.TryParse(key, stored, &entry_)) return true;
+    status_ = rep_->impl.WhyNoEntry(key, stored);
   } else {
     status_ = rep_->impl.Translate(rep_->iterator->status());
   }
