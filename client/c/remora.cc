@@ -10,28 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "client/c/call.h"
 #include "client/client.h"
 
-struct remora_client {
-  remora::SteadyClock clock;
-  std::unique_ptr<remora::Client> client;
-  std::string value;  // of remora_get
-  // Of remora_multi_get.
-  std::vector<std::string_view> keys;
-  std::vector<remora::GetResult> results;
-};
-
-struct remora_buffer {
-  std::unique_ptr<remora::RegisteredBuffer> buffer;
-};
-
-struct remora_batch {
-  remora::WriteBatch batch;
-};
-
+namespace remora::c {
 namespace {
-
-using std::chrono::milliseconds;
 
 thread_local std::string last_message;
 
@@ -61,10 +44,14 @@ remora_code CodeOf(const absl::Status& status) {
       return REMORA_DATA_LOSS;
     case absl::StatusCode::kUnimplemented:
       return REMORA_UNIMPLEMENTED;
+    case absl::StatusCode::kAborted:
+      return REMORA_ABORTED;
     default:
       return REMORA_INTERNAL;
   }
 }
+
+}  // namespace
 
 remora_code End(const absl::Status& status) {
   if (status.ok()) return REMORA_OK;
@@ -72,44 +59,17 @@ remora_code End(const absl::Status& status) {
   return CodeOf(status);
 }
 
-// Runs the body of a call, which returns a Status.
-template <typename Body>
-remora_code Call(const Body& body) noexcept {
-  try {
-    return End(body());
-  } catch (const std::bad_alloc&) {
-    last_message.clear();
-    last_message = "out of memory";  // short enough to need none
-    return REMORA_RESOURCE_EXHAUSTED;
-  } catch (const std::exception& error) {
-    return End(absl::InternalError(error.what()));
-  }
+remora_code EndWithoutMemory() {
+  last_message.clear();
+  last_message = "out of memory";  // short enough to need none
+  return REMORA_RESOURCE_EXHAUSTED;
 }
 
-absl::Status CheckPointers(bool all_there) {
-  return all_there ? absl::OkStatus() : absl::InvalidArgumentError("a null pointer where something must be");
-}
+}  // namespace remora::c
 
-bool AreBytes(const void* key, size_t size) { return key != nullptr || size == 0; }
-std::string_view View(const void* bytes, size_t size) { return {static_cast<const char*>(bytes), size}; }
+using namespace remora::c;  // NOLINT: what every call here is made of
 
-// A version of a struct that its caller was compiled with: shorter, when the library is newer; then what it
-// does not have is as remora_..._init fills it. Longer, when the library is older; then what this does not
-// know must be zero.
-template <typename Options>
-absl::Status TakeOptions(const Options* given, Options* taken) {
-  if (given == nullptr) return absl::OkStatus();
-  const size_t size = given->struct_size;
-  if (size < sizeof(size_t)) return absl::InvalidArgumentError("options that were not initialised");
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
-  for (size_t i = sizeof(Options); i < size; ++i) {
-    if (bytes[i] != 0) {
-      return absl::UnimplementedError("options that this version of the library does not know");
-    }
-  }
-  std::memcpy(taken, given, size < sizeof(Options) ? size : sizeof(Options));
-  return absl::OkStatus();
-}
+namespace {
 
 milliseconds TtlOf(int64_t ttl_ms) {
   return ttl_ms == REMORA_TTL_FOREVER ? remora::kNeverExpires : milliseconds(ttl_ms);
@@ -145,11 +105,13 @@ const char* remora_code_name(remora_code code) {
       return "UNIMPLEMENTED";
     case REMORA_INTERNAL:
       return "INTERNAL";
+    case REMORA_ABORTED:
+      return "ABORTED";
   }
   return "UNKNOWN";
 }
 
-const char* remora_message(void) { return last_message.c_str(); }
+const char* remora_message(void) { return remora::c::last_message.c_str(); }
 const char* remora_version(void) { return REMORA_VERSION; }
 
 // --- Connecting -----------------------------------------------------------------------------------------
@@ -161,6 +123,7 @@ void remora_options_init(remora_options* options) {
   options->connect_timeout_ms = static_cast<uint32_t>(defaults.connect_timeout.count());
   options->timeout_ms = static_cast<uint32_t>(defaults.timeout.count());
   options->location_cache_bytes = -1;
+  options->scan_window_bytes = -1;
 }
 
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client) {
@@ -175,6 +138,9 @@ remora_code remora_connect(const char* address, const remora_options* options, r
     wanted.timeout = milliseconds(taken.timeout_ms);
     if (taken.location_cache_bytes >= 0) {
       wanted.location_cache_bytes = static_cast<std::size_t>(taken.location_cache_bytes);
+    }
+    if (taken.scan_window_bytes >= 0) {
+      wanted.scan_window_bytes = static_cast<std::size_t>(taken.scan_window_bytes);
     }
     auto connected = std::make_unique<remora_client>();
     auto opened = remora::Client::Connect(address, wanted, connected->clock);

@@ -49,7 +49,8 @@ typedef enum remora_code {
   REMORA_DATA_LOSS = 10,
   REMORA_UNIMPLEMENTED = 11,
   /* A fault of Remora's own. */
-  REMORA_INTERNAL = 12
+  REMORA_INTERNAL = 12,
+  REMORA_ABORTED = 13 /* of a scan of one moment: the server has given it up */
 } remora_code;
 
 /* "NOT_FOUND" and so on; "UNKNOWN" for a number that is none of them. */
@@ -74,6 +75,8 @@ typedef struct remora_options {
   /* For remembering where keys were found or put: 16 bytes for each. 0: none; negative, the default: none
    * through mapped memory, 8 MiB over verbs. */
   int64_t location_cache_bytes;
+  /* For pages of scans, not touched before the first one. 0: no scans; negative, the default: 512 KiB. */
+  int64_t scan_window_bytes;
 } remora_options;
 
 void remora_options_init(remora_options* options);
@@ -218,6 +221,54 @@ remora_code remora_batch_delete(remora_batch* batch, const void* key, size_t key
  * writes, or 262144 bytes, with 24 for each write. Who reads meanwhile may see the first writes and not yet
  * the others. */
 remora_code remora_apply(remora_client* client, const remora_batch* batch, uint64_t* version);
+
+/* --- Many keys, in order -------------------------------------------------------------------------------- */
+
+/* Keys that begin with `prefix`, and of them those of [begin, end), by their bytes. Size 0: no such bound. */
+typedef struct remora_range {
+  remora_bytes prefix;
+  remora_bytes begin;
+  remora_bytes end;
+} remora_range;
+
+/* To be filled by remora_scan_options_init, then changed. */
+typedef struct remora_scan_options {
+  size_t struct_size;
+  remora_range range; /* all */
+  int reverse;        /* from the last key to the first: 0 */
+  int keys_only;      /* values come empty: 0 */
+  int one_moment;     /* rather REMORA_ABORTED than to go on as of a later moment: 0 */
+  uint64_t limit;     /* 0: none */
+  const char* token;  /* of remora_scan_token: instead of a range and `reverse`, go on there. Null: none */
+} remora_scan_options;
+
+void remora_scan_options_init(remora_scan_options* options);
+
+/* Keys and values as of one moment: that of this call. Other calls, and other scans, may come between its
+ * steps; when the client begins more than four, or a step comes half a minute after the last, it goes on as
+ * of a later moment. `options` may be null. REMORA_FAILED_PRECONDITION: the server's store is only in memory,
+ * and keeps no order. */
+typedef struct remora_scan remora_scan;
+remora_code remora_scan_begin(remora_client* client, const remora_scan_options* options, remora_scan** scan);
+/* Goes to the next entry, at first to the first one. Its bytes, in memory of the client, are there until the
+ * next step of any scan, and its end. `value` and `version` may be null. REMORA_NOT_FOUND: there is no more.
+ */
+remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes* value, uint64_t* version);
+/* What goes on behind the last entry, later, with any client: letters, digits, "-" and "_". Until the next
+ * call with this scan. */
+remora_code remora_scan_token(remora_scan* scan, const char** token);
+/* Before its client is closed. Null: nothing happens. */
+void remora_scan_end(remora_scan* scan);
+
+/* How many keys a scan of the range would show; of a null range, how many there are, as the server's counter
+ * has it: also those that have expired and are not removed yet. REMORA_FAILED_PRECONDITION, of a range: as
+ * remora_scan_begin. */
+remora_code remora_count(remora_client* client, const remora_range* range, uint64_t* count);
+/* Deletes what is in the range when it begins, one by one; *deleted, unless null, gets how many keys that
+ * were. REMORA_INVALID_ARGUMENT: a range without a bound. */
+remora_code remora_delete_range(remora_client* client, const remora_range* range, uint64_t* deleted);
+/* The same of all there is. */
+remora_code remora_drop_all(remora_client* client, uint64_t* deleted);
 
 /* --- The server ----------------------------------------------------------------------------------------- */
 

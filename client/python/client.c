@@ -18,6 +18,7 @@ int Begin(Client* self) {
     PyErr_SetString(PyExc_RuntimeError, why);
     return 0;
   }
+  EndUnusedScans(self, 0);
   self->busy = 1;
   return 1;
 }
@@ -64,6 +65,7 @@ static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
 
 static void CloseClient(Client* self) {
   while (self->buffers != NULL) ReleaseBuffer(self->buffers);
+  EndUnusedScans(self, 1);
   if (self->client != NULL && self->forks == forks) remora_close(self->client);
   self->client = NULL;
 }
@@ -391,6 +393,13 @@ static PyMethodDef client_methods[] = {
     {"increment", WITH_KEYWORDS(ClientIncrement), METH_VARARGS | METH_KEYWORDS,
      "Adds to the number that the value spells; the sum."},
     {"apply", ClientApply, METH_O, "Does all writes of a batch, or none; the version of the first."},
+    {"scan", WITH_KEYWORDS(ClientScan), METH_VARARGS | METH_KEYWORDS,
+     "Pairs of key and value, in order, as of one moment."},
+    {"items", ClientItems, METH_NOARGS, "All of them."},
+    {"count", WITH_KEYWORDS(ClientCount), METH_VARARGS | METH_KEYWORDS, "How many keys there are."},
+    {"delete_range", WITH_KEYWORDS(ClientDeleteRange), METH_VARARGS | METH_KEYWORDS,
+     "Deletes what is there; how many keys that were."},
+    {"drop_all", ClientDropAll, METH_NOARGS, "Deletes all there is; how many keys that were."},
     {"delete", WITH_KEYWORDS(ClientDelete), METH_VARARGS | METH_KEYWORDS, "Removes; NotFound."},
     {"touch", WITH_KEYWORDS(ClientTouch), METH_VARARGS | METH_KEYWORDS,
      "Gives the key this ttl from now on; NotFound."},
@@ -415,6 +424,8 @@ static PyType_Slot client_slots[] = {
     {Py_tp_methods, client_methods},
     {Py_mp_subscript, ClientSubscript},
     {Py_mp_ass_subscript, ClientAssign},
+    {Py_mp_length, ClientLength},
+    {Py_tp_iter, ClientIterate},
     {Py_sq_contains, ClientContains},
     {0, NULL},
 };

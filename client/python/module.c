@@ -21,10 +21,12 @@ PyMODINIT_FUNC PyInit__remora(void) {
   PyObject* const client_type = PyType_FromSpec(&client_spec);
   buffer_type = PyType_FromSpec(&buffer_spec);
   batch_type = PyType_FromSpec(&batch_spec);
-  if (client_type == NULL || buffer_type == NULL || batch_type == NULL || !ImportErrors() ||
-      PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
+  scan_type = PyType_FromSpec(&scan_spec);
+  if (client_type == NULL || buffer_type == NULL || batch_type == NULL || scan_type == NULL ||
+      !ImportErrors() || PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
       PyModule_AddObjectRef(module, "Buffer", buffer_type) != 0 ||
       PyModule_AddObjectRef(module, "Batch", batch_type) != 0 ||
+      PyModule_AddObjectRef(module, "Scan", scan_type) != 0 ||
       PyModule_AddStringConstant(module, "__version__", remora_version()) != 0 ||
       !AddNumber(module, "ABSENT", REMORA_IF_ABSENT) || !AddNumber(module, "PRESENT", REMORA_IF_PRESENT)) {
     Py_DECREF(module);

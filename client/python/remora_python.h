@@ -1,7 +1,8 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
 // interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
 //
-// module.c makes the module; client.c, buffer.c and batch.c its types; arguments.c takes what Python gives.
+// module.c makes the module; client.c, buffer.c, batch.c and scan.c its types; arguments.c takes what Python
+// gives.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
@@ -12,11 +13,13 @@
 #include "client/c/remora.h"
 
 typedef struct Buffer Buffer;
+typedef struct ScanHandle ScanHandle;
 
 typedef struct {
   PyObject ob_base;
   remora_client* client;  // null: closed
   Buffer* buffers;        // those that are registered, in a list
+  ScanHandle* scans;      // those that have begun
   unsigned forks;         // as `forks` was when it connected
   int busy;               // a call is under way, maybe in another thread
 } Client;
@@ -33,6 +36,7 @@ struct Buffer {
 extern PyType_Spec client_spec;
 extern PyType_Spec buffer_spec;
 extern PyType_Spec batch_spec;
+extern PyType_Spec scan_spec;
 
 // --- arguments.c ----------------------------------------------------------------------------------------
 
@@ -115,3 +119,18 @@ void ReleaseBuffer(Buffer* buffer);
 extern PyObject* batch_type;
 
 PyObject* ClientApply(PyObject* client, PyObject* batch);
+
+// --- scan.c ---------------------------------------------------------------------------------------------
+
+/// Made of scan_spec by module.c.
+extern PyObject* scan_type;
+
+/// Ends the scans that nobody has any more, or all of them.
+void EndUnusedScans(Client* client, int all);
+PyObject* ClientScan(PyObject* client, PyObject* args, PyObject* kwargs);
+PyObject* ClientIterate(PyObject* client);
+PyObject* ClientItems(PyObject* client, PyObject* none);
+PyObject* ClientCount(PyObject* client, PyObject* args, PyObject* kwargs);
+Py_ssize_t ClientLength(PyObject* client);
+PyObject* ClientDeleteRange(PyObject* client, PyObject* args, PyObject* kwargs);
+PyObject* ClientDropAll(PyObject* client, PyObject* none);

@@ -259,13 +259,85 @@ class PythonTest(harness.TestCase):
     def test_the_type_hints_name_what_is_there(self):
         tree = ast.parse((PACKAGE / "remora" / "_remora.pyi").read_text())
         hinted = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-        for name in ("Client", "Buffer", "Batch"):
+        for name in ("Client", "Buffer", "Batch", "Scan"):
             methods = {node.name for node in hinted[name].body if isinstance(node, ast.FunctionDef)}
             public = {method for method in vars(getattr(remora, name)) if not method.startswith("__")}
             self.assertEqual({method for method in methods if not method.startswith("__")}, public)
             self.assertTrue(all(hasattr(getattr(remora, name), method) for method in methods))
         self.assertTrue((PACKAGE / "remora" / "py.typed").exists())
         self.assertEqual(sorted(remora.__all__), sorted(n for n in vars(remora) if n in remora.__all__))
+
+
+class ScanTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.logged_server()
+        self.store = remora.Client(self.address)
+        self.addCleanup(self.store.close)
+        for key in ("b/2", "a", "b/1", "c"):
+            self.store[key] = f"of {key}"
+
+    def test_in_order(self):
+        pairs = [(b"a", b"of a"), (b"b/1", b"of b/1"), (b"b/2", b"of b/2"), (b"c", b"of c")]
+        self.assertEqual(list(self.store.scan()), pairs)
+        self.assertEqual(list(self.store.items()), pairs)
+        self.assertEqual(list(self.store), [key for key, _ in pairs])
+        self.assertEqual(list(self.store.scan(prefix="b/")), pairs[1:3])
+        self.assertEqual(list(self.store.scan(begin=b"b", end="b/2", keys_only=True)), [b"b/1"])
+        self.assertEqual(list(self.store.scan(reverse=True, limit=2)), pairs[:1:-1])
+        self.assertEqual(dict(self.store.scan(one_moment=True)), dict(pairs))
+
+    def test_of_one_moment_among_other_calls(self):
+        for key in self.store:
+            self.store[key + b" more"] = self.store[key]
+        self.assertEqual(len(self.store), 8)
+
+    def test_several_at_once_and_not_to_the_end(self):
+        for one, other in zip(self.store.scan(), self.store.scan(reverse=True, keys_only=True)):
+            self.assertEqual(one[1], b"of " + one[0])
+            self.assertIn(other, self.store)
+        for _ in range(20):
+            self.assertEqual(next(self.store.scan()), (b"a", b"of a"))
+        self.assertLessEqual(self.store.stats()["scan_cursors"], 4)
+
+    def test_tokens(self):
+        first = self.store.scan(limit=3)
+        self.assertEqual(len(list(first)), 3)
+        self.assertGreater(first.version(), 0)
+        self.assertEqual(list(self.store.scan(token=first.token())), [(b"c", b"of c")])
+        with self.assertRaises(remora.InvalidArgument):
+            self.store.scan(token=first.token() + "x")
+        with self.assertRaises(remora.InvalidArgument):
+            self.store.scan(token=first.token(), reverse=True)
+
+    def test_count_and_drop(self):
+        self.assertEqual((len(self.store), self.store.count(), self.store.count(prefix="b")), (4, 4, 2))
+        with self.assertRaises(remora.InvalidArgument):
+            self.store.delete_range()
+        self.assertEqual(self.store.delete_range(prefix="b/"), 2)
+        self.assertEqual(self.store.drop_all(), 2)
+        self.assertEqual(list(self.store), [])
+
+    def test_arguments(self):
+        for wrong in ({"prefix": 5}, {"limit": "many"}, {"bogus": 1}, {"token": 5}):
+            with self.subTest(wrong), self.assertRaises(TypeError):
+                self.store.scan(**wrong)
+        with self.assertRaises(OverflowError):
+            self.store.scan(limit=-1)
+        with self.assertRaises(TypeError):
+            remora.Scan()
+
+    def test_the_end_of_the_client_is_theirs(self):
+        scan = self.store.scan()
+        next(scan)
+        self.store.close()
+        with self.assertRaises(RuntimeError):
+            next(scan)
+        del scan
+        other = remora.Client(self.address)
+        kept = iter(other)
+        del other
+        self.assertEqual(len(list(kept)), 4)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,12 @@ Writes may depend on what is there: on ABSENT, PRESENT, or a version, and say wh
         batch.put("to", b"100")
         store.apply(batch)              # both, or none
 
+A logged server's keys have an order. A scan is of one moment, whatever is written meanwhile:
+
+        for key, value in store.scan(prefix="user/", limit=100): ...
+        list(store), len(store), store.items(), store.count(prefix="user/")
+        store.delete_range(prefix="tmp/")
+
 Keys and values are str, or anything with the buffer protocol: bytes, bytearray, memoryview, array, numpy's. Values are
 sent from where they are, and can be read without a copy into memory that was registered:
 
@@ -32,6 +38,7 @@ way other Python threads run.
 """
 
 from remora._errors import (
+    Aborted,
     AlreadyExists,
     DataLoss,
     DeadlineExceeded,
@@ -46,11 +53,12 @@ from remora._errors import (
     Unavailable,
     Unimplemented,
 )
-from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, __version__
+from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, Scan, __version__
 
 __all__ = [
     "ABSENT",
     "PRESENT",
+    "Aborted",
     "AlreadyExists",
     "Batch",
     "Buffer",
@@ -65,6 +73,7 @@ __all__ = [
     "OutOfRange",
     "PermissionDenied",
     "ResourceExhausted",
+    "Scan",
     "Unavailable",
     "Unimplemented",
     "__version__",

@@ -53,3 +53,7 @@ class Unimplemented(Error, NotImplementedError):
 
 class Internal(Error):
     """A fault of Remora's own."""
+
+
+class Aborted(Error):
+    """A scan of one moment that the server has given up."""

@@ -1,0 +1,83 @@
+// What the calls of remora.h are made of: every exception ends here, and every status becomes a code and a
+// message.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/c/remora.h"
+#include "client/client.h"
+
+struct remora_client {
+  remora::SteadyClock clock;
+  std::unique_ptr<remora::Client> client;
+  std::string value;  // of remora_get
+  // Of remora_multi_get.
+  std::vector<std::string_view> keys;
+  std::vector<remora::GetResult> results;
+};
+
+struct remora_buffer {
+  std::unique_ptr<remora::RegisteredBuffer> buffer;
+};
+
+struct remora_batch {
+  remora::WriteBatch batch;
+};
+
+namespace remora::c {
+
+using std::chrono::milliseconds;
+
+/// The code; unless it is REMORA_OK, the message is this thread's last one.
+remora_code End(const absl::Status& status);
+remora_code EndWithoutMemory();
+
+// Runs the body of a call, which returns a Status.
+template <typename Body>
+remora_code Call(const Body& body) noexcept {
+  try {
+    return End(body());
+  } catch (const std::bad_alloc&) {
+    return EndWithoutMemory();
+  } catch (const std::exception& error) {
+    return End(absl::InternalError(error.what()));
+  }
+}
+
+inline absl::Status CheckPointers(bool all_there) {
+  return all_there ? absl::OkStatus() : absl::InvalidArgumentError("a null pointer where something must be");
+}
+
+inline bool AreBytes(const void* key, size_t size) { return key != nullptr || size == 0; }
+inline std::string_view View(const void* bytes, size_t size) {
+  return {static_cast<const char*>(bytes), size};
+}
+
+// A version of a struct that its caller was compiled with: shorter, when the library is newer; then what it
+// does not have is as remora_..._init fills it. Longer, when the library is older; then what this does not
+// know must be zero.
+template <typename Options>
+absl::Status TakeOptions(const Options* given, Options* taken) {
+  if (given == nullptr) return absl::OkStatus();
+  const size_t size = given->struct_size;
+  if (size < sizeof(size_t)) return absl::InvalidArgumentError("options that were not initialised");
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(Options); i < size; ++i) {
+    if (bytes[i] != 0) {
+      return absl::UnimplementedError("options that this version of the library does not know");
+    }
+  }
+  std::memcpy(taken, given, size < sizeof(Options) ? size : sizeof(Options));
+  return absl::OkStatus();
+}
+
+}  // namespace remora::c

@@ -1,0 +1,231 @@
+// The type remora.Scan, and what a client has for many keys.
+#include "client/python/remora_python.h"
+
+// A scan may lose its last reference while a call is under way in another thread; it ends with the next call
+// then, or with its client.
+struct ScanHandle {
+  remora_scan* scan;
+  int unused;  // its Scan is gone
+  ScanHandle* next;
+};
+
+typedef struct {
+  PyObject ob_base;
+  Client* client;
+  ScanHandle* handle;  // null: the client is closed
+  int keys_only;
+  uint64_t version;
+} Scan;
+
+void EndUnusedScans(Client* client, int all) {
+  for (ScanHandle** at = &client->scans; *at != NULL;) {
+    ScanHandle* const handle = *at;
+    if (handle->unused || all) {
+      if (client->forks == forks) remora_scan_end(handle->scan);
+      handle->scan = NULL;
+    }
+    if (handle->unused) {
+      *at = handle->next;
+      PyMem_Free(handle);
+    } else {
+      at = &handle->next;
+    }
+  }
+}
+
+static int TakeRange(PyObject* prefix, PyObject* begin, PyObject* end, Bytes taken[3], remora_range* range) {
+  PyObject* const objects[3] = {prefix, begin, end};
+  remora_bytes* const into[3] = {&range->prefix, &range->begin, &range->end};
+  for (int i = 0; i < 3; ++i) taken[i].buffer.obj = NULL;
+  for (int i = 0; i < 3; ++i) {
+    into[i]->data = NULL;
+    into[i]->size = 0;
+    if (objects[i] == NULL || objects[i] == Py_None) continue;
+    if (!Take(objects[i], &taken[i])) {
+      taken[i].buffer.obj = NULL;
+      while (i > 0) Release(&taken[--i]);
+      return 0;
+    }
+    into[i]->data = taken[i].data;
+    into[i]->size = (size_t)taken[i].size;
+  }
+  return 1;
+}
+
+static void ReleaseRange(Bytes taken[3]) {
+  for (int i = 0; i < 3; ++i) Release(&taken[i]);
+}
+
+static PyObject* BeginScan(Client* client, const remora_scan_options* options) {
+  ScanHandle* const handle = PyMem_Calloc(1, sizeof(ScanHandle));
+  if (handle == NULL) return PyErr_NoMemory();
+  Scan* const self = (Scan*)PyType_GenericAlloc((PyTypeObject*)scan_type, 0);
+  remora_code code = REMORA_OK;
+  if (self == NULL || !Begin(client)) {
+    PyMem_Free(handle);
+    Py_XDECREF((PyObject*)self);
+    return NULL;
+  }
+  CALL(client, code, remora_scan_begin(client->client, options, &handle->scan));
+  if (code != REMORA_OK) {
+    PyMem_Free(handle);
+    Py_DECREF((PyObject*)self);
+    return Raise(code);
+  }
+  handle->next = client->scans;
+  client->scans = handle;
+  self->handle = handle;
+  self->keys_only = options->keys_only;
+  self->client = (Client*)Py_NewRef((PyObject*)client);
+  return (PyObject*)self;
+}
+
+static void ScanDealloc(PyObject* object) {
+  Scan* const self = (Scan*)object;
+  PyTypeObject* const type = Py_TYPE(object);
+  if (self->handle != NULL) self->handle->unused = 1;
+  if (self->client != NULL) {
+    if (!self->client->busy) EndUnusedScans(self->client, 0);
+    Py_DECREF((PyObject*)self->client);
+  }
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+static PyObject* ScanNext(PyObject* object) {
+  Scan* const self = (Scan*)object;
+  if (!Begin(self->client)) return NULL;
+  remora_code code;
+  remora_bytes key = {NULL, 0}, value = {NULL, 0};
+  uint64_t version = 0;
+  CALL(self->client, code, remora_scan_next(self->handle->scan, &key, &value, &version));
+  if (code == REMORA_NOT_FOUND) return NULL;  // the end of an iteration
+  if (code != REMORA_OK) return Raise(code);
+  self->version = version;
+  if (self->keys_only) return PyBytes_FromStringAndSize(key.data, (Py_ssize_t)key.size);
+  return Py_BuildValue("y#y#", key.data != NULL ? key.data : "", (Py_ssize_t)key.size,
+                       value.data != NULL ? value.data : "", (Py_ssize_t)value.size);
+}
+
+static PyObject* ScanToken(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Scan* const self = (Scan*)object;
+  if (!Begin(self->client)) return NULL;
+  const char* token = NULL;
+  const remora_code code = remora_scan_token(self->handle->scan, &token);
+  self->client->busy = 0;
+  return code == REMORA_OK ? PyUnicode_FromString(token) : Raise(code);
+}
+
+static PyObject* ScanVersion(PyObject* object, PyObject* Py_UNUSED(none)) {
+  return PyLong_FromUnsignedLongLong(((Scan*)object)->version);
+}
+
+PyObject* ClientScan(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"prefix",    "begin",      "end",   "reverse", "limit",
+                          "keys_only", "one_moment", "token", NULL};
+  PyObject *prefix = NULL, *begin = NULL, *end = NULL, *limit = NULL;
+  remora_scan_options options;
+  remora_scan_options_init(&options);
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpOppz", names, &prefix, &begin, &end, &options.reverse,
+                                   &limit, &options.keys_only, &options.one_moment, &options.token)) {
+    return NULL;
+  }
+  if (limit != NULL) {
+    options.limit = PyLong_AsUnsignedLongLong(limit);
+    if (PyErr_Occurred()) return NULL;
+  }
+  Bytes taken[3];
+  if (!TakeRange(prefix, begin, end, taken, &options.range)) return NULL;
+  PyObject* const scan = BeginScan((Client*)object, &options);
+  ReleaseRange(taken);
+  return scan;
+}
+
+PyObject* ClientIterate(PyObject* object) {
+  remora_scan_options options;
+  remora_scan_options_init(&options);
+  options.keys_only = 1;
+  return BeginScan((Client*)object, &options);
+}
+
+PyObject* ClientItems(PyObject* object, PyObject* Py_UNUSED(none)) {
+  remora_scan_options options;
+  remora_scan_options_init(&options);
+  return BeginScan((Client*)object, &options);
+}
+
+PyObject* ClientCount(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"prefix", "begin", "end", NULL};
+  Client* const self = (Client*)object;
+  PyObject *prefix = NULL, *begin = NULL, *end = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOO", names, &prefix, &begin, &end)) return NULL;
+  remora_range range;
+  Bytes taken[3];
+  if (!TakeRange(prefix, begin, end, taken, &range)) return NULL;
+  PyObject* result = NULL;
+  if (Begin(self)) {
+    const int bounded = range.prefix.size + range.begin.size + range.end.size > 0;
+    remora_code code;
+    uint64_t count = 0;
+    CALL(self, code, remora_count(self->client, bounded ? &range : NULL, &count));
+    result = code == REMORA_OK ? PyLong_FromUnsignedLongLong(count) : Raise(code);
+  }
+  ReleaseRange(taken);
+  return result;
+}
+
+Py_ssize_t ClientLength(PyObject* object) {
+  Client* const self = (Client*)object;
+  if (!Begin(self)) return -1;
+  remora_code code;
+  uint64_t count = 0;
+  CALL(self, code, remora_count(self->client, NULL, &count));
+  if (code == REMORA_OK) return (Py_ssize_t)count;
+  Raise(code);
+  return -1;
+}
+
+PyObject* ClientDeleteRange(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"prefix", "begin", "end", NULL};
+  Client* const self = (Client*)object;
+  PyObject *prefix = NULL, *begin = NULL, *end = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOO", names, &prefix, &begin, &end)) return NULL;
+  remora_range range;
+  Bytes taken[3];
+  if (!TakeRange(prefix, begin, end, taken, &range)) return NULL;
+  PyObject* result = NULL;
+  if (Begin(self)) {
+    remora_code code;
+    uint64_t deleted = 0;
+    CALL(self, code, remora_delete_range(self->client, &range, &deleted));
+    result = code == REMORA_OK ? PyLong_FromUnsignedLongLong(deleted) : Raise(code);
+  }
+  ReleaseRange(taken);
+  return result;
+}
+
+PyObject* ClientDropAll(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Client* const self = (Client*)object;
+  if (!Begin(self)) return NULL;
+  remora_code code;
+  uint64_t deleted = 0;
+  CALL(self, code, remora_drop_all(self->client, &deleted));
+  return code == REMORA_OK ? PyLong_FromUnsignedLongLong(deleted) : Raise(code);
+}
+
+static PyMethodDef scan_methods[] = {
+    {"token", ScanToken, METH_NOARGS, "What goes on behind the last entry: Client.scan(token=...)."},
+    {"version", ScanVersion, METH_NOARGS, "Of the last entry."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot scan_slots[] = {
+    {Py_tp_doc, "Keys and values in order, as of one moment; made by Client.scan."},
+    {Py_tp_dealloc, ScanDealloc},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, ScanNext},
+    {Py_tp_methods, scan_methods},
+    {0, NULL},
+};
+PyType_Spec scan_spec = {"remora.Scan", sizeof(Scan), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, scan_slots};
+PyObject* scan_type;
