@@ -400,7 +400,9 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   for (CLI::App* command : {scan, count, drop}) {
     command->add_option("--prefix", arguments->prefix, "Only of keys that begin with this");
   }
-  scan->add_option("--limit", arguments->limit, "Show so many, at most; 0: all")->capture_default_str();
+  scan->add_option("--limit", arguments->limit, "Show so many, at most; 0: all")
+      ->check(CLI::Range(std::uint64_t{0}, kMaxVersion))
+      ->capture_default_str();
   scan->add_flag("--reverse", arguments->reverse, "From the last key to the first");
   scan->add_flag("--keys-only", arguments->keys_only, "Without values");
   drop->add_flag("--yes", arguments->yes, "Yes, delete them");
