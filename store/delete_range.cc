@@ -121,7 +121,9 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const Ran
   ScanRange range;
   if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (impl_->has_tier()) cursor = impl_->NewCursor(range);
+  if (impl_->has_tier()) {
+    REMORA_ASSIGN_OR_RETURN(cursor, impl_->NewCursor(range));
+  }
   const std::uint64_t versions_end = impl_->versions_end();
   return std::unique_ptr<RangeDeletion>(
       new RangeDeletion(std::unique_ptr<RangeDeletion::Rep>(new RangeDeletion::Rep{

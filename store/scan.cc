@@ -1,13 +1,15 @@
 // Scans and counts: what the durable tier holds, which is what is published.
 //
 // Why that is so. All that is written goes through CommitSome, which holds mutex_ from before the tier's
-// write until all of the group is published; all that is removed because it has expired is taken out of
+// write until all of the group is published, but for what waits for the disk, and for that a cursor has the
+// disk asked, under mutex_; all that is removed because it has expired is taken out of
 // memory under mutex_, too. So whoever holds mutex_, and has flushed the removals, finds in the tier exactly
 // the writes that are published: of each group, and so of each batch, all or nothing. A cursor that is made
 // then shows that for ever, since RocksDB never changes what an iterator has seen begin. It does not matter
 // what of it is in memory: an eviction moves nothing in the tier, and neither do growth, cleaning and a load.
 #include "store/scan.h"
 
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -65,18 +67,24 @@ std::string StoreScan::token() const {
   return MakeScanToken(rest);
 }
 
-std::unique_ptr<DurableTier::Cursor> Store::Impl::NewCursor(const ScanRange& range) {
-  // Without the lock, a write might be shown that no reader sees yet.
-  const std::lock_guard lock(mutex_);
-  sweeper_.Flush();  // so that what was removed is not shown, should the clock ever say less than it did
-  return tier_->NewCursor(range);
+absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> Store::Impl::NewCursor(const ScanRange& range) {
+  // Without the lock, a write might be shown that no reader sees yet; and what was removed, should the clock
+  // ever say less than it did, without a flush.
+  std::unique_lock lock(mutex_);
+  const absl::Status published = PublishAll();
+  sweeper_.Flush();
+  std::unique_ptr<DurableTier::Cursor> cursor;
+  if (published.ok()) cursor = tier_->NewCursor(range);
+  TellAll(lock);
+  REMORA_RETURN_IF_ERROR(published);
+  return cursor;
 }
 
 absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(const ScanOptions& options) {
   ScanRange range;
   if (const char* why = ResolveScan(options, &range)) return absl::InvalidArgumentError(why);
   if (!impl_->has_tier()) return NoOrder();
-  std::unique_ptr<DurableTier::Cursor> cursor = impl_->NewCursor(range);
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<DurableTier::Cursor> cursor, impl_->NewCursor(range));
   const std::uint64_t left = options.limit != 0 ? options.limit : ~std::uint64_t{0};
   return std::unique_ptr<StoreScan>(new StoreScan(std::unique_ptr<StoreScan::Rep>(
       new StoreScan::Rep{impl_->clock(), std::move(range), options.keys_only, left, std::move(cursor)})));

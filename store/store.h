@@ -239,7 +239,9 @@ class Store {
 
   /// Shows keys and values in the order of the keys, as of one moment: that of this call (store/scan.h). It
   /// includes what is not in memory, and what is not loaded yet. InvalidArgument: bounds longer than a key,
-  /// or a token that is none. FailedPrecondition: the store is only in memory, and keeps no order.
+  /// or a token that is none. FailedPrecondition: the store is only in memory, and keeps no order. Where
+  /// writes wait for the disk, so does this; Aborted: there was no room right now to make them visible, try
+  /// again. Unavailable: the disk failed.
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
 
   /// How many keys there are: that are cold, too, and those of records whose time is over and which are not

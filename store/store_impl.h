@@ -1,6 +1,6 @@
 // Inside a store. store.cc opens it, get.cc reads, fetch.cc brings back to memory, commit.cc and synced.cc
-// write, modify.cc makes values of old ones, scan.cc shows all in order, delete_range.cc deletes many, work.cc keeps
-// house.
+// write, modify.cc makes values of old ones, scan.cc shows all in order, delete_range.cc deletes many,
+// work.cc keeps house.
 #pragma once
 
 #include <atomic>
@@ -70,7 +70,7 @@ class Store::Impl {
   std::optional<TimePoint> next_work() const;
   bool has_tier() const { return tier_ != nullptr; }
   /// What is published at this moment. REQUIRES: has_tier().
-  std::unique_ptr<DurableTier::Cursor> NewCursor(const ScanRange& range);
+  absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range);
   /// Greater than the versions of all writes so far.
   std::uint64_t versions_end() const;
   struct VersionedKey {
@@ -206,6 +206,9 @@ class Store::Impl {
   bool MakeRoomForPending(std::size_t batch, TimePoint now, std::int64_t unix_ms);
   /// Publishes what the disk has, as far as there is room.
   void PublishSynced(TimePoint now, std::int64_t unix_ms);
+  /// Under the lock, asks the disk for all that is pending, and publishes it. Aborted: there is no room right
+  /// now. Unavailable: the disk failed, now or before.
+  absl::Status PublishAll();
   void Tell(const Pending& pending);
   /// Gives up the lock meanwhile.
   void TellAll(std::unique_lock<std::mutex>& lock) const;

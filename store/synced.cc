@@ -15,6 +15,8 @@
 //   S3  That old record may be moved, and evicted. So Publish looks for it anew. (A key that was not loaded
 //       would leave open whether a cold entry is its own. While the store loads, the disk is waited for under
 //       the lock.)
+//       A scan goes through the tier: before it begins, the disk is asked for all that is pending
+//       (PublishAll).
 //   S4  The pending record is held: its segment is not cleaned (ValueLog::Hold).
 //   S5  Room in the index was made for it, and counts for what is committed meanwhile; should growth have
 //       taken it all the same, the write is published when there is room.
@@ -169,6 +171,18 @@ void Store::Impl::NoteSynced(const absl::Status& status) {
                    "more writes until it is opened again"));
 }
 
+absl::Status Store::Impl::PublishAll() {
+  if (pending_.empty()) return sync_failed_;
+  if (last_ticket_ > synced_to_) {
+    synced_to_ = last_ticket_;
+    SyncNow().IgnoreError();  // PublishSynced tells
+  }
+  PublishSynced(clock_.Now(), clock_.UnixMillis());
+  FinishWork();
+  if (!pending_.empty()) return absl::AbortedError("no room right now for what the disk has");
+  return sync_failed_;
+}
+
 bool Store::Impl::SyncPending(std::unique_lock<std::mutex>& lock) {
   if (last_ticket_ == synced_to_) return false;
   const std::uint64_t to = last_ticket_;
@@ -176,7 +190,7 @@ bool Store::Impl::SyncPending(std::unique_lock<std::mutex>& lock) {
   const absl::Status status = tier_->Sync();
   lock.lock();
   NoteSynced(status);
-  synced_to_ = to;
+  synced_to_ = std::max(synced_to_, to);
   last_under_way_ = pending_.size();
   PublishSynced(clock_.Now(), clock_.UnixMillis());
   FinishWork();

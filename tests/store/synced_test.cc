@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "patient_writes.h"
+#include "store/scan.h"
 #include "store/store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
@@ -380,6 +381,23 @@ TEST_F(SyncedTest, AgreesWithAMap) {
     const std::string got = GetPatiently(*store_, clock_, key);
     ASSERT_TRUE(model.contains(key) ? got == model[key] : got == "NOT_FOUND") << key;
   }
+}
+
+// A scan shows what the tier has; so the disk is asked before.
+TEST_F(SyncedTest, AScanShowsWhatIsPublished) {
+  ASSERT_EQ(Submit({PutOf("a", "1"), PutOf("b", "2", Durability::kLogged)}), (Outcomes{"pending", "OK"}));
+  const std::uint64_t syncs = store_->Read(Counter::kSyncs);
+  const auto scan = store_->Scan();
+  ASSERT_TRUE(scan.ok()) << scan.status();
+  EXPECT_EQ(store_->Read(Counter::kSyncs), syncs + 1);
+  EXPECT_EQ(Get("a"), "1") << "visible as soon as a scan may show it";
+  std::string shown;
+  while ((*scan)->Next()) shown.append((*scan)->key()).append((*scan)->value());
+  EXPECT_NE(shown.find("a1"), std::string::npos) << shown;
+  std::vector<SyncedWrite> outcomes;
+  store_->TakeSynced(&outcomes);
+  EXPECT_EQ(outcomes.size(), 1u);
+  EXPECT_FALSE(store_->Sync());
 }
 
 // With the store's own thread: each thread's writes are visible to it when they return.
