@@ -26,6 +26,9 @@ class RecentReads {
   /// It holds as many as go into one request.
   bool full() const { return count_ >= kMaxReads; }
 
+  /// Bytes that Take would copy.
+  std::size_t bytes() const { return std::min(count_, kMaxReads) * sizeof(std::uint64_t); }
+
   /// Copies them to `to`, which has room for kMaxReads, and forgets them. Returns how many they are.
   std::size_t Take(std::byte* to) {
     const std::size_t taken = std::min(count_, kMaxReads);

@@ -51,8 +51,6 @@ bool Session::TakeAside(const Reply& reply, std::string_view behind) {
   aside_.reply = reply;
   behind.copy(aside_.text.data(), aside_.text.size());
   aside_.done = true;
-  if ((reply.flags & kLoading) == 0) store_is_loading_ = false;
-  reads_.set_wanted((reply.flags & ReplyFlag::kWantsReads) != 0);
   return true;
 }
 

@@ -13,9 +13,8 @@
 namespace remora {
 namespace {
 
-// Replies that may come before one is taken out: one per request under way, of which there is one at most,
-// and one aside.
-constexpr std::size_t kReceives = 4;
+// Replies that may come before one is taken out: one per request under way, and one aside.
+constexpr std::size_t kReceives = Session::kMostUnderWay + 2;
 
 // The one registered buffer, in parts.
 constexpr std::size_t RoundUp(std::size_t size) { return (size + 127) / 128 * 128; }
@@ -25,8 +24,9 @@ constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Supe
 constexpr std::size_t kDirectoryEntries = 64;  // of one READ
 constexpr std::size_t kGenerationsAt = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
 constexpr std::size_t kRequestOffset = kGenerationsAt + Generations::kChunkSize;
-constexpr std::size_t kAsideOffset = kRequestOffset + RoundUp(sizeof(Request));
-constexpr std::size_t kRepliesOffset = kAsideOffset + RoundUp(sizeof(Request));
+constexpr std::size_t kRequestStride = RoundUp(sizeof(Request));
+constexpr std::size_t kAsideOffset = kRequestOffset + Session::kMostUnderWay * kRequestStride;
+constexpr std::size_t kRepliesOffset = kAsideOffset + kRequestStride;
 constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
 constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride;
 constexpr std::size_t kRecordOffset = kPayloadOffset + RoundUp(kMaxPayloadSize);
@@ -127,7 +127,7 @@ absl::Status Session::AdoptSuperblock() {
         "the server's superblock contradicts what it said when we connected");
   }
   generations_.emplace(shape_.memory_size, grace_);
-  return MainPlace(0).status();  // so that the first GET finds the directory read
+  return OffsetOf({}).status();  // so that the first GET finds the directory read
 }
 
 absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
@@ -138,34 +138,41 @@ absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
 }
 
 absl::StatusOr<std::uint64_t> Session::OffsetOf(const BucketRef& bucket) {
-  std::uint64_t place = bucket.number;
-  if (!bucket.overflow) {
-    REMORA_ASSIGN_OR_RETURN(place, MainPlace(bucket.number));
-  }
-  return place * sizeof(Bucket);
+  if (const std::optional<std::uint64_t> known = KnownOffsetOf(bucket)) return *known;
+  const DirectoryRange range = DirectoryAround(bucket);
+  if (range.size == 0) return 0;
+  REMORA_RETURN_IF_ERROR(Read(hello_.memory, range.offset, kDirectoryOffset, range.size));
+  TakeDirectory(range, registration_->bytes().subspan(kDirectoryOffset, range.size));
+  return KnownOffsetOf(bucket).value_or(0);
 }
 
-absl::StatusOr<std::uint64_t> Session::MainPlace(std::uint64_t number) {
-  const std::uint64_t index = number / kBucketsPerSegment;
-  if (index >= directory_.size() || directory_[index] == 0) {
-    // The entries around it, too: those behind it come next.
-    const std::uint64_t count = SegmentCount(shape_.memory_size);
-    if (index >= count) return 0;
-    const std::uint64_t first = index / kDirectoryEntries * kDirectoryEntries;
-    const std::uint64_t entries = std::min<std::uint64_t>(kDirectoryEntries, count - first);
-    REMORA_RETURN_IF_ERROR(Read(hello_.memory, DirectoryOffset() + first * sizeof(std::uint64_t),
-                                kDirectoryOffset, entries * sizeof(std::uint64_t)));
-    if (directory_.size() < first + entries) directory_.resize(first + entries, 0);
-    for (std::uint64_t i = 0; i < entries; ++i) {
-      std::uint64_t entry = 0;
-      std::memcpy(&entry, registration_->bytes().data() + kDirectoryOffset + i * sizeof(entry),
-                  sizeof(entry));
-      const bool whole = DirectoryEntryIsWhole(entry) && DirectoryEntrySegment(entry) < count;
-      if (whole) directory_[first + i] = entry;
-    }
-    if (directory_[index] == 0) return 0;
+std::optional<std::uint64_t> Session::KnownOffsetOf(const BucketRef& bucket) const {
+  if (bucket.overflow) return bucket.number * sizeof(Bucket);
+  const std::uint64_t index = bucket.number / kBucketsPerSegment;
+  if (index >= directory_.size() || directory_[index] == 0) return std::nullopt;
+  return MainBucketPlace(directory_[index], bucket.number) * sizeof(Bucket);
+}
+
+Session::DirectoryRange Session::DirectoryAround(const BucketRef& bucket) const {
+  const std::uint64_t index = bucket.number / kBucketsPerSegment;
+  const std::uint64_t count = SegmentCount(shape_.memory_size);
+  if (index >= count) return {};
+  // The entries around it, too: those behind it come next.
+  const std::uint64_t first = index / kDirectoryEntries * kDirectoryEntries;
+  const std::uint64_t entries = std::min<std::uint64_t>(kDirectoryEntries, count - first);
+  return {first, DirectoryOffset() + first * sizeof(std::uint64_t), entries * sizeof(std::uint64_t)};
+}
+
+void Session::TakeDirectory(const DirectoryRange& range, std::span<const std::byte> bytes) {
+  const std::uint64_t entries = range.size / sizeof(std::uint64_t);
+  if (directory_.size() < range.first + entries) directory_.resize(range.first + entries, 0);
+  for (std::uint64_t i = 0; i < entries; ++i) {
+    std::uint64_t entry = 0;
+    std::memcpy(&entry, bytes.data() + i * sizeof(entry), sizeof(entry));
+    const bool whole =
+        DirectoryEntryIsWhole(entry) && DirectoryEntrySegment(entry) < SegmentCount(shape_.memory_size);
+    if (whole) directory_[range.first + i] = entry;
   }
-  return MainBucketPlace(directory_[index], number);
 }
 
 absl::StatusOr<std::span<const std::byte>> Session::ReadRecord(const Slot& slot) {
@@ -233,6 +240,10 @@ std::span<std::byte> Session::record_buffer() const {
   return registration_->bytes().subspan(kRecordOffset, kMaxSmallExtent);
 }
 
+std::span<std::byte> Session::request_buffer(std::size_t number) const {
+  return registration_->bytes().subspan(kRequestOffset + number * kRequestStride, sizeof(Request));
+}
+
 std::span<std::byte> Session::payload_buffer() const {
   return registration_->bytes().subspan(kPayloadOffset, kMaxPayloadSize);
 }
@@ -290,7 +301,6 @@ absl::StatusOr<Session::Answer> Session::Exchange(const Request& request) {
 
   Answer answer;
   REMORA_CHECK(FromBytes(std::span(reply_.data(), reply_size_), &answer.reply));  // Take saw to it
-  reads_.set_wanted((answer.reply.flags & ReplyFlag::kWantsReads) != 0);
   answer.behind =
       std::string_view(reinterpret_cast<const char*>(reply_.data()) + sizeof(Reply), answer.reply.text_size);
   return answer;
@@ -336,24 +346,38 @@ absl::Status Session::Take(const rdma::Completion& completion) {
       return Break(connection_->status());
   }
   // A reply. Copied out, so that its buffer can be offered again at once.
+  const std::optional<Answer> answer = ReplyIn(completion);
+  if (answer && TakeAside(answer->reply, answer->behind)) return PostReceive(completion.context);
+  if (!answer || reply_done_ || answer->reply.request_id != last_request_id_) {
+    return Break(absl::UnavailableError(AbslView(kStrayReply)));
+  }
+  reply_size_ = sizeof(Reply) + answer->behind.size();
+  std::memcpy(reply_.data(), &answer->reply, sizeof(Reply));
+  answer->behind.copy(reinterpret_cast<char*>(reply_.data()) + sizeof(Reply), answer->behind.size());
+  reply_done_ = true;
+  return PostReceive(completion.context);
+}
+
+std::optional<Session::Answer> Session::ReplyIn(const rdma::Completion& completion) {
   const std::byte* const message =
       registration_->bytes().data() + kRepliesOffset + completion.context * kReplyStride;
-  Reply reply;
-  const bool is_reply = FromBytes(std::span(message, completion.byte_count), &reply) &&
-                        reply.text_size <= kMaxReplyText &&
-                        sizeof(Reply) + reply.text_size <= completion.byte_count;
-  const std::string_view behind(reinterpret_cast<const char*>(message) + sizeof(Reply),
-                                is_reply ? reply.text_size : 0);
-  if (is_reply && TakeAside(reply, behind)) return PostReceive(completion.context);
-  if (!is_reply || reply_done_ || reply.request_id != last_request_id_) {
-    return Break(absl::UnavailableError("the server sent a reply that answers nothing; connect again"));
+  Answer answer;
+  if (!FromBytes(std::span(message, completion.byte_count), &answer.reply) ||
+      answer.reply.text_size > kMaxReplyText ||
+      sizeof(Reply) + answer.reply.text_size > completion.byte_count) {
+    return std::nullopt;
   }
-  reply_size_ = sizeof(Reply) + reply.text_size;
-  std::memcpy(reply_.data(), message, reply_size_);
-  reply_done_ = true;
+  answer.behind = {reinterpret_cast<const char*>(message) + sizeof(Reply), answer.reply.text_size};
   // It goes from loading to loaded once: what is heard late is no less true.
-  if ((reply.flags & kLoading) == 0) store_is_loading_ = false;
-  return PostReceive(completion.context);
+  if ((answer.reply.flags & kLoading) == 0) store_is_loading_ = false;
+  reads_.set_wanted((answer.reply.flags & ReplyFlag::kWantsReads) != 0);
+  return answer;
+}
+
+absl::Status Session::Settle() {
+  REMORA_RETURN_IF_ERROR(Await(send_done_));
+  REMORA_RETURN_IF_ERROR(Await(aside_.sent));
+  return Await(aside_.done);
 }
 
 absl::Status Session::PostAside(const Request& request) {

@@ -2,6 +2,7 @@
 // request.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -28,6 +29,8 @@
 #include "store/format/write_options.h"
 
 namespace remora {
+
+inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
 
 /// Everything is allocated and registered in Start; nothing is per operation.
 ///
@@ -86,6 +89,16 @@ class Session {
     return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), registration_->local_key()};
   }
   const RemoteRegion& slice() const { return hello_.slice; }
+  const RemoteRegion& memory() const { return hello_.memory; }
+
+  // Requests of which several are under way at once: client/exchanges.h.
+  static constexpr std::size_t kMostUnderWay = 16;
+  /// As many as this client and its server take.
+  std::size_t credits() const { return std::min<std::size_t>(hello_.credits, kMostUnderWay); }
+  /// Registered memory for a request. REQUIRES: number < kMostUnderWay.
+  std::span<std::byte> request_buffer(std::size_t number) const;
+  /// Waits until nothing of the last call is under way any more: who posts requests of its own begins so.
+  absl::Status Settle();
   /// The generations of these segments, as they are; at most kMaxRunLength + 1 of them. Until the next look.
   absl::StatusOr<std::span<const std::byte>> ReadGenerations(std::uint64_t first, std::size_t count);
   /// The call makes progress: its deadline runs anew.
@@ -104,6 +117,26 @@ class Session {
   /// when the request does.
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);
   absl::StatusOr<Answer> Exchange(const Request& request);
+
+  /// The reply in a receive's completion, as far as it can be judged without its request; nothing: it is none.
+  /// Its bytes stay until PostReceive.
+  std::optional<Answer> ReplyIn(const rdma::Completion& completion);
+  /// Offers the buffer of a receive's completion again.
+  absl::Status PostReceive(std::uint64_t index);
+  /// Makes every later call fail: what is under way may still come, and would be taken for something else.
+  absl::Status Break(absl::Status cause);
+
+  // OffsetOf in steps, for who must not wait.
+  /// Nothing: the directory has to be READ first.
+  std::optional<std::uint64_t> KnownOffsetOf(const BucketRef& bucket) const;
+  /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not known.
+  struct DirectoryRange {
+    std::uint64_t first = 0;  // entry
+    std::uint64_t offset = 0;
+    std::size_t size = 0;  // 0: the index cannot be that large
+  };
+  DirectoryRange DirectoryAround(const BucketRef& bucket) const;
+  void TakeDirectory(const DirectoryRange& range, std::span<const std::byte> bytes);
 
   std::chrono::milliseconds timeout() const { return options_.timeout; }
   const StoreShape& shape() const { return shape_; }
@@ -127,6 +160,8 @@ class Session {
   LocationCache& locations() { return locations_; }
   ReadAllowance& allowance() { return allowance_; }
   const Generations& generations() const { return *generations_; }
+  Generations& generations() { return *generations_; }
+  RecentReads& recent_reads() { return reads_; }
   /// The key's live record was at `slot` at a moment of the call that has just been made: of a READ of it, or
   /// between request and reply, with no look at generations since that began (generations.h, G4).
   void Learn(std::uint64_t key_hash, const Slot& slot);
@@ -161,8 +196,6 @@ class Session {
   absl::Status Register();
   absl::Status Greet(TimePoint deadline);
   absl::Status AdoptSuperblock();
-  /// The place of a main bucket, counted in buckets; 0: not known.
-  absl::StatusOr<std::uint64_t> MainPlace(std::uint64_t number);
 
   absl::Status PostRead(std::span<const rdma::Sge> to, const RemoteRegion& region, std::uint64_t offset);
   absl::Status Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
@@ -170,12 +203,9 @@ class Session {
   /// Takes completions until `done`, which Take sets.
   absl::Status Await(const bool& done);
   absl::Status Take(const rdma::Completion& completion);
-  absl::Status PostReceive(std::uint64_t index);
   // Of scan_window.cc.
   absl::Status OfferScanWindow();
   bool TakeAside(const Reply& reply, std::string_view behind);
-  /// Makes every later call fail: what is under way may still come, and would be taken for something else.
-  absl::Status Break(absl::Status cause);
 
   const Clock& clock_;
   const ClientOptions options_;
