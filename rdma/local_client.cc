@@ -226,6 +226,17 @@ absl::Status LocalClient::Wait(TimePoint deadline) {
   return result;
 }
 
+void LocalClient::Arm() {
+  // A4: before the Poll that the contract demands next.
+  if (usable()) own_side().sleeping.store(1, std::memory_order_seq_cst);
+}
+
+void LocalClient::Disarm() {
+  if (!usable()) return;
+  own_side().sleeping.store(0, std::memory_order_relaxed);  // as in Wait
+  if (!DrainWakeUps(socket_.get())) PeerIsGone();
+}
+
 void LocalClient::Sleep(Duration at_most) {
   const timespec timeout = ToTimespec(at_most);
   pollfd fd = {socket_.get(), POLLIN | POLLRDHUP, 0};

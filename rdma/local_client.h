@@ -33,6 +33,9 @@ class LocalClient final : public LocalConnection {
                           std::uint64_t offset) override;
   std::size_t Poll(std::span<Completion> out) override;
   absl::Status Wait(TimePoint deadline) override;
+  void Arm() override;
+  void Disarm() override;
+  int wait_fd() const override { return socket_.get(); }
 
  private:
   struct Region {

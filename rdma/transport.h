@@ -212,6 +212,17 @@ class Connection {
   /// between the last Poll and this call ends it at once. It may return OK early.
   virtual absl::Status Wait(TimePoint deadline) = 0;
 
+  // Client: the same for who sleeps on more than this connection, in the words of Listener. Of a server's
+  // end they do nothing.
+  /// From now on, wait_fd() turns readable when Poll may have something. After Arm, Poll until it returns
+  /// nothing before sleeping: what came earlier is not signalled.
+  virtual void Arm() {}
+  /// After sleeping, and before the next Poll. Also after an Arm that was not followed by sleeping.
+  virtual void Disarm() {}
+  /// The same for the connection's life, owned by it; from Connect on. Behind kDisconnected it may be readable
+  /// for ever.
+  virtual int wait_fd() const { return -1; }
+
   /// OK while usable; else the first cause.
   virtual const absl::Status& status() const = 0;
 

@@ -1,6 +1,8 @@
 // The client's end, step by step: Dial resolves and prepares, Connect shakes hands, then Poll and Wait.
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -69,7 +71,10 @@ class VerbsClient final : public VerbsConnection {
       : VerbsConnection(std::move(id), 0, limits, std::move(device)),
         clock_(clock),
         events_(std::move(events)) {}
-  ~VerbsClient() override { Close(); }
+  ~VerbsClient() override {
+    Close();
+    if (wait_fd_ >= 0) close(wait_fd_);
+  }
 
   absl::Status Prepare();
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
@@ -79,8 +84,12 @@ class VerbsClient final : public VerbsConnection {
   void Reject(std::span<const std::byte>) override {}
   std::size_t Poll(std::span<Completion> out) override;
   absl::Status Wait(TimePoint deadline) override;
+  void Arm() override { completions_->Arm(); }
+  void Disarm() override;
+  int wait_fd() const override { return wait_fd_; }
 
  private:
+  absl::Status MakeWaitable();
   absl::Status AwaitAnswer(TimePoint deadline);
   std::size_t Collect(std::span<Completion> out);
   void HandleEvents();
@@ -90,7 +99,8 @@ class VerbsClient final : public VerbsConnection {
   std::unique_ptr<CompletionQueue> completions_;
   bool asked_ = false;
   unsigned idle_polls_ = 0;
-  // What Wait found when it was about to sleep; the next Poll returns it.
+  int wait_fd_ = -1;  // an epoll of both channels
+  // What Wait or Disarm found; the next Poll returns it.
   std::array<Completion, 8> found_;
   std::size_t found_count_ = 0;
 };
@@ -98,7 +108,21 @@ class VerbsClient final : public VerbsConnection {
 absl::Status VerbsClient::Prepare() {
   REMORA_ASSIGN_OR_RETURN(completions_,
                           CompletionQueue::Create(id()->verbs, limits().sends + limits().receives));
-  return CreateQueuePair(*completions_);
+  REMORA_RETURN_IF_ERROR(CreateQueuePair(*completions_));
+  return MakeWaitable();
+}
+
+absl::Status VerbsClient::MakeWaitable() {
+  wait_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (wait_fd_ < 0) return StatusFromErrno(errno, "epoll_create1", peer());
+  for (const int fd : {completions_->fd(), events_->fd()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(wait_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+      return StatusFromErrno(errno, "epoll_ctl", peer());
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status VerbsClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
@@ -179,6 +203,13 @@ absl::Status VerbsClient::Wait(TimePoint deadline) {
     HandleEvents();
   }
   return absl::OkStatus();
+}
+
+void VerbsClient::Disarm() {
+  completions_->TakeNotifications();
+  // Completions before events, as in Wait.
+  if (found_count_ == 0) found_count_ = Collect(found_);
+  HandleEvents();
 }
 
 }  // namespace

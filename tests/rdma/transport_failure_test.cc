@@ -1,4 +1,6 @@
 // The transport contract when a peer closes or dies. A process that is to die is another: transport_peer.cc.
+#include <poll.h>
+
 #include <array>
 #include <chrono>
 #include <string>
@@ -64,6 +66,37 @@ TEST_P(TransportFailureTest, TheSleepingClientSeesThatTheServiceCloses) {
   ASSERT_THAT(client->Send(CommandText(ServiceOp::kClose)), IsOk());
   EXPECT_THAT(WaitForEnd(client->connection(), clock_.Now() + std::chrono::minutes(1)),
               HasCode(absl::StatusCode::kUnavailable));
+}
+
+/// The same, asleep on the connection's descriptor.
+absl::Status WaitOnDescriptorForEnd(Connection& connection) {
+  std::array<Completion, 8> completions;
+  for (;;) {
+    connection.Arm();
+    const std::size_t count = connection.Poll(completions);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (completions[i].kind == CompletionKind::kDisconnected) return connection.status();
+    }
+    pollfd one = {connection.wait_fd(), POLLIN, 0};
+    if (count == 0 && poll(&one, 1, 60'000) != 1) return absl::DeadlineExceededError("nobody woke us");
+    connection.Disarm();
+  }
+}
+
+TEST_P(TransportFailureTest, AClientAsleepOnADescriptorSeesThatTheServiceCloses) {
+  StartService();
+  const auto client = Open();
+  ASSERT_THAT(client->Send(CommandText(ServiceOp::kClose)), IsOk());
+  EXPECT_THAT(WaitOnDescriptorForEnd(client->connection()), HasCode(absl::StatusCode::kUnavailable));
+}
+
+TEST_P(TransportFailureTest, AClientAsleepOnADescriptorSeesThatTheServerIsKilled) {
+  PeerProcess peer("serve", ServeArgument(where_));
+  const auto address = ParseAddress(peer.line());
+  ASSERT_THAT(address, IsOk()) << peer.line();
+  const auto client = OpenAt(*address);
+  peer.Kill();
+  EXPECT_THAT(WaitOnDescriptorForEnd(client->connection()), HasCode(absl::StatusCode::kUnavailable));
 }
 
 TEST_P(TransportFailureTest, ReadsEndWhenTheServiceIsDestroyed) {

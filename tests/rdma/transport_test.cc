@@ -1,5 +1,7 @@
 // The transport contract (rdma/transport.h), on each transport. What happens when a peer is gone:
 // transport_failure_test.cc.
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -323,6 +325,48 @@ TEST_P(TransportTest, NoWakeUpIsLost) {
     }
     ASSERT_EQ(client->Receive().value_or(""), CommandText(ServiceOp::kEcho, i));
   }
+}
+
+/// Whether `fd` turns readable within a minute.
+bool SleepOn(int fd) {
+  pollfd one = {fd, POLLIN, 0};
+  return poll(&one, 1, 60'000) == 1;
+}
+
+TEST_P(TransportTest, NoWakeUpOfADescriptorIsLost) {
+  StartService();
+  const auto client = Open();
+  const int fd = client->connection().wait_fd();
+  ASSERT_GE(fd, 0);
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(Rounds(10000)); ++i) {
+    ASSERT_THAT(client->Send(CommandText(ServiceOp::kEcho, i)), IsOk());
+    while (client->receive_count() == 0) {
+      client->connection().Arm();
+      if (client->Poll() == 0) {
+        ASSERT_TRUE(SleepOn(fd)) << "round " << i;
+      }
+      client->connection().Disarm();
+      client->Poll();
+    }
+    ASSERT_EQ(client->Receive().value_or(""), CommandText(ServiceOp::kEcho, i));
+  }
+}
+
+// Who was woken and has taken what there was sleeps again.
+TEST_P(TransportTest, ADescriptorRestsWhenNothingComes) {
+  StartService();
+  const auto client = Open();
+  ASSERT_EQ(client->Call(CommandText(ServiceOp::kEcho, 1)).value_or(""), CommandText(ServiceOp::kEcho, 1));
+  pollfd one = {client->connection().wait_fd(), POLLIN, 0};
+  bool rests = false;
+  for (int i = 0; i < 10 && !rests; ++i) {  // what is still on its way may wake it a few times
+    client->connection().Arm();
+    while (client->Poll() > 0) {
+    }
+    rests = poll(&one, 1, 20) == 0;
+    client->connection().Disarm();
+  }
+  EXPECT_TRUE(rests);
 }
 
 TEST_P(TransportTest, ReadsDoNotWakeTheServer) {

@@ -1,5 +1,8 @@
 #include "tests/sim/sim_transport.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -74,6 +77,8 @@ class SimConnection final : public rdma::Connection {
   }
   std::size_t Poll(std::span<rdma::Completion> out) override;
   absl::Status Wait(TimePoint deadline) override;
+  // Always readable: to Poll is what makes something happen.
+  int wait_fd() const override { return network_.wait_fd(); }
   const absl::Status& status() const override { return status_; }
   std::string peer() const override { return "simulated"; }
 
@@ -155,6 +160,11 @@ class SimListener final : public rdma::Listener {
   std::deque<std::unique_ptr<SimConnection>> requests_;
   std::vector<SimConnection*> connections_;
 };
+
+SimNetwork::SimNetwork(std::uint64_t seed) : random_(seed), wait_fd_(eventfd(1, EFD_CLOEXEC)) {
+  REMORA_CHECK(wait_fd_ >= 0);
+}
+SimNetwork::~SimNetwork() { close(wait_fd_); }
 
 std::unique_ptr<rdma::Listener> SimNetwork::Listen() { return std::make_unique<SimListener>(*this); }
 std::unique_ptr<rdma::Connection> SimNetwork::Dial() {

@@ -36,7 +36,10 @@ class SimListener;
 /// Thread Safety: none, for the network, its clients and its server together. Must outlive them.
 class SimNetwork {
  public:
-  explicit SimNetwork(std::uint64_t seed) : random_(seed) {}
+  explicit SimNetwork(std::uint64_t seed);
+  ~SimNetwork();
+  SimNetwork(const SimNetwork&) = delete;
+  SimNetwork& operator=(const SimNetwork&) = delete;
 
   /// Does some of the server's work; called whenever a client waits.
   void set_step(std::function<void()> step) { step_ = std::move(step); }
@@ -62,6 +65,8 @@ class SimNetwork {
   SimClock& clock() { return clock_; }
   std::mt19937_64& random() { return random_; }
   std::uint64_t pieces_delivered() const { return pieces_delivered_; }
+  /// Readable for ever.
+  int wait_fd() const { return wait_fd_; }
 
  private:
   friend class SimConnection;
@@ -72,6 +77,7 @@ class SimNetwork {
 
   SimClock clock_;
   std::mt19937_64 random_;
+  const int wait_fd_;
   std::function<void()> step_;
   std::function<void()> interference_;
   std::uint32_t interference_gap_ = 1;
