@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/bounds.h"
 #include "client/get.h"
 #include "client/multi_get.h"
 #include "client/put.h"
@@ -17,36 +18,6 @@
 
 namespace remora {
 namespace {
-
-absl::Status CheckKey(std::string_view key) {
-  if (key.size() >= kMinKeySize && key.size() <= kMaxKeySize) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a key of ", key.size(), " bytes; allowed are ", kMinKeySize, " to ", kMaxKeySize));
-}
-
-absl::Status CheckValue(std::string_view value) {
-  if (value.size() <= kMaxValueSize) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a value of ", value.size(), " bytes; allowed are up to ", kMaxValueSize));
-}
-
-absl::Status CheckTtl(std::chrono::milliseconds ttl) {
-  if (IsTtl(ttl)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
-}
-
-absl::Status CheckWrite(std::string_view key, const Condition& condition) {
-  REMORA_RETURN_IF_ERROR(CheckKey(key));
-  if (condition.IsValid()) return absl::OkStatus();
-  return absl::InvalidArgumentError("a condition that names a version which no write ever has");
-}
-
-absl::Status CheckPut(std::string_view key, std::string_view value, const PutOptions& options) {
-  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
-  REMORA_RETURN_IF_ERROR(CheckValue(value));
-  return options.ttl ? CheckTtl(*options.ttl) : absl::OkStatus();
-}
 
 // Two equal READs in a row show counters that were not torn. Counters that never rest are shown as last read.
 constexpr int kMaxStatsReads = 8;
@@ -65,15 +36,8 @@ Client::~Client() = default;
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address,
                                                         const ClientOptions& options, const Clock& clock) {
-  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
-  REMORA_ASSIGN_OR_RETURN(
-      std::unique_ptr<rdma::Connection> connection,
-      rdma::Dial(parsed, rdma::QueueLimits(), clock, clock.Now() + options.connect_timeout));
   ClientOptions resolved = options;
-  // Through mapped memory a READ is a copy: the look-up costs about what it saves (ARCHITECTURE.md).
-  if (parsed.kind == rdma::TransportKind::kLocal && !options.location_cache_bytes) {
-    resolved.location_cache_bytes = 0;
-  }
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, DialFor(address, clock, &resolved));
   return Connect(std::move(connection), resolved, clock);
 }
 
@@ -162,12 +126,7 @@ absl::StatusOr<std::int64_t> Client::Increment(std::string_view key, std::int64_
 absl::StatusOr<std::size_t> Client::Append(std::string_view key, std::string_view bytes,
                                            const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
-  // More than a message can bring; Store::Append says the same.
-  if (bytes.size() > kMaxSmallValueSize) {
-    return absl::OutOfRangeError(absl::StrCat("the value would have ", bytes.size(),
-                                              " bytes or more; what is appended to has ", kMaxSmallValueSize,
-                                              " at most"));
-  }
+  REMORA_RETURN_IF_ERROR(CheckAppended(bytes));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
   return remora::Append(*impl_->session, key, bytes, options);
 }
@@ -191,9 +150,7 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
   RecordFacts facts;
   REMORA_RETURN_IF_ERROR(remora::Get(session, key, &value, &facts));
   if (facts.expiry_ms == 0) return std::nullopt;
-  const std::int64_t left =
-      static_cast<std::int64_t>(facts.expiry_ms) - session.server_time().Latest(session.clock().Now());
-  return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
+  return session.TimeLeft(facts.expiry_ms);
 }
 
 absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version) {

@@ -21,17 +21,12 @@
 #include "absl/strings/str_cat.h"
 #include "client/get_steps.h"
 #include "client/read_pieces.h"
-#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/format/key_search.h"
 #include "store/format/record.h"
 
 namespace remora {
 namespace {
-
-// Searches before asking the server. To disturb one, a writer has to hit the same key in the few instructions
-// between clearing the old record's live bit and storing the slot, or between our two READs; each time.
-constexpr int kMaxSearches = 8;
 
 absl::StatusOr<RecordCopy> ReadRecord(Session& session, const WantedRecord& wanted,
                                       const ValueTarget& target) {
@@ -109,19 +104,8 @@ absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std:
   ++session.counters().locates;
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Call(Operation::kLocate, key, key_hash, {}));
   session.server_time().Learn(answer.reply.server_ms, sent, session.clock().Now());
-  if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
-  if (answer.reply.status == ReplyStatus::kFull) return absl::ResourceExhaustedError(AbslView(answer.behind));
-  if (answer.reply.status == ReplyStatus::kDurableTier)
-    return absl::UnavailableError(AbslView(answer.behind));
-  if (answer.reply.status != ReplyStatus::kOk) {
-    return absl::InternalError(
-        absl::StrCat("the server could not locate a record: ", AbslView(answer.behind)));
-  }
-  const std::uint64_t version = answer.reply.version;
-  const Slot slot = DecodeSlot(answer.reply.slot);
-  if (!SlotNamesPlace(slot, session.shape().memory_size)) {
-    return absl::InternalError("the server located a record outside its memory");
-  }
+  const Reply reply = answer.reply;
+  REMORA_ASSIGN_OR_RETURN(const Slot slot, LocatedSlot(session, answer));
   if (found->target.is_nowhere()) {
     *proven = true;
     return absl::OkStatus();
@@ -130,8 +114,7 @@ absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std:
   REMORA_ASSIGN_OR_RETURN(const RecordCopy record,
                           ReadRecord(session, {key, key_hash, slot, place, start}, found->target));
   *proven = record.proven;
-  if ((record.state != RecordState::kLive && record.state != RecordState::kDead) ||
-      record.header.version_live >> 1 != version) {
+  if (!IsLocated(record, reply)) {
     return absl::InternalError("the record that the server located does not verify");
   }
   // It had not expired when the server replied: nobody else's clock is asked.

@@ -1,5 +1,7 @@
 #include "client/get_steps.h"
 
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 
 namespace remora {
@@ -23,19 +25,24 @@ absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
   return true;
 }
 
+Remembered Remember(Session& session, std::uint64_t key_hash, TimePoint start, KnownLocation* location) {
+  *location = session.locations().Find(key_hash);
+  if (location->slot == 0 || !session.allowance().has_some()) return Remembered::kNothing;
+  if (!session.generations().IsFresh(SegmentOf(*location), start)) return Remembered::kNeedsLook;
+  if (IsSameUse(session, *location)) return Remembered::kPlace;
+  session.locations().Forget(key_hash);
+  return Remembered::kNothing;
+}
+
 absl::StatusOr<std::optional<KnownLocation>> KnownPlace(Session& session, std::uint64_t key_hash,
                                                         TimePoint start) {
-  const KnownLocation location = session.locations().Find(key_hash);
-  if (location.slot == 0 || !session.allowance().has_some()) return std::nullopt;
-  const std::uint64_t segment = SegmentOf(location);
-  if (!session.generations().IsFresh(segment, start)) {
-    REMORA_ASSIGN_OR_RETURN(const bool looked, Look(session, segment));
-    if (!looked) return std::nullopt;
+  KnownLocation location;
+  Remembered remembered = Remember(session, key_hash, start, &location);
+  if (remembered == Remembered::kNeedsLook) {
+    REMORA_ASSIGN_OR_RETURN(const bool looked, Look(session, SegmentOf(location)));
+    if (looked) remembered = Remember(session, key_hash, start, &location);
   }
-  if (!IsSameUse(session, location)) {
-    session.locations().Forget(key_hash);
-    return std::nullopt;
-  }
+  if (remembered != Remembered::kPlace) return std::nullopt;
   return location;
 }
 
@@ -53,6 +60,22 @@ GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const KnownLocat
   session.allowance().Spend();
   session.locations().Forget(key_hash);
   return GetOutcome::kUnsure;
+}
+
+absl::StatusOr<Slot> LocatedSlot(const Session& session, const Session::Answer& answer) {
+  if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
+  if (answer.reply.status == ReplyStatus::kFull) return absl::ResourceExhaustedError(AbslView(answer.behind));
+  if (answer.reply.status == ReplyStatus::kDurableTier)
+    return absl::UnavailableError(AbslView(answer.behind));
+  if (answer.reply.status != ReplyStatus::kOk) {
+    return absl::InternalError(
+        absl::StrCat("the server could not locate a record: ", AbslView(answer.behind)));
+  }
+  const Slot slot = DecodeSlot(answer.reply.slot);
+  if (!SlotNamesPlace(slot, session.shape().memory_size)) {
+    return absl::InternalError("the server located a record outside its memory");
+  }
+  return slot;
 }
 
 }  // namespace remora

@@ -1,4 +1,5 @@
-// Steps that a GET of one key (client/get.cc) and one of many (client/multi_get.cc) have in common.
+// Steps that all GETs have in common: of one key (client/get.cc), of many (client/multi_get.cc), and those that
+// do not wait (client/lookup.cc).
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,10 @@
 #include "store/format/record.h"
 
 namespace remora {
+
+/// Searches before asking the server. To disturb one, a writer has to hit the same key in the few instructions
+/// between clearing the old record's live bit and storing the slot, or between our two READs; each time.
+inline constexpr int kMaxSearches = 8;
 
 /// What was at a slot's place, judged.
 struct RecordCopy {
@@ -71,6 +76,10 @@ inline GetOutcome Judge(Session& session, const RecordCopy& record, TimePoint st
 /// Looks at the generation of the slot's segment, if there is an allowance for it.
 absl::StatusOr<bool> Look(Session& session, std::uint64_t segment);
 
+/// What is remembered of a key's place: it may be trusted at `start`, or may after a look at the generations.
+enum class Remembered : std::uint8_t { kNothing = 1, kNeedsLook, kPlace };
+Remembered Remember(Session& session, std::uint64_t key_hash, TimePoint start, KnownLocation* location);
+
 /// Where the key's record was, if that may be trusted at `start`. May cost a look.
 absl::StatusOr<std::optional<KnownLocation>> KnownPlace(Session& session, std::uint64_t key_hash,
                                                         TimePoint start);
@@ -79,5 +88,14 @@ absl::StatusOr<std::optional<KnownLocation>> KnownPlace(Session& session, std::u
 /// place is forgotten.
 GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const KnownLocation& location,
                       const RecordCopy& record, TimePoint start, Found* found);
+
+/// The place that the server answered a kLocate with, or why there is none.
+absl::StatusOr<Slot> LocatedSlot(const Session& session, const Session::Answer& answer);
+
+/// Whether the record that was read there is the one that was located.
+inline bool IsLocated(const RecordCopy& record, const Reply& reply) {
+  return (record.state == RecordState::kLive || record.state == RecordState::kDead) &&
+         record.header.version_live >> 1 == reply.version;
+}
 
 }  // namespace remora

@@ -65,6 +65,16 @@ absl::Status RefusalStatus(std::span<const std::byte> data) {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<rdma::Connection>> DialFor(std::string_view address, const Clock& clock,
+                                                          ClientOptions* options) {
+  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
+  // Through mapped memory a READ is a copy: the look-up costs about what it saves (ARCHITECTURE.md).
+  if (parsed.kind == rdma::TransportKind::kLocal && !options->location_cache_bytes) {
+    options->location_cache_bytes = 0;
+  }
+  return rdma::Dial(parsed, rdma::QueueLimits(), clock, clock.Now() + options->connect_timeout);
+}
+
 Session::Session(std::unique_ptr<rdma::Connection> connection, const ClientOptions& options,
                  const Clock& clock)
     : clock_(clock),

@@ -32,6 +32,10 @@ namespace remora {
 
 inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
 
+/// Dials for a client, and settles those of its options that depend on the way. As Client::Connect.
+absl::StatusOr<std::unique_ptr<rdma::Connection>> DialFor(std::string_view address, const Clock& clock,
+                                                          ClientOptions* options);
+
 /// Everything is allocated and registered in Start; nothing is per operation.
 ///
 /// Thread Safety: none.
@@ -151,6 +155,11 @@ class Session {
     return expiry_ms == 0 ? ServerTime::Life::kAlive : server_time_.Of(expiry_ms, start, clock_.Now());
   }
   ServerTime& server_time() { return server_time_; }
+  /// Until a record expires, or a little less. REQUIRES: it does.
+  std::chrono::milliseconds TimeLeft(std::uint64_t expiry_ms) const {
+    const std::int64_t left = static_cast<std::int64_t>(expiry_ms) - server_time_.Latest(clock_.Now());
+    return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
+  }
   /// Whether a key that the index does not have may exist all the same.
   bool store_is_loading() const { return store_is_loading_; }
   const Clock& clock() const { return clock_; }

@@ -6,13 +6,6 @@
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
-namespace {
-
-// How often PollUntil polls before it sleeps: some 20 to 50 us with the pauses between, which is the time
-// that falling asleep and being woken costs anyway. So the wait is at most twice as dear as the better of the
-// two.
-constexpr int kSpins = 1000;
-
 void CpuPause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -20,8 +13,6 @@ void CpuPause() {
   asm volatile("yield");
 #endif
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, TimePoint deadline) {

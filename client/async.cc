@@ -1,0 +1,134 @@
+#include "client/async.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/async_core.h"
+#include "client/bounds.h"
+#include "client/put.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+absl::Status CheckSmall(std::string_view value) {
+  if (value.size() <= kMaxSmallValueSize) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("a value of ", value.size(), " bytes; an AsyncClient writes up to ", kMaxSmallValueSize,
+                   ": use Client::Put"));
+}
+
+PutOptions OptionsOf(const WriteOptions& options, std::optional<std::chrono::milliseconds> ttl = {}) {
+  return {.ttl = ttl, .condition = options.condition, .version = options.version};
+}
+
+}  // namespace
+
+AsyncClient::AsyncClient(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+AsyncClient::~AsyncClient() = default;
+
+absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_view address,
+                                                                  const ClientOptions& options,
+                                                                  const AsyncOptions& async,
+                                                                  const Clock& clock) {
+  ClientOptions resolved = options;
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, DialFor(address, clock, &resolved));
+  return Connect(std::move(connection), resolved, async, clock);
+}
+
+absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(
+    std::unique_ptr<rdma::Connection> connection, const ClientOptions& options, const AsyncOptions& async,
+    const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Core> core,
+                          Core::Start(std::move(connection), options, async, clock));
+  return std::unique_ptr<AsyncClient>(new AsyncClient(std::move(core)));
+}
+
+// --- Reads ----------------------------------------------------------------------------------------------
+
+AsyncClient::Begun AsyncClient::Get(std::string_view key, Done done, const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  return core_->BeginLookup(AsyncOperation::Kind::kValue, key, std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Exists(std::string_view key, Done done, const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  return core_->BeginLookup(AsyncOperation::Kind::kPresence, key, std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Ttl(std::string_view key, Done done, const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  return core_->BeginLookup(AsyncOperation::Kind::kTtl, key, std::move(done), call);
+}
+
+// --- Writes ---------------------------------------------------------------------------------------------
+
+AsyncClient::Begun AsyncClient::Put(std::string_view key, std::string_view value, const PutOptions& options,
+                                    Done done, const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
+  REMORA_RETURN_IF_ERROR(CheckSmall(value));
+  return core_->BeginWrite(Operation::kPut, key, value, options, std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Delete(std::string_view key, const WriteOptions& options, Done done,
+                                       const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  return core_->BeginWrite(Operation::kDelete, key, {}, OptionsOf(options), std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Touch(std::string_view key, std::chrono::milliseconds ttl,
+                                      const WriteOptions& options, Done done, const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  REMORA_RETURN_IF_ERROR(CheckTtl(ttl));
+  return core_->BeginWrite(Operation::kTouch, key, {}, OptionsOf(options, ttl), std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Increment(std::string_view key, std::int64_t delta, const PutOptions& options,
+                                          Done done, const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckPut(key, {}, options));
+  const std::string_view bytes(reinterpret_cast<const char*>(&delta), sizeof(delta));
+  return core_->BeginWrite(Operation::kIncrement, key, bytes, options, std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Append(std::string_view key, std::string_view bytes,
+                                       const PutOptions& options, Done done, const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
+  REMORA_RETURN_IF_ERROR(CheckAppended(bytes));
+  return core_->BeginWrite(Operation::kAppend, key, bytes, options, std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Apply(const WriteBatch& batch, Done done, const CallOptions& call) {
+  if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  if (batch.count() == 0) return core_->BeginNothing(std::move(done), call);
+  std::string_view bytes = batch.bytes();
+  while (!bytes.empty()) {
+    core_->session().locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
+  }
+  return core_->BeginMessage(
+      {.operation = Operation::kBatch, .key_hash = HashKey({}), .value = batch.bytes()}, std::move(done),
+      call);
+}
+
+AsyncClient::Begun AsyncClient::Ping(Done done, const CallOptions& call) {
+  return core_->BeginMessage({.operation = Operation::kPing, .key_hash = HashKey({})}, std::move(done), call);
+}
+
+// --- Driving --------------------------------------------------------------------------------------------
+
+bool AsyncClient::Cancel(OperationId operation) { return core_->Cancel(operation); }
+std::size_t AsyncClient::Poll() { return core_->Poll(); }
+absl::StatusOr<std::size_t> AsyncClient::Wait(TimePoint deadline) { return core_->Wait(deadline); }
+absl::Status AsyncClient::WaitAll(TimePoint deadline) { return core_->WaitAll(deadline); }
+std::size_t AsyncClient::in_flight() const { return core_->in_flight(); }
+std::size_t AsyncClient::room() const { return core_->room(); }
+void AsyncClient::Arm() { core_->Arm(); }
+void AsyncClient::Disarm() { core_->Disarm(); }
+int AsyncClient::fd() const { return core_->fd(); }
+std::optional<TimePoint> AsyncClient::next_deadline() const { return core_->next_deadline(); }
+const absl::Status& AsyncClient::status() const { return core_->status(); }
+const ClientCounters& AsyncClient::counters() const { return core_->session().counters(); }
+const Clock& AsyncClient::clock() const { return core_->session().clock(); }
+
+}  // namespace remora

@@ -1,0 +1,190 @@
+// The client for many operations at once: one thread begins them, one after the other, and is told of the end
+// of each. Nobody waits in between, and no thread is started.
+//
+//   auto client = remora::AsyncClient::Connect("local:///run/remora.sock", {}, {}, clock);
+//   for (const std::string& key : keys) {
+//     (*client)->Get(key, [&](const remora::AsyncResult& got) { Use(got.status, got.value); });
+//   }
+//   (*client)->WaitAll(deadline);
+//
+// An event loop of somebody else's watches fd() instead, and calls Poll. client/async_task.h: the same for
+// coroutines.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/client.h"
+#include "rdma/transport.h"
+#include "store/base/clock.h"
+#include "store/format/write_batch.h"
+#include "store/format/write_options.h"
+
+namespace remora {
+
+struct AsyncOptions {
+  /// Operations that may be under way at once, 1 to kMaxAsyncDepth. Each takes 5 KiB of registered memory.
+  std::size_t depth = 64;
+};
+
+inline constexpr std::size_t kMaxAsyncDepth = 1024;
+
+/// Of one operation.
+struct CallOptions {
+  /// Unset: ClientOptions::timeout.
+  std::optional<std::chrono::milliseconds> timeout{};
+};
+
+/// How an operation ended.
+struct AsyncResult {
+  absl::Status status;         // as of the call of that name of Client; unless OK, the rest says nothing
+  std::string_view value;      // Get: until the callback returns
+  std::uint64_t version = 0;   // Get: of the value. Writes: their own; a batch's first
+  std::int64_t number = 0;     // Increment: the sum. Append: the size
+  /// Ttl: what is left, or nothing, which is for ever.
+  std::optional<std::chrono::milliseconds> ttl{};
+};
+
+/// One connection to one server, with many operations under way.
+///
+/// Each call begins an operation and returns at once: its name, or why it was not begun; then nothing was
+/// sent, and the callback is never called:
+///   InvalidArgument    as Client.
+///   ResourceExhausted  `depth` operations are under way: begin it when one has ended.
+///   Unimplemented      a value of more than kMaxSmallValueSize: put it with a Client.
+///   Unavailable        the server is gone, or the connection broke. Make another client.
+/// Keys, values and batches need not outlive the call. Nothing is allocated for an operation like those before
+/// but what its callback captures beyond two words, and what an error's text takes.
+///
+/// The callback of an operation is called once, when it has ended, and only inside Poll, Wait, WaitAll or the
+/// destructor. It may begin and cancel operations. It must not call those four. Outcomes, beside the
+/// operation's own (client.h):
+///   DeadlineExceeded  no answer in time. Of a write it is not known whether it was done, or will be.
+///                     Unlike with Client, the connection stays good.
+///   Cancelled         by Cancel, or the client was destroyed. Of a write, as above.
+///   Unimplemented     Get and Ttl, of a value that with its key takes more than kMaxSmallExtent: read it with
+///                     a Client.
+///   Unavailable       the server is gone, or the connection broke; so end all that are under way. Of a write,
+///                     as above. A server that hangs, but lives, is not noticed: operations end at their
+///                     deadlines. One that dies is, within milliseconds (local), or when retransmission gives
+///                     up, after some seconds (verbs).
+///
+/// Order: writes are done in the order in which they were begun, with all their conditions. Nothing else is
+/// promised of operations that are under way together: a Get that is begun behind a Put of the same key may
+/// find the value before. One that is begun when the Put has ended does not: all is linearizable, as with
+/// Client. A batch that is done all or none is Apply.
+///
+/// An operation that ended early, at its deadline or by Cancel, keeps its place among `depth` until what it
+/// had under way is complete: a READ, milliseconds; what was sent, until the server answers, keeps one of its
+/// 16 credits, and no place.
+///
+/// Thread Safety: none; one thread at a time. Do not use it in a forked child.
+class AsyncClient {
+ public:
+  using Done = absl::AnyInvocable<void(const AsyncResult&)>;
+  using OperationId = std::uint64_t;  // never 0, and never the same again
+  using Begun = absl::StatusOr<OperationId>;
+
+  /// As Client::Connect. InvalidArgument: a depth out of bounds, too.
+  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::string_view address,
+                                                              const ClientOptions& options,
+                                                              const AsyncOptions& async, const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::unique_ptr<rdma::Connection> connection,
+                                                              const ClientOptions& options,
+                                                              const AsyncOptions& async, const Clock& clock);
+
+  /// Ends what is under way with Cancelled, and calls the callbacks; they cannot begin anything any more.
+  ~AsyncClient();
+  AsyncClient(const AsyncClient&) = delete;
+  AsyncClient& operator=(const AsyncClient&) = delete;
+
+  // --- Operations. What they do and cost: as the call of that name of Client. `done` may be empty. ----------
+
+  Begun Get(std::string_view key, Done done, const CallOptions& call = {});
+  /// OK: the key is there. NotFound.
+  Begun Exists(std::string_view key, Done done, const CallOptions& call = {});
+  Begun Ttl(std::string_view key, Done done, const CallOptions& call = {});
+
+  // PutOptions::version and WriteOptions::version, unless null, are set before the callback is called, if the
+  // operation ends OK.
+  Begun Put(std::string_view key, std::string_view value, Done done) {
+    return Put(key, value, PutOptions(), std::move(done));
+  }
+  Begun Put(std::string_view key, std::string_view value, const PutOptions& options, Done done,
+            const CallOptions& call = {});
+  Begun Delete(std::string_view key, Done done) { return Delete(key, WriteOptions(), std::move(done)); }
+  Begun Delete(std::string_view key, const WriteOptions& options, Done done, const CallOptions& call = {});
+  Begun Touch(std::string_view key, std::chrono::milliseconds ttl, Done done) {
+    return Touch(key, ttl, WriteOptions(), std::move(done));
+  }
+  Begun Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options, Done done,
+              const CallOptions& call = {});
+  Begun Persist(std::string_view key, Done done) { return Touch(key, kNeverExpires, std::move(done)); }
+  Begun Increment(std::string_view key, std::int64_t delta, Done done) {
+    return Increment(key, delta, PutOptions(), std::move(done));
+  }
+  Begun Increment(std::string_view key, std::int64_t delta, const PutOptions& options, Done done,
+                  const CallOptions& call = {});
+  Begun Append(std::string_view key, std::string_view bytes, Done done) {
+    return Append(key, bytes, PutOptions(), std::move(done));
+  }
+  /// OutOfRange, at once: more than kMaxSmallValueSize bytes.
+  Begun Append(std::string_view key, std::string_view bytes, const PutOptions& options, Done done,
+               const CallOptions& call = {});
+  Begun Apply(const WriteBatch& batch, Done done, const CallOptions& call = {});
+  Begun Ping(Done done, const CallOptions& call = {});
+
+  /// Ends the operation with Cancelled, in the next Poll. False: it has ended already. A write that was not
+  /// sent yet, for want of a credit, is not done; of another it is not known.
+  bool Cancel(OperationId operation);
+
+  // --- Driving ----------------------------------------------------------------------------------------------
+
+  /// Does what there is to do, without waiting; READs are posted here. Returns how many operations ended.
+  std::size_t Poll();
+
+  /// Polls until at least one operation ends, or none is under way; how many ended. Sleeps when nothing comes.
+  /// DeadlineExceeded: none did by `deadline`, a point of the clock.
+  absl::StatusOr<std::size_t> Wait(TimePoint deadline);
+  /// Until none is under way. DeadlineExceeded: some still are.
+  absl::Status WaitAll(TimePoint deadline);
+
+  /// Operations that were begun, and whose callback was not called yet.
+  std::size_t in_flight() const;
+  /// How many more may be begun right now.
+  std::size_t room() const;
+
+  // For an event loop that sleeps on more than this client:
+  //   Arm, then Poll; sleep until fd() is readable, or next_deadline(); Disarm, then Poll.
+  // What is begun or cancelled while armed makes fd() readable, so that it needs no thought.
+  /// From now on, fd() turns readable when Poll may have something to do; not for what came earlier: Poll once
+  /// behind it.
+  void Arm();
+  /// After sleeping; also after an Arm that was not followed by it.
+  void Disarm();
+  /// For poll, epoll and the like; the client's.
+  int fd() const;
+  /// When Poll is due at the latest, for operations that reach their deadline. Nothing: none is under way.
+  std::optional<TimePoint> next_deadline() const;
+
+  /// OK until the connection breaks; then why.
+  const absl::Status& status() const;
+  const ClientCounters& counters() const;
+  const Clock& clock() const;
+
+ private:
+  class Core;
+  explicit AsyncClient(std::unique_ptr<Core> core);
+
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace remora

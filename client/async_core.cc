@@ -1,0 +1,313 @@
+#include "client/async_core.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/put.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Of each operation's registered memory: a bucket, and what most records take.
+constexpr std::size_t kBucketBytes = sizeof(Bucket);
+constexpr std::size_t kRecordBytes = 4608;
+constexpr std::size_t kStride = kBucketBytes + kRecordBytes;
+static_assert(kStride % alignof(Bucket) == 0 && kRecordBytes >= Lookup::kMostSideBytes);
+// Beside them, for larger records: one READ may be under way to each, and one to the session's own.
+constexpr std::size_t kLargeBuffers = 3;
+constexpr std::size_t kLargeBytes = (kMaxSmallExtent + 127) / 128 * 128;
+
+// As in client/multi_get.cc: of a record, the rest comes by the processor's own foresight.
+constexpr std::size_t kPrefetched = 1024;
+
+// As in client/session.cc.
+constexpr std::chrono::milliseconds kReportPause{100};
+
+}  // namespace
+
+// --- The whole ------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
+    std::unique_ptr<rdma::Connection> connection, const ClientOptions& options, const AsyncOptions& async,
+    const Clock& clock) {
+  if (async.depth < 1 || async.depth > kMaxAsyncDepth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a depth of ", async.depth, "; allowed are 1 to ", kMaxAsyncDepth));
+  }
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                          Session::Start(std::move(connection), options, clock));
+  std::unique_ptr<Core> core(new Core(std::move(session)));
+  REMORA_RETURN_IF_ERROR(core->Prepare(async.depth));
+  return core;
+}
+
+absl::Status AsyncClient::Core::Prepare(std::size_t depth) {
+  const std::size_t large = std::min(depth - 1, kLargeBuffers);
+  const std::size_t size = depth * kStride + large * kLargeBytes;
+  memory_.resize(size + alignof(Bucket));
+  void* start = memory_.data();
+  std::size_t space = memory_.size();
+  REMORA_CHECK(std::align(alignof(Bucket), size, start, space) != nullptr);
+  REMORA_ASSIGN_OR_RETURN(registration_, session_->connection().RegisterMessages(
+                                             std::span(static_cast<std::byte*>(start), size)));
+  operations_ = std::vector<AsyncOperation>(depth);
+  for (std::size_t i = depth; i-- > 0;) {
+    operations_[i].index = static_cast<std::uint32_t>(i);
+    free_.push_back(static_cast<std::uint32_t>(i));
+  }
+  for (std::uint32_t i = 0; i <= large; ++i) free_large_buffers_.push_back(i);  // the last is the session's
+  return MakeWaitable();
+}
+
+absl::Status AsyncClient::Core::MakeWaitable() {
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (fd_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
+  for (const int fd : {wake_fd_, session_->connection().wait_fd()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event) != 0) return absl::ErrnoToStatus(errno, "epoll_ctl");
+  }
+  return absl::OkStatus();
+}
+
+AsyncClient::Core::~Core() {
+  if (broken_.ok()) broken_ = absl::UnavailableError("the client is being destroyed");
+  AbortAll(absl::CancelledError("the client was destroyed"));
+  Deliver(operations_.size());
+  if (fd_ >= 0) close(fd_);
+  if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+std::span<std::byte> AsyncClient::Core::bucket_buffer(const AsyncOperation& operation) const {
+  return registration_->bytes().subspan(operation.index * kStride, kBucketBytes);
+}
+
+std::span<std::byte> AsyncClient::Core::record_buffer(const AsyncOperation& operation) const {
+  return registration_->bytes().subspan(operation.index * kStride + kBucketBytes, kRecordBytes);
+}
+
+std::span<std::byte> AsyncClient::Core::large_buffer(std::uint32_t number) const {
+  const std::size_t offset = operations_.size() * kStride + number * kLargeBytes;
+  if (offset == registration_->bytes().size()) return session_->record_buffer();
+  return registration_->bytes().subspan(offset, kLargeBytes);
+}
+
+// --- Operations begin -----------------------------------------------------------------------------------
+
+absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind kind, Done done,
+                                                         const CallOptions& call) {
+  if (!broken_.ok()) return broken_;
+  if (free_.empty()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(operations_.size(), " operations are under way (AsyncOptions::depth): Poll first"));
+  }
+  AsyncOperation& operation = operations_[free_.back()];
+  free_.pop_back();
+  operation.id = ++last_serial_ * kMaxAsyncDepth + operation.index;
+  operation.kind = kind;
+  operation.ended = false;
+  // The coarse clock may be late by so much; no operation ends early.
+  operation.deadline = session_->Coarse() + Clock::kCoarseness + call.timeout.value_or(session_->timeout());
+  operation.done = std::move(done);
+  operation.result = {};
+  earliest_ = std::min(earliest_, operation.deadline);
+  ++in_flight_;
+  return &operation;
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done done,
+                                                  const CallOptions& call) {
+  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation, Begin(kind, std::move(done), call));
+  operation->key.assign(key);
+  operation->lookup.Begin(*session_, look_, operation->key, kind != AsyncOperation::Kind::kPresence);
+  Advance(*operation);
+  Signal();
+  return operation->id;
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked, Done done,
+                                                   const CallOptions& call) {
+  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
+                          Begin(AsyncOperation::Kind::kMessage, std::move(done), call));
+  operation->message = asked.operation;
+  operation->key_hash = asked.key_hash;
+  operation->options = asked.options;
+  Signal();
+  if (messengers_.empty()) {
+    const absl::StatusOr<bool> sent = exchanges_.Send(asked, operation->index);
+    if (!sent.ok()) Break(sent.status());
+    if (!sent.ok() || *sent) return operation->id;
+  }
+  operation->key.assign(asked.key);
+  operation->value.assign(asked.value);
+  messengers_.Push(*operation);
+  return operation->id;
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_view key,
+                                                 std::string_view value, const PutOptions& options, Done done,
+                                                 const CallOptions& call) {
+  const std::uint64_t key_hash = HashKey(key);
+  // Even if it fails, its old place may be of no use any more.
+  session_->locations().Forget(key_hash);
+  return BeginMessage({message, key, key_hash, value, options}, std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginNothing(Done done, const CallOptions& call) {
+  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
+                          Begin(AsyncOperation::Kind::kMessage, std::move(done), call));
+  End(*operation, absl::OkStatus());
+  Signal();
+  return operation->id;
+}
+
+// --- Lookups --------------------------------------------------------------------------------------------
+
+void AsyncClient::Core::Advance(AsyncOperation& operation) {
+  switch (operation.lookup.step()) {
+    case Lookup::Step::kRead:
+      session_->Prefetch(operation.lookup.offset(), std::min(operation.lookup.size(), kPrefetched));
+      return readers_.Push(operation);
+    case Lookup::Step::kAsk:
+      return messengers_.Push(operation);
+    default:
+      return EndLookup(operation);
+  }
+}
+
+void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
+  const Lookup& lookup = operation.lookup;
+  switch (lookup.step()) {
+    case Lookup::Step::kMissing:
+      return End(operation, absl::NotFoundError("no such key"));
+    case Lookup::Step::kLarge:
+      return End(operation, absl::UnimplementedError(absl::StrCat(
+                                "key and value take more than ", kMaxSmallExtent,
+                                " bytes, which an AsyncClient does not read; use Client::Get")));
+    case Lookup::Step::kFailed:
+      return End(operation, lookup.status());
+    default:
+      break;
+  }
+  // Of those that asked it, the server knows.
+  if (!lookup.has_asked()) NoteRead(lookup.key_hash());
+  operation.result.version = lookup.facts().version;
+  if (operation.kind == AsyncOperation::Kind::kValue) {
+    operation.result.value = lookup.value();
+  } else if (operation.kind == AsyncOperation::Kind::kTtl && lookup.facts().expiry_ms != 0) {
+    operation.result.ttl = session_->TimeLeft(lookup.facts().expiry_ms);
+  }
+  End(operation, absl::OkStatus());
+}
+
+void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
+  session_->recent_reads().Note(key_hash);
+  if (!session_->recent_reads().full()) return;
+  const TimePoint now = session_->Coarse();
+  if (now - reads_reported_ < kReportPause) return;
+  reads_reported_ = now;
+  // If there is no credit, somebody else's request takes them along.
+  const absl::StatusOr<bool> sent =
+      exchanges_.Send({.operation = Operation::kPing, .key_hash = HashKey({})}, Exchanges::kNobody);
+  if (!sent.ok()) Break(sent.status());
+}
+
+// --- Operations end -------------------------------------------------------------------------------------
+
+void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
+  REMORA_CHECK(!operation.ended);
+  operation.ended = true;
+  operation.result.status = std::move(status);
+  ended_.Push(operation);
+}
+
+void AsyncClient::Core::Abort(AsyncOperation& operation, absl::Status status) {
+  OperationList::Leave(operation);
+  exchanges_.Abandon(operation.index);
+  End(operation, std::move(status));
+}
+
+void AsyncClient::Core::AbortAll(const absl::Status& status) {
+  for (AsyncOperation& operation : operations_) {
+    if (operation.id != 0 && !operation.ended) Abort(operation, status);
+  }
+}
+
+bool AsyncClient::Core::Cancel(OperationId id) {
+  const std::size_t index = id % kMaxAsyncDepth;
+  if (index >= operations_.size()) return false;
+  AsyncOperation& operation = operations_[index];
+  if (id == 0 || operation.id != id || operation.ended) return false;
+  Abort(operation, absl::CancelledError("the operation was cancelled"));
+  Signal();
+  return true;
+}
+
+void AsyncClient::Core::Break(const absl::Status& cause) {
+  if (!broken_.ok()) return;
+  broken_ = absl::UnavailableError(cause.ok() ? "the connection ended" : cause.message());
+  session_->Break(broken_).IgnoreError();
+  // At its end it would be readable for ever.
+  epoll_ctl(fd_, EPOLL_CTL_DEL, session_->connection().wait_fd(), nullptr);
+  AbortAll(broken_);
+  Signal();
+}
+
+bool AsyncClient::Core::EndOverdue() {
+  if (session_->clock().Now() < earliest_) return false;
+  const TimePoint now = session_->clock().Now();
+  earliest_ = TimePoint::max();
+  bool ended = false;
+  for (AsyncOperation& operation : operations_) {
+    if (operation.id == 0 || operation.ended) continue;
+    if (operation.deadline <= now) {
+      Abort(operation, absl::DeadlineExceededError("no answer in time"));
+      ended = true;
+    } else {
+      earliest_ = std::min(earliest_, operation.deadline);
+    }
+  }
+  return ended;
+}
+
+std::size_t AsyncClient::Core::Deliver(std::size_t most) {
+  std::size_t count = 0;
+  for (; count < most && !ended_.empty(); ++count) {
+    AsyncOperation& operation = ended_.Pop();
+    operation.id = 0;
+    --in_flight_;
+    Done done = std::move(operation.done);
+    const AsyncResult result = std::move(operation.result);
+    if (result.status.ok() && operation.options.version != nullptr) {
+      *operation.options.version = result.version;
+    }
+    operation.options = {};
+    // Before the callback, which may begin another. What the result points to stays all the same: READs are
+    // posted by Poll alone.
+    if (!operation.read_under_way) Free(operation);
+    if (done) done(result);
+  }
+  return count;
+}
+
+void AsyncClient::Core::Free(AsyncOperation& operation) {
+  if (operation.large_buffer != AsyncOperation::kNoBuffer) {
+    free_large_buffers_.push_back(operation.large_buffer);
+    operation.large_buffer = AsyncOperation::kNoBuffer;
+    if (!large_readers_.empty()) readers_.Push(large_readers_.Pop());
+  }
+  free_.push_back(operation.index);
+}
+
+}  // namespace remora

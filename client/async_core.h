@@ -1,0 +1,138 @@
+// What drives the operations of an AsyncClient.
+//
+//   begun ─▶ readers_ ─▶ READ under way ─▶ Lookup judges ─▶ readers_ again, or messengers_, or ended_
+//     └────▶ messengers_ ─▶ message under way (exchanges_) ─▶ reply ─▶ ended_, or readers_
+//                                                            ended_ ─▶ callback ─▶ free
+//
+// Deadline, Cancel and the connection's end lead from everywhere to ended_. A place whose READ is still under
+// way when its callback was called is free at the READ's completion: until then the device may write there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "client/async.h"
+#include "client/async_operation.h"
+#include "client/exchanges.h"
+#include "client/lookup.h"
+#include "client/session.h"
+#include "rdma/transport.h"
+
+namespace remora {
+
+/// Everything is allocated and registered in Start.
+///
+/// Thread Safety: none.
+class AsyncClient::Core {
+ public:
+  /// READs under way at once: with two requests for each credit, as many as a connection takes (QueueLimits).
+  static constexpr std::size_t kMostReads = Session::kSideBySide;
+  static_assert(kMostReads + 2 * Session::kMostUnderWay <= rdma::QueueLimits().sends);
+
+  static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::Connection> connection,
+                                                     const ClientOptions& options, const AsyncOptions& async,
+                                                     const Clock& clock);
+  ~Core();
+
+  // REQUIRES: what is asked for is in bounds.
+  Begun BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done done, const CallOptions& call);
+  Begun BeginWrite(Operation message, std::string_view key, std::string_view value, const PutOptions& options,
+                   Done done, const CallOptions& call);
+  /// What is done already.
+  Begun BeginNothing(Done done, const CallOptions& call);
+  Begun BeginMessage(const Exchanges::Asked& asked, Done done, const CallOptions& call);
+
+  bool Cancel(OperationId id);
+  std::size_t Poll();
+  absl::StatusOr<std::size_t> Wait(TimePoint deadline);
+  absl::Status WaitAll(TimePoint deadline);
+
+  std::size_t in_flight() const { return in_flight_; }
+  std::size_t room() const { return free_.size(); }
+  void Arm();
+  void Disarm();
+  int fd() const { return fd_; }
+  std::optional<TimePoint> next_deadline() const;
+  const absl::Status& status() const { return broken_; }
+  Session& session() { return *session_; }
+  const Session& session() const { return *session_; }
+
+ private:
+  explicit Core(std::unique_ptr<Session> session) : session_(std::move(session)), exchanges_(*session_) {}
+  absl::Status Prepare(std::size_t depth);
+  absl::Status MakeWaitable();
+
+  /// A place for an operation; in no list yet.
+  absl::StatusOr<AsyncOperation*> Begin(AsyncOperation::Kind kind, Done done, const CallOptions& call);
+  /// To where its lookup stands.
+  void Advance(AsyncOperation& operation);
+  void EndLookup(AsyncOperation& operation);
+  /// Its callback is due. Once.
+  void End(AsyncOperation& operation, absl::Status status);
+  /// The same, whatever it has under way.
+  void Abort(AsyncOperation& operation, absl::Status status);
+  void AbortAll(const absl::Status& status);
+  void Free(AsyncOperation& operation);
+
+  // Each says whether it did something.
+  bool SendMessages();
+  bool PostReads();
+  bool TakeCompletions();
+  bool EndOverdue();
+  /// Calls the callbacks of at most so many.
+  std::size_t Deliver(std::size_t most);
+
+  absl::StatusOr<bool> Send(AsyncOperation& operation);
+  bool PrepareRead(AsyncOperation& operation);
+  void Take(const rdma::Completion& completion);
+  void TakeRead(AsyncOperation& operation);
+  void TakeReply(const rdma::Completion& completion);
+  void EndMessage(AsyncOperation& operation, const Exchanges::Ended& ended);
+  void NoteRead(std::uint64_t key_hash);
+  void Break(const absl::Status& cause);
+  /// While armed: fd() turns readable.
+  void Signal();
+
+  std::span<std::byte> bucket_buffer(const AsyncOperation& operation) const;
+  std::span<std::byte> record_buffer(const AsyncOperation& operation) const;
+  std::span<std::byte> large_buffer(std::uint32_t number) const;
+  rdma::Sge SgeOf(std::span<std::byte> bytes) const;
+
+  // Destroyed in reverse: the registration goes before the connection, and both before the memory.
+  std::vector<std::byte> memory_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<rdma::Registration> registration_;
+  std::vector<std::uint32_t> free_large_buffers_;
+  Exchanges exchanges_;
+  LookUnderWay look_;
+  absl::Status broken_;
+
+  std::vector<AsyncOperation> operations_;  // never moved
+  std::vector<std::uint32_t> free_;
+  std::uint64_t last_serial_ = 0;
+  std::size_t in_flight_ = 0;
+  std::size_t reads_under_way_ = 0;
+
+  // Operations that wait to READ; to READ what is larger than their own buffer; to send; for their callback.
+  OperationList readers_;
+  OperationList large_readers_;
+  OperationList messengers_;
+  OperationList ended_;
+
+  TimePoint earliest_ = TimePoint::max();  // no deadline is earlier; one may be later
+  std::uint32_t polls_ = 0;
+  TimePoint reads_reported_;
+  bool in_poll_ = false;
+
+  int fd_ = -1;       // an epoll of the next and the connection's
+  int wake_fd_ = -1;  // an eventfd
+  bool armed_ = false;
+  bool signalled_ = false;
+};
+
+}  // namespace remora

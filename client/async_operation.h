@@ -1,0 +1,86 @@
+// One operation of an AsyncClient, from its beginning until its place is free again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "client/async.h"
+#include "client/lookup.h"
+#include "store/base/clock.h"
+#include "store/format/protocol.h"
+#include "store/format/write_options.h"
+
+namespace remora {
+
+class OperationList;
+
+struct AsyncOperation {
+  enum class Kind : std::uint8_t { kValue = 1, kPresence, kTtl, kMessage };
+
+  static constexpr std::uint32_t kNoBuffer = ~std::uint32_t{0};
+
+  std::uint32_t index = 0;  // among all
+  std::uint64_t id = 0;     // 0: nobody can name it
+  Kind kind = Kind::kMessage;
+  bool ended = false;
+  bool read_under_way = false;
+  std::uint32_t large_buffer = kNoBuffer;
+  TimePoint deadline;
+  std::string key;  // memory that is used again
+
+  // kValue, kPresence, kTtl
+  Lookup lookup;
+  std::span<std::byte> bytes;  // of the READ
+
+  // kMessage
+  Operation message = Operation::kPing;
+  std::uint64_t key_hash = 0;
+  std::string value;  // if it could not be sent at once; memory that is used again
+  PutOptions options{};
+
+  AsyncResult result;
+  AsyncClient::Done done;
+
+  // Of the list that it is in.
+  OperationList* list = nullptr;
+  AsyncOperation* before = nullptr;
+  AsyncOperation* behind = nullptr;
+};
+
+/// First come, first served; who is in it can also leave. An operation is in one at most.
+class OperationList {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  AsyncOperation& front() const { return *first_; }
+
+  /// REQUIRES: it is in none.
+  void Push(AsyncOperation& operation) {
+    operation.list = this;
+    operation.before = last_;
+    operation.behind = nullptr;
+    (last_ != nullptr ? last_->behind : first_) = &operation;
+    last_ = &operation;
+  }
+  AsyncOperation& Pop() {
+    AsyncOperation& operation = *first_;
+    Remove(operation);
+    return operation;
+  }
+  static void Leave(AsyncOperation& operation) {
+    if (operation.list != nullptr) operation.list->Remove(operation);
+  }
+
+ private:
+  void Remove(AsyncOperation& operation) {
+    (operation.before != nullptr ? operation.before->behind : first_) = operation.behind;
+    (operation.behind != nullptr ? operation.behind->before : last_) = operation.before;
+    operation.list = nullptr;
+  }
+
+  AsyncOperation* first_ = nullptr;
+  AsyncOperation* last_ = nullptr;
+};
+
+}  // namespace remora

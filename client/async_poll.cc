@@ -1,0 +1,237 @@
+// What Poll does, in order: send and post what waits, take what came, call back.
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "client/async_core.h"
+#include "client/put.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Looks at the clock, where completions never cease.
+constexpr std::uint32_t kPollsPerClock = 64;
+
+}  // namespace
+
+std::size_t AsyncClient::Core::Poll() {
+  REMORA_CHECK(!in_poll_);  // by a callback
+  in_poll_ = true;
+  // Callbacks that begin one operation after the other do not keep the caller here for ever.
+  const std::size_t most = operations_.size();
+  std::size_t ended = 0;
+  // At least once, to see the connection's end.
+  bool busy = TakeCompletions();
+  do {
+    busy |= SendMessages();
+    busy |= PostReads();
+    if (reads_under_way_ > 0 || !exchanges_.empty()) busy |= TakeCompletions();
+    ended += Deliver(most - ended);
+    if (ended == most) {
+      Signal();  // for what is left
+      break;
+    }
+  } while (std::exchange(busy, false));
+  if (ended == 0 || ++polls_ % kPollsPerClock == 0) {
+    if (EndOverdue()) ended += Deliver(most);
+  }
+  in_poll_ = false;
+  return ended;
+}
+
+// --- What waits -----------------------------------------------------------------------------------------
+
+bool AsyncClient::Core::SendMessages() {
+  bool any = false;
+  while (broken_.ok() && !messengers_.empty()) {
+    const absl::StatusOr<bool> sent = Send(messengers_.front());
+    if (!sent.ok()) {
+      Break(sent.status());
+      return true;
+    }
+    if (!*sent) break;
+    messengers_.Pop();
+    any = true;
+  }
+  return any;
+}
+
+absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
+  if (operation.kind == AsyncOperation::Kind::kMessage) {
+    return exchanges_.Send({operation.message, operation.key, operation.key_hash, operation.value,
+                            operation.options},
+                           operation.index);
+  }
+  operation.lookup.Asked();
+  return exchanges_.Send(
+      {.operation = Operation::kLocate, .key = operation.key, .key_hash = operation.lookup.key_hash()},
+      operation.index);
+}
+
+bool AsyncClient::Core::PostReads() {
+  bool any = false;
+  while (broken_.ok() && !readers_.empty() && reads_under_way_ < kMostReads) {
+    AsyncOperation& operation = readers_.Pop();
+    if (!PrepareRead(operation)) {
+      large_readers_.Push(operation);
+      continue;
+    }
+    const rdma::Sge into = SgeOf(operation.bytes);
+    operation.lookup.Posted();
+    const absl::Status posted = session_->connection().PostReadv(
+        operation.index, std::span(&into, 1), session_->memory(), operation.lookup.offset());
+    any = true;
+    operation.read_under_way = posted.ok();
+    if (!posted.ok()) {
+      Break(posted);
+      return true;
+    }
+    ++reads_under_way_;
+    ++session_->counters().reads;
+  }
+  return any;
+}
+
+/// Finds room for what is READ. False: there is none right now.
+bool AsyncClient::Core::PrepareRead(AsyncOperation& operation) {
+  const std::size_t size = operation.lookup.size();
+  if (operation.lookup.is_bucket()) {
+    operation.bytes = bucket_buffer(operation);
+  } else if (size <= record_buffer(operation).size()) {
+    operation.bytes = record_buffer(operation).first(size);
+  } else {
+    if (operation.large_buffer == AsyncOperation::kNoBuffer) {
+      if (free_large_buffers_.empty()) return false;
+      operation.large_buffer = free_large_buffers_.back();
+      free_large_buffers_.pop_back();
+    }
+    operation.bytes = large_buffer(operation.large_buffer).first(size);
+  }
+  return true;
+}
+
+// --- What came ------------------------------------------------------------------------------------------
+
+bool AsyncClient::Core::TakeCompletions() {
+  if (!broken_.ok()) return false;
+  std::array<rdma::Completion, 32> completions;
+  const std::size_t count = session_->connection().Poll(completions);
+  for (std::size_t i = 0; i < count && broken_.ok(); ++i) Take(completions[i]);
+  return count > 0;
+}
+
+void AsyncClient::Core::Take(const rdma::Completion& completion) {
+  if (!completion.ok) return Break(session_->connection().status());
+  switch (completion.kind) {
+    case rdma::CompletionKind::kRead:
+      return TakeRead(operations_[completion.context]);
+    case rdma::CompletionKind::kSend:
+      return exchanges_.TakeSend(completion);
+    case rdma::CompletionKind::kReceive:
+      return TakeReply(completion);
+    case rdma::CompletionKind::kDisconnected:
+      return Break(session_->connection().status());
+  }
+}
+
+void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
+  --reads_under_way_;
+  operation.read_under_way = false;
+  // Also for one that has ended: a look is everybody's.
+  operation.lookup.Take(operation.bytes);
+  if (!operation.ended) return Advance(operation);
+  if (operation.id == 0) Free(operation);
+}
+
+void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
+  const absl::StatusOr<Exchanges::Ended> ended = exchanges_.TakeReply(completion);
+  if (!ended.ok()) return Break(ended.status());
+  if (ended->owner != Exchanges::kNobody) {
+    AsyncOperation& operation = operations_[ended->owner];
+    if (operation.kind == AsyncOperation::Kind::kMessage) {
+      EndMessage(operation, *ended);
+    } else {
+      operation.lookup.Take(ended->answer);
+      Advance(operation);
+    }
+  }
+  const absl::Status posted = session_->PostReceive(completion.context);
+  if (!posted.ok()) Break(posted);
+}
+
+void AsyncClient::Core::EndMessage(AsyncOperation& operation, const Exchanges::Ended& ended) {
+  const Reply& reply = ended.answer.reply;
+  operation.result.version = reply.version;
+  operation.result.number = reply.result;
+  // Of a delete and a batch, it names no place.
+  if (ended.may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
+    session_->Learn(operation.key_hash, DecodeSlot(reply.slot));
+  }
+  End(operation, ToStatus(ended.answer));
+}
+
+// --- Sleeping -------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
+  for (int i = 0; i < rdma::kSpins && in_flight_ > 0; ++i) {
+    if (const std::size_t ended = Poll(); ended > 0) return ended;
+    rdma::CpuPause();
+  }
+  while (in_flight_ > 0) {
+    const absl::Status woken = session_->connection().Wait(std::min(deadline, earliest_));
+    if (const std::size_t ended = Poll(); ended > 0) return ended;
+    if (woken.ok()) continue;
+    if (!absl::IsDeadlineExceeded(woken)) {
+      Break(woken);
+    } else if (session_->clock().Now() >= deadline) {
+      return absl::DeadlineExceededError("no operation ended in time");
+    }
+  }
+  return std::size_t{0};
+}
+
+absl::Status AsyncClient::Core::WaitAll(TimePoint deadline) {
+  while (in_flight_ > 0) REMORA_RETURN_IF_ERROR(Wait(deadline).status());
+  return absl::OkStatus();
+}
+
+void AsyncClient::Core::Arm() {
+  armed_ = true;
+  session_->connection().Arm();
+}
+
+void AsyncClient::Core::Disarm() {
+  armed_ = false;
+  session_->connection().Disarm();
+  if (!signalled_) return;
+  signalled_ = false;
+  eventfd_t ignored;
+  REMORA_CHECK(eventfd_read(wake_fd_, &ignored) == 0);
+}
+
+void AsyncClient::Core::Signal() {
+  if (!armed_ || signalled_) return;
+  signalled_ = true;
+  REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
+}
+
+std::optional<TimePoint> AsyncClient::Core::next_deadline() const {
+  if (in_flight_ == 0) return std::nullopt;
+  return earliest_;
+}
+
+rdma::Sge AsyncClient::Core::SgeOf(std::span<std::byte> bytes) const {
+  const std::span<std::byte> own = registration_->bytes();
+  if (bytes.data() < own.data() || bytes.data() >= own.data() + own.size()) return session_->SgeOf(bytes);
+  return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), registration_->local_key()};
+}
+
+}  // namespace remora

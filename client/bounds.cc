@@ -1,0 +1,50 @@
+#include "client/bounds.h"
+
+#include "absl/strings/str_cat.h"
+#include "store/base/status_macros.h"
+#include "store/format/expiry.h"
+#include "store/format/layout.h"
+
+namespace remora {
+namespace {
+
+absl::Status CheckValue(std::string_view value) {
+  if (value.size() <= kMaxValueSize) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a value of ", value.size(), " bytes; allowed are up to ", kMaxValueSize));
+}
+
+}  // namespace
+
+absl::Status CheckKey(std::string_view key) {
+  if (key.size() >= kMinKeySize && key.size() <= kMaxKeySize) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a key of ", key.size(), " bytes; allowed are ", kMinKeySize, " to ", kMaxKeySize));
+}
+
+absl::Status CheckTtl(std::chrono::milliseconds ttl) {
+  if (IsTtl(ttl)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
+}
+
+absl::Status CheckWrite(std::string_view key, const Condition& condition) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  if (condition.IsValid()) return absl::OkStatus();
+  return absl::InvalidArgumentError("a condition that names a version which no write ever has");
+}
+
+absl::Status CheckPut(std::string_view key, std::string_view value, const PutOptions& options) {
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  REMORA_RETURN_IF_ERROR(CheckValue(value));
+  return options.ttl ? CheckTtl(*options.ttl) : absl::OkStatus();
+}
+
+absl::Status CheckAppended(std::string_view bytes) {
+  if (bytes.size() <= kMaxSmallValueSize) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("the value would have ", bytes.size(),
+                                            " bytes or more; what is appended to has ", kMaxSmallValueSize,
+                                            " at most"));
+}
+
+}  // namespace remora

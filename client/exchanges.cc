@@ -1,0 +1,96 @@
+#include "client/exchanges.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/record.h"
+
+namespace remora {
+
+Exchanges::Exchanges(Session& session) : session_(session), slice_(session.payload_buffer().size()) {}
+
+absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
+  if (under_way_ == session_.credits()) return false;
+  const std::size_t size = asked.key.size() + asked.value.size() + session_.recent_reads().bytes();
+  std::optional<SliceRing::Piece> piece;
+  if (size > 0) {
+    piece = slice_.Take(size);
+    if (!piece) return false;
+  }
+  const auto free = std::find_if(exchanges_.begin(), exchanges_.end(),
+                                 [](const Exchange& exchange) { return exchange.request_id == 0; });
+  Request request = session_.NextRequest(asked.operation, asked.key.size(), asked.value.size());
+  *free = {.request_id = request.request_id,
+           .owner = owner,
+           .piece = piece ? piece->number : 0,
+           .has_piece = piece.has_value(),
+           .send_done = false,
+           .reply_done = false,
+           .looks = session_.counters().location_looks};
+  ++under_way_;
+
+  if (piece) {
+    const std::span<std::byte> payload = session_.payload_buffer().subspan(piece->offset, size);
+    if (!asked.key.empty()) std::memcpy(payload.data(), asked.key.data(), asked.key.size());
+    if (!asked.value.empty()) {
+      std::memcpy(payload.data() + asked.key.size(), asked.value.data(), asked.value.size());
+    }
+    request.read_count = static_cast<std::uint8_t>(
+        session_.recent_reads().Take(payload.data() + asked.key.size() + asked.value.size()));
+    request.payload_offset = piece->offset;
+    REMORA_RETURN_IF_ERROR(
+        session_.PostWrite(session_.SgeOf(payload), session_.slice(), piece->offset));
+  }
+  request.ttl_ms = EncodeTtl(asked.options.ttl);
+  request.condition = asked.options.condition.Encode();
+  request.payload_checksum =
+      PayloadChecksum(request, asked.key_hash, HashValue(asked.value.data(), asked.value.size()));
+
+  const auto number = static_cast<std::size_t>(free - exchanges_.begin());
+  const std::span<std::byte> buffer = session_.request_buffer(number);
+  std::memcpy(buffer.data(), &request, sizeof(request));
+  REMORA_RETURN_IF_ERROR(session_.connection().PostSend(number, session_.SgeOf(buffer)));
+  ++session_.counters().requests;
+  return true;
+}
+
+void Exchanges::Abandon(std::uint32_t owner) {
+  for (Exchange& exchange : exchanges_) {
+    if (exchange.owner == owner) exchange.owner = kNobody;
+  }
+}
+
+void Exchanges::TakeSend(const rdma::Completion& completion) {
+  Exchange& exchange = exchanges_[completion.context];
+  exchange.send_done = true;
+  FreeIfDone(exchange);
+}
+
+absl::StatusOr<Exchanges::Ended> Exchanges::TakeReply(const rdma::Completion& completion) {
+  const std::optional<Session::Answer> answer = session_.ReplyIn(completion);
+  if (!answer || answer->reply.request_id == 0) return absl::UnavailableError(AbslView(kStrayReply));
+  const auto found = std::find_if(exchanges_.begin(), exchanges_.end(), [&](const Exchange& exchange) {
+    return exchange.request_id == answer->reply.request_id;
+  });
+  if (found == exchanges_.end() || found->reply_done) {
+    return absl::UnavailableError(AbslView(kStrayReply));
+  }
+  const Ended ended{found->owner, *answer, found->looks == session_.counters().location_looks};
+  found->reply_done = true;
+  found->owner = kNobody;
+  FreeIfDone(*found);
+  return ended;
+}
+
+void Exchanges::FreeIfDone(Exchange& exchange) {
+  if (!exchange.send_done || !exchange.reply_done) return;
+  if (exchange.has_piece) slice_.Release(exchange.piece);
+  exchange = {};
+  --under_way_;
+}
+
+}  // namespace remora

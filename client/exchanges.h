@@ -1,0 +1,83 @@
+// Requests of which several are under way at once: each has a piece of the slice, and a credit of the server.
+//
+//   Exchanges exchanges(session);
+//   exchanges.Send(...)               WRITE payload, SEND request
+//   completion kSend     ->  TakeSend
+//   completion kReceive  ->  TakeReply: whose it is, and what the server says
+//
+// A request's buffers are the device's until its SEND is complete, and its piece of the slice the server's
+// until it has answered. So a request that nobody waits for any more keeps both, and its credit, till then.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/session.h"
+#include "client/slice_ring.h"
+#include "rdma/transport.h"
+#include "store/format/protocol.h"
+#include "store/format/write_options.h"
+
+namespace remora {
+
+/// Thread Safety: none.
+class Exchanges {
+ public:
+  /// The session has no other request under way as long as there are some of these (Session::Settle).
+  explicit Exchanges(Session& session);
+
+  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+
+  bool empty() const { return under_way_ == 0; }
+
+  struct Asked {
+    Operation operation = Operation::kPing;
+    std::string_view key{};
+    std::uint64_t key_hash = 0;
+    std::string_view value{};
+    PutOptions options{};
+  };
+  /// Sends a request for `owner`, which the reply will name. What it says is copied. Takes along the hashes of
+  /// keys that were read lately. False: there is no credit, or no room in the slice, right now. Errors are the
+  /// connection's.
+  absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
+
+  /// The owner does not want to know any more.
+  void Abandon(std::uint32_t owner);
+
+  /// REQUIRES: a completion of this client's kind that is ok.
+  void TakeSend(const rdma::Completion& completion);
+
+  struct Ended {
+    std::uint32_t owner = kNobody;
+    Session::Answer answer;  // its text until Session::PostReceive
+    /// Nobody looked at the generations between request and reply, so the place in the reply may be learned.
+    bool may_learn = false;
+  };
+  /// Unavailable: it answers nothing that was asked.
+  absl::StatusOr<Ended> TakeReply(const rdma::Completion& completion);
+
+ private:
+  struct Exchange {
+    std::uint64_t request_id = 0;  // 0: free
+    std::uint32_t owner = kNobody;
+    std::uint32_t piece = 0;
+    bool has_piece = false;
+    bool send_done = false;
+    bool reply_done = false;
+    std::uint64_t looks = 0;
+  };
+
+  void FreeIfDone(Exchange& exchange);
+
+  Session& session_;
+  SliceRing slice_;
+  std::size_t under_way_ = 0;
+  std::array<Exchange, Session::kMostUnderWay> exchanges_;
+};
+
+}  // namespace remora

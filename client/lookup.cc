@@ -1,0 +1,226 @@
+#include "client/lookup.h"
+
+#include "store/format/record.h"
+
+namespace remora {
+
+void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, bool wants_value) {
+  session_ = &session;
+  look_ = &look;
+  key_ = key;
+  key_hash_ = HashKey(key);
+  wants_value_ = wants_value;
+  searches_ = 0;
+  looked_ = false;
+  has_asked_ = false;
+  record_ = {};
+  facts_ = {};
+  if (!status_.ok()) status_ = absl::OkStatus();
+  if (session.locations().is_on()) return Warm();
+  Search();
+}
+
+// --- Where the key's record was before ------------------------------------------------------------------
+
+void Lookup::Warm() {
+  start_ = session_->Coarse();
+  const Remembered remembered = Remember(*session_, key_hash_, start_, &known_);
+  const Slot slot = DecodeSlot(known_.slot);
+  if (remembered == Remembered::kPlace && slot.extent_bytes() <= kMaxSmallExtent) {
+    return Read(Reading::kKnownRecord, slot.offset_bytes(), slot.extent_bytes());
+  }
+  if (remembered == Remembered::kNeedsLook && !looked_ && BeginLook(Generations::SegmentOf(slot))) return;
+  Search();
+}
+
+void Lookup::TakeKnown(std::span<const std::byte> bytes) {
+  const Slot slot = DecodeSlot(known_.slot);
+  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session_->shape().incarnation};
+  record_ = CopyOf(bytes, {key_, key_hash_, slot, place, start_});
+  Found found{.target = {}};
+  Judged(JudgeKnown(*session_, key_hash_, known_, record_, start_, &found), found);
+}
+
+// --- The search -----------------------------------------------------------------------------------------
+
+void Lookup::Search() {
+  if (searches_++ == kMaxSearches) {
+    step_ = Step::kAsk;
+    return;
+  }
+  start_ = session_->Coarse();
+  search_.emplace(key_, key_hash_, session_->shape(), &session_->view());
+  looked_ = false;
+  directory_read_ = false;
+  Advance();
+}
+
+void Lookup::Again() {
+  ++session_->counters().retries;
+  Search();
+}
+
+void Lookup::Advance() {
+  switch (search_->step()) {
+    case KeySearch::Step::kReadBucket:
+      return ReadBucket();
+    case KeySearch::Step::kReadRecord:
+      return ReadRecord();
+    case KeySearch::Step::kCold:
+      ++session_->counters().cold;
+      step_ = Step::kAsk;
+      return;
+    case KeySearch::Step::kUnsure:
+      return Again();
+    case KeySearch::Step::kMissing:
+      if (!session_->InTime(start_)) return Again();
+      return Judged(GetOutcome::kMissing, {});
+    case KeySearch::Step::kFound: {
+      if (!session_->InTime(start_)) return Again();
+      Found found{.target = {}};
+      const GetOutcome outcome = Judge(*session_, record_, start_, &found);
+      if (outcome == GetOutcome::kFound && looks_ == session_->counters().location_looks) {
+        session_->Learn(key_hash_, search_->slot());
+      }
+      return Judged(outcome, found);
+    }
+  }
+}
+
+void Lookup::ReadBucket() {
+  const BucketRef& bucket = search_->bucket();
+  if (const std::optional<std::uint64_t> offset = session_->KnownOffsetOf(bucket)) {
+    directory_read_ = false;
+    return Read(Reading::kBucket, *offset, sizeof(Bucket));
+  }
+  directory_ = session_->DirectoryAround(bucket);
+  // Read and still not known: its entry was torn, or the index is not that large.
+  if (directory_read_ || directory_.size == 0) return Again();
+  Read(Reading::kDirectory, directory_.offset, directory_.size);
+}
+
+void Lookup::ReadRecord() {
+  const Slot& slot = search_->slot();
+  // A torn slot, another key's large value, or this one's: the server knows.
+  if (slot.extent_bytes() > kMaxSmallExtent) {
+    step_ = Step::kAsk;
+    return;
+  }
+  // For Learn, as in a GET that waits.
+  const std::uint64_t segment = Generations::SegmentOf(slot);
+  if (session_->locations().is_on() && !looked_ && session_->generations().IsLookDue(segment, start_) &&
+      BeginLook(segment)) {
+    return;
+  }
+  Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
+}
+
+bool Lookup::BeginLook(std::uint64_t segment) {
+  // Of two looks that overlap it is not known which saw more.
+  if (look_->is || !session_->allowance().has_some()) return false;
+  session_->allowance().Spend();
+  look_->is = true;
+  looked_ = true;
+  look_segment_ = segment;
+  const Generations::Range range = session_->generations().RangeOf(segment);
+  Read(Reading::kLook, range.offset, range.size);
+  return true;
+}
+
+void Lookup::Judged(GetOutcome outcome, const Found& found) {
+  switch (outcome) {
+    case GetOutcome::kFound:
+      facts_ = found.facts;
+      step_ = Step::kFound;
+      return;
+    case GetOutcome::kMissing:
+      step_ = session_->store_is_loading() ? Step::kAsk : Step::kMissing;
+      return;
+    case GetOutcome::kAskServer:
+      step_ = Step::kAsk;
+      return;
+    case GetOutcome::kUnsure:
+      return Search();
+  }
+}
+
+// --- What was read --------------------------------------------------------------------------------------
+
+void Lookup::Posted() {
+  if (reading_ == Reading::kLook) look_posted_ = session_->Coarse();
+  looks_ = session_->counters().location_looks;
+}
+
+void Lookup::Take(std::span<const std::byte> bytes) {
+  switch (reading_) {
+    case Reading::kLook:
+      look_->is = false;
+      ++session_->counters().location_looks;
+      session_->generations().Take(look_segment_, bytes, look_posted_, session_->Coarse());
+      return searches_ > 0 ? ReadRecord() : Warm();
+    case Reading::kDirectory:
+      session_->TakeDirectory(directory_, bytes);
+      directory_read_ = true;
+      return ReadBucket();
+    case Reading::kBucket:
+      session_->allowance().Earn(1);
+      search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
+      return Advance();
+    case Reading::kRecord:
+      session_->allowance().Earn(1);
+      record_ = CopyOf(bytes, {key_, key_hash_, search_->slot(), search_->place(), start_});
+      looked_ = false;
+      search_->TakeJudged(record_.state);
+      return Advance();
+    case Reading::kKnownRecord:
+      return TakeKnown(bytes);
+    case Reading::kLocatedRecord:
+      return TakeLocated(bytes);
+  }
+}
+
+// --- The server is asked --------------------------------------------------------------------------------
+
+void Lookup::Asked() {
+  has_asked_ = true;
+  start_ = session_->Coarse();
+  asked_ = session_->clock().Now();
+}
+
+void Lookup::Take(const Session::Answer& answer) {
+  ++session_->counters().locates;
+  session_->server_time().Learn(answer.reply.server_ms, asked_, session_->clock().Now());
+  located_ = answer.reply;
+  record_ = {};
+  const absl::StatusOr<Slot> slot = LocatedSlot(*session_, answer);
+  if (absl::IsNotFound(slot.status())) return EndAsked(Step::kMissing);
+  if (!slot.ok()) {
+    status_ = slot.status();
+    return EndAsked(Step::kFailed);
+  }
+  if (!wants_value_) return EndAsked(Step::kFound);
+  if (slot->extent_bytes() > kMaxSmallExtent) return EndAsked(Step::kLarge);
+  located_slot_ = *slot;
+  Read(Reading::kLocatedRecord, slot->offset_bytes(), slot->extent_bytes());
+}
+
+void Lookup::TakeLocated(std::span<const std::byte> bytes) {
+  const RecordPlace place{located_slot_.offset_units, located_slot_.extent_bytes(), {},
+                          session_->shape().incarnation};
+  record_ = CopyOf(bytes, {key_, key_hash_, located_slot_, place, start_});
+  if (!IsLocated(record_, located_)) {
+    status_ = absl::InternalError("the record that the server located does not verify");
+    return EndAsked(Step::kFailed);
+  }
+  // It had not expired when the server replied: nobody else's clock is asked.
+  facts_ = {record_.header.version_live >> 1, record_.header.expiry_ms};
+  EndAsked(Step::kFound);
+}
+
+void Lookup::EndAsked(Step step) {
+  // Later, the place may be another record's; then it is asked again, until the caller's patience ends.
+  step_ = session_->InTime(start_) ? step : Step::kAsk;
+  if (step_ == Step::kAsk && !status_.ok()) status_ = absl::OkStatus();
+}
+
+}  // namespace remora

@@ -1,0 +1,128 @@
+// A GET that does not wait: a state machine that says what is to be READ next, or that the server is to be
+// asked, and judges what came. Whoever drives it posts the READs and takes their completions. It makes the
+// steps of client/get.cc, which says why they are right, in that order.
+//
+//   lookup.Begin(...);
+//   switch (lookup.step()) {
+//     case kRead:    READ size() bytes at offset(); Posted(), and at the completion Take(the bytes)
+//     case kAsk:     send a kLocate for the key; Asked(), and at the reply Take(the answer)
+//     case kFound:   value() is the key's value, in the bytes last taken, and facts() go with it
+//     case kMissing: the key was not there
+//     case kLarge:   the record takes more than kMaxSmallExtent, and is not READ here
+//     case kFailed:  status() says why
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "client/generations.h"
+#include "client/get.h"
+#include "client/get_steps.h"
+#include "client/location_cache.h"
+#include "client/session.h"
+#include "store/format/key_search.h"
+
+namespace remora {
+
+/// Who uses one session may have one look at generations under way at a time.
+struct LookUnderWay {
+  bool is = false;
+};
+
+/// Thread Safety: none.
+class Lookup {
+ public:
+  enum class Step : std::uint8_t { kRead = 1, kAsk, kFound, kMissing, kLarge, kFailed };
+
+  /// Of a READ that is not a bucket or a small record, at most: what Take must get at once.
+  static constexpr std::size_t kMostSideBytes = Generations::kChunkSize;
+  static_assert(kMostSideBytes >= 64 * sizeof(std::uint64_t));
+
+  /// `key` must stay as it is until the lookup ends, as must session and look. `wants_value`: false for who
+  /// only asks whether the key is there; then kFound may come without value and facts.
+  void Begin(Session& session, LookUnderWay& look, std::string_view key, bool wants_value);
+
+  Step step() const { return step_; }
+
+  // kRead. A bucket's bytes must stay as they are until the next bucket's come.
+  std::uint64_t offset() const { return offset_; }
+  std::size_t size() const { return size_; }
+  bool is_bucket() const { return reading_ == Reading::kBucket; }
+  void Posted();
+  void Take(std::span<const std::byte> bytes);
+
+  // kAsk
+  /// Before it is sent; if it cannot be, once more before the next try.
+  void Asked();
+  void Take(const Session::Answer& answer);
+
+  // kFound. The value's bytes are those that were taken.
+  std::string_view value() const { return record_.body == nullptr ? std::string_view() : record_.Value(); }
+  const RecordFacts& facts() const { return facts_; }
+  std::uint64_t key_hash() const { return key_hash_; }
+  /// Whether the server was asked: then it knows that the key is used.
+  bool has_asked() const { return has_asked_; }
+
+  // kFailed
+  const absl::Status& status() const { return status_; }
+
+ private:
+  enum class Reading : std::uint8_t { kBucket = 1, kRecord, kKnownRecord, kLocatedRecord, kDirectory, kLook };
+
+  void Warm();
+  void Search();
+  void Again();
+  /// Where the search stands.
+  void Advance();
+  void ReadBucket();
+  void ReadRecord();
+  bool BeginLook(std::uint64_t segment);
+  void Read(Reading reading, std::uint64_t offset, std::size_t size) {
+    step_ = Step::kRead;
+    reading_ = reading;
+    offset_ = offset;
+    size_ = size;
+  }
+  void Judged(GetOutcome outcome, const Found& found);
+  void TakeKnown(std::span<const std::byte> bytes);
+  void TakeLocated(std::span<const std::byte> bytes);
+  /// The server says so, if that came in time.
+  void EndAsked(Step step);
+
+  Session* session_ = nullptr;
+  LookUnderWay* look_ = nullptr;
+  std::string_view key_;
+  std::uint64_t key_hash_ = 0;
+  bool wants_value_ = false;
+
+  Step step_ = Step::kMissing;
+  Reading reading_ = Reading::kBucket;
+  std::uint64_t offset_ = 0;
+  std::size_t size_ = 0;
+
+  TimePoint start_;  // of the search, or of asking
+  int searches_ = 0;
+  std::optional<KeySearch> search_;
+  KnownLocation known_;
+  Session::DirectoryRange directory_;
+  bool directory_read_ = false;  // for this bucket
+  std::uint64_t look_segment_ = 0;
+  bool looked_ = false;  // for this place
+  TimePoint look_posted_;
+  std::uint64_t looks_ = 0;  // that had ended when the record's READ was posted
+
+  bool has_asked_ = false;
+  TimePoint asked_;
+  Reply located_;
+  Slot located_slot_;
+
+  RecordCopy record_;
+  RecordFacts facts_;
+  absl::Status status_;
+};
+
+}  // namespace remora
