@@ -27,7 +27,7 @@ PutOptions OptionsOf(const WriteOptions& options, std::optional<std::chrono::mil
 }  // namespace
 
 AsyncClient::AsyncClient(std::unique_ptr<Core> core) : core_(std::move(core)) {}
-AsyncClient::~AsyncClient() = default;
+AsyncClient::~AsyncClient() { core_->Stop(); }
 
 absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_view address,
                                                                   const ClientOptions& options,

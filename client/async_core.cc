@@ -81,10 +81,13 @@ absl::Status AsyncClient::Core::MakeWaitable() {
   return absl::OkStatus();
 }
 
-AsyncClient::Core::~Core() {
+void AsyncClient::Core::Stop() {
   if (broken_.ok()) broken_ = absl::UnavailableError("the client is being destroyed");
   AbortAll(absl::CancelledError("the client was destroyed"));
   Deliver(operations_.size());
+}
+
+AsyncClient::Core::~Core() {
   if (fd_ >= 0) close(fd_);
   if (wake_fd_ >= 0) close(wake_fd_);
 }

@@ -38,6 +38,8 @@ class AsyncClient::Core {
                                                      const ClientOptions& options, const AsyncOptions& async,
                                                      const Clock& clock);
   ~Core();
+  /// Ends all operations with Cancelled, and calls their callbacks. The last call.
+  void Stop();
 
   // REQUIRES: what is asked for is in bounds.
   Begun BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done done, const CallOptions& call);

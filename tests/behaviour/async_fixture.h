@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,29 @@
 #include "tests/behaviour/behaviour_fixture.h"
 
 namespace remora {
+
+/// What an operation ended with, copied out of its callback.
+struct AsyncOutcome {
+  int calls = 0;
+  absl::Status status = absl::UnknownError("not ended");
+  std::string value;
+  std::uint64_t version = 0;
+  std::int64_t number = 0;
+  std::optional<std::chrono::milliseconds> ttl;
+
+  /// The value, or the status' code in words.
+  std::string text() const { return status.ok() ? value : absl::StatusCodeToString(status.code()); }
+  AsyncClient::Done Taker() {
+    return [this](const AsyncResult& result) {
+      ++calls;
+      status = result.status;
+      value = std::string(result.value);
+      version = result.version;
+      number = result.number;
+      ttl = result.ttl;
+    };
+  }
+};
 
 class Async : public Behaviour {
  protected:
@@ -29,30 +53,8 @@ class Async : public Behaviour {
     return client.ok() ? *std::move(client) : nullptr;
   }
 
-  /// What an operation ended with, copied out of its callback.
-  struct Outcome {
-    int calls = 0;
-    absl::Status status = absl::UnknownError("not ended");
-    std::string value;
-    std::uint64_t version = 0;
-    std::int64_t number = 0;
-    std::optional<std::chrono::milliseconds> ttl;
-
-    /// The value, or the status' code in words.
-    std::string text() const {
-      return status.ok() ? value : absl::StatusCodeToString(status.code());
-    }
-  };
-  static AsyncClient::Done Into(Outcome& outcome) {
-    return [&outcome](const AsyncResult& result) {
-      ++outcome.calls;
-      outcome.status = result.status;
-      outcome.value = std::string(result.value);
-      outcome.version = result.version;
-      outcome.number = result.number;
-      outcome.ttl = result.ttl;
-    };
-  }
+  using Outcome = AsyncOutcome;
+  static AsyncClient::Done Into(Outcome& outcome) { return outcome.Taker(); }
   TimePoint Soon() const { return deployment_->clock().Now() + std::chrono::minutes(1); }
   void WaitAll() {
     const absl::Status all = async_->WaitAll(Soon());

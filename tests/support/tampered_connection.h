@@ -1,0 +1,100 @@
+// A client's connection with somebody in between, who may hold back what came, or change the server's words.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "rdma/transport.h"
+#include "store/format/protocol.h"
+
+namespace remora {
+
+/// Outlives the connection.
+struct Tampering {
+  /// Completions of READs come when this is false again, and all others behind them.
+  bool hold_reads = false;
+  /// May change a reply before it is seen, unless empty.
+  std::function<void(Reply&)> change_reply;
+  std::size_t held = 0;
+};
+
+class TamperedConnection final : public rdma::Connection {
+ public:
+  TamperedConnection(std::unique_ptr<rdma::Connection> inner, Tampering& tampering)
+      : inner_(std::move(inner)), tampering_(tampering) {}
+
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterMessages(std::span<std::byte> bytes) override {
+    return inner_->RegisterMessages(bytes);
+  }
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterWrite(rdma::SharedMemory& memory) override {
+    return inner_->RegisterWrite(memory);
+  }
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
+                                                                 std::size_t offset,
+                                                                 std::size_t size) override {
+    return inner_->GrantWrite(memory, offset, size);
+  }
+  absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override {
+    return inner_->Connect(request_data, deadline);
+  }
+  absl::Status Accept(std::span<const std::byte> data) override { return inner_->Accept(data); }
+  void Reject(std::span<const std::byte> data) override { inner_->Reject(data); }
+  std::span<const std::byte> peer_data() const override { return inner_->peer_data(); }
+
+  absl::Status PostReadv(std::uint64_t context, std::span<const rdma::Sge> to, const RemoteRegion& region,
+                         std::uint64_t offset) override {
+    return inner_->PostReadv(context, to, region, offset);
+  }
+  absl::Status PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
+                          std::uint64_t offset) override {
+    return inner_->PostWritev(from, region, offset);
+  }
+  absl::Status PostSend(std::uint64_t context, const rdma::Sge& from) override {
+    return inner_->PostSend(context, from);
+  }
+  absl::Status PostRecv(std::uint64_t context, const rdma::Sge& into) override {
+    receives_[context] = into;
+    return inner_->PostRecv(context, into);
+  }
+
+  std::size_t Poll(std::span<rdma::Completion> out) override {
+    const std::size_t came = inner_->Poll(out);
+    for (std::size_t i = 0; i < came; ++i) {
+      if (out[i].kind == rdma::CompletionKind::kReceive && out[i].ok && tampering_.change_reply) {
+        Reply reply;
+        std::memcpy(&reply, receives_[out[i].context].data, sizeof(reply));
+        tampering_.change_reply(reply);
+        std::memcpy(receives_[out[i].context].data, &reply, sizeof(reply));
+      }
+      waiting_.push_back(out[i]);
+    }
+    std::size_t count = 0;
+    while (count < out.size() && !waiting_.empty()) {
+      if (tampering_.hold_reads && waiting_.front().kind == rdma::CompletionKind::kRead) break;
+      out[count++] = waiting_.front();
+      waiting_.pop_front();
+    }
+    tampering_.held = waiting_.size();
+    return count;
+  }
+  absl::Status Wait(TimePoint deadline) override { return inner_->Wait(deadline); }
+  void Arm() override { inner_->Arm(); }
+  void Disarm() override { inner_->Disarm(); }
+  int wait_fd() const override { return inner_->wait_fd(); }
+  const absl::Status& status() const override { return inner_->status(); }
+  std::string peer() const override { return inner_->peer(); }
+
+ private:
+  const std::unique_ptr<rdma::Connection> inner_;
+  Tampering& tampering_;
+  std::map<std::uint64_t, rdma::Sge> receives_;
+  std::deque<rdma::Completion> waiting_;
+};
+
+}  // namespace remora
