@@ -15,9 +15,9 @@ namespace {
 
 absl::Status CheckSmall(std::string_view value) {
   if (value.size() <= kMaxSmallValueSize) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat("a value of ", value.size(), " bytes; an AsyncClient writes up to ", kMaxSmallValueSize,
-                   ": use Client::Put"));
+  return absl::UnimplementedError(absl::StrCat("a value of ", value.size(),
+                                               " bytes; an AsyncClient writes up to ", kMaxSmallValueSize,
+                                               ": use Client::Put"));
 }
 
 PutOptions OptionsOf(const WriteOptions& options, std::optional<std::chrono::milliseconds> ttl = {}) {

@@ -45,10 +45,10 @@ struct CallOptions {
 
 /// How an operation ended.
 struct AsyncResult {
-  absl::Status status;         // as of the call of that name of Client; unless OK, the rest says nothing
-  std::string_view value;      // Get: until the callback returns
-  std::uint64_t version = 0;   // Get: of the value. Writes: their own; a batch's first
-  std::int64_t number = 0;     // Increment: the sum. Append: the size
+  absl::Status status{};      // as of the call of that name of Client; unless OK, the rest says nothing
+  std::string_view value{};   // Get: until the callback returns
+  std::uint64_t version = 0;  // Get: of the value. Writes: their own; a batch's first
+  std::int64_t number = 0;    // Increment: the sum. Append: the size
   /// Ttl: what is left, or nothing, which is for ever.
   std::optional<std::chrono::milliseconds> ttl{};
 };
@@ -61,8 +61,8 @@ struct AsyncResult {
 ///   ResourceExhausted  `depth` operations are under way: begin it when one has ended.
 ///   Unimplemented      a value of more than kMaxSmallValueSize: put it with a Client.
 ///   Unavailable        the server is gone, or the connection broke. Make another client.
-/// Keys, values and batches need not outlive the call. Nothing is allocated for an operation like those before
-/// but what its callback captures beyond two words, and what an error's text takes.
+/// Keys, values and batches need not outlive the call. Nothing is allocated for an operation like those
+/// before but what its callback captures beyond two words, and what an error's text takes.
 ///
 /// The callback of an operation is called once, when it has ended, and only inside Poll, Wait, WaitAll or the
 /// destructor. It may begin and cancel operations. It must not call those four. Outcomes, beside the
@@ -70,9 +70,11 @@ struct AsyncResult {
 ///   DeadlineExceeded  no answer in time. Of a write it is not known whether it was done, or will be.
 ///                     Unlike with Client, the connection stays good.
 ///   Cancelled         by Cancel, or the client was destroyed. Of a write, as above.
-///   Unimplemented     Get and Ttl, of a value that with its key takes more than kMaxSmallExtent: read it with
+///   Unimplemented     Get and Ttl, of a value that with its key takes more than kMaxSmallExtent: read it
+///   with
 ///                     a Client.
-///   Unavailable       the server is gone, or the connection broke; so end all that are under way. Of a write,
+///   Unavailable       the server is gone, or the connection broke; so end all that are under way. Of a
+///   write,
 ///                     as above. A server that hangs, but lives, is not noticed: operations end at their
 ///                     deadlines. One that dies is, within milliseconds (local), or when retransmission gives
 ///                     up, after some seconds (verbs).
@@ -106,7 +108,8 @@ class AsyncClient {
   AsyncClient(const AsyncClient&) = delete;
   AsyncClient& operator=(const AsyncClient&) = delete;
 
-  // --- Operations. What they do and cost: as the call of that name of Client. `done` may be empty. ----------
+  // --- Operations. What they do and cost: as the call of that name of Client. `done` may be empty.
+  // ----------
 
   Begun Get(std::string_view key, Done done, const CallOptions& call = {});
   /// OK: the key is there. NotFound.
@@ -146,13 +149,14 @@ class AsyncClient {
   /// sent yet, for want of a credit, is not done; of another it is not known.
   bool Cancel(OperationId operation);
 
-  // --- Driving ----------------------------------------------------------------------------------------------
+  // --- Driving
+  // ----------------------------------------------------------------------------------------------
 
   /// Does what there is to do, without waiting; READs are posted here. Returns how many operations ended.
   std::size_t Poll();
 
-  /// Polls until at least one operation ends, or none is under way; how many ended. Sleeps when nothing comes.
-  /// DeadlineExceeded: none did by `deadline`, a point of the clock.
+  /// Polls until at least one operation ends, or none is under way; how many ended. Sleeps when nothing
+  /// comes. DeadlineExceeded: none did by `deadline`, a point of the clock.
   absl::StatusOr<std::size_t> Wait(TimePoint deadline);
   /// Until none is under way. DeadlineExceeded: some still are.
   absl::Status WaitAll(TimePoint deadline);
@@ -165,8 +169,8 @@ class AsyncClient {
   // For an event loop that sleeps on more than this client:
   //   Arm, then Poll; sleep until fd() is readable, or next_deadline(); Disarm, then Poll.
   // What is begun or cancelled while armed makes fd() readable, so that it needs no thought.
-  /// From now on, fd() turns readable when Poll may have something to do; not for what came earlier: Poll once
-  /// behind it.
+  /// From now on, fd() turns readable when Poll may have something to do; not for what came earlier: Poll
+  /// once behind it.
   void Arm();
   /// After sleeping; also after an Arm that was not followed by it.
   void Disarm();

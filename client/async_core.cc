@@ -195,9 +195,9 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
     case Lookup::Step::kMissing:
       return End(operation, absl::NotFoundError("no such key"));
     case Lookup::Step::kLarge:
-      return End(operation, absl::UnimplementedError(absl::StrCat(
-                                "key and value take more than ", kMaxSmallExtent,
-                                " bytes, which an AsyncClient does not read; use Client::Get")));
+      return End(operation, absl::UnimplementedError(
+                                absl::StrCat("key and value take more than ", kMaxSmallExtent,
+                                             " bytes, which an AsyncClient does not read; use Client::Get")));
     case Lookup::Step::kFailed:
       return End(operation, lookup.status());
     default:

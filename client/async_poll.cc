@@ -66,9 +66,9 @@ bool AsyncClient::Core::SendMessages() {
 
 absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
   if (operation.kind == AsyncOperation::Kind::kMessage) {
-    return exchanges_.Send({operation.message, operation.key, operation.key_hash, operation.value,
-                            operation.options},
-                           operation.index);
+    return exchanges_.Send(
+        {operation.message, operation.key, operation.key_hash, operation.value, operation.options},
+        operation.index);
   }
   operation.lookup.Asked();
   return exchanges_.Send(

@@ -42,8 +42,7 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
     request.read_count = static_cast<std::uint8_t>(
         session_.recent_reads().Take(payload.data() + asked.key.size() + asked.value.size()));
     request.payload_offset = piece->offset;
-    REMORA_RETURN_IF_ERROR(
-        session_.PostWrite(session_.SgeOf(payload), session_.slice(), piece->offset));
+    REMORA_RETURN_IF_ERROR(session_.PostWrite(session_.SgeOf(payload), session_.slice(), piece->offset));
   }
   request.ttl_ms = EncodeTtl(asked.options.ttl);
   request.condition = asked.options.condition.Encode();

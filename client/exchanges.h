@@ -41,9 +41,9 @@ class Exchanges {
     std::string_view value{};
     PutOptions options{};
   };
-  /// Sends a request for `owner`, which the reply will name. What it says is copied. Takes along the hashes of
-  /// keys that were read lately. False: there is no credit, or no room in the slice, right now. Errors are the
-  /// connection's.
+  /// Sends a request for `owner`, which the reply will name. What it says is copied. Takes along the hashes
+  /// of keys that were read lately. False: there is no credit, or no room in the slice, right now. Errors are
+  /// the connection's.
   absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
 
   /// The owner does not want to know any more.

@@ -1,5 +1,5 @@
-// Steps that all GETs have in common: of one key (client/get.cc), of many (client/multi_get.cc), and those that
-// do not wait (client/lookup.cc).
+// Steps that all GETs have in common: of one key (client/get.cc), of many (client/multi_get.cc), and those
+// that do not wait (client/lookup.cc).
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,9 @@
 
 namespace remora {
 
-/// Searches before asking the server. To disturb one, a writer has to hit the same key in the few instructions
-/// between clearing the old record's live bit and storing the slot, or between our two READs; each time.
+/// Searches before asking the server. To disturb one, a writer has to hit the same key in the few
+/// instructions between clearing the old record's live bit and storing the slot, or between our two READs;
+/// each time.
 inline constexpr int kMaxSearches = 8;
 
 /// What was at a slot's place, judged.

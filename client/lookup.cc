@@ -205,8 +205,8 @@ void Lookup::Take(const Session::Answer& answer) {
 }
 
 void Lookup::TakeLocated(std::span<const std::byte> bytes) {
-  const RecordPlace place{located_slot_.offset_units, located_slot_.extent_bytes(), {},
-                          session_->shape().incarnation};
+  const RecordPlace place{
+      located_slot_.offset_units, located_slot_.extent_bytes(), {}, session_->shape().incarnation};
   record_ = CopyOf(bytes, {key_, key_hash_, located_slot_, place, start_});
   if (!IsLocated(record_, located_)) {
     status_ = absl::InternalError("the record that the server located does not verify");

@@ -122,8 +122,8 @@ class Session {
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);
   absl::StatusOr<Answer> Exchange(const Request& request);
 
-  /// The reply in a receive's completion, as far as it can be judged without its request; nothing: it is none.
-  /// Its bytes stay until PostReceive.
+  /// The reply in a receive's completion, as far as it can be judged without its request; nothing: it is
+  /// none. Its bytes stay until PostReceive.
   std::optional<Answer> ReplyIn(const rdma::Completion& completion);
   /// Offers the buffer of a receive's completion again.
   absl::Status PostReceive(std::uint64_t index);
@@ -133,7 +133,8 @@ class Session {
   // OffsetOf in steps, for who must not wait.
   /// Nothing: the directory has to be READ first.
   std::optional<std::uint64_t> KnownOffsetOf(const BucketRef& bucket) const;
-  /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not known.
+  /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not
+  /// known.
   struct DirectoryRange {
     std::uint64_t first = 0;  // entry
     std::uint64_t offset = 0;

@@ -219,8 +219,8 @@ class Connection {
   virtual void Arm() {}
   /// After sleeping, and before the next Poll. Also after an Arm that was not followed by sleeping.
   virtual void Disarm() {}
-  /// The same for the connection's life, owned by it; from Connect on. Behind kDisconnected it may be readable
-  /// for ever.
+  /// The same for the connection's life, owned by it; from Connect on. Behind kDisconnected it may be
+  /// readable for ever.
   virtual int wait_fd() const { return -1; }
 
   /// OK while usable; else the first cause.
@@ -287,8 +287,8 @@ absl::Status CheckOffer(const SharedMemory& memory);
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock);
 
-/// Polls before sleeping, with pauses between: some 20 to 50 us, which is the time that falling asleep and being
-/// woken costs anyway. So a wait is at most twice as dear as the better of the two.
+/// Polls before sleeping, with pauses between: some 20 to 50 us, which is the time that falling asleep and
+/// being woken costs anyway. So a wait is at most twice as dear as the better of the two.
 inline constexpr int kSpins = 1000;
 void CpuPause();
 

@@ -1,5 +1,6 @@
 // How operations of an AsyncClient end before their time: cancelled, late, with the client, with the
-// connection, or because the server talks nonsense. In one thread, with a server that works when it is told to.
+// connection, or because the server talks nonsense. In one thread, with a server that works when it is told
+// to.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -31,8 +32,8 @@ class AsyncEnd : public testing::Test, protected SimServed {
 
   std::unique_ptr<AsyncClient> NewClient(const AsyncOptions& async) {
     auto connection = std::make_unique<TamperedConnection>(network_.Dial(), tampering_);
-    auto client = AsyncClient::Connect(std::move(connection), {.location_cache_bytes = 0}, async,
-                                       network_.clock());
+    auto client =
+        AsyncClient::Connect(std::move(connection), {.location_cache_bytes = 0}, async, network_.clock());
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
   }
@@ -120,7 +121,8 @@ TEST_F(AsyncEnd, ACancelledWriteMayBeDone) {
   server_rests_ = true;
   std::vector<Outcome> outcomes(20);
   std::vector<AsyncClient::OperationId> ids;
-  for (std::size_t i = 0; i < outcomes.size(); ++i) ids.push_back(BeginPut(std::to_string(i), "v", outcomes[i]));
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    ids.push_back(BeginPut(std::to_string(i), "v", outcomes[i]));
   client_->Poll();
   // The first ones were sent; those behind the last credit wait for one.
   for (const std::size_t i : {std::size_t{0}, std::size_t{15}, std::size_t{16}, std::size_t{19}}) {
@@ -132,7 +134,8 @@ TEST_F(AsyncEnd, ACancelledWriteMayBeDone) {
   WaitAll();
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const bool cancelled = i == 0 || i == 15 || i == 16 || i == 19;
-    EXPECT_EQ(outcomes[i].status.code(), cancelled ? absl::StatusCode::kCancelled : absl::StatusCode::kOk) << i;
+    EXPECT_EQ(outcomes[i].status.code(), cancelled ? absl::StatusCode::kCancelled : absl::StatusCode::kOk)
+        << i;
     EXPECT_EQ(outcomes[i].calls, 1) << i;
     EXPECT_EQ(Seen(std::to_string(i)), i == 16 || i == 19 ? "NOT_FOUND" : "v") << i;
   }
@@ -150,12 +153,13 @@ TEST_F(AsyncEnd, CallbacksBeginAndCancel) {
     }
   };
   ASSERT_TRUE(client_->Cancel(victim));
-  ASSERT_TRUE(client_->Ping([&](const AsyncResult& result) {
-                       next(result);
-                       const auto id = BeginPut("cancelled", "v", outcomes[1]);
-                       EXPECT_TRUE(client_->Cancel(id));
-                       BeginPut("begun", "v", outcomes[2]);
-                     })
+  ASSERT_TRUE(client_
+                  ->Ping([&](const AsyncResult& result) {
+                    next(result);
+                    const auto id = BeginPut("cancelled", "v", outcomes[1]);
+                    EXPECT_TRUE(client_->Cancel(id));
+                    BeginPut("begun", "v", outcomes[2]);
+                  })
                   .ok());
   WaitAll();
   EXPECT_EQ(chain, 1000);
@@ -166,7 +170,8 @@ TEST_F(AsyncEnd, CallbacksBeginAndCancel) {
   ExpectThatAllIsWell();
 }
 
-// Through a mapping, a GET ends in the Poll that posts it: who begins another in each callback is still let go.
+// Through a mapping, a GET ends in the Poll that posts it: who begins another in each callback is still let
+// go.
 TEST_F(AsyncEnd, PollReturnsThoughCallbacksNeverStop) {
   std::uint64_t ended = 0;
   bool stop = false;
@@ -273,7 +278,8 @@ TEST_F(AsyncEnd, ABrokenConnectionEndsAll) {
   EXPECT_EQ(later.calls, 0);
 }
 
-// --- A server that talks nonsense ---------------------------------------------------------------------------
+// --- A server that talks nonsense
+// ---------------------------------------------------------------------------
 
 struct Nonsense {
   const char* name;

@@ -16,7 +16,8 @@ namespace remora {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, Async,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 using std::chrono::hours;
@@ -40,7 +41,8 @@ TEST_P(Async, EachOperationDoesWhatTheClientsDoes) {
   std::uint64_t version = 0;
   EXPECT_OUTCOME(kAlreadyExists, AsyncPut("a", "2", {.condition = Condition::Absent(), .version = &version}));
   EXPECT_EQ(version, 0u);
-  EXPECT_OUTCOME(kOk, AsyncPut("a", "2", {.condition = Condition::Version(put.version), .version = &version}));
+  EXPECT_OUTCOME(kOk,
+                 AsyncPut("a", "2", {.condition = Condition::Version(put.version), .version = &version}));
   EXPECT_EQ(version, put.version + 1);
 
   const auto exists = [&](std::string_view key) {
@@ -211,8 +213,8 @@ TEST_P(Async, WritesAreDoneInTheOrderInWhichTheyWereBegun) {
   }
 }
 
-// Mixed operations of many keys, at several depths. Of one key, one operation is under way at a time, so that the
-// model knows what each must say.
+// Mixed operations of many keys, at several depths. Of one key, one operation is under way at a time, so that
+// the model knows what each must say.
 class Mixed {
  public:
   Mixed(AsyncClient& client, std::uint64_t seed, std::size_t keys)
@@ -297,7 +299,8 @@ class Mixed {
 TEST_P(Async, AgreesWithAMapAtEveryDepth) {
   START({.memory_size = std::size_t{32} << 20});
   std::uint64_t seed = 1;
-  for (const std::size_t depth : {std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{64}, std::size_t{300}}) {
+  for (const std::size_t depth :
+       {std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{64}, std::size_t{300}}) {
     SCOPED_TRACE(depth);
     ConnectAsync({.depth = depth}, {.location_cache_bytes = depth % 2 * kDefaultLocationCacheBytes});
     // Keys that no other round has used.
@@ -335,7 +338,8 @@ TEST_P(Async, AgreesWithAMapInLittleMemory) {
   // What is in the durable tier alone is brought back.
   for (int i = 0; i < 600; i += 60) {
     for (std::size_t j = 0; j < 60; ++j) {
-      ASSERT_CODE(kOk, async_->Get("fill " + std::to_string(i + static_cast<int>(j)), Into(outcomes[j])).status());
+      ASSERT_CODE(kOk,
+                  async_->Get("fill " + std::to_string(i + static_cast<int>(j)), Into(outcomes[j])).status());
     }
     WaitAll();
     for (std::size_t j = 0; j < 60; ++j) ASSERT_TRUE(outcomes[j].text() == some) << outcomes[j].status;
@@ -409,12 +413,16 @@ TEST_P(Async, BesideWritersIsNeitherTornNorStale) {
     for (; begun < total && async_->room() > 0; ++begun) {
       const std::size_t i = begun % kKeys;
       const std::uint64_t oldest = acknowledged[i];
-      ASSERT_CODE(kOk, async_->Get(KeyOf(i), [i, oldest](const AsyncResult& result) {
-                    EXPECT_TRUE(result.status.ok()) << result.status;
-                    const std::optional<std::uint64_t> number = NumberOf(KeyOf(i), result.value);
-                    EXPECT_TRUE(number.has_value()) << result.value;
-                    EXPECT_GE(number.value_or(0), oldest) << "stale";
-                  }).status());
+      ASSERT_CODE(kOk, async_
+                           ->Get(KeyOf(i),
+                                 [i, oldest](const AsyncResult& result) {
+                                   EXPECT_TRUE(result.status.ok()) << result.status;
+                                   const std::optional<std::uint64_t> number =
+                                       NumberOf(KeyOf(i), result.value);
+                                   EXPECT_TRUE(number.has_value()) << result.value;
+                                   EXPECT_GE(number.value_or(0), oldest) << "stale";
+                                 })
+                           .status());
     }
     ASSERT_TRUE(async_->Wait(Soon()).ok());
   }
