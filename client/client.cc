@@ -9,6 +9,7 @@
 #include "client/bounds.h"
 #include "client/get.h"
 #include "client/multi_get.h"
+#include "client/multi_put.h"
 #include "client/put.h"
 #include "client/scan_impl.h"
 #include "client/session.h"
@@ -108,6 +109,20 @@ absl::Status Client::Put(std::string_view key, std::string_view value, const Put
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
   REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
   return remora::Put(*impl_->session, key, value, options);
+}
+
+absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {
+  if (requests.size() != results.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(requests.size(), " requests, but ", results.size(), " results"));
+  }
+  const absl::Status begun = impl_->session->BeginCall();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    results[i].status = CheckPut(requests[i].key, requests[i].value, requests[i].options);
+    if (results[i].status.ok()) results[i].status = begun;
+  }
+  if (!begun.ok()) return begun;
+  return remora::MultiPut(*impl_->session, requests, results);
 }
 
 absl::Status Client::Delete(std::string_view key, const WriteOptions& options) {

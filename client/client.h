@@ -87,6 +87,19 @@ struct ClientCounters {
   }
 };
 
+/// One write of a MultiPut; version of its options may be null.
+struct PutRequest {
+  std::string_view key{};
+  std::string_view value{};
+  PutOptions options{};
+};
+
+/// What became of it. If the status is OK, it has this version.
+struct PutResult {
+  absl::Status status{};
+  std::uint64_t version = 0;
+};
+
 /// Memory that a Client has made known to its transport (Client::Register). The memory stays the caller's. It
 /// must be destroyed before the client, and before the memory goes.
 class RegisteredBuffer {
@@ -187,6 +200,14 @@ class Client {
   /// A write that ends with Unavailable or DeadlineExceeded may have been done, and its condition hold no
   /// more.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options);
+
+  /// As a Put of each, in their order, but side by side: up to 16 are under way at once, as far as their values
+  /// fit into 256 KiB together, so that they take little longer than one. Each is a write of its own, done or not
+  /// whatever becomes of the others; all or none is Apply. OK: each result says what became of its write (one
+  /// that is out of bounds is InvalidArgument, and hinders no other). Not OK: the connection broke, and so say
+  /// the results of those that were not answered by then: it is not known whether they were done.
+  /// InvalidArgument: not as many results as requests. Large values are put one at a time.
+  absl::Status MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results);
 
   /// Gives the key `ttl` from now on, and Persist for ever. NotFound; InvalidArgument, ResourceExhausted as
   /// Put. Like a Get and a Put of that value, with no write of the key in between, but maybe the end of its

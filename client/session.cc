@@ -329,16 +329,18 @@ void Session::NoteRead(std::uint64_t key_hash) {
 absl::Status Session::Await(const bool& done) {
   std::array<rdma::Completion, 8> completions;
   while (!done) {
-    std::size_t count = connection_->Poll(completions);
-    if (count == 0) {
-      if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
-      absl::StatusOr<std::size_t> polled = rdma::PollUntil(*connection_, completions, *deadline_);
-      if (!polled.ok()) return Break(std::move(polled).status());
-      count = *polled;
-    }
+    REMORA_ASSIGN_OR_RETURN(const std::size_t count, AwaitSome(completions));
     for (std::size_t i = 0; i < count; ++i) REMORA_RETURN_IF_ERROR(Take(completions[i]));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::size_t> Session::AwaitSome(std::span<rdma::Completion> completions) {
+  if (const std::size_t count = connection_->Poll(completions); count > 0) return count;
+  if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
+  absl::StatusOr<std::size_t> polled = rdma::PollUntil(*connection_, completions, *deadline_);
+  if (!polled.ok()) return Break(std::move(polled).status());
+  return polled;
 }
 
 absl::Status Session::Take(const rdma::Completion& completion) {

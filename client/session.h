@@ -122,6 +122,8 @@ class Session {
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);
   absl::StatusOr<Answer> Exchange(const Request& request);
 
+  /// Waits for some completions, and returns how many; the deadline is the call's.
+  absl::StatusOr<std::size_t> AwaitSome(std::span<rdma::Completion> completions);
   /// The reply in a receive's completion, as far as it can be judged without its request; nothing: it is
   /// none. Its bytes stay until PostReceive.
   std::optional<Answer> ReplyIn(const rdma::Completion& completion);

@@ -145,6 +145,13 @@ TEST_P(Costs, AreAsDocumented) {
       Of([&] { ASSERT_CODE(kOk, client_->Put("key 2", "v", {.condition = Condition::Present()})); });
   counted["`Put`, on a condition that does not hold"] = Of(
       [&] { ASSERT_CODE(kAlreadyExists, client_->Put("key 2", "v", {.condition = Condition::Absent()})); });
+  std::vector<PutRequest> puts;
+  for (const std::string& name : names) puts.push_back({name, "another"});
+  std::vector<PutResult> put_results(puts.size());
+  counted["`MultiPut`, of 16 keys"] = Of([&] {
+    ASSERT_CODE(kOk, client_->MultiPut(puts, put_results));
+    for (const PutResult& result : put_results) ASSERT_CODE(kOk, result.status);
+  });
   counted["`Delete`"] = Of([&] { ASSERT_CODE(kOk, client_->Delete("key 2")); });
   counted["`Touch`"] = Of([&] { ASSERT_CODE(kOk, client_->Touch("key 3", std::chrono::hours(1))); });
   counted["`Increment`"] = Of([&] { ASSERT_EQ(client_->Increment("number", 1).value(), 1); });

@@ -1,0 +1,117 @@
+// PUTs of many keys, side by side: as many requests are unanswered at once as there are credits, and as the
+// slice has room for. They are sent in order, and the server does them in that order.
+#include "client/multi_put.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "client/exchanges.h"
+#include "client/put.h"
+#include "store/base/status_macros.h"
+#include "store/format/record.h"
+
+namespace remora {
+namespace {
+
+class PutMany {
+ public:
+  PutMany(Session& session, std::span<const PutRequest> requests, std::span<PutResult> results)
+      : session_(session), exchanges_(session), requests_(requests), results_(results) {}
+
+  absl::Status Run() {
+    REMORA_RETURN_IF_ERROR(session_.Settle());
+    while (next_ < requests_.size() || !exchanges_.empty()) {
+      REMORA_RETURN_IF_ERROR(SendSome());
+      if (!exchanges_.empty()) REMORA_RETURN_IF_ERROR(TakeSome());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status SendSome() {
+    for (; next_ < requests_.size(); ++next_) {
+      const PutRequest& request = requests_[next_];
+      if (!IsPending(results_[next_])) continue;
+      if (request.value.size() > kMaxSmallValueSize) {
+        // Its parts take the whole slice.
+        if (!exchanges_.empty()) return absl::OkStatus();
+        REMORA_RETURN_IF_ERROR(PutAlone(request, results_[next_]));
+        continue;
+      }
+      const std::uint64_t key_hash = HashKey(request.key);
+      REMORA_ASSIGN_OR_RETURN(
+          const bool sent,
+          exchanges_.Send({Operation::kPut, request.key, key_hash, request.value, request.options},
+                          static_cast<std::uint32_t>(next_)));
+      if (!sent) return absl::OkStatus();
+      // Even if it fails, its old place may be of no use any more.
+      session_.locations().Forget(key_hash);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PutAlone(const PutRequest& request, PutResult& result) {
+    session_.RestartDeadline();
+    PutOptions options = request.options;
+    options.version = &result.version;
+    result.status = Put(session_, request.key, request.value, options);
+    if (result.status.ok() && request.options.version != nullptr) *request.options.version = result.version;
+    REMORA_RETURN_IF_ERROR(session_.status());
+    session_.RestartDeadline();
+    return session_.Settle();
+  }
+
+  absl::Status TakeSome() {
+    std::array<rdma::Completion, 16> completions;
+    REMORA_ASSIGN_OR_RETURN(const std::size_t count, session_.AwaitSome(completions));
+    for (const rdma::Completion& completion : std::span(completions).first(count)) {
+      if (!completion.ok || completion.kind == rdma::CompletionKind::kDisconnected) {
+        return session_.connection().status();
+      }
+      if (completion.kind == rdma::CompletionKind::kSend) exchanges_.TakeSend(completion);
+      if (completion.kind == rdma::CompletionKind::kReceive) REMORA_RETURN_IF_ERROR(TakeReply(completion));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeReply(const rdma::Completion& completion) {
+    REMORA_ASSIGN_OR_RETURN(const Exchanges::Ended ended, exchanges_.TakeReply(completion));
+    const PutRequest& request = requests_[ended.owner];
+    PutResult& result = results_[ended.owner];
+    result.status = ToStatus(ended.answer);
+    if (result.status.ok()) {
+      result.version = ended.answer.reply.version;
+      if (request.options.version != nullptr) *request.options.version = result.version;
+      if (ended.may_learn) session_.Learn(HashKey(request.key), DecodeSlot(ended.answer.reply.slot));
+    }
+    session_.RestartDeadline();
+    return session_.PostReceive(completion.context);
+  }
+
+  static bool IsPending(const PutResult& result) { return absl::IsUnknown(result.status); }
+
+  Session& session_;
+  Exchanges exchanges_;
+  const std::span<const PutRequest> requests_;
+  const std::span<PutResult> results_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+absl::Status MultiPut(Session& session, std::span<const PutRequest> requests, std::span<PutResult> results) {
+  // No write ends so. Without a text it takes no memory.
+  for (PutResult& result : results) {
+    if (result.status.ok()) result.status = absl::UnknownError("");
+  }
+  absl::Status status = PutMany(session, requests, results).Run();
+  if (status.ok()) return status;
+  if (session.status().ok()) status = session.Break(status);
+  for (PutResult& result : results) {
+    if (absl::IsUnknown(result.status)) result.status = status;
+  }
+  return status;
+}
+
+}  // namespace remora
