@@ -1,8 +1,8 @@
 // What many operations in flight bring: an AsyncClient at several depths, and MultiGet and MultiPut, beside a
 // Client that waits for each.
 //
-// Measured in turns of some operations of each kind, so that whatever disturbs one disturbs the others; what is
-// printed are the medians of the turns.
+// Measured in turns of some operations of each kind, so that whatever disturbs one disturbs the others; what
+// is printed are the medians of the turns.
 #include <sysexits.h>
 
 #include <CLI/CLI.hpp>
@@ -35,6 +35,7 @@ struct Flags {
   std::size_t turns = 50;
   std::size_t operations = 2000;
   std::vector<std::size_t> value_sizes = {64, 1024};
+  bool gets_only = false;
 };
 
 constexpr std::array<std::size_t, 3> kDepths = {1, 16, 64};
@@ -92,6 +93,7 @@ class Pipeline {
   absl::Status Measure() {
     for (std::size_t turn = 0; turn < flags_.turns; ++turn) {
       for (std::vector<Way>* ways : {&gets_, &puts_}) {
+        if (ways == &puts_ && flags_.gets_only) continue;
         for (std::size_t i = 0; i < ways->size(); ++i) {
           // Another one comes first in each turn.
           Way& way = (*ways)[(i + turn) % ways->size()];
@@ -110,6 +112,7 @@ class Pipeline {
   void Print() const {
     std::cout << absl::StrFormat("values of %d bytes\n", value_size_);
     for (const std::vector<Way>* ways : {&gets_, &puts_}) {
+      if (ways->front().nanoseconds.empty()) continue;
       const double base = ways->front().Median();
       for (const Way& way : *ways) {
         std::cout << absl::StrFormat("  %-28s %9.0f ns   ratio %6.3f\n", way.name, way.Median(),
@@ -221,7 +224,8 @@ absl::Status Run(const Flags& flags) {
 int main(int argc, char** argv) {
   remora::bench::Flags flags;
   CLI::App app(
-      "pipeline measures what many operations in flight bring: one connection, one thread, a running server.\n"
+      "pipeline measures what many operations in flight bring: one connection, one thread, a running "
+      "server.\n"
       "It overwrites kvbench's records, and leaves them.\n",
       "pipeline");
   app.add_option("--server", flags.server, "verbs://HOST:PORT or local:///PATH")->required();
@@ -238,6 +242,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize))
       ->capture_default_str();
+  app.add_flag("--gets_only", flags.gets_only, "Measure no PUTs");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -8,6 +8,7 @@
 // way when its callback was called is free at the READ's completion: until then the device may write there.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -126,7 +127,8 @@ class AsyncClient::Core {
   OperationList messengers_;
   OperationList ended_;
 
-  TimePoint earliest_ = TimePoint::max();  // no deadline is earlier; one may be later
+  std::array<rdma::Completion, kMostReads> completions_;  // of one Poll; kept, to be cleared only once
+  TimePoint earliest_ = TimePoint::max();                 // no deadline is earlier; one may be later
   std::uint32_t polls_ = 0;
   TimePoint reads_reported_;
   bool in_poll_ = false;

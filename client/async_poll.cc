@@ -3,7 +3,6 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -122,9 +121,8 @@ bool AsyncClient::Core::PrepareRead(AsyncOperation& operation) {
 
 bool AsyncClient::Core::TakeCompletions() {
   if (!broken_.ok()) return false;
-  std::array<rdma::Completion, 32> completions;
-  const std::size_t count = session_->connection().Poll(completions);
-  for (std::size_t i = 0; i < count && broken_.ok(); ++i) Take(completions[i]);
+  const std::size_t count = session_->connection().Poll(completions_);
+  for (std::size_t i = 0; i < count && broken_.ok(); ++i) Take(completions_[i]);
   return count > 0;
 }
 
@@ -181,11 +179,15 @@ void AsyncClient::Core::EndMessage(AsyncOperation& operation, const Exchanges::E
 // --- Sleeping -------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
-  for (int i = 0; i < rdma::kSpins && in_flight_ > 0; ++i) {
-    if (const std::size_t ended = Poll(); ended > 0) return ended;
-    rdma::CpuPause();
-  }
   while (in_flight_ > 0) {
+    if (const std::size_t ended = Poll(); ended > 0) return ended;
+    // As rdma::PollUntil: who has to share its processor with the server must not spin for long.
+    int spins = rdma::kSpins;
+    while (spins > 0 && !TakeCompletions()) {
+      rdma::CpuPause();
+      --spins;
+    }
+    if (spins > 0) continue;
     const absl::Status woken = session_->connection().Wait(std::min(deadline, earliest_));
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     if (woken.ok()) continue;

@@ -201,12 +201,12 @@ class Client {
   /// more.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options);
 
-  /// As a Put of each, in their order, but side by side: up to 16 are under way at once, as far as their values
-  /// fit into 256 KiB together, so that they take little longer than one. Each is a write of its own, done or not
-  /// whatever becomes of the others; all or none is Apply. OK: each result says what became of its write (one
-  /// that is out of bounds is InvalidArgument, and hinders no other). Not OK: the connection broke, and so say
-  /// the results of those that were not answered by then: it is not known whether they were done.
-  /// InvalidArgument: not as many results as requests. Large values are put one at a time.
+  /// As a Put of each, in their order, but side by side: up to 16 are under way at once, as far as their
+  /// values fit into 256 KiB together, so that they take little longer than one. Each is a write of its own,
+  /// done or not whatever becomes of the others; all or none is Apply. OK: each result says what became of
+  /// its write (one that is out of bounds is InvalidArgument, and hinders no other). Not OK: the connection
+  /// broke, and so say the results of those that were not answered by then: it is not known whether they were
+  /// done. InvalidArgument: not as many results as requests. Large values are put one at a time.
   absl::Status MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results);
 
   /// Gives the key `ttl` from now on, and Persist for ever. NotFound; InvalidArgument, ResourceExhausted as

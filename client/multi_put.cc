@@ -40,10 +40,9 @@ class PutMany {
         continue;
       }
       const std::uint64_t key_hash = HashKey(request.key);
-      REMORA_ASSIGN_OR_RETURN(
-          const bool sent,
-          exchanges_.Send({Operation::kPut, request.key, key_hash, request.value, request.options},
-                          static_cast<std::uint32_t>(next_)));
+      REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.Send({Operation::kPut, request.key, key_hash,
+                                                                request.value, request.options},
+                                                               static_cast<std::uint32_t>(next_)));
       if (!sent) return absl::OkStatus();
       // Even if it fails, its old place may be of no use any more.
       session_.locations().Forget(key_hash);

@@ -23,7 +23,8 @@ class MultiPut : public Behaviour {
   std::vector<PutResult> results_;  // used again
 };
 INSTANTIATE_TEST_SUITE_P(On, MultiPut,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs, DeploymentKind::kSim),
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                                         DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(MultiPut, SaysOfEachWriteWhatAPutWould) {
@@ -35,7 +36,8 @@ TEST_P(MultiPut, SaysOfEachWriteWhatAPutWould) {
   PutOptions noted;
   noted.version = &version;
   const std::string long_key(kMaxKeySize + 1, 'k');
-  ASSERT_CODE(kOk, PutAll({{"a", "1"}, {"", "2"}, {"there", "3", absent}, {long_key, "4"}, {"b", "", noted}}));
+  ASSERT_CODE(kOk,
+              PutAll({{"a", "1"}, {"", "2"}, {"there", "3", absent}, {long_key, "4"}, {"b", "", noted}}));
   EXPECT_CODE(kOk, results_[0].status);
   EXPECT_CODE(kInvalidArgument, results_[1].status);
   EXPECT_CODE(kAlreadyExists, results_[2].status);
