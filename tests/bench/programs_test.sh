@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kvbench and path_ratio against a real kvserver over the local transport.
+# kvbench, path_ratio and pipeline against a real kvserver over the local transport.
 #   programs_test.sh BIN     BIN: the folder of the built programs
 set -euo pipefail
 bin=$1
@@ -66,6 +66,9 @@ status=0
 
 "$bin/path_ratio" --server="$server" --rounds=50 --records=100 --value_size=64,4096 | tee "$directory/out"
 [ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 10 ] || fail "path_ratio printed too little"
+
+"$bin/pipeline" --server="$server" --records=100 --turns=3 --operations=32 | tee "$directory/out"
+[ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 20 ] || fail "pipeline printed too little"
 
 status=0
 "$bin/path_ratio" --server="local://$directory/nobody" 2> /dev/null || status=$?

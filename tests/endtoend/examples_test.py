@@ -81,6 +81,14 @@ class ExamplesTest(harness.TestCase):
         self.assertEqual((page.returncode, page.stdout), (0, "Amy: 4\nAnn: 1\n"), page.stderr)
         self.assertEqual(run("scan", self.address, "list", "A", token + "x").returncode, 1)
 
+    def test_async(self):
+        self.assertEqual(run("async").returncode, 64)
+        self.assertEqual(run("async", self.address).returncode, 1)
+        self.memory_server()
+        for _ in range(2):
+            total = run("async", self.address)
+            self.assertEqual((total.returncode, total.stdout), (0, "780\n"), total.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
