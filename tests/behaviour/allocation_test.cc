@@ -1,0 +1,81 @@
+// GET and PUT of an AsyncClient take no memory of their own accord.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "client/async.h"
+#include "tests/support/server_thread.h"
+
+namespace {
+thread_local std::size_t allocations = 0;
+}  // namespace
+
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* const memory = std::malloc(size)) return memory;
+  std::abort();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace remora {
+namespace {
+
+TEST(AllocationTest, NoneForAnOperationLikeThoseBefore) {
+  const SteadyClock clock;
+  const TempDir directory;
+  const auto server = ServerThread::Start({.store = {.memory_size = std::size_t{16} << 20}, .log = {}},
+                                          FreshAddress(rdma::TransportKind::kLocal, directory.path()));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto client =
+      AsyncClient::Connect((*server)->address(), {.location_cache_bytes = 1 << 20}, {}, clock);
+  ASSERT_TRUE(client.ok()) << client.status();
+  // The first operations of all.
+  std::size_t warm = 0;
+  for (const char* key : {"a", "b"}) {
+    ASSERT_TRUE((*client)->Put(key, "v", [&warm](const AsyncResult&) { ++warm; }).ok());
+    ASSERT_TRUE((*client)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok());
+    ASSERT_TRUE((*client)->Get(key, [&warm](const AsyncResult&) { ++warm; }).ok());
+    ASSERT_TRUE((*client)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok());
+  }
+  ASSERT_EQ(warm, 4u);
+
+  const std::string key = "a key that is longer than a string holds in itself";
+  const std::string value(2000, 'v');
+  std::size_t ended = 0;
+  std::size_t wrong = 0;
+  const auto count = [&ended, &wrong](const AsyncResult& result) {
+    ++ended;
+    wrong += result.status.ok() ? 0 : 1;
+  };
+  ASSERT_TRUE((*client)->Put(key, value, {}).ok());
+  ASSERT_TRUE((*client)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok());
+  const auto round = [&] {
+    // More than there are credits for, so that some wait.
+    while ((*client)->room() > 0) {
+      if (!(*client)->Put(key, value, count).ok() ||
+          ((*client)->room() > 0 && !(*client)->Get(key, count).ok())) {
+        ++wrong;
+      }
+    }
+    wrong += (*client)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
+  };
+  // Each place takes memory for a key and for a value when it first has to keep one; which it has to depends
+  // on how fast the server is.
+  constexpr std::size_t kRounds = 200;
+  const std::size_t before = allocations;
+  for (std::size_t i = 0; i < kRounds; ++i) round();
+  EXPECT_LE(allocations - before, 2u * 64) << "for " << ended << " operations";
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(ended, kRounds * 64);
+  const std::size_t later = allocations;
+  const std::string counted(100, 'c');
+  EXPECT_EQ(allocations - later, 1u) << "of " << counted.size();
+}
+
+}  // namespace
+}  // namespace remora
