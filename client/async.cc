@@ -33,9 +33,11 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_vi
                                                                   const ClientOptions& options,
                                                                   const AsyncOptions& async,
                                                                   const Clock& clock) {
-  ClientOptions resolved = options;
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, DialFor(address, clock, &resolved));
-  return Connect(std::move(connection), resolved, async, clock);
+  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
+  REMORA_ASSIGN_OR_RETURN(
+      std::unique_ptr<rdma::Connection> connection,
+      rdma::Dial(parsed, rdma::QueueLimits(), clock, clock.Now() + options.connect_timeout));
+  return Connect(std::move(connection), ResolvedFor(parsed, options), async, clock);
 }
 
 absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(

@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
         absl::StrCat("a depth of ", async.depth, "; allowed are 1 to ", kMaxAsyncDepth));
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
-                          Session::Start(std::move(connection), options, clock));
+                          Session::Start(std::move(connection), Client::Dialer(), options, clock));
   std::unique_ptr<Core> core(new Core(std::move(session)));
   REMORA_RETURN_IF_ERROR(core->Prepare(async.depth));
   return core;

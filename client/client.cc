@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,29 +24,78 @@ namespace {
 // Two equal READs in a row show counters that were not torn. Counters that never rest are shown as last read.
 constexpr int kMaxStatsReads = 8;
 
+const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
 }  // namespace
 
 // The indirection keeps the session, and the formats behind it, out of the public header.
 class Client::Impl {
  public:
   explicit Impl(std::unique_ptr<Session> started) : session(std::move(started)) {}
+
+  /// A call: operation(session), and again over another connection each time that it ends with a broken one,
+  /// as long as the call has time.
+  template <typename Operation>
+  std::invoke_result_t<const Operation&, Session&> Do(const Operation& operation) const {
+    absl::Status trouble = session->BeginCall();
+    if (trouble.ok()) {
+      auto result = operation(*session);
+      if (result.ok() || !session->is_broken()) return result;
+      trouble = StatusOf(result);
+    }
+    if (!session->reconnects()) return trouble;
+    for (const TimePoint deadline = session->deadline();;) {
+      trouble = session->Reconnect(trouble, deadline);
+      if (!trouble.ok()) break;
+      auto result = operation(*session);
+      if (result.ok() || !session->is_broken()) return result;
+      trouble = StatusOf(result);
+    }
+    session->GiveUpWrite();
+    return trouble;
+  }
+
+  /// Begins a call that is not to be begun again: over another connection, if an earlier call broke this one.
+  absl::Status Begin() const {
+    const absl::Status begun = session->BeginCall();
+    if (begun.ok() || !session->reconnects()) return begun;
+    return session->Reconnect(begun, session->deadline());
+  }
+
   const std::unique_ptr<Session> session;
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
+RegisteredBuffer::~RegisteredBuffer() { session_.Remove(this); }
+
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address,
                                                         const ClientOptions& options, const Clock& clock) {
-  ClientOptions resolved = options;
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, DialFor(address, clock, &resolved));
-  return Connect(std::move(connection), resolved, clock);
+  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
+  return Connect([parsed, &clock](
+                     TimePoint deadline) { return rdma::Dial(parsed, rdma::QueueLimits(), clock, deadline); },
+                 ResolvedFor(parsed, options), clock);
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(Dialer dialer, const ClientOptions& options,
+                                                        const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection,
+                          dialer(clock.Now() + options.connect_timeout));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                          Session::Start(std::move(connection),
+                                         options.reconnect ? std::move(dialer) : Dialer(), options, clock));
+  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(session))));
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::unique_ptr<rdma::Connection> connection,
                                                         const ClientOptions& options, const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
-                          Session::Start(std::move(connection), options, clock));
+                          Session::Start(std::move(connection), Dialer(), options, clock));
   return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(session))));
 }
 
@@ -57,9 +107,9 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
 
 absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
   RecordFacts facts;
-  REMORA_RETURN_IF_ERROR(remora::Get(*impl_->session, key, value, &facts));
+  REMORA_RETURN_IF_ERROR(
+      impl_->Do([&](Session& session) { return remora::Get(session, key, value, &facts); }));
   if (version != nullptr) *version = facts.version;
   return absl::OkStatus();
 }
@@ -68,37 +118,43 @@ absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<
   if (keys.size() != results.size()) {
     return absl::InvalidArgumentError(absl::StrCat(keys.size(), " keys, but ", results.size(), " results"));
   }
-  const absl::Status begun = impl_->session->BeginCall();
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    results[i].status = CheckKey(keys[i]);
-    if (results[i].status.ok()) results[i].status = begun;
-  }
-  if (!begun.ok()) return begun;
-  return remora::MultiGet(*impl_->session, keys, results);
+  const auto begin = [&](const absl::Status& status) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      results[i].status = CheckKey(keys[i]);
+      if (results[i].status.ok()) results[i].status = status;
+    }
+  };
+  bool begun = false;
+  const absl::Status status = impl_->Do([&](Session& session) {
+    begun = true;
+    begin(absl::OkStatus());
+    return remora::MultiGet(session, keys, results);
+  });
+  if (!begun) begin(status);
+  return status;
 }
 
 absl::StatusOr<bool> Client::Exists(std::string_view key) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  const absl::Status found = remora::Find(*impl_->session, key);
+  const absl::Status found = impl_->Do([&](Session& session) { return remora::Find(session, key); });
   if (found.ok()) return true;
   if (absl::IsNotFound(found)) return false;
   return found;
 }
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std::byte> bytes) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Registration> registration,
-                          impl_->session->connection().RegisterMessages(bytes));
-  return std::unique_ptr<RegisteredBuffer>(new RegisteredBuffer(std::move(registration)));
+  std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(*impl_->session, bytes));
+  REMORA_RETURN_IF_ERROR(impl_->Do([&](Session& session) { return session.Add(buffer.get()); }));
+  return buffer;
 }
 
 absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBuffer& buffer,
                                         std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
   RecordFacts facts;
-  REMORA_ASSIGN_OR_RETURN(const std::size_t size,
-                          remora::GetInto(*impl_->session, key, *buffer.registration_, &facts));
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size, impl_->Do([&](Session& session) {
+    return remora::GetInto(session, key, *buffer.registration_, &facts);
+  }));
   if (version != nullptr) *version = facts.version;
   return size;
 }
@@ -107,8 +163,7 @@ absl::Status Client::Put(std::string_view key, std::string_view value) { return 
 
 absl::Status Client::Put(std::string_view key, std::string_view value, const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Put(*impl_->session, key, value, options);
+  return impl_->Do([&](Session& session) { return remora::Put(session, key, value, options); });
 }
 
 absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {
@@ -116,7 +171,7 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
     return absl::InvalidArgumentError(
         absl::StrCat(requests.size(), " requests, but ", results.size(), " results"));
   }
-  const absl::Status begun = impl_->session->BeginCall();
+  const absl::Status begun = impl_->Begin();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     results[i].status = CheckPut(requests[i].key, requests[i].value, requests[i].options);
     if (results[i].status.ok()) results[i].status = begun;
@@ -127,30 +182,26 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
 
 absl::Status Client::Delete(std::string_view key, const WriteOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Delete(*impl_->session, key, options);
+  return impl_->Do([&](Session& session) { return remora::Delete(session, key, options); });
 }
 
 absl::StatusOr<std::int64_t> Client::Increment(std::string_view key, std::int64_t delta,
                                                const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, {}, options));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Increment(*impl_->session, key, delta, options);
+  return impl_->Do([&](Session& session) { return remora::Increment(session, key, delta, options); });
 }
 
 absl::StatusOr<std::size_t> Client::Append(std::string_view key, std::string_view bytes,
                                            const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
   REMORA_RETURN_IF_ERROR(CheckAppended(bytes));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Append(*impl_->session, key, bytes, options);
+  return impl_->Do([&](Session& session) { return remora::Append(session, key, bytes, options); });
 }
 
 absl::Status Client::Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
   REMORA_RETURN_IF_ERROR(CheckTtl(ttl));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return remora::Touch(*impl_->session, key, ttl, options);
+  return impl_->Do([&](Session& session) { return remora::Touch(session, key, ttl, options); });
 }
 
 absl::Status Client::Persist(std::string_view key, const WriteOptions& options) {
@@ -159,31 +210,30 @@ absl::Status Client::Persist(std::string_view key, const WriteOptions& options) 
 
 absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string_view key) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  Session& session = *impl_->session;
-  REMORA_RETURN_IF_ERROR(session.BeginCall());
   std::string value;
   RecordFacts facts;
-  REMORA_RETURN_IF_ERROR(remora::Get(session, key, &value, &facts));
+  REMORA_RETURN_IF_ERROR(
+      impl_->Do([&](Session& session) { return remora::Get(session, key, &value, &facts); }));
   if (facts.expiry_ms == 0) return std::nullopt;
-  return session.TimeLeft(facts.expiry_ms);
+  return impl_->session->TimeLeft(facts.expiry_ms);
 }
 
 absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version) {
   if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  if (batch.count() == 0) return absl::OkStatus();
-  return remora::Apply(*impl_->session, batch, version);
+  return impl_->Do([&](Session& session) {
+    return batch.count() == 0 ? absl::OkStatus() : remora::Apply(session, batch, version);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& options) {
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  REMORA_RETURN_IF_ERROR(impl_->Begin());
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClientScan::Impl> scan,
                           ClientScan::Impl::Begin(*impl_->session, options));
   return std::unique_ptr<ClientScan>(new ClientScan(std::move(scan)));
 }
 
 absl::StatusOr<std::uint64_t> Client::Count() {
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  REMORA_RETURN_IF_ERROR(impl_->Begin());
   std::uint64_t last = 0;
   for (int reads = 0; reads < kMaxStatsReads; ++reads) {
     REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, impl_->session->ReadSuperblock());
@@ -198,36 +248,38 @@ absl::StatusOr<std::uint64_t> Client::Count() {
 absl::StatusOr<std::uint64_t> Client::Count(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  REMORA_RETURN_IF_ERROR(impl_->Begin());
   return CountRange(*impl_->session, range);
 }
 
 absl::StatusOr<std::uint64_t> Client::DeleteRange(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveDelete(options, &range)) return absl::InvalidArgumentError(why);
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  REMORA_RETURN_IF_ERROR(impl_->Begin());
   return DropRange(*impl_->session, range);
 }
 
 absl::StatusOr<std::uint64_t> Client::DropAll() {
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
+  REMORA_RETURN_IF_ERROR(impl_->Begin());
   return DropRange(*impl_->session, {});
 }
 
 absl::Status Client::Ping() {
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
-  return impl_->session->Call(Operation::kPing, {}, HashKey({}), {}).status();
+  return impl_->Do(
+      [](Session& session) { return session.Call(Operation::kPing, {}, HashKey({}), {}).status(); });
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
-  REMORA_RETURN_IF_ERROR(impl_->session->BeginCall());
   std::array<std::uint64_t, kCounterCapacity> last{};
-  for (int reads = 0; reads < kMaxStatsReads; ++reads) {
-    REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, impl_->session->ReadSuperblock());
-    const bool settled = reads > 0 && superblock->counters == last;
-    last = superblock->counters;
-    if (settled) break;
-  }
+  REMORA_RETURN_IF_ERROR(impl_->Do([&](Session& session) -> absl::Status {
+    for (int reads = 0; reads < kMaxStatsReads; ++reads) {
+      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
+      const bool settled = reads > 0 && superblock->counters == last;
+      last = superblock->counters;
+      if (settled) break;
+    }
+    return absl::OkStatus();
+  }));
   std::vector<std::pair<std::string, std::uint64_t>> stats;
   for (std::size_t i = 0; i < kCounterCount; ++i) stats.emplace_back(kCounterNames[i], last[i]);
   return stats;

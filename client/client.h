@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,6 +46,10 @@ struct ClientOptions {
   /// For pages of scans, two halves of up to 256 KiB each. Not touched, nor pinned over verbs, before the
   /// first scan. 0: no scans; else 8 KiB to 8 MiB.
   std::size_t scan_window_bytes = std::size_t{512} << 10;
+  /// Whether a call that finds the connection broken makes another to the same address, inside its own
+  /// timeout: at once, then again and again, with pauses of some milliseconds first and a second at last, and
+  /// goes on there (see Client). The server then keeps what became of this client's last writes.
+  bool reconnect = true;
 };
 
 inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
@@ -62,6 +67,8 @@ struct ClientCounters {
   std::uint64_t location_hits = 0;    // the one READ of a GET: the value was where it was before
   std::uint64_t location_wasted = 0;  // it was not, and the GET went the cold way; at most 1 of 12, about
   std::uint64_t location_looks = 0;  // whether memory was used again: one per 4 GiB and grace period, at most
+  std::uint64_t reconnects = 0;      // connections made after the first
+  std::uint64_t outcomes = 0;        // writes whose answer was lost, and of which the server was asked
 
   ClientCounters& operator+=(const ClientCounters& other) {
     reads += other.reads;
@@ -72,6 +79,8 @@ struct ClientCounters {
     location_hits += other.location_hits;
     location_wasted += other.location_wasted;
     location_looks += other.location_looks;
+    reconnects += other.reconnects;
+    outcomes += other.outcomes;
     return *this;
   }
   /// What was done between two looks.
@@ -83,7 +92,9 @@ struct ClientCounters {
             later.cold - earlier.cold,
             later.location_hits - earlier.location_hits,
             later.location_wasted - earlier.location_wasted,
-            later.location_looks - earlier.location_looks};
+            later.location_looks - earlier.location_looks,
+            later.reconnects - earlier.reconnects,
+            later.outcomes - earlier.outcomes};
   }
 };
 
@@ -100,34 +111,58 @@ struct PutResult {
   std::uint64_t version = 0;
 };
 
+class Session;
+
 /// Memory that a Client has made known to its transport (Client::Register). The memory stays the caller's. It
-/// must be destroyed before the client, and before the memory goes.
+/// must be destroyed before the client, and before the memory goes. It stays good when the client reconnects.
 class RegisteredBuffer {
  public:
-  std::span<std::byte> bytes() const { return registration_->bytes(); }
+  ~RegisteredBuffer();
+  RegisteredBuffer(const RegisteredBuffer&) = delete;
+  RegisteredBuffer& operator=(const RegisteredBuffer&) = delete;
+  std::span<std::byte> bytes() const { return bytes_; }
 
  private:
   friend class Client;
-  explicit RegisteredBuffer(std::unique_ptr<rdma::Registration> registration)
-      : registration_(std::move(registration)) {}
+  friend class Session;
+  RegisteredBuffer(Session& session, std::span<std::byte> bytes) : session_(session), bytes_(bytes) {}
 
-  const std::unique_ptr<rdma::Registration> registration_;
+  Session& session_;
+  const std::span<std::byte> bytes_;
+  std::unique_ptr<rdma::Registration> registration_;  // with the connection that there is
 };
 
-/// One connection to one server.
+/// One server, and a connection to it at a time.
 ///
 /// Every call may fail, beside its own outcomes, with:
-///   Unavailable       the server is gone, or the connection broke. Of a write that was under way it is not
-///   known
-///                     whether it was done. All later calls fail the same way; connect again.
+///   Unavailable       the server is gone, or the connection broke, and within ClientOptions::timeout there
+///                     was no other. Of a write that was under way it is not known whether it was done. The
+///                     next call tries to connect again.
 ///   DeadlineExceeded  no answer within ClientOptions::timeout; then as Unavailable.
+///   Unknown           a write, and its answer was lost with the connection: the next one was to a server
+///                     that cannot tell whether it was done. It was restarted without a durable tier, or has
+///                     forgotten this client, having seen thousands since (ServerOptions).
+///   FailedPrecondition, PermissionDenied, ResourceExhausted: as Connect, when the call had to connect again.
 ///   InvalidArgument   a key or value out of bounds (kMinKeySize to kMaxKeySize, up to kMaxValueSize);
 ///   nothing
 ///                     was sent.
 ///
+/// Where the connection breaks, another takes its place: what reads begins again there, and of a write the
+/// server tells whether it was done. If not, it is sent again; so it is done once, as the answer says, or
+/// ends with Unavailable, DeadlineExceeded or Unknown, and was done once or not at all. In the latter case it
+/// does not come later than what this client writes afterwards: the server drops a connection, and what it
+/// has not done of it, before it takes another of the same client.
+///
+/// A MultiPut, a deletion of many keys, or a scan that has begun is not begun again; but it, too, begins over
+/// another connection when an earlier call broke this one.
+///
+/// With ClientOptions::reconnect off, or over a connection of the caller's own, the first connection is the
+/// only one: after Unavailable or DeadlineExceeded all later calls fail; make another client.
+///
 /// Linearizable: a value that any client was told is written is seen by every GET that begins afterwards.
 ///
-/// Thread Safety: none; one thread at a time. Do not use it in a forked child.
+/// Thread Safety: none; one thread at a time. Do not use it in a forked child, nor destroy it there: to the
+/// server both would be the same client.
 class Client {
  public:
   /// Connects to a server: `verbs://HOST:PORT` or `local:///PATH` (rdma/address.h). `clock` must outlive the
@@ -138,7 +173,14 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
                                                          const ClientOptions& options, const Clock& clock);
 
-  /// The same over a connection that was dialled, and not yet connected, by the caller.
+  /// The same over connections that are dialled, and not yet connected, by the caller: the first one now,
+  /// another each time that the one before broke. What it fails with other than Unavailable and
+  /// DeadlineExceeded ends the attempts.
+  using Dialer = std::function<absl::StatusOr<std::unique_ptr<rdma::Connection>>(TimePoint deadline)>;
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(Dialer dialer, const ClientOptions& options,
+                                                         const Clock& clock);
+
+  /// The same over one connection: there will be no other.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::Connection> connection,
                                                          const ClientOptions& options, const Clock& clock);
 
@@ -197,8 +239,8 @@ class Client {
   /// value it is decided when all of it is there. So to replace the value that was read, and no other:
   ///   client.Get(key, &value, &version);
   ///   client.Put(key, changed, {.condition = Condition::Version(version)});  // FailedPrecondition: again
-  /// A write that ends with Unavailable or DeadlineExceeded may have been done, and its condition hold no
-  /// more.
+  /// A write that ends with Unavailable, DeadlineExceeded or Unknown may have been done, and its condition
+  /// hold no more.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options);
 
   /// As a Put of each, in their order, but side by side: up to 16 are under way at once, as far as their
@@ -226,7 +268,7 @@ class Client {
   /// and stores the sum the same way; returns it. An absent key counts as 0. Unless the options give a ttl,
   /// the key keeps its own. FailedPrecondition: the value is no such number, or none of 64 bits. OutOfRange:
   /// the sum is none of 64 bits. In both, the value is as before. Otherwise as Put. Cost: as Put; after
-  /// Unavailable or DeadlineExceeded, it may have been added or not.
+  /// Unavailable, DeadlineExceeded or Unknown, it may have been added, once, or not.
   absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta,
                                          const PutOptions& options = {});
 
@@ -277,9 +319,10 @@ class Client {
 
   const ClientCounters& counters() const;
 
-  /// The connection, for measurements that post raw requests of their own between calls, and for log lines.
-  /// Poll it only until a request of one's own, and post that behind a Get: a call's SEND may complete after
-  /// its reply came, the next call waits for that completion, and a GET's READs complete behind it.
+  /// The connection, until the next call that finds it broken, for measurements that post raw requests of
+  /// their own between calls, and for log lines. Poll it only until a request of one's own, and post that
+  /// behind a Get: a call's SEND may complete after its reply came, the next call waits for that completion,
+  /// and a GET's READs complete behind it.
   rdma::Connection& connection();
 
  private:

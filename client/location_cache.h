@@ -40,6 +40,7 @@ class LocationCache {
   /// REQUIRES: location.slot is one of a record of this key.
   void Remember(std::uint64_t key_hash, const KnownLocation& location);
   void Forget(std::uint64_t key_hash);
+  void Clear() { sets_.assign(sets_.size(), Set()); }
 
  private:
   static constexpr std::size_t kWays = 4;

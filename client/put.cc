@@ -32,6 +32,8 @@ absl::Status ToStatus(const Session::Answer& answer) {
       return absl::FailedPreconditionError(AbslView(answer.behind));
     case ReplyStatus::kOutOfRange:
       return absl::OutOfRangeError(AbslView(answer.behind));
+    case ReplyStatus::kUnknown:
+      return absl::UnknownError(AbslView(answer.behind));
     case ReplyStatus::kInvalid:
       break;
   }
@@ -41,13 +43,22 @@ absl::Status ToStatus(const Session::Answer& answer) {
 
 namespace {
 
+/// The answer to a write that is sent, unless it was sent before and done.
+absl::StatusOr<Session::Answer> CallOnce(Session& session, Operation operation, std::string_view key,
+                                         std::uint64_t key_hash, std::string_view value,
+                                         const PutOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const std::optional<Session::Answer> lost, session.LostAnswer());
+  if (lost) return *lost;
+  return session.Call(operation, key, key_hash, value, options);
+}
+
 absl::StatusOr<Session::Answer> Commit(Session& session, Operation operation, std::string_view key,
                                        std::string_view value, const PutOptions& options) {
   const std::uint64_t key_hash = HashKey(key);
   // Even if it fails, its old place may be of no use any more.
   session.locations().Forget(key_hash);
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
-                          session.Call(operation, key, key_hash, value, options));
+                          CallOnce(session, operation, key, key_hash, value, options));
   if (answer.reply.status == ReplyStatus::kOk) {
     if (operation != Operation::kDelete) session.Learn(key_hash, DecodeSlot(answer.reply.slot));
     if (options.version != nullptr) *options.version = answer.reply.version;
@@ -104,7 +115,7 @@ absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* ver
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) session.locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
-                          session.Call(Operation::kBatch, {}, HashKey({}), batch.bytes()));
+                          CallOnce(session, Operation::kBatch, {}, HashKey({}), batch.bytes(), {}));
   if (answer.reply.status == ReplyStatus::kOk && version != nullptr) *version = answer.reply.version;
   return ToStatus(answer);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "client/put.h"
 #include "store/base/status_macros.h"
@@ -65,16 +66,13 @@ absl::Status SendParts(Session& session, Stream& stream) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status PutLarge(Session& session, std::string_view key, std::string_view value,
-                      const PutOptions& options) {
-  const std::uint64_t key_hash = HashKey(key);
-  session.locations().Forget(key_hash);
+/// The answer to the commit, or to what came before it, if that failed.
+absl::StatusOr<Session::Answer> Send(Session& session, std::string_view key, std::string_view value,
+                                     std::uint64_t key_hash, const PutOptions& options) {
   REMORA_ASSIGN_OR_RETURN(
       const Session::Answer reserved,
       session.Exchange(session.NextRequest(Operation::kReserve, key.size(), value.size())));
-  REMORA_RETURN_IF_ERROR(ToStatus(reserved));
+  if (reserved.reply.status != ReplyStatus::kOk) return reserved;
   Grant grant;
   const bool granted = FromBytes(std::as_bytes(std::span(reserved.behind)), &grant);
   if (granted && grant.region.size != key.size() + value.size()) {
@@ -88,7 +86,20 @@ absl::Status PutLarge(Session& session, std::string_view key, std::string_view v
   commit.ttl_ms = EncodeTtl(options.ttl);
   commit.condition = options.condition.Encode();
   commit.payload_checksum = PayloadChecksum(commit, key_hash, stream.value_hash());
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Exchange(commit));
+  return session.Exchange(commit);
+}
+
+}  // namespace
+
+absl::Status PutLarge(Session& session, std::string_view key, std::string_view value,
+                      const PutOptions& options) {
+  const std::uint64_t key_hash = HashKey(key);
+  session.locations().Forget(key_hash);
+  REMORA_ASSIGN_OR_RETURN(std::optional<Session::Answer> answered, session.LostAnswer());
+  if (!answered) {
+    REMORA_ASSIGN_OR_RETURN(answered, Send(session, key, value, key_hash, options));
+  }
+  const Session::Answer& answer = *answered;
   if (answer.reply.status == ReplyStatus::kOk && options.version != nullptr) {
     *options.version = answer.reply.version;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -65,32 +66,43 @@ absl::Status RefusalStatus(std::span<const std::byte> data) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<rdma::Connection>> DialFor(std::string_view address, const Clock& clock,
-                                                          ClientOptions* options) {
-  REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
+ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options) {
   // Through mapped memory a READ is a copy: the look-up costs about what it saves (ARCHITECTURE.md).
-  if (parsed.kind == rdma::TransportKind::kLocal && !options->location_cache_bytes) {
-    options->location_cache_bytes = 0;
+  if (address.kind == rdma::TransportKind::kLocal && !options.location_cache_bytes) {
+    options.location_cache_bytes = 0;
   }
-  return rdma::Dial(parsed, rdma::QueueLimits(), clock, clock.Now() + options->connect_timeout);
+  return options;
 }
 
-Session::Session(std::unique_ptr<rdma::Connection> connection, const ClientOptions& options,
-                 const Clock& clock)
+Session::Session(Client::Dialer dialer, const ClientOptions& options, const Clock& clock)
     : clock_(clock),
+      dialer_(std::move(dialer)),
       options_(options),
       locations_(options.location_cache_bytes.value_or(kDefaultLocationCacheBytes)),
-      buffer_(kBufferSize + kAlignment),
-      connection_(std::move(connection)) {}
+      buffer_(kBufferSize + kAlignment) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Connection> connection,
-                                                        const ClientOptions& options, const Clock& clock) {
-  std::unique_ptr<Session> session(new Session(std::move(connection), options, clock));
-  REMORA_RETURN_IF_ERROR(session->Register());
-  REMORA_RETURN_IF_ERROR(session->Greet(clock.Now() + options.connect_timeout));
-  REMORA_RETURN_IF_ERROR(session->AdoptSuperblock());
+                                                        Client::Dialer dialer, const ClientOptions& options,
+                                                        const Clock& clock) {
+  std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
+  if (session->reconnects()) session->name_ = RandomName();
+  REMORA_RETURN_IF_ERROR(session->Open(std::move(connection), clock.Now() + options.connect_timeout));
   session->counters_ = {};
   return session;
+}
+
+absl::Status Session::Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline) {
+  connection_ = std::move(connection);
+  REMORA_RETURN_IF_ERROR(Register());
+  REMORA_RETURN_IF_ERROR(Greet(deadline));
+  return AdoptSuperblock();
+}
+
+std::uint64_t Session::RandomName() {
+  std::random_device device;
+  std::uint64_t name = 0;
+  while (name == 0) name = std::uint64_t{device()} << 32 | device();
+  return name;
 }
 
 absl::Status Session::Register() {
@@ -102,16 +114,23 @@ absl::Status Session::Register() {
 }
 
 absl::Status Session::Greet(TimePoint deadline) {
-  const HelloRequest request;
+  HelloRequest request;
+  request.client = name_;
+  if (returns_) request.flags = HelloFlag::kReturns;
   const TimePoint sent = clock_.Now();
   const absl::Status connected = connection_->Connect(AsBytes(request), deadline);
-  if (connected.code() == absl::StatusCode::kFailedPrecondition)
+  refusal_ = RefusalReason{};
+  if (connected.code() == absl::StatusCode::kFailedPrecondition) {
+    HelloRefusal refusal;
+    if (FromBytes(connection_->peer_data(), &refusal)) refusal_ = refusal.reason;
     return RefusalStatus(connection_->peer_data());
+  }
   REMORA_RETURN_IF_ERROR(connected);
   if (!FromBytes(connection_->peer_data(), &hello_) || hello_.magic != kHelloMagic || hello_.credits == 0 ||
       hello_.slice.size < kMaxPayloadSize || hello_.memory.size < kSuperblockSize) {
     return absl::FailedPreconditionError("what listens there is not a Remora server");
   }
+  returns_ = name_ != 0;
   server_time_.Learn(hello_.server_ms, sent, clock_.Now());
   store_is_loading_ = (hello_.flags & kLoading) != 0;
   return absl::OkStatus();
@@ -306,8 +325,10 @@ absl::StatusOr<Session::Answer> Session::Exchange(const Request& request) {
   const absl::Status sent =
       connection_->PostSend(kSendContext, rdma::MakeSge(*registration_, kRequestOffset, sizeof(request)));
   if (!sent.ok()) return Break(sent);
+  if (IsWrite(request.operation)) unanswered_write_ = request.request_id;
   ++counters_.requests;
   REMORA_RETURN_IF_ERROR(Await(reply_done_));
+  if (IsWrite(request.operation)) unanswered_write_ = 0;
 
   Answer answer;
   REMORA_CHECK(FromBytes(std::span(reply_.data(), reply_size_), &answer.reply));  // Take saw to it

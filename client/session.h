@@ -32,9 +32,8 @@ namespace remora {
 
 inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
 
-/// Dials for a client, and settles those of its options that depend on the way. As Client::Connect.
-absl::StatusOr<std::unique_ptr<rdma::Connection>> DialFor(std::string_view address, const Clock& clock,
-                                                          ClientOptions* options);
+/// With what is not set as the address wants it.
+ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 
 /// Everything is allocated and registered in Start; nothing is per operation.
 ///
@@ -42,8 +41,10 @@ absl::StatusOr<std::unique_ptr<rdma::Connection>> DialFor(std::string_view addre
 class Session {
  public:
   /// Registers buffers, connects, checks that the server speaks the same format, and reads its superblock.
+  /// `dialer`: for later connections; none: there will be none.
   static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
-                                                        const ClientOptions& options, const Clock& clock);
+                                                        Client::Dialer dialer, const ClientOptions& options,
+                                                        const Clock& clock);
 
   /// Each call of the public API begins here: its deadline runs from the first time that it has to wait.
   /// OK unless an earlier call left the connection in an unknown state.
@@ -51,9 +52,30 @@ class Session {
     deadline_.reset();
     return broken_;
   }
+  /// Of the call: begins to run if it did not yet.
+  TimePoint deadline() {
+    if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
+    return *deadline_;
+  }
 
   /// Not OK: the connection is broken, and every call fails.
   const absl::Status& status() const { return broken_; }
+  /// The same, also where a call did not notice. Reconnect heals it.
+  bool is_broken() const { return !broken_.ok() || !connection_->status().ok(); }
+
+  // --- reconnect.cc
+
+  bool reconnects() const { return dialer_ != nullptr; }
+  /// Makes another connection, in the place of the one that broke for `cause`; tries until the deadline. All
+  /// that was known of the server is forgotten. Unknown: there is another, but what became of the call's
+  /// write, whose answer was lost, nobody knows. `cause`: there is no time. Unavailable: there was not
+  /// enough. Others are final, as of Start.
+  absl::Status Reconnect(const absl::Status& cause, TimePoint deadline);
+  /// The call does not want to know any more.
+  void GiveUpWrite() { unanswered_write_ = 0; }
+  /// Registers a buffer with this connection and all that will follow, until Remove.
+  absl::Status Add(RegisteredBuffer* buffer);
+  void Remove(RegisteredBuffer* buffer);
 
   // One READ each; what it returns points into the session's own buffer, until the next call.
   /// Null: the directory does not show the bucket's place whole. Costs a READ more when the index has grown
@@ -121,6 +143,12 @@ class Session {
   /// when the request does.
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);
   absl::StatusOr<Answer> Exchange(const Request& request);
+  /// Each write begins here: the answer that it lost with an earlier connection, by asking for it. Nothing:
+  /// none was lost, or it was not done, and it is to be sent.
+  absl::StatusOr<std::optional<Answer>> LostAnswer() {
+    if (unanswered_write_ == 0) return std::nullopt;
+    return AskForOutcome();
+  }
 
   /// Waits for some completions, and returns how many; the deadline is the call's.
   absl::StatusOr<std::size_t> AwaitSome(std::span<rdma::Completion> completions);
@@ -203,10 +231,18 @@ class Session {
   std::uint64_t& abandoned_cursor() { return abandoned_cursor_; }
 
  private:
-  Session(std::unique_ptr<rdma::Connection> connection, const ClientOptions& options, const Clock& clock);
+  Session(Client::Dialer dialer, const ClientOptions& options, const Clock& clock);
 
+  static std::uint64_t RandomName();  // not 0
+  /// Connects over `connection`, from now on the one. Not OK: it is broken.
+  absl::Status Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline);
   absl::Status Register();
   absl::Status Greet(TimePoint deadline);
+  // Of reconnect.cc.
+  void ForgetServer();
+  absl::Status OpenAnother(TimePoint deadline);
+  Duration Pause(int attempt);
+  absl::StatusOr<std::optional<Answer>> AskForOutcome();
   absl::Status AdoptSuperblock();
 
   absl::Status PostRead(std::span<const rdma::Sge> to, const RemoteRegion& region, std::uint64_t offset);
@@ -220,6 +256,7 @@ class Session {
   bool TakeAside(const Reply& reply, std::string_view behind);
 
   const Clock& clock_;
+  const Client::Dialer dialer_;  // null: there is one connection, and no other
   const ClientOptions options_;
   std::optional<TimePoint> deadline_;
   absl::Status broken_;
@@ -247,6 +284,13 @@ class Session {
   bool send_done_ = true;
   bool reply_done_ = true;
   std::uint64_t last_request_id_ = 0;
+  std::uint64_t unanswered_write_ = 0;  // the request id of the call's write, if it was sent; 0: none
+
+  // Who this is to the server (HelloRequest::client); 0: nobody that comes again.
+  std::uint64_t name_ = 0;
+  bool returns_ = false;                         // the server has accepted the name
+  RefusalReason refusal_ = RefusalReason{};      // of the last attempt, if that was refused
+  std::vector<RegisteredBuffer*> user_buffers_;  // their registrations end before the connection
   std::array<std::byte, kMaxReplySize> reply_;
   std::size_t reply_size_ = 0;
 

@@ -48,6 +48,14 @@ bool Server::AnswerOthers() {
                           "long, or a new reserve replaced it"));
       continue;
     }
+    if (pending.request.operation == Operation::kOutcome) {
+      if (pending.client != nullptr && pending.client->unsynced > 0) {  // it will be known
+        other_requests_[put_off++] = pending;
+      } else {
+        TellOutcome(pending);
+      }
+      continue;
+    }
     const bool is_scan =
         pending.request.operation == Operation::kScan || pending.request.operation == Operation::kScanNext;
     if (is_scan && ++scans > Scans::kMaxPerStep) {  // writers come first
@@ -73,6 +81,25 @@ bool Server::AnswerOthers() {
   }
   other_requests_.resize(put_off);
   return put_off < count;
+}
+
+void Server::TellOutcome(const Pending& pending) {
+  Reply reply;
+  reply.status = ReplyStatus::kInvalid;  // of who has no name
+  if (pending.client != nullptr) reply = pending.client->Recall(pending.request.payload_offset);
+  reply.request_id = pending.request.request_id;
+  std::string_view why;
+  if (reply.status == ReplyStatus::kInvalid) {
+    store_->Add(Counter::kRejectedRequests, 1);
+    why = "no write that this client sent over an earlier connection";
+  } else if (reply.status == ReplyStatus::kUnknown) {
+    why = "the server does not remember what became of the write; later ones took its place";
+  } else if (reply.status == ReplyStatus::kDurableTier) {
+    why = "the durable tier failed; the write is not visible, whether a restart shows it is unknown";
+  }
+  const bool unknown = reply.status == ReplyStatus::kUnknown;
+  if (why.empty() || unknown) store_->Add(unknown ? Counter::kOutcomesUnknown : Counter::kOutcomesTold, 1);
+  SendReply(pending.connection, reply, why);
 }
 
 void Server::Answer(const Pending& pending, const absl::Status& status, Reply reply) {

@@ -11,6 +11,11 @@
 
 namespace remora {
 
+RequestName Server::NameOf(const Pending& pending) {
+  if (pending.client == nullptr) return {};
+  return {.client = pending.client->name, .number = pending.request.request_id};
+}
+
 bool Server::CommitWrites() {
   // A client that was dropped in this step takes its slice, and so its writes, with it.
   std::erase_if(write_requests_,
@@ -36,6 +41,7 @@ bool Server::CommitWrites() {
     }
     write.ttl = DecodeTtl(pending.request.ttl_ms);
     write.condition = Condition::Decode(pending.request.condition);
+    write.request = NameOf(pending);
     write.verify = VerifyPayload;
     write.verify_context = &pending.request;
   }
@@ -65,6 +71,7 @@ bool Server::CommitWrites() {
       continue;
     }
     if (write.ticket != 0) {
+      if (write_requests_[i].client != nullptr) ++write_requests_[i].client->unsynced;
       unsynced_.emplace(write.ticket, write_requests_[i]);
       continue;
     }
@@ -82,16 +89,19 @@ void Server::AnswerWrite(const Pending& pending, const Outcome& outcome) {
   reply.version = outcome.version;
   reply.slot = outcome.slot;
   reply.result = outcome.result;
+  if (pending.client != nullptr) pending.client->Note(reply);
   SendReply(pending.connection, reply, StdView(outcome.status.message()));
 }
 
 bool Server::AnswerSynced() {
   if (!synced_.exchange(false, std::memory_order_acquire)) return false;
-  outcomes_.clear();
-  store_->TakeSynced(&outcomes_);
-  for (const SyncedWrite& outcome : outcomes_) {
+  synced_writes_.clear();
+  store_->TakeSynced(&synced_writes_);
+  for (const SyncedWrite& outcome : synced_writes_) {
     const auto node = unsynced_.extract(outcome.ticket);
-    if (!node.empty()) AnswerWrite(node.mapped(), outcome);
+    if (node.empty()) continue;
+    if (node.mapped().client != nullptr) --node.mapped().client->unsynced;
+    AnswerWrite(node.mapped(), outcome);
   }
   return true;
 }
@@ -106,6 +116,7 @@ absl::Status Server::AddBatch(Pending& pending) {
   }
   pending.writes = remora::AddBatch(copy, &writes_);
   if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a batch are none");
+  writes_[writes_.size() - pending.writes].request = NameOf(pending);
   return absl::OkStatus();
 }
 

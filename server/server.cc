@@ -27,6 +27,9 @@ constexpr int kSpinSteps = 1000;
 // Writes of one group at most: bounds the time that the first of them waits for the last.
 constexpr std::size_t kMaxGroup = 256;
 
+// What a client may have unanswered can all be remembered.
+static_assert(kCredits <= kRememberedWrites);
+
 /// Makes an eventfd readable. Fails only when it is so already, which is what is wanted.
 void Signal(int fd) {
   const std::uint64_t one = 1;
@@ -50,6 +53,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   };
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
   if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
+  server->outcomes_ =
+      std::make_unique<Outcomes>(options.remembered_clients, server->store_->TakeRemembered());
+  server->store_->Add(Counter::kClientsRemembered, static_cast<std::int64_t>(server->outcomes_->size()));
   server->grants_ = std::make_unique<Grants>(*server->store_, *server->memory_);
   server->scans_ = std::make_unique<Scans>(*server->store_);
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
@@ -114,39 +120,79 @@ bool Server::AcceptClients(Port& port) {
   if (connection == nullptr) return false;
 
   HelloRequest hello;
-  if (!FromBytes(connection->peer_data(), &hello) || hello.magic != kHelloMagic) {
-    Refuse(*connection, RefusalReason::kNotRemora, "that was no Remora client's greeting");
-  } else if (hello.protocol_version != kProtocolVersion || hello.format_version != kFormatVersion) {
-    Refuse(
-        *connection, RefusalReason::kVersion,
-        absl::StrCat("it speaks protocol ", kProtocolVersion, " and format ", kFormatVersion, ", the client ",
-                     hello.protocol_version, " and ", hello.format_version, "; use one release"));
-  } else if (hello.layout_signature != LayoutSignature()) {
-    Refuse(*connection, RefusalReason::kLayout,
-           absl::StrCat("its layout signature is ", absl::Hex(LayoutSignature()), ", the client's ",
-                        absl::Hex(hello.layout_signature), "; use builds of one release"));
-  } else if (sessions_.size() >= options_.max_clients) {
-    Refuse(*connection, RefusalReason::kFull,
-           absl::StrCat("it has ", sessions_.size(), " clients, as many as --max_clients allows"));
+  if (!FromBytes(connection->peer_data(), &hello)) hello.magic = 0;
+  if (!IsWelcome(*connection, hello)) return true;
+  const std::string peer = connection->peer();
+  NamedClient* const client = hello.client == 0 ? nullptr : &BeginClient(hello.client, connection.get());
+  auto session = ServerSession::Accept(connection, port.memory, store_->superblock().incarnation,
+                                       store_->clock().UnixMillis(), LoadingFlag());
+  if (session.ok()) {
+    rdma::Connection* const key = &(*session)->connection();
+    (*session)->set_bytes(port.client_bytes);
+    (*session)->set_client(client);
+    sessions_.emplace(key, *std::move(session));
+    store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(port.client_bytes));
+    store_->Add(Counter::kConnections, 1);
+    store_->Add(Counter::kConnectionsAccepted, 1);
+    Log(absl::StrCat("client ", peer, ": connected"));
+    return true;
+  }
+  if (client != nullptr) outcomes_->End(*client);
+  if (connection != nullptr) {
+    Refuse(*connection, RefusalReason::kFull, StdView(session.status().message()));
   } else {
-    const std::string peer = connection->peer();
-    auto session = ServerSession::Accept(connection, port.memory, store_->superblock().incarnation,
-                                         store_->clock().UnixMillis(), LoadingFlag());
-    if (session.ok()) {
-      rdma::Connection* const key = &(*session)->connection();
-      (*session)->set_bytes(port.client_bytes);
-      sessions_.emplace(key, *std::move(session));
-      store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(port.client_bytes));
-      store_->Add(Counter::kConnections, 1);
-      store_->Add(Counter::kConnectionsAccepted, 1);
-      Log(absl::StrCat("client ", peer, ": connected"));
-    } else if (connection != nullptr) {
-      Refuse(*connection, RefusalReason::kFull, StdView(session.status().message()));
-    } else {
-      Log(absl::StrCat("client ", peer, ": gone while being accepted: ", session.status().message()));
-    }
+    Log(absl::StrCat("client ", peer, ": gone while being accepted: ", session.status().message()));
   }
   return true;
+}
+
+bool Server::IsWelcome(rdma::Connection& connection, const HelloRequest& hello) {
+  if (hello.magic != kHelloMagic) {
+    Refuse(connection, RefusalReason::kNotRemora, "that was no Remora client's greeting");
+    return false;
+  }
+  if (hello.protocol_version != kProtocolVersion || hello.format_version != kFormatVersion) {
+    Refuse(
+        connection, RefusalReason::kVersion,
+        absl::StrCat("it speaks protocol ", kProtocolVersion, " and format ", kFormatVersion, ", the client ",
+                     hello.protocol_version, " and ", hello.format_version, "; use one release"));
+    return false;
+  }
+  if (hello.layout_signature != FoldedLayoutSignature()) {
+    Refuse(connection, RefusalReason::kLayout,
+           absl::StrCat("its layout signature is ", absl::Hex(FoldedLayoutSignature()), ", the client's ",
+                        absl::Hex(hello.layout_signature), "; use builds of one release"));
+    return false;
+  }
+  const NamedClient* const known = hello.client == 0 ? nullptr : outcomes_->Find(hello.client);
+  if (known == nullptr && (hello.flags & HelloFlag::kReturns) != 0) {
+    store_->Add(Counter::kClientsForgotten, 1);
+    Refuse(connection, RefusalReason::kForgotten,
+           "it does not know this client, or not any more; what became of its last write is unknown");
+    return false;
+  }
+  // O1. Whether its own end has ended or not: nobody else has this name.
+  if (known != nullptr && known->connection != nullptr) {
+    Drop(known->connection, absl::UnavailableError("its client has come back over another connection"));
+  }
+  if (sessions_.size() >= options_.max_clients) {
+    Refuse(connection, RefusalReason::kFull,
+           absl::StrCat("it has ", sessions_.size(), " clients, as many as --max_clients allows"));
+    return false;
+  }
+  return true;
+}
+
+NamedClient& Server::BeginClient(std::uint64_t name, rdma::Connection* connection) {
+  const std::size_t before = outcomes_->size();
+  NamedClient& client = outcomes_->Begin(name, connection);
+  const std::vector<std::uint64_t> forgotten = outcomes_->Forget();
+  store_->Add(Counter::kClientsRemembered,
+              static_cast<std::int64_t>(outcomes_->size()) - static_cast<std::int64_t>(before));
+  if (const absl::Status status = store_->Remember(name, forgotten); !status.ok()) {
+    Log(absl::StrCat("client ", connection->peer(), ": a restart may forget it: ", status.message()));
+  }
+  return client;
 }
 
 void Server::Refuse(rdma::Connection& connection, RefusalReason reason, std::string_view text) {
@@ -191,8 +237,13 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     store_->Add(Counter::kRejectedRequests, 1);
     return Drop(completion.connection, request.status());
   }
+  NamedClient* const client = session.client();
+  if (client != nullptr && !client->TakeRequestId(request->request_id)) {
+    store_->Add(Counter::kRejectedRequests, 1);
+    return Drop(completion.connection, absl::InvalidArgumentError("a request id that does not go up"));
+  }
   if (request->read_count > 0) NoteReads(session, *request);
-  const Pending pending{.connection = completion.connection, .request = *request};
+  const Pending pending{.connection = completion.connection, .request = *request, .client = client};
   switch (request->operation) {
     case Operation::kPut:
     case Operation::kDelete:
@@ -225,6 +276,7 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     case Operation::kPart:
     case Operation::kScan:
     case Operation::kScanNext:
+    case Operation::kOutcome:
       other_requests_.push_back(pending);
       return;
   }
@@ -247,10 +299,12 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   scans_->End(*connection);
   const auto session = sessions_.find(connection);
   store_->Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session->second->bytes()));
+  if (session->second->client() != nullptr) outcomes_->End(*session->second->client());
   sessions_.erase(session);
   // Its requests that were put off go with it: the next connection may be at the same address.
   for (Pending& pending : write_requests_) pending.Forget(connection);
   for (Pending& pending : other_requests_) pending.Forget(connection);
+  for (Pending& pending : reserves_) pending.Forget(connection);
   for (auto& [ticket, pending] : unsynced_) pending.Forget(connection);
   store_->Add(Counter::kConnections, -1);
 }

@@ -26,6 +26,7 @@
 #include "rdma/transport.h"
 #include "server/grants.h"
 #include "server/memory.h"
+#include "server/outcomes.h"
 #include "server/scans.h"
 #include "server/session.h"
 #include "store/base/clock.h"
@@ -36,6 +37,10 @@ namespace remora {
 struct ServerOptions {
   StoreOptions store;
   std::uint32_t max_clients = 512;
+  /// Clients that are gone of which it is still known what became of their last writes, should they return
+  /// (server/outcomes.h); about 700 bytes each. Of more, who went first is forgotten. (So who loses its
+  /// connection has until as many others have come and gone.)
+  std::uint32_t remembered_clients = 4096;
   /// Gets one line, without its end, for each event that someone who runs a server wants to see. May be
   /// empty.
   std::function<void(std::string_view)> log;
@@ -81,6 +86,7 @@ class Server {
   struct Pending {
     rdma::Connection* connection;  // null: it is gone
     Request request;
+    NamedClient* client = nullptr;  // null: no name. Of a write that is being committed, it is there
     // What it is of the group: one write, or those of a batch; or none, and why.
     std::size_t writes = 1;
     absl::Status refused{};
@@ -96,6 +102,10 @@ class Server {
   // --- server.cc
 
   bool AcceptClients(Port& port);
+  /// False: it was refused.
+  bool IsWelcome(rdma::Connection& connection, const HelloRequest& hello);
+  /// The name, from before its client is accepted on.
+  NamedClient& BeginClient(std::uint64_t name, rdma::Connection* connection);
   void Refuse(rdma::Connection& connection, RefusalReason reason, std::string_view text);
   bool TakeCompletions(Port& port);
   void TakeRequest(ServerSession& session, const rdma::Completion& completion);
@@ -119,6 +129,7 @@ class Server {
   void AnswerWrite(const Pending& pending, const Outcome& outcome);
   /// Of writes that waited for the disk. False: there were none.
   bool AnswerSynced();
+  static RequestName NameOf(const Pending& pending);
   /// Copies a batch out of the slice and adds its writes to the group. InvalidArgument, DataLoss: it was no
   /// batch, or not whole.
   absl::Status AddBatch(Pending& pending);
@@ -129,6 +140,7 @@ class Server {
   bool AnswerOthers();
   bool AnswerReserves();
   void AddReserve(const Pending& pending);
+  void TellOutcome(const Pending& pending);
   /// Aborted: there is no room right now to bring the record back to memory.
   absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
   /// `behind`: what stands behind the Reply.
@@ -139,6 +151,7 @@ class Server {
   std::unique_ptr<ExportedMemory> memory_;
   std::unique_ptr<Store> store_;
   std::vector<Port> ports_;
+  std::unique_ptr<Outcomes> outcomes_;
   absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
   std::unique_ptr<Grants> grants_;
   std::unique_ptr<Scans> scans_;
@@ -154,7 +167,7 @@ class Server {
 
   // Writes that wait for the disk, by their tickets.
   absl::flat_hash_map<std::uint64_t, Pending> unsynced_;
-  std::vector<SyncedWrite> outcomes_;
+  std::vector<SyncedWrite> synced_writes_;
 
   std::atomic<bool> stop_ = false;
   std::atomic<bool> synced_ = false;  // outcomes have come

@@ -18,6 +18,8 @@
 
 namespace remora {
 
+struct NamedClient;
+
 /// Requests that a client may have unanswered.
 inline constexpr std::uint32_t kCredits = 16;
 
@@ -62,6 +64,9 @@ class ServerSession {
   std::uint64_t replies_done() const { return replies_sent_ - replies_under_way_; }
 
   rdma::Connection& connection() { return *connection_; }
+  /// Null: it has no name (server/outcomes.h).
+  NamedClient* client() const { return client_; }
+  void set_client(NamedClient* client) { client_ = client; }
   /// What the client takes of memory that is counted: ClientBytes of its listener.
   std::size_t bytes() const { return bytes_; }
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
@@ -72,6 +77,7 @@ class ServerSession {
   absl::Status PostReceive(std::uint64_t index);
 
   std::size_t bytes_ = 0;
+  NamedClient* client_ = nullptr;
   std::uint64_t replies_sent_ = 0;
   std::uint64_t replies_under_way_ = 0;
 

@@ -395,6 +395,8 @@ absl::Status Store::Impl::MakeDurable() {
     } else {
       tier_->Put(staged.key, {.version = staged.version, .expiry_ms = staged.expiry_ms}, staged.value);
     }
+    const Write& write = *staged.write;
+    if (write.request.client != 0) tier_->PutOutcome(write.request, staged.version, write.result);
   }
   const bool logged = std::ranges::any_of(
       staged_, [&](const Staged& staged) { return LevelOf(*staged.write) != Durability::kMemory; });

@@ -2,6 +2,9 @@
 //
 //   column family "default":  key -> {StoredHeader, value}
 //   column family "meta":     "version_limit" -> 8 bytes; every version ever used is less
+//                             "client" CLIENT -> 8 bytes: RememberedClient::since_ms
+//                             "client" CLIENT NUMBER -> RememberedWrite (store/remembered.h)
+//                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kRememberedWrites
 #pragma once
 
 #include <cstddef>
@@ -16,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/format/scan_range.h"
+#include "store/remembered.h"
 
 namespace remora {
 
@@ -55,6 +59,11 @@ class DurableTier {
   void Put(std::string_view key, const StoredHeader& header, std::string_view value);
   void Delete(std::string_view key);
   void SetVersionLimit(std::uint64_t limit);
+  void PutClient(std::uint64_t client, std::int64_t since_ms);
+  /// With all its outcomes.
+  void DeleteClient(std::uint64_t client);
+  /// Takes the place of that of an earlier number.
+  void PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result);
   /// OK: it survives this process, unless `log` is kSkipped; the others then survive it all the same.
   /// Otherwise Unavailable: it may or may not be there after a restart. After a full disk, writes succeed
   /// again some seconds after there is space; after other errors, only after a restart.
@@ -62,9 +71,12 @@ class DurableTier {
   absl::Status Write(Log log = Log::kWritten);
 
   /// OK: all that was written before the call, and is in the log, survives the machine. Otherwise
-  /// Unavailable, and what the disk has of it is unknown: nobody may rely on a later call (fsync(2) reports
-  /// an error once). Any thread.
+  /// Unavailable, and what the disk has of it is unknown. Then all later calls fail: fsync(2) reports an error
+  /// once. Any thread.
   absl::Status Sync();
+
+  /// All that are remembered. DataLoss, Unavailable.
+  absl::StatusOr<std::vector<RememberedClient>> Clients() const;
 
   struct Entry {
     std::string_view key;

@@ -130,7 +130,10 @@ Store::Impl::~Impl() {
 
 absl::Status Store::Impl::Start(const StoreOptions& options) {
   Set(Counter::kMemoryBytes, shape_.memory_size);
-  if (tier_ != nullptr) next_version_ = tier_->version_limit();
+  if (tier_ != nullptr) {
+    next_version_ = tier_->version_limit();
+    REMORA_ASSIGN_OR_RETURN(remembered_, tier_->Clients());
+  }
   Set(Counter::kLastVersion, next_version_ - 1);
   SetSizeCounters();
   if (tier_ != nullptr) StartSyncing(options);
@@ -146,6 +149,14 @@ void Store::Impl::BeginToServe() {
 
 absl::Status Store::Impl::load_status() const {
   return load_.failed.load(std::memory_order_acquire) ? load_.status : absl::OkStatus();
+}
+
+absl::Status Store::Impl::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
+  if (tier_ == nullptr) return absl::OkStatus();
+  const std::lock_guard lock(mutex_);
+  for (const std::uint64_t other : forgotten) tier_->DeleteClient(other);
+  tier_->PutClient(client, clock_.UnixMillis());
+  return tier_->Write();
 }
 
 // --- Counters -------------------------------------------------------------------------------------------
@@ -297,6 +308,10 @@ void Store::GiveBack(const Reservation& reservation) { impl_->GiveBack(reservati
 absl::StatusOr<Location> Store::Locate(std::string_view key) { return impl_->Locate(key); }
 bool Store::wants_reads() const { return impl_->wants_reads(); }
 void Store::NoteRead(std::uint64_t key_hash) { impl_->NoteRead(key_hash); }
+absl::Status Store::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
+  return impl_->Remember(client, forgotten);
+}
+std::vector<RememberedClient> Store::TakeRemembered() { return impl_->TakeRemembered(); }
 const Superblock& Store::superblock() const { return impl_->superblock(); }
 const Clock& Store::clock() const { return impl_->clock(); }
 void Store::Add(Counter counter, std::int64_t delta) { impl_->Add(counter, delta); }

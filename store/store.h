@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +27,7 @@
 #include "store/format/scan_options.h"
 #include "store/format/write_batch.h"
 #include "store/format/write_options.h"
+#include "store/remembered.h"
 
 namespace remora {
 
@@ -117,6 +119,8 @@ struct Write {
   /// consists of kPut, not reserved, and kDelete; InvalidArgument if not, or beyond kMaxBatchWrites and
   /// kMaxBatchBytes.
   bool with_next = false;
+  /// Whose it is, if its outcome is to be remembered; of a batch, the first write's is that of all of it.
+  RequestName request{};
 
   /// Asked, when set, about the store's private copy of key and value before anything else sees it: for bytes
   /// that somebody else may still be writing. False: the write ends with DataLoss and nothing of it is done.
@@ -305,6 +309,13 @@ class Store {
   bool wants_reads() const;
   /// Somebody else has read the record of the key with this hash. Get counts its own.
   void NoteRead(std::uint64_t key_hash);
+
+  /// From now on, outcomes of this client's writes are remembered across restarts, and those of `forgotten`
+  /// are not (store/remembered.h, R1 and R3). Nothing happens where there is no durable tier. Unavailable:
+  /// the tier failed; whether it remembers the client is unknown.
+  absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
+  /// Who was remembered when the store was opened. Once.
+  std::vector<RememberedClient> TakeRemembered();
 
   const Superblock& superblock() const;
   const Clock& clock() const;

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -83,6 +84,8 @@ class Store::Impl {
   bool FindInIndex(const ScanRange& range, std::uint64_t versions_end, std::size_t max_keys,
                    std::size_t max_buckets, std::uint64_t* next_bucket, std::vector<VersionedKey>* keys);
   bool LoadStep();
+  absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
+  std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }
   bool loading() const { return loading_.load(std::memory_order_acquire); }
   absl::Status load_status() const;
 
@@ -321,7 +324,8 @@ class Store::Impl {
   std::atomic<bool> wants_reads_ = false;
 
   // Under mutex_.
-  const std::unique_ptr<DurableTier> tier_;  // null: Durability::kMemory
+  const std::unique_ptr<DurableTier> tier_;   // null: Durability::kMemory
+  std::vector<RememberedClient> remembered_;  // from Start to TakeRemembered
   KnownKeys known_;
   UnsyncedKeys unsynced_keys_;
   Sweeper sweeper_;

@@ -98,6 +98,7 @@ Outcome FromStatus(const absl::Status& status) {
       break;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kUnknown:
     case absl::StatusCode::kFailedPrecondition:
       exit_code = EX_UNAVAILABLE;
       break;

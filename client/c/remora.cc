@@ -46,6 +46,8 @@ remora_code CodeOf(const absl::Status& status) {
       return REMORA_UNIMPLEMENTED;
     case absl::StatusCode::kAborted:
       return REMORA_ABORTED;
+    case absl::StatusCode::kUnknown:
+      return REMORA_UNKNOWN;
     default:
       return REMORA_INTERNAL;
   }
@@ -107,6 +109,8 @@ const char* remora_code_name(remora_code code) {
       return "INTERNAL";
     case REMORA_ABORTED:
       return "ABORTED";
+    case REMORA_UNKNOWN:
+      return "UNKNOWN";
   }
   return "UNKNOWN";
 }
@@ -124,6 +128,7 @@ void remora_options_init(remora_options* options) {
   options->timeout_ms = static_cast<uint32_t>(defaults.timeout.count());
   options->location_cache_bytes = -1;
   options->scan_window_bytes = -1;
+  options->reconnect = 1;
 }
 
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client) {
@@ -142,6 +147,7 @@ remora_code remora_connect(const char* address, const remora_options* options, r
     if (taken.scan_window_bytes >= 0) {
       wanted.scan_window_bytes = static_cast<std::size_t>(taken.scan_window_bytes);
     }
+    wanted.reconnect = taken.reconnect != 0;
     auto connected = std::make_unique<remora_client>();
     auto opened = remora::Client::Connect(address, wanted, connected->clock);
     if (!opened.ok()) return opened.status();

@@ -15,7 +15,8 @@
  * exception passes this interface.
  *
  * Threads: a client, with its buffers, is for one thread at a time; different clients are independent.
- * Processes: in a child of fork(2), a client of the parent must not be used, nor closed; connect anew.
+ * Processes: in a child of fork(2), a client of the parent must not be used, nor closed; connect anew. (To
+ * the server both would be the same client.)
  *
  * Later versions add functions, codes, and fields at the end of structs, and change none.
  */
@@ -34,8 +35,8 @@ typedef enum remora_code {
   REMORA_NOT_FOUND = 1,
   /* Any call: a key or value out of bounds, a span of time that is none. Nothing was sent. */
   REMORA_INVALID_ARGUMENT = 2,
-  /* Any call: the server is gone, or the connection broke. Of a write that was under way it is not known
-   * whether it was done. All later calls fail the same way; connect again. */
+  /* Any call: the server is gone, or the connection broke, and there was no other within timeout_ms. Of a
+   * write that was under way it is not known whether it was done. The next call tries to connect again. */
   REMORA_UNAVAILABLE = 3,
   /* Any call: no answer in time; then as REMORA_UNAVAILABLE. */
   REMORA_DEADLINE_EXCEEDED = 4,
@@ -50,10 +51,14 @@ typedef enum remora_code {
   REMORA_UNIMPLEMENTED = 11,
   /* A fault of Remora's own. */
   REMORA_INTERNAL = 12,
-  REMORA_ABORTED = 13 /* of a scan of one moment: the server has given it up */
+  REMORA_ABORTED = 13, /* of a scan of one moment: the server has given it up */
+  /* Any write: its answer was lost with the connection, and the server that the next one leads to cannot tell
+   * whether it was done, once, or not: it was restarted without a durable tier, or has forgotten this client.
+   */
+  REMORA_UNKNOWN = 14
 } remora_code;
 
-/* "NOT_FOUND" and so on; "UNKNOWN" for a number that is none of them. */
+/* "NOT_FOUND" and so on; "UNKNOWN" for a number that is none of them, too. */
 const char* remora_code_name(remora_code code);
 
 /* Why this thread's last call that did not end with REMORA_OK did not. Never null; until this thread's next
@@ -77,6 +82,12 @@ typedef struct remora_options {
   int64_t location_cache_bytes;
   /* For pages of scans, not touched before the first one. 0: no scans; negative, the default: 512 KiB. */
   int64_t scan_window_bytes;
+  /* Whether a call that finds the connection broken makes another, within timeout_ms, and goes on there: 1.
+   * Then a write is done once, or ends with REMORA_UNAVAILABLE, REMORA_DEADLINE_EXCEEDED or REMORA_UNKNOWN,
+   * done once or not at all. 0: the first connection is the only one; after REMORA_UNAVAILABLE or
+   * REMORA_DEADLINE_EXCEEDED, all later calls fail. */
+  uint32_t reconnect;
+  uint32_t reserved; /* 0 */
 } remora_options;
 
 void remora_options_init(remora_options* options);

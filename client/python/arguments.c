@@ -10,7 +10,7 @@ static const char* const kErrorNames[] = {"Error",         "NotFound",         "
                                           "Unavailable",   "DeadlineExceeded", "ResourceExhausted",
                                           "OutOfRange",    "PermissionDenied", "FailedPrecondition",
                                           "AlreadyExists", "DataLoss",         "Unimplemented",
-                                          "Internal",      "Aborted"};
+                                          "Internal",      "Aborted",          "Unknown"};
 
 PyObject* Raise(remora_code code) {
   const size_t count = sizeof(kErrorNames) / sizeof(kErrorNames[0]);

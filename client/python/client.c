@@ -26,13 +26,14 @@ int Begin(Client* self) {
 // --- Client: connecting and closing ---------------------------------------------------------------------
 
 static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"address", "connect_timeout", "timeout", "location_cache_bytes", NULL};
+  static char* names[] = {"address", "connect_timeout", "timeout", "location_cache_bytes", "reconnect", NULL};
   Client* const self = (Client*)object;
   const char* address = NULL;
   double connect_timeout = 5, timeout = 5;
   PyObject* cache = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$ddO", names, &address, &connect_timeout, &timeout,
-                                   &cache)) {
+  int reconnect = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$ddOp", names, &address, &connect_timeout, &timeout,
+                                   &cache, &reconnect)) {
     return -1;
   }
   remora_options options;
@@ -41,6 +42,7 @@ static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   if (!TakeSeconds(connect_timeout, &connect_ms) || !TakeSeconds(timeout, &timeout_ms)) return -1;
   options.connect_timeout_ms = connect_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)connect_ms;
   options.timeout_ms = timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
+  options.reconnect = reconnect != 0;
   if (cache != Py_None) {
     const size_t bytes = PyLong_AsSize_t(cache);
     if (PyErr_Occurred()) return -1;
@@ -417,8 +419,8 @@ static PyMethodDef client_methods[] = {
 
 static PyType_Slot client_slots[] = {
     {Py_tp_doc,
-     "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None)\n--\n\n"
-     "One connection to one server, for one thread at a time."},
+     "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True)\n--\n\n"
+     "One server, and a connection to it, for one thread at a time."},
     {Py_tp_init, ClientInit},
     {Py_tp_dealloc, ClientDealloc},
     {Py_tp_methods, client_methods},

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <thread>
 
 namespace remora {
 
@@ -20,6 +21,8 @@ class Clock {
   virtual TimePoint Coarse() const { return Now(); }
   /// Milliseconds since 1970, rounded down; goes on as Now does.
   virtual std::int64_t UnixMillis() const = 0;
+  /// Returns when this much time has passed.
+  virtual void Sleep(Duration duration) const { std::this_thread::sleep_for(duration); }
 
   static constexpr std::chrono::milliseconds kCoarseness{20};
 };

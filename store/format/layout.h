@@ -250,7 +250,8 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// the keys, too. An eviction makes a key cold, or, where there is no durable tier, removes it; a fetch
 /// brings a cold one back. While a store loads (1, else 0), the keys are those in memory so far. Registered
 /// bytes are all that clients reach in a server, by READ, WRITE or mapping: the region and what each of those
-/// connected has to itself.
+/// connected has to itself. Clients remembered are those connected and those of the others whose last writes
+/// are known; one that returns and is none of them was forgotten. Outcomes: of writes whose answer was lost.
 #define REMORA_COUNTERS(X)                            \
   X(kKeys, "keys")                                    \
   X(kLoading, "loading")                              \
@@ -291,6 +292,10 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kConnections, "connections")                      \
   X(kConnectionsAccepted, "connections_accepted")     \
   X(kConnectionsRefused, "connections_refused")       \
+  X(kClientsRemembered, "clients_remembered")         \
+  X(kClientsForgotten, "clients_forgotten")           \
+  X(kOutcomesTold, "outcomes_told")                   \
+  X(kOutcomesUnknown, "outcomes_unknown")             \
   X(kReceiveCompletions, "receive_completions")       \
   X(kWakeups, "wakeups")
 

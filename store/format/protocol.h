@@ -38,6 +38,13 @@
 //
 // The writes of a batch are done all or none. Its status is that of the first that could not be done.
 //
+// A client whose connection broke makes another, under the same name. By the time that it is accepted, the
+// server has dropped the connection before: what it had sent there is done or never will be. Of a write that
+// was sent and not answered it then asks what became of it (outcome), and sends it anew, under another id, if
+// it was not done. The server remembers the last write that was done of each `credits` ids; so a write is not
+// to be sent before all are answered whose ids are less by `credits` or more. It may have forgotten the whole
+// name: then it refuses it, and the client takes another.
+//
 // HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
 // was sent and before the answer was there, which is what a client knows of that clock
 // (client/server_time.h).
@@ -61,20 +68,34 @@
 
 namespace remora {
 
-inline constexpr std::uint32_t kProtocolVersion = 7;
+inline constexpr std::uint16_t kProtocolVersion = 7;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
 inline constexpr std::uint64_t kHelloMagic = 0x30414f4d45524f4c;
 
+/// What of the signature goes over the wire.
+constexpr std::uint32_t FoldedLayoutSignature() {
+  return static_cast<std::uint32_t>(LayoutSignature() ^ LayoutSignature() >> 32);
+}
+
+enum HelloFlag : std::uint8_t {
+  kReturns = 1,  // the server has accepted this name before
+};
+
 struct HelloRequest {
   std::uint64_t magic = kHelloMagic;
-  std::uint32_t protocol_version = kProtocolVersion;
-  std::uint32_t format_version = kFormatVersion;
-  std::uint64_t layout_signature = LayoutSignature();
+  std::uint16_t protocol_version = kProtocolVersion;
+  std::uint8_t format_version = kFormatVersion;
+  std::uint8_t flags = 0;  // HelloFlag
+  std::uint32_t layout_signature = FoldedLayoutSignature();
+  /// The client's name: random, and the same at each of its connections. 0: it has none, and never asks what
+  /// became of a write. Request ids of a name go up, across its connections.
+  std::uint64_t client = 0;
 };
 static_assert(sizeof(HelloRequest) == 24 && sizeof(HelloRequest) <= 56);
 static_assert(std::has_unique_object_representations_v<HelloRequest>);
+static_assert(kFormatVersion <= 255);
 
 struct HelloReply {
   std::uint64_t magic = kHelloMagic;
@@ -94,6 +115,7 @@ enum class RefusalReason : std::uint32_t {
   kLayout = 3,     // same versions, different layout signature
   kFull = 4,       // the server has as many clients, or as little memory, as it allows
   kStopping = 5,
+  kForgotten = 6,  // a name that returns is none that the server knows, or not any more: take another
 };
 
 /// `text` says what to do; zero-terminated unless full.
@@ -128,7 +150,24 @@ enum class Operation : std::uint8_t {
   // store/format/scan_protocol.h
   kScan = 12,      // opens a cursor
   kScanNext = 14,  // goes on with it
+  kOutcome = 13,   // nothing; payload_offset: the request id of a write that this name has sent before
 };
+
+/// Whether it may change what is stored.
+constexpr bool IsWrite(Operation operation) {
+  switch (operation) {
+    case Operation::kPut:
+    case Operation::kDelete:
+    case Operation::kTouch:
+    case Operation::kCommit:
+    case Operation::kIncrement:
+    case Operation::kAppend:
+    case Operation::kBatch:
+      return true;
+    default:
+      return false;
+  }
+}
 
 struct Request {
   std::uint64_t request_id = 0;  // the client's; comes back in the reply
@@ -170,6 +209,9 @@ enum class ReplyStatus : std::uint8_t {
   kAlreadyExists = 7,       // the condition was that the key is absent
   kFailedPrecondition = 8,  // the key has another version; or its value is no number
   kOutOfRange = 9,          // the number would overflow, or the value grow too large
+  // Outcome: the server cannot tell. (kOk: it was done, with this version and result. kNotFound: it was not
+  // and never will be. kDurableTier: as that write's own.)
+  kUnknown = 10,
 };
 
 enum ReplyFlag : std::uint16_t {

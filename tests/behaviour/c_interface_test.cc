@@ -18,7 +18,11 @@ class CInterface : public testing::Test {
     ServerOptions options;
     options.store.memory_size = std::size_t{32} << 20;
     server_ = *ServerThread::Start(options, address_);
-    EXPECT_EQ(remora_connect(server_->address().c_str(), nullptr, &client_), REMORA_OK) << remora_message();
+    remora_options wanted;
+    remora_options_init(&wanted);
+    EXPECT_EQ(wanted.reconnect, 1u);
+    wanted.timeout_ms = 1000;  // no longer than a server that is gone is to be waited for
+    EXPECT_EQ(remora_connect(server_->address().c_str(), &wanted, &client_), REMORA_OK) << remora_message();
   }
   ~CInterface() override { remora_close(client_); }
 
@@ -276,9 +280,27 @@ TEST_F(CInterface, SaysThatTheServerIsGone) {
   EXPECT_EQ(Put("key", "value"), REMORA_UNAVAILABLE);
 }
 
+TEST_F(CInterface, FindsTheServerAgainUnlessItIsToldNotTo) {
+  remora_options options;
+  remora_options_init(&options);
+  options.reconnect = 0;
+  remora_client* only_one = nullptr;
+  ASSERT_EQ(remora_connect(server_->address().c_str(), &options, &only_one), REMORA_OK) << remora_message();
+  ASSERT_EQ(Put("key", "before"), REMORA_OK);
+  server_.reset();
+  ServerOptions server;
+  server.store.memory_size = std::size_t{32} << 20;
+  server_ = *ServerThread::Start(server, address_);
+  EXPECT_EQ(Get("key"), "NOT_FOUND");
+  EXPECT_EQ(Put("key", "after"), REMORA_OK);
+  EXPECT_EQ(remora_ping(only_one), REMORA_UNAVAILABLE);
+  remora_close(only_one);
+}
+
 TEST(CInterfaceNames, AreThere) {
   EXPECT_STREQ(remora_code_name(REMORA_OK), "OK");
   EXPECT_STREQ(remora_code_name(REMORA_INTERNAL), "INTERNAL");
+  EXPECT_STREQ(remora_code_name(REMORA_UNKNOWN), "UNKNOWN");
   EXPECT_STREQ(remora_code_name(static_cast<remora_code>(15)), "UNKNOWN");
   EXPECT_STRNE(remora_version(), "");
 }

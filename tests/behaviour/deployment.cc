@@ -220,7 +220,7 @@ class SimDeployment final : public Deployment {
   }
   absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) override {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
-                            Client::Connect(network_.Dial(), options, network_.clock()));
+                            Client::Connect([this](TimePoint) { return Dial(); }, options, network_.clock()));
     return std::make_unique<RemoteKeyValue>(std::move(client));
   }
   absl::Status Restart() override {

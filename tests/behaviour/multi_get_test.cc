@@ -218,7 +218,7 @@ TEST_P(MultiGet, BesideWritersIsNeitherTornNorStale) {
 }
 
 TEST_P(MultiGet, SaysThatTheServerIsGone) {
-  START();
+  START({}, {.reconnect = false});
   if (!remote()) GTEST_SKIP() << "of clients";
   ASSERT_CODE(kOk, Put("a", "1"));
   deployment_->Stop();

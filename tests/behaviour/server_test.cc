@@ -71,8 +71,8 @@ TEST_P(RemoteBehaviour, StatsAreTheServersCounters) {
 
 // --- Connections end ------------------------------------------------------------------------------------
 
-TEST_P(RemoteBehaviour, AServerThatStoppedIsReportedAndReconnectingWorks) {
-  START({.durability = Durability::kLogged});
+TEST_P(RemoteBehaviour, AServerThatStoppedIsReportedAndAnotherClientWorks) {
+  START({.durability = Durability::kLogged}, {.reconnect = false});
   ASSERT_CODE(kOk, Put("key", "value"));
   deployment_->Stop();
   EXPECT_CODE(kUnavailable, GetStatus("key"));

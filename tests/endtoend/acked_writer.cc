@@ -68,7 +68,8 @@ int main(int argc, char** argv) {
   const std::string_view name = argv[2];
   const std::uint64_t keys = std::strtoull(argv[3], nullptr, 10);
   const remora::SteadyClock clock;
-  auto client = remora::Client::Connect(argv[1], {}, clock);
+  // A server that is gone ends it at once.
+  auto client = remora::Client::Connect(argv[1], {.reconnect = false}, clock);
   if (!client.ok()) {
     std::fprintf(stderr, "connect: %s\n", client.status().ToString().c_str());
     return EX_UNAVAILABLE;

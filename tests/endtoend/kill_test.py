@@ -1,6 +1,8 @@
-"""kill -9 of the server and of clients, in the middle of PUTs."""
+"""kill -9 of the server and of clients, in the middle of PUTs and additions."""
 
 import fcntl
+import os
+import select
 import signal
 import subprocess
 import threading
@@ -80,7 +82,75 @@ class Writer:
         return run.returncode, run.stderr.decode()
 
 
+class Adder:
+    """An adder (see there)."""
+
+    def __init__(self, address, key):
+        self.process = subprocess.Popen(
+            [harness.program("adder"), address, key],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def wait_for_more(self):
+        """Returns when some hundred more were acknowledged."""
+        readable, _, _ = select.select([self.process.stdout], [], [], harness.PATIENCE)
+        if not readable or not os.read(self.process.stdout.fileno(), 1 << 16):
+            self.close()
+            raise AssertionError("an adder ended or hangs")
+
+    def end(self):
+        """How many it added, and of how many it does not know."""
+        output, errors = self.process.communicate(timeout=harness.PATIENCE)
+        if self.process.returncode != 0:
+            raise AssertionError(f"an adder failed: {self.process.returncode}: {errors!r}")
+        added, unknown = output.split()[-2:]
+        return int(added), int(unknown)
+
+    def close(self):
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.communicate()
+
+
 class KillTest(harness.TestCase):
+    def adders(self, count):
+        adders = [Adder(self.address, "sum") for _ in range(count)]
+        for adder in adders:
+            self.addCleanup(adder.close)
+        return adders
+
+    def test_additions_are_exact_although_a_logged_server_is_killed_time_and_again(self):
+        server = self.logged_server("--quiet")
+        adders = self.adders(3)
+        for _ in range(8):
+            for adder in adders:
+                adder.wait_for_more()
+            server.kill()
+            server = self.logged_server("--quiet")
+        told = [adder.end() for adder in adders]
+        self.assertEqual([unknown for _, unknown in told], [0] * len(adders))
+        self.assertEqual(int(harness.kvctl(self.address, "get", "sum").stdout), sum(added for added, _ in told))
+
+    def test_a_memory_server_that_is_killed_leaves_nothing_added_twice(self):
+        server = self.memory_server("--quiet")
+        adders = self.adders(3)
+        for _ in range(5):
+            for adder in adders:
+                adder.wait_for_more()
+            server.kill()
+            server = self.memory_server("--quiet")
+        added_before = harness.kvctl(self.address, "get", "sum")
+        self.assertIn(added_before.returncode, (0, 1))
+        told = [adder.end() for adder in adders]
+        # What the last server holds was acknowledged by it: at most all, and no more than was ever told.
+        self.assertLessEqual(
+            int(harness.kvctl(self.address, "get", "sum").stdout or 0), sum(added for added, _ in told)
+        )
+        # Each server was killed under at most one addition of each.
+        for _, unknown in told:
+            self.assertLessEqual(unknown, 5)
+        self.assertEqual(harness.stats(self.address)["outcomes_told"], 0)
+
     def writer(self, name, keys, paced=False):
         writer = Writer(self.address, name, keys, paced)
         self.addCleanup(writer.kill)

@@ -215,6 +215,17 @@ class PythonTest(harness.TestCase):
         with self.assertRaises(remora.Unavailable):
             self.store.put("key", b"value")
 
+    def test_it_reconnects_unless_told_not_to(self):
+        only_one = remora.Client(self.address, reconnect=False)
+        self.store["key"] = b"value"
+        self.kvserver.kill()
+        self.memory_server("--quiet")
+        self.assertIsNone(self.store.get("key"))
+        self.assertEqual(self.store.increment("sum"), 1)
+        with self.assertRaises(remora.Unavailable):
+            only_one.get("key")
+        self.assertTrue(issubclass(remora.Unknown, remora.Error))
+
     def test_counters(self):
         self.store["key"] = b"value"
         self.assertEqual(self.store.stats()["puts"], 1)

@@ -26,7 +26,7 @@ class SimServed {
   }
 
   std::unique_ptr<Client> Connect(const ClientOptions& options) {
-    auto client = Client::Connect(network_.Dial(), options, network_.clock());
+    auto client = Client::Connect([this](TimePoint) { return network_.Dial(); }, options, network_.clock());
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
   }

@@ -42,7 +42,9 @@ RemoteRegion Name(std::span<std::byte> bytes, std::uint32_t key) {
 /// Either end of a connection. Both ends know each other until one is destroyed.
 class SimConnection final : public rdma::Connection {
  public:
-  SimConnection(SimNetwork& network, SimListener* listener) : network_(network), listener_(listener) {}
+  SimConnection(SimNetwork& network, SimListener* listener) : network_(network), listener_(listener) {
+    network_.connections_.push_back(this);
+  }
   ~SimConnection() override;
 
   absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterMessages(std::span<std::byte> bytes) override {
@@ -87,6 +89,7 @@ class SimConnection final : public rdma::Connection {
 
  private:
   friend class SimListener;
+  friend class SimNetwork;
   enum class State { kNew, kAsked, kOpen, kRejected };
   struct PendingRead {
     std::uint64_t context;
@@ -104,6 +107,7 @@ class SimConnection final : public rdma::Connection {
   void DeliverReads();
   void PeerWentAway();
   void Break(const absl::Status& cause);
+  void CutOff(SimNetwork::Cut cut);
   bool MayWrite(const RemoteRegion& region) const {
     return region == writable_ || std::find(grants_.begin(), grants_.end(), region) != grants_.end();
   }
@@ -121,6 +125,7 @@ class SimConnection final : public rdma::Connection {
   std::deque<std::vector<std::byte>> messages_;  // from the other end, not yet in a receive
   std::deque<rdma::Completion> completions_;
   absl::Status status_;
+  int late_ = 0;  // Polls until what was on its way comes
 };
 
 class SimListener final : public rdma::Listener {
@@ -178,6 +183,12 @@ void SimNetwork::Step() {
   in_step_ = false;
 }
 
+void SimNetwork::Event() {
+  if (cut_in_ == 0 || --cut_in_ > 0) return;
+  for (SimConnection* connection : connections_) connection->CutOff(cut_);
+  if (then_) then_();
+}
+
 void SimNetwork::Deliver(const std::byte* from, std::byte* to, std::size_t size) {
   const std::size_t pieces = (size + piece_size_ - 1) / piece_size_;
   std::vector<std::uint32_t> order(pieces);
@@ -198,6 +209,7 @@ void SimNetwork::Deliver(const std::byte* from, std::byte* to, std::size_t size)
 SimConnection::~SimConnection() {
   if (other_ != nullptr) other_->PeerWentAway();
   if (listener_ != nullptr) std::erase(listener_->connections_, this);
+  std::erase(network_.connections_, this);
 }
 
 absl::Status SimConnection::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
@@ -209,18 +221,21 @@ absl::Status SimConnection::Connect(std::span<const std::byte> request_data, Tim
   other_ = request.get();
   state_ = State::kAsked;
   network_.listener_->requests_.push_back(std::move(request));
+  network_.Event();
   while (state_ == State::kAsked && status_.ok() && network_.clock_.Now() < deadline) {
     network_.Step();
     network_.clock_.Advance(std::chrono::microseconds(1));
   }
+  network_.Event();
   if (state_ == State::kRejected) return absl::FailedPreconditionError("rejected");
   if (!status_.ok()) return status_;
   return state_ == State::kOpen ? absl::OkStatus() : absl::DeadlineExceededError("no answer");
 }
 
 absl::Status SimConnection::Answer(std::span<const std::byte> data, State state) {
-  if (other_ == nullptr) return absl::UnavailableError("the client went away");
+  if (!status_.ok()) return absl::UnavailableError("the client went away");
   state_ = state;
+  if (other_ == nullptr) return absl::OkStatus();  // it was cut off, and this end does not know
   other_->state_ = state;
   other_->peer_data_.assign(data.begin(), data.end());
   return absl::OkStatus();
@@ -228,6 +243,7 @@ absl::Status SimConnection::Answer(std::span<const std::byte> data, State state)
 
 absl::Status SimConnection::PostReadv(std::uint64_t context, std::span<const rdma::Sge> to,
                                       const RemoteRegion& region, std::uint64_t offset) {
+  network_.Event();
   if (!status_.ok()) return status_;
   const std::uint64_t size =
       std::accumulate(to.begin(), to.end(), std::uint64_t{0},
@@ -243,6 +259,7 @@ absl::Status SimConnection::PostReadv(std::uint64_t context, std::span<const rdm
 
 absl::Status SimConnection::PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
                                        std::uint64_t offset) {
+  network_.Event();
   if (!status_.ok()) return status_;
   if (!other_->MayWrite(region)) {
     // The server's device refuses it, and both ends learn that.
@@ -261,10 +278,13 @@ absl::Status SimConnection::PostWritev(std::span<const rdma::Sge> from, const Re
 }
 
 absl::Status SimConnection::PostSend(std::uint64_t context, const rdma::Sge& from) {
+  network_.Event();
   if (!status_.ok()) return status_;
   if (from.size > rdma::kMaxMessageSize) return absl::InvalidArgumentError("too long a message");
   DeliverReads();  // they complete first (O5)
-  other_->messages_.emplace_back(from.data, from.data + from.size);
+  // To a client that was cut off, it is lost.
+  if (other_ != nullptr) other_->messages_.emplace_back(from.data, from.data + from.size);
+  network_.Event();
   Complete(rdma::CompletionKind::kSend, context, 0);
   return absl::OkStatus();
 }
@@ -287,6 +307,7 @@ absl::Status SimConnection::Wait(TimePoint deadline) {
 }
 
 std::size_t SimConnection::Take(std::span<rdma::Completion> out) {
+  if (late_ > 0) --late_;
   DeliverReads();
   DeliverMessages();
   std::size_t count = 0;
@@ -311,13 +332,14 @@ void SimConnection::DeliverReads() {
 }
 
 void SimConnection::DeliverMessages() {
-  while (!messages_.empty() && !receives_.empty() && status_.ok()) {
+  while (!messages_.empty() && !receives_.empty() && status_.ok() && late_ == 0) {
     const std::vector<std::byte>& message = messages_.front();
     REMORA_CHECK(message.size() <= receives_.front().into.size);
     std::memcpy(receives_.front().into.data, message.data(), message.size());
     Complete(rdma::CompletionKind::kReceive, receives_.front().context, message.size());
     messages_.pop_front();
     receives_.pop_front();
+    network_.Event();
   }
 }
 
@@ -328,6 +350,17 @@ void SimConnection::Complete(rdma::CompletionKind kind, std::uint64_t context, s
 void SimConnection::PeerWentAway() {
   other_ = nullptr;
   if (status_.ok()) Break(absl::UnavailableError("the peer went away"));
+}
+
+void SimConnection::CutOff(SimNetwork::Cut cut) {
+  if (!status_.ok() || (state_ != State::kOpen && state_ != State::kAsked && listener_ == nullptr)) return;
+  if (listener_ != nullptr && cut == SimNetwork::Cut::kClient) {
+    other_ = nullptr;
+    late_ = SimNetwork::kLate;
+    return;
+  }
+  other_ = nullptr;
+  Break(absl::UnavailableError("the connection was cut"));
 }
 
 void SimConnection::Break(const absl::Status& cause) {

@@ -23,15 +23,17 @@ class SimClock final : public Clock {
   std::int64_t UnixMillis() const override {
     return std::chrono::floor<std::chrono::milliseconds>(now_.time_since_epoch()).count() + unix_epoch_ms_;
   }
+  void Sleep(Duration duration) const override { now_ += duration; }
   void Advance(Duration duration) { now_ += duration; }
   void SetUnixMillis(std::int64_t unix_ms) { unix_epoch_ms_ += unix_ms - UnixMillis(); }
 
  private:
-  TimePoint now_{std::chrono::seconds(1000)};
+  mutable TimePoint now_{std::chrono::seconds(1000)};
   std::int64_t unix_epoch_ms_ = 1'600'000'000'000;
 };
 
 class SimListener;
+class SimConnection;
 
 /// Thread Safety: none, for the network, its clients and its server together. Must outlive them.
 class SimNetwork {
@@ -54,6 +56,22 @@ class SimNetwork {
   /// Bytes of a piece: 1 tears even words, 8 keeps aligned words whole.
   void set_piece_size(std::size_t size) { piece_size_ = size; }
 
+  /// What becomes of a connection that is cut, at the server's end. A client's always learns it at once.
+  enum class Cut {
+    kBoth,    // it learns it at once, and what was on its way to it is lost
+    kClient,  // it never learns it, and what was on its way to it comes later: at its kLate-th Poll
+  };
+  static constexpr int kLate = 40;
+  /// Cuts all connections at the `event`-th event from now on (1: the next): a READ, WRITE or message is
+  /// posted, was posted, comes, or a client asks for a connection, or was accepted. Then calls `then`.
+  void CutAt(std::uint64_t event, Cut cut, std::function<void()> then = {}) {
+    cut_in_ = event;
+    cut_ = cut;
+    then_ = std::move(then);
+  }
+  /// Whether that is still to come.
+  bool is_cut_due() const { return cut_in_ > 0; }
+
   /// There is one listener at a time.
   std::unique_ptr<rdma::Listener> Listen();
   /// Unavailable from Connect when there is no listener by then.
@@ -74,6 +92,7 @@ class SimNetwork {
 
   void Deliver(const std::byte* from, std::byte* to, std::size_t size);
   void Step();
+  void Event();
 
   SimClock clock_;
   std::mt19937_64 random_;
@@ -86,6 +105,10 @@ class SimNetwork {
   bool in_interference_ = false;
   std::uint64_t pieces_delivered_ = 0;
   SimListener* listener_ = nullptr;
+  std::vector<SimConnection*> connections_;  // all ends
+  std::uint64_t cut_in_ = 0;
+  Cut cut_ = Cut::kBoth;
+  std::function<void()> then_;
 };
 
 }  // namespace remora

@@ -21,14 +21,15 @@ namespace remora {
 
 class HandClient {
  public:
-  /// Over a connection that is dialled and not connected.
-  HandClient(std::unique_ptr<rdma::Connection> connection, const Clock& clock)
+  /// Over a connection that is dialled and not connected. Must not be refused.
+  HandClient(std::unique_ptr<rdma::Connection> connection, const Clock& clock,
+             const HelloRequest& hello = HelloRequest())
       : clock_(clock), connection_(std::move(connection)) {
     auto registration = connection_->RegisterMessages(buffer_);
     Check(registration.status());
     registration_ = *std::move(registration);
     for (std::uint64_t i = 0; i < kReceives; ++i) Check(PostReceive(i));
-    Check(connection_->Connect(AsBytes(HelloRequest()), Deadline()));
+    Check(connection_->Connect(AsBytes(hello), Deadline()));
     EXPECT_TRUE(FromBytes(connection_->peer_data(), &hello_));
   }
 
@@ -57,8 +58,14 @@ class HandClient {
     }
   };
 
+  /// The next request gets the id behind this.
+  void set_last_id(std::uint64_t id) { last_id_ = answered_ = id; }
+
   void Post(Request request) {
     request.request_id = ++last_id_;
+    if (request.payload_checksum == 0 && request.operation == Operation::kPut) {
+      request.payload_checksum = PayloadChecksum(request, key_hash_, value_hash_);
+    }
     if (request.payload_checksum == 0 && request.operation == Operation::kCommit) {
       request.payload_checksum = PayloadChecksum(request, key_hash_, value_hash_);
     }
@@ -112,6 +119,19 @@ class HandClient {
       const auto answer = Ask(Operation::kPart, 0, part.size());
       EXPECT_TRUE(answer.has_value() && answer->status() == ReplyStatus::kOk);
     }
+  }
+  /// A small value.
+  std::optional<Answer> Put(std::string_view key, std::string_view value) {
+    key_hash_ = HashKey(key);
+    value_hash_ = HashValue(value.data(), value.size());
+    Write(hello_.slice, 0, std::string(key) + std::string(value));
+    return Ask(Operation::kPut, key.size(), value.size());
+  }
+  /// What became of the write with this id.
+  std::optional<Answer> AskForOutcome(std::uint64_t request_id) {
+    Request request = MakeRequest(Operation::kOutcome, 0, 0);
+    request.payload_offset = request_id;
+    return Ask(request);
   }
   std::optional<Answer> Reserve(std::string_view key, std::string_view value) {
     return Ask(Operation::kReserve, key.size(), value.size());

@@ -33,6 +33,7 @@ sent from where they are, and can be read without a copy into memory that was re
         buffer = store.register(bytearray(1 << 20))
         view = buffer.get("image")      # a memoryview of that memory
 
+When the connection breaks, a client makes another, and no write is done twice (unless reconnect=False: then it fails).
 Every failure is a remora.Error. A client is for one thread at a time, and not for a forked child; while a call is under
 way other Python threads run.
 """
@@ -52,6 +53,7 @@ from remora._errors import (
     ResourceExhausted,
     Unavailable,
     Unimplemented,
+    Unknown,
 )
 from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, Scan, __version__
 
@@ -76,5 +78,6 @@ __all__ = [
     "Scan",
     "Unavailable",
     "Unimplemented",
+    "Unknown",
     "__version__",
 ]

@@ -57,3 +57,7 @@ class Internal(Error):
 
 class Aborted(Error):
     """A scan of one moment that the server has given up."""
+
+
+class Unknown(Error):
+    """Of a write: its answer was lost, and the server cannot tell any more whether it was done, once, or not."""

@@ -20,6 +20,7 @@ class Client:
         connect_timeout: float = 5.0,
         timeout: float = 5.0,
         location_cache_bytes: int | None = None,
+        reconnect: bool = True,
     ) -> None: ...
     @overload
     def get(self, key: _Bytes) -> bytes | None: ...

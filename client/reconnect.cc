@@ -1,0 +1,129 @@
+// What a client does when its connection breaks: it makes another, under the same name, forgets all that it
+// knew of the server, and asks what became of the write whose answer it lost (server/outcomes.h says why that
+// tells).
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/session.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Between attempts: doubled each time, and shortened at random by up to a half, so that clients of a server
+// that was restarted do not all come at once.
+constexpr std::chrono::milliseconds kFirstPause{4};
+constexpr std::chrono::milliseconds kLongestPause{1000};
+constexpr int kMostDoublings = 8;
+
+/// Whether another attempt may end better.
+bool MayPass(const absl::Status& status, RefusalReason refusal) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnimplemented:
+      return false;
+    case absl::StatusCode::kFailedPrecondition:
+      return refusal == RefusalReason::kFull || refusal == RefusalReason::kStopping ||
+             refusal == RefusalReason::kForgotten;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
+  if (broken_.ok()) broken_ = cause;  // until it is not
+  const ClientCounters before = counters_;
+  bool forgotten = false;
+  for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
+    const absl::Status opened = OpenAnother(std::min(deadline, clock_.Now() + options_.connect_timeout));
+    counters_ = before;
+    if (opened.ok()) {
+      ++counters_.reconnects;
+      if (!forgotten || unanswered_write_ == 0) return absl::OkStatus();
+      unanswered_write_ = 0;
+      return absl::UnknownError(
+          "the connection broke, and the server does not know this client any more: it was restarted, or has "
+          "forgotten it; whether the write was done is unknown");
+    }
+    if (!MayPass(opened, refusal_)) return opened;
+    if (refusal_ == RefusalReason::kForgotten) {
+      forgotten = true;
+      name_ = RandomName();
+      returns_ = false;
+      continue;
+    }
+    const Duration pause = Pause(attempt);
+    if (clock_.Now() + pause >= deadline) {
+      return absl::UnavailableError(
+          absl::StrCat(cause.message(), "; and there is no other connection: ", opened.message()));
+    }
+    clock_.Sleep(pause);
+  }
+  return cause;
+}
+
+absl::Status Session::OpenAnother(TimePoint deadline) {
+  refusal_ = RefusalReason{};
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, dialer_(deadline));
+  // Before the connection: their registrations. Before anything is read into the buffer, or sent from it: the
+  // connection, which may still be at it.
+  registration_.reset();
+  scan_window_registration_.reset();
+  for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
+  connection_.reset();
+  ForgetServer();
+  const absl::Status was = std::exchange(broken_, absl::OkStatus());
+  absl::Status opened = Open(std::move(connection), deadline);
+  for (std::size_t i = 0; i < user_buffers_.size() && opened.ok(); ++i) {
+    absl::StatusOr<std::unique_ptr<rdma::Registration>> registration =
+        connection_->RegisterMessages(user_buffers_[i]->bytes());
+    if (registration.ok()) user_buffers_[i]->registration_ = *std::move(registration);
+    opened = registration.status();
+  }
+  if (!opened.ok()) broken_ = was;
+  return opened;
+}
+
+void Session::ForgetServer() {
+  hello_ = {};
+  server_time_ = {};
+  view_ = {};
+  directory_.clear();
+  locations_.Clear();
+  allowance_ = {};
+  reads_under_way_ = 0;
+  reads_done_ = send_done_ = reply_done_ = true;
+}
+
+Duration Session::Pause(int attempt) {
+  const Duration longest =
+      std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMostDoublings)), kLongestPause);
+  const double share = static_cast<double>(RandomName() % 1024) / 2048;
+  return longest - std::chrono::duration_cast<Duration>(longest * share);
+}
+
+absl::StatusOr<std::optional<Session::Answer>> Session::AskForOutcome() {
+  Request request = NextRequest(Operation::kOutcome, 0, 0);
+  request.payload_offset = unanswered_write_;
+  ++counters_.outcomes;
+  REMORA_ASSIGN_OR_RETURN(const Answer answer, Exchange(request));
+  unanswered_write_ = 0;
+  if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
+  return answer;
+}
+
+absl::Status Session::Add(RegisteredBuffer* buffer) {
+  REMORA_ASSIGN_OR_RETURN(buffer->registration_, connection_->RegisterMessages(buffer->bytes()));
+  user_buffers_.push_back(buffer);
+  return absl::OkStatus();
+}
+
+void Session::Remove(RegisteredBuffer* buffer) { std::erase(user_buffers_, buffer); }
+
+}  // namespace remora
