@@ -21,7 +21,9 @@ absl::Status CheckSmall(std::string_view value) {
 }
 
 PutOptions OptionsOf(const WriteOptions& options, std::optional<std::chrono::milliseconds> ttl = {}) {
-  return {.ttl = ttl, .condition = options.condition, .version = options.version};
+  PutOptions all{.ttl = ttl, .condition = options.condition, .version = options.version};
+  all.durability = options.durability;
+  return all;
 }
 
 }  // namespace
