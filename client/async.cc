@@ -21,8 +21,10 @@ absl::Status CheckSmall(std::string_view value) {
 }
 
 PutOptions OptionsOf(const WriteOptions& options, std::optional<std::chrono::milliseconds> ttl = {}) {
-  PutOptions all{.ttl = ttl, .condition = options.condition, .version = options.version};
-  all.durability = options.durability;
+  PutOptions all{.ttl = ttl,
+                 .condition = options.condition,
+                 .durability = options.durability,
+                 .version = options.version};
   return all;
 }
 
@@ -78,13 +80,13 @@ AsyncClient::Begun AsyncClient::Put(std::string_view key, std::string_view value
 
 AsyncClient::Begun AsyncClient::Delete(std::string_view key, const WriteOptions& options, Done done,
                                        const CallOptions& call) {
-  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
   return core_->BeginWrite(Operation::kDelete, key, {}, OptionsOf(options), std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Touch(std::string_view key, std::chrono::milliseconds ttl,
                                       const WriteOptions& options, Done done, const CallOptions& call) {
-  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
   REMORA_RETURN_IF_ERROR(CheckTtl(ttl));
   return core_->BeginWrite(Operation::kTouch, key, {}, OptionsOf(options, ttl), std::move(done), call);
 }

@@ -28,14 +28,16 @@ absl::Status CheckTtl(std::chrono::milliseconds ttl) {
       absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
 }
 
-absl::Status CheckWrite(std::string_view key, const Condition& condition) {
+absl::Status CheckWrite(std::string_view key, const Condition& condition,
+                        std::optional<Durability> durability) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
+  if (!IsDurability(durability)) return absl::InvalidArgumentError("no such durability");
   if (condition.IsValid()) return absl::OkStatus();
   return absl::InvalidArgumentError("a condition that names a version which no write ever has");
 }
 
 absl::Status CheckPut(std::string_view key, std::string_view value, const PutOptions& options) {
-  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
   REMORA_RETURN_IF_ERROR(CheckValue(value));
   return options.ttl ? CheckTtl(*options.ttl) : absl::OkStatus();
 }

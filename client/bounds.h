@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -12,7 +13,8 @@ namespace remora {
 absl::Status CheckKey(std::string_view key);
 absl::Status CheckTtl(std::chrono::milliseconds ttl);
 /// Of a write without a value.
-absl::Status CheckWrite(std::string_view key, const Condition& condition);
+absl::Status CheckWrite(std::string_view key, const Condition& condition,
+                        std::optional<Durability> durability);
 absl::Status CheckPut(std::string_view key, std::string_view value, const PutOptions& options);
 /// OutOfRange: more than a message can bring. Store::Append says the same.
 absl::Status CheckAppended(std::string_view bytes);

@@ -181,7 +181,7 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
 }
 
 absl::Status Client::Delete(std::string_view key, const WriteOptions& options) {
-  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
   return impl_->Do([&](Session& session) { return remora::Delete(session, key, options); });
 }
 
@@ -199,7 +199,7 @@ absl::StatusOr<std::size_t> Client::Append(std::string_view key, std::string_vie
 }
 
 absl::Status Client::Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options) {
-  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition));
+  REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
   REMORA_RETURN_IF_ERROR(CheckTtl(ttl));
   return impl_->Do([&](Session& session) { return remora::Touch(session, key, ttl, options); });
 }
@@ -218,10 +218,11 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
   return impl_->session->TimeLeft(facts.expiry_ms);
 }
 
-absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version) {
+absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
+                           std::optional<Durability> durability) {
   if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
   return impl_->Do([&](Session& session) {
-    return batch.count() == 0 ? absl::OkStatus() : remora::Apply(session, batch, version);
+    return batch.count() == 0 ? absl::OkStatus() : remora::Apply(session, batch, version, durability);
   });
 }
 

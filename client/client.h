@@ -288,7 +288,9 @@ class Client {
   /// Who reads one key after the other sees each change by itself, in the batch's order, as if they were
   /// writes of their own that come in quick succession. Once Apply has returned, every GET that begins sees
   /// all of it; who has seen a later write's value sees the earlier ones' in every GET that begins then.
-  absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr);
+  /// `durability`: of all of it, as PutOptions.
+  absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr,
+                     std::optional<Durability> durability = {});
 
   /// Shows keys and values in the order of the keys, as of one moment: that of this call (client/scan.h). It
   /// includes what is only in the server's durable tier. FailedPrecondition: the server's store is only in

@@ -46,6 +46,7 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
   }
   request.ttl_ms = EncodeTtl(asked.options.ttl);
   request.condition = asked.options.condition.Encode();
+  request.durability = EncodeDurability(asked.options.durability);
   request.payload_checksum =
       PayloadChecksum(request, asked.key_hash, HashValue(asked.value.data(), asked.value.size()));
 

@@ -34,11 +34,10 @@ absl::Status ToStatus(const Session::Answer& answer) {
       return absl::OutOfRangeError(AbslView(answer.behind));
     case ReplyStatus::kUnknown:
       return absl::UnknownError(AbslView(answer.behind));
-    case ReplyStatus::kInvalid:
-      break;
+    case ReplyStatus::kInvalid:  // all that can be seen here was looked at before
+      return absl::InvalidArgumentError(absl::StrCat("the server refused: ", AbslView(answer.behind)));
   }
-  return absl::InternalError(
-      absl::StrCat("the server did not understand the request: ", AbslView(answer.behind)));
+  return absl::InternalError("the server's reply has a status that there is not");
 }
 
 namespace {
@@ -87,15 +86,17 @@ absl::Status Delete(Session& session, std::string_view key, const WriteOptions& 
   REMORA_ASSIGN_OR_RETURN(
       const Session::Answer answer,
       Commit(session, Operation::kDelete, key, {},
-             {.ttl = std::nullopt, .condition = options.condition, .version = options.version}));
+             {.condition = options.condition, .durability = options.durability, .version = options.version}));
   return ToStatus(answer);
 }
 
 absl::Status Touch(Session& session, std::string_view key, std::chrono::milliseconds ttl,
                    const WriteOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
-                          Commit(session, Operation::kTouch, key, {},
-                                 {.ttl = ttl, .condition = options.condition, .version = options.version}));
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Commit(session, Operation::kTouch, key, {},
+                                                               {.ttl = ttl,
+                                                                .condition = options.condition,
+                                                                .durability = options.durability,
+                                                                .version = options.version}));
   return ToStatus(answer);
 }
 
@@ -111,11 +112,12 @@ absl::StatusOr<std::size_t> Append(Session& session, std::string_view key, std::
   return static_cast<std::size_t>(size);
 }
 
-absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* version) {
+absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* version,
+                   std::optional<Durability> durability) {
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) session.locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
-                          CallOnce(session, Operation::kBatch, {}, HashKey({}), batch.bytes(), {}));
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, CallOnce(session, Operation::kBatch, {}, HashKey({}),
+                                                                 batch.bytes(), {.durability = durability}));
   if (answer.reply.status == ReplyStatus::kOk && version != nullptr) *version = answer.reply.version;
   return ToStatus(answer);
 }

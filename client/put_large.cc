@@ -85,6 +85,7 @@ absl::StatusOr<Session::Answer> Send(Session& session, std::string_view key, std
   Request commit = session.NextRequest(Operation::kCommit, key.size(), value.size());
   commit.ttl_ms = EncodeTtl(options.ttl);
   commit.condition = options.condition.Encode();
+  commit.durability = EncodeDurability(options.durability);
   commit.payload_checksum = PayloadChecksum(commit, key_hash, stream.value_hash());
   return session.Exchange(commit);
 }

@@ -303,6 +303,7 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
   request.read_count = static_cast<std::uint8_t>(reads);
   request.ttl_ms = EncodeTtl(options.ttl);
   request.condition = options.condition.Encode();
+  request.durability = EncodeDurability(options.durability);
   request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.data(), value.size()));
   return Exchange(request);
 }

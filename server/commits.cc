@@ -41,6 +41,7 @@ bool Server::CommitWrites() {
     }
     write.ttl = DecodeTtl(pending.request.ttl_ms);
     write.condition = Condition::Decode(pending.request.condition);
+    write.durability = DecodeDurability(pending.request.durability);
     write.request = NameOf(pending);
     write.verify = VerifyPayload;
     write.verify_context = &pending.request;
@@ -116,7 +117,9 @@ absl::Status Server::AddBatch(Pending& pending) {
   }
   pending.writes = remora::AddBatch(copy, &writes_);
   if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a batch are none");
-  writes_[writes_.size() - pending.writes].request = NameOf(pending);
+  Write& first = writes_[writes_.size() - pending.writes];
+  first.request = NameOf(pending);
+  first.durability = DecodeDurability(pending.request.durability);
   return absl::OkStatus();
 }
 

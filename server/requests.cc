@@ -10,6 +10,7 @@ namespace remora {
 bool FitsItsOperation(const Request& request) {
   const auto ttl = DecodeTtl(request.ttl_ms);
   if ((ttl && !IsTtl(*ttl)) || !Condition::Decode(request.condition).IsValid()) return false;
+  if (!IsDurability(DecodeDurability(request.durability))) return false;
   switch (request.operation) {
     case Operation::kPut:
     case Operation::kAppend:

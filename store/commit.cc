@@ -93,7 +93,7 @@ absl::Status Check(const Write& write, Durability most) {
   if (!write.condition.IsValid()) {
     return absl::InvalidArgumentError("a condition that names a version which no write ever has");
   }
-  if (write.durability && (*write.durability < Durability::kMemory || *write.durability > most)) {
+  if (!IsDurability(write.durability) || (write.durability && *write.durability > most)) {
     return absl::InvalidArgumentError("a durability that the store, which is only in memory, does not have");
   }
   if (write.kind == Write::Kind::kIncrement && write.value.size() != sizeof(std::int64_t)) {

@@ -279,7 +279,7 @@ class DurableTier::Impl {
   std::vector<rocksdb::ColumnFamilyHandle*> families_;  // deleted before the database
   rocksdb::WriteBatch batch_;
   std::uint64_t version_limit_ = 1;
-  std::uint64_t next_limit_ = 1;                  // version_limit_ once the batch is written
+  std::uint64_t next_limit_ = 1;  // version_limit_ once the batch is written
   std::mutex sync_mutex_;
   absl::Status sync_failed_;                      // for good
   std::atomic<std::uint64_t> readable_limit_{1};  // all versions that a reader may find are less

@@ -71,8 +71,8 @@ class DurableTier {
   absl::Status Write(Log log = Log::kWritten);
 
   /// OK: all that was written before the call, and is in the log, survives the machine. Otherwise
-  /// Unavailable, and what the disk has of it is unknown. Then all later calls fail: fsync(2) reports an error
-  /// once. Any thread.
+  /// Unavailable, and what the disk has of it is unknown. Then all later calls fail: fsync(2) reports an
+  /// error once. Any thread.
   absl::Status Sync();
 
   /// All that are remembered. DataLoss, Unavailable.

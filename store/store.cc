@@ -282,13 +282,15 @@ absl::StatusOr<std::size_t> Store::Append(std::string_view key, std::string_view
   return static_cast<std::size_t>(write.result);
 }
 
-absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version) {
+absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
+                          std::optional<Durability> durability) {
   if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
   if (batch.count() == 0) return absl::OkStatus();
   std::vector<Write> writes;
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) writes.push_back(WriteOf(TakeBatchWrite(&bytes).value()));
   writes.back().with_next = false;
+  writes.front().durability = durability;
   return impl_->CommitNow(writes, version);
 }
 

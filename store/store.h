@@ -233,7 +233,9 @@ class Store {
   /// Commit of one batch, whose outcome says which write failed, if one did. Readers see each key change by
   /// itself, in the batch's order: while Apply has not returned, one may find the first key's new value, and
   /// after that the second's old one. A batch of nothing is OK.
-  absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr);
+  /// `durability`: of all of it, as PutOptions.
+  absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr,
+                     std::optional<Durability> durability = {});
 
   /// Gives the key `ttl` from now on, and Persist for ever. NotFound. InvalidArgument: IsTtl. Takes as much
   /// room as a Put of its value. Like a Get and that Put, with no write of the key in between, but maybe the

@@ -179,22 +179,24 @@ struct Request {
   std::uint16_t key_size = 0;
   Operation operation = Operation::kPing;
   std::uint8_t read_count = 0;  // up to kMaxReads
+  std::uint8_t durability = 0;  // of a write: EncodeDurability
+  std::uint8_t reserved[7] = {};
 };
-static_assert(sizeof(Request) == 48);
+static_assert(sizeof(Request) == 56);
 static_assert(std::has_unique_object_representations_v<Request>);
 
 /// Ties a payload to its request: bytes left over from an earlier one, or half of one, do not verify.
 inline std::uint64_t PayloadChecksum(const Request& request, std::uint64_t key_hash,
                                      std::uint64_t value_hash) {
-  const std::uint64_t covered[] = {request.request_id,
-                                   request.payload_offset,
-                                   static_cast<std::uint64_t>(request.ttl_ms),
-                                   request.condition,
-                                   std::uint64_t{request.value_size} << 24 |
-                                       std::uint64_t{request.key_size} << 8 |
-                                       static_cast<std::uint64_t>(request.operation),
-                                   key_hash,
-                                   value_hash};
+  const std::uint64_t covered[] = {
+      request.request_id,
+      request.payload_offset,
+      static_cast<std::uint64_t>(request.ttl_ms),
+      request.condition,
+      std::uint64_t{request.durability} << 56 | std::uint64_t{request.value_size} << 24 |
+          std::uint64_t{request.key_size} << 8 | static_cast<std::uint64_t>(request.operation),
+      key_hash,
+      value_hash};
   return XXH3_64bits(covered, sizeof(covered));
 }
 

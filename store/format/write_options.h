@@ -17,6 +17,18 @@ enum class Durability : std::uint8_t {
   kSynced = 3,  // the disk has it, and had it before anybody could read it
 };
 
+/// As it stands in a message, 0 for none, and back; that may be anything.
+constexpr std::uint8_t EncodeDurability(std::optional<Durability> durability) {
+  return durability ? static_cast<std::uint8_t>(*durability) : 0;
+}
+constexpr std::optional<Durability> DecodeDurability(std::uint8_t byte) {
+  if (byte == 0) return std::nullopt;
+  return static_cast<Durability>(byte);
+}
+constexpr bool IsDurability(std::optional<Durability> durability) {
+  return !durability || (*durability >= Durability::kMemory && *durability <= Durability::kSynced);
+}
+
 /// What must be so of a key for a write of it to be done. Decided at the point where writes get their order,
 /// as of all writes before, whoever made them. A record whose time is over counts for nothing.
 class Condition {

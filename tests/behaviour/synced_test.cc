@@ -48,6 +48,43 @@ TEST_P(Synced, EveryKindOfWriteIsAnsweredWhenTheDiskHasIt) {
   EXPECT_EQ(syncs(), 7u) << "one for each write, none for what was not done";
 }
 
+// A level may be asked for with each write, in a store that has it.
+TEST_P(Synced, EachWriteMayHaveALevelOfItsOwn) {
+  START({.durability = Durability::kLogged, .memory_size = std::size_t{32} << 20});
+  ASSERT_CODE(kOk, Put("first", ""));  // raises the limit of versions, once in a million
+  const auto syncs = [this] { return store().Read(Counter::kSyncs); };
+  const std::uint64_t before = syncs();
+  EXPECT_CODE(kOk, Put("key", "logged"));
+  EXPECT_CODE(kOk, kv_->Put("key", "memory", {.durability = Durability::kMemory}));
+  EXPECT_EQ(syncs(), before);
+  EXPECT_CODE(kOk, kv_->Put("key", "1", {.durability = Durability::kSynced}));
+  EXPECT_EQ(syncs(), before + 1);
+  EXPECT_EQ(kv_->Increment("key", 1, {.durability = Durability::kSynced}).value(), 2);
+  EXPECT_EQ(kv_->Append("key", "3", {.durability = Durability::kSynced}).value(), 2u);
+  EXPECT_CODE(kOk, kv_->Touch("key", std::chrono::hours(1), {.durability = Durability::kSynced}));
+  EXPECT_EQ(Get("key"), "23");
+  const std::string large(std::size_t{3} << 20, 'x');
+  EXPECT_CODE(kOk, kv_->Put("large", large, {.durability = Durability::kSynced}));
+  EXPECT_EQ(syncs(), before + 5);
+  EXPECT_CODE(kOk, kv_->Delete("key", {.durability = Durability::kSynced}));
+  EXPECT_EQ(syncs(), before + 6);
+  if (remote()) {
+    WriteBatch batch;
+    batch.Put("a", "1");
+    batch.Put("b", "2");
+    EXPECT_CODE(kOk, kv_->client()->Apply(batch, nullptr, Durability::kSynced));
+    EXPECT_EQ(syncs(), before + 7);
+  }
+  EXPECT_CODE(kInvalidArgument, kv_->Put("key", "value", {.durability = static_cast<Durability>(9)}));
+}
+
+TEST_P(Synced, WhatTheStoreDoesNotHaveIsRefused) {
+  START();
+  EXPECT_CODE(kInvalidArgument, kv_->Put("key", "value", {.durability = Durability::kLogged}));
+  EXPECT_CODE(kInvalidArgument, kv_->Delete("key", {.durability = Durability::kSynced}));
+  EXPECT_CODE(kOk, kv_->Put("key", "value", {.durability = Durability::kMemory}));
+}
+
 TEST_P(Synced, ManyWritersShareTheDisksTurns) {
   START(Options());
   if (!deployment_->concurrent()) GTEST_SKIP() << "one client at a time";

@@ -35,6 +35,7 @@ class TamperedConnection final : public rdma::Connection {
   absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterWrite(rdma::SharedMemory& memory) override {
     return inner_->RegisterWrite(memory);
   }
+  absl::Status OfferWrite(rdma::SharedMemory& memory) override { return inner_->OfferWrite(memory); }
   absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
                                                                  std::size_t offset,
                                                                  std::size_t size) override {
