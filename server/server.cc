@@ -86,14 +86,13 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
 
 bool Server::Step() {
   bool busy = false;
+  busy |= AnswerSynced();
   for (Port& port : ports_) {
     busy |= AcceptClients(port);
     busy |= TakeCompletions(port);
   }
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = CommitWrites();
-  if (options_.store.syncing == Syncing::kInSteps) busy |= store_->Sync();
-  busy |= AnswerSynced();
   const bool answered = AnswerOthers();
   busy |= AnswerReserves();
   scans_->Expire();

@@ -215,7 +215,9 @@ class SimDeployment final : public Deployment {
       : options_(options), network_(/*seed=*/1), server_clock_(network_.clock(), kAhead, drift_ppm) {
     options_.store.clock = &server_clock_;
     network_.set_step([this] {
-      if (server_ != nullptr) server_->Step();
+      if (server_ == nullptr) return;
+      server_->Step();
+      server_->store().Sync();
     });
   }
   absl::StatusOr<std::unique_ptr<KeyValue>> Connect(const ClientOptions& options) override {

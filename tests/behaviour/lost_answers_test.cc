@@ -132,13 +132,13 @@ class LostAnswers : public SimServed, public testing::TestWithParam<Case> {
     EXPECT_EQ(now, version) << "it was written again";
   }
   Store& store() { return server_->store(); }
+  void CutAtAnyStep();
 };
 
 INSTANTIATE_TEST_SUITE_P(Of, LostAnswers, testing::ValuesIn(Cases()),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(LostAnswers, AConnectionCutAtAnyStepLeavesTheWriteDoneOnce) {
-  Serve(Options());
+void LostAnswers::CutAtAnyStep() {
   int outcomes = 0;
   for (const SimNetwork::Cut cut : {SimNetwork::Cut::kBoth, SimNetwork::Cut::kClient}) {
     bool all = false;
@@ -166,6 +166,27 @@ TEST_P(LostAnswers, AConnectionCutAtAnyStepLeavesTheWriteDoneOnce) {
   EXPECT_GT(outcomes, 2) << "too few answers were lost for this test to tell anything";
   EXPECT_GT(store().Read(Counter::kOutcomesTold), 0u);
   EXPECT_EQ(store().Read(Counter::kOutcomesUnknown), 0u);
+}
+
+TEST_P(LostAnswers, AConnectionCutAtAnyStepLeavesTheWriteDoneOnce) {
+  Serve(Options());
+  CutAtAnyStep();
+}
+
+// The disk takes its time: the client may return, and ask, meanwhile.
+TEST_P(LostAnswers, AConnectionCutAtAnyStepLeavesASyncedWriteDoneOnce) {
+  const TempDir dir;
+  ServerOptions options = Options();
+  options.store.durability = Durability::kSynced;
+  options.store.syncing = Syncing::kInSteps;
+  options.store.data_dir = dir.path() + "/data";
+  Serve(options);
+  int steps = 0;
+  network_.set_step([&] {
+    server_->Step();
+    if (++steps % 200 == 0) server_->store().Sync();
+  });
+  CutAtAnyStep();
 }
 
 TEST_P(LostAnswers, AServerKilledAtAnyStepLeavesALoggedWriteDoneOnce) {
