@@ -388,12 +388,13 @@ TEST_P(Scans, PagesByTokensGoOnWithOtherClientsAndServers) {
     Pairs shown;
     std::string token;
     for (bool more = true; more;) {
-      const auto scan = token.empty() ? Begin({.prefix = "key", .reverse = reverse, .limit = 13})
-                                      : Begin({.limit = 13, .token = token});
+      auto scan = token.empty() ? Begin({.prefix = "key", .reverse = reverse, .limit = 13})
+                                : Begin({.limit = 13, .token = token});
       more = false;
       for (; scan->Next(); more = true) shown.emplace_back(scan->key(), scan->value());
       ASSERT_CODE(kOk, scan->status());
       token = scan->token();
+      scan.reset();  // before its client
       if (shown.size() == 39) {
         kv_ = Connect();
       }
@@ -431,8 +432,7 @@ TEST_P(Scans, DropsDeleteWhatIsThere) {
   EXPECT_TRUE(All().empty());
 }
 
-// --- While others write
-// -------------------------------------------------------------------------------------
+// --- While others write ----------------------------------------------------------------------------------
 
 TEST_P(Scans, BatchesAreWholeWhileOthersWriteThem) {
   StartLogged(kSmallWindow);
