@@ -194,9 +194,10 @@ absl::Status Run(const Flags& flags) {
   }
   // What was in memory only becomes tables here, for all.
   REMORA_RETURN_IF_ERROR(DurableTier::Open(directory.data()).status());
-  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Served> served, Served::Start(directory, clock));
+  // Before the store's own: what that compacts away could be gone while this is being opened.
   std::vector<rocksdb::ColumnFamilyHandle*> families;
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<rocksdb::DB> bare, OpenReadOnly(directory.data(), &families));
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Served> served, Served::Start(directory, clock));
 
   std::vector<double> bare_seconds, store_seconds, client_seconds;
   const auto time = [&](std::vector<double>& seconds, const auto& scan) -> absl::Status {
