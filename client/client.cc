@@ -14,6 +14,7 @@
 #include "client/put.h"
 #include "client/scan_impl.h"
 #include "client/session.h"
+#include "client/watch_impl.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/format/protocol.h"
@@ -224,6 +225,16 @@ absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
   return impl_->Do([&](Session& session) {
     return batch.count() == 0 ? absl::OkStatus() : remora::Apply(session, batch, version, durability);
   });
+}
+
+absl::StatusOr<std::unique_ptr<ClientWatch>> Client::Watch(const WatchOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(
+      std::unique_ptr<ClientWatch::Impl> watch,
+      ClientWatch::Impl::Begin(options, impl_->session->clock(),
+                               [impl = impl_.get()](ClientWatch::Impl::Call call) {
+                                 return impl->Do([&](Session& session) { return call(session); });
+                               }));
+  return std::unique_ptr<ClientWatch>(new ClientWatch(std::move(watch)));
 }
 
 absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& options) {

@@ -124,6 +124,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
                  "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
       ->default_str("never")
       ->type_name("DURATION");
+  std::optional<std::string> watch_retention;
+  app.add_option("--watch_retention", watch_retention,
+                 "How long at least a watch that was away finds what it has missed, on disk: 10m, 1d, ... "
+                 "Default: as long as a restart needs it anyway, some 64 to 256 MiB of writes")
+      ->type_name("DURATION");
   app.add_option("--max_clients", flags->max_clients,
                  "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "
                  "addresses is "
@@ -148,6 +153,15 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
     const std::optional<std::chrono::milliseconds> ttl = ParseTtl(*default_ttl, &why);
     if (!ttl) return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat("--default_ttl: ", why)));
     flags->server.store.default_ttl = *ttl;
+  }
+  if (watch_retention) {
+    std::string why;
+    const std::optional<std::chrono::milliseconds> time = ParseTtl(*watch_retention, &why);
+    if (!time || *time == kNeverExpires) {
+      if (why.empty()) why = "the disk would fill";
+      return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat("--watch_retention: ", why)));
+    }
+    flags->server.store.watch_retention = std::chrono::ceil<std::chrono::seconds>(*time);
   }
   const bool has_dir = !flags->server.store.data_dir.empty();
   if (durability != Durability::kMemory && !has_dir) {

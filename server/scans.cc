@@ -81,7 +81,9 @@ absl::Status Scans::Open(ServerSession& session, const Request& request, Reply* 
   cursor.kind = start->kind;
   cursor.window = start->window;
   if (cursor.has_pages() && !IsPage(start->window, start->page_offset, start->page_size)) return Invalid();
-  if (start->kind == ScanKind::kDrop) {
+  if (start->kind == ScanKind::kChanges) {
+    REMORA_ASSIGN_OR_RETURN(cursor.watch, store_.Watch(range, start->from));
+  } else if (start->kind == ScanKind::kDrop) {
     REMORA_ASSIGN_OR_RETURN(cursor.deletion,
                             store_.BeginDeleteRange({.begin = range.begin, .end = range.end}));
   } else {
@@ -92,7 +94,7 @@ absl::Status Scans::Open(ServerSession& session, const Request& request, Reply* 
                                                       .keys_only = start->kind != ScanKind::kEntries}));
   }
   ++next_id_;
-  store_.Add(Counter::kScans, 1);
+  store_.Add(start->kind == ScanKind::kChanges ? Counter::kWatches : Counter::kScans, 1);
   Client& client = clients_[&session.connection()];
   const auto ended = std::find_if(client.cursors.begin(), client.cursors.end(),
                                   [&](const Cursor& other) { return other.id == start->ends; });
@@ -118,6 +120,9 @@ absl::Status Scans::GoOn(ServerSession& session, Client& client, const PagePlace
   } else {
     if (!IsPage(cursor.window, page.offset, page.size)) return Invalid();
     more = SendPage(session, client, cursor, page, &reply->result);
+    if (cursor.watch != nullptr) {
+      reply->slot = cursor.in_entry ? cursor.watch->sequence() : cursor.watch->place().sequence;
+    }
   }
   // Nothing is lost: the same request finds it again.
   if (absl::IsAborted(more.status())) {
@@ -154,45 +159,81 @@ absl::StatusOr<bool> Scans::SendPage(ServerSession& session, Client& client, Cur
   return more;
 }
 
+absl::StatusOr<Scans::Found> Scans::Advance(Cursor& cursor) {
+  if (cursor.watch != nullptr) {
+    REMORA_ASSIGN_OR_RETURN(const StoreWatch::Step step, cursor.watch->Advance());
+    switch (step) {
+      case StoreWatch::Step::kChange:
+        return Found::kEntry;
+      case StoreWatch::Step::kNotYet:
+        return Found::kNotYet;
+      default:
+        return Found::kPause;
+    }
+  }
+  switch (cursor.scan->Advance()) {
+    case StoreScan::Step::kEntry:
+      return Found::kEntry;
+    case StoreScan::Step::kNotYet:
+      return Found::kNotYet;
+    default:
+      REMORA_RETURN_IF_ERROR(cursor.scan->status());
+      return Found::kEnd;
+  }
+}
+
+Scans::EntryBytes Scans::BytesOf(const Cursor& cursor) {
+  EntryBytes bytes;
+  const auto set = [&](auto header, const auto& from) {
+    bytes.key = from.key();
+    bytes.value = from.value();
+    header.version = from.version();
+    header.expiry_ms = from.expiry_ms();
+    header.key_size = static_cast<std::uint16_t>(bytes.key.size());
+    header.value_size = static_cast<std::uint32_t>(bytes.value.size());
+    bytes.header_size = sizeof(header);
+    std::memcpy(bytes.header.data(), &header, sizeof(header));
+  };
+  if (cursor.watch != nullptr) {
+    set(ChangeEntry{.sequence = cursor.watch->sequence(), .kind = cursor.watch->kind()}, *cursor.watch);
+  } else {
+    set(ScanEntry{}, *cursor.scan);
+  }
+  return bytes;
+}
+
 absl::StatusOr<bool> Scans::FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled) {
-  StoreScan& scan = *cursor.scan;
   for (std::size_t looks = 0; looks < kMaxLooks;) {
     if (!cursor.in_entry) {
-      const StoreScan::Step step = scan.Advance();
+      REMORA_ASSIGN_OR_RETURN(const Found found, Advance(cursor));
       ++looks;
-      if (step == StoreScan::Step::kNotYet) continue;
-      if (step == StoreScan::Step::kEnd) {
-        REMORA_RETURN_IF_ERROR(scan.status());
-        return false;
-      }
+      if (found == Found::kNotYet) continue;
+      if (found != Found::kEntry) return found == Found::kPause;
       cursor.in_entry = true;
       cursor.entry_sent = 0;
     }
-    const ScanEntry header{.version = scan.version(),
-                           .expiry_ms = scan.expiry_ms(),
-                           .value_size = static_cast<std::uint32_t>(scan.value().size()),
-                           .key_size = static_cast<std::uint16_t>(scan.key().size())};
-    const std::size_t entry_size = sizeof(header) + scan.key().size() + scan.value().size();
+    const EntryBytes entry = BytesOf(cursor);
     const std::span<std::byte> room = page.subspan(*filled);
-    if (cursor.entry_sent == 0 && entry_size <= room.size()) {
+    if (cursor.entry_sent == 0 && entry.size() <= room.size()) {
       std::byte* to = room.data();
-      std::memcpy(to, &header, sizeof(header));
-      std::memcpy(to += sizeof(header), scan.key().data(), scan.key().size());
-      to += scan.key().size();
-      if (!scan.value().empty()) std::memcpy(to, scan.value().data(), scan.value().size());
-      *filled += entry_size;
+      std::memcpy(to, entry.header.data(), entry.header_size);
+      std::memcpy(to += entry.header_size, entry.key.data(), entry.key.size());
+      to += entry.key.size();
+      if (!entry.value.empty()) std::memcpy(to, entry.value.data(), entry.value.size());
+      *filled += entry.size();
       cursor.in_entry = false;
       continue;
     }
     // What fits into one page is in one page: its reader need not put it together.
-    if (cursor.entry_sent == 0 && entry_size <= page.size()) return true;
+    if (cursor.entry_sent == 0 && entry.size() <= page.size()) return true;
     const std::array<std::string_view, 3> pieces = {
-        std::string_view(reinterpret_cast<const char*>(&header), sizeof(header)), scan.key(), scan.value()};
-    const std::size_t part = std::min(entry_size - cursor.entry_sent, room.size());
+        std::string_view(reinterpret_cast<const char*>(entry.header.data()), entry.header_size), entry.key,
+        entry.value};
+    const std::size_t part = std::min(entry.size() - cursor.entry_sent, room.size());
     CopyPart(pieces, cursor.entry_sent, room.first(part));
     *filled += part;
     cursor.entry_sent += part;
-    cursor.in_entry = cursor.entry_sent < entry_size;
+    cursor.in_entry = cursor.entry_sent < entry.size();
     if (cursor.in_entry) return true;
   }
   return true;

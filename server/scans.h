@@ -1,11 +1,13 @@
-// Scans, counts and drops of clients: the cursors, and the pages that are made of them.
+// Scans, counts, drops and watches of clients: the cursors, and the pages that are made of them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -19,6 +21,7 @@
 #include "store/format/scan_protocol.h"
 #include "store/scan.h"
 #include "store/store.h"
+#include "store/watch.h"
 
 namespace remora {
 
@@ -54,12 +57,15 @@ class Scans {
     ScanKind kind{};
     RemoteRegion window;
     TimePoint used;
-    std::unique_ptr<StoreScan> scan;          // of kDrop: null
+    std::unique_ptr<StoreScan> scan;          // of kDrop and kChanges: null
     std::unique_ptr<RangeDeletion> deletion;  // of others: null
+    std::unique_ptr<StoreWatch> watch;        // of kChanges; then the others are null
     bool in_entry = false;                    // the scan is at an entry that is not sent, or not all of it
     std::size_t entry_sent = 0;               // bytes of it
 
-    bool has_pages() const { return kind == ScanKind::kEntries || kind == ScanKind::kKeys; }
+    bool has_pages() const {
+      return kind == ScanKind::kEntries || kind == ScanKind::kKeys || kind == ScanKind::kChanges;
+    }
   };
   struct Client {
     std::vector<Cursor> cursors;  // the one used least lately first
@@ -84,6 +90,18 @@ class Scans {
   absl::StatusOr<bool> SendPage(ServerSession& session, Client& client, Cursor& cursor,
                                 const PagePlace& place, std::int64_t* size);
   static absl::StatusOr<bool> FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled);
+  /// What the next step of the cursor comes to.
+  enum class Found : std::uint8_t { kEntry = 1, kNotYet = 2, kEnd = 3, kPause = 4 };
+  static absl::StatusOr<Found> Advance(Cursor& cursor);
+  /// The entry that it is at: its header and its bytes.
+  struct EntryBytes {
+    std::array<std::byte, kMaxScanHeader> header;
+    std::size_t header_size = 0;
+    std::string_view key;
+    std::string_view value;
+    std::size_t size() const { return header_size + key.size() + value.size(); }
+  };
+  static EntryBytes BytesOf(const Cursor& cursor);
   static absl::StatusOr<bool> CountSome(Cursor& cursor, std::int64_t* count);
   static absl::StatusOr<bool> DeleteSome(Cursor& cursor, std::int64_t* count);
   void Remove(Client& client, std::vector<Cursor>::iterator cursor);

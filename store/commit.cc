@@ -199,11 +199,13 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   }
   if (staged_.empty()) return done;
   SealAll();
+  if (tier_ != nullptr) logged_before_ = tier_->logged_to();
   if (const absl::Status durable = MakeDurable(); !durable.ok()) {
     Abandon(durable);
     return done;
   }
   PublishOrAwait(now);
+  if (tier_ != nullptr) SetChangesEnd();
   Add(Counter::kCommitGroups, 1);
   Set(Counter::kLastVersion, next_version_ - 1);
   // At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked

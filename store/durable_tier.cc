@@ -14,19 +14,18 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdarg>
 #include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/data_dir.h"
 #include "store/durable_split.h"
+#include "store/durable_status.h"
 #include "store/format/layout.h"
 
 namespace remora {
@@ -52,29 +51,6 @@ rocksdb::Slice BytesOf(const T& value) {
 std::string ClientKey(std::uint64_t client) {
   std::string key(kClientPrefix);
   return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
-}
-
-absl::Status Damaged(const std::string& path, const std::string& why) {
-  return absl::DataLossError(
-      absl::StrCat("data directory ", path, " is damaged; restore it from a copy: ", why));
-}
-
-/// The translator of RocksDB's errors.
-absl::Status ToStatus(const rocksdb::Status& status, const std::string& path) {
-  if (status.ok()) return absl::OkStatus();
-  const std::string text = status.ToString();
-  // RocksDB has no code for this one, and may call a file that it must not read a damaged one; its text ends
-  // with that of errno.
-  if (absl::StrContains(text, std::strerror(EACCES))) {
-    return absl::PermissionDeniedError(absl::StrCat("not allowed to use data directory ", path, ": ", text));
-  }
-  // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
-  // found", which an iterator or an open only says of a file; who looks up a key asks before.
-  if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound()) return Damaged(path, text);
-  if (status.IsNoSpace()) {
-    return absl::UnavailableError(absl::StrCat("no space left for data directory ", path, ": ", text));
-  }
-  return absl::UnavailableError(absl::StrCat("data directory ", path, ": ", text));
 }
 
 rocksdb::CompressionType Compression() {
@@ -139,7 +115,7 @@ class NoLog : public rocksdb::Logger {
   void Logv(const char*, va_list) override {}
 };
 
-rocksdb::DBOptions DatabaseOptions(bool fresh) {
+rocksdb::DBOptions DatabaseOptions(bool fresh, std::chrono::seconds log_retention) {
   rocksdb::DBOptions options;
   // A store that lost its files is damaged, not new.
   options.create_if_missing = fresh;
@@ -155,6 +131,8 @@ rocksdb::DBOptions DatabaseOptions(bool fresh) {
   // The meta family is written seldom, and would keep old log files from being deleted until this many bytes
   // of them are there. It also bounds what a restart has to replay.
   options.max_total_wal_size = std::uint64_t{256} << 20;
+  // For change feeds that are behind.
+  options.WAL_ttl_seconds = static_cast<std::uint64_t>(log_retention.count());
   // The log files have all of it, so a stop takes no time.
   options.avoid_flush_during_shutdown = true;
   options.skip_stats_update_on_db_open = true;
@@ -178,7 +156,7 @@ class DurableTier::Impl {
         {rocksdb::kDefaultColumnFamilyName, DataOptions(options)}, {kMetaFamily, MetaOptions()}};
     rocksdb::DB* db = nullptr;
     REMORA_RETURN_IF_ERROR(Translate(
-        rocksdb::DB::Open(DatabaseOptions(dir_->fresh()), dir_->path(), descriptors, &families_, &db)));
+        rocksdb::DB::Open(DatabaseOptions(dir_->fresh(), options.log_retention), dir_->path(), descriptors, &families_, &db)));
     db_.reset(db);
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
     return ReadVersionLimit();
@@ -259,6 +237,11 @@ class DurableTier::Impl {
       return absl::UnavailableError(Translate(status).message());
     }
     version_limit_ = next_limit_;
+    if (log == Log::kWritten) {
+      logged_to_ = db_->GetLatestSequenceNumber();
+    } else {
+      skipped_log_.store(true, std::memory_order_relaxed);  // a log that is read later has a gap, if any
+    }
     return absl::OkStatus();
   }
 
@@ -280,6 +263,9 @@ class DurableTier::Impl {
   rocksdb::WriteBatch batch_;
   std::uint64_t version_limit_ = 1;
   std::uint64_t next_limit_ = 1;  // version_limit_ once the batch is written
+  std::uint64_t logged_to_ = 0;
+  std::atomic<bool> skipped_log_ = false;
+  std::vector<Opening> openings_;
   std::mutex sync_mutex_;
   absl::Status sync_failed_;                      // for good
   std::atomic<std::uint64_t> readable_limit_{1};  // all versions that a reader may find are less
@@ -317,6 +303,24 @@ void DurableTier::SetVersionLimit(std::uint64_t limit) {
 }
 
 absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
+
+absl::Status DurableTier::Begin(std::uint64_t incarnation) {
+  REMORA_ASSIGN_OR_RETURN(
+      impl_->openings_, AddOpening(*impl_->db_, *impl_->meta(), impl_->dir_->path(), incarnation));
+  impl_->logged_to_ = impl_->db_->GetLatestSequenceNumber();
+  return absl::OkStatus();
+}
+
+std::uint64_t DurableTier::logged_to() const { return impl_->logged_to_; }
+
+absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, std::uint64_t end) const {
+  return remora::Continue(impl_->openings_, place, end);
+}
+
+absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t from) const {
+  return ChangeLog::Open(*impl_->db_, impl_->dir_->path(), from,
+                         impl_->skipped_log_.load(std::memory_order_relaxed));
+}
 
 absl::Status DurableTier::Sync() {
   // One after the other: the system reports a failure to one of two callers only.

@@ -5,8 +5,10 @@
 //                             "client" CLIENT -> 8 bytes: RememberedClient::since_ms
 //                             "client" CLIENT NUMBER -> RememberedWrite (store/remembered.h)
 //                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kRememberedWrites
+//                             "openings" -> Opening each (store/durable_changes.h)
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +20,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/durable_changes.h"
 #include "store/format/scan_range.h"
 #include "store/remembered.h"
 
@@ -36,6 +39,9 @@ struct DurableTierOptions {
   /// each key in a table, 10 bits of filter and its share of the table's index: a key and some bytes for each
   /// 4 KiB.
   std::size_t block_cache_bytes = std::size_t{32} << 20;
+  /// How long a log file is kept that is not needed any more: for change feeds that are behind. It is deleted
+  /// within half of that again. 0: at once.
+  std::chrono::seconds log_retention{0};
 };
 
 /// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
@@ -74,6 +80,15 @@ class DurableTier {
   /// Unavailable, and what the disk has of it is unknown. Then all later calls fail: fsync(2) reports an
   /// error once. Any thread.
   absl::Status Sync();
+
+  /// From now on, the sequence (store/format/change.h) is this incarnation's. Once, before all else is written.
+  absl::Status Begin(std::uint64_t incarnation);
+  /// That of the last write that is in the log.
+  std::uint64_t logged_to() const;
+  /// As Continue of durable_changes.h. REQUIRES: Begin was OK. Any thread.
+  absl::StatusOr<std::uint64_t> Continue(const ChangePlace& place, std::uint64_t end) const;
+  /// As ChangeLog::Open. Any thread, as Get.
+  absl::StatusOr<std::unique_ptr<ChangeLog>> ReadLog(std::uint64_t from) const;
 
   /// All that are remembered. DataLoss, Unavailable.
   absl::StatusOr<std::vector<RememberedClient>> Clients() const;

@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(const StoreOption
   }
   std::unique_ptr<DurableTier> tier;
   if (options.durability != Durability::kMemory) {
-    REMORA_ASSIGN_OR_RETURN(tier, DurableTier::Open(options.data_dir));
+    REMORA_ASSIGN_OR_RETURN(tier, DurableTier::Open(options.data_dir, {.log_retention = options.watch_retention}));
   }
   const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
   std::unique_ptr<Impl> impl(new Impl(options, clock, std::move(own_memory), *region, std::move(tier)));
@@ -133,6 +133,9 @@ absl::Status Store::Impl::Start(const StoreOptions& options) {
   if (tier_ != nullptr) {
     next_version_ = tier_->version_limit();
     REMORA_ASSIGN_OR_RETURN(remembered_, tier_->Clients());
+    REMORA_RETURN_IF_ERROR(tier_->Begin(shape_.incarnation));
+    syncs_in_steps_ = options.syncing == Syncing::kInSteps;
+    SetChangesEnd();
   }
   Set(Counter::kLastVersion, next_version_ - 1);
   SetSizeCounters();

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "store/base/clock.h"
 #include "store/base/get_result.h"
+#include "store/format/change.h"
 #include "store/format/layout.h"
 #include "store/format/scan_options.h"
 #include "store/format/write_batch.h"
@@ -75,6 +76,9 @@ struct StoreOptions {
   /// Threads that load, at most. 0: one for each processor. (kInSteps: who calls.)
   std::size_t load_threads = 0;
   Syncing syncing = Syncing::kInThread;
+  /// How long at least a watch that is behind finds what it has not shown, on disk. 0: it does as long as that
+  /// has to be kept for a restart anyway, some 64 to 256 MiB of writes.
+  std::chrono::seconds watch_retention{0};
   /// Called, by whichever thread made them so and without a lock, when writes that Submit left pending have
   /// become visible, or failed. May be empty.
   std::function<void()> on_synced{};
@@ -165,6 +169,7 @@ struct Location {
 
 class RangeDeletion;
 class StoreScan;
+class StoreWatch;
 
 /// Thread Safety: all members may be called from many threads, but Load by one at a time. Writers take turns.
 /// Get and Locate take no lock, unless writers of the very key disturbed them eight times in a row, or they
@@ -250,6 +255,14 @@ class Store {
   /// again. Unavailable: the disk failed.
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
 
+  /// Shows what is written from now on, or from a place on that another watch was at, in the order of the
+  /// writes (store/watch.h): those that are logged or synced, once they are visible. InvalidArgument: a prefix
+  /// longer than a key, or a token that is none. OutOfRange: what comes at the token is not kept any more.
+  /// FailedPrecondition: the store is only in memory.
+  absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const WatchOptions& options = {});
+  /// The same, of a range from a place on.
+  absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const ScanRange& range, const ChangePlace& place);
+
   /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
   /// removed yet; while the store loads, those that are loaded. A look at a counter.
   std::uint64_t Count() const;
@@ -328,6 +341,7 @@ class Store {
 
  private:
   friend class RangeDeletion;
+  friend class StoreWatch;
   class Impl;
   explicit Store(std::unique_ptr<Impl> impl);
   absl::StatusOr<std::uint64_t> DeleteInTheEnd(const RangeOptions& range);

@@ -1,6 +1,6 @@
 // Inside a store. store.cc opens it, get.cc reads, fetch.cc brings back to memory, commit.cc and synced.cc
-// write, modify.cc makes values of old ones, scan.cc shows all in order, delete_range.cc deletes many,
-// work.cc keeps house.
+// write, modify.cc makes values of old ones, scan.cc shows all in order, watch.cc what is written,
+// delete_range.cc deletes many, work.cc keeps house.
 #pragma once
 
 #include <atomic>
@@ -72,6 +72,10 @@ class Store::Impl {
   bool has_tier() const { return tier_ != nullptr; }
   /// What is published at this moment. REQUIRES: has_tier().
   absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range);
+  /// Of all writes that are logged and visible, as those before them, the last one's sequence. Any thread.
+  std::uint64_t changes_end() const { return changes_end_.load(std::memory_order_acquire); }
+  const DurableTier& tier() const { return *tier_; }
+  bool syncs_in_steps() const { return syncs_in_steps_; }
   /// Greater than the versions of all writes so far.
   std::uint64_t versions_end() const;
   struct VersionedKey {
@@ -193,6 +197,7 @@ class Store::Impl {
     std::uint64_t ticket = 0;
     Write write;              // a copy, without what it points to
     Write* caller = nullptr;  // gets the outcome; null: who asks for it does
+    std::uint64_t logged_before = 0;  // the sequence, before its group
     Staged staged;
   };
 
@@ -201,6 +206,8 @@ class Store::Impl {
   void Hold(Staged& staged);
   void SyncAllOrNone(std::span<Staged> batch);
   void PublishOrAwait(TimePoint now);
+  /// After what was published, or put into the log: see changes_end.
+  void SetChangesEnd();
   void Await(Staged& staged);
   /// The writes of the batch that is the next to be published; 1 where none is.
   std::size_t PendingBatch() const;
@@ -355,6 +362,10 @@ class Store::Impl {
   bool in_batch_ = false;
   std::vector<Change> batch_changes_;
   bool group_has_synced_ = false;
+  std::uint64_t logged_before_ = 0;  // the sequence, before the group
+
+  std::atomic<std::uint64_t> changes_end_ = 0;  // written under mutex_
+  bool syncs_in_steps_ = false;                 // from Start on
 
   // Under mutex_: see synced.cc.
   std::deque<Pending> pending_;  // in the order of their tickets

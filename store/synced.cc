@@ -16,7 +16,7 @@
 //       would leave open whether a cold entry is its own. While the store loads, the disk is waited for under
 //       the lock.)
 //       A scan goes through the tier: before it begins, the disk is asked for all that is pending
-//       (PublishAll).
+//       (PublishAll). A watch ends before the first that is pending (SetChangesEnd).
 //   S4  The pending record is held: its segment is not cleaned (ValueLog::Hold).
 //   S5  Room in the index was made for it, and counts for what is committed meanwhile; should growth have
 //       taken it all the same, the write is published when there is room.
@@ -66,11 +66,20 @@ void Store::Impl::PublishOrAwait(TimePoint now) {
   }
 }
 
+void Store::Impl::SetChangesEnd() {
+  // What is pending may never become visible. After a failure, nothing does any more.
+  if (!sync_failed_.ok()) return;
+  const std::uint64_t end = pending_.empty() ? tier_->logged_to() : pending_.front().logged_before;
+  changes_end_.store(end, std::memory_order_release);
+  Set(Counter::kChangesEnd, end);
+}
+
 void Store::Impl::Await(Staged& staged) {
   const std::size_t key_size = staged.key.size();
   Pending& pending = pending_.emplace_back();
   pending.ticket = ++last_ticket_;
   pending.caller = caller_waits_ ? staged.write : nullptr;
+  pending.logged_before = logged_before_;
   pending.write = *staged.write;
   staged.write->ticket = pending.ticket;
   pending.staged = std::move(staged);
@@ -133,6 +142,7 @@ void Store::Impl::PublishSynced(TimePoint now, std::int64_t unix_ms) {
     ended = true;
   }
   if (!ended) return;
+  SetChangesEnd();
   if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
   synced_.notify_all();
 }

@@ -272,6 +272,8 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kScanCursorsPushedOut, "scan_cursors_pushed_out") \
   X(kScanPages, "scan_pages")                         \
   X(kScanBufferBytes, "scan_buffer_bytes")            \
+  X(kWatches, "watches")                              \
+  X(kChangesEnd, "changes_end")                       \
   X(kCommitGroups, "commit_groups")                   \
   X(kSyncedWrites, "synced_writes")                   \
   X(kSyncs, "syncs")                                  \

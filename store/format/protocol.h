@@ -34,7 +34,7 @@
 // A write may come with a condition (store/format/write_options.h), which is decided when it is committed;
 // for a large value, that is at its commit.
 //
-// Scans, counts and drops: store/format/scan_protocol.h.
+// Scans, counts, drops and change feeds: store/format/scan_protocol.h.
 //
 // The writes of a batch are done all or none. Its status is that of the first that could not be done.
 //
@@ -68,7 +68,7 @@
 
 namespace remora {
 
-inline constexpr std::uint16_t kProtocolVersion = 7;
+inline constexpr std::uint16_t kProtocolVersion = 8;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 

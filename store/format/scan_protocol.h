@@ -19,11 +19,18 @@
 // value_size: where in the window the page is to go, and its size at the most; both 0 for count and drop.
 // Reply: version: the cursor; 0: there is none any more. result: bytes of the page, or keys.
 //
+// A change feed (store/format/change.h) is a cursor that has no end: its entries are ChangeEntry, key, value. A
+// page of it may be empty, where nothing was written, or nothing of the range; whoever waits READs the counter
+// changes_end instead of asking. `limit` is 0, and ScanStart::from says where it begins. Reply: slot: the
+// sequence behind the page's whole entries. Out of range: the changes from there on are not kept any more, or
+// were taken back.
+//
 // A cursor belongs to its connection. A connection has kMaxCursors at most: the one that was used least
 // lately gives way to another. One that is not used for kCursorSeconds ends. Not found: there is no such
 // cursor, or not any more. Failed precondition: the store is only in memory, and has no order.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,6 +38,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "store/format/change.h"
 #include "store/format/layout.h"
 #include "store/format/remote_region.h"
 #include "store/format/scan_range.h"
@@ -42,6 +50,7 @@ enum class ScanKind : std::uint32_t {
   kKeys = 2,  // entries without values
   kCount = 3,
   kDrop = 4,
+  kChanges = 5,
 };
 
 enum ScanFlag : std::uint32_t {
@@ -58,8 +67,9 @@ struct ScanStart {
   std::uint32_t flags = 0;  // ScanFlag
   std::uint16_t begin_size = 0;
   std::uint16_t end_size = 0;  // up to kMaxBoundSize
+  ChangePlace from{};          // of changes; else zeros
 };
-static_assert(sizeof(ScanStart) == 64);
+static_assert(sizeof(ScanStart) == 80);
 static_assert(std::has_unique_object_representations_v<ScanStart>);
 
 struct ScanEntry {
@@ -71,6 +81,9 @@ struct ScanEntry {
 };
 static_assert(sizeof(ScanEntry) == 24);
 static_assert(std::has_unique_object_representations_v<ScanEntry>);
+
+/// Of an entry of any kind.
+inline constexpr std::size_t kMaxScanHeader = std::max(sizeof(ScanEntry), sizeof(ChangeEntry));
 
 inline constexpr std::size_t kMinPageSize = 4096;
 inline constexpr std::size_t kMaxPageSize = std::size_t{256} << 10;
@@ -87,7 +100,9 @@ inline std::optional<ScanStart> ReadScanStart(std::string_view bytes, ScanRange*
       bytes.size() != std::size_t{start.begin_size} + start.end_size || (start.flags & ~kReverse) != 0) {
     return std::nullopt;
   }
-  const bool has_pages = start.kind == ScanKind::kEntries || start.kind == ScanKind::kKeys;
+  const bool is_feed = start.kind == ScanKind::kChanges;
+  const bool has_pages = start.kind == ScanKind::kEntries || start.kind == ScanKind::kKeys || is_feed;
+  if (is_feed ? start.limit != 0 || start.flags != 0 : start.from != ChangePlace()) return std::nullopt;
   if (!has_pages && start.kind != ScanKind::kCount && start.kind != ScanKind::kDrop) return std::nullopt;
   if (!has_pages && (start.page_offset != 0 || start.page_size != 0 || start.limit != 0)) return std::nullopt;
   *range = {.begin = std::string(bytes.substr(0, start.begin_size)),

@@ -60,6 +60,7 @@ namespace scan_token {
 
 inline constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 inline constexpr char kVersion = 1;
+inline constexpr char kVersionOfChanges = 2;  // store/format/change.h
 inline constexpr std::size_t kHeaderSize = 6;
 inline constexpr std::size_t kChecksumSize = 8;
 

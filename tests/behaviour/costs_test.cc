@@ -163,6 +163,18 @@ TEST_P(Costs, AreAsDocumented) {
   });
   counted["`Count`"] = Of([&] { ASSERT_GT(client_->Count().value(), 100u); });
   if (logged()) {
+    std::unique_ptr<ClientWatch> watch;
+    counted["`Watch`, from now on (logged)"] = Of([&] {
+      auto begun = client_->Watch();
+      ASSERT_CODE(kOk, begun.status());
+      watch = *std::move(begun);
+    });
+    for (int i = 0; i < 100; ++i) Put(key_of(i), "watched");
+    counted["`ClientWatch::Next`, of 100 changes (logged)"] = Of([&] {
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(watch->Next(std::chrono::seconds(20)).value());
+    });
+    counted["`ClientWatch::Next`, where nothing came (logged)"] =
+        Of([&] { ASSERT_FALSE(watch->Next(std::chrono::milliseconds(0)).value()); });
     counted["`Scan`, of 100 keys (logged)"] = Of([&] {
       const auto scan = client_->Scan({.prefix = "key "});
       ASSERT_CODE(kOk, scan.status());

@@ -9,6 +9,7 @@
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/scan.h"
+#include "store/watch.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/support/server_thread.h"
 #include "tests/support/test_clock.h"
@@ -37,6 +38,27 @@ class KeyScanOf final : public KeyScan {
 
  private:
   const std::unique_ptr<Scan> scan_;
+};
+
+template <typename Watch>
+class KeyWatchOf final : public KeyWatch {
+ public:
+  explicit KeyWatchOf(std::unique_ptr<Watch> watch) : watch_(std::move(watch)) {}
+  static absl::StatusOr<std::unique_ptr<KeyWatch>> Of(absl::StatusOr<std::unique_ptr<Watch>> watch) {
+    if (!watch.ok()) return watch.status();
+    return std::make_unique<KeyWatchOf>(*std::move(watch));
+  }
+  absl::StatusOr<bool> Next(std::chrono::milliseconds wait) override { return watch_->Next(wait); }
+  ChangeKind kind() const override { return watch_->kind(); }
+  std::string_view key() const override { return watch_->key(); }
+  std::string_view value() const override { return watch_->value(); }
+  std::uint64_t version() const override { return watch_->version(); }
+  std::uint64_t expiry_ms() const override { return watch_->expiry_ms(); }
+  std::uint64_t sequence() const override { return watch_->sequence(); }
+  std::string token() const override { return watch_->token(); }
+
+ private:
+  const std::unique_ptr<Watch> watch_;
 };
 
 class RemoteKeyValue final : public KeyValue {
@@ -78,6 +100,9 @@ class RemoteKeyValue final : public KeyValue {
   }
   absl::StatusOr<std::unique_ptr<KeyScan>> Scan(const ScanOptions& options) override {
     return KeyScanOf<ClientScan>::Of(client_->Scan(options));
+  }
+  absl::StatusOr<std::unique_ptr<KeyWatch>> Watch(const WatchOptions& options) override {
+    return KeyWatchOf<ClientWatch>::Of(client_->Watch(options));
   }
   absl::StatusOr<std::uint64_t> Count() override { return client_->Count(); }
   absl::StatusOr<std::uint64_t> Count(const RangeOptions& range) override { return client_->Count(range); }
@@ -130,6 +155,9 @@ class EmbeddedKeyValue final : public KeyValue {
   }
   absl::StatusOr<std::unique_ptr<KeyScan>> Scan(const ScanOptions& options) override {
     return KeyScanOf<StoreScan>::Of(store_.Scan(options));
+  }
+  absl::StatusOr<std::unique_ptr<KeyWatch>> Watch(const WatchOptions& options) override {
+    return KeyWatchOf<StoreWatch>::Of(store_.Watch(options));
   }
   absl::StatusOr<std::uint64_t> Count() override { return store_.Count(); }
   absl::StatusOr<std::uint64_t> Count(const RangeOptions& range) override { return store_.Count(range); }
@@ -317,6 +345,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.grace = options.grace;
   server.store.default_ttl = options.default_ttl;
   server.store.loading = options.loading;
+  server.store.watch_retention = options.watch_retention;
   if (kind == DeploymentKind::kSim) server.store.syncing = Syncing::kInSteps;
   server.max_clients = options.max_clients;
   std::unique_ptr<Deployment> deployment;

@@ -43,6 +43,20 @@ class KeyScan {
   virtual std::string token() const = 0;
 };
 
+/// What their watches have in common.
+class KeyWatch {
+ public:
+  virtual ~KeyWatch() = default;
+  virtual absl::StatusOr<bool> Next(std::chrono::milliseconds wait) = 0;
+  virtual ChangeKind kind() const = 0;
+  virtual std::string_view key() const = 0;
+  virtual std::string_view value() const = 0;
+  virtual std::uint64_t version() const = 0;
+  virtual std::uint64_t expiry_ms() const = 0;
+  virtual std::uint64_t sequence() const = 0;
+  virtual std::string token() const = 0;
+};
+
 /// What an embedded store and a client have in common.
 class KeyValue {
  public:
@@ -74,6 +88,7 @@ class KeyValue {
   }
   virtual absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key) = 0;
   virtual absl::StatusOr<std::unique_ptr<KeyScan>> Scan(const ScanOptions& options) = 0;
+  virtual absl::StatusOr<std::unique_ptr<KeyWatch>> Watch(const WatchOptions& options) = 0;
   virtual absl::StatusOr<std::uint64_t> Count() = 0;
   virtual absl::StatusOr<std::uint64_t> Count(const RangeOptions& range) = 0;
   virtual absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range) = 0;
@@ -94,6 +109,7 @@ class Deployment {
     /// Of the server's clock, beside that of its clients. Its date is another in any case.
     std::int64_t drift_ppm = 0;
     Loading loading = Loading::kInOpen;
+    std::chrono::seconds watch_retention{0};
   };
 
   /// Null, and the reason in *why_not, where this kind cannot run here.

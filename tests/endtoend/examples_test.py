@@ -81,6 +81,18 @@ class ExamplesTest(harness.TestCase):
         self.assertEqual((page.returncode, page.stdout), (0, "Amy: 4\nAnn: 1\n"), page.stderr)
         self.assertEqual(run("scan", self.address, "list", "A", token + "x").returncode, 1)
 
+    def test_watch(self):
+        self.assertEqual(run("watch", self.address).returncode, 64)
+        self.logged_server()
+        self.assertEqual(run("scan", self.address, "add", "Ann", "1").returncode, 0)
+        command = [harness.program("example_watch"), self.address, "book/"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+            self.assertEqual(watcher.stdout.readline(), "book/Ann is 1\n")
+            for name, number in (("Bob", "2"), ("Ann", "3"), ("stop", "x")):
+                self.assertEqual(run("scan", self.address, "add", name, number).returncode, 0)
+                self.assertEqual(watcher.stdout.readline(), f"book/{name} becomes {number}\n")
+            self.assertEqual(watcher.wait(), 0)
+
     def test_async(self):
         self.assertEqual(run("async").returncode, 64)
         self.assertEqual(run("async", self.address).returncode, 1)

@@ -1,0 +1,172 @@
+#include "store/durable_changes.h"
+
+#include <rocksdb/db.h>
+#include <rocksdb/transaction_log.h>
+#include <rocksdb/write_batch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/status_macros.h"
+#include "store/durable_status.h"
+#include "store/durable_tier.h"
+
+namespace remora {
+namespace {
+
+constexpr char kOpeningsKey[] = "openings";
+constexpr std::uint32_t kDataFamily = 0;  // RocksDB's "default"
+
+absl::Status NotKept(const char* why) {
+  return absl::OutOfRangeError(
+      absl::StrCat("the change feed cannot go on there: ", why,
+                   "; watch from now on, scan all, then go on with the watch"));
+}
+
+std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
+
+/// Takes the changes of keys out of a group's writes, and counts them all: each has a sequence.
+class Collector final : public rocksdb::WriteBatch::Handler {
+ public:
+  Collector(std::uint64_t sequence, std::vector<Change>* changes) : sequence_(sequence), changes_(*changes) {}
+
+  rocksdb::Status PutCF(std::uint32_t family, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
+    const std::uint64_t sequence = sequence_++;
+    if (family != kDataFamily) return {};
+    StoredHeader header;
+    if (value.size() < sizeof(header)) return rocksdb::Status::Corruption("a value without a header");
+    std::memcpy(&header, value.data(), sizeof(header));
+    changes_.push_back({.kind = ChangeKind::kPut,
+                        .sequence = sequence,
+                        .version = header.version,
+                        .expiry_ms = header.expiry_ms,
+                        .key = View(key),
+                        .value = View(value).substr(sizeof(header))});
+    return {};
+  }
+  rocksdb::Status DeleteCF(std::uint32_t family, const rocksdb::Slice& key) override {
+    const std::uint64_t sequence = sequence_++;
+    if (family != kDataFamily) return {};
+    changes_.push_back({.kind = ChangeKind::kDelete, .sequence = sequence, .key = View(key)});
+    return {};
+  }
+  // Of the meta family.
+  rocksdb::Status DeleteRangeCF(std::uint32_t, const rocksdb::Slice&, const rocksdb::Slice&) override {
+    ++sequence_;
+    return {};
+  }
+  void LogData(const rocksdb::Slice&) override {}
+
+  std::uint64_t sequence() const { return sequence_; }
+
+ private:
+  std::uint64_t sequence_;
+  std::vector<Change>& changes_;
+};
+
+}  // namespace
+
+struct ChangeLog::Rep {
+  const std::string path;
+  std::uint64_t position = 0;
+  std::unique_ptr<rocksdb::TransactionLogIterator> groups;
+  rocksdb::BatchResult group;
+  std::vector<Change> changes;  // of the group
+  std::size_t next = 0;
+  std::uint64_t group_end = 0;
+
+  absl::Status TakeGroup() {
+    group = groups->GetBatch();
+    changes.clear();
+    next = 0;
+    Collector collector(group.sequence, &changes);
+    REMORA_RETURN_IF_ERROR(ToStatus(group.writeBatchPtr->Iterate(&collector), path));
+    group_end = collector.sequence();
+    return absl::OkStatus();
+  }
+};
+
+ChangeLog::ChangeLog(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
+ChangeLog::~ChangeLog() = default;
+std::uint64_t ChangeLog::position() const { return rep_->position; }
+
+absl::StatusOr<std::unique_ptr<ChangeLog>> ChangeLog::Open(rocksdb::DB& db, const std::string& path,
+                                                           std::uint64_t from, bool gaps) {
+  rocksdb::VectorLogPtr files;
+  REMORA_RETURN_IF_ERROR(ToStatus(db.GetSortedWalFiles(files), path));
+  if (files.empty() || files.front()->StartSequence() > from) {
+    return NotKept("its writes are not kept any more (--watch_retention)");
+  }
+  auto rep = std::make_unique<Rep>(path, from);
+  // A file that was removed since is as above.
+  if (const rocksdb::Status found = db.GetUpdatesSince(from, &rep->groups); !found.ok()) {
+    return NotKept("its writes are being removed (--watch_retention)");
+  }
+  if (rep->groups->Valid()) REMORA_RETURN_IF_ERROR(rep->TakeGroup());
+  // Else the first group is the one that `from` is in.
+  if (!gaps && (rep->group.writeBatchPtr == nullptr || rep->group.sequence > from)) {
+    return NotKept("some of its writes are not in the log");
+  }
+  return std::unique_ptr<ChangeLog>(new ChangeLog(std::move(rep)));
+}
+
+absl::StatusOr<ChangeLog::Step> ChangeLog::Next(std::uint64_t end, Change* change) {
+  Rep& rep = *rep_;
+  for (;;) {
+    for (; rep.next < rep.changes.size(); ++rep.next) {
+      const Change& next = rep.changes[rep.next];
+      if (next.sequence < rep.position) continue;
+      if (next.sequence > end) return Step::kNone;
+      rep.position = next.sequence + 1;
+      *change = next;
+      ++rep.next;
+      return Step::kChange;
+    }
+    rep.position = std::max(rep.position, std::min(rep.group_end, end + 1));
+    if (rep.position > end) return Step::kNone;
+    if (rep.group.writeBatchPtr == nullptr) return Step::kLost;  // there was none behind its place
+    rep.groups->Next();
+    if (!rep.groups->Valid()) return Step::kLost;
+    REMORA_RETURN_IF_ERROR(rep.TakeGroup());
+  }
+}
+
+absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& meta,
+                                                const std::string& path, std::uint64_t incarnation) {
+  std::string bytes;
+  const rocksdb::Status found = db.Get({}, &meta, kOpeningsKey, &bytes);
+  if (!found.IsNotFound()) REMORA_RETURN_IF_ERROR(ToStatus(found, path));
+  if (bytes.size() % sizeof(Opening) != 0) return Damaged(path, "its list of incarnations has the wrong size");
+  std::vector<Opening> openings(bytes.size() / sizeof(Opening));
+  if (!bytes.empty()) std::memcpy(openings.data(), bytes.data(), bytes.size());
+  openings.push_back({incarnation, db.GetLatestSequenceNumber()});
+  if (openings.size() > kOpenings) openings.erase(openings.begin(), openings.end() - kOpenings);
+  const rocksdb::Slice value(reinterpret_cast<const char*>(openings.data()),
+                             openings.size() * sizeof(Opening));
+  REMORA_RETURN_IF_ERROR(ToStatus(db.Put({}, &meta, kOpeningsKey, value), path));
+  return openings;
+}
+
+absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
+                                       std::uint64_t end) {
+  auto opening = std::find_if(openings.begin(), openings.end(), [&](const Opening& other) {
+    return other.incarnation == place.incarnation;
+  });
+  if (opening == openings.end()) return NotKept("the data is other, or was restored");
+  std::uint64_t shown = place.sequence - 1;
+  if (++opening != openings.end() && shown > opening->found) {
+    return NotKept("what it has shown was lost with the machine, or the data was restored");
+  }
+  // An opening's own write is no change, and its log is not kept if nothing else was written.
+  for (; opening != openings.end(); ++opening) {
+    if (shown == opening->found) ++shown;
+  }
+  if (place.sequence == 0 || shown > end) {
+    return absl::InvalidArgumentError("a change feed from a place that was not reached");
+  }
+  return shown + 1;
+}
+
+}  // namespace remora

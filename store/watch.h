@@ -1,0 +1,83 @@
+// A watch of a logged store: what is written, in its order, from a moment on.
+//
+//   auto watch = store->Watch({.prefix = "user/"});
+//   const std::string from = (*watch)->token();         // kept, to go on from here another time
+//   for (;;) {
+//     absl::StatusOr<bool> came = (*watch)->Next(std::chrono::seconds(1));
+//     if (!came.ok()) ...
+//     if (*came) Show((*watch)->kind(), (*watch)->key(), (*watch)->value());
+//   }
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "store/durable_changes.h"
+#include "store/format/change.h"
+#include "store/format/scan_range.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Shows each write that is in the log, once it is visible, in the order in which they became so; of a batch,
+/// one after the other. Values are as they were written, even if they have expired or were written over since.
+/// What expires shows up as a deletion when it is removed, which may be long after. Writes of
+/// Durability::kMemory are not shown.
+///
+/// To have a copy that follows: begin a watch, then scan all, then go on with the watch. What is written in
+/// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right when
+/// it has come to where the store was at the end of the scan.
+///
+/// Thread Safety: none; the store may be used by others meanwhile. It must be destroyed before the store.
+class StoreWatch {
+ public:
+  ~StoreWatch();
+  StoreWatch(const StoreWatch&) = delete;
+  StoreWatch& operator=(const StoreWatch&) = delete;
+
+  /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what comes
+  /// next is not kept any more; then once and for all. DataLoss, Unavailable: the log cannot be read.
+  absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
+
+  // The change. Until Next. REQUIRES: Next was true.
+  ChangeKind kind() const { return change_.kind; }
+  std::string_view key() const { return change_.key; }
+  std::string_view value() const { return change_.value; }   // of a deletion: empty
+  std::uint64_t version() const { return change_.version; }  // of a deletion: 0
+  /// The moment of the store's clock (Clock::UnixMillis) at which it expires. 0: never.
+  std::uint64_t expiry_ms() const { return change_.expiry_ms; }
+  /// Goes up from one change to the next.
+  std::uint64_t sequence() const { return change_.sequence; }
+
+  /// For WatchOptions::token, of this store or the one that is opened on this data later: goes on behind the
+  /// change that was shown last.
+  std::string token() const { return MakeChangeToken(place()); }
+
+  /// As Next, but for who must not be long about it: one step of the way, to a change or not. kNone: there is
+  /// no change yet. kOpening: a thread of its own finds the place.
+  enum class Step : std::uint8_t { kChange = 1, kNotYet = 2, kNone = 3, kOpening = 4 };
+  absl::StatusOr<Step> Advance();
+  ChangePlace place() const { return place_; }
+
+ private:
+  friend class Store;
+  StoreWatch(const Store::Impl& store, ScanRange range, const ChangePlace& place);
+  absl::StatusOr<Step> Try();
+
+  const Store::Impl& store_;
+  const ScanRange range_;
+  ChangePlace place_;
+  absl::Status failed_;
+  std::future<absl::StatusOr<std::unique_ptr<ChangeLog>>> opening_;
+  std::unique_ptr<ChangeLog> log_;
+  int opened_in_vain_ = 0;
+  Change change_;
+};
+
+}  // namespace remora
