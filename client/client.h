@@ -303,9 +303,10 @@ class Client {
   /// removed yet; while the server loads, those that are loaded. Cost: two READs.
   absl::StatusOr<std::uint64_t> Count();
   /// Shows what is written from now on, or from another watch's place on (client/watch.h), to a logged store.
-  /// InvalidArgument: a prefix longer than a key, or a token that is none. OutOfRange: what comes at the token
-  /// is not kept any more. FailedPrecondition: the store is only in memory, or ClientOptions::scan_window_bytes
-  /// is 0. Cost: one message, and one for each page; while nothing is written, a READ now and then.
+  /// InvalidArgument: a prefix longer than a key, or a token that is none. OutOfRange: what comes at the
+  /// token is not kept any more. FailedPrecondition: the store is only in memory, or
+  /// ClientOptions::scan_window_bytes is 0. Cost: one message, and one for each page; while nothing is
+  /// written, a READ now and then.
   absl::StatusOr<std::unique_ptr<ClientWatch>> Watch(const WatchOptions& options = {});
 
   /// How many a scan of the range would show, as of one moment. Errors as Scan. Cost: one message, and one

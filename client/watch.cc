@@ -88,7 +88,8 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   page_.append(reinterpret_cast<const char*>(window.bytes.data()), static_cast<std::size_t>(reply.result));
   if (place_.sequence == 0) {  // from then on
     place_.sequence = page_end_;
-    if (page_.size() >= sizeof(ChangeEntry)) std::memcpy(&place_.sequence, page_.data(), sizeof(std::uint64_t));
+    if (page_.size() >= sizeof(ChangeEntry))
+      std::memcpy(&place_.sequence, page_.data(), sizeof(std::uint64_t));
   }
   return absl::OkStatus();
 }

@@ -20,22 +20,22 @@
 
 namespace remora {
 
-/// Shows each write that is in the server's log, once it is visible, in the order in which they became so; of a
-/// batch, one after the other. Values are as they were written, even if they have expired or were written over
-/// since. What expires shows up as a deletion when it is removed, which may be long after. Writes of
+/// Shows each write that is in the server's log, once it is visible, in the order in which they became so; of
+/// a batch, one after the other. Values are as they were written, even if they have expired or were written
+/// over since. What expires shows up as a deletion when it is removed, which may be long after. Writes of
 /// Durability::kMemory are not shown.
 ///
 /// A change is shown once, but again by who goes on from an older token: so a program that keeps the token
 /// after it has done what a change asks for sees each change at least once.
 ///
 /// To have a copy that follows: begin a watch, then scan all, then go on with the watch. What is written in
-/// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right when
-/// it has come to where the store was at the end of the scan.
+/// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right
+/// when it has come to where the store was at the end of the scan.
 ///
 /// Nothing is sent for who falls behind: pages are asked for. Who has seen all READs a word of the server's
-/// memory now and then, every 1 to 16 ms, which costs the server nothing. The server keeps a place for it among
-/// the cursors of its client's scans (client/scan.h), and finds it anew when it gave that up; a watch goes on
-/// over a new connection, and over a restart of the server, as long as what comes next is kept.
+/// memory now and then, every 1 to 16 ms, which costs the server nothing. The server keeps a place for it
+/// among the cursors of its client's scans (client/scan.h), and finds it anew when it gave that up; a watch
+/// goes on over a new connection, and over a restart of the server, as long as what comes next is kept.
 ///
 /// Thread Safety: none; that of its client, which must outlive it.
 class ClientWatch {
@@ -44,11 +44,11 @@ class ClientWatch {
   ClientWatch(const ClientWatch&) = delete;
   ClientWatch& operator=(const ClientWatch&) = delete;
 
-  /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what comes
-  /// next is not kept any more, or was lost with the server's machine; then begin anew, as above. Unavailable:
-  /// the connection broke and could not be made anew, or the server cannot read its disk. DeadlineExceeded: no
-  /// answer within ClientOptions::timeout. Internal: what the server sent is no page. After Unavailable and
-  /// DeadlineExceeded it may be called again.
+  /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what
+  /// comes next is not kept any more, or was lost with the server's machine; then begin anew, as above.
+  /// Unavailable: the connection broke and could not be made anew, or the server cannot read its disk.
+  /// DeadlineExceeded: no answer within ClientOptions::timeout. Internal: what the server sent is no page.
+  /// After Unavailable and DeadlineExceeded it may be called again.
   absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
 
   // The change. Until Next. REQUIRES: Next was true.

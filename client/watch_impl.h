@@ -50,9 +50,9 @@ class ClientWatch::Impl {
   const Caller call_;
   ChangePlace place_;  // behind what was shown
   std::uint64_t cursor_ = 0;
-  std::string page_;             // and those before it, of a change that comes in several
-  std::size_t taken_ = 0;        // bytes of it
-  std::uint64_t page_end_ = 0;   // the sequence behind the page
+  std::string page_;            // and those before it, of a change that comes in several
+  std::size_t taken_ = 0;       // bytes of it
+  std::uint64_t page_end_ = 0;  // the sequence behind the page
   ClientWatch* watch_ = nullptr;
   absl::Status failed_;  // for good
 };

@@ -1,5 +1,5 @@
-// A copy that follows: shows what is there, then each change as it comes, until one of key "stop" does. It needs
-// a logged server (kvserver --durability=logged).
+// A copy that follows: shows what is there, then each change as it comes, until one of key "stop" does. It
+// needs a logged server (kvserver --durability=logged).
 //   example_watch ADDRESS PREFIX
 #include <chrono>
 #include <cstdint>

@@ -106,7 +106,9 @@ absl::Status Scans::Open(ServerSession& session, const Request& request, Reply* 
   client.cursors.push_back(std::move(cursor));
   store_.Add(Counter::kScanCursors, 1);
   if (!next_check_) next_check_ = store_.clock().Coarse() + kCheckPause;
-  return GoOn(session, client, {start->page_offset, start->page_size}, reply);
+  const absl::Status status = GoOn(session, client, {start->page_offset, start->page_size}, reply);
+  // It is open, once and not again: the first page is empty.
+  return absl::IsAborted(status) ? absl::OkStatus() : status;
 }
 
 absl::Status Scans::GoOn(ServerSession& session, Client& client, const PagePlace& page, Reply* reply) {
@@ -167,8 +169,10 @@ absl::StatusOr<Scans::Found> Scans::Advance(Cursor& cursor) {
         return Found::kEntry;
       case StoreWatch::Step::kNotYet:
         return Found::kNotYet;
-      default:
+      case StoreWatch::Step::kNone:
         return Found::kPause;
+      case StoreWatch::Step::kOpening:
+        return absl::AbortedError("the place in the log is being searched for");
     }
   }
   switch (cursor.scan->Advance()) {
@@ -205,7 +209,9 @@ Scans::EntryBytes Scans::BytesOf(const Cursor& cursor) {
 absl::StatusOr<bool> Scans::FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled) {
   for (std::size_t looks = 0; looks < kMaxLooks;) {
     if (!cursor.in_entry) {
-      REMORA_ASSIGN_OR_RETURN(const Found found, Advance(cursor));
+      const absl::StatusOr<Found> advanced = Advance(cursor);
+      if (absl::IsAborted(advanced.status()) && *filled > 0) return true;
+      REMORA_ASSIGN_OR_RETURN(const Found found, advanced);
       ++looks;
       if (found == Found::kNotYet) continue;
       if (found != Found::kEntry) return found == Found::kPause;

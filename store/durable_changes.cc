@@ -20,9 +20,8 @@ constexpr char kOpeningsKey[] = "openings";
 constexpr std::uint32_t kDataFamily = 0;  // RocksDB's "default"
 
 absl::Status NotKept(const char* why) {
-  return absl::OutOfRangeError(
-      absl::StrCat("the change feed cannot go on there: ", why,
-                   "; watch from now on, scan all, then go on with the watch"));
+  return absl::OutOfRangeError(absl::StrCat("the change feed cannot go on there: ", why,
+                                            "; watch from now on, scan all, then go on with the watch"));
 }
 
 std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
@@ -32,7 +31,8 @@ class Collector final : public rocksdb::WriteBatch::Handler {
  public:
   Collector(std::uint64_t sequence, std::vector<Change>* changes) : sequence_(sequence), changes_(*changes) {}
 
-  rocksdb::Status PutCF(std::uint32_t family, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
+  rocksdb::Status PutCF(std::uint32_t family, const rocksdb::Slice& key,
+                        const rocksdb::Slice& value) override {
     const std::uint64_t sequence = sequence_++;
     if (family != kDataFamily) return {};
     StoredHeader header;
@@ -138,7 +138,8 @@ absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::Column
   std::string bytes;
   const rocksdb::Status found = db.Get({}, &meta, kOpeningsKey, &bytes);
   if (!found.IsNotFound()) REMORA_RETURN_IF_ERROR(ToStatus(found, path));
-  if (bytes.size() % sizeof(Opening) != 0) return Damaged(path, "its list of incarnations has the wrong size");
+  if (bytes.size() % sizeof(Opening) != 0)
+    return Damaged(path, "its list of incarnations has the wrong size");
   std::vector<Opening> openings(bytes.size() / sizeof(Opening));
   if (!bytes.empty()) std::memcpy(openings.data(), bytes.data(), bytes.size());
   openings.push_back({incarnation, db.GetLatestSequenceNumber()});
@@ -151,9 +152,8 @@ absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::Column
 
 absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
                                        std::uint64_t end) {
-  auto opening = std::find_if(openings.begin(), openings.end(), [&](const Opening& other) {
-    return other.incarnation == place.incarnation;
-  });
+  auto opening = std::find_if(openings.begin(), openings.end(),
+                              [&](const Opening& other) { return other.incarnation == place.incarnation; });
   if (opening == openings.end()) return NotKept("the data is other, or was restored");
   std::uint64_t shown = place.sequence - 1;
   if (++opening != openings.end() && shown > opening->found) {

@@ -155,8 +155,8 @@ class DurableTier::Impl {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
         {rocksdb::kDefaultColumnFamilyName, DataOptions(options)}, {kMetaFamily, MetaOptions()}};
     rocksdb::DB* db = nullptr;
-    REMORA_RETURN_IF_ERROR(Translate(
-        rocksdb::DB::Open(DatabaseOptions(dir_->fresh(), options.log_retention), dir_->path(), descriptors, &families_, &db)));
+    REMORA_RETURN_IF_ERROR(Translate(rocksdb::DB::Open(DatabaseOptions(dir_->fresh(), options.log_retention),
+                                                       dir_->path(), descriptors, &families_, &db)));
     db_.reset(db);
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
     return ReadVersionLimit();
@@ -305,8 +305,8 @@ void DurableTier::SetVersionLimit(std::uint64_t limit) {
 absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
 
 absl::Status DurableTier::Begin(std::uint64_t incarnation) {
-  REMORA_ASSIGN_OR_RETURN(
-      impl_->openings_, AddOpening(*impl_->db_, *impl_->meta(), impl_->dir_->path(), incarnation));
+  REMORA_ASSIGN_OR_RETURN(impl_->openings_,
+                          AddOpening(*impl_->db_, *impl_->meta(), impl_->dir_->path(), incarnation));
   impl_->logged_to_ = impl_->db_->GetLatestSequenceNumber();
   return absl::OkStatus();
 }

@@ -81,7 +81,8 @@ class DurableTier {
   /// error once. Any thread.
   absl::Status Sync();
 
-  /// From now on, the sequence (store/format/change.h) is this incarnation's. Once, before all else is written.
+  /// From now on, the sequence (store/format/change.h) is this incarnation's. Once, before all else is
+  /// written.
   absl::Status Begin(std::uint64_t incarnation);
   /// That of the last write that is in the log.
   std::uint64_t logged_to() const;

@@ -76,8 +76,8 @@ struct StoreOptions {
   /// Threads that load, at most. 0: one for each processor. (kInSteps: who calls.)
   std::size_t load_threads = 0;
   Syncing syncing = Syncing::kInThread;
-  /// How long at least a watch that is behind finds what it has not shown, on disk. 0: it does as long as that
-  /// has to be kept for a restart anyway, some 64 to 256 MiB of writes.
+  /// How long at least a watch that is behind finds what it has not shown, on disk. 0: it does as long as
+  /// that has to be kept for a restart anyway, some 64 to 256 MiB of writes.
   std::chrono::seconds watch_retention{0};
   /// Called, by whichever thread made them so and without a lock, when writes that Submit left pending have
   /// become visible, or failed. May be empty.
@@ -256,9 +256,9 @@ class Store {
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
 
   /// Shows what is written from now on, or from a place on that another watch was at, in the order of the
-  /// writes (store/watch.h): those that are logged or synced, once they are visible. InvalidArgument: a prefix
-  /// longer than a key, or a token that is none. OutOfRange: what comes at the token is not kept any more.
-  /// FailedPrecondition: the store is only in memory.
+  /// writes (store/watch.h): those that are logged or synced, once they are visible. InvalidArgument: a
+  /// prefix longer than a key, or a token that is none. OutOfRange: what comes at the token is not kept any
+  /// more. FailedPrecondition: the store is only in memory.
   absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const WatchOptions& options = {});
   /// The same, of a range from a place on.
   absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const ScanRange& range, const ChangePlace& place);

@@ -195,8 +195,8 @@ class Store::Impl {
   /// A staged write that is in the durable tier, and waits for the disk.
   struct Pending {
     std::uint64_t ticket = 0;
-    Write write;              // a copy, without what it points to
-    Write* caller = nullptr;  // gets the outcome; null: who asks for it does
+    Write write;                      // a copy, without what it points to
+    Write* caller = nullptr;          // gets the outcome; null: who asks for it does
     std::uint64_t logged_before = 0;  // the sequence, before its group
     Staged staged;
   };

@@ -26,13 +26,13 @@
 namespace remora {
 
 /// Shows each write that is in the log, once it is visible, in the order in which they became so; of a batch,
-/// one after the other. Values are as they were written, even if they have expired or were written over since.
-/// What expires shows up as a deletion when it is removed, which may be long after. Writes of
+/// one after the other. Values are as they were written, even if they have expired or were written over
+/// since. What expires shows up as a deletion when it is removed, which may be long after. Writes of
 /// Durability::kMemory are not shown.
 ///
 /// To have a copy that follows: begin a watch, then scan all, then go on with the watch. What is written in
-/// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right when
-/// it has come to where the store was at the end of the scan.
+/// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right
+/// when it has come to where the store was at the end of the scan.
 ///
 /// Thread Safety: none; the store may be used by others meanwhile. It must be destroyed before the store.
 class StoreWatch {
@@ -41,8 +41,8 @@ class StoreWatch {
   StoreWatch(const StoreWatch&) = delete;
   StoreWatch& operator=(const StoreWatch&) = delete;
 
-  /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what comes
-  /// next is not kept any more; then once and for all. DataLoss, Unavailable: the log cannot be read.
+  /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what
+  /// comes next is not kept any more; then once and for all. DataLoss, Unavailable: the log cannot be read.
   absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
 
   // The change. Until Next. REQUIRES: Next was true.

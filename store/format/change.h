@@ -1,9 +1,9 @@
 // The change feed: what was written, in its order, from a place in that order on.
 //
 // All writes of a durable tier have numbers, which go up: its sequence, across restarts. Each time that a
-// store is opened is an incarnation. What a power cut takes back, and a data directory that is restored from a
-// copy, continue the sequence with other writes under the same numbers; the incarnations that a data directory
-// has seen, and what sequence each began with, tell whether a place is on its line.
+// store is opened is an incarnation. What a power cut takes back, and a data directory that is restored from
+// a copy, continue the sequence with other writes under the same numbers; the incarnations that a data
+// directory has seen, and what sequence each began with, tell whether a place is on its line.
 #pragma once
 
 #include <array>

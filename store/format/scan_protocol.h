@@ -19,11 +19,11 @@
 // value_size: where in the window the page is to go, and its size at the most; both 0 for count and drop.
 // Reply: version: the cursor; 0: there is none any more. result: bytes of the page, or keys.
 //
-// A change feed (store/format/change.h) is a cursor that has no end: its entries are ChangeEntry, key, value. A
-// page of it may be empty, where nothing was written, or nothing of the range; whoever waits READs the counter
-// changes_end instead of asking. `limit` is 0, and ScanStart::from says where it begins. Reply: slot: the
-// sequence behind the page's whole entries. Out of range: the changes from there on are not kept any more, or
-// were taken back.
+// A change feed (store/format/change.h) is a cursor that has no end: its entries are ChangeEntry, key, value.
+// A page of it may be empty, where nothing was written, or nothing of the range; whoever waits READs the
+// counter changes_end instead of asking. `limit` is 0, and ScanStart::from says where it begins. Reply: slot:
+// the sequence behind the page's whole entries. Out of range: the changes from there on are not kept any
+// more, or were taken back.
 //
 // A cursor belongs to its connection. A connection has kMaxCursors at most: the one that was used least
 // lately gives way to another. One that is not used for kCursorSeconds ends. Not found: there is no such

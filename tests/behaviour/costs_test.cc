@@ -210,7 +210,7 @@ TEST_P(Costs, AreAsDocumented) {
     EXPECT_EQ(said->second, cost) << operation;
   }
   // But for one of the two transports' lines, and those of RocksDB.
-  EXPECT_EQ(counted.size() + (logged() ? 1 : 5), documented.size());
+  EXPECT_EQ(counted.size() + (logged() ? 1 : 8), documented.size());
 }
 
 }  // namespace

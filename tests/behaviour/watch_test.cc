@@ -28,7 +28,8 @@ constexpr milliseconds kLong{20'000};
 class Watches : public Behaviour {
  protected:
   void StartLogged(const ClientOptions& client = {}, std::chrono::seconds retention = {}) {
-    Start({.durability = Durability::kLogged, .memory_size = 16 * kMiB, .watch_retention = retention}, client);
+    Start({.durability = Durability::kLogged, .memory_size = 16 * kMiB, .watch_retention = retention},
+          client);
   }
   std::unique_ptr<KeyWatch> Begin(const WatchOptions& options = {}) { return Begin(*kv_, options); }
   static std::unique_ptr<KeyWatch> Begin(KeyValue& kv, const WatchOptions& options = {}) {
