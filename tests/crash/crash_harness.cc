@@ -69,7 +69,10 @@ class Life {
     // As a disk takes its time: so long, writes are pending.
     constexpr std::array<std::uint8_t, 4> kDelaysMs = {0, 1, 3, 20};
     place_.Set(Fault::kSyncDelayMs, kDelaysMs[random_() % kDelaysMs.size()]);
-    if (flags_.lying_disk) place_.Set(Fault::kSyncLies, 1);
+    if (flags_.lying_disk) {
+      place_.Set(Fault::kOnly, 'g');  // NUMBER.log
+      place_.Set(Fault::kSyncLies, 1);
+    }
     if (const int status = StartInTheEnd(totals); status != 0) return status;
     ClientsOptions options;
     options.synced = random_() % 2 == 0 ? 50 : 4;
@@ -184,7 +187,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "Of all choices but the moments at which threads take turns");
   app.add_option("--program", flags.program, "Another kvserver")->capture_default_str();
-  app.add_flag("--lying_disk", flags.lying_disk, "Its fsync keeps nothing: faults are to be found");
+  app.add_flag("--lying_disk", flags.lying_disk, "Its fsync keeps nothing of the log: faults are to be found");
   app.add_option("server", flags.server, "More flags for kvserver, behind --");
   CLI11_PARSE(app, argc, argv);
   return Run(flags);

@@ -135,8 +135,9 @@ absl::Status CutFile(const std::string& path, std::uint64_t synced, std::mt19937
 }  // namespace
 
 absl::StatusOr<CutReport> CutPower(const std::string& path, std::mt19937_64& random) {
-  REMORA_ASSIGN_OR_RETURN(Journal journal, ReadJournal(path));
   CutReport report;
+  if (!fs::exists(path)) return report;  // killed before it did anything
+  REMORA_ASSIGN_OR_RETURN(Journal journal, ReadJournal(path));
   const std::size_t kept = random() % (journal.changes.size() + 1);
   // By the names that the files have, before those change back. What was replaced or removed, and comes back,
   // comes with all its bytes.

@@ -189,7 +189,7 @@ int SyncFile(Sync* next, int fd) {
   if (const int error = disk.Of(Fault::kSyncErrno, fd); error != 0) return Fail(error);
   if (S_ISDIR(status.st_mode)) {
     const std::lock_guard lock(disk.mutex());
-    if (disk.Of(Fault::kSyncLies) != 0) return 0;
+    if (disk.Of(Fault::kSyncLies, fd) != 0) return 0;
     if (!disk.has_journal()) return next(fd);
     disk.Note("synced_folder " + std::string(path.data()));
     return 0;

@@ -1,0 +1,17 @@
+// How RocksDB is set up for the durable tier.
+#pragma once
+
+#include <rocksdb/options.h>
+
+#include <cstddef>
+
+namespace remora {
+
+/// Of keys and values. `block_cache_bytes`: as DurableTierOptions.
+rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes);
+/// Of what is kept beside them.
+rocksdb::ColumnFamilyOptions MetaOptions();
+/// `fresh`: it is made; else it must be there.
+rocksdb::DBOptions DatabaseOptions(bool fresh);
+
+}  // namespace remora
