@@ -200,9 +200,11 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   if (staged_.empty()) return done;
   SealAll();
   if (const absl::Status durable = MakeDurable(); !durable.ok()) {
+    if (sync_failed_.ok()) NoteDisk(durable);
     Abandon(durable);
     return done;
   }
+  NoteDisk(absl::OkStatus());
   PublishOrAwait(now);
   Add(Counter::kCommitGroups, 1);
   Set(Counter::kLastVersion, next_version_ - 1);

@@ -30,7 +30,8 @@ constexpr std::array<std::uint32_t, 256> MakeCrcTable() {
   return table;
 }
 
-/// As a record's header has it: CRC-32C, turned and shifted so that it is not the CRC of bytes with CRCs in them.
+/// As a record's header has it: CRC-32C, turned and shifted so that it is not the CRC of bytes with CRCs in
+/// them.
 std::uint32_t MaskedCrc(std::string_view bytes) {
   static constexpr std::array<std::uint32_t, 256> kTable = MakeCrcTable();
   std::uint32_t crc = ~std::uint32_t{0};
@@ -85,9 +86,11 @@ class MarkReader : public rocksdb::WriteBatch::Handler {
   MarkReader(std::uint32_t family, std::string_view key, std::uint64_t& highest)
       : family_(family), key_(key), highest_(highest) {}
 
-  rocksdb::Status PutCF(std::uint32_t family, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
+  rocksdb::Status PutCF(std::uint32_t family, const rocksdb::Slice& key,
+                        const rocksdb::Slice& value) override {
     std::uint64_t mark = 0;
-    if (family == family_ && key == rocksdb::Slice(key_.data(), key_.size()) && value.size() == sizeof(mark)) {
+    if (family == family_ && key == rocksdb::Slice(key_.data(), key_.size()) &&
+        value.size() == sizeof(mark)) {
       std::memcpy(&mark, value.data(), sizeof(mark));
       highest_ = std::max(highest_, mark);
     }
@@ -118,7 +121,8 @@ bool ScanLog(const std::string& path, LogRecordVisitor visit) {
   return file.eof();
 }
 
-std::optional<std::uint64_t> HighestMark(const std::string& path, std::uint32_t family, std::string_view key) {
+std::optional<std::uint64_t> HighestMark(const std::string& path, std::uint32_t family,
+                                         std::string_view key) {
   std::uint64_t highest = 0;
   MarkReader reader(family, key, highest);
   std::error_code error;

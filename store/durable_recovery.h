@@ -1,17 +1,19 @@
 // Opening the durable tier's database where the machine may have failed under it.
 //
-// RocksDB replays its log files. The last record of a log may be incomplete: the process was killed. That is all
-// that it forgives (kTolerateCorruptedTailRecords). But a machine that fails may also leave holes in what it had
-// not been asked to sync, for the system writes pages in any order; and that is a torn end, as much as half a
-// record is. A disk that fails may leave the same holes in what was synced, and behind them acknowledged writes.
-// To tell the two apart, each group that is logged says how far the log was synced by then, if that has changed
-// (SyncedMark). So:
+// RocksDB replays its log files. The last record of a log may be incomplete: the process was killed. That is
+// all that it forgives (kTolerateCorruptedTailRecords). But a machine that fails may also leave holes in what
+// it had not been asked to sync, for the system writes pages in any order; and that is a torn end, as much as
+// half a record is. A disk that fails may leave the same holes in what was synced, and behind them
+// acknowledged writes. To tell the two apart, each group that is logged says how far the log was synced by
+// then, if that has changed (SyncedMark). So:
 //   W1 A log that has nothing but an incomplete record at its end is replayed.
-//   W2 Of one that is damaged elsewhere, what comes before the damage is replayed, if no mark that is readable
+//   W2 Of one that is damaged elsewhere, what comes before the damage is replayed, if no mark that is
+//   readable
 //      anywhere in it says that more was synced. What is dropped was not synced, as far as can be known.
-//   W3 If one says so, or the tables are ahead of that, the database is not opened: synced writes would be gone.
-// The last sync before the machine failed has no mark behind it, unless a group came later. So a disk that loses
-// what it said that it had loses the writes of that last sync, and nobody can tell.
+//   W3 If one says so, or the tables are ahead of that, the database is not opened: synced writes would be
+//   gone.
+// The last sync before the machine failed has no mark behind it, unless a group came later. So a disk that
+// loses what it said that it had loses the writes of that last sync, and nobody can tell.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -31,9 +33,9 @@ struct SyncedMark {
 
 struct OpenedDatabase {
   rocksdb::Status status;
-  rocksdb::DB* db = nullptr;  // if the status is OK; the caller's
+  rocksdb::DB* db = nullptr;                             // if the status is OK; the caller's
   std::vector<rocksdb::ColumnFamilyHandle*> families{};  // the caller's, to be deleted before `db`
-  bool dropped = false;  // W2
+  bool dropped = false;                                  // W2
 };
 
 /// As rocksdb::DB::Open, by W1 to W3. `meta`: which family has the mark.

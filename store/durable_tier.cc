@@ -68,7 +68,9 @@ absl::Status ToStatus(const rocksdb::Status& status, const std::string& path) {
   }
   // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
   // found", which an iterator or an open only says of a file; who looks up a key asks before.
-  if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound()) return Damaged(path, text);
+  if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound() || status.IsPathNotFound()) {
+    return Damaged(path, text);
+  }
   if (status.IsNoSpace()) {
     return absl::UnavailableError(absl::StrCat("no space left for data directory ", path, ": ", text));
   }
@@ -95,7 +97,8 @@ class DurableTier::Impl {
 
   absl::Status Open(const DurableTierOptions& options) {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
-        {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes)}, {kMetaFamily, MetaOptions()}};
+        {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes)},
+        {kMetaFamily, MetaOptions()}};
     OpenedDatabase opened = OpenDatabase(DatabaseOptions(dir_->fresh()), dir_->path(), descriptors, kMeta);
     REMORA_RETURN_IF_ERROR(Translate(opened.status));
     db_.reset(opened.db);
@@ -181,7 +184,10 @@ class DurableTier::Impl {
       // disk until it has moved everything to a new one by itself, for which it waits until there is space
       // for a whole write buffer; after any other error until it is opened again.
       next_limit_ = version_limit_;
-      return absl::UnavailableError(Translate(status).message());
+      const std::string why(Translate(status).message());
+      if (status.IsNoSpace()) return absl::UnavailableError(why);
+      return absl::UnavailableError(
+          absl::StrCat("the store takes no more writes until it is opened again: ", why));
     }
     version_limit_ = next_limit_;
     if (marks) marked_ = mark.sequence;

@@ -117,8 +117,8 @@ class Clients::Client {
 
   void DeleteOne() {
     HistoryWrite& write = Begin({{Key(), true}}, Level());
-    End(write, client_->Delete(write.parts.front().key,
-                               {.durability = write.level, .version = &write.version}));
+    End(write,
+        client_->Delete(write.parts.front().key, {.durability = write.level, .version = &write.version}));
   }
 
   void PutBatch() {
@@ -172,7 +172,8 @@ class Clients::Client {
       if (!id) complaints.push_back(absl::StrCat("key ", key, " has bytes of nobody"));
       read.id = id.value_or(0);
     } else if (!absl::IsNotFound(status)) {
-      if (!absl::IsUnavailable(status)) complaints.push_back(absl::StrCat("read ", key, ": ", status.ToString()));
+      if (!absl::IsUnavailable(status))
+        complaints.push_back(absl::StrCat("read ", key, ": ", status.ToString()));
       return 0;
     } else {
       read.version = 0;

@@ -1,5 +1,5 @@
-// Kills a kvserver at random moments, time and again, under clients that write and read; cuts the power under some
-// of the kills (cut.h); and judges what the clients were told (history.h).
+// Kills a kvserver at random moments, time and again, under clients that write and read; cuts the power under
+// some of the kills (cut.h); and judges what the clients were told (history.h).
 //   crash_harness [--kills=N] [--cuts=PERCENT] ...     exit status 1, and what is wrong, if a rule is broken
 #include <stdlib.h>
 #include <sysexits.h>
@@ -29,6 +29,7 @@ struct Flags {
   std::size_t longest_ms = 400;
   std::uint64_t seed = 0;
   bool lying_disk = false;
+  bool discard = false;
   std::vector<std::string> server{};
 };
 
@@ -62,7 +63,7 @@ void Count(const History& history, Totals& totals) {
 class Life {
  public:
   Life(const Flags& flags, std::string root, std::mt19937_64& random)
-      : flags_(flags), place_(std::move(root)), random_(random) {}
+      : flags_(flags), root_(std::move(root)), place_(root_), random_(random) {}
 
   /// 0, or an exit status.
   int Run(std::size_t kills, Totals& totals) {
@@ -81,8 +82,12 @@ class Life {
     options.seed = random_();
     Clients clients(options);
     int status = 0;
-    for (const std::size_t end = totals.kills + kills; totals.kills < end && status == 0;) status = KillOnce(clients, totals);
-    if (status != 0) _Exit(status);  // clients wait for a server that does not come
+    for (const std::size_t end = totals.kills + kills; totals.kills < end && status == 0;)
+      status = KillOnce(clients, totals);
+    if (status != 0) {
+      if (flags_.discard) std::filesystem::remove_all(root_);
+      _Exit(status);  // clients wait for a server that does not come
+    }
     const History history = clients.Stop();
     server_->Kill();
     Count(history, totals);
@@ -144,6 +149,7 @@ class Life {
   }
 
   const Flags& flags_;
+  const std::string root_;
   const ServerPlace place_;
   std::mt19937_64& random_;
   std::unique_ptr<ServerProcess> server_;
@@ -160,10 +166,11 @@ int Run(const Flags& flags) {
     std::fprintf(stderr, "crash_harness: seed %llu, in %s\n", static_cast<unsigned long long>(flags.seed),
                  root.c_str());
     if (const int status = Life(flags, root, random).Run(kills, totals); status != 0) return status;
-    if (totals.faults == faults) std::filesystem::remove_all(root);
+    if (totals.faults == faults || flags.discard) std::filesystem::remove_all(root);
   }
   std::printf(
-      "%zu kills, %zu of them before the server was ready, %zu with a cut (%llu files lost %llu bytes, %llu changes of names undone)\n"
+      "%zu kills, %zu of them before the server was ready, %zu with a cut (%llu files lost %llu bytes, %llu "
+      "changes of names undone)\n"
       "%zu writes (%zu refused, %zu unknown), %zu reads, %zu faults\n",
       totals.kills, totals.early, totals.cuts, static_cast<unsigned long long>(totals.lost.files),
       static_cast<unsigned long long>(totals.lost.bytes), static_cast<unsigned long long>(totals.lost.names),
@@ -187,7 +194,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "Of all choices but the moments at which threads take turns");
   app.add_option("--program", flags.program, "Another kvserver")->capture_default_str();
-  app.add_flag("--lying_disk", flags.lying_disk, "Its fsync keeps nothing of the log: faults are to be found");
+  app.add_flag("--lying_disk", flags.lying_disk,
+               "Its fsync keeps nothing of the log: faults are to be found");
+  app.add_flag("--discard", flags.discard, "Keep no folder, also where faults were found");
   app.add_option("server", flags.server, "More flags for kvserver, behind --");
   CLI11_PARSE(app, argc, argv);
   return Run(flags);

@@ -141,7 +141,8 @@ absl::StatusOr<CutReport> CutPower(const std::string& path, std::mt19937_64& ran
   const std::size_t kept = random() % (journal.changes.size() + 1);
   // By the names that the files have, before those change back. What was replaced or removed, and comes back,
   // comes with all its bytes.
-  for (const auto& [file, synced] : journal.synced) REMORA_RETURN_IF_ERROR(CutFile(file, synced, random, report));
+  for (const auto& [file, synced] : journal.synced)
+    REMORA_RETURN_IF_ERROR(CutFile(file, synced, random, report));
   for (std::size_t i = journal.changes.size(); i-- > kept;) {
     Undo(journal.changes[i]);
     ++report.names;

@@ -26,8 +26,8 @@ template <typename Function>
 Function* Next(const char* name, Function* /*type*/) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
-#define REMORA_NEXT(name)                               \
-  static auto* const next = Next(#name, &::name);       \
+#define REMORA_NEXT(name)                         \
+  static auto* const next = Next(#name, &::name); \
   if (next == nullptr) std::abort()
 
 /// As the journal writes it: from the root, each slash once, none at the end.
@@ -80,7 +80,8 @@ class Disk {
   }
 
   int Of(Fault fault) const {
-    return faults_ == nullptr ? 0 : __atomic_load_n(&faults_[static_cast<std::size_t>(fault)], __ATOMIC_ACQUIRE);
+    return faults_ == nullptr ? 0
+                              : __atomic_load_n(&faults_[static_cast<std::size_t>(fault)], __ATOMIC_ACQUIRE);
   }
   /// What a call on this file fails with.
   int Of(Fault fault, int fd) const {

@@ -13,8 +13,8 @@ namespace {
 
 using Outcome = HistoryWrite::Outcome;
 
-/// What is known of a key: a reader is to see a version that is not less, as twice its number; and one more where
-/// that version, or one behind it, was seen to be deleted.
+/// What is known of a key: a reader is to see a version that is not less, as twice its number; and one more
+/// where that version, or one behind it, was seen to be deleted.
 using Floor = std::uint64_t;
 constexpr Floor Seen(std::uint64_t version) { return 2 * version; }
 constexpr Floor Deleted(std::uint64_t version) { return 2 * version + 1; }
@@ -136,7 +136,8 @@ class Judgement {
     for (std::size_t i = 0; i < write.parts.size(); ++i) {
       const auto [owner, is_first] = owners_.emplace(version + i, write.id);
       if (!is_first) {
-        Fault(absl::StrCat("H3: version ", version + i, " is that of writes ", owner->second, " and ", write.id));
+        Fault(absl::StrCat("H3: version ", version + i, " is that of writes ", owner->second, " and ",
+                           write.id));
       }
       done_[write.parts[i].key][version + i] = &write;
     }
@@ -168,14 +169,17 @@ class Judgement {
     const auto part = std::ranges::find_if(
         write.parts, [&](const HistoryWrite::Part& some) { return some.key == read.key && !some.is_delete; });
     if (part == write.parts.end() || write.begun > read.ended) {
-      return Fault(absl::StrCat("H1: key ", read.key, " has a value that write ", read.id, " did not put there"));
+      return Fault(
+          absl::StrCat("H1: key ", read.key, " has a value that write ", read.id, " did not put there"));
     }
     if (write.outcome == Outcome::kRefused) {
-      return Fault(absl::StrCat("H1: key ", read.key, " has the value of write ", read.id, ", which was refused"));
+      return Fault(
+          absl::StrCat("H1: key ", read.key, " has the value of write ", read.id, ", which was refused"));
     }
     if (const Floor floor = KnownBefore(read); Seen(read.version) < floor) {
       Fault(absl::StrCat("H4: key ", read.key, " has version ", read.version, " of write ", read.id,
-                         IsDeleted(floor) ? "; it was deleted behind version " : "; it had version ", floor / 2));
+                         IsDeleted(floor) ? "; it was deleted behind version " : "; it had version ",
+                         floor / 2));
     }
     const std::size_t number = static_cast<std::size_t>(part - write.parts.begin());
     const std::uint64_t first = read.version - number;
@@ -192,9 +196,8 @@ class Judgement {
     // By whichever delete: what is known then is known of them all.
     std::optional<Durability> level;
     for (const Part& part : deletes_[read.key]) {
-      const bool may_be = part.write->begun < read.ended &&
-                          (part.write->outcome != Outcome::kDone ||
-                           Seen(part.write->version + part.number) > floor);
+      const bool may_be = part.write->begun < read.ended && (part.write->outcome != Outcome::kDone ||
+                                                             Seen(part.write->version + part.number) > floor);
       if (may_be) level = level ? std::min(*level, part.write->level) : part.write->level;
     }
     if (!level) {
@@ -219,10 +222,11 @@ class Judgement {
     std::uint64_t highest = 0;
     auto next = told.begin();
     for (const HistoryWrite* const write : done) {
-      for (; next != told.end() && next->first < write->begun; ++next) highest = std::max(highest, next->second);
+      for (; next != told.end() && next->first < write->begun; ++next)
+        highest = std::max(highest, next->second);
       if (write->version <= highest) {
-        Fault(absl::StrCat("H3: write ", write->id, " got version ", write->version, " when version ", highest,
-                           " had been told"));
+        Fault(absl::StrCat("H3: write ", write->id, " got version ", write->version, " when version ",
+                           highest, " had been told"));
       }
     }
     for (const HistoryWrite* const write : conditional_) {
@@ -248,7 +252,8 @@ class Judgement {
     std::vector<HistoryTime> ended;
     std::vector<Told> all;
     for (const HistoryWrite& write : history_.writes) {
-      if (!write.is_increment || write.parts.front().key != key || write.outcome == Outcome::kRefused) continue;
+      if (!write.is_increment || write.parts.front().key != key || write.outcome == Outcome::kRefused)
+        continue;
       begun.push_back(write.begun);
       if (write.outcome != Outcome::kDone) continue;
       ended.push_back(write.ended);
@@ -285,7 +290,8 @@ class Judgement {
     std::int64_t highest = 0;
     auto next = ends.begin();
     for (const Told& told : all) {
-      for (; next != ends.end() && next->first < told.begun; ++next) highest = std::max(highest, next->second);
+      for (; next != ends.end() && next->first < told.begun; ++next)
+        highest = std::max(highest, next->second);
       if (told.number < highest + (told.is_increment ? 1 : 0)) {
         Fault(absl::StrCat("H7: counter ", key, ": ", told.number, " after ", highest));
       }

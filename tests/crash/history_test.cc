@@ -31,7 +31,9 @@ class HistoryTest : public testing::Test {
   HistoryWrite& Put(const std::string& key, std::uint64_t version, Durability level = Durability::kLogged) {
     return Write({{key, false}}, version, level);
   }
-  HistoryWrite& Delete(const std::string& key, std::uint64_t version) { return Write({{key, true}}, version); }
+  HistoryWrite& Delete(const std::string& key, std::uint64_t version) {
+    return Write({{key, true}}, version);
+  }
   HistoryWrite& Increment(std::int64_t result) {
     HistoryWrite& write = Put("counter", result == 0 ? 0 : ++counter_version_);
     write.is_increment = true;

@@ -64,7 +64,8 @@ class Soak {
     std::atomic<bool> done = false;
     std::vector<std::unique_ptr<KeyValue>> kvs;
     // A machine that has other things to do is slow, not wrong.
-    const ClientOptions patient = {.connect_timeout = std::chrono::minutes(1), .timeout = std::chrono::minutes(1)};
+    const ClientOptions patient = {.connect_timeout = std::chrono::minutes(1),
+                                   .timeout = std::chrono::minutes(1)};
     for (int i = 0; i < 3; ++i) kvs.push_back(*deployment_.Connect(patient));
     std::vector<std::thread> readers;
     for (std::size_t i = 0; i < 2; ++i) {
