@@ -7,11 +7,9 @@
 // acknowledged writes. To tell the two apart, each group that is logged says how far the log was synced by
 // then, if that has changed (SyncedMark). So:
 //   W1 A log that has nothing but an incomplete record at its end is replayed.
-//   W2 Of one that is damaged elsewhere, what comes before the damage is replayed, if no mark that is
-//   readable
-//      anywhere in it says that more was synced. What is dropped was not synced, as far as can be known.
-//   W3 If one says so, or the tables are ahead of that, the database is not opened: synced writes would be
-//   gone.
+//   W2 One that is damaged elsewhere is replayed up to there, unless a mark that is readable anywhere in it
+//      says that more was synced. What is dropped was not synced, as far as can be known.
+//   W3 If a mark says so, or the tables are ahead of that, the database is not opened.
 // The last sync before the machine failed has no mark behind it, unless a group came later. So a disk that
 // loses what it said that it had loses the writes of that last sync, and nobody can tell.
 #pragma once
