@@ -5,6 +5,7 @@
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/memtablerep.h>
+#include <rocksdb/options.h>
 #include <rocksdb/table.h>
 
 #include <algorithm>

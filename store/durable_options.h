@@ -1,9 +1,12 @@
 // How RocksDB is set up for the durable tier.
 #pragma once
 
-#include <rocksdb/options.h>
-
 #include <cstddef>
+
+namespace rocksdb {
+struct ColumnFamilyOptions;
+struct DBOptions;
+}  // namespace rocksdb
 
 namespace remora {
 

@@ -1,5 +1,6 @@
 #include "store/durable_recovery.h"
 
+#include <rocksdb/db.h>
 #include <rocksdb/options.h>
 
 #include <memory>
@@ -36,16 +37,17 @@ bool IsTorn(const rocksdb::DBOptions& options, const std::string& path,
 
 }  // namespace
 
-OpenedDatabase OpenDatabase(rocksdb::DBOptions options, const std::string& path,
-                            const std::vector<rocksdb::ColumnFamilyDescriptor>& families, std::size_t meta) {
-  OpenedDatabase opened;
+rocksdb::Status OpenDatabase(rocksdb::DBOptions options, const std::string& path,
+                             const std::vector<rocksdb::ColumnFamilyDescriptor>& families, std::size_t meta,
+                             std::vector<rocksdb::ColumnFamilyHandle*>* handles, rocksdb::DB** db,
+                             bool* dropped) {
+  *dropped = false;
   options.wal_recovery_mode = WALRecoveryMode::kTolerateCorruptedTailRecords;
-  opened.status = rocksdb::DB::Open(options, path, families, &opened.families, &opened.db);
-  if (!opened.status.IsCorruption() || !IsTorn(options, path, families, meta)) return opened;
+  const rocksdb::Status status = rocksdb::DB::Open(options, path, families, handles, db);
+  if (!status.IsCorruption() || !IsTorn(options, path, families, meta)) return status;
   options.wal_recovery_mode = WALRecoveryMode::kPointInTimeRecovery;
-  opened.status = rocksdb::DB::Open(options, path, families, &opened.families, &opened.db);
-  opened.dropped = opened.status.ok();
-  return opened;
+  *dropped = true;
+  return rocksdb::DB::Open(options, path, families, handles, db);
 }
 
 }  // namespace remora

@@ -14,12 +14,18 @@
 // loses what it said that it had loses the writes of that last sync, and nobody can tell.
 #pragma once
 
-#include <rocksdb/db.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+namespace rocksdb {
+class ColumnFamilyHandle;
+class DB;
+class Status;
+struct ColumnFamilyDescriptor;
+struct DBOptions;
+}  // namespace rocksdb
 
 namespace remora {
 
@@ -29,15 +35,11 @@ struct SyncedMark {
   std::uint64_t sequence = 0;
 };
 
-struct OpenedDatabase {
-  rocksdb::Status status;
-  rocksdb::DB* db = nullptr;                             // if the status is OK; the caller's
-  std::vector<rocksdb::ColumnFamilyHandle*> families{};  // the caller's, to be deleted before `db`
-  bool dropped = false;                                  // W2
-};
-
-/// As rocksdb::DB::Open, by W1 to W3. `meta`: which family has the mark.
-OpenedDatabase OpenDatabase(rocksdb::DBOptions options, const std::string& path,
-                            const std::vector<rocksdb::ColumnFamilyDescriptor>& families, std::size_t meta);
+/// As rocksdb::DB::Open, by W1 to W3. `meta`: which family has the mark. If OK, `handles` are to be deleted
+/// before `db`, both by the caller, and `dropped` says whether W2 was so.
+rocksdb::Status OpenDatabase(rocksdb::DBOptions options, const std::string& path,
+                             const std::vector<rocksdb::ColumnFamilyDescriptor>& families, std::size_t meta,
+                             std::vector<rocksdb::ColumnFamilyHandle*>* handles, rocksdb::DB** db,
+                             bool* dropped);
 
 }  // namespace remora

@@ -99,11 +99,10 @@ class DurableTier::Impl {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
         {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes)},
         {kMetaFamily, MetaOptions()}};
-    OpenedDatabase opened = OpenDatabase(DatabaseOptions(dir_->fresh()), dir_->path(), descriptors, kMeta);
-    REMORA_RETURN_IF_ERROR(Translate(opened.status));
-    db_.reset(opened.db);
-    families_ = std::move(opened.families);
-    log_was_torn_ = opened.dropped;
+    rocksdb::DB* db = nullptr;
+    REMORA_RETURN_IF_ERROR(Translate(OpenDatabase(DatabaseOptions(dir_->fresh()), dir_->path(), descriptors,
+                                                  kMeta, &families_, &db, &log_was_torn_)));
+    db_.reset(db);
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
     return ReadVersionLimit();
   }

@@ -127,15 +127,6 @@ class DurableTierTest : public testing::Test {
       ASSERT_TRUE(tier->Write().ok());
     }
   }
-  /// A bit of the log is another one.
-  void Damage(std::size_t at) {
-    const std::vector<std::string> logs = FilesIn(path_, ".log");
-    ASSERT_EQ(logs.size(), 1u);
-    std::string bytes = ReadFile(logs[0]);
-    ASSERT_GT(bytes.size(), at);
-    bytes[at] ^= 1;
-    WriteFile(logs[0], bytes);
-  }
 };
 
 TEST_F(DurableTierTest, KeepsWhatIsWritten) {
@@ -220,54 +211,6 @@ TEST_F(DurableTierTest, ADamagedManifestIsDataLoss) {
     WriteFile(file, bytes);
   }
   EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
-}
-
-// Damage in the middle of the log must not end it early where what comes after it was synced.
-TEST_F(DurableTierTest, ADamagedLogThatWasSyncedIsDataLoss) {
-  Fill();
-  {
-    const auto tier = Open();
-    for (int i = 0; i < 3; ++i) {
-      tier->Put("synced", {.version = 1}, std::string(100'000, 'v'));
-      ASSERT_TRUE(tier->Write().ok());
-      ASSERT_TRUE(tier->Sync().ok());
-    }
-    // It says that the log was synced up to here.
-    tier->Put("last", {.version = 1}, "value");
-    ASSERT_TRUE(tier->Write().ok());
-  }
-  Damage(100'000);
-  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
-}
-
-// What a machine may leave that fails: holes in what was not synced.
-TEST_F(DurableTierTest, HolesBehindWhatWasSyncedAreItsEnd) {
-  Fill();
-  {
-    const auto tier = Open();
-    tier->Put("synced", {.version = 1}, "value");
-    ASSERT_TRUE(tier->Write().ok());
-    ASSERT_TRUE(tier->Sync().ok());
-    for (int i = 0; i < 3; ++i) {
-      tier->Put("lost" + std::to_string(i), {.version = 1}, std::string(100'000, 'v'));
-      ASSERT_TRUE(tier->Write().ok());
-    }
-    EXPECT_FALSE(tier->log_was_torn());
-  }
-  Damage(150'000);
-  {
-    const auto tier = Open();
-    ASSERT_NE(tier, nullptr);
-    EXPECT_TRUE(tier->log_was_torn());
-    const auto all = All(*tier);
-    EXPECT_EQ(all.count("synced"), 1u);
-    EXPECT_EQ(all.count("lost0"), 1u);
-    EXPECT_EQ(all.count("lost1"), 0u);
-    EXPECT_EQ(all.count("lost2"), 0u) << "what comes later is there without what came before";
-  }
-  const auto tier = Open();
-  ASSERT_NE(tier, nullptr);
-  EXPECT_FALSE(tier->log_was_torn()) << "it is said once";
 }
 
 // What a killed process leaves: the last record in part.
