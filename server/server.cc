@@ -53,6 +53,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   };
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
   if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
+  if (server->store_->Read(Counter::kLogTorn) != 0) {
+    server->Log(
+        "the log was torn, as when the machine fails: writes at its end, none of which was synced, are "
+        "dropped");
+  }
   server->outcomes_ =
       std::make_unique<Outcomes>(options.remembered_clients, server->store_->TakeRemembered());
   server->store_->Add(Counter::kClientsRemembered, static_cast<std::int64_t>(server->outcomes_->size()));
@@ -97,6 +102,7 @@ bool Server::Step() {
   busy |= AnswerReserves();
   scans_->Expire();
   if (load_began_) SeeHowTheLoadGoes();
+  if ((store_->Read(Counter::kDiskRefuses) != 0) != disk_refuses_) SeeHowTheDiskDoes();
   // With commits, the store does its housekeeping at their pace.
   return committed || store_->Work() || answered || busy;
 }
@@ -110,6 +116,13 @@ void Server::SeeHowTheLoadGoes() {
   Log(absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory", keys,
                       seconds, static_cast<double>(keys) / std::max(seconds, 1e-3),
                       store_->Read(Counter::kColdKeys)));
+}
+
+void Server::SeeHowTheDiskDoes() {
+  const absl::Status status = store_->disk_status();
+  disk_refuses_ = !status.ok();
+  Log(disk_refuses_ ? absl::StrCat("writes are refused, reads go on: ", status.message())
+                    : "the disk takes writes again");
 }
 
 // --- Clients come ---------------------------------------------------------------------------------------

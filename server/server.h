@@ -114,6 +114,8 @@ class Server {
   std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
   /// While the store loads: says when it has, stops when it never will.
   void SeeHowTheLoadGoes();
+  /// Says when the disk takes no writes, and when it does again.
+  void SeeHowTheDiskDoes();
   void Drop(rdma::Connection* connection, const absl::Status& why);
   void Sleep();
   /// For poll: -1 when nothing is to be done before somebody comes.
@@ -164,6 +166,7 @@ class Server {
   std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
 
   std::optional<TimePoint> load_began_;  // nothing: it is over
+  bool disk_refuses_ = false;            // and it was said
 
   // Writes that wait for the disk, by their tickets.
   absl::flat_hash_map<std::uint64_t, Pending> unsynced_;

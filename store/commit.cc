@@ -201,9 +201,11 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   SealAll();
   if (tier_ != nullptr) logged_before_ = tier_->logged_to();
   if (const absl::Status durable = MakeDurable(); !durable.ok()) {
+    if (sync_failed_.ok()) NoteDisk(durable);
     Abandon(durable);
     return done;
   }
+  NoteDisk(absl::OkStatus());
   PublishOrAwait(now);
   if (tier_ != nullptr) SetChangesEnd();
   Add(Counter::kCommitGroups, 1);

@@ -67,6 +67,16 @@ absl::Status MakeDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
+/// Has the disk keep what the directory says of the names in it.
+absl::Status SyncDirectory(const std::string& path) {
+  const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return FileError(absl::StrCat("cannot open ", path));
+  const absl::Status status =
+      fsync(directory) == 0 ? absl::OkStatus() : FileError(absl::StrCat("cannot sync ", path));
+  close(directory);
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataDir>> DataDir::Open(const std::string& path) {
@@ -117,6 +127,16 @@ absl::Status DataDir::MarkComplete() {
   if (pwrite(marker_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return FileError(absl::StrCat("cannot write the marker of data directory ", path_));
   }
+  if (fsync(marker_) != 0) {
+    return FileError(absl::StrCat("cannot sync the marker of data directory ", path_));
+  }
+  REMORA_RETURN_IF_ERROR(SyncDirectory(path_));
+  // And its own name. Whoever may not look at the directory that it is in has all of the file system synced.
+  const absl::Status named = SyncDirectory(path_ + "/..");
+  if (absl::IsPermissionDenied(named) && syncfs(marker_) != 0) {
+    return FileError(absl::StrCat("cannot sync the file system of data directory ", path_));
+  }
+  if (!named.ok() && !absl::IsPermissionDenied(named)) return named;
   fresh_ = false;
   return absl::OkStatus();
 }

@@ -28,6 +28,8 @@ class DataDir {
   const std::string& path() const { return path_; }
   /// Nothing was ever stored here.
   bool fresh() const { return fresh_; }
+  /// Returns when the disk has the marker, the directory, and its name: what is synced in there later shall
+  /// not go with it. Errors as Store::Open.
   absl::Status MarkComplete();
 
  private:

@@ -25,7 +25,10 @@ absl::Status ToStatus(const rocksdb::Status& status, const std::string& path) {
   }
   // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
   // found", which an iterator or an open only says of a file; who looks up a key asks before.
-  if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound()) return Damaged(path, text);
+  if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound() ||
+      status.IsPathNotFound()) {
+    return Damaged(path, text);
+  }
   if (status.IsNoSpace()) {
     return absl::UnavailableError(absl::StrCat("no space left for data directory ", path, ": ", text));
   }

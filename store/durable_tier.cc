@@ -1,20 +1,13 @@
 #include "store/durable_tier.h"
 
-#include <rocksdb/cache.h>
-#include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
-#include <rocksdb/env.h>
-#include <rocksdb/filter_policy.h>
-#include <rocksdb/memtablerep.h>
 #include <rocksdb/options.h>
 #include <rocksdb/snapshot.h>
-#include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdarg>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -24,6 +17,8 @@
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/data_dir.h"
+#include "store/durable_options.h"
+#include "store/durable_recovery.h"
 #include "store/durable_split.h"
 #include "store/durable_status.h"
 #include "store/format/layout.h"
@@ -31,6 +26,9 @@
 namespace remora {
 namespace {
 
+// The families, as they are opened.
+constexpr std::size_t kData = 0;
+constexpr std::size_t kMeta = 1;
 constexpr char kMetaFamily[] = "meta";
 constexpr char kVersionLimitKey[] = "version_limit";
 
@@ -53,49 +51,6 @@ std::string ClientKey(std::uint64_t client) {
   return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
 }
 
-rocksdb::CompressionType Compression() {
-  // LZ4 costs little next to the disk writes that it saves. No build of RocksDB must have it.
-  const std::vector<rocksdb::CompressionType> supported = rocksdb::GetSupportedCompressions();
-  return std::find(supported.begin(), supported.end(), rocksdb::kLZ4Compression) != supported.end()
-             ? rocksdb::kLZ4Compression
-             : rocksdb::kNoCompression;
-}
-
-rocksdb::ColumnFamilyOptions FamilyOptions(std::size_t write_buffer_size,
-                                           const rocksdb::BlockBasedTableOptions& table) {
-  rocksdb::ColumnFamilyOptions options;
-  options.write_buffer_size = write_buffer_size;
-  options.compression = Compression();
-  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-  return options;
-}
-
-rocksdb::ColumnFamilyOptions DataOptions(const DurableTierOptions& ours) {
-  rocksdb::BlockBasedTableOptions table;
-  // A file that does not have the key is not read for it. Files from before there were filters are read as
-  // they are.
-  constexpr double kBitsPerKey = 10;  // one in a hundred files is read in vain
-  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kBitsPerKey));
-  // Filters and indexes stay outside of the cache: there they would push each other out as soon as they are
-  // larger than it, and each Get would read three blocks.
-  table.cache_index_and_filter_blocks = false;
-  table.no_block_cache = ours.block_cache_bytes == 0;
-  if (!table.no_block_cache) table.block_cache = rocksdb::NewLRUCache(ours.block_cache_bytes);
-  // Large enough that keys which are overwritten often never reach a file of their own.
-  constexpr std::size_t kWriteBuffer = std::size_t{64} << 20;
-  return FamilyOptions(kWriteBuffer, table);
-}
-
-rocksdb::ColumnFamilyOptions MetaOptions() {
-  // Read once, at the start: no filter, no cache.
-  rocksdb::BlockBasedTableOptions table;
-  table.no_block_cache = true;
-  // Outcomes of writes take each other's place here, so that little of this reaches a file. They are put
-  // behind each other, and sorted when that is full: a sorted list costs each write 2.5 us instead of 0.4.
-  constexpr std::size_t kWriteBuffer = std::size_t{16} << 20;
-  rocksdb::ColumnFamilyOptions options = FamilyOptions(kWriteBuffer, table);
-  options.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
-  return options;
 }
 
 rocksdb::ReadOptions ReadThrough() {
@@ -104,41 +59,6 @@ rocksdb::ReadOptions ReadThrough() {
   options.readahead_size = std::size_t{2} << 20;
   // Each block is read once: it shall not push out what Get comes back to.
   options.fill_cache = false;
-  return options;
-}
-
-/// RocksDB's own diary, which nobody asked for: what matters comes as a status. Some builds of RocksDB,
-/// Debian's among them, abort the process when the file that they write it to cannot grow.
-class NoLog : public rocksdb::Logger {
- public:
-  using rocksdb::Logger::Logv;
-  void Logv(const char*, va_list) override {}
-};
-
-rocksdb::DBOptions DatabaseOptions(bool fresh, std::chrono::seconds log_retention) {
-  rocksdb::DBOptions options;
-  // A store that lost its files is damaged, not new.
-  options.create_if_missing = fresh;
-  options.create_missing_column_families = fresh;
-  // A killed process may leave the last record of the log incomplete; that one was not acknowledged. Any
-  // other damage to the log would lose acknowledged writes, so it is an error and not an earlier end.
-  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  // Each write is with the system before it is acknowledged.
-  options.manual_wal_flush = false;
-  options.allow_concurrent_memtable_write = false;  // there is one writer, and the meta family wants it
-  // Writes that skip the log (Log::kSkipped) are kept with what was written along with them, or not at all.
-  options.atomic_flush = true;
-  // The meta family is written seldom, and would keep old log files from being deleted until this many bytes
-  // of them are there. It also bounds what a restart has to replay.
-  options.max_total_wal_size = std::uint64_t{256} << 20;
-  // For change feeds that are behind.
-  options.WAL_ttl_seconds = static_cast<std::uint64_t>(log_retention.count());
-  // The log files have all of it, so a stop takes no time.
-  options.avoid_flush_during_shutdown = true;
-  options.skip_stats_update_on_db_open = true;
-  options.info_log = std::make_shared<NoLog>();
-  options.stats_dump_period_sec = 0;
-  options.stats_persist_period_sec = 0;
   return options;
 }
 
@@ -153,10 +73,11 @@ class DurableTier::Impl {
 
   absl::Status Open(const DurableTierOptions& options) {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
-        {rocksdb::kDefaultColumnFamilyName, DataOptions(options)}, {kMetaFamily, MetaOptions()}};
+        {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes)},
+        {kMetaFamily, MetaOptions()}};
     rocksdb::DB* db = nullptr;
-    REMORA_RETURN_IF_ERROR(Translate(rocksdb::DB::Open(DatabaseOptions(dir_->fresh(), options.log_retention),
-                                                       dir_->path(), descriptors, &families_, &db)));
+    REMORA_RETURN_IF_ERROR(Translate(OpenDatabase(DatabaseOptions(dir_->fresh(), options.log_retention), dir_->path(), descriptors,
+                                                  kMeta, &families_, &db, &log_was_torn_)));
     db_.reset(db);
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
     return ReadVersionLimit();
@@ -223,6 +144,10 @@ class DurableTier::Impl {
     rocksdb::WriteOptions options;
     options.disableWAL = log == Log::kSkipped;
     options.sync = false;  // the system has it: it survives the process, not the machine; see Sync
+    // Relaxed: what is said of the log was so before.
+    const SyncedMark mark{synced_.load(std::memory_order_relaxed)};
+    const bool marks = log == Log::kWritten && mark.sequence != marked_;
+    if (marks) REMORA_CHECK(batch_.Put(meta(), SyncedMark::kKey, BytesOf(mark)).ok());  // it only copies
     const rocksdb::Status status = db_->Write(options, &batch_);
     if (batch_.GetDataSize() <= kKeptBatch) {
       batch_.Clear();
@@ -234,14 +159,28 @@ class DurableTier::Impl {
       // disk until it has moved everything to a new one by itself, for which it waits until there is space
       // for a whole write buffer; after any other error until it is opened again.
       next_limit_ = version_limit_;
-      return absl::UnavailableError(Translate(status).message());
+      const std::string why(Translate(status).message());
+      if (status.IsNoSpace()) return absl::UnavailableError(why);
+      return absl::UnavailableError(
+          absl::StrCat("the store takes no more writes until it is opened again: ", why));
     }
     version_limit_ = next_limit_;
+    if (marks) marked_ = mark.sequence;
     if (log == Log::kWritten) {
-      logged_to_ = db_->GetLatestSequenceNumber();
+      // Release: who syncs it finds it in the log.
+      logged_.store(db_->GetLatestSequenceNumber(), std::memory_order_release);
     } else {
       skipped_log_.store(true, std::memory_order_relaxed);  // a log that is read later has a gap, if any
     }
+    return absl::OkStatus();
+  }
+
+  /// REQUIRES: sync_mutex_.
+  absl::Status Sync() {
+    const std::uint64_t logged = logged_.load(std::memory_order_acquire);
+    const rocksdb::Status status = db_->SyncWAL();
+    if (!status.ok()) return absl::UnavailableError(Translate(status).message());
+    synced_.store(logged, std::memory_order_relaxed);
     return absl::OkStatus();
   }
 
@@ -254,8 +193,8 @@ class DurableTier::Impl {
     return Translate(iterator->status());
   }
 
-  rocksdb::ColumnFamilyHandle* data() const { return families_[0]; }
-  rocksdb::ColumnFamilyHandle* meta() const { return families_[1]; }
+  rocksdb::ColumnFamilyHandle* data() const { return families_[kData]; }
+  rocksdb::ColumnFamilyHandle* meta() const { return families_[kMeta]; }
 
   const std::unique_ptr<DataDir> dir_;  // unlocked last
   std::unique_ptr<rocksdb::DB> db_;
@@ -263,7 +202,11 @@ class DurableTier::Impl {
   rocksdb::WriteBatch batch_;
   std::uint64_t version_limit_ = 1;
   std::uint64_t next_limit_ = 1;  // version_limit_ once the batch is written
-  std::uint64_t logged_to_ = 0;
+  bool log_was_torn_ = false;
+  // In sequence numbers: the log's last group; how far it is synced; and the last mark of that in it.
+  std::atomic<std::uint64_t> logged_{0};
+  std::atomic<std::uint64_t> synced_{0};
+  std::uint64_t marked_ = 0;
   std::atomic<bool> skipped_log_ = false;
   std::vector<Opening> openings_;
   std::mutex sync_mutex_;
@@ -281,6 +224,8 @@ absl::StatusOr<std::unique_ptr<DurableTier>> DurableTier::Open(const std::string
 
 DurableTier::DurableTier(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DurableTier::~DurableTier() = default;
+
+bool DurableTier::log_was_torn() const { return impl_->log_was_torn_; }
 
 std::uint64_t DurableTier::version_limit() const { return impl_->version_limit_; }
 
@@ -307,11 +252,11 @@ absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
 absl::Status DurableTier::Begin(std::uint64_t incarnation) {
   REMORA_ASSIGN_OR_RETURN(impl_->openings_,
                           AddOpening(*impl_->db_, *impl_->meta(), impl_->dir_->path(), incarnation));
-  impl_->logged_to_ = impl_->db_->GetLatestSequenceNumber();
+  impl_->logged_.store(impl_->db_->GetLatestSequenceNumber(), std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
-std::uint64_t DurableTier::logged_to() const { return impl_->logged_to_; }
+std::uint64_t DurableTier::logged_to() const { return impl_->logged_.load(std::memory_order_relaxed); }
 
 absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, std::uint64_t end) const {
   return remora::Continue(impl_->openings_, place, end);
@@ -325,10 +270,7 @@ absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t fr
 absl::Status DurableTier::Sync() {
   // One after the other: the system reports a failure to one of two callers only.
   const std::lock_guard lock(impl_->sync_mutex_);
-  if (impl_->sync_failed_.ok()) {
-    const rocksdb::Status status = impl_->db_->SyncWAL();
-    if (!status.ok()) impl_->sync_failed_ = absl::UnavailableError(impl_->Translate(status).message());
-  }
+  if (impl_->sync_failed_.ok()) impl_->sync_failed_ = impl_->Sync();
   return impl_->sync_failed_;
 }
 

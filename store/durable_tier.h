@@ -2,6 +2,7 @@
 //
 //   column family "default":  key -> {StoredHeader, value}
 //   column family "meta":     "version_limit" -> 8 bytes; every version ever used is less
+//                             "synced" -> SyncedMark (store/durable_recovery.h)
 //                             "client" CLIENT -> 8 bytes: RememberedClient::since_ms
 //                             "client" CLIENT NUMBER -> RememberedWrite (store/remembered.h)
 //                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kRememberedWrites
@@ -57,6 +58,10 @@ class DurableTier {
   ~DurableTier();
   DurableTier(const DurableTier&) = delete;
   DurableTier& operator=(const DurableTier&) = delete;
+
+  /// Whether Open dropped writes that were not synced, because a machine that failed had left holes in them
+  /// (store/durable_recovery.h).
+  bool log_was_torn() const;
 
   /// As of the last successful write.
   std::uint64_t version_limit() const;

@@ -133,6 +133,7 @@ absl::Status Store::Impl::Start(const StoreOptions& options) {
   Set(Counter::kMemoryBytes, shape_.memory_size);
   if (tier_ != nullptr) {
     next_version_ = tier_->version_limit();
+    Set(Counter::kLogTorn, tier_->log_was_torn() ? 1 : 0);
     REMORA_ASSIGN_OR_RETURN(remembered_, tier_->Clients());
     REMORA_RETURN_IF_ERROR(tier_->Begin(shape_.incarnation));
     syncs_in_steps_ = options.syncing == Syncing::kInSteps;
@@ -153,6 +154,11 @@ void Store::Impl::BeginToServe() {
 
 absl::Status Store::Impl::load_status() const {
   return load_.failed.load(std::memory_order_acquire) ? load_.status : absl::OkStatus();
+}
+
+absl::Status Store::Impl::disk_status() const {
+  const std::lock_guard lock(mutex_);
+  return disk_status_;
 }
 
 absl::Status Store::Impl::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
@@ -306,6 +312,7 @@ bool Store::Work() { return impl_->Work(); }
 bool Store::Load() { return impl_->LoadStep(); }
 bool Store::loading() const { return impl_->loading(); }
 absl::Status Store::load_status() const { return impl_->load_status(); }
+absl::Status Store::disk_status() const { return impl_->disk_status(); }
 std::optional<TimePoint> Store::next_work() const { return impl_->next_work(); }
 absl::StatusOr<Reservation> Store::Reserve(std::size_t key_size, std::size_t value_size) {
   return impl_->Reserve(key_size, value_size);

@@ -308,6 +308,10 @@ class Store {
   /// OutOfRange: it does not fit, for what was written meanwhile (says what would). DataLoss, Unavailable: as
   /// Open.
   absl::Status load_status() const;
+  /// OK while the disk takes writes. Else Unavailable, and why it did not take the last ones
+  /// (Counter::kDiskRefuses): reads go on. Where it is said that the store takes no more writes, it is to be
+  /// opened again; else they succeed again once the cause is gone, by themselves after a full disk.
+  absl::Status disk_status() const;
   /// Loading::kInSteps: loads some keys more. False: there are none, or it failed.
   bool Load();
   /// Takes room for a record with a value of more than kMaxSmallValueSize, to be filled in place and then

@@ -92,6 +92,7 @@ class Store::Impl {
   std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }
   bool loading() const { return loading_.load(std::memory_order_acquire); }
   absl::Status load_status() const;
+  absl::Status disk_status() const;
 
   const Superblock& superblock() const { return superblock_; }
   const Clock& clock() const { return clock_; }
@@ -225,6 +226,8 @@ class Store::Impl {
   /// Under the lock: all writes so far, of all groups.
   absl::Status SyncNow();
   void NoteSynced(const absl::Status& status);
+  /// Of a group, or a sync.
+  void NoteDisk(const absl::Status& status);
   /// Gives up the lock meanwhile. False: nothing waits for the disk.
   bool SyncPending(std::unique_lock<std::mutex>& lock);
   void StartSyncing(const StoreOptions& options);
@@ -372,6 +375,7 @@ class Store::Impl {
   std::uint64_t last_ticket_ = 0;
   std::uint64_t synced_to_ = 0;  // the disk has those of these tickets, or never will
   absl::Status sync_failed_;     // for good
+  absl::Status disk_status_;     // of the last group, or sync
   std::vector<SyncedWrite> outcomes_;
   std::size_t last_under_way_ = 0;  // writes that were pending at the end of the last sync
   std::size_t gather_ = 1;          // as many as the thread waits for

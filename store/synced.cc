@@ -175,10 +175,18 @@ absl::Status Store::Impl::SyncNow() {
 void Store::Impl::NoteSynced(const absl::Status& status) {
   Add(Counter::kSyncs, 1);
   if (status.ok() || !sync_failed_.ok()) return;
-  sync_failed_ = absl::UnavailableError(
-      absl::StrCat(status.message(),
-                   "; what of the last writes the disk has is unknown: the store takes no "
-                   "more writes until it is opened again"));
+  sync_failed_ = absl::UnavailableError(absl::StrCat(
+      "the store takes no more writes until it is opened again, and of the last ones it is unknown "
+      "whether the disk has them: ",
+      status.message()));
+  NoteDisk(sync_failed_);
+}
+
+void Store::Impl::NoteDisk(const absl::Status& status) {
+  if (status.ok() && disk_status_.ok()) return;
+  if (!status.ok()) Add(Counter::kDiskFailures, 1);
+  disk_status_ = status;
+  Set(Counter::kDiskRefuses, status.ok() ? 0 : 1);
 }
 
 absl::Status Store::Impl::PublishAll() {

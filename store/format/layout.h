@@ -252,6 +252,9 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// bytes are all that clients reach in a server, by READ, WRITE or mapping: the region and what each of those
 /// connected has to itself. Clients remembered are those connected and those of the others whose last writes
 /// are known; one that returns and is none of them was forgotten. Outcomes: of writes whose answer was lost.
+/// Disk failures are of groups, and of syncs; the disk refuses (1, else 0) from one until a group succeeds,
+/// which after a sync is never. The log was torn (1, else 0) where the store, as it was opened, dropped
+/// writes that were not synced (store/durable_recovery.h).
 #define REMORA_COUNTERS(X)                            \
   X(kKeys, "keys")                                    \
   X(kLoading, "loading")                              \
@@ -277,6 +280,9 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kCommitGroups, "commit_groups")                   \
   X(kSyncedWrites, "synced_writes")                   \
   X(kSyncs, "syncs")                                  \
+  X(kDiskFailures, "disk_failures")                   \
+  X(kDiskRefuses, "disk_refuses")                     \
+  X(kLogTorn, "log_torn")                             \
   X(kRejectedRequests, "rejected_requests")           \
   X(kIndexBytes, "index_bytes")                       \
   X(kIndexBuckets, "index_buckets")                   \

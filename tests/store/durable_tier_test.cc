@@ -213,18 +213,6 @@ TEST_F(DurableTierTest, ADamagedManifestIsDataLoss) {
   EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
 }
 
-// Damage in the middle of the log must not end it early: what comes after it was acknowledged.
-TEST_F(DurableTierTest, ADamagedLogIsDataLoss) {
-  Fill();
-  const std::vector<std::string> logs = FilesIn(path_, ".log");
-  ASSERT_EQ(logs.size(), 1u);
-  std::string bytes = ReadFile(logs[0]);
-  ASSERT_GT(bytes.size(), 1'000'000u);
-  bytes[bytes.size() / 2] ^= 1;
-  WriteFile(logs[0], bytes);
-  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
-}
-
 // What a killed process leaves: the last record in part.
 TEST_F(DurableTierTest, AnIncompleteEndOfTheLogIsNotDamage) {
   Fill();

@@ -1,0 +1,21 @@
+// How RocksDB is set up for the durable tier.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace rocksdb {
+struct ColumnFamilyOptions;
+struct DBOptions;
+}  // namespace rocksdb
+
+namespace remora {
+
+/// Of keys and values. `block_cache_bytes`: as DurableTierOptions.
+rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes);
+/// Of what is kept beside them.
+rocksdb::ColumnFamilyOptions MetaOptions();
+/// `fresh`: it is made; else it must be there. `log_retention`: as DurableTierOptions.
+rocksdb::DBOptions DatabaseOptions(bool fresh, std::chrono::seconds log_retention);
+
+}  // namespace remora

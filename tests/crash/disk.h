@@ -1,0 +1,41 @@
+// The disk under a server, as these tests have it: a library (disk.cc) that is loaded before all others
+// stands between the program and the system's calls on files of one folder. It keeps a journal of what the
+// disk was asked to keep, and fails where it is told to.
+//
+// The environment says where:
+//   REMORA_DISK          the folder that is watched, with all below it. No symbolic links, no blanks in
+//   names. REMORA_DISK_JOURNAL  a file outside of it, on the same file system; beside it a folder of the same
+//   name and
+//                        ".saved" comes to hold what was removed, or replaced. Unset: no journal.
+//   REMORA_DISK_FAULTS   a file of kFaultBytes bytes, each a Fault; they count at once. Unset: no faults.
+//
+// The journal has a line for each of these, in their order. It is with the system when the call returns, so
+// it survives the program's death at any moment; its last line may be incomplete.
+//   create PATH            a file is about to be made
+//   mkdir PATH             a folder
+//   rename FROM TO SAVED   FROM is about to take the name TO; what had that name is kept as SAVED, or - for
+//   none unlink PATH SAVED      PATH is about to be removed; it is kept as SAVED synced PATH SIZE       the
+//   disk has the file's first SIZE bytes synced_folder PATH     the disk has all of the above that came
+//   before, as far as it is about names in PATH unmodelled CALL PATH   something that the cut (cut.h) cannot
+//   undo: a file written in place, or through a
+//                          mapping
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace remora {
+
+/// The bytes of REMORA_DISK_FAULTS, 0 for none. What is an errno is what the call fails with.
+enum class Fault : std::uint8_t {
+  kChangeErrno = 0,  // opening a file to write to it, and making, renaming or removing one
+  kWriteErrno = 1,
+  kSyncErrno = 2,  // of a file; nothing of it is kept then
+  kReadErrno = 3,
+  kSyncLies = 4,     // not 0: fsync succeeds, and keeps nothing
+  kSyncDelayMs = 5,  // how long each fsync of a file takes at least
+  kOnly = 6,         // of writes, syncs and reads, those of files whose names end with this letter
+};
+inline constexpr std::size_t kFaultBytes = 64;
+
+}  // namespace remora

@@ -1,0 +1,301 @@
+"""A real kvserver on a disk that fails: what it says, what it still serves, and how it goes on when the cause is gone.
+
+The disk is that of disk.h: REMORA_DISK_LIBRARY names the library.
+"""
+
+import errno
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "endtoend"))
+import harness  # noqa: E402
+from harness import kvctl  # noqa: E402
+
+# As disk.h has them.
+CHANGE, WRITE, SYNC, READ, ONLY = 0, 1, 2, 3, 6
+
+
+class FaultsTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = self.folder / "disk" / "data"
+        self.data.parent.mkdir()
+        self.faults = self.folder / "faults"
+        self.faults.write_bytes(bytes(64))
+        self.environment = {
+            "LD_PRELOAD": os.environ["REMORA_DISK_LIBRARY"],
+            "REMORA_DISK": str(self.data.parent),
+            "REMORA_DISK_FAULTS": str(self.faults),
+        }
+
+    def set(self, fault, value):
+        with self.faults.open("r+b") as file:
+            file.seek(fault)
+            file.write(bytes([value]))
+
+    def start(self, *flags, memory="64M", durability="logged"):
+        server = harness.Server(
+            f"--listen={self.address}", f"--data_dir={self.data}", f"--memory={memory}",
+            f"--durability={durability}", *flags, environment=self.environment,
+        )  # fmt: skip
+        self.addCleanup(server.close)
+        return server
+
+    def refused(self, status, pattern, *flags, **options):
+        """A start ends with this status, and one line that says why and what to do."""
+        run = subprocess.run(
+            [harness.program("kvserver"), f"--listen={self.address}", f"--data_dir={self.data}", *flags],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False,
+            env={**os.environ, **self.environment}, **options,
+        )  # fmt: skip
+        self.assertEqual(run.returncode, status, run.stderr)
+        self.assertRegex(run.stderr.decode(), rf"\Akvserver: [^\n]*{pattern}[^\n]*\n\Z")
+
+    def put(self, key, value="value"):
+        run = kvctl(self.address, "put", key, value)
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def put_refused(self, pattern, key="refused"):
+        run = kvctl(self.address, "put", key, "value")
+        self.assertEqual(run.returncode, 69, (run.stdout, run.stderr))
+        self.assertRegex(run.stderr.decode(), pattern)
+        self.assertEqual(kvctl(self.address, "get", key).returncode, 1, "what was refused is there")
+
+    def get(self, key, value="value"):
+        run = kvctl(self.address, "get", key)
+        self.assertEqual((run.returncode, run.stdout.decode()), (0, value), run.stderr)
+
+    def disk_refuses(self):
+        return harness.stats(self.address)["disk_refuses"]
+
+    def wait_for_writes(self):
+        harness.wait_until(
+            lambda: kvctl(self.address, "put", "again", "value").returncode == 0, "writes are taken again"
+        )
+        self.assertEqual(self.disk_refuses(), 0)
+
+    # --- While it serves
+
+    def test_a_full_disk_refuses_writes_until_there_is_space(self):
+        server = self.start()
+        self.put("before")
+        self.set(WRITE, errno.ENOSPC)
+        self.put_refused("no space left")
+        self.assertEqual(self.disk_refuses(), 1)
+        self.get("before")
+        self.set(WRITE, 0)
+        self.wait_for_writes()
+        harness.wait_until(lambda: b"takes writes again" in server.said(), "it says so")
+        said = server.said().decode()
+        self.assertRegex(said, r"writes are refused, reads go on: [^\n]*no space left[^\n]*\n")
+        self.assertGreaterEqual(harness.stats(self.address)["disk_failures"], 1)
+        server.kill()
+        self.start()
+        self.get("before")
+        self.get("again")
+
+    def failing_writes(self, error, faults):
+        server = self.start()
+        self.put("before")
+        for fault in faults:
+            self.set(fault, error)
+        self.put_refused("takes no more writes until it is opened again")
+        self.get("before")
+        self.assertEqual(self.disk_refuses(), 1)
+        self.assertRegex(
+            server.said().decode(), rf"writes are refused, reads go on: [^\n]*{os.strerror(error)}[^\n]*\n"
+        )
+        # A log that ends in the middle of a write is left alone.
+        for fault in faults:
+            self.set(fault, 0)
+        self.put_refused("takes no more writes until it is opened again", "later")
+        self.assertEqual(server.stop()[0], 0)
+        self.start()
+        self.get("before")
+        self.put("after")
+        self.assertEqual(self.disk_refuses(), 0)
+
+    def test_an_error_while_writing_refuses_writes_until_a_restart(self):
+        self.failing_writes(errno.EIO, [WRITE])
+
+    def test_a_file_system_that_becomes_read_only_refuses_writes_until_a_restart(self):
+        self.failing_writes(errno.EROFS, [WRITE, CHANGE])
+
+    def test_an_error_while_syncing_is_final_until_a_restart(self):
+        server = self.start(durability="synced")
+        self.put("before")
+        self.set(SYNC, errno.EIO)
+        self.put_refused("takes no more writes until it is opened again")
+        self.set(SYNC, 0)
+        # The system says it once: that the next sync succeeds means nothing.
+        self.put_refused("takes no more writes until it is opened again", "later")
+        self.get("before")
+        self.assertEqual(self.disk_refuses(), 1)
+        self.assertIn(b"writes are refused, reads go on", server.said())
+        server.stop()
+        self.start(durability="synced")
+        self.get("before")
+        self.put("after")
+
+    def cold_keys(self):
+        """A server with keys that are on the disk only, in tables: their names."""
+        value = os.urandom(200 << 10)
+        keys = [f"key{number:03}" for number in range(150)]
+        server = self.start(memory="20M")
+        for key in keys:
+            self.assertEqual(kvctl(self.address, "put", key, stdin=value).returncode, 0)
+        server.stop()
+        server = self.start("--quiet", memory="20M")
+        harness.wait_until(lambda: harness.stats(self.address)["loading"] == 0, "all is loaded")
+        self.assertGreater(harness.stats(self.address)["cold_keys"], 0)
+        return server, keys, value
+
+    def gets(self, keys):
+        return {key: kvctl(self.address, "get", key) for key in keys}
+
+    def test_a_table_that_cannot_be_read_is_no_miss(self):
+        _, keys, value = self.cold_keys()
+        self.set(ONLY, ord("t"))  # NUMBER.sst
+        self.set(READ, errno.EIO)
+        runs = self.gets(keys)
+        failed = [run for run in runs.values() if run.returncode != 0]
+        self.assertTrue(failed)
+        for run in failed:
+            self.assertEqual(run.returncode, 69, run.stderr)
+            self.assertRegex(run.stderr.decode(), os.strerror(errno.EIO))
+        self.assertTrue(all(run.stdout == value for run in runs.values() if run.returncode == 0))
+        self.set(READ, 0)
+        self.assertTrue(all(run.stdout == value for run in self.gets(keys).values()))
+
+    def test_a_damaged_table_is_no_miss(self):
+        _, keys, value = self.cold_keys()
+        for table in self.data.glob("*.sst"):
+            # In place: the server has it open. All but the end, which it has read already.
+            size = table.stat().st_size
+            with table.open("r+b") as file:
+                for at in range(0, size * 9 // 10, 2048):
+                    file.seek(at)
+                    file.write(b"damage")
+        runs = self.gets(keys)
+        failed = [run for run in runs.values() if run.returncode != 0]
+        self.assertTrue(failed)
+        for run in failed:
+            self.assertEqual(run.returncode, 69, run.stderr)
+            self.assertRegex(run.stderr.decode(), "is damaged; restore it")
+        self.assertTrue(all(run.stdout == value for run in runs.values() if run.returncode == 0))
+
+    # --- At its start
+
+    def filled(self, *, as_table=False):
+        server = self.start("--quiet", durability="synced")
+        for number in range(20):
+            self.assertEqual(kvctl(self.address, "put", f"key{number}", stdin=bytes(8000)).returncode, 0)
+        server.kill()
+        if as_table:
+            self.start("--quiet").kill()
+
+    def test_a_full_disk_at_the_start(self):
+        self.filled()
+        self.set(WRITE, errno.ENOSPC)
+        self.refused(74, "[Nn]o space left")
+        self.set(WRITE, 0)
+        self.start()
+        self.get("key7", "\0" * 8000)
+
+    def test_a_read_only_file_system_at_the_start(self):
+        self.filled()
+        self.set(CHANGE, errno.EROFS)
+        self.refused(77, os.strerror(errno.EROFS))
+        self.set(CHANGE, 0)
+        self.start()
+        self.get("key7", "\0" * 8000)
+
+    def test_a_disk_that_does_not_sync_at_the_start(self):
+        self.filled()
+        self.set(SYNC, errno.EIO)
+        self.refused(74, os.strerror(errno.EIO))
+        self.set(SYNC, 0)
+        self.start()
+        self.get("key7", "\0" * 8000)
+
+    def the_log(self):
+        return max(self.data.glob("*.log"), key=lambda path: path.stat().st_size)
+
+    def test_a_log_whose_end_is_torn(self):
+        self.filled()
+        log = self.the_log()
+        os.truncate(log, log.stat().st_size - 100)
+        server = self.start()
+        self.get("key18", "\0" * 8000)
+        server.stop()
+
+    def test_a_log_that_is_damaged_where_it_was_synced(self):
+        self.filled()
+        log = self.the_log()
+        before = log.read_bytes()
+        damaged = bytearray(before)
+        damaged[len(damaged) // 4] ^= 1
+        log.write_bytes(damaged)
+        self.refused(74, "is damaged; restore it")
+        log.write_bytes(before)
+        self.start()
+        self.get("key18", "\0" * 8000)
+
+    def test_a_log_with_a_hole_where_it_was_not_synced(self):
+        server = self.start("--quiet")
+        for number in range(20):
+            self.assertEqual(kvctl(self.address, "put", f"key{number}", stdin=bytes(8000)).returncode, 0)
+        server.kill()
+        log = self.the_log()
+        damaged = bytearray(log.read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        log.write_bytes(damaged)
+        server = self.start()
+        self.assertIn(b"the log was torn", server.said())
+        self.assertEqual(harness.stats(self.address)["log_torn"], 1)
+        self.get("key0", "\0" * 8000)
+        self.assertEqual(kvctl(self.address, "get", "key19").returncode, 1)
+        self.assertEqual(server.stop()[0], 0)
+        self.start()
+        self.assertEqual(harness.stats(self.address)["log_torn"], 0)
+
+    def test_files_that_are_missing(self):
+        self.filled(as_table=True)
+        for pattern in ("CURRENT", "MANIFEST-*", "*.sst"):
+            with self.subTest(pattern):
+                lost = [(path, path.read_bytes()) for path in self.data.glob(pattern)]
+                self.assertTrue(lost)
+                for path, _ in lost:
+                    path.unlink()
+                self.refused(74, "is damaged; restore it")
+                for path, content in lost:
+                    path.write_bytes(content)
+        self.start()
+        self.get("key7", "\0" * 8000)
+
+    def test_a_data_directory_of_another_format(self):
+        self.filled()
+        marker = self.data / "REMORA"
+        text = marker.read_text()
+        marker.write_text("remora-store 999\n")
+        files = sorted(self.data.iterdir())
+        self.refused(78, "format 999")
+        self.assertEqual(sorted(self.data.iterdir()), files)
+        marker.write_text(text)
+        self.start()
+        self.get("key7", "\0" * 8000)
+
+    def test_a_data_directory_that_it_may_not_use(self):
+        self.filled()
+        self.set(CHANGE, errno.EACCES)
+        self.refused(77, os.strerror(errno.EACCES))
+        self.set(CHANGE, 0)
+        self.start()
+        self.get("key7", "\0" * 8000)
+
+
+if __name__ == "__main__":
+    unittest.main()
