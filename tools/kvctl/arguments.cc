@@ -30,7 +30,8 @@ constexpr char kExitCodes[] =
     "      no number; nothing was done\n"
     "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds\n"
     "  65  put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
-    "      incr: the sum is no number of 64 bits; nothing was done\n"
+    "      incr: the sum is no number of 64 bits; nothing was done. import: a line is no record, or\n"
+    "      the input was cut off; what stood before it was imported\n"
     "  69  the server cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
     "  71  the system lacks something, as memory that may be locked\n"
@@ -58,7 +59,7 @@ Outcome ReadInput(std::string* value) {
 }
 
 bool TakesKey(std::string_view command) {
-  for (const std::string_view other : {"ping", "stats", "scan", "count", "drop"}) {
+  for (const std::string_view other : {"ping", "stats", "scan", "count", "drop", "export", "import"}) {
     if (command == other) return false;
   }
   return true;
@@ -131,6 +132,10 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       "scan", "Print keys and values in the order of the keys, as KEY, tab, VALUE, on a line for each");
   CLI::App* count = app.add_subcommand("count", "Print how many keys there are");
   CLI::App* drop = app.add_subcommand("drop", "Delete all keys; print how many they were");
+  CLI::App* export_command = app.add_subcommand(
+      "export", "Write all records as of one moment to standard output: JSON, one record a line");
+  CLI::App* import_command =
+      app.add_subcommand("import", "Store the records of an export, which standard input brings");
   CLI::App* ping = app.add_subcommand("ping", "Ask the server for an answer and print the round-trip time");
   app.add_subcommand("stats", "Print the server's counters, a name and a value on each line");
   for (CLI::App* command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
@@ -159,7 +164,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
     if (CLI::Option* other = command->get_option_no_throw("--if-absent")) version->excludes(other);
     if (CLI::Option* other = command->get_option_no_throw("--if-present")) version->excludes(other);
   }
-  for (CLI::App* command : {scan, count, drop}) {
+  for (CLI::App* command : {scan, count, drop, export_command}) {
     command->add_option("--prefix", arguments->prefix, "Only of keys that begin with this");
   }
   scan->add_option("--limit", arguments->limit, "Show so many, at most; 0: all")
@@ -167,6 +172,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       ->capture_default_str();
   scan->add_flag("--reverse", arguments->reverse, "From the last key to the first");
   scan->add_flag("--keys-only", arguments->keys_only, "Without values");
+  import_command->add_flag("--if-absent", arguments->if_absent, "Leave keys alone that are there");
+  import_command->add_flag("--skip-bad", arguments->skip_bad, "Leave out lines that are no records");
   drop->add_flag("--yes", arguments->yes, "Yes, delete them");
   touch->add_option("DURATION", arguments->ttl_text, "See below")->required()->type_name("");
   ping->add_option("--wait", arguments->wait_seconds,

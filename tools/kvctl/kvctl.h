@@ -2,6 +2,7 @@
 //
 //   arguments.cc   the command line, and its --help
 //   commands.cc    a connection, and one operation over it
+//   transfer.cc    export and import
 //   main.cc        which part does which command
 #pragma once
 
@@ -47,6 +48,7 @@ struct Arguments {
   bool reverse = false;
   bool keys_only = false;
   bool yes = false;
+  bool skip_bad = false;
 };
 
 /// Why kvctl stops: the exit code, and the line that says why (none: the code says it all).
@@ -77,5 +79,7 @@ Outcome Ttl(Client& client, const Arguments& arguments);
 Outcome Stats(Client& client);
 Outcome Scan(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);
+Outcome Export(Client& client, const Arguments& arguments);
+Outcome Import(Client& client, const Arguments& arguments, const Clock& clock);
 
 }  // namespace remora::kvctl

@@ -21,6 +21,8 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "exists") return Exists(**client, arguments);
   if (arguments.command == "stats") return Stats(**client);
   if (arguments.command == "scan") return Scan(**client, arguments);
+  if (arguments.command == "export") return Export(**client, arguments);
+  if (arguments.command == "import") return Import(**client, arguments, clock);
   if (arguments.command == "count" || arguments.command == "drop") return CountOrDrop(**client, arguments);
   return Write(**client, arguments);
 }
