@@ -14,19 +14,20 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdarg>
 #include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/data_dir.h"
+#include "store/durable_backup.h"
 #include "store/durable_split.h"
+#include "store/durable_status.h"
 #include "store/format/layout.h"
 
 namespace remora {
@@ -52,29 +53,6 @@ rocksdb::Slice BytesOf(const T& value) {
 std::string ClientKey(std::uint64_t client) {
   std::string key(kClientPrefix);
   return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
-}
-
-absl::Status Damaged(const std::string& path, const std::string& why) {
-  return absl::DataLossError(
-      absl::StrCat("data directory ", path, " is damaged; restore it from a copy: ", why));
-}
-
-/// The translator of RocksDB's errors.
-absl::Status ToStatus(const rocksdb::Status& status, const std::string& path) {
-  if (status.ok()) return absl::OkStatus();
-  const std::string text = status.ToString();
-  // RocksDB has no code for this one, and may call a file that it must not read a damaged one; its text ends
-  // with that of errno.
-  if (absl::StrContains(text, std::strerror(EACCES))) {
-    return absl::PermissionDeniedError(absl::StrCat("not allowed to use data directory ", path, ": ", text));
-  }
-  // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
-  // found", which an iterator or an open only says of a file; who looks up a key asks before.
-  if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound()) return Damaged(path, text);
-  if (status.IsNoSpace()) {
-    return absl::UnavailableError(absl::StrCat("no space left for data directory ", path, ": ", text));
-  }
-  return absl::UnavailableError(absl::StrCat("data directory ", path, ": ", text));
 }
 
 rocksdb::CompressionType Compression() {
@@ -176,27 +154,32 @@ class DurableTier::Impl {
   absl::Status Open(const DurableTierOptions& options) {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
         {rocksdb::kDefaultColumnFamilyName, DataOptions(options)}, {kMetaFamily, MetaOptions()}};
+    const rocksdb::DBOptions database = DatabaseOptions(dir_->fresh());
     rocksdb::DB* db = nullptr;
     REMORA_RETURN_IF_ERROR(Translate(
-        rocksdb::DB::Open(DatabaseOptions(dir_->fresh()), dir_->path(), descriptors, &families_, &db)));
+        options.read_only ? rocksdb::DB::OpenForReadOnly(database, dir_->path(), descriptors, &families_, &db)
+                          : rocksdb::DB::Open(database, dir_->path(), descriptors, &families_, &db)));
     db_.reset(db);
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
     return ReadVersionLimit();
   }
 
-  absl::Status Translate(const rocksdb::Status& status) const { return ToStatus(status, dir_->path()); }
+  std::string place() const { return absl::StrCat(AbslView(kStoreDir.name), " ", dir_->path()); }
+  absl::Status Damaged(std::string_view why) const { return DamagedStatus(place(), why); }
+  absl::Status Translate(const rocksdb::Status& status) const {
+    return status.ok() ? absl::OkStatus() : ToStatus(status, place());
+  }
 
   absl::Status ReadVersionLimit() {
     std::string bytes;
     const rocksdb::Status status = db_->Get({}, meta(), kVersionLimitKey, &bytes);
     if (status.IsNotFound()) return absl::OkStatus();
     REMORA_RETURN_IF_ERROR(Translate(status));
-    if (bytes.size() != sizeof(version_limit_))
-      return Damaged(dir_->path(), "its version limit is no number");
+    if (bytes.size() != sizeof(version_limit_)) return Damaged("its version limit is no number");
     std::memcpy(&version_limit_, bytes.data(), sizeof(version_limit_));
     next_limit_ = version_limit_;
     if (version_limit_ == 0 || version_limit_ > kMaxVersion) {
-      return Damaged(dir_->path(), absl::StrCat("its version limit is ", version_limit_));
+      return Damaged(absl::StrCat("its version limit is ", version_limit_));
     }
     readable_limit_.store(version_limit_, std::memory_order_relaxed);  // nobody else is here yet
     return absl::OkStatus();
@@ -227,13 +210,12 @@ class DurableTier::Impl {
 
   absl::Status WhyNoEntry(std::string_view key, std::string_view stored) const {
     if (!IsSized(key, stored)) {
-      return Damaged(dir_->path(), absl::StrCat("it holds a key of ", key.size(), " bytes with a value of ",
-                                                stored.size(), ", header included"));
+      return Damaged(absl::StrCat("it holds a key of ", key.size(), " bytes with a value of ", stored.size(),
+                                  ", header included"));
     }
     StoredHeader header;
     std::memcpy(&header, stored.data(), sizeof(header));
-    return Damaged(dir_->path(),
-                   absl::StrCat("it holds a value with version ", header.version, "; the version limit is ",
+    return Damaged(absl::StrCat("it holds a value with version ", header.version, "; the version limit is ",
                                 readable_limit_.load(std::memory_order_relaxed)));
   }
 
@@ -287,7 +269,8 @@ class DurableTier::Impl {
 
 absl::StatusOr<std::unique_ptr<DurableTier>> DurableTier::Open(const std::string& path,
                                                                const DurableTierOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<DataDir> dir, DataDir::Open(path));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<DataDir> dir,
+                          options.read_only ? DataDir::OpenToRead(path) : DataDir::Open(path));
   auto impl = std::make_unique<Impl>(std::move(dir));
   REMORA_RETURN_IF_ERROR(impl->Open(options));
   return std::unique_ptr<DurableTier>(new DurableTier(std::move(impl)));
@@ -328,6 +311,14 @@ absl::Status DurableTier::Sync() {
   return impl_->sync_failed_;
 }
 
+absl::Status DurableTier::VerifyTables() const {
+  return impl_->Translate(impl_->db_->VerifyChecksum(ReadThrough()));
+}
+
+absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const BackupRequest& request) const {
+  return CreateBackup(*impl_->db_, impl_->place(), dir, request);
+}
+
 void DurableTier::PutClient(std::uint64_t client, std::int64_t since_ms) {
   REMORA_CHECK(impl_->batch_.Put(impl_->meta(), ClientKey(client), BytesOf(since_ms)).ok());
 }
@@ -356,7 +347,7 @@ absl::StatusOr<std::vector<RememberedClient>> DurableTier::Clients() const {
     const bool is_outcome = key.size() == sizeof(client) + 1;
     if ((!is_outcome && key.size() != sizeof(client)) ||
         value.size() != (is_outcome ? sizeof(RememberedWrite) : sizeof(RememberedClient::since_ms))) {
-      return Damaged(impl_->dir_->path(), "what it remembers of a client has the wrong size");
+      return impl_->Damaged("what it remembers of a client has the wrong size");
     }
     std::memcpy(&client, key.data(), sizeof(client));
     if (!is_outcome) {

@@ -18,6 +18,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/backup.h"
 #include "store/format/scan_range.h"
 #include "store/remembered.h"
 
@@ -36,12 +37,17 @@ struct DurableTierOptions {
   /// each key in a table, 10 bits of filter and its share of the table's index: a key and some bytes for each
   /// 4 KiB.
   std::size_t block_cache_bytes = std::size_t{32} << 20;
+  /// Nothing is written, to the directory or by any call, and others may read it at the same time. What is in
+  /// the log files is held in memory. Open fails with NotFound and FailedPrecondition where there is no
+  /// store.
+  bool read_only = false;
 };
 
 /// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
 ///
-/// Thread Safety: Sync, Get, EstimateSize, Split and all ForEach may be called from any threads at any time,
-/// while another one writes, too; what they show is whole groups. All else is for one thread at a time.
+/// Thread Safety: Sync, Backup, VerifyTables, Get, EstimateSize, Split and all ForEach may be called from any
+/// threads at any time, while another one writes, too; what they show is whole groups. All else is for one
+/// thread at a time.
 class DurableTier {
  public:
   /// Opens or makes it in `path`. Errors as Store::Open.
@@ -74,6 +80,13 @@ class DurableTier {
   /// Unavailable, and what the disk has of it is unknown. Then all later calls fail: fsync(2) reports an
   /// error once. Any thread.
   absl::Status Sync();
+
+  /// Makes a backup in `dir` (store/backup.h: what it holds, errors), beside writes, which do not wait for
+  /// it. Any thread.
+  absl::StatusOr<BackupInfo> Backup(const std::string& dir, const BackupRequest& request) const;
+
+  /// Reads all tables, and compares each block with its checksum. DataLoss, Unavailable. Any thread.
+  absl::Status VerifyTables() const;
 
   /// All that are remembered. DataLoss, Unavailable.
   absl::StatusOr<std::vector<RememberedClient>> Clients() const;

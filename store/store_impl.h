@@ -70,6 +70,8 @@ class Store::Impl {
   bool Work();
   std::optional<TimePoint> next_work() const;
   bool has_tier() const { return tier_ != nullptr; }
+  /// REQUIRES: has_tier().
+  const DurableTier& tier() const { return *tier_; }
   /// What is published at this moment. REQUIRES: has_tier().
   absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range);
   /// Greater than the versions of all writes so far.

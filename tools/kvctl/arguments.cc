@@ -25,19 +25,22 @@ namespace {
 constexpr char kExitCodes[] =
     "Exit codes:\n"
     "   0  done\n"
-    "   1  there is no such key; nothing was done\n"
+    "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored\n"
     "   2  --if-absent: there is such a key; --if-version: it has another version; incr: its value is\n"
     "      no number; nothing was done\n"
     "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds\n"
     "  65  put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
     "      incr: the sum is no number of 64 bits; nothing was done. import: a line is no record, or\n"
     "      the input was cut off; what stood before it was imported\n"
+    "  66  there is no such directory, or no such backup in it\n"
     "  69  the server cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
     "  71  the system lacks something, as memory that may be locked\n"
     "  73  the server has no room; nothing was stored\n"
     "  74  standard input or output failed\n"
+    "  75  a store is open there; another backup is under way, or one is being read\n"
     "  77  not permitted, as another user's local server\n"
+    "  78  a directory of something else, or not empty, or of a format that this kvctl does not know\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
 static_assert(kMaxValueSize == 67108864 && kMaxSmallValueSize == 262144, "the help text names them");
 
@@ -59,7 +62,8 @@ Outcome ReadInput(std::string* value) {
 }
 
 bool TakesKey(std::string_view command) {
-  for (const std::string_view other : {"ping", "stats", "scan", "count", "drop", "export", "import"}) {
+  for (const std::string_view other :
+       {"ping", "stats", "scan", "count", "drop", "export", "import", "backup"}) {
     if (command == other) return false;
   }
   return true;
@@ -68,6 +72,10 @@ bool TakesKey(std::string_view command) {
 }  // namespace
 
 Outcome Prepare(Arguments* arguments) {
+  if (arguments->is_offline()) return {};
+  if (arguments->server.empty()) {
+    return {EX_USAGE, "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
+  }
   if (absl::Status status = rdma::ParseAddress(arguments->server).status(); !status.ok()) {
     return FromStatus(status);
   }
@@ -113,8 +121,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.require_subcommand(1);
   app.fallthrough();  // flags may also stand behind the command
   app.add_option("--server", arguments->server, "verbs://HOST:PORT or local:///PATH")
-      ->envname("REMORA_SERVER")
-      ->required();
+      ->envname("REMORA_SERVER");
   app.add_option("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       ->check(CLI::Range(1, 3'600'000))
       ->capture_default_str();
@@ -136,6 +143,13 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       "export", "Write all records as of one moment to standard output: JSON, one record a line");
   CLI::App* import_command =
       app.add_subcommand("import", "Store the records of an export, which standard input brings");
+  CLI::App* backup = app.add_subcommand("backup", "Have the server make a backup; print what became of it");
+  CLI::App* backups = app.add_subcommand(
+      "backups", "List backups: number, time, last version, bytes, new bytes; tabs in between");
+  CLI::App* restore =
+      app.add_subcommand("restore", "Make a data directory of a backup, all of it or nothing");
+  CLI::App* check =
+      app.add_subcommand("check", "Read all of a stopped server's data, or of a backup; print counts");
   CLI::App* ping = app.add_subcommand("ping", "Ask the server for an answer and print the round-trip time");
   app.add_subcommand("stats", "Print the server's counters, a name and a value on each line");
   for (CLI::App* command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
@@ -175,6 +189,30 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   import_command->add_flag("--if-absent", arguments->if_absent, "Leave keys alone that are there");
   import_command->add_flag("--skip-bad", arguments->skip_bad, "Leave out lines that are no records");
   drop->add_flag("--yes", arguments->yes, "Yes, delete them");
+  const auto directory = [](CLI::App* command, const char* flag, std::string& where, const char* help) {
+    return command->add_option(flag, where, help)->type_name("DIR");
+  };
+  CLI::Option* data =
+      directory(backup, "--data", arguments->data, "Without a server: the data directory of a stopped one");
+  CLI::Option* to = directory(backup, "--to", arguments->to, "With --data: the directory of backups");
+  data->needs(to);
+  to->needs(data);
+  backup
+      ->add_option("--keep", arguments->keep,
+                   "With --data: delete older ones but so many of the newest; 0: none")
+      ->needs(data);
+  directory(restore, "--to", arguments->to, "The data directory to be made: new, or empty")->required();
+  directory(check, "--data", arguments->data, "The data directory of a stopped server");
+  constexpr char kFrom[] = "The directory of backups";
+  directory(backups, "--from", arguments->from, kFrom)->required();
+  directory(restore, "--from", arguments->from, kFrom)->required();
+  directory(check, "--from", arguments->from, kFrom)->excludes("--data");
+  for (CLI::App* command : {restore, check}) {
+    command->add_option("--id", arguments->id, "The backup's number; else the newest one")
+        ->check(CLI::Range(std::uint32_t{1}, ~std::uint32_t{0}))
+        ->needs("--from");
+  }
+  check->require_option(1, 2);
   touch->add_option("DURATION", arguments->ttl_text, "See below")->required()->type_name("");
   ping->add_option("--wait", arguments->wait_seconds,
                    "Keep trying for so many seconds until a server answers")

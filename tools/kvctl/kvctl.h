@@ -2,6 +2,7 @@
 //
 //   arguments.cc   the command line, and its --help
 //   commands.cc    a connection, and one operation over it
+//   backup.cc      backup, backups, restore and check
 //   transfer.cc    export and import
 //   main.cc        which part does which command
 #pragma once
@@ -24,6 +25,7 @@
 namespace remora::kvctl {
 
 inline constexpr int kExitNoSuchKey = 1;
+inline constexpr int kExitDamaged = 1;
 inline constexpr int kExitCondition = 2;
 
 struct Arguments {
@@ -49,6 +51,18 @@ struct Arguments {
   bool keys_only = false;
   bool yes = false;
   bool skip_bad = false;
+  // Directories: of a stopped server, of backups, and where something is to go.
+  std::string data;
+  std::string from;
+  std::string to;
+  std::uint32_t id = 0;  // 0: the newest
+  std::uint32_t keep = 0;
+
+  /// Whether it is done here, without a server.
+  bool is_offline() const {
+    return command == "backups" || command == "restore" || command == "check" ||
+           (command == "backup" && !data.empty());
+  }
 };
 
 /// Why kvctl stops: the exit code, and the line that says why (none: the code says it all).
@@ -79,6 +93,11 @@ Outcome Ttl(Client& client, const Arguments& arguments);
 Outcome Stats(Client& client);
 Outcome Scan(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);
+Outcome Backup(Client& client);
+Outcome BackupOffline(const Arguments& arguments);
+Outcome Backups(const Arguments& arguments);
+Outcome Restore(const Arguments& arguments, const Clock& clock);
+Outcome Check(const Arguments& arguments, const Clock& clock);
 Outcome Export(Client& client, const Arguments& arguments);
 Outcome Import(Client& client, const Arguments& arguments, const Clock& clock);
 

@@ -12,6 +12,11 @@ namespace {
 Outcome Run(Arguments arguments) {
   const SteadyClock clock;
   if (Outcome outcome = Prepare(&arguments); Failed(outcome)) return outcome;
+  if (arguments.is_offline()) {
+    if (arguments.command == "backup") return BackupOffline(arguments);
+    if (arguments.command == "backups") return Backups(arguments);
+    return arguments.command == "restore" ? Restore(arguments, clock) : Check(arguments, clock);
+  }
   if (arguments.command == "ping") return Ping(arguments, clock);
 
   auto client = Connect(arguments, clock);
@@ -21,6 +26,7 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "exists") return Exists(**client, arguments);
   if (arguments.command == "stats") return Stats(**client);
   if (arguments.command == "scan") return Scan(**client, arguments);
+  if (arguments.command == "backup") return Backup(**client);
   if (arguments.command == "export") return Export(**client, arguments);
   if (arguments.command == "import") return Import(**client, arguments, clock);
   if (arguments.command == "count" || arguments.command == "drop") return CountOrDrop(**client, arguments);

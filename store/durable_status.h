@@ -1,0 +1,20 @@
+// The one translator of RocksDB's errors.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace rocksdb {
+class Status;
+}  // namespace rocksdb
+
+namespace remora {
+
+/// `place`: of what, for a person: "data directory /var/lib/app".
+absl::Status DamagedStatus(std::string_view place, std::string_view why);  // DataLoss
+
+/// OK; PermissionDenied; DataLoss: files are missing or damaged; Unavailable: all else, a full disk too.
+absl::Status ToStatus(const rocksdb::Status& status, std::string_view place);
+
+}  // namespace remora
