@@ -174,16 +174,29 @@ absl::Status Restore(const Reader& reader, std::uint32_t id, std::int64_t unix_s
   return SyncDirectory(to);
 }
 
-/// The directory that a path's last name stands in.
-std::string ParentOf(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
 absl::Status Errno(const std::string& what) {
   const int error = errno;
   if (error == ENOENT || error == EACCES) return absl::ErrnoToStatus(error, what);
   return absl::UnavailableError(absl::ErrnoToStatus(error, what).message());
+}
+
+/// `*beside`: where it is then, or was begun; empty: nothing was. When this has returned, nobody writes there
+/// any more: a restore that fails leaves threads of the engine's behind, which end with it.
+absl::StatusOr<BackupInfo> RestoreBeside(const std::string& dir, std::uint32_t id, std::int64_t unix_s,
+                                         const std::string& path, std::string* beside) {
+  REMORA_ASSIGN_OR_RETURN(const Reader reader, Reader::Open(dir));
+  REMORA_ASSIGN_OR_RETURN(const BackupInfo info, reader.Verified(id));
+  std::string made = absl::StrCat(path, ".restore-XXXXXX");
+  if (mkdtemp(made.data()) == nullptr) return Errno(absl::StrCat("cannot make ", made));
+  *beside = made;
+  REMORA_RETURN_IF_ERROR(Restore(reader, info.id, unix_s, made));
+  return info;
+}
+
+/// The directory that a path's last name stands in.
+std::string ParentOf(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
 }
 
 absl::Status CheckIsFree(const std::string& data_dir) {
@@ -248,18 +261,16 @@ absl::StatusOr<BackupInfo> RestoreBackup(const std::string& dir, std::uint32_t i
   std::string path = data_dir;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   REMORA_RETURN_IF_ERROR(CheckIsFree(path));
-  REMORA_ASSIGN_OR_RETURN(const Reader reader, Reader::Open(dir));
-  REMORA_ASSIGN_OR_RETURN(const BackupInfo info, reader.Verified(id));
-  std::string beside = absl::StrCat(path, ".restore-XXXXXX");
-  if (mkdtemp(beside.data()) == nullptr) return Errno(absl::StrCat("cannot make ", beside));
-  absl::Status status = Restore(reader, info.id, unix_s, beside);
+  std::string beside;
+  const absl::StatusOr<BackupInfo> info = RestoreBeside(dir, id, unix_s, path, &beside);
+  absl::Status status = info.status();
   // In the place of an empty directory, too; of nothing else.
   if (status.ok() && std::rename(beside.c_str(), path.c_str()) != 0) {
     status = Errno(absl::StrCat("cannot rename ", beside, " to ", path));
   }
   if (!status.ok()) {
     std::error_code ignored;
-    std::filesystem::remove_all(beside, ignored);
+    if (!beside.empty()) std::filesystem::remove_all(beside, ignored);
     return status;
   }
   REMORA_RETURN_IF_ERROR(SyncDirectory(ParentOf(path)));
