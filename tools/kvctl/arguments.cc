@@ -38,7 +38,8 @@ constexpr char kExitCodes[] =
     "  71  the system lacks something, as memory that may be locked\n"
     "  73  the server has no room; nothing was stored\n"
     "  74  standard input or output failed\n"
-    "  75  a store is open there; another backup is under way, or one is being read\n"
+    "  75  a store is open there; another backup is under way, or one is being read;\n"
+    "      export: the output was not taken for 30 s, or the connection broke\n"
     "  77  not permitted, as another user's local server\n"
     "  78  a directory of something else, or not empty, or of a format that this kvctl does not know\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";

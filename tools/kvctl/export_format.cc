@@ -122,7 +122,7 @@ void AddLastLine(std::uint64_t records, std::string* lines) {
 }
 
 absl::StatusOr<ExportLine> ParseExportLine(std::string_view line) {
-  // A callback would tell doubled names apart; without one, the last of them counts.
+  // Of doubled names, the last counts.
   Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Bad("it is no JSON object");
   ExportLine parsed;

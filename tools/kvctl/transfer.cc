@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "client/client.h"
 #include "store/base/clock.h"
 #include "store/format/expiry.h"
@@ -37,6 +38,11 @@ Outcome Export(Client& client, const Arguments& arguments) {
     if (lines.size() < kPiece) continue;
     if (Outcome outcome = WriteOutput(lines); Failed(outcome)) return outcome;
     lines.clear();
+  }
+  if (absl::IsAborted((*scan)->status())) {
+    return {EX_TEMPFAIL,
+            "the server has given the export up, which is to be of one moment: for 30 s nobody took "
+            "the output, or the connection broke; begin again"};
   }
   if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
   AddLastLine(records, &lines);
