@@ -67,9 +67,10 @@ class BackupTest(harness.TestCase):
         self.assertLess(second["new_bytes"], first["bytes"] // 10)
         later = self.export_of(None)
 
-        lines = [line.split("\t") for line in self.run_ok("backups", f"--from={self.backups}", offline=True).decode().splitlines()]
-        self.assertEqual([[line[0], *line[2:]] for line in lines],
-                         [[str(info[name]) for name in ("id", "version", "bytes", "new_bytes")] for info in (first, second)])
+        listed = self.run_ok("backups", f"--from={self.backups}", offline=True).decode()
+        lines = [line.split("\t") for line in listed.splitlines()]
+        numbers = [[int(number) for number in (line[0], *line[2:])] for line in lines]
+        self.assertEqual(numbers, [list(first.values()), list(second.values())])
         self.assertRegex(lines[0][1], r"\A20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
         # Byte for byte, with versions and expiry.

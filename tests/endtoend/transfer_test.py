@@ -110,7 +110,8 @@ class TransferTest(harness.TestCase):
     def test_bad_lines(self):
         good = b'{"key":"good","value":"x"}\n'
         for bad in (
-            b"", b"x", b"[]", b"{}", b'{"key":"a"}', b'{"value":"a"}', b'{"key":"a","value":1}', b'{"key":"","value":""}',
+            b"", b"x", b"[]", b"{}", b'{"key":"a"}', b'{"value":"a"}', b'{"key":"a","value":1}',
+            b'{"key":"","value":""}',
             b'{"key":"a","key_base64":"YQ==","value":""}', b'{"key":"a","value_base64":"?"}', b'{"key":"a","value":"b"',
             b'{"key":"a","value":"b","expires_ms":-1}', b'{"key":"a","value":"b","expires_ms":1.5}',
             b'{"key":"a","value":"b","expire_ms":1}', b'{"key":"a","value":"\xff"}', b'{"remora_export":1}',

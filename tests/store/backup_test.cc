@@ -54,6 +54,9 @@ Contents ContentsOf(Store& store) {
 class BackupTest : public testing::Test {
  protected:
   void SetUp() override { Reopen(); }
+  void TearDown() override {
+    if (!disk_.empty()) umount2(disk_.c_str(), MNT_DETACH);
+  }
 
   void Reopen() {
     store_.reset();
@@ -90,6 +93,7 @@ class BackupTest : public testing::Test {
   const std::string backups_ = temp_ / "backups";
   std::unique_ptr<Store> store_;
   int restored_ = 0;
+  std::string disk_;  // that is mounted
 };
 
 TEST_F(BackupTest, EverythingIsThereByteForByte) {
@@ -336,6 +340,7 @@ TEST_F(BackupTest, AFullDiskCostsTheEarlierOnesNothing) {
   if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=8m") != 0) {
     GTEST_SKIP() << "cannot mount a small disk: " << std::strerror(errno);
   }
+  disk_ = disk;
   Put(0, 1000, 1000);
   EXPECT_TRUE(store_->Backup(disk).ok());
   // What does not compress.
@@ -358,7 +363,6 @@ TEST_F(BackupTest, AFullDiskCostsTheEarlierOnesNothing) {
   EXPECT_EQ(RestoreBackup(disk, 0, disk + "/restored", kNow).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(FilesIn(disk), testing::Each(testing::Not(HasSubstr("restore"))));
   EXPECT_TRUE(store_->Put("after", "value").ok()) << "the store itself has a disk of its own";
-  umount2(disk.c_str(), MNT_DETACH);
 }
 
 }  // namespace

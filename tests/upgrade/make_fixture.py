@@ -65,7 +65,8 @@ class Writer(harness.TestCase):
             self.expected["century"]["expires"] = True
             self.run_ok("put", "short", "gone soon", "--ttl=1ms")
         server.kill()
-        (HERE / f"{sys.argv[2]}.json").write_text("{" + ",\n ".join(f"{json.dumps(key)}: {json.dumps(facts)}" for key, facts in sorted(self.expected.items())) + "}" + "\n")
+        lines = [f"{json.dumps(key)}: {json.dumps(facts)}" for key, facts in sorted(self.expected.items())]
+        (HERE / f"{sys.argv[2]}.json").write_text("{" + ",\n ".join(lines) + "}\n")
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:xz") as tar:
             for path in sorted((self.folder / "data").iterdir()):

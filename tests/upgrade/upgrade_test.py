@@ -54,9 +54,8 @@ class UpgradeTest(harness.TestCase):
                 expected = self.unpack(name)
                 self.assertEqual(len(expected), keys)
                 before = self.snapshot()
-                report = dict(
-                    line.split() for line in self.run_ok("check", f"--data={self.folder}/data", address="").decode().splitlines()
-                )  # fmt: skip
+                checked = self.run_ok("check", f"--data={self.folder}/data", address="").decode()
+                report = dict(line.split() for line in checked.splitlines())
                 self.assertEqual(int(report["keys"]) - int(report["expired"]), keys)
                 self.assertEqual(self.snapshot(), before, "a check changes nothing")
 
