@@ -156,10 +156,9 @@ TEST_F(BackupTest, OlderOnesGo) {
 
 // Each batch writes one number under two keys; each number goes up.
 TEST_F(BackupTest, WhileOthersWriteItIsOfOneMoment) {
-  std::atomic<bool> stop = false;
   std::atomic<std::uint64_t> acknowledged = 0;
-  std::thread writer([&] {
-    for (std::uint64_t i = 1; !stop; ++i) {
+  std::jthread writer([&](const std::stop_token& stop) {
+    for (std::uint64_t i = 1; !stop.stop_requested(); ++i) {
       WriteBatch batch;
       batch.Put("a", std::to_string(i));
       batch.Put(absl::StrCat("n", i), std::string(200, 'v'));
@@ -190,13 +189,12 @@ TEST_F(BackupTest, WhileOthersWriteItIsOfOneMoment) {
     }
     EXPECT_FALSE(restored->Get(absl::StrCat("n", last + 1), &value).ok());
   }
-  stop = true;
-  writer.join();
 }
 
 TEST_F(BackupTest, VersionsAreNotGivenTwice) {
   Put(0, 10);
   BackUp();
+  Reopen();  // so it gives versions behind those that the backup has reserved
   std::uint64_t lost = 0;
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(store_->Put("key", "lost", {.version = &lost}).ok());
   const std::unique_ptr<Store> restored = Restored();
