@@ -276,6 +276,18 @@ absl::StatusOr<std::uint64_t> Client::DropAll() {
   return DropRange(*impl_->session, {});
 }
 
+absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
+  return impl_->Do([name](Session& session) -> absl::StatusOr<BackupProgress> {
+    Request request = session.NextRequest(Operation::kBackup, 0, 0);
+    request.condition = name;
+    REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Exchange(request));
+    REMORA_RETURN_IF_ERROR(ToStatus(answer));
+    BackupDone done;
+    if (!FromBytes(std::as_bytes(std::span(answer.behind)), &done)) return BackupProgress{};
+    return BackupProgress{true, done.id, done.version, done.bytes, done.new_bytes};
+  });
+}
+
 absl::Status Client::Ping() {
   return impl_->Do(
       [](Session& session) { return session.Call(Operation::kPing, {}, HashKey({}), {}).status(); });

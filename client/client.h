@@ -112,6 +112,16 @@ struct PutResult {
   std::uint64_t version = 0;
 };
 
+/// How a backup goes.
+struct BackupProgress {
+  bool done = false;
+  // Of one that is done:
+  std::uint64_t id = 0;         // in the server's directory
+  std::uint64_t version = 0;    // all writes up to this one are in it, and perhaps some later ones
+  std::uint64_t bytes = 0;      // of all its files
+  std::uint64_t new_bytes = 0;  // of those that no earlier one has
+};
+
 class Session;
 
 /// Memory that a Client has made known to its transport (Client::Register). The memory stays the caller's. It
@@ -320,6 +330,14 @@ class Client {
   /// DeadlineExceeded: some may be deleted. Cost: one message, and one for about each 250 keys.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
   absl::StatusOr<std::uint64_t> DropAll();
+
+  /// Has the server make a backup of all that is stored (store/backup.h) where its administrator said
+  /// (kvserver --backup_dir). The first call with a `name`, a number that is random and not 0, begins it;
+  /// each call says how that one goes, so call it again now and then until it is done. What was acknowledged
+  /// before the first call is in it. AlreadyExists: another one is under way; nothing was begun.
+  /// FailedPrecondition: the server has no place for backups, or its store is only in memory. NotFound: that
+  /// place is gone. Unavailable: the disk failed, or is full. Cost: one message.
+  absl::StatusOr<BackupProgress> Backup(std::uint64_t name);
 
   /// One round trip through the server's session.
   absl::Status Ping();

@@ -1,9 +1,10 @@
 // What is answered without a write of the step's group: pings, where records are, room for large values,
-// scans.
+// scans, backups.
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "server/requests.h"
@@ -56,6 +57,10 @@ bool Server::AnswerOthers() {
       }
       continue;
     }
+    if (pending.request.operation == Operation::kBackup) {
+      TellBackup(pending);
+      continue;
+    }
     const bool is_scan =
         pending.request.operation == Operation::kScan || pending.request.operation == Operation::kScanNext;
     if (is_scan && ++scans > Scans::kMaxPerStep) {  // writers come first
@@ -100,6 +105,15 @@ void Server::TellOutcome(const Pending& pending) {
   const bool unknown = reply.status == ReplyStatus::kUnknown;
   if (why.empty() || unknown) store_->Add(unknown ? Counter::kOutcomesUnknown : Counter::kOutcomesTold, 1);
   SendReply(pending.connection, reply, why);
+}
+
+void Server::TellBackup(const Pending& pending) {
+  const absl::StatusOr<std::optional<BackupDone>> told = backups_->Take(pending.request);
+  if (!told.ok() || !told->has_value()) return Answer(pending, told.status());
+  Reply reply;
+  reply.request_id = pending.request.request_id;
+  SendReply(pending.connection, reply,
+            std::string_view(reinterpret_cast<const char*>(&**told), sizeof(BackupDone)));
 }
 
 void Server::Answer(const Pending& pending, const absl::Status& status, Reply reply) {

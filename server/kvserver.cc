@@ -103,6 +103,15 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->capture_default_str()
       ->type_name("SIZE");
+  app.add_option("--backup_dir", flags->server.backup_dir,
+                 "Where `kvctl backup` puts backups; made when missing. Without it they are refused")
+      ->type_name("DIR");
+  CLI::Option* keep =
+      app.add_option("--backup_keep", flags->server.backup_keep,
+                     "When a backup is made, delete older ones but so many of the newest; 0: none")
+          ->check(CLI::Range(0, 1'000'000))
+          ->capture_default_str();
+  keep->needs("--backup_dir");
   const std::map<std::string, Durability> durabilities = {
       {"memory", Durability::kMemory}, {"logged", Durability::kLogged}, {"synced", Durability::kSynced}};
   Durability durability = Durability::kLogged;
@@ -173,6 +182,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
     return Fail(EX_USAGE, absl::InvalidArgumentError(
                               "--durability=memory keeps nothing in a --data_dir; leave one out"));
   }
+  if (durability == Durability::kMemory && !flags->server.backup_dir.empty()) {
+    return Fail(EX_USAGE, absl::InvalidArgumentError(
+                              "--durability=memory has nothing to back up; leave out --backup_dir"));
+  }
   for (const std::string& text : addresses) {
     absl::StatusOr<rdma::Address> address = rdma::ParseAddress(text);
     if (!address.ok()) return Fail(EX_USAGE, address.status());
@@ -225,6 +238,12 @@ int Main(int argc, char** argv) {
   if (!plan.ok()) return Fail(EX_USAGE, plan.status());
   flags.server.store.memory_size = plan->region_size;
   flags.server.max_clients = plan->max_clients;
+  // Said now, and not when somebody asks for the first one.
+  if (!flags.server.backup_dir.empty()) {
+    const absl::Status prepared = PrepareBackupDir(flags.server.backup_dir);
+    // Another one may be made, or read, right now.
+    if (!prepared.ok() && !absl::IsAlreadyExists(prepared)) return Fail(StoreExitStatus(prepared), prepared);
+  }
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
   if (!server.ok()) return FailStore(flags, *plan, server.status());
 

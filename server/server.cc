@@ -63,6 +63,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   server->store_->Add(Counter::kClientsRemembered, static_cast<std::int64_t>(server->outcomes_->size()));
   server->grants_ = std::make_unique<Grants>(*server->store_, *server->memory_);
   server->scans_ = std::make_unique<Scans>(*server->store_);
+  server->backups_ =
+      std::make_unique<Backups>(*server->store_, options.backup_dir, options.backup_keep,
+                                [server = server.get()](std::string_view line) { server->Log(line); });
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;
 }
@@ -72,6 +75,7 @@ Server::~Server() {
   // Before the clients, what was granted to them, and what they scan.
   grants_.reset();
   scans_.reset();
+  backups_.reset();
   sessions_.clear();
   ports_.clear();
   store_.reset();
@@ -289,6 +293,7 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     case Operation::kScan:
     case Operation::kScanNext:
     case Operation::kOutcome:
+    case Operation::kBackup:
       other_requests_.push_back(pending);
       return;
   }

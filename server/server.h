@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
+#include "server/backups.h"
 #include "server/grants.h"
 #include "server/memory.h"
 #include "server/outcomes.h"
@@ -41,6 +42,10 @@ struct ServerOptions {
   /// (server/outcomes.h); about 700 bytes each. Of more, who went first is forgotten. (So who loses its
   /// connection has until as many others have come and gone.)
   std::uint32_t remembered_clients = 4096;
+  /// Where backups go that clients ask for. Empty: nowhere, they are refused.
+  std::string backup_dir{};
+  /// When one is made, older ones are deleted, but so many of the newest. 0: none are.
+  std::uint32_t backup_keep = 0;
   /// Gets one line, without its end, for each event that someone who runs a server wants to see. May be
   /// empty.
   std::function<void(std::string_view)> log;
@@ -51,7 +56,8 @@ struct ServerOptions {
 class Server {
  public:
   /// Makes the memory and opens the store in it; see Store::Open for the errors. Starts no thread: Step does
-  /// the work when it is called, and time is the store's clock, so that a test can run it in steps.
+  /// the work when it is called (but a backup has a thread, while it is made), and time is the store's clock,
+  /// so that a test can run it in steps.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
 
   /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
@@ -143,6 +149,7 @@ class Server {
   bool AnswerReserves();
   void AddReserve(const Pending& pending);
   void TellOutcome(const Pending& pending);
+  void TellBackup(const Pending& pending);
   /// Aborted: there is no room right now to bring the record back to memory.
   absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
   /// `behind`: what stands behind the Reply.
@@ -157,6 +164,7 @@ class Server {
   absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
   std::unique_ptr<Grants> grants_;
   std::unique_ptr<Scans> scans_;
+  std::unique_ptr<Backups> backups_;
 
   // One step's work; kept for their memory.
   std::vector<Pending> write_requests_;

@@ -1,26 +1,52 @@
-// A store's directory: whose it is, and that only one store uses it at a time. What is in it is RocksDB's.
+// A directory of ours, of a store or of backups: whose it is, and that only one uses it at a time. What is in
+// it is RocksDB's.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace remora {
 
-/// Number of what the directory holds: the marker file, and in RocksDB the keys, values and column families.
+/// Number of what a store's directory holds: the marker file, and in RocksDB the keys, values and column
+/// families.
 inline constexpr int kDataFormat = 1;
+
+/// Number of what a directory of backups holds: the marker file, and what is noted of each backup.
+inline constexpr int kBackupFormat = 1;
+
+struct DirKind {
+  std::string_view name;    // for people
+  std::string_view marker;  // the marker's file name
+  std::string_view text;    // what the marker begins with; then the format's number and a newline
+  int format = 0;
+};
+inline constexpr DirKind kStoreDir{"data directory", "REMORA", "remora-store ", kDataFormat};
+inline constexpr DirKind kBackupDir{"backup directory", "REMORA-BACKUPS", "remora-backups ", kBackupFormat};
+
+/// OK: the disk has the names of the files in it. Unavailable.
+absl::Status SyncDirectory(const std::string& path);
 
 /// Held open, and locked, as long as the store is. A marker file says that the directory is a store's:
 /// nothing is written to one that holds other things. The marker is empty until the first store in there was
-/// made completely; then it names the format.
+/// made completely; then it names the format. The same for backups.
 ///
 /// Thread Safety: none.
 class DataDir {
  public:
   /// Makes the directory when it is missing. Errors as Store::Open.
-  static absl::StatusOr<std::unique_ptr<DataDir>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<DataDir>> Open(const std::string& path,
+                                                       const DirKind& kind = kStoreDir);
+  /// Writes nothing. Others may read it at the same time. NotFound: there is none. FailedPrecondition: it
+  /// holds something else, or nothing, or has a format that this program does not know. AlreadyExists: it is
+  /// in use.
+  static absl::StatusOr<std::unique_ptr<DataDir>> OpenToRead(const std::string& path,
+                                                             const DirKind& kind = kStoreDir);
+  /// A store was put together there by others, all but its marker: makes that. Unavailable.
+  static absl::Status Claim(const std::string& path);
   ~DataDir();
   DataDir(const DataDir&) = delete;
   DataDir& operator=(const DataDir&) = delete;
@@ -33,10 +59,11 @@ class DataDir {
   absl::Status MarkComplete();
 
  private:
-  DataDir(std::string path, int marker);
+  DataDir(const DirKind& kind, std::string path, int marker);
 
-  absl::Status LockAndReadMarker();
+  absl::Status LockAndReadMarker(int lock);
 
+  const DirKind& kind_;
   const std::string path_;
   const int marker_;  // descriptor
   bool fresh_ = false;

@@ -69,7 +69,7 @@ class Collector final : public rocksdb::WriteBatch::Handler {
 }  // namespace
 
 struct ChangeLog::Rep {
-  const std::string path;
+  const std::string place;
   std::uint64_t position = 0;
   std::unique_ptr<rocksdb::TransactionLogIterator> groups;
   rocksdb::BatchResult group;
@@ -82,7 +82,7 @@ struct ChangeLog::Rep {
     changes.clear();
     next = 0;
     Collector collector(group.sequence, &changes);
-    REMORA_RETURN_IF_ERROR(ToStatus(group.writeBatchPtr->Iterate(&collector), path));
+    REMORA_RETURN_IF_ERROR(ToStatus(group.writeBatchPtr->Iterate(&collector), place));
     group_end = collector.sequence();
     return absl::OkStatus();
   }
@@ -92,14 +92,14 @@ ChangeLog::ChangeLog(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 ChangeLog::~ChangeLog() = default;
 std::uint64_t ChangeLog::position() const { return rep_->position; }
 
-absl::StatusOr<std::unique_ptr<ChangeLog>> ChangeLog::Open(rocksdb::DB& db, const std::string& path,
+absl::StatusOr<std::unique_ptr<ChangeLog>> ChangeLog::Open(rocksdb::DB& db, const std::string& place,
                                                            std::uint64_t from, bool gaps) {
   rocksdb::VectorLogPtr files;
-  REMORA_RETURN_IF_ERROR(ToStatus(db.GetSortedWalFiles(files), path));
+  REMORA_RETURN_IF_ERROR(ToStatus(db.GetSortedWalFiles(files), place));
   if (files.empty() || files.front()->StartSequence() > from) {
     return NotKept("its writes are not kept any more (--watch_retention)");
   }
-  auto rep = std::make_unique<Rep>(path, from);
+  auto rep = std::make_unique<Rep>(place, from);
   // A file that was removed since is as above.
   if (const rocksdb::Status found = db.GetUpdatesSince(from, &rep->groups); !found.ok()) {
     return NotKept("its writes are being removed (--watch_retention)");
@@ -134,19 +134,19 @@ absl::StatusOr<ChangeLog::Step> ChangeLog::Next(std::uint64_t end, Change* chang
 }
 
 absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& meta,
-                                                const std::string& path, std::uint64_t incarnation) {
+                                                const std::string& place, std::uint64_t incarnation) {
   std::string bytes;
   const rocksdb::Status found = db.Get({}, &meta, kOpeningsKey, &bytes);
-  if (!found.IsNotFound()) REMORA_RETURN_IF_ERROR(ToStatus(found, path));
+  if (!found.IsNotFound()) REMORA_RETURN_IF_ERROR(ToStatus(found, place));
   if (bytes.size() % sizeof(Opening) != 0)
-    return Damaged(path, "its list of incarnations has the wrong size");
+    return DamagedStatus(place, "its list of incarnations has the wrong size");
   std::vector<Opening> openings(bytes.size() / sizeof(Opening));
   if (!bytes.empty()) std::memcpy(openings.data(), bytes.data(), bytes.size());
   openings.push_back({incarnation, db.GetLatestSequenceNumber()});
   if (openings.size() > kOpenings) openings.erase(openings.begin(), openings.end() - kOpenings);
   const rocksdb::Slice value(reinterpret_cast<const char*>(openings.data()),
                              openings.size() * sizeof(Opening));
-  REMORA_RETURN_IF_ERROR(ToStatus(db.Put({}, &meta, kOpeningsKey, value), path));
+  REMORA_RETURN_IF_ERROR(ToStatus(db.Put({}, &meta, kOpeningsKey, value), place));
   return openings;
 }
 

@@ -34,7 +34,7 @@ class ChangeLog {
   /// From sequence `from` on. Finds the place in a log file, of which it may have to read all: up to a tenth
   /// of a second. `gaps`: some of the writes may have skipped the log. OutOfRange: what begins there is not
   /// kept any more. REQUIRES: `from`, or something behind it, was written to the log.
-  static absl::StatusOr<std::unique_ptr<ChangeLog>> Open(rocksdb::DB& db, const std::string& path,
+  static absl::StatusOr<std::unique_ptr<ChangeLog>> Open(rocksdb::DB& db, const std::string& place,
                                                          std::uint64_t from, bool gaps);
   ~ChangeLog();
   ChangeLog(const ChangeLog&) = delete;
@@ -66,7 +66,7 @@ inline constexpr std::size_t kOpenings = 64;
 /// Adds this one to those that are kept in the family `meta`, and returns all. Survives what the writes do
 /// that come later.
 absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& meta,
-                                                const std::string& path, std::uint64_t incarnation);
+                                                const std::string& place, std::uint64_t incarnation);
 
 /// Where a feed goes on that was at `place`: the sequence of what comes next. OutOfRange: what it has shown
 /// is not what is before that, or nobody knows. InvalidArgument: it cannot have been there. `end`: of what is

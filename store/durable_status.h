@@ -1,7 +1,7 @@
-// What RocksDB's errors are for a store.
+// The one translator of RocksDB's errors.
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -11,10 +11,10 @@ class Status;
 
 namespace remora {
 
-/// `path`: of the data directory. DataLoss: it is damaged. PermissionDenied. Unavailable: a full disk, and
-/// all else.
-absl::Status ToStatus(const rocksdb::Status& status, const std::string& path);
+/// `place`: of what, for a person: "data directory /var/lib/app".
+absl::Status DamagedStatus(std::string_view place, std::string_view why);  // DataLoss
 
-absl::Status Damaged(const std::string& path, const std::string& why);
+/// OK; PermissionDenied; DataLoss: files are missing or damaged; Unavailable: all else, a full disk too.
+absl::Status ToStatus(const rocksdb::Status& status, std::string_view place);
 
 }  // namespace remora

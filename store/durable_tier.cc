@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/data_dir.h"
+#include "store/durable_backup.h"
 #include "store/durable_options.h"
 #include "store/durable_recovery.h"
 #include "store/durable_split.h"
@@ -51,8 +53,6 @@ std::string ClientKey(std::uint64_t client) {
   return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
 }
 
-}
-
 rocksdb::ReadOptions ReadThrough() {
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
@@ -75,27 +75,33 @@ class DurableTier::Impl {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
         {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes)},
         {kMetaFamily, MetaOptions()}};
+    const rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
     rocksdb::DB* db = nullptr;
-    REMORA_RETURN_IF_ERROR(Translate(OpenDatabase(DatabaseOptions(dir_->fresh(), options.log_retention), dir_->path(), descriptors,
-                                                  kMeta, &families_, &db, &log_was_torn_)));
+    REMORA_RETURN_IF_ERROR(Translate(
+        options.read_only
+            ? rocksdb::DB::OpenForReadOnly(database, dir_->path(), descriptors, &families_, &db)
+            : OpenDatabase(database, dir_->path(), descriptors, kMeta, &families_, &db, &log_was_torn_)));
     db_.reset(db);
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
     return ReadVersionLimit();
   }
 
-  absl::Status Translate(const rocksdb::Status& status) const { return ToStatus(status, dir_->path()); }
+  std::string place() const { return absl::StrCat(AbslView(kStoreDir.name), " ", dir_->path()); }
+  absl::Status Damaged(std::string_view why) const { return DamagedStatus(place(), why); }
+  absl::Status Translate(const rocksdb::Status& status) const {
+    return status.ok() ? absl::OkStatus() : ToStatus(status, place());
+  }
 
   absl::Status ReadVersionLimit() {
     std::string bytes;
     const rocksdb::Status status = db_->Get({}, meta(), kVersionLimitKey, &bytes);
     if (status.IsNotFound()) return absl::OkStatus();
     REMORA_RETURN_IF_ERROR(Translate(status));
-    if (bytes.size() != sizeof(version_limit_))
-      return Damaged(dir_->path(), "its version limit is no number");
+    if (bytes.size() != sizeof(version_limit_)) return Damaged("its version limit is no number");
     std::memcpy(&version_limit_, bytes.data(), sizeof(version_limit_));
     next_limit_ = version_limit_;
     if (version_limit_ == 0 || version_limit_ > kMaxVersion) {
-      return Damaged(dir_->path(), absl::StrCat("its version limit is ", version_limit_));
+      return Damaged(absl::StrCat("its version limit is ", version_limit_));
     }
     readable_limit_.store(version_limit_, std::memory_order_relaxed);  // nobody else is here yet
     return absl::OkStatus();
@@ -126,13 +132,12 @@ class DurableTier::Impl {
 
   absl::Status WhyNoEntry(std::string_view key, std::string_view stored) const {
     if (!IsSized(key, stored)) {
-      return Damaged(dir_->path(), absl::StrCat("it holds a key of ", key.size(), " bytes with a value of ",
-                                                stored.size(), ", header included"));
+      return Damaged(absl::StrCat("it holds a key of ", key.size(), " bytes with a value of ", stored.size(),
+                                  ", header included"));
     }
     StoredHeader header;
     std::memcpy(&header, stored.data(), sizeof(header));
-    return Damaged(dir_->path(),
-                   absl::StrCat("it holds a value with version ", header.version, "; the version limit is ",
+    return Damaged(absl::StrCat("it holds a value with version ", header.version, "; the version limit is ",
                                 readable_limit_.load(std::memory_order_relaxed)));
   }
 
@@ -216,7 +221,8 @@ class DurableTier::Impl {
 
 absl::StatusOr<std::unique_ptr<DurableTier>> DurableTier::Open(const std::string& path,
                                                                const DurableTierOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<DataDir> dir, DataDir::Open(path));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<DataDir> dir,
+                          options.read_only ? DataDir::OpenToRead(path) : DataDir::Open(path));
   auto impl = std::make_unique<Impl>(std::move(dir));
   REMORA_RETURN_IF_ERROR(impl->Open(options));
   return std::unique_ptr<DurableTier>(new DurableTier(std::move(impl)));
@@ -251,7 +257,7 @@ absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
 
 absl::Status DurableTier::Begin(std::uint64_t incarnation) {
   REMORA_ASSIGN_OR_RETURN(impl_->openings_,
-                          AddOpening(*impl_->db_, *impl_->meta(), impl_->dir_->path(), incarnation));
+                          AddOpening(*impl_->db_, *impl_->meta(), impl_->place(), incarnation));
   impl_->logged_.store(impl_->db_->GetLatestSequenceNumber(), std::memory_order_relaxed);
   return absl::OkStatus();
 }
@@ -263,7 +269,7 @@ absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, st
 }
 
 absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t from) const {
-  return ChangeLog::Open(*impl_->db_, impl_->dir_->path(), from,
+  return ChangeLog::Open(*impl_->db_, impl_->place(), from,
                          impl_->skipped_log_.load(std::memory_order_relaxed));
 }
 
@@ -272,6 +278,14 @@ absl::Status DurableTier::Sync() {
   const std::lock_guard lock(impl_->sync_mutex_);
   if (impl_->sync_failed_.ok()) impl_->sync_failed_ = impl_->Sync();
   return impl_->sync_failed_;
+}
+
+absl::Status DurableTier::VerifyTables() const {
+  return impl_->Translate(impl_->db_->VerifyChecksum(ReadThrough()));
+}
+
+absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const BackupRequest& request) const {
+  return CreateBackup(*impl_->db_, impl_->place(), dir, request);
 }
 
 void DurableTier::PutClient(std::uint64_t client, std::int64_t since_ms) {
@@ -302,7 +316,7 @@ absl::StatusOr<std::vector<RememberedClient>> DurableTier::Clients() const {
     const bool is_outcome = key.size() == sizeof(client) + 1;
     if ((!is_outcome && key.size() != sizeof(client)) ||
         value.size() != (is_outcome ? sizeof(RememberedWrite) : sizeof(RememberedClient::since_ms))) {
-      return Damaged(impl_->dir_->path(), "what it remembers of a client has the wrong size");
+      return impl_->Damaged("what it remembers of a client has the wrong size");
     }
     std::memcpy(&client, key.data(), sizeof(client));
     if (!is_outcome) {

@@ -21,6 +21,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/backup.h"
 #include "store/durable_changes.h"
 #include "store/format/scan_range.h"
 #include "store/remembered.h"
@@ -43,12 +44,17 @@ struct DurableTierOptions {
   /// How long a log file is kept that is not needed any more: for change feeds that are behind. It is deleted
   /// within half of that again. 0: at once.
   std::chrono::seconds log_retention{0};
+  /// Nothing is written, to the directory or by any call, and others may read it at the same time. What is in
+  /// the log files is held in memory. Open fails with NotFound and FailedPrecondition where there is no
+  /// store.
+  bool read_only = false;
 };
 
 /// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
 ///
-/// Thread Safety: Sync, Get, EstimateSize, Split and all ForEach may be called from any threads at any time,
-/// while another one writes, too; what they show is whole groups. All else is for one thread at a time.
+/// Thread Safety: Sync, Backup, VerifyTables, Get, EstimateSize, Split and all ForEach may be called from any
+/// threads at any time, while another one writes, too; what they show is whole groups. All else is for one
+/// thread at a time.
 class DurableTier {
  public:
   /// Opens or makes it in `path`. Errors as Store::Open.
@@ -95,6 +101,13 @@ class DurableTier {
   absl::StatusOr<std::uint64_t> Continue(const ChangePlace& place, std::uint64_t end) const;
   /// As ChangeLog::Open. Any thread, as Get.
   absl::StatusOr<std::unique_ptr<ChangeLog>> ReadLog(std::uint64_t from) const;
+
+  /// Makes a backup in `dir` (store/backup.h: what it holds, errors), beside writes, which do not wait for
+  /// it. Any thread.
+  absl::StatusOr<BackupInfo> Backup(const std::string& dir, const BackupRequest& request) const;
+
+  /// Reads all tables, and compares each block with its checksum. DataLoss, Unavailable. Any thread.
+  absl::Status VerifyTables() const;
 
   /// All that are remembered. DataLoss, Unavailable.
   absl::StatusOr<std::vector<RememberedClient>> Clients() const;

@@ -90,6 +90,18 @@ absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(const ScanOptions& option
       new StoreScan::Rep{impl_->clock(), std::move(range), options.keys_only, left, std::move(cursor)})));
 }
 
+// All that was acknowledged is in the tier by now, whoever has seen it.
+absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t keep,
+                                         std::stop_token stop) const {
+  if (!impl_->has_tier()) {
+    return absl::FailedPreconditionError(
+        "a store that is only in memory has nothing to back up: open it with Durability::kLogged "
+        "(kvserver --durability=logged), or export it");
+  }
+  const std::uint64_t version = impl_->versions_end() - 1;
+  return impl_->tier().Backup(dir, {version, keep, std::move(stop)});
+}
+
 std::uint64_t Store::Count() const { return impl_->Read(Counter::kKeys); }
 
 absl::StatusOr<std::uint64_t> Store::Count(const RangeOptions& range) {

@@ -15,12 +15,14 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/backup.h"
 #include "store/base/clock.h"
 #include "store/base/get_result.h"
 #include "store/format/change.h"
@@ -262,6 +264,15 @@ class Store {
   absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const WatchOptions& options = {});
   /// The same, of a range from a place on.
   absl::StatusOr<std::unique_ptr<StoreWatch>> Watch(const ScanRange& range, const ChangePlace& place);
+
+  /// Makes a backup of all that is stored (store/backup.h) in a directory of backups, which is made if it is
+  /// missing, while the store is used: reads and writes do not wait for it, but share the disk with it.
+  /// `keep`: older ones are deleted then, but so many of the newest; 0: none. `stop` ends it: Cancelled.
+  /// FailedPrecondition: the store is only in memory. AlreadyExists: another backup is being made there, or
+  /// one is being read. NotFound, FailedPrecondition, PermissionDenied: of the directory, as
+  /// PrepareBackupDir. DataLoss, Unavailable: a disk failed, or is full; earlier backups are as they were.
+  absl::StatusOr<BackupInfo> Backup(const std::string& dir, std::uint32_t keep = 0,
+                                    std::stop_token stop = {}) const;
 
   /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
   /// removed yet; while the store loads, those that are loaded. A look at a counter.

@@ -70,11 +70,12 @@ class Store::Impl {
   bool Work();
   std::optional<TimePoint> next_work() const;
   bool has_tier() const { return tier_ != nullptr; }
+  /// REQUIRES: has_tier().
+  const DurableTier& tier() const { return *tier_; }
   /// What is published at this moment. REQUIRES: has_tier().
   absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range);
   /// Of all writes that are logged and visible, as those before them, the last one's sequence. Any thread.
   std::uint64_t changes_end() const { return changes_end_.load(std::memory_order_acquire); }
-  const DurableTier& tier() const { return *tier_; }
   bool syncs_in_steps() const { return syncs_in_steps_; }
   /// Greater than the versions of all writes so far.
   std::uint64_t versions_end() const;

@@ -36,6 +36,10 @@
 //
 // Scans, counts, drops and change feeds: store/format/scan_protocol.h.
 //
+// A backup takes longer than a request may. Who wants one sends the same request again until it is done: the
+// first of a name begins it, each one is answered at once. The server knows the names of the last
+// kRememberedBackups that have ended. Where they go is the server's affair.
+//
 // The writes of a batch are done all or none. Its status is that of the first that could not be done.
 //
 // A client whose connection broke makes another, under the same name. By the time that it is accepted, the
@@ -150,7 +154,9 @@ enum class Operation : std::uint8_t {
   // store/format/scan_protocol.h
   kScan = 12,      // opens a cursor
   kScanNext = 14,  // goes on with it
-  kOutcome = 13,   // nothing; payload_offset: the request id of a write that this name has sent before
+  // Nothing in the slice; condition: a number of the client's own, random and not 0: the name of a backup.
+  kBackup = 15,
+  kOutcome = 13,  // nothing; payload_offset: the request id of a write that this name has sent before
 };
 
 /// Whether it may change what is stored.
@@ -229,7 +235,8 @@ struct Reply {
   std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
-  // Bytes behind this struct. Status not kOk: text, why. kOk, of a reserve: a Grant, or nothing.
+  // Bytes behind this struct. Status not kOk: text, why. kOk, of a reserve: a Grant, or nothing; of a backup:
+  // a BackupDone; nothing: it is under way.
   std::uint8_t text_size = 0;
   std::uint16_t flags = 0;  // ReplyFlag
   std::uint32_t reserved2 = 0;
@@ -243,6 +250,17 @@ struct Grant {
 };
 static_assert(sizeof(Grant) == 24);
 static_assert(std::has_unique_object_representations_v<Grant>);
+
+struct BackupDone {
+  std::uint64_t id = 0;         // in the server's directory
+  std::uint64_t version = 0;    // all writes up to this one are in it
+  std::uint64_t bytes = 0;      // of all its files
+  std::uint64_t new_bytes = 0;  // of those that no earlier one has
+};
+static_assert(sizeof(BackupDone) == 32 && sizeof(BackupDone) <= 160);
+static_assert(std::has_unique_object_representations_v<BackupDone>);
+
+inline constexpr std::size_t kRememberedBackups = 16;
 
 /// Enough for the largest value at 2 MB/s. A client that was cut off keeps the memory no longer than this.
 inline constexpr std::int64_t kReservationSeconds = 30;

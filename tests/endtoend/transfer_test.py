@@ -1,0 +1,171 @@
+"""kvctl export and import: what goes out comes in again."""
+
+import base64
+import json
+import os
+import time
+import unittest
+
+import harness
+from harness import kvctl
+
+EVERY_BYTE = bytes(range(256))
+FIRST = b'{"remora_export":1}\n'
+
+
+def last(records):
+    return b'{"records":%d}\n' % records
+
+
+def records_of(export):
+    """Checks the frame of an export; returns what jq would see of its records, in order."""
+    lines = export.decode().splitlines()
+    assert json.loads(lines[0]) == {"remora_export": 1}, lines[0]
+    assert json.loads(lines[-1]) == {"records": len(lines) - 2}, lines[-1]
+    return [json.loads(line) for line in lines[1:-1]]
+
+
+def bytes_of(record, name):
+    return record[name].encode() if name in record else base64.b64decode(record[f"{name}_base64"], validate=True)
+
+
+def counts(imported, already_there=0, expired=0, skipped_bad=0):
+    names = f"imported {imported}\nalready_there {already_there}\nexpired {expired}\nskipped_bad {skipped_bad}\n"
+    return names.encode()
+
+
+class TransferTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.running = self.logged_server(memory="192M")
+
+    def run_ok(self, *arguments, stdin=b""):
+        run = kvctl(self.address, *arguments, stdin=stdin)
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        return run.stdout
+
+    def refused(self, status, *arguments, stdin=b""):
+        run = kvctl(self.address, *arguments, stdin=stdin)
+        self.assertEqual((run.returncode, run.stdout), (status, b""), run.stderr)
+        self.assertRegex(run.stderr, rb"\Akvctl: import: [^\n]+\n\Z")
+        return run.stderr.decode()
+
+    def test_everything_comes_back(self):
+        written = {
+            b"text": "grüße 🐟".encode(), b"empty": b"", b"binary": EVERY_BYTE, b"quote\\\"": b'"\\\n\t\x7f\x01',
+            b"zeros": bytes(1000), b"\xff\xfe": b"a key that is no text", b"large": os.urandom(300_000),
+            b"surrogate": b"\xed\xa0\x80", b"overlong": b"\xc0\x80", b"cut": b"\xf0\x9f\x90",
+        }  # fmt: skip
+        for key, value in written.items():
+            self.run_ok("put", "--", key, stdin=value)
+        self.run_ok("put", "session", "for a day", "--ttl=1d")
+        before = time.time_ns() // 1_000_000
+        first = self.run_ok("export")
+        records = records_of(first)
+        found = {bytes_of(record, "key"): bytes_of(record, "value") for record in records}
+        self.assertEqual(found, written | {b"session": b"for a day"})
+        self.assertEqual(list(found), sorted(found))
+        self.assertEqual([record for record in records if "expires_ms" in record], [records_by_key(records)["session"]])
+        expiry = records_by_key(records)["session"]["expires_ms"]
+        self.assertLess(abs(expiry - before - 86_400_000), 3_600_000)
+
+        self.assertEqual(self.run_ok("drop", "--yes"), b"11\n")
+        self.assertEqual(self.run_ok("import", stdin=first), counts(11))
+        second = records_of(self.run_ok("export"))
+        for one, other in zip(records, second, strict=True):
+            one.pop("version"), other.pop("version")
+            # The time that the import took to be sent.
+            self.assertLess(abs(one.pop("expires_ms", 0) - other.pop("expires_ms", 0)), 60_000)
+        self.assertEqual(records, second)
+
+    def test_the_largest_value(self):
+        for value in (os.urandom(64 << 20), bytes(64 << 20)):
+            self.run_ok("put", "key", stdin=value)
+            export = self.run_ok("export")
+            self.run_ok("delete", "key")
+            self.assertEqual(self.run_ok("import", stdin=export), counts(1))
+            self.assertEqual(self.run_ok("get", "key"), value)
+
+    def test_many_records_and_a_prefix(self):
+        lines = b"".join(b'{"key":"%06d","value":"%d"}\n' % (i, i * i) for i in range(5000))
+        self.assertEqual(self.run_ok("import", stdin=FIRST + lines + last(5000)), counts(5000))
+        self.assertEqual(self.run_ok("count"), b"5000\n")
+        self.assertEqual(self.run_ok("get", "004999"), b"%d" % (4999 * 4999))
+        part = records_of(self.run_ok("export", "--prefix=0012"))
+        self.assertEqual([record["key"] for record in part], [f"{i:06}" for i in range(1200, 1300)])
+
+    def test_if_absent_and_expired(self):
+        self.run_ok("put", "there", "mine")
+        lines = (
+            b'{"key":"there","value":"theirs"}\n{"key":"over","value":"x","expires_ms":1}\n'
+            b'{"key":"new","value":"theirs","expires_ms":99999999999999}\n{"key":"last","value":""}\n'
+        )
+        self.assertEqual(self.run_ok("import", "--if-absent", stdin=FIRST + lines + last(4)), counts(2, 1, 1))
+        self.assertEqual(self.run_ok("get", "there"), b"mine")
+        self.assertEqual(self.run_ok("import", stdin=FIRST + lines + last(4)), counts(3, 0, 1))
+        self.assertEqual(self.run_ok("get", "there"), b"theirs")
+        self.assertEqual(kvctl(self.address, "get", "over").returncode, 1)
+        self.assertRegex(self.run_ok("ttl", "new"), rb"\A[0-9]+ms\n\Z")
+
+    def test_bad_lines(self):
+        good = b'{"key":"good","value":"x"}\n'
+        for bad in (
+            b"", b"x", b"[]", b"{}", b'{"key":"a"}', b'{"value":"a"}', b'{"key":"a","value":1}',
+            b'{"key":"","value":""}',
+            b'{"key":"a","key_base64":"YQ==","value":""}', b'{"key":"a","value_base64":"?"}', b'{"key":"a","value":"b"',
+            b'{"key":"a","value":"b","expires_ms":-1}', b'{"key":"a","value":"b","expires_ms":1.5}',
+            b'{"key":"a","value":"b","expire_ms":1}', b'{"key":"a","value":"\xff"}', b'{"remora_export":1}',
+            b'{"key":"%s","value":""}' % (b"k" * 4097),
+        ):  # fmt: skip
+            with self.subTest(bad=bad[:60]):
+                self.run_ok("drop", "--yes")
+                lines = FIRST + good + bad + b'\n{"key":"behind","value":"x"}\n' + last(3)
+                self.assertRegex(self.refused(65, "import", stdin=lines), "line 3: .*; 1 records were imported")
+                self.assertEqual(self.run_ok("count"), b"1\n")
+                self.assertEqual(self.run_ok("import", "--skip-bad", stdin=lines), counts(2, skipped_bad=1))
+                self.assertEqual(self.run_ok("count"), b"2\n")
+
+    def test_what_is_no_whole_export(self):
+        good = b'{"key":"good","value":"x"}\n'
+        for lines, why in (
+            (b"", "line 1: .*cut off"),
+            (good + last(1), "line 1: an export begins with"),
+            (FIRST + good, "line 3: .*cut off; 1 records were imported"),
+            (FIRST + good[:-5], "line 2: "),
+            (FIRST + good + last(1) + good, "line 4: there is more"),
+            (b'{"remora_export":2}\n' + good + last(1), "line 1: .*format 2, this kvctl knows format 1"),
+        ):
+            with self.subTest(lines=lines):
+                self.assertRegex(self.refused(65, "import", stdin=lines), why)
+
+    def test_no_room(self):
+        self.running.stop()
+        self.running = self.logged_server("--eviction=none", memory="64M")
+        value = base64.b64encode(os.urandom(200_000))
+        lines = b"".join(b'{"key":"%d","value":"%s"}\n' % (i, value) for i in range(300))
+        self.assertRegex(self.refused(73, "import", stdin=FIRST + lines + last(300)), "line [0-9]+: .*were imported")
+
+    def test_output_that_is_full_and_input_that_fails(self):
+        self.run_ok("put", "key", "value")
+        with open("/dev/full", "wb") as full:
+            run = harness.subprocess.run(
+                [harness.program("kvctl"), f"--server={self.address}", "export"],
+                stdin=harness.subprocess.DEVNULL, stdout=full, stderr=harness.subprocess.PIPE,
+                timeout=harness.PATIENCE, check=False,
+            )  # fmt: skip
+        self.assertEqual(run.returncode, 74, run.stderr)
+        folder = os.open(self.folder, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        run = harness.subprocess.run(
+            [harness.program("kvctl"), f"--server={self.address}", "import"],
+            stdin=folder, capture_output=True, timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 74, run.stderr)
+
+
+def records_by_key(records):
+    return {record["key"]: record for record in records if "key" in record}
+
+
+if __name__ == "__main__":
+    unittest.main()

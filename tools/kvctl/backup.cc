@@ -1,0 +1,120 @@
+// backup, backups, restore and check.
+#include "store/backup.h"
+
+#include <sysexits.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/client.h"
+#include "store/base/clock.h"
+#include "store/data_check.h"
+#include "store/durable_tier.h"
+#include "tools/kvctl/kvctl.h"
+
+namespace remora::kvctl {
+namespace {
+
+/// Of what is done here, and not by a server.
+Outcome FromOffline(const absl::Status& status) {
+  const auto exit_code = [&status] {
+    switch (status.code()) {
+      case absl::StatusCode::kDataLoss:
+        return kExitDamaged;
+      case absl::StatusCode::kNotFound:
+        return EX_NOINPUT;
+      case absl::StatusCode::kFailedPrecondition:
+        return EX_CONFIG;
+      case absl::StatusCode::kAlreadyExists:
+        return EX_TEMPFAIL;
+      case absl::StatusCode::kPermissionDenied:
+        return EX_NOPERM;
+      case absl::StatusCode::kUnavailable:
+        return EX_IOERR;
+      default:
+        return EX_SOFTWARE;
+    }
+  };
+  return {exit_code(), std::string(status.message())};
+}
+
+Outcome Show(std::uint64_t id, std::uint64_t version, std::uint64_t bytes, std::uint64_t new_bytes) {
+  return WriteOutput(
+      absl::StrFormat("id %d\nversion %d\nbytes %d\nnew_bytes %d\n", id, version, bytes, new_bytes));
+}
+
+Outcome Show(const BackupInfo& info) { return Show(info.id, info.version, info.bytes, info.new_bytes); }
+
+absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
+  auto tier = DurableTier::Open(arguments.data);
+  if (!tier.ok()) return tier.status();
+  return (*tier)->Backup(arguments.to, {.version = (*tier)->version_limit() - 1, .keep = arguments.keep});
+}
+
+}  // namespace
+
+Outcome BackupOffline(const Arguments& arguments) {
+  const absl::StatusOr<BackupInfo> info = BackUpStopped(arguments);
+  return info.ok() ? Show(*info) : FromOffline(info.status());
+}
+
+Outcome Backup(Client& client) {
+  std::random_device device;
+  std::uint64_t name = 0;
+  while (name == 0) name = std::uint64_t{device()} << 32 | device();
+  constexpr std::chrono::milliseconds kLongestPause{500};
+  for (std::chrono::milliseconds pause{5};; pause = std::min(2 * pause, kLongestPause)) {
+    const absl::StatusOr<BackupProgress> progress = client.Backup(name);
+    if (absl::IsAlreadyExists(progress.status())) {
+      return {EX_TEMPFAIL, std::string(progress.status().message())};
+    }
+    if (!progress.ok()) {
+      Outcome outcome = FromStatus(progress.status());
+      if (absl::IsNotFound(progress.status())) outcome.exit_code = EX_UNAVAILABLE;
+      return outcome;
+    }
+    if (progress->done) return Show(progress->id, progress->version, progress->bytes, progress->new_bytes);
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+Outcome Backups(const Arguments& arguments) {
+  const auto infos = ListBackups(arguments.from);
+  if (!infos.ok()) return FromOffline(infos.status());
+  std::string lines;
+  for (const BackupInfo& info : *infos) {
+    const std::string made =
+        absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(info.unix_s), absl::UTCTimeZone());
+    absl::StrAppendFormat(&lines, "%d\t%s\t%d\t%d\t%d\n", info.id, made, info.version, info.bytes,
+                          info.new_bytes);
+  }
+  return WriteOutput(lines);
+}
+
+Outcome Restore(const Arguments& arguments, const Clock& clock) {
+  const auto info = RestoreBackup(arguments.from, arguments.id, arguments.to, clock.UnixMillis() / 1000);
+  return info.ok() ? Show(*info) : FromOffline(info.status());
+}
+
+Outcome Check(const Arguments& arguments, const Clock& clock) {
+  if (!arguments.from.empty()) {
+    const auto info = VerifyBackup(arguments.from, arguments.id);
+    return info.ok() ? Show(*info) : FromOffline(info.status());
+  }
+  const auto report = CheckData(arguments.data, clock.UnixMillis());
+  if (!report.ok()) return FromOffline(report.status());
+  return WriteOutput(absl::StrFormat(
+      "keys %d\nbytes %d\nexpiring %d\nexpired %d\nclients %d\nlast_version %d\n", report->keys,
+      report->bytes, report->expiring, report->expired, report->clients, report->last_version));
+}
+
+}  // namespace remora::kvctl

@@ -1,0 +1,216 @@
+// A connection, and one operation over it.
+#include <sysexits.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "client/client.h"
+#include "store/base/clock.h"
+#include "store/base/status_macros.h"
+#include "store/format/ttl_text.h"
+#include "tools/kvctl/kvctl.h"
+
+namespace remora::kvctl {
+
+Outcome FromStatus(const absl::Status& status) {
+  int exit_code = EX_SOFTWARE;
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return {};
+    case absl::StatusCode::kNotFound:
+      exit_code = kExitNoSuchKey;
+      break;
+    case absl::StatusCode::kInvalidArgument:
+      exit_code = EX_USAGE;
+      break;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kFailedPrecondition:
+      exit_code = EX_UNAVAILABLE;
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      exit_code = EX_OSERR;
+      break;
+    case absl::StatusCode::kPermissionDenied:
+      exit_code = EX_NOPERM;
+      break;
+    default:
+      break;
+  }
+  return {exit_code, std::string(status.message())};
+}
+
+Outcome WriteOutput(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size() && std::fflush(stdout) == 0)
+    return {};
+  return {EX_IOERR, absl::StrFormat("standard output: %s", std::strerror(errno))};
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock) {
+  const std::chrono::milliseconds timeout{arguments.timeout_ms};
+  return Client::Connect(arguments.server,
+                         {.connect_timeout = timeout, .timeout = timeout, .location_cache_bytes = 0}, clock);
+}
+
+namespace {
+
+absl::StatusOr<Duration> ConnectAndPing(const Arguments& arguments, const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(auto client, Connect(arguments, clock));
+  const TimePoint start = clock.Now();
+  REMORA_RETURN_IF_ERROR(client->Ping());
+  return clock.Now() - start;
+}
+
+}  // namespace
+
+Outcome Ping(const Arguments& arguments, const Clock& clock) {
+  constexpr std::chrono::milliseconds kPause{20};
+  const TimePoint deadline = clock.Now() + std::chrono::seconds(arguments.wait_seconds);
+  for (;;) {
+    const absl::StatusOr<Duration> round_trip = ConnectAndPing(arguments, clock);
+    if (round_trip.ok()) {
+      const std::chrono::duration<double, std::micro> microseconds = *round_trip;
+      return WriteOutput(absl::StrFormat("%s answered in %.1f us\n", arguments.server, microseconds.count()));
+    }
+    // Only these can be cured by waiting for a server that starts.
+    const bool may_come =
+        absl::IsUnavailable(round_trip.status()) || absl::IsDeadlineExceeded(round_trip.status());
+    if (!may_come || clock.Now() + kPause > deadline) return FromStatus(round_trip.status());
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+Outcome Get(Client& client, const Arguments& arguments) {
+  std::string value;
+  std::uint64_t version = 0;
+  const absl::Status status = client.Get(arguments.key, &value, &version);
+  if (!status.ok()) return FromStatus(status);
+  if (arguments.show_version) value.insert(0, absl::StrFormat("%d\n", version));
+  return WriteOutput(value);
+}
+
+Outcome Exists(Client& client, const Arguments& arguments) {
+  const absl::StatusOr<bool> exists = client.Exists(arguments.key);
+  if (!exists.ok()) return FromStatus(exists.status());
+  return *exists ? Outcome{} : Outcome{kExitNoSuchKey, "no such key"};
+}
+
+namespace {
+
+/// `result`: what is to be printed.
+absl::Status Write(Client& client, const Arguments& arguments, std::string* result) {
+  const PutOptions put{.ttl = arguments.ttl, .condition = arguments.condition, .version = nullptr};
+  const WriteOptions write{.condition = arguments.condition, .version = nullptr};
+  if (arguments.command == "put") return client.Put(arguments.key, arguments.value, put);
+  if (arguments.command == "delete") return client.Delete(arguments.key, write);
+  if (arguments.command == "touch") return client.Touch(arguments.key, *arguments.ttl, write);
+  if (arguments.command == "persist") return client.Persist(arguments.key, write);
+  if (arguments.command == "incr") {
+    REMORA_ASSIGN_OR_RETURN(const std::int64_t sum, client.Increment(arguments.key, arguments.delta, put));
+    *result = absl::StrFormat("%d\n", sum);
+    return absl::OkStatus();
+  }
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size, client.Append(arguments.key, arguments.value, put));
+  *result = absl::StrFormat("%d\n", size);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Outcome Write(Client& client, const Arguments& arguments) {
+  std::string result;
+  const absl::Status status = Write(client, arguments, &result);
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return result.empty() ? Outcome{} : WriteOutput(result);
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+      return {kExitCondition, std::string(status.message())};
+    case absl::StatusCode::kOutOfRange:
+      return {EX_DATAERR, std::string(status.message())};
+    case absl::StatusCode::kResourceExhausted:  // it is the server that lacks room
+      return {EX_CANTCREAT, std::string(status.message())};
+    default:
+      return FromStatus(status);
+  }
+}
+
+Outcome Ttl(Client& client, const Arguments& arguments) {
+  const auto left = client.Ttl(arguments.key);
+  if (!left.ok()) return FromStatus(left.status());
+  return WriteOutput(TtlText(left->value_or(kNeverExpires)) + "\n");
+}
+
+Outcome Stats(Client& client) {
+  const auto stats = client.Stats();
+  if (!stats.ok()) return FromStatus(stats.status());
+  std::string text;
+  for (const auto& [name, value] : *stats) absl::StrAppendFormat(&text, "%s %d\n", name, value);
+  return WriteOutput(text);
+}
+
+namespace {
+
+/// Adds bytes so that they are part of one line, and of one of its fields.
+void AppendEscaped(std::string_view bytes, std::string* line) {
+  for (const char byte : bytes) {
+    const auto code = static_cast<unsigned char>(byte);
+    if (byte == '\\') {
+      *line += "\\\\";
+    } else if (code < 0x20 || code == 0x7f) {
+      absl::StrAppendFormat(line, "\\x%02x", code);
+    } else {
+      line->push_back(byte);
+    }
+  }
+}
+
+}  // namespace
+
+Outcome Scan(Client& client, const Arguments& arguments) {
+  const auto scan = client.Scan({.prefix = arguments.prefix,
+                                 .reverse = arguments.reverse,
+                                 .limit = arguments.limit,
+                                 .keys_only = arguments.keys_only});
+  if (!scan.ok()) return FromStatus(scan.status());
+  // Written in large pieces, and not all kept.
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  std::string lines;
+  while ((*scan)->Next()) {
+    AppendEscaped((*scan)->key(), &lines);
+    if (!arguments.keys_only) {
+      lines.push_back('\t');
+      AppendEscaped((*scan)->value(), &lines);
+    }
+    lines.push_back('\n');
+    if (lines.size() < kPiece) continue;
+    if (Outcome outcome = WriteOutput(lines); Failed(outcome)) return outcome;
+    lines.clear();
+  }
+  if (Outcome outcome = WriteOutput(lines); Failed(outcome)) return outcome;
+  return FromStatus((*scan)->status());
+}
+
+Outcome CountOrDrop(Client& client, const Arguments& arguments) {
+  const RangeOptions range{.prefix = arguments.prefix};
+  const bool all = arguments.prefix.empty();
+  const absl::StatusOr<std::uint64_t> count = arguments.command == "count"
+                                                  ? (all ? client.Count() : client.Count(range))
+                                                  : (all ? client.DropAll() : client.DeleteRange(range));
+  if (!count.ok()) return FromStatus(count.status());
+  return WriteOutput(absl::StrFormat("%d\n", *count));
+}
+
+}  // namespace remora::kvctl

@@ -1,0 +1,104 @@
+// kvctl: what its parts share.
+//
+//   arguments.cc   the command line, and its --help
+//   commands.cc    a connection, and one operation over it
+//   backup.cc      backup, backups, restore and check
+//   transfer.cc    export and import
+//   main.cc        which part does which command
+#pragma once
+
+#include <sysexits.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/client.h"
+#include "store/base/clock.h"
+#include "store/format/write_options.h"
+
+namespace remora::kvctl {
+
+inline constexpr int kExitNoSuchKey = 1;
+inline constexpr int kExitDamaged = 1;
+inline constexpr int kExitCondition = 2;
+
+struct Arguments {
+  std::string server;
+  int timeout_ms = 5000;
+  std::string command;
+  std::string key;
+  std::string value;
+  bool value_given = false;
+  std::optional<std::string> ttl_text;
+  std::optional<std::chrono::milliseconds> ttl;
+  bool if_absent = false;
+  bool if_present = false;
+  std::uint64_t if_version = 0;
+  Condition condition;  // of these
+  bool show_version = false;
+  std::string delta_text = "1";
+  std::int64_t delta = 0;
+  int wait_seconds = 0;
+  std::string prefix;
+  std::uint64_t limit = 0;
+  bool reverse = false;
+  bool keys_only = false;
+  bool yes = false;
+  bool skip_bad = false;
+  // Directories: of a stopped server, of backups, and where something is to go.
+  std::string data;
+  std::string from;
+  std::string to;
+  std::uint32_t id = 0;  // 0: the newest
+  std::uint32_t keep = 0;
+
+  /// Whether it is done here, without a server.
+  bool is_offline() const {
+    return command == "backups" || command == "restore" || command == "check" ||
+           (command == "backup" && !data.empty());
+  }
+};
+
+/// Why kvctl stops: the exit code, and the line that says why (none: the code says it all).
+struct Outcome {
+  int exit_code = EX_OK;
+  std::string error;
+};
+
+inline bool Failed(const Outcome& outcome) { return outcome.exit_code != 0; }
+
+Outcome FromStatus(const absl::Status& status);
+Outcome WriteOutput(std::string_view bytes);
+
+/// Fills `arguments`. Returns the exit code where there is nothing to run, else -1.
+int Parse(int argc, char** argv, Arguments* arguments);
+/// What can be refused before anything is connected.
+Outcome Prepare(Arguments* arguments);
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock);
+
+// Commands.
+Outcome Ping(const Arguments& arguments, const Clock& clock);
+Outcome Get(Client& client, const Arguments& arguments);
+Outcome Exists(Client& client, const Arguments& arguments);
+/// put, append, incr, delete, touch, persist.
+Outcome Write(Client& client, const Arguments& arguments);
+Outcome Ttl(Client& client, const Arguments& arguments);
+Outcome Stats(Client& client);
+Outcome Scan(Client& client, const Arguments& arguments);
+Outcome CountOrDrop(Client& client, const Arguments& arguments);
+Outcome Backup(Client& client);
+Outcome BackupOffline(const Arguments& arguments);
+Outcome Backups(const Arguments& arguments);
+Outcome Restore(const Arguments& arguments, const Clock& clock);
+Outcome Check(const Arguments& arguments, const Clock& clock);
+Outcome Export(Client& client, const Arguments& arguments);
+Outcome Import(Client& client, const Arguments& arguments, const Clock& clock);
+
+}  // namespace remora::kvctl

@@ -1,0 +1,46 @@
+// kvctl: one operation on a server, for people and for scripts. See --help.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "store/base/clock.h"
+#include "tools/kvctl/kvctl.h"
+
+namespace remora::kvctl {
+namespace {
+
+Outcome Run(Arguments arguments) {
+  const SteadyClock clock;
+  if (Outcome outcome = Prepare(&arguments); Failed(outcome)) return outcome;
+  if (arguments.is_offline()) {
+    if (arguments.command == "backup") return BackupOffline(arguments);
+    if (arguments.command == "backups") return Backups(arguments);
+    return arguments.command == "restore" ? Restore(arguments, clock) : Check(arguments, clock);
+  }
+  if (arguments.command == "ping") return Ping(arguments, clock);
+
+  auto client = Connect(arguments, clock);
+  if (!client.ok()) return FromStatus(client.status());
+  if (arguments.command == "get") return Get(**client, arguments);
+  if (arguments.command == "ttl") return Ttl(**client, arguments);
+  if (arguments.command == "exists") return Exists(**client, arguments);
+  if (arguments.command == "stats") return Stats(**client);
+  if (arguments.command == "scan") return Scan(**client, arguments);
+  if (arguments.command == "backup") return Backup(**client);
+  if (arguments.command == "export") return Export(**client, arguments);
+  if (arguments.command == "import") return Import(**client, arguments, clock);
+  if (arguments.command == "count" || arguments.command == "drop") return CountOrDrop(**client, arguments);
+  return Write(**client, arguments);
+}
+
+}  // namespace
+}  // namespace remora::kvctl
+
+int main(int argc, char** argv) {
+  remora::kvctl::Arguments arguments;
+  if (const int exit_code = remora::kvctl::Parse(argc, argv, &arguments); exit_code >= 0) return exit_code;
+  const std::string command = arguments.command;
+  const remora::kvctl::Outcome outcome = remora::kvctl::Run(std::move(arguments));
+  if (!outcome.error.empty()) absl::FPrintF(stderr, "kvctl: %s: %s\n", command, outcome.error);
+  return outcome.exit_code;
+}

@@ -1,0 +1,231 @@
+// export and import.
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "client/client.h"
+#include "store/base/clock.h"
+#include "store/format/expiry.h"
+#include "tools/kvctl/export_format.h"
+#include "tools/kvctl/kvctl.h"
+
+namespace remora::kvctl {
+
+Outcome Export(Client& client, const Arguments& arguments) {
+  const auto scan = client.Scan({.prefix = arguments.prefix, .one_moment = true});
+  if (!scan.ok()) return FromStatus(scan.status());
+  // Written in large pieces, and not all kept.
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  std::string lines;
+  AddFirstLine(&lines);
+  std::uint64_t records = 0;
+  for (; (*scan)->Next(); ++records) {
+    AddRecord((*scan)->key(), (*scan)->value(), (*scan)->expiry_ms(), (*scan)->version(), &lines);
+    if (lines.size() < kPiece) continue;
+    if (Outcome outcome = WriteOutput(lines); Failed(outcome)) return outcome;
+    lines.clear();
+  }
+  if (absl::IsAborted((*scan)->status())) {
+    return {EX_TEMPFAIL,
+            "the server has given the export up, which is to be of one moment: for 30 s nobody took "
+            "the output, or the connection broke; begin again"};
+  }
+  if (!(*scan)->status().ok()) return FromStatus((*scan)->status());
+  AddLastLine(records, &lines);
+  return WriteOutput(lines);
+}
+
+namespace {
+
+/// Standard input, line by line.
+class Lines {
+ public:
+  /// The next one, without its newline, until the one after it. Nothing: there is none, or `outcome` says
+  /// why. One that is longer than any can be is cut off there.
+  std::optional<std::string_view> Next() {
+    std::size_t searched = begin_;
+    for (;;) {
+      const std::size_t end = std::min(buffer_.find('\n', searched), begin_ + kMaxExportLine + 1);
+      if (end < buffer_.size()) return Take(end);
+      searched = buffer_.size() - begin_;  // Read moves it to the front
+      if (!Read()) break;
+    }
+    if (begin_ == buffer_.size() || Failed(outcome_)) return std::nullopt;
+    return Take(buffer_.size());
+  }
+
+  const Outcome& outcome() const { return outcome_; }
+
+ private:
+  std::string_view Take(std::size_t end) {
+    const std::string_view line = std::string_view(buffer_).substr(begin_, end - begin_);
+    begin_ = std::min(end + 1, buffer_.size());
+    return line;
+  }
+
+  /// False: the input has ended, or failed.
+  bool Read() {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+    constexpr std::size_t kPiece = std::size_t{256} << 10;
+    const std::size_t size = buffer_.size();
+    buffer_.resize(size + kPiece);
+    ssize_t got = -1;
+    do {
+      got = read(STDIN_FILENO, buffer_.data() + size, kPiece);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) outcome_ = {EX_IOERR, absl::StrFormat("standard input: %s", std::strerror(errno))};
+    buffer_.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    return got > 0;
+  }
+
+  std::string buffer_;
+  std::size_t begin_ = 0;  // of the next line
+  Outcome outcome_;
+};
+
+class Importer {
+ public:
+  Importer(Client& client, const Arguments& arguments, const Clock& clock)
+      : client_(client), arguments_(arguments), clock_(clock) {}
+
+  Outcome Run() {
+    Outcome outcome = ReadAll();
+    // What stood before a line that stops the import is imported.
+    if (Outcome put = PutGroup(); !Failed(outcome)) outcome = std::move(put);
+    const std::string counts = absl::StrFormat("imported %d\nalready_there %d\nexpired %d\nskipped_bad %d\n",
+                                               imported_, already_there_, expired_, bad_);
+    if (Failed(outcome)) {
+      outcome.error += absl::StrFormat("; %d records were imported", imported_);
+      return outcome;
+    }
+    return WriteOutput(counts);
+  }
+
+ private:
+  struct Record {
+    std::uint64_t line_number = 0;
+    ExportLine line;
+  };
+
+  Outcome ReadAll() {
+    bool ended = false;
+    for (line_number_ = 1; const std::optional<std::string_view> text = lines_.Next(); ++line_number_) {
+      if (ended) return At(line_number_, "there is more behind the last line of an export");
+      absl::StatusOr<ExportLine> line = ParseExportLine(*text);
+      if (line_number_ == 1) {
+        if (!line.ok() || line->kind != ExportLine::Kind::kFirst) {
+          return At(1, "an export begins with {\"remora_export\":1}");
+        }
+        if (line->format != kExportFormat) {
+          return At(1, absl::StrFormat("the export has format %d, this kvctl knows format %d; use that of "
+                                       "the release that made it, or a newer one",
+                                       line->format, kExportFormat));
+        }
+        continue;
+      }
+      if (line.ok() && line->kind == ExportLine::Kind::kFirst)
+        line = absl::InvalidArgumentError("a first line");
+      if (!line.ok() && !arguments_.skip_bad) return At(line_number_, line.status().message());
+      if (!line.ok()) {
+        ++bad_;
+        continue;
+      }
+      ended = line->kind == ExportLine::Kind::kLast;
+      if (ended) continue;
+      if (Outcome outcome = Add(*std::move(line)); Failed(outcome)) return outcome;
+    }
+    if (Failed(lines_.outcome())) return lines_.outcome();
+    if (!ended)
+      return At(line_number_, "the export ends before its last line, {\"records\":...}: it was cut off");
+    return {};
+  }
+
+  Outcome Add(ExportLine line) {
+    // Little enough to be answered within a call's time.
+    constexpr std::size_t kMaxRecords = 256;
+    constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+    bytes_ += line.key.size() + line.value.size();
+    group_.push_back({line_number_, std::move(line)});
+    return group_.size() < kMaxRecords && bytes_ < kMaxBytes ? Outcome{} : PutGroup();
+  }
+
+  Outcome PutGroup() {
+    std::vector<PutRequest> requests;
+    std::vector<const Record*> records;
+    const std::int64_t now = clock_.UnixMillis();
+    for (const Record& record : group_) {
+      const std::uint64_t expires_ms = record.line.expires_ms;
+      if (HasExpired(expires_ms, now)) {
+        ++expired_;
+        continue;
+      }
+      PutRequest& request = requests.emplace_back();
+      request.key = record.line.key;
+      request.value = record.line.value;
+      request.options.ttl = kNeverExpires;
+      if (expires_ms != 0) {
+        const auto left = static_cast<std::int64_t>(
+            std::min<std::uint64_t>(expires_ms - static_cast<std::uint64_t>(now), kMaxTtl.count()));
+        request.options.ttl = std::chrono::milliseconds(left);
+      }
+      if (arguments_.if_absent) request.options.condition = Condition::Absent();
+      records.push_back(&record);
+    }
+    std::vector<PutResult> results(requests.size());
+    client_.MultiPut(requests, results).IgnoreError();  // the results say it
+    Outcome outcome;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const absl::Status& status = results[i].status;
+      if (status.ok()) {
+        ++imported_;
+      } else if (absl::IsAlreadyExists(status)) {
+        ++already_there_;
+      } else if (!Failed(outcome)) {
+        outcome = At(records[i]->line_number, status.message());
+        outcome.exit_code = absl::IsResourceExhausted(status) ? EX_CANTCREAT : FromStatus(status).exit_code;
+      }
+    }
+    group_.clear();
+    bytes_ = 0;
+    return outcome;
+  }
+
+  static Outcome At(std::uint64_t line_number, absl::string_view why) {
+    return {EX_DATAERR, absl::StrFormat("line %d: %s", line_number, why)};
+  }
+
+  Client& client_;
+  const Arguments& arguments_;
+  const Clock& clock_;
+  Lines lines_;
+  std::uint64_t line_number_ = 0;
+  std::vector<Record> group_;
+  std::size_t bytes_ = 0;  // of the group
+  std::uint64_t imported_ = 0;
+  std::uint64_t already_there_ = 0;
+  std::uint64_t expired_ = 0;
+  std::uint64_t bad_ = 0;
+};
+
+}  // namespace
+
+Outcome Import(Client& client, const Arguments& arguments, const Clock& clock) {
+  return Importer(client, arguments, clock).Run();
+}
+
+}  // namespace remora::kvctl
