@@ -105,16 +105,20 @@ AsyncClient::Begun AsyncClient::Append(std::string_view key, std::string_view by
   return core_->BeginWrite(Operation::kAppend, key, bytes, options, std::move(done), call);
 }
 
-AsyncClient::Begun AsyncClient::Apply(const WriteBatch& batch, Done done, const CallOptions& call) {
+AsyncClient::Begun AsyncClient::Apply(const WriteBatch& batch, std::optional<Durability> durability,
+                                      Done done, const CallOptions& call) {
   if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  REMORA_RETURN_IF_ERROR(CheckDurability(durability));
   if (batch.count() == 0) return core_->BeginNothing(std::move(done), call);
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) {
     core_->session().locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
   }
-  return core_->BeginMessage(
-      {.operation = Operation::kBatch, .key_hash = HashKey({}), .value = batch.bytes()}, std::move(done),
-      call);
+  return core_->BeginMessage({.operation = Operation::kBatch,
+                              .key_hash = HashKey({}),
+                              .value = batch.bytes(),
+                              .options = {.durability = durability}},
+                             std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Ping(Done done, const CallOptions& call) {

@@ -142,7 +142,11 @@ class AsyncClient {
   /// OutOfRange, at once: more than kMaxSmallValueSize bytes.
   Begun Append(std::string_view key, std::string_view bytes, const PutOptions& options, Done done,
                const CallOptions& call = {});
-  Begun Apply(const WriteBatch& batch, Done done, const CallOptions& call = {});
+  Begun Apply(const WriteBatch& batch, Done done, const CallOptions& call = {}) {
+    return Apply(batch, {}, std::move(done), call);
+  }
+  Begun Apply(const WriteBatch& batch, std::optional<Durability> durability, Done done,
+              const CallOptions& call = {});
   Begun Ping(Done done, const CallOptions& call = {});
 
   /// Ends the operation with Cancelled, in the next Poll. False: it has ended already. A write that was not

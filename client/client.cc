@@ -221,6 +221,7 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
 absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
                            std::optional<Durability> durability) {
   if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  REMORA_RETURN_IF_ERROR(CheckDurability(durability));
   return impl_->Do([&](Session& session) {
     return batch.count() == 0 ? absl::OkStatus() : remora::Apply(session, batch, version, durability);
   });

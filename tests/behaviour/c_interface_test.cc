@@ -161,11 +161,18 @@ TEST_F(CInterface, WritesAllOrNone) {
   EXPECT_EQ(remora_batch_delete(batch, "c", 1, nullptr), REMORA_OK);
   EXPECT_EQ(remora_batch_count(batch), 3u);
   uint64_t version = 0;
-  EXPECT_EQ(remora_apply(client_, batch, &version), REMORA_NOT_FOUND);
+  remora_write_options all;
+  remora_write_options_init(&all);
+  all.version = &version;
+  EXPECT_EQ(remora_apply(client_, batch, &all), REMORA_NOT_FOUND);
   EXPECT_NE(std::strstr(remora_message(), "write 3"), nullptr) << remora_message();
   EXPECT_EQ(Get("a"), "NOT_FOUND");
   ASSERT_EQ(Put("c", "3"), REMORA_OK);
-  EXPECT_EQ(remora_apply(client_, batch, &version), REMORA_OK);
+  all.durability = REMORA_DURABILITY_LOGGED;  // of a server without a disk
+  EXPECT_EQ(remora_apply(client_, batch, &all), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(Get("a"), "NOT_FOUND");
+  all.durability = REMORA_DURABILITY_MEMORY;
+  EXPECT_EQ(remora_apply(client_, batch, &all), REMORA_OK);
   EXPECT_GT(version, 0u);
   EXPECT_EQ(Get("a") + Get("b") + Get("c"), "12NOT_FOUND");
   remora_batch_clear(batch);
@@ -193,6 +200,7 @@ TEST_F(CInterface, LooksForManyKeys) {
   EXPECT_EQ(results[0].code, REMORA_OK);
   EXPECT_EQ(std::string(static_cast<const char*>(results[0].value.data), results[0].value.size), "1");
   EXPECT_EQ(results[1].code, REMORA_NOT_FOUND);
+  EXPECT_STREQ(results[1].message, "no such key");
   EXPECT_EQ(std::string(static_cast<const char*>(results[2].value.data), results[2].value.size), "333");
   EXPECT_GT(results[2].version, results[0].version);
   EXPECT_EQ(results[3].code, REMORA_INVALID_ARGUMENT);
@@ -204,6 +212,52 @@ TEST_F(CInterface, LooksForManyKeys) {
   EXPECT_EQ(remora_exists(client_, "two", 3, &exists), REMORA_OK);
   EXPECT_EQ(exists, 0);
   EXPECT_EQ(remora_exists(client_, "", 0, &exists), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CInterface, PutsManyKeys) {
+  uint64_t version = 0;
+  remora_write_options absent;
+  remora_write_options_init(&absent);
+  absent.condition = REMORA_IF_ABSENT;
+  absent.version = &version;
+  const std::string large(std::size_t{300} << 10, 'l');
+  const remora_put_request requests[] = {{{"a", 1}, {"1", 1}, nullptr},
+                                         {{"b", 1}, {"2", 1}, &absent},
+                                         {{"a", 1}, {"3", 1}, &absent},
+                                         {{"", 0}, {"4", 1}, nullptr},
+                                         {{"c", 1}, {large.data(), large.size()}, nullptr}};
+  remora_result results[5] = {};
+  EXPECT_EQ(remora_multi_put(client_, requests, results, 5), REMORA_OK) << remora_message();
+  EXPECT_EQ(results[0].code, REMORA_OK);
+  EXPECT_EQ(results[1].code, REMORA_OK);
+  EXPECT_EQ(results[1].version, version);
+  EXPECT_GT(results[1].version, results[0].version);
+  EXPECT_EQ(results[2].code, REMORA_ALREADY_EXISTS);
+  EXPECT_EQ(results[3].code, REMORA_INVALID_ARGUMENT);
+  EXPECT_THAT(results[3].message, testing::HasSubstr("a key of 0 bytes"));
+  EXPECT_STREQ(results[4].message, "");
+  EXPECT_EQ(results[4].code, REMORA_OK);
+  EXPECT_EQ(Get("a") + Get("b"), "12");
+  EXPECT_EQ(Get("c"), large);
+  EXPECT_EQ(remora_multi_put(client_, nullptr, nullptr, 0), REMORA_OK);
+  EXPECT_EQ(remora_multi_put(client_, requests, nullptr, 1), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_multi_put(nullptr, requests, results, 1), REMORA_INVALID_ARGUMENT);
+  absent.durability = REMORA_DURABILITY_SYNCED + 1;
+  EXPECT_EQ(remora_multi_put(client_, requests, results, 2), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CInterface, CountsWhatItDid) {
+  std::map<std::string, uint64_t> counters;
+  const auto each = [](void* context, const char* name, uint64_t value) {
+    (*static_cast<std::map<std::string, uint64_t>*>(context))[name] = value;
+  };
+  ASSERT_EQ(Put("key", "value"), REMORA_OK);
+  EXPECT_EQ(Get("key"), "value");
+  EXPECT_EQ(remora_counters(client_, each, &counters), REMORA_OK);
+  EXPECT_EQ(counters["requests"], 1u);
+  EXPECT_EQ(counters["reads"], 2u);
+  EXPECT_EQ(counters.count("reconnects"), 1u);
+  EXPECT_EQ(remora_counters(nullptr, each, &counters), REMORA_INVALID_ARGUMENT);
 }
 
 TEST_F(CInterface, ShowsTheServersCounters) {
@@ -301,7 +355,7 @@ TEST(CInterfaceNames, AreThere) {
   EXPECT_STREQ(remora_code_name(REMORA_OK), "OK");
   EXPECT_STREQ(remora_code_name(REMORA_INTERNAL), "INTERNAL");
   EXPECT_STREQ(remora_code_name(REMORA_UNKNOWN), "UNKNOWN");
-  EXPECT_STREQ(remora_code_name(static_cast<remora_code>(15)), "UNKNOWN");
+  EXPECT_STREQ(remora_code_name(REMORA_CANCELLED), "CANCELLED");
   EXPECT_STRNE(remora_version(), "");
 }
 
@@ -372,6 +426,48 @@ TEST_F(CScans, ShowKeysInOrder) {
   EXPECT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(scan, nullptr);
   remora_scan_end(nullptr);
+}
+
+TEST_F(CScans, WritesSayHowDurable) {
+  std::map<std::string, uint64_t> stats;
+  const auto each = [](void* context, const char* name, uint64_t value) {
+    (*static_cast<std::map<std::string, uint64_t>*>(context))[name] = value;
+  };
+  remora_write_options options;
+  remora_write_options_init(&options);
+  for (const uint32_t durability : {REMORA_DURABILITY_MEMORY, REMORA_DURABILITY_LOGGED}) {
+    options.durability = durability;
+    EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_OK) << remora_message();
+  }
+  ASSERT_EQ(remora_stats(client_, each, &stats), REMORA_OK);
+  const uint64_t before = stats["synced_writes"];
+  options.durability = REMORA_DURABILITY_SYNCED;
+  EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_OK) << remora_message();
+  EXPECT_EQ(remora_delete(client_, "key", 3, &options), REMORA_OK) << remora_message();
+  ASSERT_EQ(remora_stats(client_, each, &stats), REMORA_OK);
+  EXPECT_EQ(stats["synced_writes"], before + 2);
+  options.durability = REMORA_DURABILITY_SYNCED + 1;
+  EXPECT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CScans, SayWhenAnEntryExpires) {
+  remora_write_options options;
+  remora_write_options_init(&options);
+  options.ttl_ms = 3'600'000;
+  ASSERT_EQ(remora_put(client_, "a", 1, "value", 5, &options), REMORA_OK);
+  ASSERT_EQ(Put("b", "value"), REMORA_OK);
+  remora_scan* scan = nullptr;
+  ASSERT_EQ(remora_scan_begin(client_, nullptr, &scan), REMORA_OK) << remora_message();
+  remora_bytes key;
+  uint64_t expiry_ms = 0;
+  ASSERT_EQ(remora_scan_next(scan, &key, nullptr, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_scan_expiry(scan, &expiry_ms), REMORA_OK);
+  EXPECT_GT(expiry_ms, 0u);
+  ASSERT_EQ(remora_scan_next(scan, &key, nullptr, nullptr), REMORA_OK);
+  EXPECT_EQ(remora_scan_expiry(scan, &expiry_ms), REMORA_OK);
+  EXPECT_EQ(expiry_ms, 0u);
+  EXPECT_EQ(remora_scan_expiry(scan, nullptr), REMORA_INVALID_ARGUMENT);
+  remora_scan_end(scan);
 }
 
 TEST_F(CScans, CountAndDrop) {
