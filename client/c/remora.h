@@ -15,8 +15,10 @@
  * exception passes this interface.
  *
  * Threads: a client, with its buffers, is for one thread at a time; different clients are independent.
- * Processes: in a child of fork(2), a client of the parent must not be used, nor closed; connect anew. (To
- * the server both would be the same client.)
+ * Threads that work side by side have a client each: nothing of it is shared, and no call takes a lock.
+ * Processes: in a child of fork(2), each call with a client of the parent ends with
+ * REMORA_FAILED_PRECONDITION; do not close it there either, but connect anew. (To the server both would be
+ * the same client.)
  *
  * Later versions add functions, codes, and fields at the end of structs, and change none.
  */
@@ -328,7 +330,9 @@ remora_code remora_counters(remora_client* client,
 /* --- Many operations at once, from one thread ----------------------------------------------------------- */
 
 /* A client of its own: it begins operations, and tells of the end of each. Nobody waits in between, and no
- * thread is started. For one thread at a time, and not for a forked child, as remora_client. */
+ * thread is started. For one thread at a time, and not for a forked child, as remora_client. Where the
+ * connection breaks, remora_async_poll makes another, as remora_client does, if `reconnect` of the options
+ * says so: what reads begins again there, and of a write that was sent the server is asked. */
 typedef struct remora_async remora_async;
 
 /* How an operation ended. All of it is there until the callback returns. */
@@ -369,7 +373,11 @@ void remora_async_close(remora_async* async);
  *   REMORA_CANCELLED          by remora_async_cancel or _close. Of a write, as above.
  *   REMORA_UNIMPLEMENTED      of a get or ttl: key and value take more than 256 KiB; read it with a
  *                             remora_client.
- *   REMORA_UNAVAILABLE        the connection broke, or the server is gone. Of a write, as above.
+ *   REMORA_UNAVAILABLE        the connection broke, and there was no other within timeout_ms. Of a write, as
+ *                             above.
+ *   REMORA_UNKNOWN            of a write, as any call.
+ *   REMORA_ABORTED            of a write: the server refused it, and has done a later one; why, was lost with
+ *                             the connection. It was not done.
  *
  * Writes are done in the order in which they were begun. A get that is begun behind a put of the same key,
  * and before that has ended, may find the value before. */

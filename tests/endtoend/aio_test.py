@@ -163,6 +163,20 @@ class AioTest(harness.TestCase):
                 await self.store.get_versioned("key")
 
     @in_loop
+    async def test_it_reconnects_unless_told_not_to(self):
+        async with aio.Client(self.address, reconnect=False) as only_one:
+            await self.store.put("key", b"value")
+            self.kvserver.kill()
+            self.memory_server("--quiet")
+            self.assertIsNone(await self.store.get("key"))
+            sums = await asyncio.gather(*(self.store.increment("sum") for _ in range(100)))
+            self.assertEqual(sums, list(range(1, 101)))
+            with self.assertRaises(remora.Unavailable):
+                await only_one.get("key")
+            with self.assertRaises(remora.Unavailable):
+                await only_one.get("key")
+
+    @in_loop
     async def test_closing_ends_what_is_under_way(self):
         store = await aio.Client(self.address, depth=2).connect()
         under_way = [store.put(f"key {i}", b"") for i in range(5)]

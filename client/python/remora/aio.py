@@ -13,7 +13,7 @@ get that is begun behind a put of the same key, and before that has ended, may f
 are under way; more of them wait for their turn, in order.
 
 To cancel the future, or a task that awaits it, cancels the operation: of a write it is then not known whether it was
-done. What has no answer in time ends with DeadlineExceeded. The other exceptions are as of remora.Client. Values of more
+done. When the connection breaks, the client makes another, and no write is done twice. What has no answer in time ends with DeadlineExceeded. The other exceptions are as of remora.Client. Values of more
 than 262144 bytes are Unimplemented here: remora.Client has them.
 
 Keys and values, of every kind that remora.Client takes, are copied when the operation begins: do not change a buffer
