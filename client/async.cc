@@ -38,17 +38,28 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_vi
                                                                   const AsyncOptions& async,
                                                                   const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(const rdma::Address parsed, rdma::ParseAddress(address));
-  REMORA_ASSIGN_OR_RETURN(
-      std::unique_ptr<rdma::Connection> connection,
-      rdma::Dial(parsed, rdma::QueueLimits(), clock, clock.Now() + options.connect_timeout));
-  return Connect(std::move(connection), ResolvedFor(parsed, options), async, clock);
+  return Connect([parsed, &clock](
+                     TimePoint deadline) { return rdma::Dial(parsed, rdma::QueueLimits(), clock, deadline); },
+                 ResolvedFor(parsed, options), async, clock);
+}
+
+absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(Client::Dialer dialer,
+                                                                  const ClientOptions& options,
+                                                                  const AsyncOptions& async,
+                                                                  const Clock& clock) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection,
+                          dialer(clock.Now() + options.connect_timeout));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Core> core,
+                          Core::Start(std::move(connection), options.reconnect ? std::move(dialer) : nullptr,
+                                      options, async, clock));
+  return std::unique_ptr<AsyncClient>(new AsyncClient(std::move(core)));
 }
 
 absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(
     std::unique_ptr<rdma::Connection> connection, const ClientOptions& options, const AsyncOptions& async,
     const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Core> core,
-                          Core::Start(std::move(connection), options, async, clock));
+                          Core::Start(std::move(connection), nullptr, options, async, clock));
   return std::unique_ptr<AsyncClient>(new AsyncClient(std::move(core)));
 }
 
@@ -105,16 +116,20 @@ AsyncClient::Begun AsyncClient::Append(std::string_view key, std::string_view by
   return core_->BeginWrite(Operation::kAppend, key, bytes, options, std::move(done), call);
 }
 
-AsyncClient::Begun AsyncClient::Apply(const WriteBatch& batch, Done done, const CallOptions& call) {
+AsyncClient::Begun AsyncClient::Apply(const WriteBatch& batch, std::optional<Durability> durability,
+                                      Done done, const CallOptions& call) {
   if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  REMORA_RETURN_IF_ERROR(CheckDurability(durability));
   if (batch.count() == 0) return core_->BeginNothing(std::move(done), call);
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) {
     core_->session().locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
   }
-  return core_->BeginMessage(
-      {.operation = Operation::kBatch, .key_hash = HashKey({}), .value = batch.bytes()}, std::move(done),
-      call);
+  return core_->BeginMessage({.operation = Operation::kBatch,
+                              .key_hash = HashKey({}),
+                              .value = batch.bytes(),
+                              .options = {.durability = durability}},
+                             std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Ping(Done done, const CallOptions& call) {

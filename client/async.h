@@ -60,7 +60,7 @@ struct AsyncResult {
 ///   InvalidArgument    as Client.
 ///   ResourceExhausted  `depth` operations are under way: begin it when one has ended.
 ///   Unimplemented      a value of more than kMaxSmallValueSize: put it with a Client.
-///   Unavailable        the server is gone, or the connection broke. Make another client.
+///   Unavailable        there will be no other connection (ClientOptions::reconnect). Make another client.
 /// Keys, values and batches need not outlive the call. Nothing is allocated for an operation like those
 /// before but what its callback captures beyond two words, and what an error's text takes.
 ///
@@ -73,11 +73,23 @@ struct AsyncResult {
 ///   Unimplemented     Get and Ttl, of a value that with its key takes more than kMaxSmallExtent: read it
 ///   with
 ///                     a Client.
-///   Unavailable       the server is gone, or the connection broke; so end all that are under way. Of a
-///   write,
-///                     as above. A server that hangs, but lives, is not noticed: operations end at their
-///                     deadlines. One that dies is, within milliseconds (local), or when retransmission gives
-///                     up, after some seconds (verbs).
+///   Unavailable       the connection broke, and there was no other before the operation's deadline. Of a
+///                     write, as above.
+///   Unknown           a write, and its answer was lost with the connection: the next one was to a server
+///                     that cannot tell whether it was done (Client).
+///   Aborted           a write: the server refused it, and has done a later one; why, was lost with the
+///                     connection. It was not done.
+///   FailedPrecondition, PermissionDenied, ResourceExhausted: as Connect, when there was to be another
+///                     connection; so end all that are under way.
+///
+/// Where the connection breaks, Poll makes another, if there are operations under way or when one is begun:
+/// at once, then again and again, with pauses of some milliseconds first and a second at last; an attempt
+/// takes as long as connecting does, at most ClientOptions::connect_timeout. There, what reads begins again,
+/// and the server tells of each write that was sent whether it was done; if not, it is sent again, in its
+/// order. So each is done once, or not, as Client says. A server that hangs, but lives, is not noticed:
+/// operations end at their deadlines. One that dies is, within milliseconds (local), or when retransmission
+/// gives up, after some seconds (verbs). With ClientOptions::reconnect off, or over a connection of the
+/// caller's own, all that are under way end with Unavailable, and none can be begun any more.
 ///
 /// Order: writes are done in the order in which they were begun, with all their conditions. Nothing else is
 /// promised of operations that are under way together: a Get that is begun behind a Put of the same key may
@@ -88,7 +100,8 @@ struct AsyncResult {
 /// had under way is complete: a READ, milliseconds; what was sent, until the server answers, keeps one of its
 /// 16 credits, and no place.
 ///
-/// Thread Safety: none; one thread at a time. Do not use it in a forked child.
+/// Thread Safety: none; one thread at a time. In a forked child nothing can be begun, FailedPrecondition, and
+/// Poll does nothing; do not destroy it there.
 class AsyncClient {
  public:
   using Done = absl::AnyInvocable<void(const AsyncResult&)>;
@@ -99,6 +112,10 @@ class AsyncClient {
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::string_view address,
                                                               const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(Client::Dialer dialer,
+                                                              const ClientOptions& options,
+                                                              const AsyncOptions& async, const Clock& clock);
+  /// Over this connection alone: there will be no other.
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::unique_ptr<rdma::Connection> connection,
                                                               const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
@@ -142,7 +159,11 @@ class AsyncClient {
   /// OutOfRange, at once: more than kMaxSmallValueSize bytes.
   Begun Append(std::string_view key, std::string_view bytes, const PutOptions& options, Done done,
                const CallOptions& call = {});
-  Begun Apply(const WriteBatch& batch, Done done, const CallOptions& call = {});
+  Begun Apply(const WriteBatch& batch, Done done, const CallOptions& call = {}) {
+    return Apply(batch, {}, std::move(done), call);
+  }
+  Begun Apply(const WriteBatch& batch, std::optional<Durability> durability, Done done,
+              const CallOptions& call = {});
   Begun Ping(Done done, const CallOptions& call = {});
 
   /// Ends the operation with Cancelled, in the next Poll. False: it has ended already. A write that was not
@@ -176,10 +197,11 @@ class AsyncClient {
   void Disarm();
   /// For poll, epoll and the like; the client's.
   int fd() const;
-  /// When Poll is due at the latest, for operations that reach their deadline. Nothing: none is under way.
+  /// When Poll is due at the latest: for operations that reach their deadline, or to connect anew. Nothing:
+  /// none is under way.
   std::optional<TimePoint> next_deadline() const;
 
-  /// OK until the connection breaks; then why.
+  /// Why there is no connection right now. OK: there is one, as far as Poll has seen.
   const absl::Status& status() const;
   const ClientCounters& counters() const;
   const Clock& clock() const;

@@ -36,14 +36,14 @@ constexpr std::chrono::milliseconds kReportPause{100};
 // --- The whole ------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
-    std::unique_ptr<rdma::Connection> connection, const ClientOptions& options, const AsyncOptions& async,
-    const Clock& clock) {
+    std::unique_ptr<rdma::Connection> connection, Client::Dialer dialer, const ClientOptions& options,
+    const AsyncOptions& async, const Clock& clock) {
   if (async.depth < 1 || async.depth > kMaxAsyncDepth) {
     return absl::InvalidArgumentError(
         absl::StrCat("a depth of ", async.depth, "; allowed are 1 to ", kMaxAsyncDepth));
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
-                          Session::Start(std::move(connection), Client::Dialer(), options, clock));
+                          Session::Start(std::move(connection), std::move(dialer), options, clock));
   std::unique_ptr<Core> core(new Core(std::move(session)));
   REMORA_RETURN_IF_ERROR(core->Prepare(async.depth));
   return core;
@@ -56,8 +56,8 @@ absl::Status AsyncClient::Core::Prepare(std::size_t depth) {
   void* start = memory_.data();
   std::size_t space = memory_.size();
   REMORA_CHECK(std::align(alignof(Bucket), size, start, space) != nullptr);
-  REMORA_ASSIGN_OR_RETURN(registration_, session_->connection().RegisterMessages(
-                                             std::span(static_cast<std::byte*>(start), size)));
+  buffer_.reset(new RegisteredBuffer(*session_, std::span(static_cast<std::byte*>(start), size)));
+  REMORA_RETURN_IF_ERROR(session_->Add(buffer_.get()));
   operations_ = std::vector<AsyncOperation>(depth);
   for (std::size_t i = depth; i-- > 0;) {
     operations_[i].index = static_cast<std::uint32_t>(i);
@@ -72,16 +72,20 @@ absl::Status AsyncClient::Core::MakeWaitable() {
   if (wake_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
   fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (fd_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
-  for (const int fd : {wake_fd_, session_->connection().wait_fd()}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    if (epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event) != 0) return absl::ErrnoToStatus(errno, "epoll_ctl");
-  }
-  return absl::OkStatus();
+  REMORA_RETURN_IF_ERROR(Watch(wake_fd_));
+  return Watch(session_->connection().wait_fd());
+}
+
+absl::Status AsyncClient::Core::Watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "epoll_ctl");
 }
 
 void AsyncClient::Core::Stop() {
-  if (broken_.ok()) broken_ = absl::UnavailableError("the client is being destroyed");
+  broken_ = absl::UnavailableError("the client is being destroyed");
+  over_ = true;
   AbortAll(absl::CancelledError("the client was destroyed"));
   Deliver(operations_.size());
 }
@@ -92,24 +96,25 @@ AsyncClient::Core::~Core() {
 }
 
 std::span<std::byte> AsyncClient::Core::bucket_buffer(const AsyncOperation& operation) const {
-  return registration_->bytes().subspan(operation.index * kStride, kBucketBytes);
+  return buffer_->bytes().subspan(operation.index * kStride, kBucketBytes);
 }
 
 std::span<std::byte> AsyncClient::Core::record_buffer(const AsyncOperation& operation) const {
-  return registration_->bytes().subspan(operation.index * kStride + kBucketBytes, kRecordBytes);
+  return buffer_->bytes().subspan(operation.index * kStride + kBucketBytes, kRecordBytes);
 }
 
 std::span<std::byte> AsyncClient::Core::large_buffer(std::uint32_t number) const {
   const std::size_t offset = operations_.size() * kStride + number * kLargeBytes;
-  if (offset == registration_->bytes().size()) return session_->record_buffer();
-  return registration_->bytes().subspan(offset, kLargeBytes);
+  if (offset == buffer_->bytes().size()) return session_->record_buffer();
+  return buffer_->bytes().subspan(offset, kLargeBytes);
 }
 
 // --- Operations begin -----------------------------------------------------------------------------------
 
 absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind kind, Done done,
                                                          const CallOptions& call) {
-  if (!broken_.ok()) return broken_;
+  if (session_->is_forked()) return absl::FailedPreconditionError(kForked);
+  if (over_) return broken_;
   if (free_.empty()) {
     return absl::ResourceExhaustedError(
         absl::StrCat(operations_.size(), " operations are under way (AsyncOptions::depth): Poll first"));
@@ -119,6 +124,8 @@ absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind ki
   operation.id = ++last_serial_ * kMaxAsyncDepth + operation.index;
   operation.kind = kind;
   operation.ended = false;
+  operation.lost_id = 0;
+  operation.undone = false;
   // The coarse clock may be late by so much; no operation ends early.
   operation.deadline = session_->Coarse() + Clock::kCoarseness + call.timeout.value_or(session_->timeout());
   operation.done = std::move(done);
@@ -132,8 +139,10 @@ AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std
                                                   const CallOptions& call) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation, Begin(kind, std::move(done), call));
   operation->key.assign(key);
-  operation->lookup.Begin(*session_, look_, operation->key, kind != AsyncOperation::Kind::kPresence);
-  Advance(*operation);
+  if (broken_.ok()) {  // else with the next connection
+    operation->lookup.Begin(*session_, look_, operation->key, kind != AsyncOperation::Kind::kPresence);
+    Advance(*operation);
+  }
   Signal();
   return operation->id;
 }
@@ -146,7 +155,7 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked
   operation->key_hash = asked.key_hash;
   operation->options = asked.options;
   Signal();
-  if (messengers_.empty()) {
+  if (messengers_.empty() && broken_.ok() && lost_ == 0) {
     const absl::StatusOr<bool> sent = exchanges_.Send(asked, operation->index);
     if (!sent.ok()) Break(sent.status());
     if (!sent.ok() || *sent) return operation->id;
@@ -163,7 +172,7 @@ AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_
   const std::uint64_t key_hash = HashKey(key);
   // Even if it fails, its old place may be of no use any more.
   session_->locations().Forget(key_hash);
-  return BeginMessage({message, key, key_hash, value, options}, std::move(done), call);
+  return BeginMessage({message, key, key_hash, value, options, 0}, std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Core::BeginNothing(Done done, const CallOptions& call) {
@@ -230,6 +239,11 @@ void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
 void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
   REMORA_CHECK(!operation.ended);
   operation.ended = true;
+  if (operation.lost_id != 0) {
+    --lost_;
+    if (operation.undone) --undone_count_;
+    operation.lost_id = 0;
+  }
   operation.result.status = std::move(status);
   ended_.Push(operation);
 }
@@ -250,7 +264,7 @@ bool AsyncClient::Core::Cancel(OperationId id) {
   const std::size_t index = id % kMaxAsyncDepth;
   if (index >= operations_.size()) return false;
   AsyncOperation& operation = operations_[index];
-  if (id == 0 || operation.id != id || operation.ended) return false;
+  if (id == 0 || operation.id != id || operation.ended || session_->is_forked()) return false;
   Abort(operation, absl::CancelledError("the operation was cancelled"));
   Signal();
   return true;
@@ -262,8 +276,19 @@ void AsyncClient::Core::Break(const absl::Status& cause) {
   session_->Break(broken_).IgnoreError();
   // At its end it would be readable for ever.
   epoll_ctl(fd_, EPOLL_CTL_DEL, session_->connection().wait_fd(), nullptr);
-  AbortAll(broken_);
+  over_ = !session_->reconnects();
+  if (over_) {
+    AbortAll(broken_);
+  } else {
+    Lose();
+  }
   Signal();
+}
+
+absl::Status AsyncClient::Core::Overdue() const {
+  if (broken_.ok()) return absl::DeadlineExceededError("no answer in time");
+  return absl::UnavailableError(
+      absl::StrCat(broken_.message(), "; and there is no other connection: ", trouble_.message()));
 }
 
 bool AsyncClient::Core::EndOverdue() {
@@ -274,7 +299,7 @@ bool AsyncClient::Core::EndOverdue() {
   for (AsyncOperation& operation : operations_) {
     if (operation.id == 0 || operation.ended) continue;
     if (operation.deadline <= now) {
-      Abort(operation, absl::DeadlineExceededError("no answer in time"));
+      Abort(operation, Overdue());
       ended = true;
     } else {
       earliest_ = std::min(earliest_, operation.deadline);

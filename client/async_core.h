@@ -6,6 +6,7 @@
 //
 // Deadline, Cancel and the connection's end lead from everywhere to ended_. A place whose READ is still under
 // way when its callback was called is free at the READ's completion: until then the device may write there.
+// What becomes of all that when the connection breaks: async_reconnect.cc.
 #pragma once
 
 #include <array>
@@ -35,9 +36,10 @@ class AsyncClient::Core {
   static constexpr std::size_t kMostReads = Session::kSideBySide;
   static_assert(kMostReads + 2 * Session::kMostUnderWay <= rdma::QueueLimits().sends);
 
+  /// `dialer`: for later connections; none: there will be none.
   static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::Connection> connection,
-                                                     const ClientOptions& options, const AsyncOptions& async,
-                                                     const Clock& clock);
+                                                     Client::Dialer dialer, const ClientOptions& options,
+                                                     const AsyncOptions& async, const Clock& clock);
   ~Core();
   /// Ends all operations with Cancelled, and calls their callbacks. The last call.
   void Stop();
@@ -80,6 +82,7 @@ class AsyncClient::Core {
   /// The same, whatever it has under way.
   void Abort(AsyncOperation& operation, absl::Status status);
   void AbortAll(const absl::Status& status);
+  absl::Status Overdue() const;
   void Free(AsyncOperation& operation);
 
   // Each says whether it did something.
@@ -98,6 +101,14 @@ class AsyncClient::Core {
   void EndMessage(AsyncOperation& operation, const Exchanges::Ended& ended);
   void NoteRead(std::uint64_t key_hash);
   void Break(const absl::Status& cause);
+
+  // Of async_reconnect.cc.
+  void Lose();
+  bool TryToReconnect();
+  void Resume(bool was_forgotten);
+  void EndAnswer(AsyncOperation& operation, const Exchanges::Ended& ended);
+  void SettleUndone();
+  absl::Status Watch(int fd);
   /// While armed: fd() turns readable.
   void Signal();
 
@@ -109,11 +120,22 @@ class AsyncClient::Core {
   // Destroyed in reverse: the registration goes before the connection, and both before the memory.
   std::vector<std::byte> memory_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<rdma::Registration> registration_;
+  std::unique_ptr<RegisteredBuffer> buffer_;
   std::vector<std::uint32_t> free_large_buffers_;
   Exchanges exchanges_;
   LookUnderWay look_;
-  absl::Status broken_;
+  absl::Status broken_;  // why there is no connection right now
+  bool over_ = false;    // nor will there be one
+
+  // While there is none: the next attempt at another, and why the last one failed.
+  TimePoint next_attempt_;
+  int attempts_ = 0;
+  absl::Status trouble_;
+  // Operations with a lost_id, those of them that are undone, and the greatest id of those that were done.
+  std::size_t lost_ = 0;
+  std::size_t undone_count_ = 0;
+  std::uint64_t last_done_ = 0;
+  OperationList undone_;
 
   std::vector<AsyncOperation> operations_;  // never moved
   std::vector<std::uint32_t> free_;

@@ -39,6 +39,9 @@ struct AsyncOperation {
   std::uint64_t key_hash = 0;
   std::string value;  // if it could not be sent at once; memory that is used again
   PutOptions options{};
+  // Of a write whose answer was lost with the connection that it was sent over (async_reconnect.cc).
+  std::uint64_t lost_id = 0;  // its request id; 0: none was
+  bool undone = false;        // the server has said so
 
   AsyncResult result;
   AsyncClient::Done done;
@@ -62,6 +65,14 @@ class OperationList {
     operation.behind = nullptr;
     (last_ != nullptr ? last_->behind : first_) = &operation;
     last_ = &operation;
+  }
+  /// The same, in front of all.
+  void PushFront(AsyncOperation& operation) {
+    operation.list = this;
+    operation.before = nullptr;
+    operation.behind = first_;
+    (first_ != nullptr ? first_->before : last_) = &operation;
+    first_ = &operation;
   }
   AsyncOperation& Pop() {
     AsyncOperation& operation = *first_;

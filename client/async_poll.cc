@@ -23,12 +23,13 @@ constexpr std::uint32_t kPollsPerClock = 64;
 
 std::size_t AsyncClient::Core::Poll() {
   REMORA_CHECK(!in_poll_);  // by a callback
+  if (session_->is_forked()) return 0;
   in_poll_ = true;
   // Callbacks that begin one operation after the other do not keep the caller here for ever.
   const std::size_t most = operations_.size();
   std::size_t ended = 0;
   // At least once, to see the connection's end.
-  bool busy = TakeCompletions();
+  bool busy = broken_.ok() ? TakeCompletions() : TryToReconnect();
   do {
     busy |= SendMessages();
     busy |= PostReads();
@@ -50,7 +51,13 @@ std::size_t AsyncClient::Core::Poll() {
 
 bool AsyncClient::Core::SendMessages() {
   bool any = false;
+  if (undone_count_ > 0 && undone_count_ == lost_) SettleUndone();
   while (broken_.ok() && !messengers_.empty()) {
+    // What was sent before comes before.
+    if (lost_ > 0 && messengers_.front().kind == AsyncOperation::Kind::kMessage &&
+        messengers_.front().lost_id == 0) {
+      break;
+    }
     const absl::StatusOr<bool> sent = Send(messengers_.front());
     if (!sent.ok()) {
       Break(sent.status());
@@ -64,9 +71,15 @@ bool AsyncClient::Core::SendMessages() {
 }
 
 absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
+  if (operation.lost_id != 0) {
+    const absl::StatusOr<bool> asked =
+        exchanges_.Send({.operation = Operation::kOutcome, .about = operation.lost_id}, operation.index);
+    if (asked.value_or(false)) ++session_->counters().outcomes;
+    return asked;
+  }
   if (operation.kind == AsyncOperation::Kind::kMessage) {
     return exchanges_.Send(
-        {operation.message, operation.key, operation.key_hash, operation.value, operation.options},
+        {operation.message, operation.key, operation.key_hash, operation.value, operation.options, 0},
         operation.index);
   }
   operation.lookup.Asked();
@@ -154,7 +167,9 @@ void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
   if (!ended.ok()) return Break(ended.status());
   if (ended->owner != Exchanges::kNobody) {
     AsyncOperation& operation = operations_[ended->owner];
-    if (operation.kind == AsyncOperation::Kind::kMessage) {
+    if (operation.lost_id != 0) {
+      EndAnswer(operation, *ended);
+    } else if (operation.kind == AsyncOperation::Kind::kMessage) {
       EndMessage(operation, *ended);
     } else {
       operation.lookup.Take(ended->answer);
@@ -180,8 +195,15 @@ void AsyncClient::Core::EndMessage(AsyncOperation& operation, const Exchanges::E
 
 absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
   while (in_flight_ > 0) {
+    if (session_->is_forked()) return absl::FailedPreconditionError(kForked);
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     // As rdma::PollUntil: who has to share its processor with the server must not spin for long.
+    if (!broken_.ok()) {
+      const TimePoint now = session_->clock().Now();
+      if (now >= deadline) return absl::DeadlineExceededError("no operation ended in time");
+      session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, next_attempt_}) - now));
+      continue;
+    }
     int spins = rdma::kSpins;
     while (spins > 0 && !TakeCompletions()) {
       rdma::CpuPause();
@@ -206,13 +228,15 @@ absl::Status AsyncClient::Core::WaitAll(TimePoint deadline) {
 }
 
 void AsyncClient::Core::Arm() {
+  if (session_->is_forked()) return;
   armed_ = true;
-  session_->connection().Arm();
+  if (broken_.ok()) session_->connection().Arm();
 }
 
 void AsyncClient::Core::Disarm() {
+  if (session_->is_forked()) return;
   armed_ = false;
-  session_->connection().Disarm();
+  if (broken_.ok()) session_->connection().Disarm();
   if (!signalled_) return;
   signalled_ = false;
   eventfd_t ignored;
@@ -227,13 +251,13 @@ void AsyncClient::Core::Signal() {
 
 std::optional<TimePoint> AsyncClient::Core::next_deadline() const {
   if (in_flight_ == 0) return std::nullopt;
-  return earliest_;
+  return broken_.ok() ? earliest_ : std::min(earliest_, next_attempt_);
 }
 
 rdma::Sge AsyncClient::Core::SgeOf(std::span<std::byte> bytes) const {
-  const std::span<std::byte> own = registration_->bytes();
+  const std::span<std::byte> own = buffer_->bytes();
   if (bytes.data() < own.data() || bytes.data() >= own.data() + own.size()) return session_->SgeOf(bytes);
-  return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), registration_->local_key()};
+  return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), buffer_->registration_->local_key()};
 }
 
 }  // namespace remora

@@ -28,10 +28,15 @@ absl::Status CheckTtl(std::chrono::milliseconds ttl) {
       absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
 }
 
+absl::Status CheckDurability(std::optional<Durability> durability) {
+  if (IsDurability(durability)) return absl::OkStatus();
+  return absl::InvalidArgumentError("no such durability");
+}
+
 absl::Status CheckWrite(std::string_view key, const Condition& condition,
                         std::optional<Durability> durability) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  if (!IsDurability(durability)) return absl::InvalidArgumentError("no such durability");
+  REMORA_RETURN_IF_ERROR(CheckDurability(durability));
   if (condition.IsValid()) return absl::OkStatus();
   return absl::InvalidArgumentError("a condition that names a version which no write ever has");
 }

@@ -12,6 +12,7 @@ namespace remora {
 
 absl::Status CheckKey(std::string_view key);
 absl::Status CheckTtl(std::chrono::milliseconds ttl);
+absl::Status CheckDurability(std::optional<Durability> durability);
 /// Of a write without a value.
 absl::Status CheckWrite(std::string_view key, const Condition& condition,
                         std::optional<Durability> durability);

@@ -222,6 +222,7 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
 absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
                            std::optional<Durability> durability) {
   if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  REMORA_RETURN_IF_ERROR(CheckDurability(durability));
   return impl_->Do([&](Session& session) {
     return batch.count() == 0 ? absl::OkStatus() : remora::Apply(session, batch, version, durability);
   });
@@ -238,9 +239,9 @@ absl::StatusOr<std::unique_ptr<ClientWatch>> Client::Watch(const WatchOptions& o
 }
 
 absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& options) {
-  REMORA_RETURN_IF_ERROR(impl_->Begin());
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClientScan::Impl> scan,
-                          ClientScan::Impl::Begin(*impl_->session, options));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<ClientScan::Impl> scan, impl_->Do([&](Session& session) {
+    return ClientScan::Impl::Begin(session, options);
+  }));
   return std::unique_ptr<ClientScan>(new ClientScan(std::move(scan)));
 }
 
@@ -260,8 +261,7 @@ absl::StatusOr<std::uint64_t> Client::Count() {
 absl::StatusOr<std::uint64_t> Client::Count(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
-  REMORA_RETURN_IF_ERROR(impl_->Begin());
-  return CountRange(*impl_->session, range);
+  return impl_->Do([&](Session& session) { return CountRange(session, range); });
 }
 
 absl::StatusOr<std::uint64_t> Client::DeleteRange(const RangeOptions& options) {

@@ -122,6 +122,7 @@ struct BackupProgress {
   std::uint64_t new_bytes = 0;  // of those that no earlier one has
 };
 
+class AsyncClient;
 class Session;
 
 /// Memory that a Client has made known to its transport (Client::Register). The memory stays the caller's. It
@@ -135,6 +136,7 @@ class RegisteredBuffer {
 
  private:
   friend class Client;
+  friend class AsyncClient;
   friend class Session;
   RegisteredBuffer(Session& session, std::span<std::byte> bytes) : session_(session), bytes_(bytes) {}
 
@@ -164,16 +166,21 @@ class RegisteredBuffer {
 /// does not come later than what this client writes afterwards: the server drops a connection, and what it
 /// has not done of it, before it takes another of the same client.
 ///
-/// A MultiPut, a deletion of many keys, or a scan that has begun is not begun again; but it, too, begins over
-/// another connection when an earlier call broke this one.
+/// A MultiPut, or a deletion of many keys, is not begun again; but it, too, begins over another connection
+/// when an earlier call broke this one. A scan goes on as of a later moment (client/scan.h).
 ///
 /// With ClientOptions::reconnect off, or over a connection of the caller's own, the first connection is the
 /// only one: after Unavailable or DeadlineExceeded all later calls fail; make another client.
 ///
 /// Linearizable: a value that any client was told is written is seen by every GET that begins afterwards.
 ///
-/// Thread Safety: none; one thread at a time. Do not use it in a forked child, nor destroy it there: to the
-/// server both would be the same client.
+/// Thread Safety: none; one thread at a time, whichever. Threads that work side by side have a client each:
+/// it is a connection, with memory of its own at the server, and nothing of it is shared, so that no call
+/// takes a lock. (Nor is a location cache: each client drops what it remembers by what it has itself seen of
+/// the server's memory, client/generations.h.)
+///
+/// In a forked child each call ends with FailedPrecondition, and does nothing: to the server both would be
+/// the same client. Do not destroy it there either; connect anew.
 class Client {
  public:
   /// Connects to a server: `verbs://HOST:PORT` or `local:///PATH` (rdma/address.h). `clock` must outlive the

@@ -14,8 +14,10 @@ namespace remora {
 Exchanges::Exchanges(Session& session) : session_(session), slice_(session.payload_buffer().size()) {}
 
 absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
-  if (under_way_ == session_.credits()) return false;
-  const std::size_t size = asked.key.size() + asked.value.size() + session_.recent_reads().bytes();
+  if (under_way_ == session_.credits() || (session_.reconnects() && MayBeLostSightOf())) return false;
+  const bool is_question = asked.operation == Operation::kOutcome;
+  const std::size_t size =
+      is_question ? 0 : asked.key.size() + asked.value.size() + session_.recent_reads().bytes();
   std::optional<SliceRing::Piece> piece;
   if (size > 0) {
     piece = slice_.Take(size);
@@ -30,7 +32,9 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
            .has_piece = piece.has_value(),
            .send_done = false,
            .reply_done = false,
-           .looks = session_.counters().location_looks};
+           .looks = session_.counters().location_looks,
+           .key = {},
+           .value = {}};
   ++under_way_;
 
   if (piece) {
@@ -42,13 +46,20 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
     request.read_count = static_cast<std::uint8_t>(
         session_.recent_reads().Take(payload.data() + asked.key.size() + asked.value.size()));
     request.payload_offset = piece->offset;
+    const char* const text = reinterpret_cast<const char*>(payload.data());
+    free->key = {text, asked.key.size()};
+    free->value = {text + asked.key.size(), asked.value.size()};
     REMORA_RETURN_IF_ERROR(session_.PostWrite(session_.SgeOf(payload), session_.slice(), piece->offset));
   }
   request.ttl_ms = EncodeTtl(asked.options.ttl);
   request.condition = asked.options.condition.Encode();
   request.durability = EncodeDurability(asked.options.durability);
-  request.payload_checksum =
-      PayloadChecksum(request, asked.key_hash, HashValue(asked.value.data(), asked.value.size()));
+  if (is_question) {
+    request.payload_offset = asked.about;
+  } else {
+    request.payload_checksum =
+        PayloadChecksum(request, asked.key_hash, HashValue(asked.value.data(), asked.value.size()));
+  }
 
   const auto number = static_cast<std::size_t>(free - exchanges_.begin());
   const std::span<std::byte> buffer = session_.request_buffer(number);
@@ -56,6 +67,14 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
   REMORA_RETURN_IF_ERROR(session_.connection().PostSend(number, session_.SgeOf(buffer)));
   ++session_.counters().requests;
   return true;
+}
+
+bool Exchanges::MayBeLostSightOf() const {
+  const std::uint64_t next = session_.last_request_id() + 1;
+  return std::any_of(exchanges_.begin(), exchanges_.end(), [&](const Exchange& exchange) {
+    return exchange.request_id != 0 && !exchange.reply_done &&
+           next - exchange.request_id >= session_.credits();
+  });
 }
 
 void Exchanges::Abandon(std::uint32_t owner) {

@@ -35,19 +35,36 @@ class Exchanges {
   bool empty() const { return under_way_ == 0; }
 
   struct Asked {
-    Operation operation = Operation::kPing;
+    Operation operation = Operation::kPing;  // kOutcome: `about` alone says more
     std::string_view key{};
     std::uint64_t key_hash = 0;
     std::string_view value{};
     PutOptions options{};
+    std::uint64_t about = 0;  // the request id of a write
   };
   /// Sends a request for `owner`, which the reply will name. What it says is copied. Takes along the hashes
-  /// of keys that were read lately. False: there is no credit, or no room in the slice, right now. Errors are
-  /// the connection's.
+  /// of keys that were read lately. False: there is no credit, or no room in the slice, right now; or, of a
+  /// client that may ask later, an earlier request is unanswered which the server would lose sight of
+  /// (store/format/protocol.h). Errors are the connection's.
   absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
 
   /// The owner does not want to know any more.
   void Abandon(std::uint32_t owner);
+
+  /// The connection has broken: calls `each`(owner, request id, key, value) for those that somebody still
+  /// waits for, and forgets all. Until the next connection is there, `key` and `value` are where they were;
+  /// of kOutcome both are empty.
+  template <typename Each>
+  void Lose(const Each& each) {
+    for (Exchange& exchange : exchanges_) {
+      if (exchange.request_id != 0 && exchange.owner != kNobody) {
+        each(exchange.owner, exchange.request_id, exchange.key, exchange.value);
+      }
+      exchange = {};
+    }
+    slice_.Clear();
+    under_way_ = 0;
+  }
 
   /// REQUIRES: a completion of this client's kind that is ok.
   void TakeSend(const rdma::Completion& completion);
@@ -70,8 +87,11 @@ class Exchanges {
     bool send_done = false;
     bool reply_done = false;
     std::uint64_t looks = 0;
+    std::string_view key;  // in the session's payload buffer
+    std::string_view value;
   };
 
+  bool MayBeLostSightOf() const;
   void FreeIfDone(Exchange& exchange);
 
   Session& session_;

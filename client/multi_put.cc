@@ -41,7 +41,7 @@ class PutMany {
       }
       const std::uint64_t key_hash = HashKey(request.key);
       REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.Send({Operation::kPut, request.key, key_hash,
-                                                                request.value, request.options},
+                                                                request.value, request.options, 0},
                                                                static_cast<std::uint32_t>(next_)));
       if (!sent) return absl::OkStatus();
       // Even if it fails, its old place may be of no use any more.

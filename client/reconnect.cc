@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/session.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 
 namespace remora {
@@ -38,34 +39,41 @@ bool MayPass(const absl::Status& status, RefusalReason refusal) {
 
 absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
   if (broken_.ok()) broken_ = cause;  // until it is not
-  const ClientCounters before = counters_;
-  bool forgotten = false;
   for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
-    const absl::Status opened = OpenAnother(std::min(deadline, clock_.Now() + options_.connect_timeout));
-    counters_ = before;
-    if (opened.ok()) {
-      ++counters_.reconnects;
-      if (!forgotten || unanswered_write_ == 0) return absl::OkStatus();
+    const Attempt made = TryToReconnect(deadline);
+    if (made.status.ok()) {
+      if (!made.was_forgotten || unanswered_write_ == 0) return absl::OkStatus();
       unanswered_write_ = 0;
-      return absl::UnknownError(
-          "the connection broke, and the server does not know this client any more: it was restarted, or has "
-          "forgotten it; whether the write was done is unknown");
+      return absl::UnknownError(AbslView(kForgotten));
     }
-    if (!MayPass(opened, refusal_)) return opened;
-    if (refusal_ == RefusalReason::kForgotten) {
-      forgotten = true;
-      name_ = RandomName();
-      returns_ = false;
-      continue;
-    }
+    if (made.is_final) return made.status;
     const Duration pause = Pause(attempt);
     if (clock_.Now() + pause >= deadline) {
       return absl::UnavailableError(
-          absl::StrCat(cause.message(), "; and there is no other connection: ", opened.message()));
+          absl::StrCat(cause.message(), "; and there is no other connection: ", made.status.message()));
     }
     clock_.Sleep(pause);
   }
   return cause;
+}
+
+Session::Attempt Session::TryToReconnect(TimePoint deadline) {
+  if (is_forked()) return {absl::FailedPreconditionError(kForked), true};
+  const ClientCounters before = counters_;
+  for (;;) {
+    absl::Status opened = OpenAnother(std::min(deadline, clock_.Now() + options_.connect_timeout));
+    counters_ = before;
+    if (opened.ok()) {
+      ++counters_.reconnects;
+      return {.status = {}, .is_final = false, .was_forgotten = std::exchange(forgotten_, false)};
+    }
+    const bool is_final = !MayPass(opened, refusal_);
+    if (is_final || refusal_ != RefusalReason::kForgotten) return {std::move(opened), is_final};
+    forgotten_ = true;
+    name_ = RandomName();
+    returns_ = false;
+    if (clock_.Now() >= deadline) return {std::move(opened), false};
+  }
 }
 
 absl::Status Session::OpenAnother(TimePoint deadline) {

@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<ClientScan::Impl>> ClientScan::Impl::Begin(Sessio
 
 ClientScan::Impl::~Impl() {
   if (session_.scan_window_owner() == this) session_.scan_window_owner() = nullptr;
-  if (cursor_ != 0) session_.abandoned_cursor() = cursor_;
+  if (cursor_ != 0 && connection_ == session_.counters().reconnects) session_.abandoned_cursor() = cursor_;
 }
 
 ScanRange ClientScan::Impl::Rest() const {
@@ -117,7 +117,7 @@ absl::Status ClientScan::Impl::Open() {
   REMORA_RETURN_IF_ERROR(TakeWindow());
   page_ = {};
   pieces_.clear();
-  lost_ = dropped_ = false;
+  lost_ = true;  // until it is there
   half_ = 0;
   ScanStart start{.window = window_.remote,
                   .page_size = static_cast<std::uint32_t>(page_size_),
@@ -127,6 +127,8 @@ absl::Status ClientScan::Impl::Open() {
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Start(session_, start, Rest()));
   session_.server_time().Learn(answer.reply.server_ms, sent, session_.clock().Now());
   REMORA_RETURN_IF_ERROR(TakePage(answer, 0));
+  connection_ = session_.counters().reconnects;
+  lost_ = dropped_ = false;
   return AskForNext();
 }
 
@@ -167,8 +169,10 @@ void ClientScan::Impl::GiveUpWindow() {
 
 absl::Status ClientScan::Impl::AskForNext() {
   if (cursor_ == 0) return absl::OkStatus();
-  asked_ = true;
-  return session_.PostAside(NextOf(session_, cursor_, (1 - half_) * page_size_, page_size_));
+  const absl::Status asked =
+      session_.PostAside(NextOf(session_, cursor_, (1 - half_) * page_size_, page_size_));
+  asked_ = asked.ok();
+  return asked;
 }
 
 absl::Status ClientScan::Impl::TakePage(const Session::Answer& answer, std::size_t half) {
@@ -194,6 +198,10 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
     own_ = std::move(ahead_);
     page_ = own_;
     return true;
+  }
+  if (cursor_ != 0 && connection_ != session_.counters().reconnects) {
+    cursor_ = 0;  // it went with its connection
+    lost_ = true;
   }
   if (!asked_ && cursor_ != 0) {
     REMORA_RETURN_IF_ERROR(TakeWindow());
@@ -229,9 +237,14 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
 
 bool ClientScan::Impl::Next() {
   if (!failure_.ok() || over_) return false;
-  failure_ = session_.BeginCall();
-  if (!failure_.ok()) return false;
-  const absl::StatusOr<bool> shown = Step();
+  const absl::Status begun = session_.BeginCall();
+  absl::StatusOr<bool> shown = begun.ok() ? Step() : begun;
+  // What is left of the pages is shown; then it goes on behind it, as of a later moment.
+  while (!shown.ok() && session_.reconnects() && session_.is_broken()) {
+    const absl::Status connected = session_.Reconnect(shown.status(), session_.deadline());
+    shown = connected.ok() ? Step() : connected;
+    if (!connected.ok()) break;
+  }
   failure_ = shown.status();
   over_ = !shown.ok() || !*shown;
   if (over_) scan_->value_ = {};
@@ -252,9 +265,18 @@ absl::StatusOr<bool> ClientScan::Impl::Step() {
       continue;
     }
     REMORA_RETURN_IF_ERROR(CheckKey(entry.key));
+    const absl::StatusOr<bool> over = IsOver(entry.header.expiry_ms);
+    if (!over.ok()) {
+      // Not shown yet: over another connection, it comes once more.
+      page_ = {};
+      pieces_ = {};
+      has_ahead_ = asked_ = false;
+      cursor_ = 0;
+      lost_ = true;
+      return over.status();
+    }
     scan_->key_ = entry.key;
-    REMORA_ASSIGN_OR_RETURN(const bool over, IsOver(entry.header.expiry_ms));
-    if (over) {
+    if (*over) {
       dropped_ = true;
       pieces_ = {};
       continue;

@@ -45,8 +45,9 @@ class ClientScan {
   /// The moment of the server's clock, in ms since 1970, at which it expires. 0: never.
   std::uint64_t expiry_ms() const { return expiry_ms_; }
 
-  /// Aborted: ScanOptions::one_moment, and the server has given the scan up. Unavailable: the connection
-  /// broke, or the server cannot read its disk. DeadlineExceeded. Internal: what the server sent is no page.
+  /// Aborted: ScanOptions::one_moment, and the server has given the scan up, or the connection broke.
+  /// Unavailable: it broke, and there was no other in time (ClientOptions), or the server cannot read its
+  /// disk. DeadlineExceeded. Internal: what the server sent is no page.
   const absl::Status& status() const;
 
   /// For ScanOptions::token of any client's scans of this store, at any time: goes on behind the last entry

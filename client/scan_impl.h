@@ -80,12 +80,13 @@ class ClientScan::Impl {
 
   Session::ScanWindow window_;
   std::size_t page_size_ = 0;
-  std::uint64_t cursor_ = 0;  // 0: the server has none, and all was sent
-  std::size_t half_ = 0;      // where the page is
-  bool asked_ = false;        // the next page is under way, to the other half
-  bool lost_ = false;         // the server has no such cursor any more
-  bool dropped_ = false;      // an entry expired on its way
-  std::string_view page_;     // what is left of it: in the window, or of own_
+  std::uint64_t cursor_ = 0;      // 0: the server has none, and all was sent
+  std::uint64_t connection_ = 0;  // whose it is: ClientCounters::reconnects
+  std::size_t half_ = 0;          // where the page is
+  bool asked_ = false;            // the next page is under way, to the other half
+  bool lost_ = false;             // the server has no such cursor any more
+  bool dropped_ = false;          // an entry expired on its way
+  std::string_view page_;         // what is left of it: in the window, or of own_
   std::string own_;
   bool has_ahead_ = false;
   std::string ahead_;  // the page behind it, copied out of the window

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/forks.h"
 #include "client/generations.h"
 #include "client/location_cache.h"
 #include "client/recent_reads.h"
@@ -30,6 +31,10 @@
 
 namespace remora {
 
+inline constexpr std::string_view kForgotten =
+    "the connection broke, and the server does not know this client any more: it was restarted, or has "
+    "forgotten "
+    "it; whether the write was done is unknown";
 inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
 
 /// With what is not set as the address wants it.
@@ -50,8 +55,11 @@ class Session {
   /// OK unless an earlier call left the connection in an unknown state.
   absl::Status BeginCall() {
     deadline_.reset();
+    if (is_forked()) broken_ = absl::FailedPreconditionError(kForked);
     return broken_;
   }
+  /// This is a child's copy: nothing may be done with it. No attempt to reconnect it succeeds.
+  bool is_forked() const { return forks_ != Forks::Count(); }
   /// Of the call: begins to run if it did not yet.
   TimePoint deadline() {
     if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
@@ -71,6 +79,16 @@ class Session {
   /// write, whose answer was lost, nobody knows. `cause`: there is no time. Unavailable: there was not
   /// enough. Others are final, as of Start.
   absl::Status Reconnect(const absl::Status& cause, TimePoint deadline);
+  /// One attempt at that, for who does not wait in between. Not OK: `is_final`, or another may end better,
+  /// after a pause. OK: `was_forgotten` says that the server does not know what this client wrote before.
+  struct Attempt {
+    absl::Status status;
+    bool is_final = false;
+    bool was_forgotten = false;
+  };
+  Attempt TryToReconnect(TimePoint deadline);
+  /// Behind the attempt of this number, from 0 on.
+  static Duration Pause(int attempt);
   /// The call does not want to know any more.
   void GiveUpWrite() { unanswered_write_ = 0; }
   /// Registers a buffer with this connection and all that will follow, until Remove.
@@ -139,6 +157,7 @@ class Session {
   /// WRITEs key and value into this connection's slice, SENDs the request, awaits the reply.
   absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
                               std::string_view value, const PutOptions& options = {});
+  std::uint64_t last_request_id() const { return last_request_id_; }
   /// The two halves of a Call without a payload in the slice: what is WRITTEN before Exchange has arrived
   /// when the request does.
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);
@@ -241,7 +260,6 @@ class Session {
   // Of reconnect.cc.
   void ForgetServer();
   absl::Status OpenAnother(TimePoint deadline);
-  Duration Pause(int attempt);
   absl::StatusOr<std::optional<Answer>> AskForOutcome();
   absl::Status AdoptSuperblock();
 
@@ -256,6 +274,7 @@ class Session {
   bool TakeAside(const Reply& reply, std::string_view behind);
 
   const Clock& clock_;
+  const std::uint64_t forks_ = Forks::Count();
   const Client::Dialer dialer_;  // null: there is one connection, and no other
   const ClientOptions options_;
   std::optional<TimePoint> deadline_;
@@ -290,6 +309,7 @@ class Session {
   std::uint64_t name_ = 0;
   bool returns_ = false;                         // the server has accepted the name
   RefusalReason refusal_ = RefusalReason{};      // of the last attempt, if that was refused
+  bool forgotten_ = false;                       // the name before was, and there was no connection since
   std::vector<RegisteredBuffer*> user_buffers_;  // their registrations end before the connection
   std::array<std::byte, kMaxReplySize> reply_;
   std::size_t reply_size_ = 0;

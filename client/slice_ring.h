@@ -31,6 +31,11 @@ class SliceRing {
     end_ = *offset + (size + kAlignment - 1) / kAlignment * kAlignment;
     return Piece{*offset, number};
   }
+  /// Releases all.
+  void Clear() {
+    oldest_ = next_;
+    end_ = 0;
+  }
   void Release(std::uint32_t number) {
     pieces_[number % kMostPieces].released = true;
     while (oldest_ != next_ && pieces_[oldest_ % kMostPieces].released) ++oldest_;

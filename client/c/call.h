@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/c/remora.h"
 #include "client/client.h"
 
@@ -23,6 +24,10 @@ struct remora_client {
   // Of remora_multi_get.
   std::vector<std::string_view> keys;
   std::vector<remora::GetResult> results;
+  std::vector<std::string> messages;  // of its results, and those of remora_multi_put
+  // Of remora_multi_put.
+  std::vector<remora::PutRequest> puts;
+  std::vector<remora::PutResult> put_results;
 };
 
 struct remora_buffer {
@@ -37,9 +42,14 @@ namespace remora::c {
 
 using std::chrono::milliseconds;
 
+remora_code CodeOf(const absl::Status& status);
 /// The code; unless it is REMORA_OK, the message is this thread's last one.
 remora_code End(const absl::Status& status);
 remora_code EndWithoutMemory();
+
+/// What became of one of many, with its message in `message`.
+remora_result ResultOf(const absl::Status& status, std::string_view value, std::uint64_t version,
+                       std::string* message);
 
 // Runs the body of a call, which returns a Status.
 template <typename Body>
@@ -61,6 +71,16 @@ inline bool AreBytes(const void* key, size_t size) { return key != nullptr || si
 inline std::string_view View(const void* bytes, size_t size) {
   return {static_cast<const char*>(bytes), size};
 }
+
+inline milliseconds TtlOf(int64_t ttl_ms) {
+  return ttl_ms == REMORA_TTL_FOREVER ? kNeverExpires : milliseconds(ttl_ms);
+}
+
+/// What the caller of a connect wants, in the words of the C++ client.
+absl::StatusOr<ClientOptions> ClientOptionsOf(const remora_options* options);
+/// Of a write, the same.
+absl::StatusOr<PutOptions> PutOptionsOf(const remora_write_options* options);
+WriteOptions WithoutTtl(const PutOptions& options);
 
 // A version of a struct that its caller was compiled with: shorter, when the library is newer; then what it
 // does not have is as remora_..._init fills it. Longer, when the library is older; then what this does not

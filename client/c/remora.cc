@@ -1,7 +1,9 @@
 // remora.h, by the C++ client. Here every exception ends, and every status becomes a code and a message.
 #include "client/c/remora.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -17,6 +19,8 @@ namespace remora::c {
 namespace {
 
 thread_local std::string last_message;
+
+}  // namespace
 
 remora_code CodeOf(const absl::Status& status) {
   switch (status.code()) {
@@ -48,17 +52,23 @@ remora_code CodeOf(const absl::Status& status) {
       return REMORA_ABORTED;
     case absl::StatusCode::kUnknown:
       return REMORA_UNKNOWN;
+    case absl::StatusCode::kCancelled:
+      return REMORA_CANCELLED;
     default:
       return REMORA_INTERNAL;
   }
 }
 
-}  // namespace
-
 remora_code End(const absl::Status& status) {
   if (status.ok()) return REMORA_OK;
   last_message.assign(status.message().data(), status.message().size());
   return CodeOf(status);
+}
+
+remora_result ResultOf(const absl::Status& status, std::string_view value, std::uint64_t version,
+                       std::string* message) {
+  message->assign(status.message().data(), status.message().size());
+  return {CodeOf(status), {value.data(), value.size()}, version, message->c_str()};
 }
 
 remora_code EndWithoutMemory() {
@@ -70,14 +80,6 @@ remora_code EndWithoutMemory() {
 }  // namespace remora::c
 
 using namespace remora::c;  // NOLINT: what every call here is made of
-
-namespace {
-
-milliseconds TtlOf(int64_t ttl_ms) {
-  return ttl_ms == REMORA_TTL_FOREVER ? remora::kNeverExpires : milliseconds(ttl_ms);
-}
-
-}  // namespace
 
 const char* remora_code_name(remora_code code) {
   switch (code) {
@@ -111,6 +113,8 @@ const char* remora_code_name(remora_code code) {
       return "ABORTED";
     case REMORA_UNKNOWN:
       return "UNKNOWN";
+    case REMORA_CANCELLED:
+      return "CANCELLED";
   }
   return "UNKNOWN";
 }
@@ -131,25 +135,31 @@ void remora_options_init(remora_options* options) {
   options->reconnect = 1;
 }
 
+absl::StatusOr<remora::ClientOptions> remora::c::ClientOptionsOf(const remora_options* options) {
+  remora_options taken;
+  remora_options_init(&taken);
+  if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
+  remora::ClientOptions wanted;
+  wanted.connect_timeout = milliseconds(taken.connect_timeout_ms);
+  wanted.timeout = milliseconds(taken.timeout_ms);
+  if (taken.location_cache_bytes >= 0) {
+    wanted.location_cache_bytes = static_cast<std::size_t>(taken.location_cache_bytes);
+  }
+  if (taken.scan_window_bytes >= 0) {
+    wanted.scan_window_bytes = static_cast<std::size_t>(taken.scan_window_bytes);
+  }
+  wanted.reconnect = taken.reconnect != 0;
+  return wanted;
+}
+
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client) {
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(address != nullptr && client != nullptr); !status.ok())
       return status;
-    remora_options taken;
-    remora_options_init(&taken);
-    if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
-    remora::ClientOptions wanted;
-    wanted.connect_timeout = milliseconds(taken.connect_timeout_ms);
-    wanted.timeout = milliseconds(taken.timeout_ms);
-    if (taken.location_cache_bytes >= 0) {
-      wanted.location_cache_bytes = static_cast<std::size_t>(taken.location_cache_bytes);
-    }
-    if (taken.scan_window_bytes >= 0) {
-      wanted.scan_window_bytes = static_cast<std::size_t>(taken.scan_window_bytes);
-    }
-    wanted.reconnect = taken.reconnect != 0;
+    const absl::StatusOr<remora::ClientOptions> wanted = ClientOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
     auto connected = std::make_unique<remora_client>();
-    auto opened = remora::Client::Connect(address, wanted, connected->clock);
+    auto opened = remora::Client::Connect(address, *wanted, connected->clock);
     if (!opened.ok()) return opened.status();
     connected->client = *std::move(opened);
     *client = connected.release();
@@ -213,12 +223,11 @@ remora_code remora_multi_get(remora_client* client, const remora_bytes* keys, re
     client->keys.clear();
     for (size_t i = 0; i < count; ++i) client->keys.push_back(View(keys[i].data, keys[i].size));
     client->results.resize(count);
+    client->messages.resize(std::max(count, client->messages.size()));
     const absl::Status status = client->client->MultiGet(client->keys, client->results);
     for (size_t i = 0; i < count; ++i) {
       const remora::GetResult& result = client->results[i];
-      // The message is of what is to be told.
-      const remora_code code = absl::IsNotFound(result.status) ? REMORA_NOT_FOUND : End(result.status);
-      results[i] = {code, {result.value.data(), result.value.size()}, result.version};
+      results[i] = ResultOf(result.status, result.value, result.version, &client->messages[i]);
     }
     return status;
   });
@@ -267,137 +276,6 @@ remora_code remora_get_into(remora_client* client, const void* key, size_t key_s
   });
 }
 
-// --- Writing --------------------------------------------------------------------------------------------
-
-namespace {
-
-// What a caller wants of a write, in the words of the C++ client.
-absl::StatusOr<remora::PutOptions> PutOptionsOf(const remora_write_options* options) {
-  remora_write_options taken;
-  remora_write_options_init(&taken);
-  if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
-  remora::PutOptions wanted;
-  if (taken.ttl_ms != REMORA_TTL_DEFAULT) wanted.ttl = TtlOf(taken.ttl_ms);
-  if (taken.condition == REMORA_IF_ABSENT) {
-    wanted.condition = remora::Condition::Absent();
-  } else if (taken.condition == REMORA_IF_PRESENT) {
-    wanted.condition = remora::Condition::Present();
-  } else if (taken.condition != REMORA_IF_ANY) {
-    wanted.condition = remora::Condition::Version(taken.condition);
-  }
-  wanted.version = taken.version;
-  return wanted;
-}
-
-remora::WriteOptions WithoutTtl(const remora::PutOptions& options) {
-  return {.condition = options.condition, .version = options.version};
-}
-
-// Runs `body`(key, options), which returns a Status.
-template <typename Body>
-remora_code Write(const remora_client* client, const void* key, size_t key_size,
-                  const remora_write_options* options, bool others_are_there, const Body& body) noexcept {
-  return Call([&]() -> absl::Status {
-    absl::Status status = CheckPointers(client != nullptr && AreBytes(key, key_size) && others_are_there);
-    if (!status.ok()) return status;
-    const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
-    if (!wanted.ok()) return wanted.status();
-    return body(View(key, key_size), *wanted);
-  });
-}
-
-}  // namespace
-
-void remora_write_options_init(remora_write_options* options) {
-  *options = {};
-  options->struct_size = sizeof(*options);
-  options->ttl_ms = REMORA_TTL_DEFAULT;
-  options->condition = REMORA_IF_ANY;
-}
-
-remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
-                       size_t value_size, const remora_write_options* options) {
-  const auto put = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    return client->client->Put(key_view, View(value, value_size), wanted);
-  };
-  return Write(client, key, key_size, options, AreBytes(value, value_size), put);
-}
-
-remora_code remora_delete(remora_client* client, const void* key, size_t key_size,
-                          const remora_write_options* options) {
-  const auto remove = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    return client->client->Delete(key_view, WithoutTtl(wanted));
-  };
-  return Write(client, key, key_size, options, true, remove);
-}
-
-remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms,
-                         const remora_write_options* options) {
-  const auto touch = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    return client->client->Touch(key_view, TtlOf(ttl_ms), WithoutTtl(wanted));
-  };
-  return Write(client, key, key_size, options, true, touch);
-}
-
-remora_code remora_increment(remora_client* client, const void* key, size_t key_size, int64_t delta,
-                             int64_t* sum, const remora_write_options* options) {
-  const auto increment = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    const absl::StatusOr<std::int64_t> stored = client->client->Increment(key_view, delta, wanted);
-    if (stored.ok() && sum != nullptr) *sum = *stored;
-    return stored.status();
-  };
-  return Write(client, key, key_size, options, true, increment);
-}
-
-remora_code remora_append(remora_client* client, const void* key, size_t key_size, const void* bytes,
-                          size_t size, size_t* value_size, const remora_write_options* options) {
-  const auto append = [&](std::string_view key_view, const remora::PutOptions& wanted) {
-    const absl::StatusOr<std::size_t> stored = client->client->Append(key_view, View(bytes, size), wanted);
-    if (stored.ok() && value_size != nullptr) *value_size = *stored;
-    return stored.status();
-  };
-  return Write(client, key, key_size, options, AreBytes(bytes, size), append);
-}
-
-// --- Writing many keys, all or none ---------------------------------------------------------------------
-
-remora_batch* remora_batch_new(void) { return new (std::nothrow) remora_batch; }
-void remora_batch_free(remora_batch* batch) { delete batch; }
-void remora_batch_clear(remora_batch* batch) { batch->batch.Clear(); }
-size_t remora_batch_count(const remora_batch* batch) { return batch->batch.count(); }
-
-remora_code remora_batch_put(remora_batch* batch, const void* key, size_t key_size, const void* value,
-                             size_t value_size, const remora_write_options* options) {
-  return Call([&]() -> absl::Status {
-    absl::Status status =
-        CheckPointers(batch != nullptr && AreBytes(key, key_size) && AreBytes(value, value_size));
-    if (!status.ok()) return status;
-    const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
-    if (!wanted.ok()) return wanted.status();
-    batch->batch.Put(View(key, key_size), View(value, value_size), wanted->condition, wanted->ttl);
-    return absl::OkStatus();
-  });
-}
-
-remora_code remora_batch_delete(remora_batch* batch, const void* key, size_t key_size,
-                                const remora_write_options* options) {
-  return Call([&]() -> absl::Status {
-    absl::Status status = CheckPointers(batch != nullptr && AreBytes(key, key_size));
-    if (!status.ok()) return status;
-    const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
-    if (!wanted.ok()) return wanted.status();
-    batch->batch.Delete(View(key, key_size), wanted->condition);
-    return absl::OkStatus();
-  });
-}
-
-remora_code remora_apply(remora_client* client, const remora_batch* batch, uint64_t* version) {
-  return Call([&]() -> absl::Status {
-    absl::Status status = CheckPointers(client != nullptr && batch != nullptr);
-    return status.ok() ? client->client->Apply(batch->batch, version) : status;
-  });
-}
-
 // --- The server -----------------------------------------------------------------------------------------
 
 remora_code remora_ping(remora_client* client) {
@@ -415,6 +293,26 @@ remora_code remora_stats(remora_client* client, void (*each)(void* context, cons
     const auto stats = client->client->Stats();
     if (!stats.ok()) return stats.status();
     for (const auto& [name, value] : *stats) each(context, name.c_str(), value);
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_counters(remora_client* client,
+                            void (*each)(void* context, const char* name, uint64_t value), void* context) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(client != nullptr && each != nullptr);
+    if (!status.ok()) return status;
+    const remora::ClientCounters& counters = client->client->counters();
+    each(context, "reads", counters.reads);
+    each(context, "requests", counters.requests);
+    each(context, "retries", counters.retries);
+    each(context, "locates", counters.locates);
+    each(context, "cold", counters.cold);
+    each(context, "location_hits", counters.location_hits);
+    each(context, "location_wasted", counters.location_wasted);
+    each(context, "location_looks", counters.location_looks);
+    each(context, "reconnects", counters.reconnects);
+    each(context, "outcomes", counters.outcomes);
     return absl::OkStatus();
   });
 }

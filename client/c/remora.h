@@ -15,8 +15,10 @@
  * exception passes this interface.
  *
  * Threads: a client, with its buffers, is for one thread at a time; different clients are independent.
- * Processes: in a child of fork(2), a client of the parent must not be used, nor closed; connect anew. (To
- * the server both would be the same client.)
+ * Threads that work side by side have a client each: nothing of it is shared, and no call takes a lock.
+ * Processes: in a child of fork(2), each call with a client of the parent ends with
+ * REMORA_FAILED_PRECONDITION; do not close it there either, but connect anew. (To the server both would be
+ * the same client.)
  *
  * Later versions add functions, codes, and fields at the end of structs, and change none.
  */
@@ -55,7 +57,8 @@ typedef enum remora_code {
   /* Any write: its answer was lost with the connection, and the server that the next one leads to cannot tell
    * whether it was done, once, or not: it was restarted without a durable tier, or has forgotten this client.
    */
-  REMORA_UNKNOWN = 14
+  REMORA_UNKNOWN = 14,
+  REMORA_CANCELLED = 15 /* of an operation of a remora_async: somebody wished it */
 } remora_code;
 
 /* "NOT_FOUND" and so on; "UNKNOWN" for a number that is none of them, too. */
@@ -127,12 +130,12 @@ typedef struct remora_result {
   remora_code code; /* as of remora_get; unless it is REMORA_OK, the rest is unspecified */
   remora_bytes value;
   uint64_t version;
+  const char* message; /* specified always: why not, or "" */
 } remora_result;
 
 /* As remora_get of each of `count` keys, but side by side: it takes about as long as two READs. Each value
- * was the key's at some moment of the call. The values are in memory of the client until its next call.
- * REMORA_OK: each result says what became of its key, and remora_message of the last one that is neither
- * there nor REMORA_NOT_FOUND. */
+ * was the key's at some moment of the call. The values and messages are in memory of the client until its
+ * next call. REMORA_OK: each result says what became of its key. */
 remora_code remora_multi_get(remora_client* client, const remora_bytes* keys, remora_result* results,
                              size_t count);
 
@@ -168,6 +171,12 @@ remora_code remora_get_into(remora_client* client, const void* key, size_t key_s
 #define REMORA_IF_ABSENT (~(uint64_t)0)
 #define REMORA_IF_PRESENT (~(uint64_t)1)
 
+/* What a write has survived when it is acknowledged; each says more than the one before. */
+#define REMORA_DURABILITY_DEFAULT ((uint32_t)0) /* the server's */
+#define REMORA_DURABILITY_MEMORY ((uint32_t)1)  /* nothing: it is visible */
+#define REMORA_DURABILITY_LOGGED ((uint32_t)2)  /* the death of the server's process */
+#define REMORA_DURABILITY_SYNCED ((uint32_t)3)  /* that of its machine; nobody has read it before */
+
 /* Of a write. To be filled by remora_write_options_init, then changed; null stands for it as it is then. */
 typedef struct remora_write_options {
   size_t struct_size;
@@ -176,11 +185,15 @@ typedef struct remora_write_options {
   int64_t ttl_ms;
   uint64_t condition; /* REMORA_IF_ANY */
   uint64_t* version;  /* unless null, gets the version of this write when it was done: null */
+  /* REMORA_DURABILITY_DEFAULT. A server without a disk knows no other than REMORA_DURABILITY_MEMORY:
+   * REMORA_INVALID_ARGUMENT. */
+  uint32_t durability;
+  uint32_t reserved; /* 0 */
 } remora_write_options;
 
 void remora_write_options_init(remora_write_options* options);
 
-/* Stores, or replaces. REMORA_OK: visible to all, and as durable as the server promises.
+/* Stores, or replaces. REMORA_OK: visible to all, and as durable as the options say.
  * REMORA_RESOURCE_EXHAUSTED: the server has no room. */
 remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
                        size_t value_size, const remora_write_options* options);
@@ -205,6 +218,21 @@ remora_code remora_increment(remora_client* client, const void* key, size_t key_
 remora_code remora_append(remora_client* client, const void* key, size_t key_size, const void* bytes,
                           size_t size, size_t* value_size, const remora_write_options* options);
 
+/* One put of many; `options` may be null. */
+typedef struct remora_put_request {
+  remora_bytes key;
+  remora_bytes value;
+  const remora_write_options* options;
+} remora_put_request;
+
+/* As remora_put of each of `count` requests, in order, but side by side: many take little longer than one.
+ * Each is a write of its own, done or not whatever becomes of the others. REMORA_OK: each result says what
+ * became of its write, with a message as those of remora_multi_get have it, and without a value. Otherwise so
+ * say the results of those, too, that were not answered by then: of them it is not known whether they were
+ * done. */
+remora_code remora_multi_put(remora_client* client, const remora_put_request* requests,
+                             remora_result* results, size_t count);
+
 /* --- Writing many keys, all or none ----------------------------------------------------------------------
  */
 
@@ -218,7 +246,7 @@ void remora_batch_free(remora_batch* batch);
 void remora_batch_clear(remora_batch* batch);
 size_t remora_batch_count(const remora_batch* batch);
 
-/* The bytes are copied. Of the options, `version` is nothing to them: remora_apply says it.
+/* The bytes are copied. Of the options, `version` and `durability` are nothing to them: remora_apply says it.
  * REMORA_INVALID_ARGUMENT: null pointers, or options; what else is out of bounds is found out by
  * remora_apply. */
 remora_code remora_batch_put(remora_batch* batch, const void* key, size_t key_size, const void* value,
@@ -227,11 +255,13 @@ remora_code remora_batch_delete(remora_batch* batch, const void* key, size_t key
                                 const remora_write_options* options);
 
 /* Does all writes of the batch or none, also where the server dies meanwhile, at one place in the order of
- * all writes. *version, unless null, gets that of the first; the others' are consecutive. Ends as the first
+ * all writes. Of the options, which may be null, `durability` is of all of them, and *version gets that of
+ * the first; the others' are consecutive; the rest is each write's own, and nothing here. Ends as the first
  * write that could not be done; a delete of what is not there is one. REMORA_INVALID_ARGUMENT: more than 1024
  * writes, or 262144 bytes, with 24 for each write. Who reads meanwhile may see the first writes and not yet
  * the others. */
-remora_code remora_apply(remora_client* client, const remora_batch* batch, uint64_t* version);
+remora_code remora_apply(remora_client* client, const remora_batch* batch,
+                         const remora_write_options* options);
 
 /* --- Many keys, in order -------------------------------------------------------------------------------- */
 
@@ -268,6 +298,8 @@ remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes*
 /* What goes on behind the last entry, later, with any client: letters, digits, "-" and "_". Until the next
  * call with this scan. */
 remora_code remora_scan_token(remora_scan* scan, const char** token);
+/* The moment of the server's clock, in ms since 1970, at which the last entry expires. 0: never. */
+remora_code remora_scan_expiry(remora_scan* scan, uint64_t* expiry_ms);
 /* Before its client is closed. Null: nothing happens. */
 void remora_scan_end(remora_scan* scan);
 
@@ -289,6 +321,118 @@ remora_code remora_ping(remora_client* client);
 /* Calls `each` with every counter of the server, in a fixed order. */
 remora_code remora_stats(remora_client* client, void (*each)(void* context, const char* name, uint64_t value),
                          void* context);
+
+/* The same with what this client did, for tests and tuning: "reads", "requests", "reconnects" and so on, as
+ * ClientCounters of client.h. Sends nothing. */
+remora_code remora_counters(remora_client* client,
+                            void (*each)(void* context, const char* name, uint64_t value), void* context);
+
+/* --- Many operations at once, from one thread ----------------------------------------------------------- */
+
+/* A client of its own: it begins operations, and tells of the end of each. Nobody waits in between, and no
+ * thread is started. For one thread at a time, and not for a forked child, as remora_client. Where the
+ * connection breaks, remora_async_poll makes another, as remora_client does, if `reconnect` of the options
+ * says so: what reads begins again there, and of a write that was sent the server is asked. */
+typedef struct remora_async remora_async;
+
+/* How an operation ended. All of it is there until the callback returns. */
+typedef struct remora_async_result {
+  remora_code code;    /* as of the call of that name of a remora_client, or see below */
+  const char* message; /* why it is not REMORA_OK; then the rest is unspecified */
+  remora_bytes value;  /* of remora_async_get */
+  uint64_t version;    /* of the value, or of the write; of a batch, the first */
+  int64_t number;      /* the sum, or the size that the value has then; or what is left of the time, in ms,
+                        * -1: for ever */
+} remora_async_result;
+
+/* Is called once, when an operation that was begun has ended, and only inside remora_async_poll and
+ * remora_async_close. It may begin and cancel operations, and must call neither of those two. It must not
+ * throw, nor jump out. */
+typedef void (*remora_async_done)(void* context, const remora_async_result* result);
+
+/* Connects as remora_connect does. `depth`: how many operations may be under way at once, up to 1024, at 5
+ * KiB of memory each; 0: 64. */
+remora_code remora_async_open(const char* address, const remora_options* options, size_t depth,
+                              remora_async** async);
+/* Ends what is under way with REMORA_CANCELLED; the callbacks cannot begin anything any more. Null: nothing
+ * happens. */
+void remora_async_close(remora_async* async);
+
+/* Each begins an operation, and returns at once. REMORA_OK: `done`, unless null, will be called with
+ * `context`; *operation, unless null, gets the operation's name: never 0, and never the same again. Otherwise
+ * nothing was begun, and `done` is never called: REMORA_RESOURCE_EXHAUSTED, `depth` operations are under way;
+ * REMORA_UNIMPLEMENTED, a value of more than 262144 bytes: put it with a remora_client;
+ * REMORA_INVALID_ARGUMENT and REMORA_UNAVAILABLE, as any call.
+ *
+ * Keys, values, batches and options are copied; what `version` of the options points to is written before
+ * `done` is called, and must be there until then.
+ *
+ * An operation ends as the call of that name of a remora_client, or with
+ *   REMORA_DEADLINE_EXCEEDED  no answer within timeout_ms. Of a write it is not known whether it was done, or
+ *                             will be. The connection is as good as before.
+ *   REMORA_CANCELLED          by remora_async_cancel or _close. Of a write, as above.
+ *   REMORA_UNIMPLEMENTED      of a get or ttl: key and value take more than 256 KiB; read it with a
+ *                             remora_client.
+ *   REMORA_UNAVAILABLE        the connection broke, and there was no other within timeout_ms. Of a write, as
+ *                             above.
+ *   REMORA_UNKNOWN            of a write, as any call.
+ *   REMORA_ABORTED            of a write: the server refused it, and has done a later one; why, was lost with
+ *                             the connection. It was not done.
+ *
+ * Writes are done in the order in which they were begun. A get that is begun behind a put of the same key,
+ * and before that has ended, may find the value before. */
+remora_code remora_async_get(remora_async* async, const void* key, size_t key_size, remora_async_done done,
+                             void* context, uint64_t* operation);
+/* REMORA_OK: the key is there. REMORA_NOT_FOUND. */
+remora_code remora_async_exists(remora_async* async, const void* key, size_t key_size, remora_async_done done,
+                                void* context, uint64_t* operation);
+remora_code remora_async_ttl(remora_async* async, const void* key, size_t key_size, remora_async_done done,
+                             void* context, uint64_t* operation);
+remora_code remora_async_put(remora_async* async, const void* key, size_t key_size, const void* value,
+                             size_t value_size, const remora_write_options* options, remora_async_done done,
+                             void* context, uint64_t* operation);
+remora_code remora_async_delete(remora_async* async, const void* key, size_t key_size,
+                                const remora_write_options* options, remora_async_done done, void* context,
+                                uint64_t* operation);
+remora_code remora_async_touch(remora_async* async, const void* key, size_t key_size, int64_t ttl_ms,
+                               const remora_write_options* options, remora_async_done done, void* context,
+                               uint64_t* operation);
+remora_code remora_async_increment(remora_async* async, const void* key, size_t key_size, int64_t delta,
+                                   const remora_write_options* options, remora_async_done done, void* context,
+                                   uint64_t* operation);
+remora_code remora_async_append(remora_async* async, const void* key, size_t key_size, const void* bytes,
+                                size_t size, const remora_write_options* options, remora_async_done done,
+                                void* context, uint64_t* operation);
+remora_code remora_async_apply(remora_async* async, const remora_batch* batch,
+                               const remora_write_options* options, remora_async_done done, void* context,
+                               uint64_t* operation);
+remora_code remora_async_ping(remora_async* async, remora_async_done done, void* context,
+                              uint64_t* operation);
+
+/* Ends the operation with REMORA_CANCELLED, in the next remora_async_poll. REMORA_NOT_FOUND: it has ended
+ * already, or there never was one. A write that was not sent yet is not done; of another it is not known. */
+remora_code remora_async_cancel(remora_async* async, uint64_t operation);
+
+/* Does what there is to do, and calls back. Waits for that, until at least one operation has ended, or none
+ * is under way; for timeout_ms at most: 0 does not wait, a negative one has no end. *ended, unless null, gets
+ * how many ended, also when it was too late. REMORA_DEADLINE_EXCEEDED: none did in time, though some are
+ * under way. REMORA_FAILED_PRECONDITION: called by a callback. */
+remora_code remora_async_poll(remora_async* async, int64_t timeout_ms, size_t* ended);
+
+/* How many operations were begun whose callback was not called yet, and how many more may be begun. */
+size_t remora_async_in_flight(const remora_async* async);
+size_t remora_async_room(const remora_async* async);
+
+/* For an event loop that sleeps on more than this client:
+ *   remora_async_arm, remora_async_poll(async, 0, ..); sleep until remora_async_wait_fd is readable, for
+ *   remora_async_wait_ms at most; remora_async_disarm, remora_async_poll(async, 0, ..).
+ * What is begun or cancelled while it is armed makes the descriptor readable. */
+int remora_async_wait_fd(const remora_async* async); /* for poll, epoll and the like; the client's */
+/* Until a deadline of an operation; 0: it is over; -1: none is under way. */
+int64_t remora_async_wait_ms(const remora_async* async);
+/* From now on, the descriptor turns readable when poll may have something to do; not for what came before. */
+void remora_async_arm(remora_async* async);
+void remora_async_disarm(remora_async* async);
 
 #ifdef __cplusplus
 }

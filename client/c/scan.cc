@@ -84,6 +84,14 @@ remora_code remora_scan_token(remora_scan* scan, const char** token) {
   });
 }
 
+remora_code remora_scan_expiry(remora_scan* scan, uint64_t* expiry_ms) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(scan != nullptr && expiry_ms != nullptr);
+    if (status.ok()) *expiry_ms = scan->scan->expiry_ms();
+    return status;
+  });
+}
+
 void remora_scan_end(remora_scan* scan) { delete scan; }
 
 remora_code remora_count(remora_client* client, const remora_range* range, uint64_t* count) {

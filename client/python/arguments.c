@@ -10,14 +10,25 @@ static const char* const kErrorNames[] = {"Error",         "NotFound",         "
                                           "Unavailable",   "DeadlineExceeded", "ResourceExhausted",
                                           "OutOfRange",    "PermissionDenied", "FailedPrecondition",
                                           "AlreadyExists", "DataLoss",         "Unimplemented",
-                                          "Internal",      "Aborted",          "Unknown"};
+                                          "Internal",      "Aborted",          "Unknown",
+                                          "Cancelled"};
 
-PyObject* Raise(remora_code code) {
+PyObject* Raise(remora_code code) { return RaiseWith(code, remora_message()); }
+
+PyObject* ErrorOf(remora_code code, const char* message) {
   const size_t count = sizeof(kErrorNames) / sizeof(kErrorNames[0]);
   PyObject* const type = PyObject_GetAttrString(errors, (size_t)code < count ? kErrorNames[code] : "Error");
   if (type == NULL) return NULL;
-  PyErr_SetString(type, remora_message());
+  PyObject* const error = PyObject_CallFunction(type, "s", message);
   Py_DECREF(type);
+  return error;
+}
+
+PyObject* RaiseWith(remora_code code, const char* message) {
+  PyObject* const error = ErrorOf(code, message);
+  if (error == NULL) return NULL;
+  PyErr_SetObject((PyObject*)Py_TYPE(error), error);
+  Py_DECREF(error);
   return NULL;
 }
 
@@ -60,6 +71,24 @@ int TakeSeconds(double seconds, int64_t* ms) {
   return 1;
 }
 
+int TakeSize(PyObject* size, int64_t* bytes) {
+  const size_t taken = PyLong_AsSize_t(size);
+  if (PyErr_Occurred()) return 0;
+  *bytes = taken > INT64_MAX ? INT64_MAX : (int64_t)taken;
+  return 1;
+}
+
+int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
+                      remora_options* options) {
+  remora_options_init(options);
+  int64_t connect_ms, timeout_ms;
+  if (!TakeSeconds(connect_timeout, &connect_ms) || !TakeSeconds(timeout, &timeout_ms)) return 0;
+  options->connect_timeout_ms = connect_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)connect_ms;
+  options->timeout_ms = timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
+  options->reconnect = reconnect != 0;
+  return cache == Py_None || TakeSize(cache, &options->location_cache_bytes);
+}
+
 int TakeTtl(PyObject* ttl, int64_t* ms) {
   *ms = REMORA_TTL_DEFAULT;
   if (ttl == NULL || ttl == Py_None) return 1;
@@ -72,7 +101,21 @@ int TakeTtl(PyObject* ttl, int64_t* ms) {
   return TakeSeconds(seconds, ms);
 }
 
-int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted) {
+int TakeDurability(PyObject* durability, uint32_t* level) {
+  *level = REMORA_DURABILITY_DEFAULT;
+  if (durability == NULL || durability == Py_None) return 1;
+  static const char* const levels[] = {"memory", "logged", "synced"};
+  for (uint32_t i = 0; PyUnicode_Check(durability) && i < 3; ++i) {
+    if (PyUnicode_CompareWithASCIIString(durability, levels[i]) != 0) continue;
+    *level = REMORA_DURABILITY_MEMORY + i;
+    return 1;
+  }
+  PyErr_SetString(PyUnicode_Check(durability) ? PyExc_ValueError : PyExc_TypeError,
+                  "a durability is 'memory', 'logged' or 'synced'");
+  return 0;
+}
+
+int TakeWanted(PyObject* ttl, PyObject* condition, PyObject* durability, Wanted* wanted) {
   remora_write_options_init(&wanted->options);
   wanted->version = 0;
   wanted->options.version = &wanted->version;
@@ -84,7 +127,7 @@ int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted) {
       return 0;
     }
   }
-  return TakeTtl(ttl, &wanted->options.ttl_ms);
+  return TakeTtl(ttl, &wanted->options.ttl_ms) && TakeDurability(durability, &wanted->options.durability);
 }
 
 void ReleaseArguments(WriteArguments* taken) {
@@ -93,24 +136,44 @@ void ReleaseArguments(WriteArguments* taken) {
 }
 
 // With what the parser took.
-static int EndArguments(PyObject* ttl, PyObject* condition, WriteArguments* taken) {
-  if (TakeWanted(ttl, condition, &taken->wanted)) return 1;
+static int EndArguments(PyObject* ttl, PyObject* condition, PyObject* durability, WriteArguments* taken) {
+  if (TakeWanted(ttl, condition, durability, &taken->wanted)) return 1;
   ReleaseArguments(taken);
   return 0;
 }
 
 int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {
-  static char* names[] = {"key", "value", "ttl", "condition", NULL};
-  PyObject *ttl = NULL, *condition = NULL;
-  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OO", names, TakeArgument, &taken->key, TakeArgument,
-                                     &taken->value, &ttl, &condition) &&
-         EndArguments(ttl, condition, taken);
+  static char* names[] = {"key", "value", "ttl", "condition", "durability", NULL};
+  PyObject *ttl = NULL, *condition = NULL, *durability = NULL;
+  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OOO", names, TakeArgument, &taken->key,
+                                     TakeArgument, &taken->value, &ttl, &condition, &durability) &&
+         EndArguments(ttl, condition, durability, taken);
 }
 
 int TakeDeleteArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {
-  static char* names[] = {"key", "condition", NULL};
-  PyObject* condition = NULL;
+  static char* names[] = {"key", "condition", "durability", NULL};
+  PyObject *condition = NULL, *durability = NULL;
   taken->value.buffer.obj = NULL;
-  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$O", names, TakeArgument, &taken->key, &condition) &&
-         EndArguments(NULL, condition, taken);
+  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$OO", names, TakeArgument, &taken->key, &condition,
+                                     &durability) &&
+         EndArguments(NULL, condition, durability, taken);
+}
+
+int TakeIncrementArguments(PyObject* args, PyObject* kwargs, long long* delta, WriteArguments* taken) {
+  static char* names[] = {"key", "delta", "ttl", "condition", "durability", NULL};
+  PyObject *ttl = NULL, *condition = NULL, *durability = NULL;
+  taken->value.buffer.obj = NULL;
+  *delta = 1;
+  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&|L$OOO", names, TakeArgument, &taken->key, delta, &ttl,
+                                     &condition, &durability) &&
+         EndArguments(ttl, condition, durability, taken);
+}
+
+int TakeTouchArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {
+  static char* names[] = {"key", "ttl", "condition", "durability", NULL};
+  PyObject *ttl = NULL, *condition = NULL, *durability = NULL;
+  taken->value.buffer.obj = NULL;
+  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&O|$OO", names, TakeArgument, &taken->key, &ttl,
+                                     &condition, &durability) &&
+         EndArguments(ttl, condition, durability, taken);
 }

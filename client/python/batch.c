@@ -31,23 +31,35 @@ static PyObject* NoneOf(remora_code code) {
   Py_RETURN_NONE;
 }
 
+// Whether the arguments are those of a write of a batch; else an exception is raised.
+static int AreOfABatch(const WriteArguments* taken) {
+  if (taken->wanted.options.durability == REMORA_DURABILITY_DEFAULT) return 1;
+  PyErr_SetString(PyExc_TypeError, "how durable a batch is, is said to apply");
+  return 0;
+}
+
 static PyObject* BatchPut(PyObject* object, PyObject* args, PyObject* kwargs) {
   WriteArguments taken;
   if (!TakePutArguments(args, kwargs, &taken)) return NULL;
-  const remora_code code =
-      remora_batch_put(((Batch*)object)->batch, taken.key.data, (size_t)taken.key.size, taken.value.data,
-                       (size_t)taken.value.size, &taken.wanted.options);
+  PyObject* result = NULL;
+  if (AreOfABatch(&taken)) {
+    result = NoneOf(remora_batch_put(((Batch*)object)->batch, taken.key.data, (size_t)taken.key.size,
+                                     taken.value.data, (size_t)taken.value.size, &taken.wanted.options));
+  }
   ReleaseArguments(&taken);
-  return NoneOf(code);
+  return result;
 }
 
 static PyObject* BatchDelete(PyObject* object, PyObject* args, PyObject* kwargs) {
   WriteArguments taken;
   if (!TakeDeleteArguments(args, kwargs, &taken)) return NULL;
-  const remora_code code = remora_batch_delete(((Batch*)object)->batch, taken.key.data,
-                                               (size_t)taken.key.size, &taken.wanted.options);
+  PyObject* result = NULL;
+  if (AreOfABatch(&taken)) {
+    result = NoneOf(remora_batch_delete(((Batch*)object)->batch, taken.key.data, (size_t)taken.key.size,
+                                        &taken.wanted.options));
+  }
   ReleaseArguments(&taken);
-  return NoneOf(code);
+  return result;
 }
 
 static PyObject* BatchClear(PyObject* object, PyObject* Py_UNUSED(none)) {
@@ -59,18 +71,26 @@ static Py_ssize_t BatchLength(PyObject* object) {
   return (Py_ssize_t)remora_batch_count(((Batch*)object)->batch);
 }
 
-PyObject* ClientApply(PyObject* object, PyObject* argument) {
-  Client* const self = (Client*)object;
-  if (!PyObject_TypeCheck(argument, (PyTypeObject*)batch_type)) {
+remora_batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wanted) {
+  static char* names[] = {"batch", "durability", NULL};
+  PyObject *batch, *durability = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O", names, &batch, &durability)) return NULL;
+  if (!PyObject_TypeCheck(batch, (PyTypeObject*)batch_type)) {
     PyErr_SetString(PyExc_TypeError, "what is applied is a remora.Batch");
     return NULL;
   }
-  if (!Begin(self)) return NULL;
-  uint64_t version = 0;
+  return TakeWanted(NULL, NULL, durability, wanted) ? ((Batch*)batch)->batch : NULL;
+}
+
+PyObject* ClientApply(PyObject* object, PyObject* args, PyObject* kwargs) {
+  Client* const self = (Client*)object;
+  Wanted wanted;
+  const remora_batch* const batch = TakeBatchArguments(args, kwargs, &wanted);
+  if (batch == NULL || !Begin(self)) return NULL;
   // With the interpreter's lock: nobody may add to the batch meanwhile.
-  const remora_code code = remora_apply(self->client, ((Batch*)argument)->batch, &version);
+  const remora_code code = remora_apply(self->client, batch, &wanted.options);
   self->busy = 0;
-  return code == REMORA_OK ? PyLong_FromUnsignedLongLong(version) : Raise(code);
+  return code == REMORA_OK ? PyLong_FromUnsignedLongLong(wanted.version) : Raise(code);
 }
 
 static PyMethodDef batch_methods[] = {

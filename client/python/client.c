@@ -26,28 +26,20 @@ int Begin(Client* self) {
 // --- Client: connecting and closing ---------------------------------------------------------------------
 
 static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"address", "connect_timeout", "timeout", "location_cache_bytes", "reconnect", NULL};
+  static char* names[] = {"address",   "connect_timeout",   "timeout", "location_cache_bytes",
+                          "reconnect", "scan_window_bytes", NULL};
   Client* const self = (Client*)object;
   const char* address = NULL;
   double connect_timeout = 5, timeout = 5;
-  PyObject* cache = Py_None;
+  PyObject *cache = Py_None, *window = Py_None;
   int reconnect = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$ddOp", names, &address, &connect_timeout, &timeout,
-                                   &cache, &reconnect)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$ddOpO", names, &address, &connect_timeout, &timeout,
+                                   &cache, &reconnect, &window)) {
     return -1;
   }
   remora_options options;
-  remora_options_init(&options);
-  int64_t connect_ms, timeout_ms;
-  if (!TakeSeconds(connect_timeout, &connect_ms) || !TakeSeconds(timeout, &timeout_ms)) return -1;
-  options.connect_timeout_ms = connect_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)connect_ms;
-  options.timeout_ms = timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
-  options.reconnect = reconnect != 0;
-  if (cache != Py_None) {
-    const size_t bytes = PyLong_AsSize_t(cache);
-    if (PyErr_Occurred()) return -1;
-    options.location_cache_bytes = bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes;
-  }
+  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, &options)) return -1;
+  if (window != Py_None && !TakeSize(window, &options.scan_window_bytes)) return -1;
   if (self->client != NULL || self->busy) {
     PyErr_SetString(PyExc_RuntimeError, "the client is connected already");
     return -1;
@@ -153,60 +145,6 @@ static int ClientContains(PyObject* object, PyObject* index) {
   return exists;
 }
 
-// A list of what became of each key, or null, with an exception raised.
-static PyObject* ListOf(const remora_result* results, Py_ssize_t count) {
-  PyObject* const list = PyList_New(count);
-  for (Py_ssize_t i = 0; list != NULL && i < count; ++i) {
-    PyObject* value = NULL;
-    if (results[i].code == REMORA_OK) {
-      value = PyBytes_FromStringAndSize(results[i].value.data, (Py_ssize_t)results[i].value.size);
-    } else if (results[i].code == REMORA_NOT_FOUND) {
-      value = Py_NewRef(Py_None);
-    } else {
-      Raise(results[i].code);
-    }
-    if (value == NULL) {
-      Py_DECREF(list);
-      return NULL;
-    }
-    PyList_SetItem(list, i, value);
-  }
-  return list;
-}
-
-static PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
-  Client* const self = (Client*)object;
-  // What holds the keys, as long as the call lasts.
-  PyObject* const sequence = PySequence_Tuple(argument);
-  if (sequence == NULL) return NULL;
-  const Py_ssize_t count = PyTuple_Size(sequence);
-  Bytes* const taken = PyMem_Calloc((size_t)count + 1, sizeof(Bytes));
-  remora_bytes* const keys = PyMem_Calloc((size_t)count + 1, sizeof(remora_bytes));
-  remora_result* const results = PyMem_Calloc((size_t)count + 1, sizeof(remora_result));
-  PyObject* list = NULL;
-  Py_ssize_t good = 0;
-  if (taken == NULL || keys == NULL || results == NULL) {
-    PyErr_NoMemory();
-  } else {
-    while (good < count && Take(PyTuple_GetItem(sequence, good), &taken[good])) {
-      keys[good].data = taken[good].data;
-      keys[good].size = (size_t)taken[good].size;
-      ++good;
-    }
-    if (good == count && Begin(self)) {
-      remora_code code;
-      CALL(self, code, remora_multi_get(self->client, keys, results, (size_t)count));
-      list = code == REMORA_OK ? ListOf(results, count) : Raise(code);
-    }
-  }
-  while (good > 0) Release(&taken[--good]);
-  PyMem_Free(taken);
-  PyMem_Free(keys);
-  PyMem_Free(results);
-  Py_DECREF(sequence);
-  return list;
-}
-
 static PyObject* ClientTtl(PyObject* object, PyObject* argument) {
   Client* const self = (Client*)object;
   Bytes key;
@@ -268,25 +206,20 @@ static PyObject* ClientAppend(PyObject* object, PyObject* args, PyObject* kwargs
 }
 
 static PyObject* ClientIncrement(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "delta", "ttl", "condition", NULL};
   Client* const self = (Client*)object;
-  Bytes key;
-  long long delta = 1;
-  PyObject *ttl = NULL, *condition = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|L$OO", names, TakeArgument, &key, &delta, &ttl,
-                                   &condition)) {
-    return NULL;
-  }
-  Wanted wanted;
+  long long delta;
+  WriteArguments taken;
+  if (!TakeIncrementArguments(args, kwargs, &delta, &taken)) return NULL;
   PyObject* result = NULL;
-  if (TakeWanted(ttl, condition, &wanted) && Begin(self)) {
+  if (Begin(self)) {
     remora_code code;
     int64_t sum = 0;
     CALL(self, code,
-         remora_increment(self->client, key.data, (size_t)key.size, delta, &sum, &wanted.options));
+         remora_increment(self->client, taken.key.data, (size_t)taken.key.size, delta, &sum,
+                          &taken.wanted.options));
     result = code == REMORA_OK ? PyLong_FromLongLong(sum) : Raise(code);
   }
-  Release(&key);
+  ReleaseArguments(&taken);
   return result;
 }
 
@@ -308,7 +241,7 @@ static PyObject* ClientDelete(PyObject* object, PyObject* args, PyObject* kwargs
 static int ClientAssign(PyObject* object, PyObject* index, PyObject* assigned) {
   Bytes key, value;
   Wanted wanted;
-  if (!TakeWanted(NULL, NULL, &wanted) || !Take(index, &key)) return -1;
+  if (!TakeWanted(NULL, NULL, NULL, &wanted) || !Take(index, &key)) return -1;
   PyObject* result = NULL;
   if (assigned == NULL) {
     result = Delete((Client*)object, &key, &wanted);
@@ -329,18 +262,10 @@ static PyObject* Touch(Client* self, const Bytes* key, int64_t ttl_ms, const Wan
 }
 
 static PyObject* ClientTouch(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"key", "ttl", "condition", NULL};
-  Bytes key;
-  PyObject *ttl, *condition = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O|$O", names, TakeArgument, &key, &ttl, &condition)) {
-    return NULL;
-  }
-  Wanted wanted;
-  PyObject* result = NULL;
-  if (TakeWanted(ttl, condition, &wanted)) {
-    result = Touch((Client*)object, &key, wanted.options.ttl_ms, &wanted);
-  }
-  Release(&key);
+  WriteArguments taken;
+  if (!TakeTouchArguments(args, kwargs, &taken)) return NULL;
+  PyObject* const result = Touch((Client*)object, &taken.key, taken.wanted.options.ttl_ms, &taken.wanted);
+  ReleaseArguments(&taken);
   return result;
 }
 
@@ -383,6 +308,17 @@ static PyObject* ClientStats(PyObject* object, PyObject* Py_UNUSED(none)) {
   return code == REMORA_OK ? NULL : Raise(code);
 }
 
+static PyObject* ClientCounters(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Client* const self = (Client*)object;
+  if (!Begin(self)) return NULL;
+  PyObject* const counters = PyDict_New();
+  if (counters != NULL) remora_counters(self->client, AddStat, counters);
+  self->busy = 0;
+  if (counters != NULL && !PyErr_Occurred()) return counters;
+  Py_XDECREF(counters);
+  return NULL;
+}
+
 // --- The type --------------------------------------------------------------------------------------------
 
 static PyMethodDef client_methods[] = {
@@ -394,7 +330,10 @@ static PyMethodDef client_methods[] = {
      "Puts bytes behind the value; its size."},
     {"increment", WITH_KEYWORDS(ClientIncrement), METH_VARARGS | METH_KEYWORDS,
      "Adds to the number that the value spells; the sum."},
-    {"apply", ClientApply, METH_O, "Does all writes of a batch, or none; the version of the first."},
+    {"put_many", WITH_KEYWORDS(ClientPutMany), METH_VARARGS | METH_KEYWORDS,
+     "Puts these pairs of key and value, side by side; their versions."},
+    {"apply", WITH_KEYWORDS(ClientApply), METH_VARARGS | METH_KEYWORDS,
+     "Does all writes of a batch, or none; the version of the first."},
     {"scan", WITH_KEYWORDS(ClientScan), METH_VARARGS | METH_KEYWORDS,
      "Pairs of key and value, in order, as of one moment."},
     {"items", ClientItems, METH_NOARGS, "All of them."},
@@ -411,6 +350,7 @@ static PyMethodDef client_methods[] = {
     {"register", ClientRegister, METH_O, "Makes writable memory known, to read values into."},
     {"ping", ClientPing, METH_NOARGS, "One round trip."},
     {"stats", ClientStats, METH_NOARGS, "The server's counters, by name."},
+    {"counters", ClientCounters, METH_NOARGS, "What this client did, by name."},
     {"close", ClientClose, METH_NOARGS, "Releases its buffers and disconnects."},
     {"__enter__", Self, METH_NOARGS, NULL},
     {"__exit__", ClientClose, METH_VARARGS, NULL},
@@ -419,7 +359,8 @@ static PyMethodDef client_methods[] = {
 
 static PyType_Slot client_slots[] = {
     {Py_tp_doc,
-     "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True)\n--\n\n"
+     "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True,\n"
+     "       scan_window_bytes=None)\n--\n\n"
      "One server, and a connection to it, for one thread at a time."},
     {Py_tp_init, ClientInit},
     {Py_tp_dealloc, ClientDealloc},

@@ -22,8 +22,10 @@ PyMODINIT_FUNC PyInit__remora(void) {
   buffer_type = PyType_FromSpec(&buffer_spec);
   batch_type = PyType_FromSpec(&batch_spec);
   scan_type = PyType_FromSpec(&scan_spec);
+  PyObject* const async_type = PyType_FromSpec(&async_spec);
   if (client_type == NULL || buffer_type == NULL || batch_type == NULL || scan_type == NULL ||
-      !ImportErrors() || PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
+      async_type == NULL || PyModule_AddObjectRef(module, "Async", async_type) != 0 || !ImportErrors() ||
+      PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
       PyModule_AddObjectRef(module, "Buffer", buffer_type) != 0 ||
       PyModule_AddObjectRef(module, "Batch", batch_type) != 0 ||
       PyModule_AddObjectRef(module, "Scan", scan_type) != 0 ||
@@ -33,6 +35,7 @@ PyMODINIT_FUNC PyInit__remora(void) {
     return NULL;
   }
   Py_DECREF(client_type);
+  Py_DECREF(async_type);
   pthread_atfork(NULL, NULL, CountFork);
   return module;
 }

@@ -1,8 +1,8 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
 // interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
 //
-// module.c makes the module; client.c, buffer.c, batch.c and scan.c its types; arguments.c takes what Python
-// gives.
+// module.c makes the module; client.c, many.c, buffer.c, batch.c, scan.c and async.c its types; arguments.c
+// takes what Python gives.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
@@ -37,6 +37,7 @@ extern PyType_Spec client_spec;
 extern PyType_Spec buffer_spec;
 extern PyType_Spec batch_spec;
 extern PyType_Spec scan_spec;
+extern PyType_Spec async_spec;
 
 // --- arguments.c ----------------------------------------------------------------------------------------
 
@@ -44,6 +45,10 @@ extern PyType_Spec scan_spec;
 int ImportErrors(void);
 /// Returns null, with the exception of the code raised.
 PyObject* Raise(remora_code code);
+/// The same with another message than remora_message.
+PyObject* RaiseWith(remora_code code, const char* message);
+/// The exception, not raised; null: another one is.
+PyObject* ErrorOf(remora_code code, const char* message);
 
 /// A key or value: the bytes of a str in UTF-8, or of whatever has the buffer protocol. Not copied.
 typedef struct {
@@ -60,6 +65,11 @@ int TakeArgument(PyObject* object, void* bytes);
 
 /// Seconds, as milliseconds, rounded up, so that no span becomes none. False: an exception is raised.
 int TakeSeconds(double seconds, int64_t* ms);
+/// A number of bytes. False: an exception is raised.
+int TakeSize(PyObject* size, int64_t* bytes);
+/// `cache` may be None. False: an exception is raised.
+int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
+                      remora_options* options);
 /// None: the server's default; math.inf: for ever.
 int TakeTtl(PyObject* ttl, int64_t* ms);
 
@@ -68,8 +78,10 @@ typedef struct {
   remora_write_options options;
   uint64_t version;
 } Wanted;
-/// `ttl` and `condition` may be null. False: an exception is raised.
-int TakeWanted(PyObject* ttl, PyObject* condition, Wanted* wanted);
+/// None, or "memory", "logged", "synced". False: an exception is raised.
+int TakeDurability(PyObject* durability, uint32_t* level);
+/// All three may be null. False: an exception is raised.
+int TakeWanted(PyObject* ttl, PyObject* condition, PyObject* durability, Wanted* wanted);
 
 /// The arguments of a write.
 typedef struct {
@@ -77,10 +89,14 @@ typedef struct {
   Bytes value;  // empty where the write has none
   Wanted wanted;
 } WriteArguments;
-/// (key, value, *, ttl=None, condition=None). As Take.
+/// (key, value, *, ttl=None, condition=None, durability=None). As Take.
 int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
-/// (key, *, condition=None). As Take.
+/// (key, *, condition=None, durability=None). As Take.
 int TakeDeleteArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
+/// (key, delta=1, *, ttl=None, condition=None, durability=None). As Take.
+int TakeIncrementArguments(PyObject* args, PyObject* kwargs, long long* delta, WriteArguments* taken);
+/// (key, ttl, *, condition=None, durability=None). As Take; the ttl is that of the options.
+int TakeTouchArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
 void ReleaseArguments(WriteArguments* taken);
 
 // --- client.c -------------------------------------------------------------------------------------------
@@ -113,12 +129,19 @@ extern PyObject* buffer_type;
 PyObject* ClientRegister(PyObject* client, PyObject* memory);
 void ReleaseBuffer(Buffer* buffer);
 
+// --- many.c ---------------------------------------------------------------------------------------------
+
+PyObject* ClientGetMany(PyObject* client, PyObject* keys);
+PyObject* ClientPutMany(PyObject* client, PyObject* args, PyObject* kwargs);
+
 // --- batch.c --------------------------------------------------------------------------------------------
 
 /// Made of batch_spec by module.c.
 extern PyObject* batch_type;
 
-PyObject* ClientApply(PyObject* client, PyObject* batch);
+/// (batch, *, durability=None). Null: an exception is raised.
+remora_batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wanted);
+PyObject* ClientApply(PyObject* client, PyObject* args, PyObject* kwargs);
 
 // --- scan.c ---------------------------------------------------------------------------------------------
 

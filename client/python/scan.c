@@ -1,4 +1,6 @@
 // The type remora.Scan, and what a client has for many keys.
+#include <math.h>
+
 #include "client/python/remora_python.h"
 
 // A scan may lose its last reference while a call is under way in another thread; it ends with the next call
@@ -213,8 +215,20 @@ PyObject* ClientDropAll(PyObject* object, PyObject* Py_UNUSED(none)) {
   return code == REMORA_OK ? PyLong_FromUnsignedLongLong(deleted) : Raise(code);
 }
 
+static PyObject* ScanExpiry(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Scan* const self = (Scan*)object;
+  if (!Begin(self->client)) return NULL;
+  uint64_t expiry_ms = 0;
+  const remora_code code = remora_scan_expiry(self->handle->scan, &expiry_ms);
+  self->client->busy = 0;
+  if (code != REMORA_OK) return Raise(code);
+  return PyFloat_FromDouble(expiry_ms == 0 ? HUGE_VAL : (double)expiry_ms / 1000);
+}
+
 static PyMethodDef scan_methods[] = {
     {"token", ScanToken, METH_NOARGS, "What goes on behind the last entry: Client.scan(token=...)."},
+    {"expiry", ScanExpiry, METH_NOARGS,
+     "When the last entry expires, in seconds since 1970 by the server's clock; math.inf: never."},
     {"version", ScanVersion, METH_NOARGS, "Of the last entry."},
     {NULL, NULL, 0, NULL},
 };

@@ -6,42 +6,11 @@
 #include <vector>
 
 #include "client/c/remora.h"
-#include "tests/behaviour/behaviour_fixture.h"
+#include "tests/behaviour/c_fixture.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
 namespace {
-
-class CInterface : public testing::Test {
- protected:
-  CInterface() : address_(FreshAddress(rdma::TransportKind::kLocal, sockets_.path())) {
-    ServerOptions options;
-    options.store.memory_size = std::size_t{32} << 20;
-    server_ = *ServerThread::Start(options, address_);
-    remora_options wanted;
-    remora_options_init(&wanted);
-    EXPECT_EQ(wanted.reconnect, 1u);
-    wanted.timeout_ms = 1000;  // no longer than a server that is gone is to be waited for
-    EXPECT_EQ(remora_connect(server_->address().c_str(), &wanted, &client_), REMORA_OK) << remora_message();
-  }
-  ~CInterface() override { remora_close(client_); }
-
-  remora_code Put(const std::string& key, const std::string& value) {
-    return remora_put(client_, key.data(), key.size(), value.data(), value.size(), nullptr);
-  }
-  std::string Get(const std::string& key) {
-    const void* value = nullptr;
-    size_t size = 0;
-    const remora_code code = remora_get(client_, key.data(), key.size(), &value, &size, nullptr);
-    if (code != REMORA_OK) return remora_code_name(code);
-    return {static_cast<const char*>(value), size};
-  }
-
-  const TempDir sockets_;
-  const rdma::Address address_;
-  std::unique_ptr<ServerThread> server_;
-  remora_client* client_ = nullptr;
-};
 
 TEST_F(CInterface, PutsGetsAndDeletes) {
   EXPECT_EQ(Get("key"), "NOT_FOUND");
@@ -161,11 +130,18 @@ TEST_F(CInterface, WritesAllOrNone) {
   EXPECT_EQ(remora_batch_delete(batch, "c", 1, nullptr), REMORA_OK);
   EXPECT_EQ(remora_batch_count(batch), 3u);
   uint64_t version = 0;
-  EXPECT_EQ(remora_apply(client_, batch, &version), REMORA_NOT_FOUND);
+  remora_write_options all;
+  remora_write_options_init(&all);
+  all.version = &version;
+  EXPECT_EQ(remora_apply(client_, batch, &all), REMORA_NOT_FOUND);
   EXPECT_NE(std::strstr(remora_message(), "write 3"), nullptr) << remora_message();
   EXPECT_EQ(Get("a"), "NOT_FOUND");
   ASSERT_EQ(Put("c", "3"), REMORA_OK);
-  EXPECT_EQ(remora_apply(client_, batch, &version), REMORA_OK);
+  all.durability = REMORA_DURABILITY_LOGGED;  // of a server without a disk
+  EXPECT_EQ(remora_apply(client_, batch, &all), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(Get("a"), "NOT_FOUND");
+  all.durability = REMORA_DURABILITY_MEMORY;
+  EXPECT_EQ(remora_apply(client_, batch, &all), REMORA_OK);
   EXPECT_GT(version, 0u);
   EXPECT_EQ(Get("a") + Get("b") + Get("c"), "12NOT_FOUND");
   remora_batch_clear(batch);
@@ -193,6 +169,7 @@ TEST_F(CInterface, LooksForManyKeys) {
   EXPECT_EQ(results[0].code, REMORA_OK);
   EXPECT_EQ(std::string(static_cast<const char*>(results[0].value.data), results[0].value.size), "1");
   EXPECT_EQ(results[1].code, REMORA_NOT_FOUND);
+  EXPECT_STREQ(results[1].message, "no such key");
   EXPECT_EQ(std::string(static_cast<const char*>(results[2].value.data), results[2].value.size), "333");
   EXPECT_GT(results[2].version, results[0].version);
   EXPECT_EQ(results[3].code, REMORA_INVALID_ARGUMENT);
@@ -204,6 +181,52 @@ TEST_F(CInterface, LooksForManyKeys) {
   EXPECT_EQ(remora_exists(client_, "two", 3, &exists), REMORA_OK);
   EXPECT_EQ(exists, 0);
   EXPECT_EQ(remora_exists(client_, "", 0, &exists), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CInterface, PutsManyKeys) {
+  uint64_t version = 0;
+  remora_write_options absent;
+  remora_write_options_init(&absent);
+  absent.condition = REMORA_IF_ABSENT;
+  absent.version = &version;
+  const std::string large(std::size_t{300} << 10, 'l');
+  const remora_put_request requests[] = {{{"a", 1}, {"1", 1}, nullptr},
+                                         {{"b", 1}, {"2", 1}, &absent},
+                                         {{"a", 1}, {"3", 1}, &absent},
+                                         {{"", 0}, {"4", 1}, nullptr},
+                                         {{"c", 1}, {large.data(), large.size()}, nullptr}};
+  remora_result results[5] = {};
+  EXPECT_EQ(remora_multi_put(client_, requests, results, 5), REMORA_OK) << remora_message();
+  EXPECT_EQ(results[0].code, REMORA_OK);
+  EXPECT_EQ(results[1].code, REMORA_OK);
+  EXPECT_EQ(results[1].version, version);
+  EXPECT_GT(results[1].version, results[0].version);
+  EXPECT_EQ(results[2].code, REMORA_ALREADY_EXISTS);
+  EXPECT_EQ(results[3].code, REMORA_INVALID_ARGUMENT);
+  EXPECT_THAT(results[3].message, testing::HasSubstr("a key of 0 bytes"));
+  EXPECT_STREQ(results[4].message, "");
+  EXPECT_EQ(results[4].code, REMORA_OK);
+  EXPECT_EQ(Get("a") + Get("b"), "12");
+  EXPECT_EQ(Get("c"), large);
+  EXPECT_EQ(remora_multi_put(client_, nullptr, nullptr, 0), REMORA_OK);
+  EXPECT_EQ(remora_multi_put(client_, requests, nullptr, 1), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_multi_put(nullptr, requests, results, 1), REMORA_INVALID_ARGUMENT);
+  absent.durability = REMORA_DURABILITY_SYNCED + 1;
+  EXPECT_EQ(remora_multi_put(client_, requests, results, 2), REMORA_INVALID_ARGUMENT);
+}
+
+TEST_F(CInterface, CountsWhatItDid) {
+  std::map<std::string, uint64_t> counters;
+  const auto each = [](void* context, const char* name, uint64_t value) {
+    (*static_cast<std::map<std::string, uint64_t>*>(context))[name] = value;
+  };
+  ASSERT_EQ(Put("key", "value"), REMORA_OK);
+  EXPECT_EQ(Get("key"), "value");
+  EXPECT_EQ(remora_counters(client_, each, &counters), REMORA_OK);
+  EXPECT_EQ(counters["requests"], 1u);
+  EXPECT_EQ(counters["reads"], 2u);
+  EXPECT_EQ(counters.count("reconnects"), 1u);
+  EXPECT_EQ(remora_counters(nullptr, each, &counters), REMORA_INVALID_ARGUMENT);
 }
 
 TEST_F(CInterface, ShowsTheServersCounters) {
@@ -301,116 +324,8 @@ TEST(CInterfaceNames, AreThere) {
   EXPECT_STREQ(remora_code_name(REMORA_OK), "OK");
   EXPECT_STREQ(remora_code_name(REMORA_INTERNAL), "INTERNAL");
   EXPECT_STREQ(remora_code_name(REMORA_UNKNOWN), "UNKNOWN");
-  EXPECT_STREQ(remora_code_name(static_cast<remora_code>(15)), "UNKNOWN");
+  EXPECT_STREQ(remora_code_name(REMORA_CANCELLED), "CANCELLED");
   EXPECT_STRNE(remora_version(), "");
-}
-
-// --- Scans ------------------------------------------------------------------------------------------------
-
-class CScans : public CInterface {
- protected:
-  CScans() {
-    remora_close(client_);
-    client_ = nullptr;
-    server_.reset();
-    ServerOptions options;
-    options.store.memory_size = std::size_t{32} << 20;
-    options.store.durability = Durability::kLogged;
-    options.store.data_dir = sockets_.path() + "/data";
-    server_ = *ServerThread::Start(options, address_);
-    EXPECT_EQ(remora_connect(server_->address().c_str(), nullptr, &client_), REMORA_OK) << remora_message();
-  }
-  /// Steps to the end; "key=value" of each entry.
-  std::vector<std::string> Rest(remora_scan* scan) {
-    std::vector<std::string> entries;
-    remora_bytes key, value;
-    remora_code code;
-    while ((code = remora_scan_next(scan, &key, &value, nullptr)) == REMORA_OK) {
-      entries.push_back(Text(key) + "=" + Text(value));
-    }
-    EXPECT_EQ(code, REMORA_NOT_FOUND) << remora_message();
-    return entries;
-  }
-  static std::string Text(const remora_bytes& bytes) {
-    return {static_cast<const char*>(bytes.data), bytes.size};
-  }
-};
-
-TEST_F(CScans, ShowKeysInOrder) {
-  for (const char* key : {"b/2", "a", "b/1", "c"}) ASSERT_EQ(Put(key, std::string("of ") + key), REMORA_OK);
-  remora_scan* scan = nullptr;
-  ASSERT_EQ(remora_scan_begin(client_, nullptr, &scan), REMORA_OK) << remora_message();
-  EXPECT_THAT(Rest(scan), testing::ElementsAre("a=of a", "b/1=of b/1", "b/2=of b/2", "c=of c"));
-  remora_scan_end(scan);
-
-  remora_scan_options options;
-  remora_scan_options_init(&options);
-  options.range.prefix = {"b/", 2};
-  options.reverse = 1;
-  options.keys_only = 1;
-  options.limit = 1;
-  ASSERT_EQ(remora_scan_begin(client_, &options, &scan), REMORA_OK) << remora_message();
-  remora_bytes key;
-  uint64_t version = 0;
-  ASSERT_EQ(remora_scan_next(scan, &key, nullptr, &version), REMORA_OK);
-  EXPECT_EQ(Text(key), "b/2");
-  EXPECT_GT(version, 0u);
-  EXPECT_EQ(remora_scan_next(scan, &key, nullptr, &version), REMORA_NOT_FOUND);
-  const char* token = nullptr;
-  ASSERT_EQ(remora_scan_token(scan, &token), REMORA_OK);
-  const std::string kept = token;
-  remora_scan_end(scan);
-
-  remora_scan_options next;
-  remora_scan_options_init(&next);
-  next.token = kept.c_str();
-  ASSERT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_OK) << remora_message();
-  EXPECT_THAT(Rest(scan), testing::ElementsAre("b/1=of b/1"));
-  remora_scan_end(scan);
-  next.token = "no token";
-  scan = nullptr;
-  EXPECT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(scan, nullptr);
-  remora_scan_end(nullptr);
-}
-
-TEST_F(CScans, CountAndDrop) {
-  for (int i = 0; i < 30; ++i) ASSERT_EQ(Put("key " + std::to_string(i), "value"), REMORA_OK);
-  uint64_t count = 0;
-  EXPECT_EQ(remora_count(client_, nullptr, &count), REMORA_OK);
-  EXPECT_EQ(count, 30u);
-  const remora_range range{{"key 1", 5}, {nullptr, 0}, {"key 15", 6}};
-  EXPECT_EQ(remora_count(client_, &range, &count), REMORA_OK);
-  EXPECT_EQ(count, 6u);  // 1, 10 to 14
-  EXPECT_EQ(remora_delete_range(client_, &range, &count), REMORA_OK);
-  EXPECT_EQ(count, 6u);
-  const remora_range all{};
-  EXPECT_EQ(remora_delete_range(client_, &all, nullptr), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_drop_all(client_, &count), REMORA_OK);
-  EXPECT_EQ(count, 24u);
-  EXPECT_EQ(remora_drop_all(client_, nullptr), REMORA_OK);
-}
-
-TEST_F(CScans, NullPointersAreRefused) {
-  remora_scan* scan = nullptr;
-  remora_bytes key;
-  const char* token = nullptr;
-  uint64_t count = 0;
-  const remora_range broken{{nullptr, 3}, {nullptr, 0}, {nullptr, 0}};
-  EXPECT_EQ(remora_scan_begin(nullptr, nullptr, &scan), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_scan_begin(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_scan_next(nullptr, &key, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_scan_token(nullptr, &token), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_count(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_count(client_, &broken, &count), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_delete_range(client_, nullptr, &count), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(remora_drop_all(nullptr, &count), REMORA_INVALID_ARGUMENT);
-}
-
-TEST_F(CInterface, AStoreInMemoryIsNotScanned) {
-  remora_scan* scan = nullptr;
-  EXPECT_EQ(remora_scan_begin(client_, nullptr, &scan), REMORA_FAILED_PRECONDITION);
-  EXPECT_THAT(remora_message(), testing::HasSubstr("logged"));
 }
 
 }  // namespace

@@ -16,6 +16,15 @@ def run(name, *arguments):
     )  # fmt: skip
 
 
+def run_python(name, *arguments):
+    program = pathlib.Path(__file__).parents[2] / f"examples/{name}.py"
+    return subprocess.run(
+        [sys.executable, "-B", program, *arguments],
+        env={**os.environ, "PYTHONPATH": str(harness.BIN.parent / "python")},
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False, text=True,
+    )  # fmt: skip
+
+
 class ExamplesTest(harness.TestCase):
     def test_first(self):
         self.assertNotEqual(run("first", self.address).returncode, 0)
@@ -31,12 +40,7 @@ class ExamplesTest(harness.TestCase):
 
     def test_first_in_python(self):
         self.memory_server()
-        program = pathlib.Path(__file__).parents[2] / "examples/first.py"
-        first = subprocess.run(
-            [sys.executable, "-B", program, self.address],
-            env={**os.environ, "PYTHONPATH": str(harness.BIN.parent / "python")},
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False, text=True,
-        )  # fmt: skip
+        first = run_python("first", self.address)
         self.assertEqual((first.returncode, first.stdout), (0, "hello, world\n"), first.stderr)
 
     def test_embedded(self):
@@ -99,6 +103,12 @@ class ExamplesTest(harness.TestCase):
         self.memory_server()
         for _ in range(2):
             total = run("async", self.address)
+            self.assertEqual((total.returncode, total.stdout), (0, "780\n"), total.stderr)
+
+    def test_async_in_python(self):
+        self.memory_server()
+        for _ in range(2):
+            total = run_python("async", self.address)
             self.assertEqual((total.returncode, total.stdout), (0, "780\n"), total.stderr)
 
 

@@ -8,6 +8,7 @@ import pathlib
 import signal
 import sys
 import threading
+import time
 import unittest
 
 import harness
@@ -154,6 +155,49 @@ class PythonTest(harness.TestCase):
             with self.assertRaises(TypeError):
                 self.store.get_many(bad)
 
+    def test_many_puts(self):
+        self.assertEqual(self.store.put_many([]), [])
+        versions = self.store.put_many((f"key {i}", str(i)) for i in range(100))
+        self.assertEqual(versions, sorted(set(versions)))
+        self.assertEqual(self.store.get_versioned("key 99"), (b"99", versions[99]))
+        mixed = self.store.put_many([("key 1", b"x"), ("", b"x"), ("new", b"x")], condition=remora.ABSENT, ttl=60)
+        self.assertIsInstance(mixed[0], remora.AlreadyExists)
+        self.assertIsInstance(mixed[1], ValueError)
+        self.assertIn("a key of 0 bytes", str(mixed[1]))
+        self.assertEqual(self.store.get_versioned("new"), (b"x", mixed[2]))
+        self.assertLessEqual(self.store.ttl("new"), 60)
+        for bad in (5, ["good"], [("a", "b", "c")], [("a", 5)], [(5, "a")], [("good", b""), 5]):
+            with self.assertRaises((TypeError, ValueError)):
+                self.store.put_many(bad)
+
+    def test_durability(self):
+        self.store.put("key", b"a", durability="memory")
+        batch = remora.Batch()
+        batch.put("key", b"b")
+        # This server has no disk.
+        for refused in (
+            lambda: self.store.put("key", b"b", durability="synced"),
+            lambda: self.store.append("key", b"b", durability="logged"),
+            lambda: self.store.increment("n", durability="logged"),
+            lambda: self.store.delete("key", durability="logged"),
+            lambda: self.store.touch("key", 60, durability="logged"),
+            lambda: self.store.persist("key", durability="logged"),
+            lambda: self.store.apply(batch, durability="logged"),
+        ):
+            with self.assertRaisesRegex(remora.InvalidArgument, "server refused"):
+                refused()
+        self.assertIsInstance(self.store.put_many([("key", b"b")], durability="synced")[0], remora.InvalidArgument)
+        self.assertEqual(self.store["key"], b"a")
+        self.store.apply(batch, durability="memory")
+        self.assertEqual(self.store["key"], b"b")
+        for bad, kind in (("fast", ValueError), (2, TypeError), ("", ValueError)):
+            with self.assertRaises(kind):
+                self.store.put("key", b"", durability=bad)
+        with self.assertRaises(TypeError):
+            batch.put("key", b"", durability="memory")
+        with self.assertRaises(TypeError):
+            batch.delete("key", durability="memory")
+
     def test_a_buffer_is_read_into(self):
         memory = bytearray(1 << 20)
         with self.store.register(memory) as buffer:
@@ -230,6 +274,7 @@ class PythonTest(harness.TestCase):
         self.store["key"] = b"value"
         self.assertEqual(self.store.stats()["puts"], 1)
         self.store.ping()
+        self.assertEqual(self.store.counters()["requests"], 2)
 
     def test_one_thread_at_a_time(self):
         # A stopped server keeps one thread waiting while another comes.
@@ -270,11 +315,12 @@ class PythonTest(harness.TestCase):
     def test_the_type_hints_name_what_is_there(self):
         tree = ast.parse((PACKAGE / "remora" / "_remora.pyi").read_text())
         hinted = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-        for name in ("Client", "Buffer", "Batch", "Scan"):
+        for name in ("Client", "Buffer", "Batch", "Scan", "Async"):
+            there = getattr(remora._remora, name)
             methods = {node.name for node in hinted[name].body if isinstance(node, ast.FunctionDef)}
-            public = {method for method in vars(getattr(remora, name)) if not method.startswith("__")}
+            public = {method for method in vars(there) if not method.startswith("__")}
             self.assertEqual({method for method in methods if not method.startswith("__")}, public)
-            self.assertTrue(all(hasattr(getattr(remora, name), method) for method in methods))
+            self.assertTrue(all(hasattr(there, method) for method in methods))
         self.assertTrue((PACKAGE / "remora" / "py.typed").exists())
         self.assertEqual(sorted(remora.__all__), sorted(n for n in vars(remora) if n in remora.__all__))
 
@@ -328,6 +374,22 @@ class ScanTest(harness.TestCase):
         self.assertEqual(self.store.delete_range(prefix="b/"), 2)
         self.assertEqual(self.store.drop_all(), 2)
         self.assertEqual(list(self.store), [])
+
+    def test_durability_and_expiry(self):
+        synced = self.store.stats()["synced_writes"]
+        self.store.put("d", b"", durability="synced", ttl=3600)
+        self.store.put_many([("e", b""), ("f", b"")], durability="synced")
+        self.assertEqual(self.store.stats()["synced_writes"], synced + 3)
+        scan = self.store.scan(begin="c", keys_only=True)
+        self.assertEqual((next(scan), scan.expiry()), (b"c", math.inf))
+        self.assertEqual(next(scan), b"d")
+        self.assertLess(abs(scan.expiry() - time.time()), 3600 + 60)
+
+    def test_a_window_of_another_size(self):
+        with remora.Client(self.address, scan_window_bytes=16384) as other:
+            self.assertEqual(len(list(other.scan())), 4)
+        with remora.Client(self.address, scan_window_bytes=0) as other, self.assertRaises(remora.FailedPrecondition):
+            other.scan()
 
     def test_arguments(self):
         for wrong in ({"prefix": 5}, {"limit": "many"}, {"bogus": 1}, {"token": 5}):

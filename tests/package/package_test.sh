@@ -121,6 +121,8 @@ if [ -d "$prefix/lib/python3/dist-packages/remora" ]; then
   say "the package for Python"
   said=$(PYTHONPATH=$prefix/lib/python3/dist-packages python3 -B "$examples/first.py" "$address")
   [ "$said" = "hello, world" ] || fail "first.py"
+  said=$(PYTHONPATH=$prefix/lib/python3/dist-packages python3 -B "$examples/async.py" "$address")
+  [ "$said" = 780 ] || fail "async.py"
 fi
 
 say "what cannot be had is said"

@@ -10,6 +10,8 @@
         "key" in store
         del store["key"]
         store.get_many(["a", "b"])      # [b'...', None], side by side
+        store.put_many({"a": "1"}.items())  # [its version], or the Error of one that was not done
+        store.put("key", b"value", durability="synced")
         store.increment("hits")         # 1
 
 Writes may depend on what is there: on ABSENT, PRESENT, or a version, and say which version they made.
@@ -33,6 +35,8 @@ sent from where they are, and can be read without a copy into memory that was re
         buffer = store.register(bytearray(1 << 20))
         view = buffer.get("image")      # a memoryview of that memory
 
+Many operations at once, for asyncio: remora.aio.
+
 When the connection breaks, a client makes another, and no write is done twice (unless reconnect=False: then it fails).
 Every failure is a remora.Error. A client is for one thread at a time, and not for a forked child; while a call is under
 way other Python threads run.
@@ -41,6 +45,7 @@ way other Python threads run.
 from remora._errors import (
     Aborted,
     AlreadyExists,
+    Cancelled,
     DataLoss,
     DeadlineExceeded,
     Error,
@@ -64,6 +69,7 @@ __all__ = [
     "AlreadyExists",
     "Batch",
     "Buffer",
+    "Cancelled",
     "Client",
     "DataLoss",
     "DeadlineExceeded",

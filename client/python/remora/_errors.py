@@ -59,5 +59,9 @@ class Aborted(Error):
     """A scan of one moment that the server has given up."""
 
 
+class Cancelled(Error):
+    """Of remora.aio: the client was closed. Of a write that was under way it is not known whether it was done."""
+
+
 class Unknown(Error):
     """Of a write: its answer was lost, and the server cannot tell any more whether it was done, once, or not."""

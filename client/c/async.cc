@@ -1,0 +1,234 @@
+// Many operations at once, of remora.h.
+#include "client/async.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "client/c/call.h"
+#include "client/c/remora.h"
+
+using namespace remora::c;  // NOLINT: what every call here is made of
+
+struct remora_async {
+  remora::SteadyClock clock;
+  std::unique_ptr<remora::AsyncClient> client;
+  bool polling = false;
+};
+
+namespace {
+
+using remora::AsyncClient;
+using remora::AsyncResult;
+
+int64_t NumberOf(const AsyncResult& result, bool is_ttl) {
+  if (!is_ttl) return result.number;
+  return result.ttl ? static_cast<int64_t>(result.ttl->count()) : REMORA_TTL_FOREVER;
+}
+
+// Two words at most in what it returns, so that nothing is allocated for it.
+template <bool kIsTtl = false>
+AsyncClient::Done Calling(remora_async_done done, void* context) {
+  if (done == nullptr) return {};
+  return [done, context](const AsyncResult& result) noexcept {
+    const std::string message(result.status.message());
+    const remora_async_result shown{CodeOf(result.status),
+                                    message.c_str(),
+                                    {result.value.data(), result.value.size()},
+                                    result.version,
+                                    NumberOf(result, kIsTtl)};
+    done(context, &shown);
+  };
+}
+
+// Runs `body`, which begins an operation.
+template <typename Body>
+remora_code Begin(const remora_async* async, bool all_there, uint64_t* operation, const Body& body) noexcept {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(async != nullptr && all_there);
+    if (!status.ok()) return status;
+    const AsyncClient::Begun begun = body();
+    if (begun.ok() && operation != nullptr) *operation = *begun;
+    return begun.status();
+  });
+}
+
+// The same, of a write: `body`(options).
+template <typename Body>
+remora_code BeginWrite(const remora_async* async, bool all_there, const remora_write_options* options,
+                       uint64_t* operation, const Body& body) noexcept {
+  return Begin(async, all_there, operation, [&]() -> AsyncClient::Begun {
+    const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
+    return body(*wanted);
+  });
+}
+
+}  // namespace
+
+// --- The whole ------------------------------------------------------------------------------------------
+
+remora_code remora_async_open(const char* address, const remora_options* options, size_t depth,
+                              remora_async** async) {
+  return Call([&]() -> absl::Status {
+    if (absl::Status status = CheckPointers(address != nullptr && async != nullptr); !status.ok())
+      return status;
+    const absl::StatusOr<remora::ClientOptions> wanted = ClientOptionsOf(options);
+    if (!wanted.ok()) return wanted.status();
+    remora::AsyncOptions how;
+    if (depth != 0) how.depth = depth;
+    auto connected = std::make_unique<remora_async>();
+    auto opened = AsyncClient::Connect(address, *wanted, how, connected->clock);
+    if (!opened.ok()) return opened.status();
+    connected->client = *std::move(opened);
+    *async = connected.release();
+    return absl::OkStatus();
+  });
+}
+
+void remora_async_close(remora_async* async) { delete async; }
+
+// --- Operations -----------------------------------------------------------------------------------------
+
+remora_code remora_async_get(remora_async* async, const void* key, size_t key_size, remora_async_done done,
+                             void* context, uint64_t* operation) {
+  return Begin(async, AreBytes(key, key_size), operation,
+               [&] { return async->client->Get(View(key, key_size), Calling(done, context)); });
+}
+
+remora_code remora_async_exists(remora_async* async, const void* key, size_t key_size, remora_async_done done,
+                                void* context, uint64_t* operation) {
+  return Begin(async, AreBytes(key, key_size), operation,
+               [&] { return async->client->Exists(View(key, key_size), Calling(done, context)); });
+}
+
+remora_code remora_async_ttl(remora_async* async, const void* key, size_t key_size, remora_async_done done,
+                             void* context, uint64_t* operation) {
+  return Begin(async, AreBytes(key, key_size), operation,
+               [&] { return async->client->Ttl(View(key, key_size), Calling<true>(done, context)); });
+}
+
+remora_code remora_async_put(remora_async* async, const void* key, size_t key_size, const void* value,
+                             size_t value_size, const remora_write_options* options, remora_async_done done,
+                             void* context, uint64_t* operation) {
+  return BeginWrite(async, AreBytes(key, key_size) && AreBytes(value, value_size), options, operation,
+                    [&](const remora::PutOptions& wanted) {
+                      return async->client->Put(View(key, key_size), View(value, value_size), wanted,
+                                                Calling(done, context));
+                    });
+}
+
+remora_code remora_async_delete(remora_async* async, const void* key, size_t key_size,
+                                const remora_write_options* options, remora_async_done done, void* context,
+                                uint64_t* operation) {
+  return BeginWrite(
+      async, AreBytes(key, key_size), options, operation, [&](const remora::PutOptions& wanted) {
+        return async->client->Delete(View(key, key_size), WithoutTtl(wanted), Calling(done, context));
+      });
+}
+
+remora_code remora_async_touch(remora_async* async, const void* key, size_t key_size, int64_t ttl_ms,
+                               const remora_write_options* options, remora_async_done done, void* context,
+                               uint64_t* operation) {
+  return BeginWrite(async, AreBytes(key, key_size), options, operation,
+                    [&](const remora::PutOptions& wanted) {
+                      return async->client->Touch(View(key, key_size), TtlOf(ttl_ms), WithoutTtl(wanted),
+                                                  Calling(done, context));
+                    });
+}
+
+remora_code remora_async_increment(remora_async* async, const void* key, size_t key_size, int64_t delta,
+                                   const remora_write_options* options, remora_async_done done, void* context,
+                                   uint64_t* operation) {
+  return BeginWrite(
+      async, AreBytes(key, key_size), options, operation, [&](const remora::PutOptions& wanted) {
+        return async->client->Increment(View(key, key_size), delta, wanted, Calling(done, context));
+      });
+}
+
+remora_code remora_async_append(remora_async* async, const void* key, size_t key_size, const void* bytes,
+                                size_t size, const remora_write_options* options, remora_async_done done,
+                                void* context, uint64_t* operation) {
+  return BeginWrite(async, AreBytes(key, key_size) && AreBytes(bytes, size), options, operation,
+                    [&](const remora::PutOptions& wanted) {
+                      return async->client->Append(View(key, key_size), View(bytes, size), wanted,
+                                                   Calling(done, context));
+                    });
+}
+
+remora_code remora_async_apply(remora_async* async, const remora_batch* batch,
+                               const remora_write_options* options, remora_async_done done, void* context,
+                               uint64_t* operation) {
+  return BeginWrite(async, batch != nullptr, options, operation, [&](const remora::PutOptions& wanted) {
+    AsyncClient::Done call = Calling(done, context);
+    if (wanted.version != nullptr) {
+      call = [call = std::move(call), version = wanted.version](const AsyncResult& result) mutable {
+        if (result.status.ok()) *version = result.version;
+        if (call) call(result);
+      };
+    }
+    return async->client->Apply(batch->batch, wanted.durability, std::move(call));
+  });
+}
+
+remora_code remora_async_ping(remora_async* async, remora_async_done done, void* context,
+                              uint64_t* operation) {
+  return Begin(async, true, operation, [&] { return async->client->Ping(Calling(done, context)); });
+}
+
+remora_code remora_async_cancel(remora_async* async, uint64_t operation) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(async != nullptr);
+    if (!status.ok()) return status;
+    return async->client->Cancel(operation) ? absl::OkStatus() : absl::NotFoundError("it has ended");
+  });
+}
+
+// --- Driving --------------------------------------------------------------------------------------------
+
+namespace {
+
+// From now on; as far off as can be, for a wait without an end.
+remora::TimePoint After(const remora::Clock& clock, int64_t timeout_ms) {
+  constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
+  if (timeout_ms < 0) return remora::TimePoint::max();
+  return clock.Now() + std::min(milliseconds(timeout_ms), kLongest);
+}
+
+}  // namespace
+
+remora_code remora_async_poll(remora_async* async, int64_t timeout_ms, size_t* ended) {
+  return Call([&]() -> absl::Status {
+    absl::Status status = CheckPointers(async != nullptr);
+    if (!status.ok()) return status;
+    if (async->polling) return absl::FailedPreconditionError("a callback must not poll its own client");
+    async->polling = true;
+    absl::StatusOr<std::size_t> count = std::size_t{0};
+    if (timeout_ms == 0) {
+      count = async->client->Poll();
+    } else {
+      count = async->client->Wait(After(async->clock, timeout_ms));
+    }
+    async->polling = false;
+    if (ended != nullptr) *ended = count.value_or(0);
+    return count.status();
+  });
+}
+
+size_t remora_async_in_flight(const remora_async* async) { return async->client->in_flight(); }
+size_t remora_async_room(const remora_async* async) { return async->client->room(); }
+int remora_async_wait_fd(const remora_async* async) { return async->client->fd(); }
+
+int64_t remora_async_wait_ms(const remora_async* async) {
+  const std::optional<remora::TimePoint> due = async->client->next_deadline();
+  if (!due) return -1;
+  const auto left = std::chrono::ceil<milliseconds>(*due - async->clock.Now());
+  return std::max<int64_t>(left.count(), 0);
+}
+
+void remora_async_arm(remora_async* async) { async->client->Arm(); }
+void remora_async_disarm(remora_async* async) { async->client->Disarm(); }

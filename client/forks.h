@@ -1,0 +1,18 @@
+// Whether this process is still the one in which something was made: a forked child has a copy of a client,
+// and shares with its parent what the copy stands for.
+#pragma once
+
+#include <cstdint>
+
+namespace remora {
+
+/// Grows in each child of fork(2); the same as long as it is one process. One load.
+class Forks {
+ public:
+  static std::uint64_t Count();
+};
+
+inline constexpr const char* kForked =
+    "the client was connected before a fork, and is the parent's: connect anew in the child";
+
+}  // namespace remora

@@ -1,0 +1,144 @@
+// Many keys in one call.
+#include "client/python/remora_python.h"
+
+// A list of what became of each key, or null, with an exception raised.
+static PyObject* ListOf(const remora_result* results, Py_ssize_t count) {
+  PyObject* const list = PyList_New(count);
+  for (Py_ssize_t i = 0; list != NULL && i < count; ++i) {
+    PyObject* value = NULL;
+    if (results[i].code == REMORA_OK) {
+      value = PyBytes_FromStringAndSize(results[i].value.data, (Py_ssize_t)results[i].value.size);
+    } else if (results[i].code == REMORA_NOT_FOUND) {
+      value = Py_NewRef(Py_None);
+    } else {
+      RaiseWith(results[i].code, results[i].message);
+    }
+    if (value == NULL) {
+      Py_DECREF(list);
+      return NULL;
+    }
+    PyList_SetItem(list, i, value);
+  }
+  return list;
+}
+
+PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
+  Client* const self = (Client*)object;
+  // What holds the keys, as long as the call lasts.
+  PyObject* const sequence = PySequence_Tuple(argument);
+  if (sequence == NULL) return NULL;
+  const Py_ssize_t count = PyTuple_Size(sequence);
+  Bytes* const taken = PyMem_Calloc((size_t)count + 1, sizeof(Bytes));
+  remora_bytes* const keys = PyMem_Calloc((size_t)count + 1, sizeof(remora_bytes));
+  remora_result* const results = PyMem_Calloc((size_t)count + 1, sizeof(remora_result));
+  PyObject* list = NULL;
+  Py_ssize_t good = 0;
+  if (taken == NULL || keys == NULL || results == NULL) {
+    PyErr_NoMemory();
+  } else {
+    while (good < count && Take(PyTuple_GetItem(sequence, good), &taken[good])) {
+      keys[good].data = taken[good].data;
+      keys[good].size = (size_t)taken[good].size;
+      ++good;
+    }
+    if (good == count && Begin(self)) {
+      remora_code code;
+      CALL(self, code, remora_multi_get(self->client, keys, results, (size_t)count));
+      list = code == REMORA_OK ? ListOf(results, count) : Raise(code);
+    }
+  }
+  while (good > 0) Release(&taken[--good]);
+  PyMem_Free(taken);
+  PyMem_Free(keys);
+  PyMem_Free(results);
+  Py_DECREF(sequence);
+  return list;
+}
+
+// --- Puts -----------------------------------------------------------------------------------------------
+
+typedef struct {
+  PyObject* pair;  // what holds key and value
+  Bytes key;
+  Bytes value;
+} Pair;
+
+// False: an exception is raised, and nothing is held.
+static int TakePair(PyObject* object, Pair* pair) {
+  pair->pair = PySequence_Tuple(object);
+  if (pair->pair == NULL) return 0;
+  if (PyTuple_Size(pair->pair) != 2) {
+    PyErr_SetString(PyExc_ValueError, "what is put is a pair of key and value");
+  } else if (Take(PyTuple_GetItem(pair->pair, 0), &pair->key)) {
+    if (Take(PyTuple_GetItem(pair->pair, 1), &pair->value)) return 1;
+    Release(&pair->key);
+  }
+  Py_DECREF(pair->pair);
+  return 0;
+}
+
+static void ReleasePair(Pair* pair) {
+  Release(&pair->key);
+  Release(&pair->value);
+  Py_DECREF(pair->pair);
+}
+
+// A list of the version that each made, or of why it was not done; null, with an exception raised.
+static PyObject* VersionsOf(const remora_result* results, Py_ssize_t count) {
+  PyObject* const list = PyList_New(count);
+  for (Py_ssize_t i = 0; list != NULL && i < count; ++i) {
+    PyObject* const made = results[i].code == REMORA_OK ? PyLong_FromUnsignedLongLong(results[i].version)
+                                                        : ErrorOf(results[i].code, results[i].message);
+    if (made == NULL) {
+      Py_DECREF(list);
+      return NULL;
+    }
+    PyList_SetItem(list, i, made);
+  }
+  return list;
+}
+
+static PyObject* PutMany(Client* self, PyObject* sequence, const remora_write_options* options) {
+  const Py_ssize_t count = PyTuple_Size(sequence);
+  Pair* const taken = PyMem_Calloc((size_t)count + 1, sizeof(Pair));
+  remora_put_request* const requests = PyMem_Calloc((size_t)count + 1, sizeof(remora_put_request));
+  remora_result* const results = PyMem_Calloc((size_t)count + 1, sizeof(remora_result));
+  PyObject* list = NULL;
+  Py_ssize_t good = 0;
+  if (taken == NULL || requests == NULL || results == NULL) {
+    PyErr_NoMemory();
+  } else {
+    for (; good < count && TakePair(PyTuple_GetItem(sequence, good), &taken[good]); ++good) {
+      const remora_put_request request = {{taken[good].key.data, (size_t)taken[good].key.size},
+                                          {taken[good].value.data, (size_t)taken[good].value.size},
+                                          options};
+      requests[good] = request;
+    }
+    if (good == count && Begin(self)) {
+      remora_code code;
+      CALL(self, code, remora_multi_put(self->client, requests, results, (size_t)count));
+      list = code == REMORA_OK ? VersionsOf(results, count) : Raise(code);
+    }
+  }
+  while (good > 0) ReleasePair(&taken[--good]);
+  PyMem_Free(taken);
+  PyMem_Free(requests);
+  PyMem_Free(results);
+  return list;
+}
+
+PyObject* ClientPutMany(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {"pairs", "ttl", "condition", "durability", NULL};
+  PyObject *pairs, *ttl = NULL, *condition = NULL, *durability = NULL;
+  Wanted wanted;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOO", names, &pairs, &ttl, &condition, &durability) ||
+      !TakeWanted(ttl, condition, durability, &wanted)) {
+    return NULL;
+  }
+  wanted.options.version = NULL;
+  PyObject* const sequence = PySequence_Tuple(pairs);
+  if (sequence == NULL) return NULL;
+  PyObject* const list = PutMany((Client*)object, sequence, &wanted.options);
+  Py_DECREF(sequence);
+  return list;
+}

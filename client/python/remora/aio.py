@@ -1,0 +1,255 @@
+"""The client for asyncio: many operations under way over one connection.
+
+    import asyncio
+    from remora import aio
+
+    async def main():
+        async with aio.Client("local:///run/remora.sock") as store:
+            await store.put("key", "value")
+            values = await asyncio.gather(*(store.get(f"key {i}") for i in range(1000)))
+
+Each call begins its operation at once, and returns a future. Writes are done in the order in which they were begun; a
+get that is begun behind a put of the same key, and before that has ended, may find the value before. At most `depth`
+are under way; more of them wait for their turn, in order.
+
+To cancel the future, or a task that awaits it, cancels the operation: of a write it is then not known whether it was
+done. When the connection breaks, the client makes another, and no write is done twice. What has no answer in time ends with DeadlineExceeded. The other exceptions are as of remora.Client. Values of more
+than 262144 bytes are Unimplemented here: remora.Client has them.
+
+Keys and values, of every kind that remora.Client takes, are copied when the operation begins: do not change a buffer
+before what it was given to has been awaited. A client belongs to the loop and thread in which it was connected, and not
+to a forked child.
+"""
+
+import asyncio
+import collections
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+from remora._errors import Cancelled
+from remora._remora import Async, Batch
+from remora._types import Bytes, Durability
+
+__all__ = ["Client"]
+
+_T = TypeVar("_T")
+
+
+class _Operation(asyncio.Future):
+    """Cancels what it stands for when it is cancelled itself."""
+
+    core: Async
+    name: int | None = None  # None: not begun
+
+    def cancel(self, msg: Any = None) -> bool:
+        cancelled = super().cancel(msg)
+        if cancelled and self.name is not None:
+            self.core.cancel(self.name)
+        return cancelled
+
+
+class Client:
+    """One server, and a connection to it, for one event loop."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        depth: int = 64,
+        connect_timeout: float = 5.0,
+        timeout: float = 5.0,
+        location_cache_bytes: int | None = None,
+        reconnect: bool = True,
+    ) -> None:
+        self._address = address
+        self._depth = depth
+        self._options = {
+            "connect_timeout": connect_timeout,
+            "timeout": timeout,
+            "location_cache_bytes": location_cache_bytes,
+            "reconnect": reconnect,
+        }
+        self._core: Async | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        # Of operations that have no place yet: (operation, what begins it, its arguments).
+        self._waiting: collections.deque[tuple[_Operation, Callable[..., int], tuple, dict]] = collections.deque()
+
+    # --- Connecting and closing
+
+    async def connect(self) -> Self:
+        """Connects; the loop goes on meanwhile. As entering the client."""
+        if self._core is not None:
+            raise RuntimeError("the client is connected already")
+        loop = asyncio.get_running_loop()
+        core = await loop.run_in_executor(None, lambda: Async(self._address, self._depth, **self._options))
+        if self._core is not None:
+            core.close()
+            raise RuntimeError("the client is connected already")
+        self._core, self._loop = core, loop
+        loop.add_reader(core.fileno(), self._drive)
+        self._drive()
+        return self
+
+    def close(self) -> None:
+        """Disconnects. What is under way ends with Cancelled."""
+        if self._core is None:
+            return
+        core, self._core = self._core, None
+        self._loop.remove_reader(core.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        _settle(core.close())
+        while self._waiting:
+            operation = self._waiting.popleft()[0]
+            if not operation.done():
+                operation.set_exception(Cancelled("the client was closed"))
+
+    async def __aenter__(self) -> Self:
+        return await self.connect()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- Reading
+
+    @overload
+    def get(self, key: Bytes) -> asyncio.Future[bytes | None]: ...
+    @overload
+    def get(self, key: Bytes, default: _T) -> asyncio.Future[bytes | _T]: ...
+    def get(self, key, default=None):
+        """The value, or default."""
+        return self._begin("get", (key, default), {})
+
+    def get_versioned(self, key: Bytes) -> asyncio.Future[tuple[bytes, int]]:
+        """The value and its version; NotFound."""
+        return self._begin("get_versioned", (key,), {})
+
+    def exists(self, key: Bytes) -> asyncio.Future[bool]:
+        """Whether the key is there."""
+        return self._begin("exists", (key,), {})
+
+    def ttl(self, key: Bytes) -> asyncio.Future[float]:
+        """Seconds that are left; math.inf: for ever; NotFound."""
+        return self._begin("ttl", (key,), {})
+
+    # --- Writing
+
+    def put(
+        self,
+        key: Bytes,
+        value: Bytes,
+        *,
+        ttl: float | None = None,
+        condition: int | None = None,
+        durability: Durability | None = None,
+    ) -> asyncio.Future[int]:
+        """Stores, or replaces; the version."""
+        return self._begin("put", (key, value), {"ttl": ttl, "condition": condition, "durability": durability})
+
+    def append(
+        self,
+        key: Bytes,
+        value: Bytes,
+        *,
+        ttl: float | None = None,
+        condition: int | None = None,
+        durability: Durability | None = None,
+    ) -> asyncio.Future[int]:
+        """Puts bytes behind the value; its size."""
+        return self._begin("append", (key, value), {"ttl": ttl, "condition": condition, "durability": durability})
+
+    def increment(
+        self,
+        key: Bytes,
+        delta: int = 1,
+        *,
+        ttl: float | None = None,
+        condition: int | None = None,
+        durability: Durability | None = None,
+    ) -> asyncio.Future[int]:
+        """Adds to the number that the value spells; the sum."""
+        return self._begin("increment", (key, delta), {"ttl": ttl, "condition": condition, "durability": durability})
+
+    def delete(
+        self, key: Bytes, *, condition: int | None = None, durability: Durability | None = None
+    ) -> asyncio.Future[int]:
+        """Removes; the version; NotFound."""
+        return self._begin("delete", (key,), {"condition": condition, "durability": durability})
+
+    def touch(
+        self, key: Bytes, ttl: float, *, condition: int | None = None, durability: Durability | None = None
+    ) -> asyncio.Future[int]:
+        """Gives the key this ttl from now on; the version; NotFound."""
+        return self._begin("touch", (key, ttl), {"condition": condition, "durability": durability})
+
+    def persist(
+        self, key: Bytes, *, condition: int | None = None, durability: Durability | None = None
+    ) -> asyncio.Future[int]:
+        """Lets the key be there for ever; the version; NotFound."""
+        return self._begin("persist", (key,), {"condition": condition, "durability": durability})
+
+    def apply(self, batch: Batch, *, durability: Durability | None = None) -> asyncio.Future[int]:
+        """Does all writes of a batch, or none; the version of the first."""
+        return self._begin("apply", (batch,), {"durability": durability})
+
+    def ping(self) -> asyncio.Future[None]:
+        """One round trip."""
+        return self._begin("ping", (), {})
+
+    # --- Driving
+
+    def _begin(self, name: str, args: tuple, options: dict) -> _Operation:
+        if self._core is None:
+            raise RuntimeError("the client is not connected")
+        begin = getattr(self._core, name)
+        operation = _Operation(loop=self._loop)
+        operation.core = self._core
+        if self._waiting or self._core.room() == 0:
+            self._waiting.append((operation, begin, args, options))
+        else:
+            operation.name = begin(operation, args, options)
+        return operation
+
+    def _drive(self) -> None:
+        core = self._core
+        if core is None:
+            return
+        _settle(core.poll())
+        while self._waiting and core.room() > 0:
+            operation, begin, args, options = self._waiting.popleft()
+            if operation.done():
+                continue
+            try:
+                operation.name = begin(operation, args, options)
+            except Exception as error:  # whoever awaits it is told
+                operation.set_exception(error)
+        self._set_timer(core.wait_seconds())
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if seconds is None:
+            return
+        due = self._loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._overdue)
+
+    def _overdue(self) -> None:
+        self._timer = None
+        self._drive()
+
+
+def _settle(ended: list[tuple[_Operation, bool, Any]]) -> None:
+    for operation, is_good, result in ended:
+        if operation.done():  # cancelled
+            continue
+        if is_good:
+            operation.set_result(result)
+        else:
+            operation.set_exception(result)
