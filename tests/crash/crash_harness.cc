@@ -123,7 +123,7 @@ class Life {
   }
 
   int Kill(Totals& totals) {
-    server_->Kill();
+    if (!server_->Kill()) return Complain("kvserver ended by itself; see " + place_.errors());
     ++totals.kills;
     if (random_() % 100 >= flags_.cuts) return 0;
     const absl::StatusOr<CutReport> report = CutPower(place_.journal(), random_);

@@ -85,11 +85,13 @@ ServerProcess::~ServerProcess() {
   close(ready_);
 }
 
-void ServerProcess::Kill() {
-  if (pid_ < 0) return;
+bool ServerProcess::Kill() {
+  if (pid_ < 0) return true;
+  int status = 0;
   kill(pid_, SIGKILL);
-  REMORA_CHECK(waitpid(pid_, nullptr, 0) == pid_);
+  REMORA_CHECK(waitpid(pid_, &status, 0) == pid_);
   pid_ = -1;
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 }  // namespace remora

@@ -46,8 +46,8 @@ class ServerProcess {
 
   /// Internal: it ended, or is not ready after a minute; what it said is in errors().
   absl::Status WaitUntilReady();
-  /// By SIGKILL; returns when it is gone, and all that it had locked is free.
-  void Kill();
+  /// By SIGKILL; returns when it is gone, and all that it had locked is free. False: it had ended by itself.
+  bool Kill();
 
  private:
   ServerProcess(pid_t pid, int ready, std::string errors)
