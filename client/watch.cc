@@ -9,6 +9,7 @@
 #include "client/scan_impl.h"
 #include "client/watch_impl.h"
 #include "store/base/status_macros.h"
+#include "store/format/change_token.h"
 #include "store/format/record.h"
 #include "store/format/scan_protocol.h"
 

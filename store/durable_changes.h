@@ -18,16 +18,6 @@ class DB;
 
 namespace remora {
 
-/// One of them.
-struct Change {
-  ChangeKind kind{};
-  std::uint64_t sequence = 0;
-  std::uint64_t version = 0;
-  std::uint64_t expiry_ms = 0;
-  std::string_view key{};
-  std::string_view value{};
-};
-
 /// Goes through them. Thread Safety: none; while others write. REQUIRES: does not outlive the database.
 class ChangeLog {
  public:

@@ -77,6 +77,9 @@ rocksdb::DBOptions DatabaseOptions(bool fresh, std::chrono::seconds log_retentio
   // A store that lost its files is damaged, not new.
   options.create_if_missing = fresh;
   options.create_missing_column_families = fresh;
+  // A killed process may leave the last record of the log incomplete; that one was not acknowledged. Whether
+  // other damage is to be expected, durable_recovery.h decides.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   // Each write is with the system before it is acknowledged.
   options.manual_wal_flush = false;
   options.allow_concurrent_memtable_write = false;  // there is one writer, and the meta family wants it

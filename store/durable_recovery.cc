@@ -42,7 +42,6 @@ rocksdb::Status OpenDatabase(rocksdb::DBOptions options, const std::string& path
                              std::vector<rocksdb::ColumnFamilyHandle*>* handles, rocksdb::DB** db,
                              bool* dropped) {
   *dropped = false;
-  options.wal_recovery_mode = WALRecoveryMode::kTolerateCorruptedTailRecords;
   const rocksdb::Status status = rocksdb::DB::Open(options, path, families, handles, db);
   if (!status.IsCorruption() || !IsTorn(options, path, families, meta)) return status;
   options.wal_recovery_mode = WALRecoveryMode::kPointInTimeRecovery;

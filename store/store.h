@@ -170,6 +170,7 @@ struct Location {
 };
 
 class RangeDeletion;
+struct ScanRange;
 class StoreScan;
 class StoreWatch;
 

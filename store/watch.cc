@@ -6,9 +6,13 @@
 #include "store/watch.h"
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "store/base/status_macros.h"
+#include "store/durable_changes.h"
+#include "store/format/change_token.h"
+#include "store/format/scan_range.h"
 #include "store/store_impl.h"
 
 namespace remora {
@@ -22,9 +26,19 @@ constexpr std::chrono::milliseconds kLongestPause{16};
 
 }  // namespace
 
-StoreWatch::StoreWatch(const Store::Impl& store, ScanRange range, const ChangePlace& place)
-    : store_(store), range_(std::move(range)), place_(place) {}
+struct StoreWatch::Rep {
+  const Store::Impl& store;
+  const ScanRange range;
+  absl::Status failed{};  // for good
+  std::future<absl::StatusOr<std::unique_ptr<ChangeLog>>> opening{};
+  std::unique_ptr<ChangeLog> log{};
+  int opened_in_vain = 0;
+};
+
+StoreWatch::StoreWatch(std::unique_ptr<Rep> rep, const ChangePlace& place)
+    : rep_(std::move(rep)), place_(place) {}
 StoreWatch::~StoreWatch() = default;
+std::string StoreWatch::token() const { return MakeChangeToken(place_); }
 
 absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const WatchOptions& options) {
   ScanRange range;
@@ -47,11 +61,12 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range,
     REMORA_ASSIGN_OR_RETURN(from.sequence, impl_->tier().Continue(place, end));
   }
   from.incarnation = superblock().incarnation;
-  return std::unique_ptr<StoreWatch>(new StoreWatch(*impl_, range, from));
+  return std::unique_ptr<StoreWatch>(
+      new StoreWatch(std::unique_ptr<StoreWatch::Rep>(new StoreWatch::Rep{*impl_, range}), from));
 }
 
 absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
-  const Clock& clock = store_.clock();
+  const Clock& clock = rep_->store.clock();
   const TimePoint until = clock.Now() + wait;
   for (Duration pause = kFirstPause;;) {
     REMORA_ASSIGN_OR_RETURN(const Step step, Advance());
@@ -60,7 +75,7 @@ absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
     const TimePoint now = clock.Now();
     if (now >= until) return false;
     if (step == Step::kOpening) {
-      opening_.wait_for(until - now);
+      rep_->opening.wait_for(until - now);
       continue;
     }
     clock.Sleep(std::min<Duration>(pause, until - now));
@@ -69,38 +84,39 @@ absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
 }
 
 absl::StatusOr<StoreWatch::Step> StoreWatch::Advance() {
-  REMORA_RETURN_IF_ERROR(failed_);
+  REMORA_RETURN_IF_ERROR(rep_->failed);
   absl::StatusOr<Step> step = Try();
-  failed_ = step.status();
+  rep_->failed = step.status();
   return step;
 }
 
 absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
-  const std::uint64_t end = store_.changes_end();
-  if (log_ == nullptr) {
-    const bool in_thread = !store_.syncs_in_steps();
-    if (!opening_.valid()) {
+  const std::uint64_t end = rep_->store.changes_end();
+  if (rep_->log == nullptr) {
+    const bool in_thread = !rep_->store.syncs_in_steps();
+    if (!rep_->opening.valid()) {
       if (place_.sequence > end) return Step::kNone;
-      opening_ = std::async(in_thread ? std::launch::async : std::launch::deferred,
-                            [&tier = store_.tier(), from = place_.sequence] { return tier.ReadLog(from); });
+      rep_->opening =
+          std::async(in_thread ? std::launch::async : std::launch::deferred,
+                     [&tier = rep_->store.tier(), from = place_.sequence] { return tier.ReadLog(from); });
     }
-    if (in_thread && opening_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    if (in_thread && rep_->opening.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       return Step::kOpening;
     }
-    REMORA_ASSIGN_OR_RETURN(log_, opening_.get());
+    REMORA_ASSIGN_OR_RETURN(rep_->log, rep_->opening.get());
   }
-  REMORA_ASSIGN_OR_RETURN(const ChangeLog::Step step, log_->Next(end, &change_));
-  const bool moved = log_->position() > place_.sequence;
-  place_.sequence = log_->position();
+  REMORA_ASSIGN_OR_RETURN(const ChangeLog::Step step, rep_->log->Next(end, &change_));
+  const bool moved = rep_->log->position() > place_.sequence;
+  place_.sequence = rep_->log->position();
   if (step == ChangeLog::Step::kLost) {
-    log_.reset();
-    opened_in_vain_ = moved ? 0 : opened_in_vain_ + 1;
-    if (opened_in_vain_ <= kMaxOpenedInVain) return Step::kNotYet;
+    rep_->log.reset();
+    rep_->opened_in_vain = moved ? 0 : rep_->opened_in_vain + 1;
+    if (rep_->opened_in_vain <= kMaxOpenedInVain) return Step::kNotYet;
     return absl::UnavailableError("the log of the data directory does not have what was written to it");
   }
   if (step == ChangeLog::Step::kNone) return Step::kNone;
-  opened_in_vain_ = 0;
-  return range_.Contains(change_.key) ? Step::kChange : Step::kNotYet;
+  rep_->opened_in_vain = 0;
+  return rep_->range.Contains(change_.key) ? Step::kChange : Step::kNotYet;
 }
 
 }  // namespace remora

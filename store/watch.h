@@ -11,16 +11,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "store/durable_changes.h"
 #include "store/format/change.h"
-#include "store/format/scan_range.h"
 #include "store/store.h"
 
 namespace remora {
@@ -57,7 +53,7 @@ class StoreWatch {
 
   /// For WatchOptions::token, of this store or the one that is opened on this data later: goes on behind the
   /// change that was shown last.
-  std::string token() const { return MakeChangeToken(place()); }
+  std::string token() const;
 
   /// As Next, but for who must not be long about it: one step of the way, to a change or not. kNone: there is
   /// no change yet. kOpening: a thread of its own finds the place.
@@ -67,16 +63,12 @@ class StoreWatch {
 
  private:
   friend class Store;
-  StoreWatch(const Store::Impl& store, ScanRange range, const ChangePlace& place);
+  struct Rep;
+  StoreWatch(std::unique_ptr<Rep> rep, const ChangePlace& place);
   absl::StatusOr<Step> Try();
 
-  const Store::Impl& store_;
-  const ScanRange range_;
+  const std::unique_ptr<Rep> rep_;
   ChangePlace place_;
-  absl::Status failed_;
-  std::future<absl::StatusOr<std::unique_ptr<ChangeLog>>> opening_;
-  std::unique_ptr<ChangeLog> log_;
-  int opened_in_vain_ = 0;
   Change change_;
 };
 

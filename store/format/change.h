@@ -6,23 +6,26 @@
 // directory has seen, and what sequence each began with, tell whether a place is on its line.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <type_traits>
-
-#include "store/format/record.h"
-#include "store/format/scan_range.h"
 
 namespace remora {
 
 enum class ChangeKind : std::uint8_t {
   kPut = 1,     // the key has this value: by any write that stores one
   kDelete = 2,  // the key is gone: deleted, or expired and removed
+};
+
+/// One change, whose bytes are whoever's who shows it.
+struct Change {
+  ChangeKind kind{};
+  std::uint64_t sequence = 0;
+  std::uint64_t version = 0;
+  std::uint64_t expiry_ms = 0;
+  std::string_view key{};
+  std::string_view value{};
 };
 
 /// Where a feed goes on.
@@ -54,34 +57,5 @@ struct ChangeEntry {
 };
 static_assert(sizeof(ChangeEntry) == 32 && offsetof(ChangeEntry, sequence) == 0);
 static_assert(std::has_unique_object_representations_v<ChangeEntry>);
-
-/// Letters, digits, "-" and "_", 34 of them.
-inline std::string MakeChangeToken(const ChangePlace& place) {
-  std::array<std::uint64_t, 3> words = {place.incarnation, place.sequence, 0};
-  words[2] = HashValue(words.data(), sizeof(place));
-  std::string bytes = {scan_token::kVersionOfChanges};
-  bytes.append(reinterpret_cast<const char*>(words.data()), sizeof(words));
-  return scan_token::Encode64(bytes);
-}
-
-/// Nothing: MakeChangeToken never said this.
-inline std::optional<ChangePlace> ReadChangeToken(std::string_view token) {
-  const std::optional<std::string> bytes = scan_token::Decode64(token);
-  ChangePlace place;
-  if (!bytes || bytes->size() < 1 + sizeof(place)) return std::nullopt;
-  std::memcpy(&place, bytes->data() + 1, sizeof(place));
-  if (place.incarnation == 0 || MakeChangeToken(place) != token) return std::nullopt;
-  return place;
-}
-
-/// Null: *range and *place are what the options say. Else why they make no sense.
-inline const char* ResolveWatch(const WatchOptions& options, ScanRange* range, ChangePlace* place) {
-  if (!options.token.empty()) {
-    const std::optional<ChangePlace> read = ReadChangeToken(options.token);
-    if (!read) return "this is no token of a change feed, or it was changed or cut";
-    *place = *read;
-  }
-  return ResolveRange({.prefix = options.prefix}, range);
-}
 
 }  // namespace remora

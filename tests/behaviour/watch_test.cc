@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/format/change_token.h"
 #include "store/format/scan_protocol.h"
 #include "tests/behaviour/behaviour_fixture.h"
 

@@ -49,9 +49,9 @@ class DiskFullTest : public testing::Test {
 };
 
 TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
+  Fill(std::size_t{1} << 20);  // before the first write, which takes space in advance when there is any
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(temp_ / "store"));
   ASSERT_TRUE(store.ok()) << store.status();
-  Fill(std::size_t{1} << 20);  // before the first write, which takes space in advance when there is any
   ASSERT_TRUE((*store)->Put("key", "value").ok());
 
   absl::Status status;

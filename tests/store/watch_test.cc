@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "store/format/change_token.h"
 #include "store/store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
@@ -183,6 +184,18 @@ TEST_F(WatchTest, SaysSoWhenItIsTooFarBehind) {
   Put("b", "");
   ASSERT_TRUE(Begin(token).ok());
   EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
+  EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
+}
+
+TEST_F(WatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
+  ASSERT_TRUE(Begin().ok());
+  const std::string token = watch_->token();
+  Put("a", "");
+  Open();
+  Open();
+  Put("memory", "", {.durability = Durability::kMemory});
+  Put("b", "");
+  ASSERT_TRUE(Begin(token).ok());
   EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
 }
 
