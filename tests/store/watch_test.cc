@@ -193,6 +193,7 @@ TEST_F(WatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
   Put("a", "");
   Open();
   Open();
+  Put("first", "");  // raises the limit of versions
   Put("memory", "", {.durability = Durability::kMemory});
   Put("b", "");
   ASSERT_TRUE(Begin(token).ok());
