@@ -233,6 +233,26 @@ class LoggedTest(harness.TestCase):
         self.expect(kvctl(self.address, "scan"), 0)
         self.expect(kvctl(self.address, "count"), 0, b"0\n")
 
+    def test_watch(self):
+        start = kvctl(self.address, "watch", "--tokens", "--idle=1ms")
+        self.assertEqual((start.returncode, start.stderr), (0, b""))
+        for command in (("put", "b/1", "line\nend"), ("put", "a", "1"), ("delete", "b/1"), ("put", "b/2", "")):
+            self.expect(kvctl(self.address, *command), 0)
+        since = ["--token", start.stdout.decode().strip(), "--idle=1ms"]
+        self.expect(
+            kvctl(self.address, "watch", *since),
+            0, b"put\tb/1\tline\\x0aend\nput\ta\t1\ndelete\tb/1\nput\tb/2\t\n")  # fmt: skip
+        self.expect(
+            kvctl(self.address, "watch", *since, "--prefix=b/", "--keys-only", "--limit=2"),
+            0, b"put\tb/1\ndelete\tb/1\n")  # fmt: skip
+        lines = kvctl(self.address, "watch", *since, "--tokens", "--limit=3").stdout.decode().splitlines()
+        self.assertEqual([line.split("\t")[1:] for line in lines[:3]],
+                         [["put", "b/1", "line\\x0aend"], ["put", "a", "1"], ["delete", "b/1"]])  # fmt: skip
+        self.assertEqual(lines[3], lines[2].split("\t")[0])
+        self.expect(kvctl(self.address, "watch", "--token", lines[3], "--idle=1ms"), 0, b"put\tb/2\t\n")
+        self.expect(kvctl(self.address, "watch", "--token=nonsense"), 64)
+        self.expect(kvctl(self.address, "watch", "--idle=soon"), 64)
+
 
 class NoServerTest(harness.TestCase):
     def test_nobody_there(self):

@@ -64,7 +64,7 @@ Outcome ReadInput(std::string* value) {
 
 bool TakesKey(std::string_view command) {
   for (const std::string_view other :
-       {"ping", "stats", "scan", "count", "drop", "export", "import", "backup"}) {
+       {"ping", "stats", "scan", "watch", "count", "drop", "export", "import", "backup"}) {
     if (command == other) return false;
   }
   return true;
@@ -82,6 +82,11 @@ Outcome Prepare(Arguments* arguments) {
   }
   if (arguments->command == "drop" && !arguments->yes) {
     return {EX_USAGE, "drop deletes for good: say --yes if that is what you want"};
+  }
+  if (arguments->idle_text) {
+    std::string why;
+    arguments->idle = ParseTtl(*arguments->idle_text, &why);
+    if (!arguments->idle) return {EX_USAGE, why};
   }
   if (!TakesKey(arguments->command)) return {};
   if (arguments->key.size() < kMinKeySize || arguments->key.size() > kMaxKeySize) {
@@ -138,6 +143,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   CLI::App* ttl = app.add_subcommand("ttl", "Print for how long the key is there yet, as a DURATION");
   CLI::App* scan = app.add_subcommand(
       "scan", "Print keys and values in the order of the keys, as KEY, tab, VALUE, on a line for each");
+  CLI::App* watch = app.add_subcommand(
+      "watch", "Print each write as it is done, as put, tab, KEY, tab, VALUE, or delete, tab, KEY");
   CLI::App* count = app.add_subcommand("count", "Print how many keys there are");
   CLI::App* drop = app.add_subcommand("drop", "Delete all keys; print how many they were");
   CLI::App* export_command = app.add_subcommand(
@@ -179,14 +186,22 @@ int Parse(int argc, char** argv, Arguments* arguments) {
     if (CLI::Option* other = command->get_option_no_throw("--if-absent")) version->excludes(other);
     if (CLI::Option* other = command->get_option_no_throw("--if-present")) version->excludes(other);
   }
-  for (CLI::App* command : {scan, count, drop, export_command}) {
+  for (CLI::App* command : {scan, watch, count, drop, export_command}) {
     command->add_option("--prefix", arguments->prefix, "Only of keys that begin with this");
   }
-  scan->add_option("--limit", arguments->limit, "Show so many, at most; 0: all")
-      ->check(CLI::Range(std::uint64_t{0}, kMaxVersion))
-      ->capture_default_str();
+  for (CLI::App* command : {scan, watch}) {
+    command->add_option("--limit", arguments->limit, "Show so many, at most; 0: all")
+        ->check(CLI::Range(std::uint64_t{0}, kMaxVersion))
+        ->capture_default_str();
+    command->add_flag("--keys-only", arguments->keys_only, "Without values");
+  }
   scan->add_flag("--reverse", arguments->reverse, "From the last key to the first");
-  scan->add_flag("--keys-only", arguments->keys_only, "Without values");
+  watch->add_option("--token", arguments->token,
+                    "Go on behind the line that began with it; else from now on");
+  watch->add_flag("--tokens", arguments->show_tokens,
+                  "Begin each line with a token; print one at the end, too");
+  watch->add_option("--idle", arguments->idle_text, "End when nothing has come for so long; else never")
+      ->type_name("DURATION");
   import_command->add_flag("--if-absent", arguments->if_absent, "Leave keys alone that are there");
   import_command->add_flag("--skip-bad", arguments->skip_bad, "Leave out lines that are no records");
   drop->add_flag("--yes", arguments->yes, "Yes, delete them");

@@ -38,6 +38,7 @@ Outcome FromStatus(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kUnknown:
     case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:  // a watch that is too far behind
       exit_code = EX_UNAVAILABLE;
       break;
     case absl::StatusCode::kResourceExhausted:
@@ -201,6 +202,32 @@ Outcome Scan(Client& client, const Arguments& arguments) {
   }
   if (Outcome outcome = WriteOutput(lines); Failed(outcome)) return outcome;
   return FromStatus((*scan)->status());
+}
+
+Outcome Watch(Client& client, const Arguments& arguments) {
+  const auto watch = client.Watch({.prefix = arguments.prefix, .token = arguments.token});
+  if (!watch.ok()) return FromStatus(watch.status());
+  constexpr std::chrono::seconds kLook{1};
+  const bool ends = arguments.idle && *arguments.idle != kNeverExpires;
+  std::string line;
+  for (std::uint64_t shown = 0; arguments.limit == 0 || shown < arguments.limit;) {
+    const absl::StatusOr<bool> came = (*watch)->Next(ends ? *arguments.idle : kLook);
+    if (!came.ok()) return FromStatus(came.status());
+    if (!*came && ends) break;
+    if (!*came) continue;
+    ++shown;
+    const bool is_put = (*watch)->kind() == ChangeKind::kPut;
+    line = arguments.show_tokens ? (*watch)->token() + '\t' : "";
+    line += is_put ? "put\t" : "delete\t";
+    AppendEscaped((*watch)->key(), &line);
+    if (is_put && !arguments.keys_only) {
+      line.push_back('\t');
+      AppendEscaped((*watch)->value(), &line);
+    }
+    line.push_back('\n');
+    if (Outcome outcome = WriteOutput(line); Failed(outcome)) return outcome;
+  }
+  return arguments.show_tokens ? WriteOutput((*watch)->token() + '\n') : Outcome();
 }
 
 Outcome CountOrDrop(Client& client, const Arguments& arguments) {

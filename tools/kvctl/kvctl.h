@@ -50,6 +50,10 @@ struct Arguments {
   bool reverse = false;
   bool keys_only = false;
   bool yes = false;
+  std::string token;
+  bool show_tokens = false;
+  std::optional<std::string> idle_text;
+  std::optional<std::chrono::milliseconds> idle;
   bool skip_bad = false;
   // Directories: of a stopped server, of backups, and where something is to go.
   std::string data;
@@ -92,6 +96,7 @@ Outcome Write(Client& client, const Arguments& arguments);
 Outcome Ttl(Client& client, const Arguments& arguments);
 Outcome Stats(Client& client);
 Outcome Scan(Client& client, const Arguments& arguments);
+Outcome Watch(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);
 Outcome Backup(Client& client);
 Outcome BackupOffline(const Arguments& arguments);

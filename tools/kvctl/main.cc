@@ -26,6 +26,7 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "exists") return Exists(**client, arguments);
   if (arguments.command == "stats") return Stats(**client);
   if (arguments.command == "scan") return Scan(**client, arguments);
+  if (arguments.command == "watch") return Watch(**client, arguments);
   if (arguments.command == "backup") return Backup(**client);
   if (arguments.command == "export") return Export(**client, arguments);
   if (arguments.command == "import") return Import(**client, arguments, clock);
