@@ -29,6 +29,7 @@ struct Flags {
   std::size_t longest_ms = 400;
   std::uint64_t seed = 0;
   bool lying_disk = false;
+  bool until_fault = false;
   bool discard = false;
   std::vector<std::string> server{};
 };
@@ -158,7 +159,7 @@ class Life {
 int Run(const Flags& flags) {
   std::mt19937_64 random(flags.seed);
   Totals totals;
-  while (totals.kills < flags.kills) {
+  while (totals.kills < flags.kills && !(flags.until_fault && totals.faults > 0)) {
     std::string root = std::filesystem::temp_directory_path() / "crash-XXXXXX";
     if (mkdtemp(root.data()) == nullptr) return Complain("cannot make a folder in " + root);
     const std::size_t faults = totals.faults;
@@ -196,6 +197,7 @@ int Main(int argc, char** argv) {
   app.add_option("--program", flags.program, "Another kvserver")->capture_default_str();
   app.add_flag("--lying_disk", flags.lying_disk,
                "Its fsync keeps nothing of the log: faults are to be found");
+  app.add_flag("--until_fault", flags.until_fault, "No further store after one with faults");
   app.add_flag("--discard", flags.discard, "Keep no folder, also where faults were found");
   app.add_option("server", flags.server, "More flags for kvserver, behind --");
   CLI11_PARSE(app, argc, argv);
