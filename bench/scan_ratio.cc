@@ -150,7 +150,6 @@ struct Seen {
     ++keys;
     sum += static_cast<unsigned char>(key.back()) + static_cast<unsigned char>(value.back()) + value.size();
   }
-  friend bool operator==(const Seen&, const Seen&) = default;
 };
 
 absl::StatusOr<Seen> ScanBare(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family) {

@@ -69,7 +69,7 @@ class Collector final : public rocksdb::WriteBatch::Handler {
 }  // namespace
 
 struct ChangeLog::Rep {
-  const std::string place;
+  std::string place;  // of the data directory, for errors
   std::uint64_t position = 0;
   std::unique_ptr<rocksdb::TransactionLogIterator> groups;
   rocksdb::BatchResult group;
@@ -99,7 +99,9 @@ absl::StatusOr<std::unique_ptr<ChangeLog>> ChangeLog::Open(rocksdb::DB& db, cons
   if (files.empty() || files.front()->StartSequence() > from) {
     return NotKept("its writes are not kept any more (--watch_retention)");
   }
-  auto rep = std::make_unique<Rep>(place, from);
+  auto rep = std::make_unique<Rep>();
+  rep->place = place;
+  rep->position = from;
   // A file that was removed since is as above.
   if (const rocksdb::Status found = db.GetUpdatesSince(from, &rep->groups); !found.ok()) {
     return NotKept("its writes are being removed (--watch_retention)");
