@@ -11,7 +11,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "clients.h"
 #include "cut.h"
@@ -29,7 +31,7 @@ struct Flags {
   std::size_t longest_ms = 400;
   std::uint64_t seed = 0;
   bool lying_disk = false;
-  bool until_fault = false;
+  std::vector<std::string> until;
   bool discard = false;
   std::vector<std::string> server{};
 };
@@ -44,6 +46,7 @@ struct Totals {
   std::size_t refused = 0;
   std::size_t reads = 0;
   std::size_t faults = 0;
+  bool convicted = false;  // by a rule of Flags::until
 };
 
 int Complain(const std::string& what) {
@@ -97,6 +100,11 @@ class Life {
     constexpr std::size_t kShown = 20;
     for (std::size_t i = 0; i < faults.size() && i < kShown; ++i) std::printf("%s\n", faults[i].c_str());
     totals.faults += faults.size();
+    for (const std::string& rule : flags_.until) {
+      totals.convicted |= std::any_of(faults.begin(), faults.end(), [&](const std::string& fault) {
+        return fault.starts_with(rule + ":");
+      });
+    }
     return 0;
   }
 
@@ -120,11 +128,11 @@ class Life {
       if (const int status = Kill(totals); status != 0) return status;
     }
     const absl::Status ready = server_->WaitUntilReady();
-    return ready.ok() ? 0 : Complain(std::string(ready.message()));
+    return ready.ok() ? 0 : Complain(std::string(ready.message()) + ": " + place_.LastError());
   }
 
   int Kill(Totals& totals) {
-    if (!server_->Kill()) return Complain("kvserver ended by itself; see " + place_.errors());
+    if (!server_->Kill()) return Complain("kvserver ended by itself: " + place_.LastError());
     ++totals.kills;
     if (random_() % 100 >= flags_.cuts) return 0;
     const absl::StatusOr<CutReport> report = CutPower(place_.journal(), random_);
@@ -159,7 +167,7 @@ class Life {
 int Run(const Flags& flags) {
   std::mt19937_64 random(flags.seed);
   Totals totals;
-  while (totals.kills < flags.kills && !(flags.until_fault && totals.faults > 0)) {
+  while (totals.kills < flags.kills && !totals.convicted) {
     std::string root = std::filesystem::temp_directory_path() / "crash-XXXXXX";
     if (mkdtemp(root.data()) == nullptr) return Complain("cannot make a folder in " + root);
     const std::size_t faults = totals.faults;
@@ -197,7 +205,9 @@ int Main(int argc, char** argv) {
   app.add_option("--program", flags.program, "Another kvserver")->capture_default_str();
   app.add_flag("--lying_disk", flags.lying_disk,
                "Its fsync keeps nothing of the log: faults are to be found");
-  app.add_flag("--until_fault", flags.until_fault, "No further store after one with faults");
+  app.add_option("--until", flags.until,
+                 "No further store after one with a fault by one of these rules: H2,H7")
+      ->delimiter(',');
   app.add_flag("--discard", flags.discard, "Keep no folder, also where faults were found");
   app.add_option("server", flags.server, "More flags for kvserver, behind --");
   CLI11_PARSE(app, argc, argv);

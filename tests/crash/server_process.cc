@@ -28,6 +28,13 @@ void ServerPlace::Set(Fault fault, std::uint8_t value) const {
   close(file);
 }
 
+std::string ServerPlace::LastError() const {
+  std::ifstream file(errors());
+  std::string last = "it said nothing";
+  for (std::string line; std::getline(file, line);) last = line;
+  return last;
+}
+
 absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::string& program,
                                                                     const ServerPlace& place,
                                                                     const std::vector<std::string>& flags) {
@@ -69,7 +76,7 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::s
   close(ready[1]);
   close(nothing);
   close(errors);
-  return std::unique_ptr<ServerProcess>(new ServerProcess(pid, ready[0], place.errors()));
+  return std::unique_ptr<ServerProcess>(new ServerProcess(pid, ready[0]));
 }
 
 absl::Status ServerProcess::WaitUntilReady() {
@@ -77,7 +84,7 @@ absl::Status ServerProcess::WaitUntilReady() {
   char byte = 0;
   constexpr int kPatienceMs = 60'000;
   if (poll(&wait, 1, kPatienceMs) == 1 && read(ready_, &byte, 1) == 1) return absl::OkStatus();
-  return absl::InternalError("kvserver is not ready; see " + errors_);
+  return absl::InternalError("kvserver is not ready");
 }
 
 ServerProcess::~ServerProcess() {

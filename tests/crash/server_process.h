@@ -26,6 +26,8 @@ class ServerPlace {
   std::string faults() const { return root_ + "/faults"; }
   std::string address() const { return "local://" + root_ + "/socket"; }
   std::string errors() const { return root_ + "/errors"; }
+  /// The last line of errors().
+  std::string LastError() const;
   /// For a server that runs, too.
   void Set(Fault fault, std::uint8_t value) const;
 
@@ -44,18 +46,16 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  /// Internal: it ended, or is not ready after a minute; what it said is in errors().
+  /// Internal: it ended, or is not ready after a minute; what it said is in its place's errors().
   absl::Status WaitUntilReady();
   /// By SIGKILL; returns when it is gone, and all that it had locked is free. False: it had ended by itself.
   bool Kill();
 
  private:
-  ServerProcess(pid_t pid, int ready, std::string errors)
-      : pid_(pid), ready_(ready), errors_(std::move(errors)) {}
+  ServerProcess(pid_t pid, int ready) : pid_(pid), ready_(ready) {}
 
   pid_t pid_;
   const int ready_;  // readable once it serves, or has ended
-  const std::string errors_;
 };
 
 }  // namespace remora
