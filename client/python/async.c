@@ -181,26 +181,26 @@ static PyObject* AsyncTtl(PyObject* self, PyObject* given) {
     ReleaseArguments(&(taken));                                            \
   } while (0)
 
-static PyObject* AsyncPut(PyObject* object, PyObject* given) {
+typedef remora_code (*BeginStore)(remora_async* async, const void* key, size_t key_size, const void* bytes,
+                                  size_t size, const remora_write_options* options, remora_async_done done,
+                                  void* context, uint64_t* operation);
+
+static PyObject* Store(PyObject* object, PyObject* given, ResultOf result, BeginStore begin) {
   Async* const self = (Async*)object;
   PyObject *future, *args, *kwargs, *name = NULL;
   WriteArguments taken;
   if (!Parse(given, &future, &args, &kwargs) || !TakePutArguments(args, kwargs, &taken)) return NULL;
-  BEGIN_WRITE(self, future, VersionOf, taken,
-              remora_async_put(self->async, taken.key.data, (size_t)taken.key.size, taken.value.data,
-                               (size_t)taken.value.size, &taken.wanted.options, Done, operation, &number));
+  BEGIN_WRITE(self, future, result, taken,
+              begin(self->async, taken.key.data, (size_t)taken.key.size, taken.value.data,
+                    (size_t)taken.value.size, &taken.wanted.options, Done, operation, &number));
   return name;
 }
 
-static PyObject* AsyncAppend(PyObject* object, PyObject* given) {
-  Async* const self = (Async*)object;
-  PyObject *future, *args, *kwargs, *name = NULL;
-  WriteArguments taken;
-  if (!Parse(given, &future, &args, &kwargs) || !TakePutArguments(args, kwargs, &taken)) return NULL;
-  BEGIN_WRITE(self, future, NumberOf, taken,
-              remora_async_append(self->async, taken.key.data, (size_t)taken.key.size, taken.value.data,
-                                  (size_t)taken.value.size, &taken.wanted.options, Done, operation, &number));
-  return name;
+static PyObject* AsyncPut(PyObject* self, PyObject* given) {
+  return Store(self, given, VersionOf, remora_async_put);
+}
+static PyObject* AsyncAppend(PyObject* self, PyObject* given) {
+  return Store(self, given, NumberOf, remora_async_append);
 }
 
 static PyObject* AsyncIncrement(PyObject* object, PyObject* given) {
