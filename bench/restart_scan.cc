@@ -1,6 +1,6 @@
 // What a restart reads and loads, by one thread and by several: how long it takes to show all entries of the
-// durable tier, as one iteration and as ranges that a thread each shows; and to load them into a store with
-// as many threads.
+// durable tier, as one iteration and as ranges that a thread each shows; to load them into a store with as
+// many threads, into memory that was taken from the system before, which is measured by itself.
 //
 // Measured in turns, so that whatever disturbs one disturbs the other. The files were just written, so the
 // system has them in memory: this is what the processor does, and no disk.
@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "store/base/status_macros.h"
 #include "store/durable_tier.h"
 #include "store/format/record.h"
+#include "store/memory_plan.h"
 #include "store/store.h"
 
 namespace remora::bench {
@@ -92,6 +94,7 @@ struct Measured {
   std::size_t parts = 0;  // 0: the iteration without ranges
   std::vector<double> seconds;
   std::vector<double> load_seconds;  // of a store with as many threads
+  std::vector<double> page_seconds;  // of the memory that it is given
   double split_seconds = 0;          // of the last round
   std::uint64_t largest = 0;         // keys of the largest range
 };
@@ -135,7 +138,8 @@ class RestartScan {
     return Check(readers, measured);
   }
 
-  /// A store opens its tier, too, which is not what is measured here.
+  /// Into memory that is there already: what it takes to have it from the system differs by the system's mood
+  /// and is measured by itself. A store opens its tier, too, which is not what is measured here.
   absl::Status Load(double open_seconds, Measured& measured) {
     StoreOptions options;
     options.durability = Durability::kLogged;
@@ -143,8 +147,13 @@ class RestartScan {
     options.load_threads = measured.parts;
     constexpr std::size_t kBeside = 160;  // of index, header and rounding, with some room left
     options.memory_size = kMinMemorySize * 2 + flags_.keys * (flags_.value_size * 9 / 8 + kBeside);
+    REMORA_ASSIGN_OR_RETURN(const std::size_t region_size, RegionSize(options.memory_size));
+    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<AnonymousMemory> memory, AnonymousMemory::Map(region_size));
+    const TimePoint before_pages = clock_.Now();
+    std::memset(memory->bytes().data(), 0, region_size);
+    measured.page_seconds.push_back(SecondsSince(before_pages));
     const TimePoint begin = clock_.Now();
-    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(options));
+    REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(options, memory->bytes()));
     measured.load_seconds.push_back(SecondsSince(begin) - open_seconds);
     if (store->Read(Counter::kKeys) == flags_.keys) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("a store loaded ", store->Read(Counter::kKeys), " keys"));
@@ -216,6 +225,8 @@ void Print(const Flags& flags, const std::vector<Measured>& all) {
           "\n  load by %-2d %9.1f ms  %6.0f ns/key  %.2f M keys/s  of the scan %5.2f", measured.parts,
           load * 1e3, load * 1e9 / static_cast<double>(flags.keys),
           static_cast<double>(flags.keys) / load / 1e6, load / median);
+      std::cout << absl::StrFormat("\n  its memory %8.1f ms from the system, by one thread",
+                                   MedianOf(measured.page_seconds) * 1e3);
     }
     std::cout << "\n";
   }
@@ -235,7 +246,7 @@ absl::Status Run(const Flags& flags) {
   REMORA_RETURN_IF_ERROR(DurableTier::Open(directory.path()).status());
   std::vector<Measured> all(1);
   for (const std::size_t parts : flags.parts)
-    all.push_back({.parts = parts, .seconds = {}, .load_seconds = {}});
+    all.push_back({.parts = parts, .seconds = {}, .load_seconds = {}, .page_seconds = {}});
   RestartScan scan(flags, directory.path(), clock);
   for (std::uint32_t round = 0; round < flags.rounds; ++round) {
     for (Measured& measured : all) REMORA_RETURN_IF_ERROR(scan.Round(measured));

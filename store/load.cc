@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,8 @@ namespace {
 // Records that are published while the lock is held: some ten microseconds, or, while the index grows, a few
 // hundred.
 constexpr std::size_t kBatch = 128;
+// While somebody else holds the lock, a batch grows rather than that its thread sleeps.
+constexpr std::size_t kMaxBatch = 8 * kBatch;
 
 // A range of keys, on disk: a thread's portion, so that none has much to do when the others have finished.
 constexpr std::uint64_t kMinRangeBytes = std::uint64_t{4} << 20;
@@ -154,7 +157,7 @@ absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
     const std::size_t number = load_.next_range.fetch_add(1, std::memory_order_relaxed);
     if (number >= load_.ranges.size()) return false;
     worker.range = number;
-    worker.batch.reserve(kBatch);
+    worker.batch.reserve(kMaxBatch);
     worker.next_key.clear();
     worker.shown_all = false;
   }
@@ -176,7 +179,12 @@ absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
 }
 
 absl::Status Store::Impl::LoadEntry(LoadWorker& worker, const DurableTier::Entry& entry) {
-  if (worker.batch.size() == kBatch) REMORA_RETURN_IF_ERROR(PublishBatch(worker));
+  const std::size_t waiting = worker.batch.size();
+  if (waiting > 0 && waiting % kBatch == 0) {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock && waiting >= kMaxBatch) lock.lock();
+    if (lock) REMORA_RETURN_IF_ERROR(PublishLocked(worker));
+  }
   // Relaxed: who sees it late loads what is dropped.
   const auto fits = [this] { return load_.fits.load(std::memory_order_relaxed); };
   if (HasExpired(entry.header.expiry_ms, worker.unix_ms)) {
@@ -325,6 +333,10 @@ absl::Status Store::Impl::AfterPublishing(const absl::StatusOr<Room>& room) {
 absl::Status Store::Impl::PublishBatch(LoadWorker& worker) {
   if (worker.batch.empty()) return absl::OkStatus();
   const std::lock_guard lock(mutex_);
+  return PublishLocked(worker);
+}
+
+absl::Status Store::Impl::PublishLocked(LoadWorker& worker) {
   const TimePoint now = clock_.Now();
   Release(now);
   if (worker.segment) {

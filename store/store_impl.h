@@ -299,6 +299,8 @@ class Store::Impl {
   absl::StatusOr<Reservation> ReserveToLoad(const DurableTier::Entry& entry);
   absl::Status PublishLarge(LoadWorker& worker, const DurableTier::Entry& entry, const Reservation& reserved);
   absl::Status PublishBatch(LoadWorker& worker);
+  /// With the lock held, and a batch that is not empty.
+  absl::Status PublishLocked(LoadWorker& worker);
   /// Room::kNow: it is published, or the index knows better. DataLoss, Unavailable: the tier cannot be read.
   absl::StatusOr<Room> PublishItem(const LoadWorker& worker, const LoadWorker::Item& item, TimePoint now);
   absl::StatusOr<Room> PublishCold(const LoadWorker& worker, const LoadWorker::Item& item, TimePoint now);
