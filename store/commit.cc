@@ -185,6 +185,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   group_records_.clear();
   group_growth_.clear();
   group_has_synced_ = false;
+  group_is_on_disk_ = false;
   ReservePending();
 
   std::size_t done = 0;
@@ -207,6 +208,10 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   }
   NoteDisk(absl::OkStatus());
   PublishOrAwait(now);
+  if (group_is_on_disk_) {  // and so is all that was pending before it
+    synced_to_ = last_ticket_;
+    PublishSynced(now, unix_ms);
+  }
   if (tier_ != nullptr) SetChangesEnd();
   Add(Counter::kCommitGroups, 1);
   Set(Counter::kLastVersion, next_version_ - 1);
@@ -410,9 +415,8 @@ absl::Status Store::Impl::MakeDurable() {
       tier_->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
   // A version that somebody has seen never comes again, even where the machine fails and takes it back. For
   // the other case: synced.cc, S3.
-  if (!raises && !(group_has_synced_ && loading())) return absl::OkStatus();
-  for (Staged& staged : staged_) staged.synced = false;
-  return SyncNow();
+  group_is_on_disk_ = raises || (group_has_synced_ && loading());
+  return group_is_on_disk_ ? SyncNow() : absl::OkStatus();
 }
 
 // The group's versions stay used: it may be on disk after all.

@@ -194,11 +194,26 @@ class Store::Impl {
 
   // --- synced.cc
 
+  /// A thread in Commit. Each is woken by itself, and without the store's lock: woken together, they would queue
+  /// up for that, one behind the other.
+  struct Waiter {
+    std::size_t pending = 0;  // of its writes; under the store's lock
+
+    void Wait();
+    void Wake();
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable woken_;
+    bool over_ = false;
+  };
+
   /// A staged write that is in the durable tier, and waits for the disk.
   struct Pending {
     std::uint64_t ticket = 0;
     Write write;                      // a copy, without what it points to
     Write* caller = nullptr;          // gets the outcome; null: who asks for it does
+    Waiter* waiter = nullptr;         // of the caller
     std::uint64_t logged_before = 0;  // the sequence, before its group
     Staged staged;
   };
@@ -222,8 +237,8 @@ class Store::Impl {
   /// now. Unavailable: the disk failed, now or before.
   absl::Status PublishAll();
   void Tell(const Pending& pending);
-  /// Gives up the lock meanwhile.
-  void TellAll(std::unique_lock<std::mutex>& lock) const;
+  /// Gives up the lock meanwhile: whoever ended pending writes calls it before he ends.
+  void TellAll(std::unique_lock<std::mutex>& lock);
   /// Under the lock: all writes so far, of all groups.
   absl::Status SyncNow();
   void NoteSynced(const absl::Status& status);
@@ -368,6 +383,7 @@ class Store::Impl {
   bool in_batch_ = false;
   std::vector<Change> batch_changes_;
   bool group_has_synced_ = false;
+  bool group_is_on_disk_ = false;
   std::uint64_t logged_before_ = 0;  // the sequence, before the group
 
   std::atomic<std::uint64_t> changes_end_ = 0;  // written under mutex_
@@ -382,10 +398,10 @@ class Store::Impl {
   std::vector<SyncedWrite> outcomes_;
   std::size_t last_under_way_ = 0;  // writes that were pending at the end of the last sync
   std::size_t gather_ = 1;          // as many as the thread waits for
-  bool caller_waits_ = false;
+  Waiter* waiter_ = nullptr;        // of the group that is being committed; null: nobody waits for it
+  std::vector<Waiter*> over_;       // to be woken
   bool stop_syncing_ = false;
   std::condition_variable sync_wanted_;
-  std::condition_variable synced_;
   std::thread syncer_;
 };
 

@@ -78,7 +78,11 @@ void Store::Impl::Await(Staged& staged) {
   const std::size_t key_size = staged.key.size();
   Pending& pending = pending_.emplace_back();
   pending.ticket = ++last_ticket_;
-  pending.caller = caller_waits_ ? staged.write : nullptr;
+  if (waiter_ != nullptr) {
+    pending.caller = staged.write;
+    pending.waiter = waiter_;
+    ++waiter_->pending;
+  }
   pending.logged_before = logged_before_;
   pending.write = *staged.write;
   staged.write->ticket = pending.ticket;
@@ -144,7 +148,6 @@ void Store::Impl::PublishSynced(TimePoint now, std::int64_t unix_ms) {
   if (!ended) return;
   SetChangesEnd();
   if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
-  synced_.notify_all();
 }
 
 void Store::Impl::Tell(const Pending& pending) {
@@ -154,6 +157,7 @@ void Store::Impl::Tell(const Pending& pending) {
     pending.caller->version = write.version;
     pending.caller->slot = write.slot;
     pending.caller->ticket = 0;
+    if (--pending.waiter->pending == 0) over_.push_back(pending.waiter);
     return;
   }
   outcomes_.push_back({pending.ticket, write.status, write.version, write.slot, write.result});
@@ -216,11 +220,26 @@ bool Store::Impl::SyncPending(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void Store::Impl::TellAll(std::unique_lock<std::mutex>& lock) const {
-  if (!on_synced_ || outcomes_.empty()) return;
+void Store::Impl::TellAll(std::unique_lock<std::mutex>& lock) {
+  const bool outcomes = on_synced_ && !outcomes_.empty();
+  if (!outcomes && over_.empty()) return;
+  const std::vector<Waiter*> over = std::exchange(over_, {});
   lock.unlock();
-  on_synced_();
+  for (Waiter* waiter : over) waiter->Wake();
+  if (outcomes) on_synced_();
   lock.lock();
+}
+
+void Store::Impl::Waiter::Wait() {
+  std::unique_lock lock(mutex_);
+  woken_.wait(lock, [this] { return over_; });
+}
+
+// Under its lock to the end: it is gone as soon as its thread has seen it.
+void Store::Impl::Waiter::Wake() {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  woken_.notify_one();
 }
 
 void Store::Impl::Submit(std::span<Write> writes) {
@@ -235,15 +254,18 @@ bool Store::Impl::Sync() {
 }
 
 void Store::Impl::Commit(std::span<Write> writes) {
-  std::unique_lock lock(mutex_);
-  caller_waits_ = true;
-  SubmitLocked(writes);
-  caller_waits_ = false;
-  const auto done = [&] {
-    return std::ranges::all_of(writes, [](const Write& write) { return write.ticket == 0; });
-  };
-  if (syncer_.joinable()) return synced_.wait(lock, done);
-  while (!done()) SyncPending(lock);
+  Waiter waiter;
+  {
+    std::unique_lock lock(mutex_);
+    waiter_ = &waiter;
+    SubmitLocked(writes);
+    waiter_ = nullptr;
+    const bool waits = waiter.pending > 0;
+    TellAll(lock);
+    if (!waits) return;
+    while (!syncer_.joinable() && waiter.pending > 0) SyncPending(lock);
+  }
+  waiter.Wait();
 }
 
 void Store::Impl::StartSyncing(const StoreOptions& options) {
