@@ -28,6 +28,8 @@ constexpr char kExitCodes[] =
     "   1  there is no such key; nothing was done. check, restore: damaged; nothing was restored\n"
     "   2  --if-absent: there is such a key; --if-version: it has another version; incr: its value is\n"
     "      no number; nothing was done\n"
+    "   3  check: the log ends torn, as a machine leaves it that fails; a server starts, and drops\n"
+    "      what is behind that, none of which was synced\n"
     "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds\n"
     "  65  put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
     "      incr: the sum is no number of 64 bits; nothing was done. import: a line is no record, or\n"

@@ -27,6 +27,7 @@ namespace remora::kvctl {
 inline constexpr int kExitNoSuchKey = 1;
 inline constexpr int kExitDamaged = 1;
 inline constexpr int kExitCondition = 2;
+inline constexpr int kExitTorn = 3;
 
 struct Arguments {
   std::string server;
