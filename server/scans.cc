@@ -71,7 +71,8 @@ absl::Status Scans::Open(ServerSession& session, const Request& request, Reply* 
   const auto shared = session.PartOf(request);
   const std::string copy(reinterpret_cast<const char*>(shared.data()), shared.size());
   if (!VerifyPayload(&request, HashKey({}), HashValue(copy.data(), copy.size()))) {
-    return absl::DataLossError("what is asked of a scan does not match its checksum");
+    return absl::DataLossError(
+        "what was sent was damaged on its way: what is asked of a scan does not match its checksum");
   }
   ScanRange range;
   const std::optional<ScanStart> start = ReadScanStart(copy, &range);
@@ -136,8 +137,6 @@ absl::Status Scans::GoOn(ServerSession& session, Client& client, const PagePlace
     return absl::OkStatus();
   }
   Remove(client, client.cursors.end() - 1);
-  // DataLoss would blame the client.
-  if (absl::IsDataLoss(more.status())) return absl::UnavailableError(more.status().message());
   return more.status();
 }
 

@@ -299,7 +299,8 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
   staged.key_hash = HashKey(staged.key);
   staged.value_hash = HashValue(staged.value.data(), staged.value.size());
   if (write.verify != nullptr && !write.verify(write.verify_context, staged.key_hash, staged.value_hash)) {
-    return absl::DataLossError("key and value do not match their checksum; nothing was done");
+    return absl::DataLossError(
+        "what was sent was damaged on its way: key and value do not match their checksum; nothing was done");
   }
   return absl::OkStatus();
 }

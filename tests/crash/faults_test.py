@@ -197,9 +197,15 @@ class FaultsTest(harness.TestCase):
         failed = [run for run in runs.values() if run.returncode != 0]
         self.assertTrue(failed)
         for run in failed:
-            self.assertEqual(run.returncode, 69, run.stderr)
-            self.assertRegex(run.stderr.decode(), "is damaged; restore it")
+            self.assertEqual(run.returncode, 74, run.stderr)
+            self.assertRegex(run.stderr.decode(), "damaged on the server's disk; restore a backup [(]kvctl check")
         self.assertTrue(all(run.stdout == value for run in runs.values() if run.returncode == 0))
+        lost = next(key for key, run in runs.items() if run.returncode != 0)
+        # The server looks at what is there before it says that a condition holds.
+        run = kvctl(self.address, "put", "--if-present", lost, "value")
+        self.assertEqual(run.returncode, 74, run.stderr)
+        self.assertRegex(run.stderr.decode(), "is damaged; restore it")
+        self.assertEqual(kvctl(self.address, "scan").returncode, 74)
 
     # --- At its start
 

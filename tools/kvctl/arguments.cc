@@ -39,7 +39,7 @@ constexpr char kExitCodes[] =
     "  70  an error inside kvctl or the server\n"
     "  71  the system lacks something, as memory that may be locked\n"
     "  73  the server has no room; nothing was stored\n"
-    "  74  standard input or output failed\n"
+    "  74  standard input or output failed; or what the server has on its disk is damaged\n"
     "  75  a store is open there; another backup is under way, or one is being read;\n"
     "      export: the output was not taken for 30 s, or the connection broke\n"
     "  77  not permitted, as another user's local server\n"
