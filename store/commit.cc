@@ -322,6 +322,9 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
     staged.expiry_ms = old.expiry_ms;
   } else if (!staged.is_delete()) {
     staged.expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
+    if (HasExpired(staged.expiry_ms, unix_ms)) {
+      return absl::OutOfRangeError("it is to expire at a moment that is over; nothing was done");
+    }
   }
 
   // A cold key's record comes to a slot of its own.

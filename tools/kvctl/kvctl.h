@@ -105,6 +105,6 @@ Outcome Backups(const Arguments& arguments);
 Outcome Restore(const Arguments& arguments, const Clock& clock);
 Outcome Check(const Arguments& arguments, const Clock& clock);
 Outcome Export(Client& client, const Arguments& arguments);
-Outcome Import(Client& client, const Arguments& arguments, const Clock& clock);
+Outcome Import(Client& client, const Arguments& arguments);
 
 }  // namespace remora::kvctl
