@@ -257,10 +257,11 @@ absl::StatusOr<bool> Scans::CountSome(Cursor& cursor, std::int64_t* count) {
 
 absl::StatusOr<bool> Scans::DeleteSome(Cursor& cursor, std::int64_t* count) {
   const std::uint64_t before = cursor.deletion->deleted();
-  const absl::StatusOr<bool> more = cursor.deletion->Step();
-  // What was deleted before there was no room for more is told with the next answer.
+  const absl::StatusOr<bool> more = cursor.deletion->StepWithoutWaiting();
   *count = static_cast<std::int64_t>(cursor.deletion->deleted() - before);
-  if (absl::IsAborted(more.status())) return true;
+  // What was deleted is told, also before there is no room for more. Else another step of the server's goes
+  // on: others are served while the disk takes its time.
+  if (absl::IsAborted(more.status()) && *count > 0) return true;
   return more;
 }
 
