@@ -209,7 +209,8 @@ class Client {
   /// NotFound. Cost: one READ of a bucket and, when the key is there, one READ of its record. When this
   /// client has got or put the key before, often the latter alone (ClientOptions::location_cache_bytes). When
   /// the record is only in the server's durable tier, a round trip more, in which the server brings it back
-  /// to memory; then ResourceExhausted: it has no room for it, Unavailable: it cannot read its disk. While
+  /// to memory; then ResourceExhausted: it has no room for it, Unavailable: it cannot read its disk,
+  /// DataLoss: what is there is damaged (no miss: it is not known whether the key has a value). While
   /// the server loads what it stored before its start, that goes for keys that are missing, too.
   absl::StatusOr<std::string> Get(std::string_view key);
 

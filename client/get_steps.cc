@@ -65,6 +65,7 @@ GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const KnownLocat
 absl::StatusOr<Slot> LocatedSlot(const Session& session, const Session::Answer& answer) {
   if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
   if (answer.reply.status == ReplyStatus::kFull) return absl::ResourceExhaustedError(AbslView(answer.behind));
+  if (answer.reply.status == ReplyStatus::kCorrupt) return absl::DataLossError(AbslView(answer.behind));
   if (answer.reply.status == ReplyStatus::kDurableTier)
     return absl::UnavailableError(AbslView(answer.behind));
   if (answer.reply.status != ReplyStatus::kOk) {

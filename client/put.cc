@@ -24,8 +24,7 @@ absl::Status ToStatus(const Session::Answer& answer) {
     case ReplyStatus::kDurableTier:
       return absl::UnavailableError(AbslView(answer.behind));
     case ReplyStatus::kCorrupt:
-      return absl::DataLossError(
-          absl::StrCat("the write was damaged on its way, and not done: ", AbslView(answer.behind)));
+      return absl::DataLossError(AbslView(answer.behind));
     case ReplyStatus::kAlreadyExists:
       return absl::AlreadyExistsError(AbslView(answer.behind));
     case ReplyStatus::kFailedPrecondition:

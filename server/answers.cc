@@ -166,11 +166,15 @@ absl::Status Server::Locate(const ServerSession& session, const Request& request
   std::memcpy(copy.data(), shared_key.data(), shared_key.size());
   const std::string_view key(copy.data(), shared_key.size());
   if (!VerifyPayload(&request, HashKey(key), HashValue(nullptr, 0))) {
-    return absl::DataLossError("the key does not match its checksum");
+    return absl::DataLossError("what was sent was damaged on its way: the key does not match its checksum");
   }
   const absl::StatusOr<Location> location = store_->Locate(key);
-  // DataLoss would blame the client.
-  if (absl::IsDataLoss(location.status())) return absl::UnavailableError(location.status().message());
+  if (absl::IsDataLoss(location.status())) {
+    // What is longer is cut off, so what to do comes first.
+    return absl::DataLossError(
+        absl::StrCat("the key is there, but damaged on the server's disk; restore a backup ",
+                     "(kvctl check says more): ", location.status().message()));
+  }
   if (!location.ok()) return location.status();
   reply->version = location->version;
   reply->slot = location->slot;

@@ -71,9 +71,7 @@ void Backups::Collect() {
     log_(absl::StrCat("backup to ", dir_, ": made number ", outcome->id, ", ", outcome->new_bytes, " of its ",
                       outcome->bytes, " bytes new"));
   } else {
-    // DataLoss would blame the client.
-    const bool lost = absl::IsDataLoss(outcome.status());
-    ended.outcome = lost ? absl::UnavailableError(outcome.status().message()) : outcome.status();
+    ended.outcome = outcome.status();
     log_(absl::StrCat("backup to ", dir_, ": failed: ", outcome.status().message()));
   }
   ended_.push_back(std::move(ended));

@@ -113,7 +113,8 @@ absl::Status Server::AddBatch(Pending& pending) {
       batches_.emplace_back(reinterpret_cast<const char*>(shared.data()), shared.size());
   pending.writes = 0;
   if (!VerifyPayload(&pending.request, HashKey({}), HashValue(copy.data(), copy.size()))) {
-    return absl::DataLossError("the batch does not match its checksum; nothing was done");
+    return absl::DataLossError(
+        "what was sent was damaged on its way: the batch does not match its checksum; nothing was done");
   }
   pending.writes = remora::AddBatch(copy, &writes_);
   if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a batch are none");

@@ -304,7 +304,8 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
   staged.key_hash = HashKey(staged.key);
   staged.value_hash = HashValue(staged.value.data(), staged.value.size());
   if (write.verify != nullptr && !write.verify(write.verify_context, staged.key_hash, staged.value_hash)) {
-    return absl::DataLossError("key and value do not match their checksum; nothing was done");
+    return absl::DataLossError(
+        "what was sent was damaged on its way: key and value do not match their checksum; nothing was done");
   }
   return absl::OkStatus();
 }
@@ -326,6 +327,9 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
     staged.expiry_ms = old.expiry_ms;
   } else if (!staged.is_delete()) {
     staged.expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
+    if (HasExpired(staged.expiry_ms, unix_ms)) {
+      return absl::OutOfRangeError("it is to expire at a moment that is over; nothing was done");
+    }
   }
 
   // A cold key's record comes to a slot of its own.

@@ -14,6 +14,7 @@ absl::StatusOr<DataReport> CheckData(const std::string& data_dir, std::int64_t u
                           DurableTier::Open(data_dir, {.read_only = true}));
   REMORA_RETURN_IF_ERROR(tier->VerifyTables());
   DataReport report;
+  report.log_is_torn = tier->log_was_torn();
   REMORA_RETURN_IF_ERROR(tier->ForEach([&](const DurableTier::Entry& entry) {
     ++report.keys;
     report.bytes += entry.key.size() + entry.value.size();

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "absl/strings/numbers.h"
@@ -64,6 +65,24 @@ absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
   return absl::OkStatus();
 }
 
+/// All of a small file. Nothing: it cannot be read.
+std::optional<std::string> ReadSmall(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  std::array<char, 64> buffer;
+  const ssize_t size = read(file, buffer.data(), buffer.size());
+  close(file);
+  if (size < 0) return std::nullopt;
+  return std::string(buffer.data(), static_cast<std::size_t>(size));
+}
+
+/// No two starts of machines have the same. Nothing: the system does not tell.
+std::optional<std::string> ThisBoot() {
+  std::optional<std::string> boot = ReadSmall("/proc/sys/kernel/random/boot_id");
+  if (boot && boot->empty()) boot.reset();
+  return boot;
+}
+
 }  // namespace
 
 absl::Status SyncDirectory(const std::string& path) {
@@ -111,6 +130,28 @@ absl::Status DataDir::Claim(const std::string& path) {
   const int marker = open(marker_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (marker < 0) return FileError(absl::StrCat("cannot make ", marker_path));
   return DataDir(kStoreDir, path, marker).MarkComplete();
+}
+
+std::string DataDir::boot_file() const { return absl::StrCat(path_, "/", AbslView(kBootFile)); }
+
+bool DataDir::is_of_this_boot() const {
+  const std::optional<std::string> boot = ThisBoot();
+  return boot && ReadSmall(boot_file()) == boot;
+}
+
+// Neither synced nor renamed to its place. Until the machine is started again, who reads the file reads what
+// the system has; and then it says the truth whatever the disk has of it: that it was another start.
+absl::Status DataDir::NoteBoot() {
+  const std::optional<std::string> boot = ThisBoot();
+  if (!boot || is_of_this_boot()) return absl::OkStatus();
+  const int file = open(boot_file().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return FileError(absl::StrCat("cannot open ", boot_file()));
+  absl::Status status;
+  if (write(file, boot->data(), boot->size()) != static_cast<ssize_t>(boot->size())) {
+    status = FileError(absl::StrCat("cannot write ", boot_file()));
+  }
+  close(file);
+  return status;
 }
 
 DataDir::DataDir(const DirKind& kind, std::string path, int marker)

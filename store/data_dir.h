@@ -27,6 +27,9 @@ struct DirKind {
 inline constexpr DirKind kStoreDir{"data directory", "REMORA", "remora-store ", kDataFormat};
 inline constexpr DirKind kBackupDir{"backup directory", "REMORA-BACKUPS", "remora-backups ", kBackupFormat};
 
+/// Beside a store's marker, of which start of the machine its log files are: DataDir::NoteBoot.
+inline constexpr std::string_view kBootFile = "REMORA-BOOT";
+
 /// OK: the disk has the names of the files in it. Unavailable.
 absl::Status SyncDirectory(const std::string& path);
 
@@ -57,6 +60,13 @@ class DataDir {
   /// Returns when the disk has the marker, the directory, and its name: what is synced in there later shall
   /// not go with it. Errors as Store::Open.
   absl::Status MarkComplete();
+
+  /// Whether the machine was not started since NoteBoot was last OK here, for whichever process. False, too,
+  /// where that is not known.
+  bool is_of_this_boot() const;
+  /// From now on, it is. REQUIRES: Open. Errors as Store::Open.
+  absl::Status NoteBoot();
+  std::string boot_file() const;
 
  private:
   DataDir(const DirKind& kind, std::string path, int marker);

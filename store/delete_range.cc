@@ -32,6 +32,8 @@ struct RangeDeletion::Rep {
 
   std::vector<Store::Impl::VersionedKey> keys;  // found, and not deleted yet
   std::vector<Write> writes;
+  std::uint64_t ticket = 0;  // of the last delete that waits for the disk; 0: none does
+  std::uint64_t waiting = 0;
 
   absl::Status Find() {
     keys.clear();
@@ -54,7 +56,15 @@ struct RangeDeletion::Rep {
 RangeDeletion::RangeDeletion(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 RangeDeletion::~RangeDeletion() = default;
 
-absl::StatusOr<bool> RangeDeletion::Step() {
+absl::StatusOr<bool> RangeDeletion::Step() { return Delete(/*wait=*/true); }
+absl::StatusOr<bool> RangeDeletion::StepWithoutWaiting() { return Delete(/*wait=*/false); }
+
+absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
+  if (rep_->ticket != 0) {
+    REMORA_RETURN_IF_ERROR(rep_->impl.Ended(rep_->ticket));
+    deleted_ += std::exchange(rep_->waiting, 0);
+    rep_->ticket = 0;
+  }
   if (rep_->keys.empty()) {
     if (rep_->all_found) return false;
     REMORA_RETURN_IF_ERROR(rep_->Find());
@@ -66,7 +76,7 @@ absl::StatusOr<bool> RangeDeletion::Step() {
     write.key = key.key;
     write.condition = Condition::Version(key.version);
   }
-  rep_->store.Commit(rep_->writes);
+  wait ? rep_->store.Commit(rep_->writes) : rep_->store.Submit(rep_->writes);
   std::size_t done = 0;
   absl::Status failed;
   for (const Write& write : rep_->writes) {
@@ -75,6 +85,11 @@ absl::StatusOr<bool> RangeDeletion::Step() {
       break;
     }
     ++done;
+    if (write.ticket != 0) {
+      ++rep_->waiting;
+      rep_->ticket = write.ticket;
+      continue;
+    }
     if (write.status.ok()) ++deleted_;
     // Gone, or its time is over, or written again meanwhile: not ours to delete.
     const bool is_no_longer_it = absl::IsNotFound(write.status) || absl::IsFailedPrecondition(write.status);
@@ -82,7 +97,7 @@ absl::StatusOr<bool> RangeDeletion::Step() {
   }
   rep_->keys.erase(rep_->keys.begin(), rep_->keys.begin() + static_cast<std::ptrdiff_t>(done));
   REMORA_RETURN_IF_ERROR(failed);
-  return !rep_->all_found;
+  return rep_->ticket != 0 || !rep_->all_found;
 }
 
 // --- Finding them in the index --------------------------------------------------------------------------
@@ -127,7 +142,7 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const Ran
   const std::uint64_t versions_end = impl_->versions_end();
   return std::unique_ptr<RangeDeletion>(
       new RangeDeletion(std::unique_ptr<RangeDeletion::Rep>(new RangeDeletion::Rep{
-          *this, *impl_, std::move(range), versions_end, std::move(cursor), 0, false, {}, {}})));
+          *this, *impl_, std::move(range), versions_end, std::move(cursor), 0, false, {}, {}, 0, 0})));
 }
 
 absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {

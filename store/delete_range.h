@@ -26,6 +26,10 @@ class RangeDeletion {
   /// Deletes some keys more: a group of them, at most. False: none are left. Aborted: no room right now, as
   /// a Write; call it again later. DataLoss, Unavailable: the durable tier cannot be read or written.
   absl::StatusOr<bool> Step();
+  /// The same, without waiting for the disk where the store's writes are synced: what it deletes counts, and
+  /// is gone for readers, at a later step. Aborted, too: the disk does not have yet what the step before
+  /// deleted; nothing was done.
+  absl::StatusOr<bool> StepWithoutWaiting();
 
   /// How many were deleted so far.
   std::uint64_t deleted() const { return deleted_; }
@@ -34,6 +38,7 @@ class RangeDeletion {
   friend class Store;
   struct Rep;
   explicit RangeDeletion(std::unique_ptr<Rep> rep);
+  absl::StatusOr<bool> Delete(bool wait);
 
   const std::unique_ptr<Rep> rep_;
   std::uint64_t deleted_ = 0;

@@ -9,10 +9,25 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 
 namespace remora {
+
+/// What a log's bytes say of it.
+struct LogState {
+  /// Where the first part stands that is not as it was written; nothing: there is none.
+  std::optional<std::uint64_t> damaged_at;
+  /// The last record is not all there: as when the process was killed while it wrote.
+  bool ends_short = false;
+};
+
+/// Nothing: it could not be read to its end. 256 MiB take some 0.1 s where the system has them in memory.
+std::optional<LogState> CheckLog(const std::string& path);
+
+/// The logs in a database's directory, in their order. Nothing: it cannot be read.
+std::optional<std::vector<std::string>> LogsIn(const std::string& path);
 
 using LogRecordVisitor = absl::FunctionRef<void(const std::string& record)>;
 

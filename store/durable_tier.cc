@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -76,13 +77,22 @@ class DurableTier::Impl {
         {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes)},
         {kMetaFamily, MetaOptions()}};
     const rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
+    const RecoveryOptions recovery{.meta = kMeta,
+                                   .is_of_this_boot = dir_->is_of_this_boot(),
+                                   .boot_file = dir_->boot_file(),
+                                   .read_only = options.read_only};
     rocksdb::DB* db = nullptr;
-    REMORA_RETURN_IF_ERROR(Translate(
-        options.read_only
-            ? rocksdb::DB::OpenForReadOnly(database, dir_->path(), descriptors, &families_, &db)
-            : OpenDatabase(database, dir_->path(), descriptors, kMeta, &families_, &db, &log_was_torn_)));
+    std::vector<std::string> torn;
+    REMORA_RETURN_IF_ERROR(
+        Translate(OpenDatabase(database, dir_->path(), descriptors, recovery, &families_, &db, &torn)));
     db_.reset(db);
+    log_was_torn_ = !torn.empty();
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
+    // A log that was torn by a power cut must not be taken for one of this boot, should it still be there.
+    const auto is_there = [](const std::string& log) { return std::filesystem::exists(log); };
+    if (!options.read_only && std::ranges::none_of(torn, is_there)) {
+      REMORA_RETURN_IF_ERROR(dir_->NoteBoot());
+    }
     return ReadVersionLimit();
   }
 

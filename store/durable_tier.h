@@ -66,7 +66,7 @@ class DurableTier {
   DurableTier& operator=(const DurableTier&) = delete;
 
   /// Whether Open dropped writes that were not synced, because a machine that failed had left holes in them
-  /// (store/durable_recovery.h).
+  /// (store/durable_recovery.h). read_only: whether it would, and does not show them.
   bool log_was_torn() const;
 
   /// As of the last successful write.

@@ -19,7 +19,7 @@ absl::Status CheckOptions(const StoreOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("a grace period of ", options.grace.count(),
                                                    " ms; allowed are ", kMinGraceMs, " to 60000"));
   }
-  if (!IsTtl(options.default_ttl)) {
+  if (!IsTtl(options.default_ttl) || IsExpiry(options.default_ttl)) {
     return absl::InvalidArgumentError(absl::StrCat("a default ttl of ", options.default_ttl.count(),
                                                    " ms; allowed are 1 to ", kMaxTtl.count(),
                                                    ", and for ever"));

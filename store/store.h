@@ -137,7 +137,8 @@ struct Write {
   // Outcome, set by Commit.
   /// OK. NotFound: kDelete or kTouch of a key that is not there, or such a condition. AlreadyExists,
   /// FailedPrecondition: as `condition` says. kIncrement: FailedPrecondition: the value is no number;
-  /// OutOfRange: the sum is none. kAppend: OutOfRange: the value would be larger than kMaxSmallValueSize.
+  /// OutOfRange: the sum is none. kAppend: OutOfRange: the value would be larger than kMaxSmallValueSize. Any
+  /// with a ttl: OutOfRange: it is Until a moment that is over.
   /// InvalidArgument: sizes, ttl or condition out of bounds. DataLoss: `verify` said no. ResourceExhausted:
   /// no room, and none will come of itself. Aborted: no room right now, but dead memory is resting and will
   /// be free: commit the write again later (Store::next_work). In all of these, nothing of this write was

@@ -79,6 +79,9 @@ class Store::Impl {
   bool syncs_in_steps() const { return syncs_in_steps_; }
   /// Greater than the versions of all writes so far.
   std::uint64_t versions_end() const;
+  /// Of the write that Submit left pending with this ticket, and all before it. Aborted: it is pending yet.
+  /// Unavailable: the disk failed, and it may never be visible.
+  absl::Status Ended(std::uint64_t ticket) const;
   struct VersionedKey {
     std::string key;
     std::uint64_t version = 0;

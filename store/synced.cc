@@ -169,6 +169,14 @@ void Store::Impl::TakeSynced(std::vector<SyncedWrite>* outcomes) {
   outcomes_.clear();
 }
 
+absl::Status Store::Impl::Ended(std::uint64_t ticket) const {
+  const std::lock_guard lock(mutex_);
+  if (!pending_.empty() && pending_.front().ticket <= ticket) {
+    return absl::AbortedError("the disk does not have yet what was written");
+  }
+  return sync_failed_;
+}
+
 // --- The disk -------------------------------------------------------------------------------------------
 
 absl::Status Store::Impl::SyncNow() {

@@ -48,7 +48,7 @@ typedef enum remora_code {
   REMORA_PERMISSION_DENIED = 7,
   REMORA_FAILED_PRECONDITION = 8, /* no way to the server; of a write: its condition does not hold */
   REMORA_ALREADY_EXISTS = 9,
-  /* What was sent arrived damaged; nothing was done. */
+  /* What was sent arrived damaged, or what the server has of the key on its disk is; nothing was done. */
   REMORA_DATA_LOSS = 10,
   REMORA_UNIMPLEMENTED = 11,
   /* A fault of Remora's own. */
@@ -109,7 +109,8 @@ void remora_close(remora_client* client);
 /* The value, in memory of the client: until its next call. `version`, unless null, gets that of the key's
  * last write. REMORA_NOT_FOUND. Costs one READ or two, and wakes nobody; of a record that is not in the
  * server's memory, a round trip more: then REMORA_RESOURCE_EXHAUSTED, it has no room for it, or
- * REMORA_UNAVAILABLE, it cannot read its disk (and the connection is as good as before). */
+ * REMORA_UNAVAILABLE, it cannot read its disk, REMORA_DATA_LOSS, what is there is damaged (and the connection
+ * is as good as before). */
 remora_code remora_get(remora_client* client, const void* key, size_t key_size, const void** value,
                        size_t* value_size, uint64_t* version);
 

@@ -208,10 +208,10 @@ inline std::uint64_t PayloadChecksum(const Request& request, std::uint64_t key_h
 
 enum class ReplyStatus : std::uint8_t {
   kOk = 1,
-  kNotFound = 2,     // no such key
-  kInvalid = 3,      // the request breaks the protocol's bounds
-  kCorrupt = 4,      // the payload does not verify; nothing was done
-  kFull = 5,         // no room; nothing was done
+  kNotFound = 2,  // no such key
+  kInvalid = 3,   // the request breaks the protocol's bounds
+  kCorrupt = 4,   // what was sent does not verify, or what is stored; the text says which; nothing was done
+  kFull = 5,      // no room; nothing was done
   kDurableTier = 6,  // the durable tier failed; whether the write survives a restart is unknown
   // Nothing was done:
   kAlreadyExists = 7,       // the condition was that the key is absent

@@ -69,8 +69,8 @@ class Condition {
 
 /// Of a write that stores a value.
 struct PutOptions {
-  /// How long the record is there. None: as the store's default says; of a value that an increment or an
-  /// append finds, as it was.
+  /// How long the record is there, or Until (store/format/expiry.h) when: OutOfRange, if that is over. None:
+  /// as the store's default says; of a value that an increment or an append finds, as it was.
   std::optional<std::chrono::milliseconds> ttl{};
   Condition condition{};
   /// None: the store's (StoreOptions, kvserver --durability). A store of kMemory knows no other:

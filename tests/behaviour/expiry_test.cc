@@ -39,6 +39,46 @@ TEST_P(Expiry, ComesWhenItsTimeIsOverAndNotBefore) {
   EXPECT_CODE(kNotFound, GetStatus("key"));
 }
 
+// However long the write takes, and whatever its client's clock says.
+TEST_P(Expiry, ComesAtTheMomentThatTheWriterNamed) {
+  START();
+  const std::int64_t now = store().clock().UnixMillis();
+  const auto moment = static_cast<std::uint64_t>(now + milliseconds(hours(10)).count());
+  ASSERT_CODE(kOk, PutFor("early", "1", Until(moment)));
+  ASSERT_CODE(kOk, PutFor("touched", "2", hours(1)));
+  ASSERT_CODE(kOk, kv_->Touch("touched", Until(moment)));
+  ASSERT_CODE(kOk, PutFor("large", std::string(300'000, 'l'), Until(moment)));
+  ASSERT_CODE(kOk, PutFor("last", "4", Until(kMaxExpiry)));
+  Advance(hours(9));
+  ASSERT_CODE(kOk, PutFor("late", "5", Until(moment)));
+  for (const char* key : {"early", "touched", "large", "late"}) {
+    EXPECT_CODE(kOk, GetStatus(key));
+    const auto left = kv_->Ttl(key);
+    ASSERT_CODE(kOk, left.status());
+    ASSERT_TRUE(left->has_value());
+    EXPECT_LE(**left, hours(1)) << key;
+    EXPECT_GT(**left, milliseconds(0)) << key;
+  }
+  Advance(hours(1));
+  for (const char* key : {"early", "touched", "large", "late"}) EXPECT_CODE(kNotFound, GetStatus(key));
+  EXPECT_EQ(Get("last"), "4");
+}
+
+TEST_P(Expiry, AMomentThatIsOverIsRefused) {
+  START();
+  ASSERT_CODE(kOk, Put("key", "value"));
+  const auto over = static_cast<std::uint64_t>(store().clock().UnixMillis() - 1);
+  EXPECT_CODE(kOutOfRange, PutFor("key", "other", Until(over)));
+  EXPECT_CODE(kOutOfRange, PutFor("key", "other", Until(1)));
+  EXPECT_CODE(kOutOfRange, kv_->Touch("key", Until(over)));
+  EXPECT_CODE(kOutOfRange, PutFor("absent", "other", Until(over)));
+  EXPECT_CODE(kInvalidArgument, PutFor("key", "other", Until(0))) << "which would be for ever";
+  EXPECT_CODE(kInvalidArgument, PutFor("key", "other", Until(kMaxExpiry + 1)));
+  EXPECT_EQ(Get("key"), "value");
+  EXPECT_CODE(kNotFound, GetStatus("absent"));
+  EXPECT_FALSE(kv_->Ttl("key")->has_value());
+}
+
 TEST_P(Expiry, ComesForTheSameKeyByNoOther) {
   START();
   ASSERT_CODE(kOk, PutFor("soon", "1", hours(1)));

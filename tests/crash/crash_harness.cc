@@ -137,6 +137,7 @@ class Life {
     if (random_() % 100 >= flags_.cuts) return 0;
     const absl::StatusOr<CutReport> report = CutPower(place_.journal(), random_);
     if (!report.ok()) return Complain(std::string(report.status().message()));
+    place_.StartMachine(random_());
     ++totals.cuts;
     totals.lost.files += report->files;
     totals.lost.bytes += report->bytes;

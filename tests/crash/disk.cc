@@ -90,6 +90,9 @@ class Disk {
     return letter != 0 && (only == 0 || only == letter) ? Of(fault) : 0;
   }
 
+  /// A file that says which start of the machine it is; empty: the system says it.
+  const std::string& boot() const { return boot_; }
+
   /// Held while a name is changed and noted, so that the journal has the changes in their order.
   std::mutex& mutex() { return mutex_; }
 
@@ -116,6 +119,7 @@ class Disk {
   /// Through the system's own calls: ours want a Disk.
   Disk() {
     if (const char* const root = getenv("REMORA_DISK")) root_ = root;
+    if (const char* const boot = getenv("REMORA_DISK_BOOT")) boot_ = boot;
     static auto* const next_open = Next("open", static_cast<int (*)(const char*, int, ...)>(&::open));
     static auto* const next_mkdir = Next("mkdir", &::mkdir);
     if (const char* const journal = getenv("REMORA_DISK_JOURNAL")) {
@@ -133,6 +137,7 @@ class Disk {
   }
 
   std::string root_;
+  std::string boot_;
   int journal_ = -1;
   std::string saved_;
   std::size_t saved_count_ = 0;
@@ -145,6 +150,9 @@ template <typename Open>
 int OpenFile(Open* next, const char* name, int flags, mode_t mode) {
   Disk& disk = Disk::Get();
   const std::string path = Absolute(name);
+  if (path == "/proc/sys/kernel/random/boot_id" && !disk.boot().empty()) {
+    return next(disk.boot().c_str(), flags, mode);
+  }
   if (!disk.Watches(path)) return next(name, flags, mode);
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   if (const int error = disk.Of(Fault::kChangeErrno); writes && error != 0) return Fail(error);

@@ -7,7 +7,9 @@
 //   names. REMORA_DISK_JOURNAL  a file outside of it, on the same file system; beside it a folder of the same
 //   name and
 //                        ".saved" comes to hold what was removed, or replaced. Unset: no journal.
-//   REMORA_DISK_FAULTS   a file of kFaultBytes bytes, each a Fault; they count at once. Unset: no faults.
+//   REMORA_DISK_BOOT     a file that is read instead of the system's boot_id: a power cut starts the machine
+//   again. Unset: the system's. REMORA_DISK_FAULTS   a file of kFaultBytes bytes, each a Fault; they count at
+//   once. Unset: no faults.
 //
 // The journal has a line for each of these, in their order. It is with the system when the call returns, so
 // it survives the program's death at any moment; its last line may be incomplete.

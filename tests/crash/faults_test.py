@@ -29,7 +29,13 @@ class FaultsTest(harness.TestCase):
             "LD_PRELOAD": os.environ["REMORA_DISK_LIBRARY"],
             "REMORA_DISK": str(self.data.parent),
             "REMORA_DISK_FAULTS": str(self.faults),
+            "REMORA_DISK_BOOT": str(self.folder / "boot"),
         }
+        self.start_machine("first")
+
+    def start_machine(self, boot):
+        """The servers that are started from now on find a machine that was started again."""
+        (self.folder / "boot").write_text(boot + "\n")
 
     def set(self, fault, value):
         with self.faults.open("r+b") as file:
@@ -191,9 +197,15 @@ class FaultsTest(harness.TestCase):
         failed = [run for run in runs.values() if run.returncode != 0]
         self.assertTrue(failed)
         for run in failed:
-            self.assertEqual(run.returncode, 69, run.stderr)
-            self.assertRegex(run.stderr.decode(), "is damaged; restore it")
+            self.assertEqual(run.returncode, 74, run.stderr)
+            self.assertRegex(run.stderr.decode(), "damaged on the server's disk; restore a backup [(]kvctl check")
         self.assertTrue(all(run.stdout == value for run in runs.values() if run.returncode == 0))
+        lost = next(key for key, run in runs.items() if run.returncode != 0)
+        # The server looks at what is there before it says that a condition holds.
+        run = kvctl(self.address, "put", "--if-present", lost, "value")
+        self.assertEqual(run.returncode, 74, run.stderr)
+        self.assertRegex(run.stderr.decode(), "is damaged; restore it")
+        self.assertEqual(kvctl(self.address, "scan").returncode, 74)
 
     # --- At its start
 
@@ -247,10 +259,37 @@ class FaultsTest(harness.TestCase):
         damaged = bytearray(before)
         damaged[len(damaged) // 4] ^= 1
         log.write_bytes(damaged)
-        self.refused(74, "is damaged; restore it")
+        self.start_machine("second")
+        self.refused(74, "is damaged; restore it[^\n]*the disk said that it has it")
+        self.checked(1, "is damaged; restore it[^\n]*the disk said that it has it")
         log.write_bytes(before)
         self.start()
         self.get("key18", "\0" * 8000)
+
+    def checked(self, status, pattern):
+        run = kvctl(self.address, "check", f"--data={self.data}", env={**os.environ, **self.environment})
+        self.assertEqual(run.returncode, status, run.stderr)
+        self.assertRegex(run.stderr.decode(), pattern)
+        return dict(line.split() for line in run.stdout.decode().splitlines())
+
+    def test_a_log_that_is_damaged_while_the_machine_runs(self):
+        server = self.start("--quiet")
+        for number in range(20):
+            self.assertEqual(kvctl(self.address, "put", f"key{number}", stdin=bytes(8000)).returncode, 0)
+        server.kill()
+        log = self.the_log()
+        before = log.read_bytes()
+        damaged = bytearray(before)
+        damaged[len(damaged) // 2] ^= 1
+        log.write_bytes(damaged)
+        why = rf"is damaged; restore it[^\n]*{log.name}, from byte \d+ on[^\n]*remove [^\n]*REMORA-BOOT"
+        self.refused(74, why)
+        self.checked(1, why)
+        self.assertEqual(log.read_bytes(), damaged)
+        log.write_bytes(before)
+        self.checked(0, r"\A\Z")
+        self.start()
+        self.get("key19", "\0" * 8000)
 
     def test_a_log_with_a_hole_where_it_was_not_synced(self):
         server = self.start("--quiet")
@@ -261,7 +300,11 @@ class FaultsTest(harness.TestCase):
         damaged = bytearray(log.read_bytes())
         damaged[len(damaged) // 2] ^= 1
         log.write_bytes(damaged)
+        self.start_machine("second")
+        keys = int(self.checked(3, "the log ends torn")["keys"])
+        self.assertIn(keys, range(1, 20))
         server = self.start()
+        self.assertEqual(harness.stats(self.address)["keys"], keys)
         self.assertIn(b"the log was torn", server.said())
         self.assertEqual(harness.stats(self.address)["log_torn"], 1)
         self.get("key0", "\0" * 8000)

@@ -20,6 +20,11 @@ namespace remora {
 ServerPlace::ServerPlace(std::string root) : root_(std::move(root)) {
   std::filesystem::create_directory(disk());
   std::ofstream(faults()) << std::string(kFaultBytes, '\0');
+  StartMachine(0);
+}
+
+void ServerPlace::StartMachine(std::uint64_t boot_id) const {
+  std::ofstream(boot(), std::ios::trunc) << boot_id << '\n';
 }
 
 void ServerPlace::Set(Fault fault, std::uint8_t value) const {
@@ -47,7 +52,8 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::s
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   std::vector<std::string> settings = {"LD_PRELOAD=" REMORA_DISK_LIBRARY, "REMORA_DISK=" + place.disk(),
                                        "REMORA_DISK_JOURNAL=" + place.journal(),
-                                       "REMORA_DISK_FAULTS=" + place.faults()};
+                                       "REMORA_DISK_FAULTS=" + place.faults(),
+                                       "REMORA_DISK_BOOT=" + place.boot()};
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

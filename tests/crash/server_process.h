@@ -24,10 +24,13 @@ class ServerPlace {
   std::string data_dir() const { return root_ + "/disk/data"; }
   std::string journal() const { return root_ + "/journal"; }
   std::string faults() const { return root_ + "/faults"; }
+  std::string boot() const { return root_ + "/boot"; }
   std::string address() const { return "local://" + root_ + "/socket"; }
   std::string errors() const { return root_ + "/errors"; }
   /// The last line of errors().
   std::string LastError() const;
+  /// The machine is started again: a cut of its power does that.
+  void StartMachine(std::uint64_t boot) const;
   /// For a server that runs, too.
   void Set(Fault fault, std::uint8_t value) const;
 

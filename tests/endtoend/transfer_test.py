@@ -74,8 +74,7 @@ class TransferTest(harness.TestCase):
         second = records_of(self.run_ok("export"))
         for one, other in zip(records, second, strict=True):
             one.pop("version"), other.pop("version")
-            # The time that the import took to be sent.
-            self.assertLess(abs(one.pop("expires_ms", 0) - other.pop("expires_ms", 0)), 60_000)
+        # To the millisecond: however long an import takes, nothing is there for longer.
         self.assertEqual(records, second)
 
     def test_the_largest_value(self):

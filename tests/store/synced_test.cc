@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "patient_writes.h"
+#include "store/delete_range.h"
 #include "store/scan.h"
 #include "store/store.h"
 #include "test_files.h"
@@ -98,6 +99,40 @@ TEST_F(SyncedTest, AWriteIsVisibleWhenTheDiskHasIt) {
   EXPECT_EQ(outcomes[0].version, version);
   EXPECT_EQ(store_->Locate("key")->slot, outcomes[0].slot);
   EXPECT_FALSE(store_->Sync()) << "nothing is left to do";
+}
+
+// A server that deletes a range has others to serve. So it is in steps, none of which asks the disk; and
+// between any two, others write, and read what they wrote.
+TEST_F(SyncedTest, ARangeIsDeletedInStepsThatDoNotWaitForTheDisk) {
+  constexpr std::uint64_t kKeys = 1000;
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    ASSERT_TRUE(store_->Put("range " + std::to_string(i), "", {.durability = Durability::kLogged}).ok());
+  }
+  const auto deletion = store_->BeginDeleteRange({.prefix = "range "});
+  ASSERT_TRUE(deletion.ok()) << deletion.status();
+  const std::uint64_t syncs = store_->Read(Counter::kSyncs);
+  std::uint64_t asked = 0;
+  std::size_t steps = 0;
+  for (;; ++steps) {
+    ASSERT_LT(steps, 100u);
+    const absl::StatusOr<bool> more = (*deletion)->StepWithoutWaiting();
+    ASSERT_EQ(store_->Read(Counter::kSyncs), syncs + asked) << "a step asked the disk";
+    const std::string other = "other " + std::to_string(steps);
+    EXPECT_EQ(Submit({PutOf(other, "served", Durability::kLogged)}), Outcomes{"OK"});
+    EXPECT_EQ(Get(other), "served");
+    if (absl::IsAborted(more.status())) {  // what it deleted is there for readers until the disk has it
+      const std::uint64_t keys = store_->Count();
+      Sync();
+      ++asked;
+      EXPECT_LT(store_->Count(), keys);
+      continue;
+    }
+    ASSERT_TRUE(more.ok()) << more.status();
+    if (!*more) break;
+  }
+  EXPECT_EQ((*deletion)->deleted(), kKeys);
+  EXPECT_EQ(asked, (kKeys + 255) / 256) << "one for each step that deletes";
+  EXPECT_EQ(Get("range 7"), "NOT_FOUND");
 }
 
 TEST_F(SyncedTest, TheValueBeforeIsReadUntilThen) {

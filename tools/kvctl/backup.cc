@@ -112,9 +112,16 @@ Outcome Check(const Arguments& arguments, const Clock& clock) {
   }
   const auto report = CheckData(arguments.data, clock.UnixMillis());
   if (!report.ok()) return FromOffline(report.status());
-  return WriteOutput(absl::StrFormat(
+  Outcome outcome = WriteOutput(absl::StrFormat(
       "keys %d\nbytes %d\nexpiring %d\nexpired %d\nclients %d\nlast_version %d\n", report->keys,
       report->bytes, report->expiring, report->expired, report->clients, report->last_version));
+  if (!Failed(outcome) && report->log_is_torn) {
+    outcome = {
+        kExitTorn,
+        "the log ends torn, as when the machine fails: a server starts, and drops what is behind that, "
+        "none of which was synced; it is not counted here"};
+  }
+  return outcome;
 }
 
 }  // namespace remora::kvctl

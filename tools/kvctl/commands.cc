@@ -44,6 +44,9 @@ Outcome FromStatus(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       exit_code = EX_OSERR;
       break;
+    case absl::StatusCode::kDataLoss:
+      exit_code = EX_IOERR;
+      break;
     case absl::StatusCode::kPermissionDenied:
       exit_code = EX_NOPERM;
       break;

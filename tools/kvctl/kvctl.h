@@ -27,6 +27,7 @@ namespace remora::kvctl {
 inline constexpr int kExitNoSuchKey = 1;
 inline constexpr int kExitDamaged = 1;
 inline constexpr int kExitCondition = 2;
+inline constexpr int kExitTorn = 3;
 
 struct Arguments {
   std::string server;
@@ -104,6 +105,6 @@ Outcome Backups(const Arguments& arguments);
 Outcome Restore(const Arguments& arguments, const Clock& clock);
 Outcome Check(const Arguments& arguments, const Clock& clock);
 Outcome Export(Client& client, const Arguments& arguments);
-Outcome Import(Client& client, const Arguments& arguments, const Clock& clock);
+Outcome Import(Client& client, const Arguments& arguments);
 
 }  // namespace remora::kvctl

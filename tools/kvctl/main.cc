@@ -29,7 +29,7 @@ Outcome Run(Arguments arguments) {
   if (arguments.command == "watch") return Watch(**client, arguments);
   if (arguments.command == "backup") return Backup(**client);
   if (arguments.command == "export") return Export(**client, arguments);
-  if (arguments.command == "import") return Import(**client, arguments, clock);
+  if (arguments.command == "import") return Import(**client, arguments);
   if (arguments.command == "count" || arguments.command == "drop") return CountOrDrop(**client, arguments);
   return Write(**client, arguments);
 }

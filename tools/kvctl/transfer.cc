@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,7 +17,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "client/client.h"
-#include "store/base/clock.h"
 #include "store/format/expiry.h"
 #include "tools/kvctl/export_format.h"
 #include "tools/kvctl/kvctl.h"
@@ -100,8 +98,7 @@ class Lines {
 
 class Importer {
  public:
-  Importer(Client& client, const Arguments& arguments, const Clock& clock)
-      : client_(client), arguments_(arguments), clock_(clock) {}
+  Importer(Client& client, const Arguments& arguments) : client_(client), arguments_(arguments) {}
 
   Outcome Run() {
     Outcome outcome = ReadAll();
@@ -167,22 +164,13 @@ class Importer {
   Outcome PutGroup() {
     std::vector<PutRequest> requests;
     std::vector<const Record*> records;
-    const std::int64_t now = clock_.UnixMillis();
     for (const Record& record : group_) {
-      const std::uint64_t expires_ms = record.line.expires_ms;
-      if (HasExpired(expires_ms, now)) {
-        ++expired_;
-        continue;
-      }
       PutRequest& request = requests.emplace_back();
       request.key = record.line.key;
       request.value = record.line.value;
-      request.options.ttl = kNeverExpires;
-      if (expires_ms != 0) {
-        const auto left = static_cast<std::int64_t>(
-            std::min<std::uint64_t>(expires_ms - static_cast<std::uint64_t>(now), kMaxTtl.count()));
-        request.options.ttl = std::chrono::milliseconds(left);
-      }
+      // By the server's clock: what is over by then is refused, whatever time the import has taken.
+      const std::uint64_t expires_ms = record.line.expires_ms;
+      request.options.ttl = expires_ms == 0 ? kNeverExpires : Until(std::min(expires_ms, kMaxExpiry));
       if (arguments_.if_absent) request.options.condition = Condition::Absent();
       records.push_back(&record);
     }
@@ -195,6 +183,8 @@ class Importer {
         ++imported_;
       } else if (absl::IsAlreadyExists(status)) {
         ++already_there_;
+      } else if (absl::IsOutOfRange(status)) {
+        ++expired_;
       } else if (!Failed(outcome)) {
         outcome = At(records[i]->line_number, status.message());
         outcome.exit_code = absl::IsResourceExhausted(status) ? EX_CANTCREAT : FromStatus(status).exit_code;
@@ -211,7 +201,6 @@ class Importer {
 
   Client& client_;
   const Arguments& arguments_;
-  const Clock& clock_;
   Lines lines_;
   std::uint64_t line_number_ = 0;
   std::vector<Record> group_;
@@ -224,8 +213,6 @@ class Importer {
 
 }  // namespace
 
-Outcome Import(Client& client, const Arguments& arguments, const Clock& clock) {
-  return Importer(client, arguments, clock).Run();
-}
+Outcome Import(Client& client, const Arguments& arguments) { return Importer(client, arguments).Run(); }
 
 }  // namespace remora::kvctl

@@ -44,7 +44,7 @@ class AlreadyExists(Error):
 
 
 class DataLoss(Error):
-    """What was sent arrived damaged; nothing was done."""
+    """What was sent arrived damaged, or what the server has of the key on its disk is; nothing was done."""
 
 
 class Unimplemented(Error, NotImplementedError):
