@@ -59,6 +59,9 @@ class Bench {
   }
 
   int Run() {
+    if (options_.server_pid != 0) {
+      if (const auto time = ProcessorTime(options_.server_pid); !time.ok()) return Refuse(time.status());
+    }
     const std::size_t workers = std::size_t{options_.workload.threads} * options_.processes;
     const absl::StatusOr<std::unique_ptr<Shared>> shared = Shared::Make(workers, options_.workload.records);
     if (!shared.ok()) return Refuse(shared.status());

@@ -1,6 +1,8 @@
 // kvbench's command line.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -22,6 +24,8 @@ struct BenchOptions {
   bool run = false;
   Workload workload;
   std::uint32_t processes = 1;
+  /// Whose processor time is told with the server's counters; 0: nobody's.
+  pid_t server_pid = 0;
   TargetOptions target;
   OutputFormat format = OutputFormat::kTable;
   // Files that are written beside it; empty: none.
