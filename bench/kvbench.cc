@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "bench/driver.h"
+#include "bench/floor.h"
 #include "bench/report.h"
 #include "bench/runner.h"
 #include "bench/shared.h"
@@ -78,6 +79,7 @@ class Bench {
     if (good && options_.run && options_.workload.warm_up_seconds > 0)
       good = Phase(PhaseKind::kWarmUp, **runner);
     if (good && options_.run) good = Phase(PhaseKind::kRun, **runner);
+    if (good && options_.floor) good = Floor();
     return WriteFiles() && good ? 0 : kSomethingFailed;
   }
 
@@ -102,6 +104,16 @@ class Bench {
          << std::flush;
     results_.push_back(*std::move(result));
     return good;
+  }
+
+  bool Floor() {
+    const absl::StatusOr<std::string> text = MeasureFloor(options_, clock_);
+    if (text.ok()) {
+      out_ << *text << std::flush;
+    } else {
+      err_ << "kvbench: floor: " << text.status().message() << "\n";
+    }
+    return text.ok();
   }
 
   bool WriteFiles() {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "bench/peers.h"
 #include "bench/properties.h"
 #include "bench/workload.h"
@@ -31,6 +32,7 @@ Examples:
   kvbench run --target=verbs://10.0.0.1:7471 --workload=c --threads=2 --json=out.json
   kvbench all --target=local:///run/remora.sock -P bench/workloads/workloadd -p recordcount=1000000 --processes=2
   kvbench all --target=redis:///run/redis.sock --workload=c --depth=16
+  kvbench floor --target=local:///run/remora.sock --records=1000000 --data_dir=/tmp/floor
   kvbench report before.json after.json --html=compared.html
 
 Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read, 5 % update; c = reads only; d = 95 % read of
@@ -63,10 +65,12 @@ struct Flags {
 
 void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
   app.add_option("command", flags.command,
-                 "load: insert the records; run: the workload; all: both; report: show what --json wrote")
+                 "load: insert the records; run: the workload; all: both; floor: load, then what a client's "
+                 "operations\n"
+                 "cost beside what nobody could do without; report: show what --json wrote")
       ->required()
-      ->check(CLI::IsMember({"load", "run", "all", "report"}))
-      ->option_text("load | run | all | report");
+      ->check(CLI::IsMember({"load", "run", "all", "floor", "report"}))
+      ->option_text("load | run | all | floor | report");
   app.add_option("files", options.reports, "report: files that --json wrote, to be compared")
       ->option_text("FILE...");
   app.add_option("--target", options.target.address,
@@ -96,7 +100,9 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
       ->check(CLI::IsMember({"none", "least_used"}))
       ->option_text("NAME");
   app.add_option("--data_dir", options.target.store.data_dir,
-                 "embedded, logged or synced; rocksdb; lmdb: the store's directory")
+                 "embedded, logged or synced; rocksdb; lmdb: the store's directory; floor: an empty one, for "
+                 "RocksDB and\n"
+                 "syncs to compare with")
       ->option_text("DIR");
 }
 
@@ -247,7 +253,8 @@ void Refuse(const CLI::App& app, std::initializer_list<const char*> flags, const
 }
 
 void ResolveServer(const CLI::App& app, const Flags& flags, BenchOptions& options) {
-  Refuse(app, {"--memory", "--durability", "--eviction", "--data_dir"}, "is for a store inside kvbench only");
+  Refuse(app, {"--memory", "--durability", "--eviction"}, "is for a store inside kvbench only");
+  if (!options.floor) Refuse(app, {"--data_dir"}, "is for a store inside kvbench only");
   if (IsPeer(options.target.address)) {
     Refuse(app, {"--location_cache", "--batch"}, "is for a server of Remora's only");
   }
@@ -255,6 +262,18 @@ void ResolveServer(const CLI::App& app, const Flags& flags, BenchOptions& option
     throw CLI::ValidationError("--batch", "needs --depth: of one, there is nothing to do together");
   }
   if (app.count("--location_cache") > 0) options.target.client.location_cache_bytes = flags.location_cache;
+}
+
+void ResolveFloor(const BenchOptions& options) {
+  if (IsInProcess(options.target.address) || IsPeer(options.target.address)) {
+    throw CLI::ValidationError("floor", "is for a server of Remora's only");
+  }
+  const Fields& fields = options.workload.fields;
+  if (fields.count > 1 || fields.lengths != Fields::Lengths::kConstant ||
+      fields.length > kMaxSmallValueSize) {
+    throw CLI::ValidationError("floor", std::string(absl::StrCat("takes values of one size, ",
+                                                                 kMaxSmallValueSize, " bytes at most")));
+  }
 }
 
 void ResolveStore(const CLI::App& app, const Flags& flags, BenchOptions& options) {
@@ -303,10 +322,12 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   if (!options.reports.empty()) throw CLI::ValidationError(options.reports[0], "files are for report only");
   if (app.count("--target") == 0) throw CLI::ValidationError("--target", "is required");
   options.load = flags.command != "run";
-  options.run = flags.command != "load";
+  options.run = flags.command == "run" || flags.command == "all";
+  options.floor = flags.command == "floor";
   if (const absl::Status status = ResolveWorkload(flags, options.workload); !status.ok()) {
     Fail("workload", status);
   }
+  if (options.floor) ResolveFloor(options);
   if (IsInProcess(options.target.address)) {
     ResolveStore(app, flags, options);
   } else {

@@ -22,6 +22,7 @@ enum class OutputFormat : std::uint8_t {
 struct BenchOptions {
   bool load = false;
   bool run = false;
+  bool floor = false;  // instead of the run
   Workload workload;
   std::uint32_t processes = 1;
   /// Whose processor time is told with the server's counters; 0: nobody's.
