@@ -155,7 +155,16 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
     }
     reports.push_back({std::filesystem::path(path).stem().string(), *std::move(report)});
   }
-  return WriteFile(options.html_path, ToHtml(reports), err) ? 0 : kSomethingFailed;
+  std::string curves;
+  if (!options.by.empty()) {
+    absl::StatusOr<std::string> made = Curves(reports, options.by);
+    if (!made.ok()) {
+      err << "kvbench: " << made.status().message() << "\n";
+      return EX_DATAERR;
+    }
+    curves = *std::move(made);
+  }
+  return WriteFile(options.html_path, ToHtml(reports, curves), err) ? 0 : kSomethingFailed;
 }
 
 }  // namespace

@@ -118,6 +118,10 @@ void AddOutputFlags(CLI::App& app, BenchOptions& options) {
       ->option_text("FILE");
   app.add_option("--html", options.html_path, "The same as a page with charts, complete in one file")
       ->option_text("FILE");
+  app.add_option("--by", options.by,
+                 "report: as curves over this one of their settings: threadcount, recordcount, fieldlength,\n"
+                 "readproportion, depth, ...")
+      ->option_text("SETTING");
   app.add_option("--interval", options.workload.interval_seconds,
                  "Keep a time series of the run, in intervals of so many seconds, in the files")
       ->check(CLI::Range(0.01, 1e6))
@@ -319,6 +323,7 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
     if (options.html_path.empty()) throw CLI::ValidationError("report", "needs --html");
     return;
   }
+  Refuse(app, {"--by"}, "is for report only");
   if (!options.reports.empty()) throw CLI::ValidationError(options.reports[0], "files are for report only");
   if (app.count("--target") == 0) throw CLI::ValidationError("--target", "is required");
   options.load = flags.command != "run";

@@ -35,6 +35,8 @@ struct BenchOptions {
   std::string html_path;
   /// Not empty: nothing is run; these JSON files are shown instead.
   std::vector<std::string> reports;
+  /// A setting by which they are to be shown; empty: beside each other.
+  std::string by;
 };
 
 /// The options, or the status to exit with when there is nothing to run: 0 after --help and --version, 64

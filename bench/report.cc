@@ -136,6 +136,7 @@ RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phase
   }
   add("workload", workload.name);
   add("mix", DescribeMix(workload.mix));
+  add("readproportion", workload.mix.read);
   add("requestdistribution", DistributionName(workload));
   add("recordcount", workload.records);
   add("operationcount", workload.operations);
