@@ -196,6 +196,13 @@ TEST_F(KvbenchTest, ReportsAreShownAndCompared) {
   ASSERT_EQ(Kvbench({"report", json.c_str(), json.c_str(), html_flag.c_str()}), 0) << err_;
   EXPECT_THAT(File("out.html"), AllOf(HasSubstr("<h2>Operations per second"), HasSubstr("out, p99")));
 
+  ASSERT_EQ(Kvbench({"report", json.c_str(), json.c_str(), "--by=recordcount", html_flag.c_str()}), 0)
+      << err_;
+  EXPECT_THAT(File("out.html"), AllOf(HasSubstr("recordcount"), HasSubstr("workload a, depth 1, p99")));
+  EXPECT_EQ(Kvbench({"report", json.c_str(), "--by=mix", html_flag.c_str()}), EX_DATAERR);
+  EXPECT_THAT(err_, HasSubstr("out has no run with a setting mix that is a number"));
+  EXPECT_EQ(Kvbench({"all", "--target=embedded", "--by=recordcount"}), EX_USAGE);
+
   Write("wrong.json", "{}");
   const std::string wrong = directory_ + "/wrong.json";
   EXPECT_EQ(Kvbench({"report", wrong.c_str(), html_flag.c_str()}), EX_DATAERR);
