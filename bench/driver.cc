@@ -1,6 +1,7 @@
 #include "bench/driver.h"
 
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -12,12 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "bench/worker.h"
+#include "store/base/status_macros.h"
 
 namespace remora::bench {
 namespace {
 
-using CounterList = std::vector<std::pair<std::string, std::uint64_t>>;
 using Sessions = std::span<const std::unique_ptr<Session>>;
 
 double CpuSeconds() {
@@ -115,6 +117,16 @@ std::map<std::string, std::uint64_t> Growth(const absl::StatusOr<CounterList>& b
 
 }  // namespace
 
+absl::StatusOr<CounterList::value_type> ProcessorTime(pid_t process) {
+  clockid_t clock;
+  timespec time;
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) {
+    return absl::NotFoundError(absl::StrCat("there is no process ", process));
+  }
+  return CounterList::value_type("processor_ns", static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+                                                     static_cast<std::uint64_t>(time.tv_nsec));
+}
+
 std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload) {
   if (phase == PhaseKind::kLoad) return workload.inserted();
   return phase == PhaseKind::kWarmUp ? 0 : workload.operations;
@@ -133,7 +145,13 @@ PhaseResult RunPhase(PhaseKind phase, const Workload& workload, const Team& team
   }
   // One process asks for all.
   const auto server_counters = [&team]() -> absl::StatusOr<CounterList> {
-    return team.first_worker == 0 ? team.sessions.front()->ServerCounters() : CounterList();
+    if (team.first_worker != 0) return CounterList();
+    REMORA_ASSIGN_OR_RETURN(CounterList counters, team.sessions.front()->ServerCounters());
+    if (team.server_pid != 0) {
+      REMORA_ASSIGN_OR_RETURN(auto time, ProcessorTime(team.server_pid));
+      counters.push_back(std::move(time));
+    }
+    return counters;
   };
   const absl::StatusOr<CounterList> server_before = server_counters();
   const ClientCounters client_before = SumOf(team.sessions);

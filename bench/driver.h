@@ -7,6 +7,8 @@
 // due.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,10 +33,16 @@ struct Team {
   std::span<const std::unique_ptr<Session>> sessions;  // one thread for each
   std::uint32_t first_worker = 0;
   std::uint32_t workers = 1;  // of all processes
+  /// A process whose processor time is counted with the server's counters; 0: none.
+  pid_t server_pid = 0;
   /// Returns when all processes have called it as often. False: one of them is gone. Called twice for each
   /// phase: when all is ready, and when the operations are done. Empty: there is one process.
   std::function<bool()> meet;
 };
+
+/// The processor time that a process has taken, with the name that it has among the server's counters.
+/// NotFound: there is no such process.
+absl::StatusOr<CounterList::value_type> ProcessorTime(pid_t process);
 
 /// Of all threads; 0: none but time ends the phase.
 std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload);

@@ -30,9 +30,11 @@ const char* YcsbName(OperationKind kind) {
     case OperationKind::kUpdate:
       return "UPDATE";
     case OperationKind::kReadModifyWrite:
+      return "READ-MODIFY-WRITE";
+    case OperationKind::kScan:
       break;
   }
-  return "READ-MODIFY-WRITE";
+  return "SCAN";
 }
 
 }  // namespace

@@ -216,9 +216,12 @@ std::string Errors(const std::vector<NamedReport>& reports) {
 
 }  // namespace
 
-std::string ToHtml(const std::vector<NamedReport>& reports) {
-  return kHead + SummaryTable(reports) + Errors(reports) + Comparison(reports) + ThroughputOverTime(reports) +
-         LatencyDistributions(reports) + SettingsTable(reports) + "</body>\n</html>\n";
+std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& curves) {
+  const std::string charts =
+      !curves.empty() ? curves
+                      : Comparison(reports) + ThroughputOverTime(reports) + LatencyDistributions(reports);
+  return kHead + SummaryTable(reports) + Errors(reports) + charts + SettingsTable(reports) +
+         "</body>\n</html>\n";
 }
 
 }  // namespace remora::bench

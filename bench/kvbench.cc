@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "bench/driver.h"
+#include "bench/floor.h"
 #include "bench/report.h"
 #include "bench/runner.h"
 #include "bench/shared.h"
@@ -59,6 +60,9 @@ class Bench {
   }
 
   int Run() {
+    if (options_.server_pid != 0) {
+      if (const auto time = ProcessorTime(options_.server_pid); !time.ok()) return Refuse(time.status());
+    }
     const std::size_t workers = std::size_t{options_.workload.threads} * options_.processes;
     const absl::StatusOr<std::unique_ptr<Shared>> shared = Shared::Make(workers, options_.workload.records);
     if (!shared.ok()) return Refuse(shared.status());
@@ -75,6 +79,7 @@ class Bench {
     if (good && options_.run && options_.workload.warm_up_seconds > 0)
       good = Phase(PhaseKind::kWarmUp, **runner);
     if (good && options_.run) good = Phase(PhaseKind::kRun, **runner);
+    if (good && options_.floor) good = Floor();
     return WriteFiles() && good ? 0 : kSomethingFailed;
   }
 
@@ -99,6 +104,16 @@ class Bench {
          << std::flush;
     results_.push_back(*std::move(result));
     return good;
+  }
+
+  bool Floor() {
+    const absl::StatusOr<std::string> text = MeasureFloor(options_, clock_);
+    if (text.ok()) {
+      out_ << *text << std::flush;
+    } else {
+      err_ << "kvbench: floor: " << text.status().message() << "\n";
+    }
+    return text.ok();
   }
 
   bool WriteFiles() {
@@ -140,7 +155,16 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
     }
     reports.push_back({std::filesystem::path(path).stem().string(), *std::move(report)});
   }
-  return WriteFile(options.html_path, ToHtml(reports), err) ? 0 : kSomethingFailed;
+  std::string curves;
+  if (!options.by.empty()) {
+    absl::StatusOr<std::string> made = Curves(reports, options.by);
+    if (!made.ok()) {
+      err << "kvbench: " << made.status().message() << "\n";
+      return EX_DATAERR;
+    }
+    curves = *std::move(made);
+  }
+  return WriteFile(options.html_path, ToHtml(reports, curves), err) ? 0 : kSomethingFailed;
 }
 
 }  // namespace

@@ -11,16 +11,19 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "bench/peers.h"
 #include "bench/properties.h"
 #include "bench/workload.h"
+#include "client/async.h"
 #include "store/base/status_macros.h"
 
 namespace remora::bench {
 namespace {
 
 constexpr const char* kDescription =
-    "kvbench loads records into a Remora server, or into a store inside kvbench itself, runs one of YCSB's "
-    "core\nworkloads on them, and reports throughput and latencies.\n";
+    "kvbench loads records into a Remora server, into a store inside kvbench itself, or into another one to\n"
+    "compare with, runs one of YCSB's core workloads on them, and reports throughput and latencies.\n";
 
 constexpr const char* kFooter = R"(
 Examples:
@@ -28,14 +31,17 @@ Examples:
   kvbench all --target=embedded --durability=logged --data_dir=/tmp/bench --workload=a --verify
   kvbench run --target=verbs://10.0.0.1:7471 --workload=c --threads=2 --json=out.json
   kvbench all --target=local:///run/remora.sock -P bench/workloads/workloadd -p recordcount=1000000 --processes=2
+  kvbench all --target=redis:///run/redis.sock --workload=c --depth=16
+  kvbench floor --target=local:///run/remora.sock --records=1000000 --data_dir=/tmp/floor
   kvbench report before.json after.json --html=compared.html
 
 Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read, 5 % update; c = reads only; d = 95 % read of
-the latest, 5 % insert; f = 50 % read, 50 % read-modify-write. (e scans, which Remora does not.)
+the latest, 5 % insert; e = 95 % scan, 5 % insert; f = 50 % read, 50 % read-modify-write.
 Keys are 23 bytes. docs/kvbench.md lists the properties; --records, --distribution, --operations, --seconds,
 --threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
 maxexecutiontime, threadcount, target and dataintegrity, and win over what -p and files say.
-Latencies run from the end of a thread's last operation to the end of this one: they contain making the key
+Latencies run from the end of a thread's last operation (of the last one in its place, with --depth) to the
+end of this one: they contain making the key
 and reading the clock (some 40 ns). With --rate they run from the moment at which the operation was due.
 
 Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 64 wrong command line,
@@ -59,15 +65,20 @@ struct Flags {
 
 void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
   app.add_option("command", flags.command,
-                 "load: insert the records; run: the workload; all: both; report: show what --json wrote")
+                 "load: insert the records; run: the workload; all: both; floor: load, then what a client's "
+                 "operations\n"
+                 "cost beside what nobody could do without; report: show what --json wrote")
       ->required()
-      ->check(CLI::IsMember({"load", "run", "all", "report"}))
-      ->option_text("load | run | all | report");
+      ->check(CLI::IsMember({"load", "run", "all", "floor", "report"}))
+      ->option_text("load | run | all | floor | report");
   app.add_option("files", options.reports, "report: files that --json wrote, to be compared")
       ->option_text("FILE...");
-  app.add_option("--target", options.target.address, "verbs://HOST:PORT, local:///PATH, or embedded")
+  app.add_option("--target", options.target.address,
+                 "verbs://HOST:PORT, local:///PATH, or embedded; of others: redis://HOST:PORT,\n"
+                 "redis:///PATH, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench, rocksdb, lmdb")
       ->option_text("ADDRESS");
-  app.add_option("--memory", flags.memory, "embedded: size of the store; default: what the records need")
+  app.add_option("--memory", flags.memory,
+                 "embedded: size of the store (rocksdb: of its cache); default: what the records need")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->option_text("SIZE");
   app.add_option("--location_cache", flags.location_cache,
@@ -75,15 +86,23 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
                  "over verbs, none through mapped memory")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->option_text("SIZE");
-  app.add_option("--durability", flags.durability, "embedded: memory (default) or logged")
-      ->check(CLI::IsMember({"memory", "logged"}))
+  app.add_flag("--batch", options.target.batch,
+               "server, with --depth: by MultiGet and MultiPut, and not by an AsyncClient");
+  app.add_option("--server_pid", options.server_pid,
+                 "Also tell the processor time that this process, the server, takes")
+      ->check(CLI::Range(1, 1 << 22))
+      ->option_text("PID");
+  app.add_option("--durability", flags.durability, "inside kvbench: memory (default), logged or synced")
+      ->check(CLI::IsMember({"memory", "logged", "synced"}))
       ->option_text("NAME");
   app.add_option("--eviction", flags.eviction,
                  "embedded, when the memory is full: none (default; writes fail) or least_used")
       ->check(CLI::IsMember({"none", "least_used"}))
       ->option_text("NAME");
   app.add_option("--data_dir", options.target.store.data_dir,
-                 "embedded, logged or synced: the store's directory")
+                 "embedded, logged or synced; rocksdb; lmdb: the store's directory; floor: an empty one, for "
+                 "RocksDB and\n"
+                 "syncs to compare with")
       ->option_text("DIR");
 }
 
@@ -99,6 +118,10 @@ void AddOutputFlags(CLI::App& app, BenchOptions& options) {
       ->option_text("FILE");
   app.add_option("--html", options.html_path, "The same as a page with charts, complete in one file")
       ->option_text("FILE");
+  app.add_option("--by", options.by,
+                 "report: as curves over this one of their settings: threadcount, recordcount, fieldlength,\n"
+                 "readproportion, depth, ...")
+      ->option_text("SETTING");
   app.add_option("--interval", options.workload.interval_seconds,
                  "Keep a time series of the run, in intervals of so many seconds, in the files")
       ->check(CLI::Range(0.01, 1e6))
@@ -120,8 +143,9 @@ void AddShorthand(CLI::App& app, Flags& flags, const char* flag, const char* key
 // Defaults stand in the descriptions, as CLI11 would print them between its own type names.
 void AddWorkloadFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
   Workload& workload = options.workload;
-  auto* core = app.add_option("--workload", flags.workload, "YCSB's core workload: a, b (default), c, d or f")
-                   ->option_text("NAME");
+  auto* core =
+      app.add_option("--workload", flags.workload, "YCSB's core workload: a, b (default), c, d, e or f")
+          ->option_text("NAME");
   app.add_option(
          "-P,--properties", flags.files,
          "A workload in YCSB's property file; of several, later ones win. What none says is as in YCSB")
@@ -146,6 +170,10 @@ void AddWorkloadFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
   AddShorthand(app, flags, "--rate", "target", "N",
                "Operations per second of the run, all threads, each due at its moment; default: each thread "
                "begins its next operation when the last one has ended");
+  app.add_option("--depth", workload.depth,
+                 "Operations that each thread has under way at once, 1 (default) to 1024")
+      ->check(CLI::Range(1u, static_cast<unsigned>(kMaxAsyncDepth)))
+      ->option_text("N");
   app.add_option("--processes", options.processes, "Each with so many threads; of a server only; default 1")
       ->check(CLI::Range(1u, 256u))
       ->option_text("N");
@@ -154,9 +182,10 @@ void AddWorkloadFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
   app.add_option("--warmup", workload.warm_up_seconds, "Run for so many seconds first, and do not count that")
       ->check(CLI::Range(0.0, 1e6))
       ->option_text("S");
-  app.add_option("--time_every", workload.time_every,
-                 "Time one operation in so many; default 1. For operations that take no longer than reading "
-                 "the clock")
+  app.add_option(
+         "--time_every", workload.time_every,
+         "At depth 1, time one operation in so many; default 1. For operations that take no longer than\n"
+         "reading the clock")
       ->check(CLI::Range(1u, 1u << 20))
       ->option_text("N");
 }
@@ -220,6 +249,73 @@ std::uint64_t InsertsOf(const Workload& workload) {
          100;
 }
 
+// Flags that are for another kind of target.
+void Refuse(const CLI::App& app, std::initializer_list<const char*> flags, const char* why) {
+  for (const char* flag : flags) {
+    if (app.count(flag) > 0) throw CLI::ValidationError(flag, why);
+  }
+}
+
+void ResolveServer(const CLI::App& app, const Flags& flags, BenchOptions& options) {
+  Refuse(app, {"--memory", "--durability", "--eviction"}, "is for a store inside kvbench only");
+  if (!options.floor) Refuse(app, {"--data_dir"}, "is for a store inside kvbench only");
+  if (IsPeer(options.target.address)) {
+    Refuse(app, {"--location_cache", "--batch"}, "is for a server of Remora's only");
+  }
+  if (options.target.batch && options.workload.depth == 1) {
+    throw CLI::ValidationError("--batch", "needs --depth: of one, there is nothing to do together");
+  }
+  if (app.count("--location_cache") > 0) options.target.client.location_cache_bytes = flags.location_cache;
+}
+
+void ResolveFloor(const BenchOptions& options) {
+  if (IsInProcess(options.target.address) || IsPeer(options.target.address)) {
+    throw CLI::ValidationError("floor", "is for a server of Remora's only");
+  }
+  const Fields& fields = options.workload.fields;
+  if (fields.count > 1 || fields.lengths != Fields::Lengths::kConstant ||
+      fields.length > kMaxSmallValueSize) {
+    throw CLI::ValidationError("floor", std::string(absl::StrCat("takes values of one size, ",
+                                                                 kMaxSmallValueSize, " bytes at most")));
+  }
+}
+
+void ResolveStore(const CLI::App& app, const Flags& flags, BenchOptions& options) {
+  Refuse(app, {"--location_cache", "--batch", "--server_pid"}, "is for a server only");
+  const Workload& workload = options.workload;
+  if (options.processes > 1) {
+    throw CLI::ValidationError("--processes", "is for a server: each would have a store of its own");
+  }
+  StoreOptions& store = options.target.store;
+  store.durability = flags.durability == "synced"   ? Durability::kSynced
+                     : flags.durability == "logged" ? Durability::kLogged
+                                                    : Durability::kMemory;
+  store.eviction = flags.eviction == "none" ? Eviction::kNone : Eviction::kLeastUsed;
+  if (options.target.address != kEmbeddedTarget) {
+    Refuse(app, {"--eviction"}, "is for --target=embedded only");
+    if (store.data_dir.empty()) throw CLI::ValidationError("--data_dir", "is required: it has files");
+  } else {
+    const bool in_memory = store.durability == Durability::kMemory;
+    if (!in_memory && store.data_dir.empty()) {
+      throw CLI::ValidationError("--durability", "logged and synced need --data_dir");
+    }
+    if (in_memory && !store.data_dir.empty()) {
+      throw CLI::ValidationError("--data_dir", "needs --durability=logged or synced");
+    }
+    if (in_memory && !options.load) {
+      throw CLI::ValidationError("run", "an embedded store in memory starts empty: use all");
+    }
+    if (in_memory && workload.mix.scan > 0) {
+      throw CLI::ValidationError("scanproportion",
+                                 "scans need --durability=logged or synced, and --data_dir");
+    }
+  }
+  store.memory_size = flags.memory != 0 ? flags.memory
+                                        : EmbeddedMemoryFor(workload.records + InsertsOf(workload),
+                                                            KeyMaker(workload.keys).max_size(),
+                                                            workload.fields.max_value_size());
+}
+
 // Throws CLI::ValidationError when the flags contradict each other.
 void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
   if (flags.command == "report") {
@@ -227,45 +323,21 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
     if (options.html_path.empty()) throw CLI::ValidationError("report", "needs --html");
     return;
   }
+  Refuse(app, {"--by"}, "is for report only");
   if (!options.reports.empty()) throw CLI::ValidationError(options.reports[0], "files are for report only");
   if (app.count("--target") == 0) throw CLI::ValidationError("--target", "is required");
   options.load = flags.command != "run";
-  options.run = flags.command != "load";
-  const Workload& workload = options.workload;
+  options.run = flags.command == "run" || flags.command == "all";
+  options.floor = flags.command == "floor";
   if (const absl::Status status = ResolveWorkload(flags, options.workload); !status.ok()) {
     Fail("workload", status);
   }
-  StoreOptions& store = options.target.store;
-  if (options.target.address != kEmbeddedTarget) {
-    for (const char* flag : {"--memory", "--durability", "--eviction", "--data_dir"}) {
-      if (app.count(flag) > 0) throw CLI::ValidationError(flag, "is for --target=embedded only");
-    }
-    if (app.count("--location_cache") > 0) options.target.client.location_cache_bytes = flags.location_cache;
-    return;
+  if (options.floor) ResolveFloor(options);
+  if (IsInProcess(options.target.address)) {
+    ResolveStore(app, flags, options);
+  } else {
+    ResolveServer(app, flags, options);
   }
-  if (app.count("--location_cache") > 0) {
-    throw CLI::ValidationError("--location_cache", "is for a server only");
-  }
-  if (options.processes > 1) {
-    throw CLI::ValidationError("--processes", "is for a server: each would have a store of its own");
-  }
-  store.durability = flags.durability == "synced"   ? Durability::kSynced
-                     : flags.durability == "logged" ? Durability::kLogged
-                                                    : Durability::kMemory;
-  store.eviction = flags.eviction == "none" ? Eviction::kNone : Eviction::kLeastUsed;
-  if (store.durability != Durability::kMemory && store.data_dir.empty()) {
-    throw CLI::ValidationError("--durability", "logged and synced need --data_dir");
-  }
-  if (store.durability == Durability::kMemory && !store.data_dir.empty()) {
-    throw CLI::ValidationError("--data_dir", "needs --durability=logged or synced");
-  }
-  if (store.durability == Durability::kMemory && !options.load) {
-    throw CLI::ValidationError("run", "an embedded store in memory starts empty: use all");
-  }
-  store.memory_size = flags.memory != 0 ? flags.memory
-                                        : EmbeddedMemoryFor(workload.records + InsertsOf(workload),
-                                                            KeyMaker(workload.keys).max_size(),
-                                                            workload.fields.max_value_size());
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // kvbench's command line.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -20,8 +22,11 @@ enum class OutputFormat : std::uint8_t {
 struct BenchOptions {
   bool load = false;
   bool run = false;
+  bool floor = false;  // instead of the run
   Workload workload;
   std::uint32_t processes = 1;
+  /// Whose processor time is told with the server's counters; 0: nobody's.
+  pid_t server_pid = 0;
   TargetOptions target;
   OutputFormat format = OutputFormat::kTable;
   // Files that are written beside it; empty: none.
@@ -30,6 +35,8 @@ struct BenchOptions {
   std::string html_path;
   /// Not empty: nothing is run; these JSON files are shown instead.
   std::vector<std::string> reports;
+  /// A setting by which they are to be shown; empty: beside each other.
+  std::string by;
 };
 
 /// The options, or the status to exit with when there is nothing to run: 0 after --help and --version, 64

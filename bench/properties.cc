@@ -162,10 +162,11 @@ const std::vector<KnownKey>& KnownKeys() {
          workload->keys.prefix = value;
          return std::optional<std::string>();
        }},
-      // Scans are refused (Validate), so these say nothing.
-      {"maxscanlength", WithoutEffect()},
-      {"minscanlength", WithoutEffect()},
-      {"scanlengthdistribution", WithoutEffect()},
+      {"maxscanlength", Whole(1, kMaxRecords, [](Workload& w) -> auto& { return w.scan_lengths.most; })},
+      {"minscanlength", Whole(1, kMaxRecords, [](Workload& w) -> auto& { return w.scan_lengths.least; })},
+      {"scanlengthdistribution",
+       OneOf<bool>({{"uniform", false}, {"zipfian", true}},
+                   [](Workload& w) -> auto& { return w.scan_lengths.zipfian; })},
       // A store has one table; what is measured, and how it is shown, flags say.
       {"table", WithoutEffect()},
       {"fieldnameprefix", WithoutEffect()},

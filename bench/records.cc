@@ -1,6 +1,7 @@
 #include "bench/records.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 #include "bench/random.h"
@@ -19,6 +20,21 @@ std::uint64_t HashedNumber(std::uint64_t record) {
   std::uint64_t x = record * 0x9e3779b97f4a7c15 & kMask;
   x = (x ^ x >> 32) * 0xd6e8feb86659fd93 & kMask;
   return x ^ x >> 32;
+}
+
+// Of odd numbers, modulo 2^64: each step of Newton's doubles the bits that are right, of which there are 3.
+constexpr std::uint64_t InverseOf(std::uint64_t odd) {
+  std::uint64_t inverse = odd;
+  for (int i = 0; i < 5; ++i) inverse *= 2 - odd * inverse;
+  return inverse;
+}
+
+// The other way round.
+std::uint64_t UnhashedNumber(std::uint64_t hashed) {
+  constexpr std::uint64_t kMask = ~std::uint64_t{0} >> 1;
+  std::uint64_t x = (hashed ^ hashed >> 32) * InverseOf(0xd6e8feb86659fd93) & kMask;
+  x = (x ^ x >> 32) * InverseOf(0x9e3779b97f4a7c15) & kMask;
+  return x;
 }
 
 // Writes prefix and digits, so that they end at `end`. Returns where they begin.
@@ -72,6 +88,17 @@ std::string_view KeyMaker::Make(std::uint64_t record) {
   char* const end = text_.data() + text_.size();
   const char* const begin = WriteKey(prefix_, ordered_ ? record : HashedNumber(record), digits_, end);
   return {begin, static_cast<std::size_t>(end - begin)};
+}
+
+std::optional<std::uint64_t> KeyMaker::RecordOf(std::string_view key) {
+  if (!key.starts_with(prefix_)) return std::nullopt;
+  std::uint64_t number = 0;
+  const char* const end = key.data() + key.size();
+  const auto [stop, error] = std::from_chars(key.data() + prefix_.size(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  const std::uint64_t record = ordered_ ? number : UnhashedNumber(number);
+  // Of several ways to write a number, a key is one.
+  return Make(record) == key ? std::optional(record) : std::nullopt;
 }
 
 KeyText::KeyText(std::uint64_t record) {

@@ -38,6 +38,9 @@ class KeyMaker {
   /// The text is good until the next call.
   std::string_view Make(std::uint64_t record);
 
+  /// The record whose key this is; nothing: no record's.
+  std::optional<std::uint64_t> RecordOf(std::string_view key);
+
   /// Of the longest key.
   std::size_t max_size() const { return text_.size(); }
 

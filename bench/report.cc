@@ -39,7 +39,7 @@ std::string DurabilityName(const BenchOptions& options) {
   return "synced";
 }
 
-bool IsEmbedded(const BenchOptions& options) { return options.target.address == kEmbeddedTarget; }
+bool IsEmbedded(const BenchOptions& options) { return IsInProcess(options.target.address); }
 
 // "95 % read, 5 % update".
 std::string DescribeMix(const Mix& mix) {
@@ -51,6 +51,7 @@ std::string DescribeMix(const Mix& mix) {
   part("update", mix.update);
   part("insert", mix.insert);
   part("read-modify-write", mix.read_modify_write);
+  part("scan", mix.scan);
   return text;
 }
 
@@ -83,7 +84,12 @@ std::string DescribeWork(const PhaseResult& result) {
     const auto found = result.server.find(name);
     return found == result.server.end() ? std::uint64_t{0} : found->second;
   };
-  if (!result.server.empty()) {
+  if (const std::uint64_t ns = counter("processor_ns"), operations = result.all_operations();
+      ns > 0 && operations > 0) {
+    absl::StrAppendFormat(&text, "        server: %.3f processor seconds per million operations\n",
+                          static_cast<double>(ns) * 1e-3 / static_cast<double>(operations));
+  }
+  if (result.server.count("receive_completions") > 0) {
     absl::StrAppendFormat(
         &text, "        server: %s requests, %s commit groups, %s wake-ups, %s bytes written, %s moved\n",
         Grouped(counter("receive_completions")), Grouped(counter("commit_groups")),
@@ -130,6 +136,7 @@ RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phase
   }
   add("workload", workload.name);
   add("mix", DescribeMix(workload.mix));
+  add("readproportion", workload.mix.read);
   add("requestdistribution", DistributionName(workload));
   add("recordcount", workload.records);
   add("operationcount", workload.operations);
@@ -137,6 +144,7 @@ RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phase
   add("target_per_second", workload.rate);
   add("threadcount", workload.threads);
   add("processes", options.processes);
+  add("depth", workload.depth);
   add("fieldcount", workload.fields.count);
   add("fieldlength", workload.fields.length);
   add("seed", workload.seed);
@@ -156,6 +164,10 @@ std::string DescribeRun(const BenchOptions& options) {
                         DescribeFields(workload.fields));
   if (options.processes > 1) absl::StrAppendFormat(&text, "%d processes of ", options.processes);
   absl::StrAppendFormat(&text, "%d thread%s", workload.threads, workload.threads == 1 ? "" : "s");
+  if (workload.depth > 1) {
+    absl::StrAppendFormat(&text, ", %d %s", workload.depth,
+                          options.target.batch ? "in a batch" : "in flight");
+  }
   if (options.run) {
     absl::StrAppendFormat(&text, "; workload %s (%s), %s, seed %d", workload.name, DescribeMix(workload.mix),
                           DistributionName(workload), workload.seed);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,8 +55,12 @@ struct NamedReport {
 };
 
 /// One page with tables and charts, which compares the reports if there are several (html.cc). Well-formed
-/// XML that needs no other file.
-std::string ToHtml(const std::vector<NamedReport>& reports);
+/// XML that needs no other file. `curves`: as Curves makes them, to be shown instead.
+std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& curves = {});
+
+/// How throughput and latency change with a setting, with a line for each workload and depth (curves.cc).
+/// InvalidArgument: a report has no such setting, or it is no number. REQUIRES: one report at least.
+absl::StatusOr<std::string> Curves(const std::vector<NamedReport>& reports, std::string_view setting);
 
 /// docs/kvbench.md describes it (json.cc).
 std::string ToJson(const RunReport& report);

@@ -19,7 +19,8 @@ class ThreadsRunner final : public Runner {
         shared_(shared),
         target_(std::move(target)),
         sessions_(std::move(sessions)),
-        team_{sessions_, first_worker, options.workload.threads * options.processes, std::move(meet)} {}
+        team_{sessions_, first_worker, options.workload.threads * options.processes, options.server_pid,
+              std::move(meet)} {}
 
   absl::StatusOr<PhaseResult> Run(PhaseKind phase, const ProgressSink& progress) override {
     return RunPhase(phase, options_.workload, team_, shared_, clock_, progress);
@@ -42,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Runner>> OpenThreads(const BenchOptions& options,
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Target> target, OpenTarget(options.target, clock));
   std::vector<std::unique_ptr<Session>> sessions;
   for (std::uint32_t i = 0; i < options.workload.threads; ++i) {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, target->NewSession());
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, target->NewSession(options.workload.depth));
     sessions.push_back(std::move(session));
   }
   return std::make_unique<ThreadsRunner>(options, clock, shared, first_worker, std::move(meet),

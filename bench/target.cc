@@ -1,48 +1,148 @@
 #include "bench/target.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "bench/peers.h"
+#include "client/async.h"
+#include "client/scan.h"
+#include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/format/layout.h"
+#include "store/scan.h"
 
 namespace remora::bench {
 namespace {
 
-using CounterList = std::vector<std::pair<std::string, std::uint64_t>>;
+// Shows what a Client's scan or a Store's finds.
+template <typename Scan>
+absl::Status ShowAll(const absl::StatusOr<std::unique_ptr<Scan>>& scan, ScanSink sink) {
+  if (!scan.ok()) return scan.status();
+  while ((*scan)->Next()) sink((*scan)->key(), (*scan)->value());
+  return (*scan)->status();
+}
 
-class ClientSession final : public Session {
+// MultiGet of a Client or a Store.
+template <typename Source>
+void MultiGet(Source& source, std::span<Request* const> requests) {
+  std::vector<std::string_view> keys;
+  std::vector<GetResult> results(requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    keys.push_back(requests[i]->key);
+    results[i].value.swap(*requests[i]->found);  // its memory is used again
+  }
+  const absl::Status status = source.MultiGet(keys, results);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i]->status = status.ok() ? std::move(results[i].status) : status;
+    requests[i]->found->swap(results[i].value);
+  }
+}
+
+// --- A Remora server ----------------------------------------------------------------------------------
+
+class ClientSession final : public BatchSession {
  public:
   explicit ClientSession(std::unique_ptr<Client> client) : client_(std::move(client)) {}
   absl::Status Get(std::string_view key, std::string* value) override { return client_->Get(key, value); }
   absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
+  absl::Status Scan(std::string_view first, std::uint64_t limit, ScanSink sink) override {
+    return ShowAll(client_->Scan({.begin = first, .limit = limit}), sink);
+  }
   absl::StatusOr<CounterList> ServerCounters() override { return client_->Stats(); }
   ClientCounters OwnCounters() const override { return client_->counters(); }
 
  private:
+  void GetAll(std::span<Request* const> requests) override { MultiGet(*client_, requests); }
+  void PutAll(std::span<Request* const> requests) override {
+    std::vector<PutRequest> puts(requests.size());
+    std::vector<PutResult> results(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      puts[i].key = requests[i]->key;
+      puts[i].value = requests[i]->value;
+    }
+    const absl::Status status = client_->MultiPut(puts, results);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i]->status = status.ok() ? std::move(results[i].status) : status;
+    }
+  }
+
+  const std::unique_ptr<Client> client_;
+};
+
+class AsyncSession final : public Session {
+ public:
+  // `client`: for what is not done with others under way.
+  AsyncSession(std::unique_ptr<AsyncClient> async, std::unique_ptr<Client> client)
+      : async_(std::move(async)), client_(std::move(client)) {}
+
+  absl::Status Get(std::string_view key, std::string* value) override { return client_->Get(key, value); }
+  absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
+
+  void Begin(Request* request) override {
+    const AsyncClient::Begun begun =
+        request->is_put
+            ? async_->Put(request->key, request->value,
+                          [this, request](const AsyncResult& result) { End(request, result); })
+            : async_->Get(request->key, [this, request](const AsyncResult& result) { End(request, result); });
+    if (!begun.ok()) End(request, {.status = begun.status()});
+  }
+
+  void Advance(bool wait, std::vector<Request*>* ended) override {
+    // All end at their own deadlines, so that waiting has an end.
+    if (ended_.empty() && wait) REMORA_CHECK(async_->Wait(TimePoint::max()).ok());
+    if (ended_.empty() && !wait) async_->Poll();
+    ended->insert(ended->end(), ended_.begin(), ended_.end());
+    ended_.clear();
+  }
+
+  absl::StatusOr<CounterList> ServerCounters() override { return client_->Stats(); }
+  ClientCounters OwnCounters() const override {
+    ClientCounters sum = async_->counters();
+    sum += client_->counters();
+    return sum;
+  }
+
+ private:
+  void End(Request* request, const AsyncResult& result) {
+    request->status = result.status;
+    if (!request->is_put && result.status.ok()) request->found->assign(result.value);
+    ended_.push_back(request);
+  }
+
+  std::vector<Request*> ended_;  // and not yet told; before async_, whose end calls back
+  const std::unique_ptr<AsyncClient> async_;
   const std::unique_ptr<Client> client_;
 };
 
 class ServerTarget final : public Target {
  public:
-  ServerTarget(const TargetOptions& options, const Clock& clock)
-      : address_(options.address), options_(options.client), clock_(clock) {}
+  ServerTarget(const TargetOptions& options, const Clock& clock) : options_(options), clock_(clock) {}
 
-  absl::StatusOr<std::unique_ptr<Session>> NewSession() override {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(address_, options_, clock_));
-    return std::make_unique<ClientSession>(std::move(client));
+  absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t depth) override {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
+                            Client::Connect(options_.address, options_.client, clock_));
+    if (depth == 1 || options_.batch) return std::make_unique<ClientSession>(std::move(client));
+    REMORA_ASSIGN_OR_RETURN(
+        std::unique_ptr<AsyncClient> async,
+        AsyncClient::Connect(options_.address, options_.client, AsyncOptions{.depth = depth}, clock_));
+    return std::make_unique<AsyncSession>(std::move(async), std::move(client));
   }
 
  private:
-  const std::string address_;
-  const ClientOptions options_;
+  const TargetOptions options_;
   const Clock& clock_;
 };
 
-class StoreSession final : public Session {
+// --- A store in this process --------------------------------------------------------------------------
+
+class StoreSession final : public BatchSession {
  public:
   explicit StoreSession(Store& store) : store_(store) {}
   absl::Status Get(std::string_view key, std::string* value) override { return store_.Get(key, value); }
   absl::Status Put(std::string_view key, std::string_view value) override { return store_.Put(key, value); }
+  absl::Status Scan(std::string_view first, std::uint64_t limit, ScanSink sink) override {
+    return ShowAll(store_.Scan({.begin = first, .limit = limit}), sink);
+  }
   absl::StatusOr<CounterList> ServerCounters() override {
     CounterList counters;
     for (std::size_t i = 0; i < kCounterCount; ++i) {
@@ -50,16 +150,31 @@ class StoreSession final : public Session {
     }
     return counters;
   }
-  ClientCounters OwnCounters() const override { return {}; }
 
  private:
+  void GetAll(std::span<Request* const> requests) override { MultiGet(store_, requests); }
+  void PutAll(std::span<Request* const> requests) override {
+    std::vector<Write> writes(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      writes[i].key = requests[i]->key;
+      writes[i].value = requests[i]->value;
+    }
+    store_.Commit(writes);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      // There was no room right now: Put waits for it.
+      requests[i]->status = absl::IsAborted(writes[i].status)
+                                ? store_.Put(requests[i]->key, requests[i]->value)
+                                : std::move(writes[i].status);
+    }
+  }
+
   Store& store_;
 };
 
 class EmbeddedTarget final : public Target {
  public:
   explicit EmbeddedTarget(std::unique_ptr<Store> store) : store_(std::move(store)) {}
-  absl::StatusOr<std::unique_ptr<Session>> NewSession() override {
+  absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t) override {
     return std::make_unique<StoreSession>(*store_);
   }
 
@@ -69,11 +184,29 @@ class EmbeddedTarget final : public Target {
 
 }  // namespace
 
+absl::Status Session::Scan(std::string_view, std::uint64_t, ScanSink) {
+  return absl::UnimplementedError("this target has no scans: of YCSB's workloads, all but E can run");
+}
+
+void BatchSession::Advance(bool, std::vector<Request*>* ended) {
+  if (!gets_.empty()) GetAll(gets_);
+  if (!puts_.empty()) PutAll(puts_);
+  for (std::vector<Request*>* done : {&gets_, &puts_}) {
+    ended->insert(ended->end(), done->begin(), done->end());
+    done->clear();
+  }
+}
+
+bool IsInProcess(std::string_view address) {
+  return address == kEmbeddedTarget || address == kRocksdbTarget || address == kLmdbTarget;
+}
+
 absl::StatusOr<std::unique_ptr<Target>> OpenTarget(const TargetOptions& options, const Clock& clock) {
   if (options.address == kEmbeddedTarget) {
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(options.store));
     return std::make_unique<EmbeddedTarget>(std::move(store));
   }
+  if (IsPeer(options.address)) return OpenPeer(options);
   REMORA_RETURN_IF_ERROR(rdma::ParseAddress(options.address).status());
   return std::make_unique<ServerTarget>(options, clock);
 }

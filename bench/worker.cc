@@ -14,15 +14,14 @@ Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// Sleeps for most of the time, then spins: the kernel wakes a sleeper some tens of microseconds late.
+}  // namespace
+
 void WaitUntil(TimePoint moment, const Clock& clock) {
   constexpr auto kSpin = std::chrono::microseconds(100);
   for (TimePoint now = clock.Now(); now < moment; now = clock.Now()) {
-    if (moment - now > 2 * kSpin) std::this_thread::sleep_for(moment - now - kSpin);
+    if (moment - now > 2 * kSpin) clock.Sleep(moment - now - kSpin);
   }
 }
-
-}  // namespace
 
 Worker::Worker(const Workload& workload, const Share& share, Session& session, const Clock& clock,
                Shared& shared)
@@ -37,7 +36,7 @@ Worker::Worker(const Workload& workload, const Share& share, Session& session, c
       // Far from those of the other threads, of the other phases, and of runs with other seeds.
       first_write_number_(
           Mix64(Mix64(workload.seed) + 4 * share.worker + static_cast<std::uint64_t>(share.phase))),
-      fields_(Mix64(first_write_number_)),
+      random_(Mix64(first_write_number_)),
       interval_(share.phase == PhaseKind::kRun ? Seconds(workload.interval_seconds) : Duration::zero()) {}
 
 void Worker::Prepare() {
@@ -45,12 +44,24 @@ void Worker::Prepare() {
   if (share_.phase == PhaseKind::kLoad) return;
   steps_.emplace(workload_, std::max<std::uint64_t>(share_.operations, 1), Random(first_write_number_),
                  share_.worker, share_.workers);
+  const ScanLengths& lengths = workload_.scan_lengths;
+  if (workload_.mix.scan > 0 && lengths.zipfian) scan_lengths_.emplace(lengths.most - lengths.least + 1);
 }
 
 void Worker::Run() {
   begin_ = last_ = clock_.Now();
   interval_end_ = begin_ + interval_;
   const TimePoint deadline = share_.seconds > 0 ? begin_ + Seconds(share_.seconds) : TimePoint::max();
+  if (workload_.depth > 1) {
+    RunWindow(deadline);
+  } else {
+    RunInTurn(deadline);
+  }
+  end_ = clock_.Now();
+  if (interval_operations_ > 0) series_.push_back({interval_operations_, interval_latency_.ToSparse()});
+}
+
+void Worker::RunInTurn(TimePoint deadline) {
   for (std::uint64_t number = 0; number < share_.operations && last_ < deadline; ++number) {
     // Relaxed: it says only that going on is pointless, and publishes nothing.
     if (shared_.stop().load(std::memory_order_relaxed)) break;
@@ -59,22 +70,23 @@ void Worker::Run() {
     const TimePoint started = timed ? Begin(number) : last_;
     const Outcome outcome = Do(step, number);
     if (timed) last_ = clock_.Now();
-    // Relaxed, and a store, not an addition: this thread is its only writer, and readers want just a number.
-    done_.store(number + 1, std::memory_order_relaxed);
+    Count(step.kind, outcome, timed, started);
     if (outcome == Outcome::kPointless) break;
-    if (outcome == Outcome::kWrong) continue;
-    const auto kind = static_cast<std::size_t>(step.kind);
-    ++operations_[kind];
-    const auto latency = std::chrono::duration_cast<std::chrono::nanoseconds>(last_ - started);
-    if (timed) latency_[kind].Add(static_cast<std::uint64_t>(latency.count()));
-    if (interval_ > Duration::zero()) {
-      if (last_ >= interval_end_) EndIntervals();
-      ++interval_operations_;
-      if (timed) interval_latency_.Add(static_cast<std::uint64_t>(latency.count()));
-    }
   }
-  end_ = clock_.Now();
-  if (interval_operations_ > 0) series_.push_back({interval_operations_, interval_latency_.ToSparse()});
+}
+
+void Worker::Count(OperationKind kind, Outcome outcome, bool timed, TimePoint started) {
+  // Relaxed, and no addition in one step: this thread is its only writer, and readers want just a number.
+  done_.store(done_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (outcome != Outcome::kRight) return;
+  ++operations_[static_cast<std::size_t>(kind)];
+  const auto latency = std::chrono::duration_cast<std::chrono::nanoseconds>(last_ - started);
+  if (timed) latency_[static_cast<std::size_t>(kind)].Add(static_cast<std::uint64_t>(latency.count()));
+  if (interval_ > Duration::zero()) {
+    if (last_ >= interval_end_) EndIntervals();
+    ++interval_operations_;
+    if (timed) interval_latency_.Add(static_cast<std::uint64_t>(latency.count()));
+  }
 }
 
 void Worker::EndIntervals() {
@@ -106,39 +118,47 @@ bool Worker::IsTimed(std::uint64_t number) const {
   return workload_.time_every == 1 || workload_.rate > 0 || number % workload_.time_every == 0;
 }
 
+TimePoint Worker::Due(std::uint64_t number) const {
+  return begin_ + Seconds(static_cast<double>(number * share_.workers + share_.worker) / workload_.rate);
+}
+
 TimePoint Worker::Begin(std::uint64_t number) {
-  if (share_.phase == PhaseKind::kLoad || workload_.rate <= 0) {
-    return workload_.time_every == 1 ? last_ : clock_.Now();
-  }
-  const double due = static_cast<double>(number * share_.workers + share_.worker) / workload_.rate;
-  const TimePoint moment = begin_ + Seconds(due);
+  if (!IsPaced()) return workload_.time_every == 1 ? last_ : clock_.Now();
+  const TimePoint moment = Due(number);
   WaitUntil(moment, clock_);
   return moment;
+}
+
+bool Worker::ReplacesField(const Step& step) const {
+  return workload_.fields.count > 1 && !workload_.write_all_fields &&
+         (step.kind == OperationKind::kUpdate || step.kind == OperationKind::kReadModifyWrite);
+}
+
+bool Worker::ReadsFirst(const Step& step) const {
+  return step.kind == OperationKind::kRead || step.kind == OperationKind::kReadModifyWrite ||
+         ReplacesField(step);
 }
 
 Worker::Outcome Worker::Do(const Step& step, std::uint64_t number) {
   const std::uint64_t record = RecordOf(step);
   const std::uint64_t write_number = first_write_number_ + number;
   const std::string_view key = keys_.Make(record);
-  const bool replaces_field =
-      workload_.fields.count > 1 && !workload_.write_all_fields &&
-      (step.kind == OperationKind::kUpdate || step.kind == OperationKind::kReadModifyWrite);
-  if (step.kind == OperationKind::kRead || step.kind == OperationKind::kReadModifyWrite || replaces_field) {
+  if (step.kind == OperationKind::kScan) return Scan(key);
+  if (ReadsFirst(step)) {
     const Outcome outcome = Read(step.kind, key, record);
     if (outcome != Outcome::kRight || step.kind == OperationKind::kRead) return outcome;
   }
-  if (!replaces_field) return Write(step.kind, key, record, values_.Make(record, write_number));
-  const std::uint64_t field = fields_.NextBelow(workload_.fields.count);
+  if (!ReplacesField(step)) return Write(step.kind, key, record, values_.Make(record, write_number));
+  const std::uint64_t field = random_.NextBelow(workload_.fields.count);
   if (values_.ReplaceField(record, field, write_number, &value_))
     return Write(step.kind, key, record, value_);
-  return Wrong(step.kind, key, "were not written with these fields: load with the same ones");
+  return Wrong(step.kind, key, value_.size(), kOtherFields);
 }
 
 Worker::Outcome Worker::Read(OperationKind kind, std::string_view key, std::uint64_t record) {
   const absl::Status status = session_.Get(key, &value_);
   if (!status.ok()) return TakeError(kind, key, status);
-  if (!workload_.verify || ValueBelongsTo(value_, record)) return Outcome::kRight;
-  return Wrong(kind, key, "are not a value that kvbench wrote for it");
+  return CheckValue(kind, key, record, value_);
 }
 
 Worker::Outcome Worker::Write(OperationKind kind, std::string_view key, std::uint64_t record,
@@ -154,9 +174,42 @@ Worker::Outcome Worker::Write(OperationKind kind, std::string_view key, std::uin
   return Outcome::kRight;
 }
 
-Worker::Outcome Worker::Wrong(OperationKind kind, std::string_view key, std::string_view why) {
+Worker::Outcome Worker::Scan(std::string_view key) {
+  const std::string first(key);
+  const ScanLengths& lengths = workload_.scan_lengths;
+  const std::uint64_t length =
+      lengths.least +
+      (scan_lengths_ ? scan_lengths_->Next(random_) : random_.NextBelow(lengths.most - lengths.least + 1));
+  Outcome outcome = Outcome::kRight;
+  std::uint64_t shown = 0;
+  std::string before;
+  const absl::Status status =
+      session_.Scan(first, length, [&](std::string_view found, std::string_view value) {
+        ++shown;
+        if (!workload_.verify || outcome != Outcome::kRight) return;
+        const std::optional<std::uint64_t> record = keys_.RecordOf(found);
+        if (shown == 1 ? found != first : found <= before) {
+          outcome = Wrong(OperationKind::kScan, found, value.size(), "are not what comes next");
+        } else if (record) {
+          outcome = CheckValue(OperationKind::kScan, found, *record, value);
+        }
+        before = found;
+      });
+  if (!status.ok()) return TakeError(OperationKind::kScan, first, status);
+  if (shown == 0) return TakeError(OperationKind::kScan, first, absl::NotFoundError("nothing is there"));
+  return outcome;
+}
+
+Worker::Outcome Worker::CheckValue(OperationKind kind, std::string_view key, std::uint64_t record,
+                                   std::string_view value) {
+  if (!workload_.verify || ValueBelongsTo(value, record)) return Outcome::kRight;
+  return Wrong(kind, key, value.size(), "are not a value that kvbench wrote for it");
+}
+
+Worker::Outcome Worker::Wrong(OperationKind kind, std::string_view key, std::size_t size,
+                              std::string_view why) {
   errors_.Add(kind, "wrong value",
-              absl::StrCat("the ", value_.size(), " bytes read for ", AbslView(key), " ", AbslView(why)));
+              absl::StrCat("the ", size, " bytes read for ", AbslView(key), " ", AbslView(why)));
   return Outcome::kWrong;
 }
 

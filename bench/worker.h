@@ -31,6 +31,13 @@ struct Share {
   double seconds = 0;  // when it ends at the latest; 0: no such end
 };
 
+/// Sleeps for most of the time, then spins: the kernel wakes a sleeper some tens of microseconds late.
+void WaitUntil(TimePoint moment, const Clock& clock);
+
+/// Said of a value whose record has other fields than the workload.
+inline constexpr std::string_view kOtherFields =
+    "were not written with these fields: load with the same ones";
+
 /// Operations without end: the phase's time ends them.
 inline constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
@@ -54,16 +61,37 @@ class Worker {
   const ErrorTally& errors() const { return errors_; }
 
  private:
+  struct Place;
+  enum class Outcome { kRight, kWrong, kPointless };
+
   Step NextStep(std::uint64_t number);
   std::uint64_t RecordOf(const Step& step);
   bool IsTimed(std::uint64_t number) const;
+  bool IsPaced() const { return share_.phase != PhaseKind::kLoad && workload_.rate > 0; }
+  /// Paced: the moment at which the operation should begin.
+  TimePoint Due(std::uint64_t number) const;
+  bool ReadsFirst(const Step& step) const;
+  bool ReplacesField(const Step& step) const;
+  /// The operation has ended, at last_.
+  void Count(OperationKind kind, Outcome outcome, bool timed, TimePoint started);
+
+  // --- One after the other (worker.cc)
+  void RunInTurn(TimePoint deadline);
   /// When the operation begins, or should have. Waits for a moment that is still to come.
   TimePoint Begin(std::uint64_t number);
-  enum class Outcome { kRight, kWrong, kPointless };
   Outcome Do(const Step& step, std::uint64_t number);
   Outcome Read(OperationKind kind, std::string_view key, std::uint64_t record);
   Outcome Write(OperationKind kind, std::string_view key, std::uint64_t record, std::string_view value);
-  Outcome Wrong(OperationKind kind, std::string_view key, std::string_view why);
+  Outcome Scan(std::string_view key);
+  // --- Several at once (worker_window.cc)
+  void RunWindow(TimePoint deadline);
+  void BeginOne(Place& place, std::uint64_t number, TimePoint started);
+  bool IsOver(Place& place);
+  Outcome TakeRead(Place& place);
+
+  // --- What may come of them
+  Outcome CheckValue(OperationKind kind, std::string_view key, std::uint64_t record, std::string_view value);
+  Outcome Wrong(OperationKind kind, std::string_view key, std::size_t size, std::string_view why);
   Outcome TakeError(OperationKind kind, std::string_view key, const absl::Status& status);
   void EndIntervals();
 
@@ -75,10 +103,11 @@ class Worker {
   std::atomic<std::uint64_t>& done_;
 
   std::optional<Steps> steps_;
+  std::optional<Zipfian> scan_lengths_;
   KeyMaker keys_;
   ValueMaker values_;
   const std::uint64_t first_write_number_;
-  Random fields_;      // which field an update changes
+  Random random_;      // which field an update changes, and how far scans go
   std::string value_;  // as last read
 
   TimePoint begin_;

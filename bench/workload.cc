@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/status_macros.h"
 #include "store/format/layout.h"
 
 namespace remora::bench {
@@ -14,10 +15,12 @@ OperationKind DrawKind(const Mix& mix, Random& random) {
   if ((left -= mix.read) < 0) return OperationKind::kRead;
   if ((left -= mix.update) < 0) return OperationKind::kUpdate;
   if ((left -= mix.insert) < 0) return OperationKind::kInsert;
+  if ((left -= mix.scan) < 0) return OperationKind::kScan;
   if (mix.read_modify_write > 0) return OperationKind::kReadModifyWrite;
   // The parts add up to a little less than 1, as sums of decimals do.
   return mix.read > 0     ? OperationKind::kRead
          : mix.update > 0 ? OperationKind::kUpdate
+         : mix.scan > 0   ? OperationKind::kScan
                           : OperationKind::kInsert;
 }
 
@@ -29,10 +32,23 @@ absl::Status ValidateMix(const Mix& mix) {
         ", insert ", mix.insert, ", scan ", mix.scan, ", readmodifywrite ", mix.read_modify_write,
         " (readproportion is 0.95 and updateproportion 0.05 where nothing else is said)"));
   }
-  if (mix.scan > 0) {
+  return absl::OkStatus();
+}
+
+absl::Status ValidateScans(const Workload& workload) {
+  if (workload.mix.scan == 0) return absl::OkStatus();
+  const ScanLengths& lengths = workload.scan_lengths;
+  if (lengths.least > lengths.most) {
     return absl::InvalidArgumentError(
-        absl::StrCat("scanproportion is ", mix.scan,
-                     ", but Remora has no scans: of YCSB's core workloads, A, B, C, D and F can run"));
+        absl::StrCat("minscanlength=", lengths.least, " is more than maxscanlength=", lengths.most));
+  }
+  if (lengths.zipfian && lengths.most - lengths.least < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scanlengthdistribution=zipfian takes three lengths or more, and not ", lengths.least,
+                     " to ", lengths.most));
+  }
+  if (workload.depth > 1) {
+    return absl::InvalidArgumentError("a scan has its connection to itself: with scans, the depth is 1");
   }
   return absl::OkStatus();
 }
@@ -40,7 +56,8 @@ absl::Status ValidateMix(const Mix& mix) {
 }  // namespace
 
 absl::Status Validate(const Workload& workload) {
-  if (const absl::Status status = ValidateMix(workload.mix); !status.ok()) return status;
+  REMORA_RETURN_IF_ERROR(ValidateMix(workload.mix));
+  REMORA_RETURN_IF_ERROR(ValidateScans(workload));
   if (workload.first_record >= workload.records ||
       workload.insert_count > workload.records - workload.first_record) {
     return absl::InvalidArgumentError(absl::StrCat("insertstart=", workload.first_record,
@@ -72,7 +89,7 @@ Steps::Steps(const Workload& workload, std::uint64_t count, Random random, std::
   for (std::uint64_t& step : drawn_) {
     const OperationKind kind = DrawKind(workload.mix, random);
     const bool draws = kind != OperationKind::kInsert && !sequential_;
-    step = (draws ? chooser.Next(random) : 0) << 2 | static_cast<std::uint64_t>(kind);
+    step = (draws ? chooser.Next(random) : 0) << kKindBits | static_cast<std::uint64_t>(kind);
   }
 }
 

@@ -13,9 +13,15 @@
 
 namespace remora::bench {
 
-enum class OperationKind : std::uint8_t { kInsert = 0, kRead = 1, kUpdate = 2, kReadModifyWrite = 3 };
-inline constexpr std::size_t kOperationKinds = 4;
-inline constexpr const char* kOperationNames[kOperationKinds] = {"insert", "read", "update", "rmw"};
+enum class OperationKind : std::uint8_t {
+  kInsert = 0,
+  kRead = 1,
+  kUpdate = 2,
+  kReadModifyWrite = 3,
+  kScan = 4
+};
+inline constexpr std::size_t kOperationKinds = 5;
+inline constexpr const char* kOperationNames[kOperationKinds] = {"insert", "read", "update", "rmw", "scan"};
 
 /// How many of the operations are of which kind: parts of 1.
 struct Mix {
@@ -26,11 +32,19 @@ struct Mix {
   double read_modify_write = 0;
 };
 
+/// How many records a scan asks for: from `least` to `most`, each as likely, or the fewer the likelier.
+struct ScanLengths {
+  std::uint64_t least = 1;    // minscanlength
+  std::uint64_t most = 1000;  // maxscanlength
+  bool zipfian = false;       // scanlengthdistribution
+};
+
 /// bench/properties.h reads it from YCSB's properties, whose names stand here where they differ.
 struct Workload {
   std::string name = "core";
   Mix mix;
   RequestDistribution distribution;  // requestdistribution, hotspot..., exponential...
+  ScanLengths scan_lengths;
 
   std::uint64_t records = 100'000;  // recordcount
   /// A load inserts so many records, from the first on; a run reads and updates those. 0: up to `records`.
@@ -48,11 +62,14 @@ struct Workload {
   /// Operations per second of all threads together; 0: a closed loop.
   double rate = 0;            // target
   std::uint32_t threads = 1;  // threadcount, of each process
-  bool verify = false;        // dataintegrity: checks each value that is read
+  bool verify = false;        // dataintegrity: checks each value that is read, and the order of scans
 
   // What YCSB has no properties for.
   std::uint64_t seed = 1;
-  /// Times one operation in so many. Reading the clock costs some 20 ns, twice for each operation timed then.
+  /// Operations that each thread has under way at once.
+  std::uint32_t depth = 1;
+  /// At depth 1, times one operation in so many. Reading the clock costs some 20 ns, twice for each operation
+  /// timed then.
   std::uint32_t time_every = 1;
   double warm_up_seconds = 0;   // before the run, not counted
   double interval_seconds = 0;  // of the time series; 0: none
@@ -79,7 +96,7 @@ class Steps {
   /// Most that are drawn: 16 MiB.
   static constexpr std::size_t kMaxDrawn = std::size_t{1} << 21;
 
-  /// REQUIRES: count >= 1; a valid workload without scans. Sequential: this thread, one of `workers`, takes
+  /// REQUIRES: count >= 1; a valid workload. Sequential: this thread, one of `workers`, takes
   /// every `workers`th record, from number `worker` on.
   Steps(const Workload& workload, std::uint64_t count, Random random, std::uint32_t worker = 0,
         std::uint32_t workers = 1);
@@ -87,17 +104,19 @@ class Steps {
   Step Next() {
     const std::uint64_t drawn = drawn_[next_];
     if (++next_ == drawn_.size()) next_ = 0;
-    const auto kind = static_cast<OperationKind>(drawn & 3);
-    if (!sequential_ || kind == OperationKind::kInsert) return {kind, drawn >> 2};
+    const auto kind = static_cast<OperationKind>(drawn & kKindMask);
+    if (!sequential_ || kind == OperationKind::kInsert) return {kind, drawn >> kKindBits};
     const std::uint64_t record = sequence_ % records_;
     sequence_ += stride_;
     return {kind, record};
   }
 
  private:
-  static_assert(kOperationKinds <= 4);
+  static constexpr int kKindBits = 3;
+  static constexpr std::uint64_t kKindMask = (1 << kKindBits) - 1;
+  static_assert(kOperationKinds <= 1 << kKindBits);
 
-  std::vector<std::uint64_t> drawn_;  // drawn << 2 | kind
+  std::vector<std::uint64_t> drawn_;  // drawn << kKindBits | kind
   std::size_t next_ = 0;
   const bool sequential_;
   const std::uint64_t records_;

@@ -7,12 +7,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <sstream>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "bench/options.h"
@@ -20,6 +16,7 @@
 #include "bench/report.h"
 #include "bench/target.h"
 #include "store/base/clock.h"
+#include "tests/bench/kvbench_fixture.h"
 
 namespace remora::bench {
 namespace {
@@ -33,48 +30,6 @@ using ::testing::StartsWith;
 
 constexpr auto kRead = static_cast<std::size_t>(OperationKind::kRead);
 constexpr auto kReadModifyWrite = static_cast<std::size_t>(OperationKind::kReadModifyWrite);
-
-class KvbenchTest : public ::testing::Test {
- protected:
-  KvbenchTest() {
-    std::string pattern = std::filesystem::temp_directory_path() / "kvbench_test-XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-  }
-  ~KvbenchTest() override { std::filesystem::remove_all(directory_); }
-
-  /// Runs `kvbench FLAGS...`; returns its exit status.
-  int Kvbench(std::vector<const char*> flags) {
-    flags.insert(flags.begin(), "kvbench");
-    const auto parsed = ParseCommandLine(static_cast<int>(flags.size()), flags.data());
-    if (const int* status = std::get_if<int>(&parsed)) return *status;
-    std::ostringstream out;
-    std::ostringstream err;
-    const SteadyClock clock;
-    const int status = RunBench(std::get<BenchOptions>(parsed), clock, /*err_is_terminal=*/false, out, err);
-    out_ = out.str();
-    err_ = err.str();
-    return status;
-  }
-
-  std::string JsonFlag() const { return "--json=" + directory_ + "/out.json"; }
-  std::string File(const std::string& name) const {
-    std::ifstream file(directory_ + "/" + name);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(directory_ + "/" + name) << text;
-  }
-  /// What was written to JsonFlag's file.
-  RunReport Report() const {
-    const auto report = ParseReport(File("out.json"));
-    EXPECT_TRUE(report.ok()) << report.status();
-    return report.ok() ? *report : RunReport();
-  }
-
-  std::string directory_;
-  std::string out_;
-  std::string err_;
-};
 
 TEST_F(KvbenchTest, EachWorkloadRunsAndEveryValueVerifies) {
   for (const char* workload :
@@ -241,6 +196,13 @@ TEST_F(KvbenchTest, ReportsAreShownAndCompared) {
   ASSERT_EQ(Kvbench({"report", json.c_str(), json.c_str(), html_flag.c_str()}), 0) << err_;
   EXPECT_THAT(File("out.html"), AllOf(HasSubstr("<h2>Operations per second"), HasSubstr("out, p99")));
 
+  ASSERT_EQ(Kvbench({"report", json.c_str(), json.c_str(), "--by=recordcount", html_flag.c_str()}), 0)
+      << err_;
+  EXPECT_THAT(File("out.html"), AllOf(HasSubstr("recordcount"), HasSubstr("workload a, depth 1, p99")));
+  EXPECT_EQ(Kvbench({"report", json.c_str(), "--by=mix", html_flag.c_str()}), EX_DATAERR);
+  EXPECT_THAT(err_, HasSubstr("out has no run with a setting mix that is a number"));
+  EXPECT_EQ(Kvbench({"all", "--target=embedded", "--by=recordcount"}), EX_USAGE);
+
   Write("wrong.json", "{}");
   const std::string wrong = directory_ + "/wrong.json";
   EXPECT_EQ(Kvbench({"report", wrong.c_str(), html_flag.c_str()}), EX_DATAERR);
@@ -327,7 +289,7 @@ TEST_F(KvbenchTest, OthersValuesDoNotVerify) {
     const SteadyClock clock;
     const auto target = OpenTarget(options, clock);
     ASSERT_TRUE(target.ok()) << target.status();
-    const auto session = (*target)->NewSession();
+    const auto session = (*target)->NewSession(/*depth=*/1);
     ValueMaker values(64);
     // The value of record 1 under the key of record 0.
     ASSERT_TRUE((*session)->Put(KeyText(0).view(), values.Make(1, 1)).ok());
@@ -347,7 +309,24 @@ TEST_F(KvbenchTest, WrongCommandLines) {
            {"all", "--target=embedded", "--workload=z"},
            {"all", "--target=embedded", "--records=0"},
            {"all", "--target=embedded", "--value_size=15"},
-           {"all", "--target=embedded", "--workload=e"},
+           {"all", "--target=embedded", "--workload=e"},  // scans, in memory
+           {"all", "--target=embedded", "--workload=e", "--depth=2", "--durability=logged",
+            "--data_dir=/tmp/x"},
+           {"all", "--target=embedded", "--depth=0"},
+           {"all", "--target=embedded", "--depth=1025"},
+           {"all", "--target=embedded", "--depth=2", "--batch"},
+           {"all", "--target=embedded", "--server_pid=1"},
+           {"all", "--target=local:///tmp/x", "--batch"},
+           {"all", "--target=local:///tmp/x", "--depth=2", "--data_dir=/tmp/x"},
+           {"all", "--target=rocksdb"},
+           {"floor", "--target=embedded"},
+           {"floor", "--target=redis:///tmp/x"},
+           {"floor", "--target=local:///tmp/x", "-p", "fieldcount=2"},
+           {"floor", "--target=local:///tmp/x", "--value_size=1M"},
+           {"all", "--target=rocksdb", "--data_dir=/tmp/x", "--eviction=none"},
+           {"all", "--target=rocksdb", "--data_dir=/tmp/x", "--processes=2"},
+           {"all", "--target=redis:///tmp/x", "--location_cache=1M"},
+           {"all", "--target=redis:///tmp/x", "--durability=logged"},
            {"all", "--target=embedded", "--seconds=-1"},
            {"all", "--target=embedded", "--operations=0"},
            {"all", "--target=embedded", "--threads=0"},

@@ -70,6 +70,18 @@ status=0
 "$bin/pipeline" --server="$server" --records=100 --turns=3 --operations=32 | tee "$directory/out"
 [ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 20 ] || fail "pipeline printed too little"
 
+"$bin/kvbench" floor --target="$server" --records=500 --operations=800 --data_dir="$directory/floor" |
+  tee "$directory/out"
+[ "$(grep -cE '^ +[0-9.]+ times  ' "$directory/out")" -eq 13 ] || fail "floor printed too little"
+grep -Eq '^append to a file, and fdatasync +[0-9]' "$directory/out" || fail "floor has not synced"
+[ ! -e "$directory/floor" ] || fail "floor left its files"
+mkdir "$directory/floor" && touch "$directory/floor/mine"
+status=0
+"$bin/kvbench" floor --target="$server" --records=500 --operations=800 --data_dir="$directory/floor" \
+  2> "$directory/err" >/dev/null || status=$?
+[ $status -eq 1 ] && grep -q 'is not empty' "$directory/err" && [ -e "$directory/floor/mine" ] ||
+  fail "floor took a directory that is in use: exit status $status"
+
 status=0
 "$bin/path_ratio" --server="local://$directory/nobody" 2> /dev/null || status=$?
 [ $status -eq 69 ] || fail "path_ratio without a server: exit status $status"

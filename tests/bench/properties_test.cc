@@ -68,6 +68,9 @@ TEST(Properties, SetWhatTheyAreCalledAfter) {
   EXPECT_EQ(Applied("updateproportion", "0.25").mix.update, 0.25);
   EXPECT_EQ(Applied("insertproportion", "0.25").mix.insert, 0.25);
   EXPECT_EQ(Applied("scanproportion", "0.25").mix.scan, 0.25);
+  EXPECT_EQ(Applied("minscanlength", "7").scan_lengths.least, 7u);
+  EXPECT_EQ(Applied("maxscanlength", "70").scan_lengths.most, 70u);
+  EXPECT_TRUE(Applied("scanlengthdistribution", "zipfian").scan_lengths.zipfian);
   EXPECT_EQ(Applied("readmodifywriteproportion", "0.25").mix.read_modify_write, 0.25);
   EXPECT_EQ(Applied("requestdistribution", "latest").distribution.kind, RequestDistribution::Kind::kLatest);
   EXPECT_EQ(Applied("hotspotdatafraction", "0.3").distribution.hot_data_fraction, 0.3);
@@ -83,7 +86,7 @@ TEST(Properties, SetWhatTheyAreCalledAfter) {
   EXPECT_EQ(Applied("zeropadding", "12").keys.digits, 12u);
   EXPECT_EQ(Applied("keyprefix", "k").keys.prefix, "k");
   for (const char* name : {"CoreWorkload", "site.ycsb.workloads.CoreWorkload"}) Applied("workload", name);
-  for (const char* key : {"table", "readallfields", "maxscanlength", "measurementtype"}) Applied(key, "x");
+  for (const char* key : {"table", "readallfields", "measurementtype"}) Applied(key, "x");
 }
 
 TEST(Properties, OutOfBoundsSayWhatIsAllowed) {

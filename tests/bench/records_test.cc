@@ -28,6 +28,21 @@ TEST(KeyText, RecordsHaveKeysOfTheirOwnInNoOrder) {
   EXPECT_NEAR(ascending, 10'000, 1'000);
 }
 
+TEST(Key, SaysItsRecord) {
+  for (const KeyOptions& options :
+       {KeyOptions(), KeyOptions{.ordered = true}, KeyOptions{.prefix = "", .ordered = true, .digits = 5}}) {
+    KeyMaker keys(options);
+    for (std::uint64_t record = 0; record < kMaxRecords; record = record * 3 + 1) {
+      const std::string key(keys.Make(record));
+      EXPECT_EQ(keys.RecordOf(key), record);
+      for (const std::string& other : {key + "0", key + " ", "x" + key, std::string()}) {
+        EXPECT_NE(keys.RecordOf(other), record) << other;
+      }
+    }
+  }
+  EXPECT_EQ(KeyMaker({}).RecordOf("user1"), std::nullopt);  // not the digits that a key has
+}
+
 TEST(Value, BelongsToItsRecordAlone) {
   for (const std::size_t size : {kMinBenchValueSize, std::size_t{17}, std::size_t{64}, std::size_t{4096}}) {
     ValueMaker maker(size);

@@ -29,7 +29,7 @@ Workload Core(const char* letter, RequestDistribution::Kind kind, std::uint64_t 
 using Kind = RequestDistribution::Kind;
 
 TEST(Steps, KindsComeInTheMixThatWasAskedFor) {
-  for (const char* letter : {"a", "b", "c", "d", "f"}) {
+  for (const char* letter : {"a", "b", "c", "d", "e", "f"}) {
     const Workload workload = Core(letter, Kind::kUniform);
     ASSERT_TRUE(Validate(workload).ok());
     constexpr int kSteps = 100'000;
@@ -41,7 +41,7 @@ TEST(Steps, KindsComeInTheMixThatWasAskedFor) {
       ++seen[static_cast<std::size_t>(step.kind)];
     }
     const Mix& mix = workload.mix;
-    const double shares[] = {mix.insert, mix.read, mix.update, mix.read_modify_write};
+    const double shares[] = {mix.insert, mix.read, mix.update, mix.read_modify_write, mix.scan};
     for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
       const double share = shares[kind];
       EXPECT_NEAR(seen[kind], kSteps * share, 6 * std::sqrt(kSteps * share * (1 - share)))
@@ -100,8 +100,23 @@ TEST(Validate, SaysWhatIsWrong) {
   };
   EXPECT_EQ(message([](Workload&) {}), "");
   EXPECT_THAT(message([](Workload& w) { w.mix.read = 1; }), HasSubstr("add up to 1.05"));
-  EXPECT_THAT(message([](Workload& w) { w.mix = {.read = 0.05, .update = 0, .scan = 0.95}; }),
-              HasSubstr("no scans"));
+  const Mix scans = {.read = 0.05, .update = 0, .scan = 0.95};
+  EXPECT_EQ(message([&](Workload& w) { w.mix = scans; }), "");
+  EXPECT_THAT(message([&](Workload& w) {
+                w.mix = scans;
+                w.depth = 2;
+              }),
+              HasSubstr("depth is 1"));
+  EXPECT_THAT(message([&](Workload& w) {
+                w.mix = scans;
+                w.scan_lengths = {.least = 5, .most = 4};
+              }),
+              HasSubstr("minscanlength=5"));
+  EXPECT_THAT(message([&](Workload& w) {
+                w.mix = scans;
+                w.scan_lengths = {.least = 1, .most = 2, .zipfian = true};
+              }),
+              HasSubstr("three lengths"));
   EXPECT_THAT(message([](Workload& w) { w.first_record = w.records; }), HasSubstr("insertstart"));
   EXPECT_THAT(message([](Workload& w) {
                 w.first_record = 10;

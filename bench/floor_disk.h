@@ -1,0 +1,39 @@
+// What a write costs that RocksDB, or nothing but the disk, does.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace rocksdb {
+class DB;
+}
+
+namespace remora::bench {
+
+/// Thread Safety: none.
+class DiskFloor {
+ public:
+  /// In a directory, which is made if it is missing; what is in it afterwards is removed at the end.
+  /// AlreadyExists: there is something in it. Unavailable: the disk failed.
+  static absl::StatusOr<std::unique_ptr<DiskFloor>> Open(const std::string& directory);
+  ~DiskFloor();
+  DiskFloor(const DiskFloor&) = delete;
+  DiskFloor& operator=(const DiskFloor&) = delete;
+
+  /// A WriteBatch of one, to RocksDB's log and not synced.
+  absl::Status Write(std::string_view key, std::string_view value);
+  absl::Status AppendAndSync(std::string_view bytes);
+
+ private:
+  explicit DiskFloor(std::string directory);
+
+  const std::string directory_;
+  std::unique_ptr<rocksdb::DB> db_;
+  int file_ = -1;
+};
+
+}  // namespace remora::bench
