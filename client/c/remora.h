@@ -361,7 +361,6 @@ void remora_async_close(remora_async* async);
 /* Each begins an operation, and returns at once. REMORA_OK: `done`, unless null, will be called with
  * `context`; *operation, unless null, gets the operation's name: never 0, and never the same again. Otherwise
  * nothing was begun, and `done` is never called: REMORA_RESOURCE_EXHAUSTED, `depth` operations are under way;
- * REMORA_UNIMPLEMENTED, a value of more than 262144 bytes: put it with a remora_client;
  * REMORA_INVALID_ARGUMENT and REMORA_UNAVAILABLE, as any call.
  *
  * Keys, values, batches and options are copied; what `version` of the options points to is written before
@@ -371,8 +370,6 @@ void remora_async_close(remora_async* async);
  *   REMORA_DEADLINE_EXCEEDED  no answer within timeout_ms. Of a write it is not known whether it was done, or
  *                             will be. The connection is as good as before.
  *   REMORA_CANCELLED          by remora_async_cancel or _close. Of a write, as above.
- *   REMORA_UNIMPLEMENTED      of a get or ttl: key and value take more than 256 KiB; read it with a
- *                             remora_client.
  *   REMORA_UNAVAILABLE        the connection broke, and there was no other within timeout_ms. Of a write, as
  *                             above.
  *   REMORA_UNKNOWN            of a write, as any call.
@@ -380,7 +377,8 @@ void remora_async_close(remora_async* async);
  *                             the connection. It was not done.
  *
  * Writes are done in the order in which they were begun. A get that is begun behind a put of the same key,
- * and before that has ended, may find the value before. */
+ * and before that has ended, may find the value before. Values of more than 262144 bytes go in pieces, and
+ * timeout_ms is for each of them; writes that are begun behind one are sent when all of it was. */
 remora_code remora_async_get(remora_async* async, const void* key, size_t key_size, remora_async_done done,
                              void* context, uint64_t* operation);
 /* REMORA_OK: the key is there. REMORA_NOT_FOUND. */

@@ -14,7 +14,8 @@ are under way; more of them wait for their turn, in order.
 
 To cancel the future, or a task that awaits it, cancels the operation: of a write it is then not known whether it was
 done. When the connection breaks, the client makes another, and no write is done twice. What has no answer in time ends with DeadlineExceeded. The other exceptions are as of remora.Client. Values of more
-than 262144 bytes are Unimplemented here: remora.Client has them.
+than 262144 bytes go in pieces, each of which has that time; writes that are begun behind such a one are sent when all
+of it was.
 
 Keys and values, of every kind that remora.Client takes, are copied when the operation begins: do not change a buffer
 before what it was given to has been awaited. A client belongs to the loop and thread in which it was connected, and not
