@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "client/async_core.h"
 #include "client/bounds.h"
 #include "client/put.h"
@@ -12,13 +11,6 @@
 
 namespace remora {
 namespace {
-
-absl::Status CheckSmall(std::string_view value) {
-  if (value.size() <= kMaxSmallValueSize) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("a value of ", value.size(),
-                                               " bytes; an AsyncClient writes up to ", kMaxSmallValueSize,
-                                               ": use Client::Put"));
-}
 
 PutOptions OptionsOf(const WriteOptions& options, std::optional<std::chrono::milliseconds> ttl = {}) {
   PutOptions all{.ttl = ttl,
@@ -85,8 +77,8 @@ AsyncClient::Begun AsyncClient::Ttl(std::string_view key, Done done, const CallO
 AsyncClient::Begun AsyncClient::Put(std::string_view key, std::string_view value, const PutOptions& options,
                                     Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
-  REMORA_RETURN_IF_ERROR(CheckSmall(value));
-  return core_->BeginWrite(Operation::kPut, key, value, options, std::move(done), call);
+  const Operation message = value.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kCommit;
+  return core_->BeginWrite(message, key, value, options, std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Delete(std::string_view key, const WriteOptions& options, Done done,

@@ -39,7 +39,7 @@ inline constexpr std::size_t kMaxAsyncDepth = 1024;
 
 /// Of one operation.
 struct CallOptions {
-  /// Unset: ClientOptions::timeout.
+  /// Unset: ClientOptions::timeout. With a large value, for each piece of it.
   std::optional<std::chrono::milliseconds> timeout{};
 };
 
@@ -59,10 +59,10 @@ struct AsyncResult {
 /// sent, and the callback is never called:
 ///   InvalidArgument    as Client.
 ///   ResourceExhausted  `depth` operations are under way: begin it when one has ended.
-///   Unimplemented      a value of more than kMaxSmallValueSize: put it with a Client.
 ///   Unavailable        there will be no other connection (ClientOptions::reconnect). Make another client.
 /// Keys, values and batches need not outlive the call. Nothing is allocated for an operation like those
-/// before but what its callback captures beyond two words, and what an error's text takes.
+/// before but what its callback captures beyond two words, what an error's text takes, and, for a large value
+/// (more than kMaxSmallValueSize), a copy of it until the callback returns.
 ///
 /// The callback of an operation is called once, when it has ended, and only inside Poll, Wait, WaitAll or the
 /// destructor. It may begin and cancel operations. It must not call those four. Outcomes, beside the
@@ -70,9 +70,6 @@ struct AsyncResult {
 ///   DeadlineExceeded  no answer in time. Of a write it is not known whether it was done, or will be.
 ///                     Unlike with Client, the connection stays good.
 ///   Cancelled         by Cancel, or the client was destroyed. Of a write, as above.
-///   Unimplemented     Get and Ttl, of a value that with its key takes more than kMaxSmallExtent: read it
-///   with
-///                     a Client.
 ///   Unavailable       the connection broke, and there was no other before the operation's deadline. Of a
 ///                     write, as above.
 ///   Unknown           a write, and its answer was lost with the connection: the next one was to a server
@@ -95,6 +92,10 @@ struct AsyncResult {
 /// promised of operations that are under way together: a Get that is begun behind a Put of the same key may
 /// find the value before. One that is begun when the Put has ended does not: all is linearizable, as with
 /// Client. A batch that is done all or none is Apply.
+///
+/// Large values go in pieces: up to four are read at once, and one is put at a time, in the order of the
+/// writes; those behind it are sent when all of it was, and reads go on meanwhile. One that ends early gives
+/// back what the server had reserved for it.
 ///
 /// An operation that ended early, at its deadline or by Cancel, keeps its place among `depth` until what it
 /// had under way is complete: a READ, milliseconds; what was sent, until the server answers, keeps one of its

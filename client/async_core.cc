@@ -127,7 +127,8 @@ absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind ki
   operation.lost_id = 0;
   operation.undone = false;
   // The coarse clock may be late by so much; no operation ends early.
-  operation.deadline = session_->Coarse() + Clock::kCoarseness + call.timeout.value_or(session_->timeout());
+  operation.timeout = call.timeout.value_or(session_->timeout()) + Clock::kCoarseness;
+  operation.deadline = session_->Coarse() + operation.timeout;
   operation.done = std::move(done);
   operation.result = {};
   earliest_ = std::min(earliest_, operation.deadline);
@@ -155,14 +156,17 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked
   operation->key_hash = asked.key_hash;
   operation->options = asked.options;
   Signal();
-  if (messengers_.empty() && broken_.ok() && lost_ == 0) {
+  OperationList& waiting = IsWrite(asked.operation) ? writers_ : askers_;
+  const bool is_held_up =
+      IsWrite(asked.operation) && (lost_ > 0 || large_.is_in_front() || operation->is_large_put());
+  if (waiting.empty() && broken_.ok() && !is_held_up) {
     const absl::StatusOr<bool> sent = exchanges_.Send(asked, operation->index);
     if (!sent.ok()) Break(sent.status());
     if (!sent.ok() || *sent) return operation->id;
   }
   operation->key.assign(asked.key);
   operation->value.assign(asked.value);
-  messengers_.Push(*operation);
+  waiting.Push(*operation);
   return operation->id;
 }
 
@@ -191,7 +195,7 @@ void AsyncClient::Core::Advance(AsyncOperation& operation) {
       session_->Prefetch(operation.lookup.offset(), std::min(operation.lookup.size(), kPrefetched));
       return readers_.Push(operation);
     case Lookup::Step::kAsk:
-      return messengers_.Push(operation);
+      return askers_.Push(operation);
     default:
       return EndLookup(operation);
   }
@@ -202,10 +206,6 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
   switch (lookup.step()) {
     case Lookup::Step::kMissing:
       return End(operation, absl::NotFoundError("no such key"));
-    case Lookup::Step::kLarge:
-      return End(operation, absl::UnimplementedError(
-                                absl::StrCat("key and value take more than ", kMaxSmallExtent,
-                                             " bytes, which an AsyncClient does not read; use Client::Get")));
     case Lookup::Step::kFailed:
       return End(operation, lookup.status());
     default:
@@ -248,9 +248,14 @@ void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
   ended_.Push(operation);
 }
 
+void AsyncClient::Core::Progress(AsyncOperation& operation) {
+  operation.deadline = std::max(operation.deadline, session_->Coarse() + operation.timeout);
+}
+
 void AsyncClient::Core::Abort(AsyncOperation& operation, absl::Status status) {
   OperationList::Leave(operation);
   exchanges_.Abandon(operation.index);
+  if (large_.operation == &operation) LeaveLargePut();
   End(operation, std::move(status));
 }
 
@@ -320,6 +325,9 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
       *operation.options.version = result.version;
     }
     operation.options = {};
+    // What came in pieces, until the callback returns; and what was put in pieces.
+    const std::string text = operation.lookup.TakeText();
+    if (operation.value.size() > kMaxSmallValueSize) operation.value = {};
     // Before the callback, which may begin another. What the result points to stays all the same: READs are
     // posted by Poll alone.
     if (!operation.read_under_way) Free(operation);
@@ -329,12 +337,22 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
 }
 
 void AsyncClient::Core::Free(AsyncOperation& operation) {
-  if (operation.large_buffer != AsyncOperation::kNoBuffer) {
-    free_large_buffers_.push_back(operation.large_buffer);
-    operation.large_buffer = AsyncOperation::kNoBuffer;
-    if (!large_readers_.empty()) readers_.Push(large_readers_.Pop());
-  }
+  ReleaseLargeBuffer(operation);
   free_.push_back(operation.index);
+}
+
+bool AsyncClient::Core::TakeLargeBuffer(AsyncOperation& operation) {
+  if (operation.large_buffer != AsyncOperation::kNoBuffer) return true;
+  if (free_large_buffers_.empty()) return false;
+  operation.large_buffer = free_large_buffers_.back();
+  free_large_buffers_.pop_back();
+  return true;
+}
+
+void AsyncClient::Core::ReleaseLargeBuffer(AsyncOperation& operation) {
+  if (operation.large_buffer == AsyncOperation::kNoBuffer) return;
+  free_large_buffers_.push_back(std::exchange(operation.large_buffer, AsyncOperation::kNoBuffer));
+  if (!large_readers_.empty()) readers_.Push(large_readers_.Pop());
 }
 
 }  // namespace remora

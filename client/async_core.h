@@ -1,7 +1,8 @@
 // What drives the operations of an AsyncClient.
 //
-//   begun ─▶ readers_ ─▶ READ under way ─▶ Lookup judges ─▶ readers_ again, or messengers_, or ended_
-//     └────▶ messengers_ ─▶ message under way (exchanges_) ─▶ reply ─▶ ended_, or readers_
+//   begun ─▶ readers_ ─▶ READ under way ─▶ Lookup judges ─▶ readers_ again, or askers_, or ended_
+//     ├────▶ askers_, writers_ ─▶ message under way (exchanges_) ─▶ reply ─▶ ended_, or readers_
+//     └────▶ writers_ ─▶ large_, one at a time (async_large.h) ─▶ reply ─▶ ended_
 //                                                            ended_ ─▶ callback ─▶ free
 //
 // Deadline, Cancel and the connection's end lead from everywhere to ended_. A place whose READ is still under
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "client/async.h"
+#include "client/async_large.h"
 #include "client/async_operation.h"
 #include "client/exchanges.h"
 #include "client/lookup.h"
@@ -35,6 +37,8 @@ class AsyncClient::Core {
   /// READs under way at once: with two requests for each credit, as many as a connection takes (QueueLimits).
   static constexpr std::size_t kMostReads = Session::kSideBySide;
   static_assert(kMostReads + 2 * Session::kMostUnderWay <= rdma::QueueLimits().sends);
+  /// A WRITE and the READ behind it count as so many of them.
+  static constexpr std::size_t kFencedWrite = 2;
 
   /// `dialer`: for later connections; none: there will be none.
   static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::Connection> connection,
@@ -84,6 +88,8 @@ class AsyncClient::Core {
   void AbortAll(const absl::Status& status);
   absl::Status Overdue() const;
   void Free(AsyncOperation& operation);
+  /// Its deadline runs anew.
+  void Progress(AsyncOperation& operation);
 
   // Each says whether it did something.
   bool SendMessages();
@@ -94,6 +100,8 @@ class AsyncClient::Core {
   std::size_t Deliver(std::size_t most);
 
   absl::StatusOr<bool> Send(AsyncOperation& operation);
+  /// Whose first operation may be sent; null: nobody's.
+  OperationList* NextToSend();
   bool PrepareRead(AsyncOperation& operation);
   void Take(const rdma::Completion& completion);
   void TakeRead(AsyncOperation& operation);
@@ -101,6 +109,21 @@ class AsyncClient::Core {
   void EndMessage(AsyncOperation& operation, const Exchanges::Ended& ended);
   void NoteRead(std::uint64_t key_hash);
   void Break(const absl::Status& cause);
+
+  // Of async_large.cc.
+  void BeginLargePut(AsyncOperation& operation);
+  bool DriveLargePut();
+  absl::StatusOr<bool> StepLargePut();
+  absl::StatusOr<bool> SendOfLargePut(const Exchanges::Asked& asked, std::uint64_t value_hash,
+                                      LargePut::Step next);
+  absl::StatusOr<bool> SendParts();
+  absl::StatusOr<bool> WriteToGrant(AsyncOperation& operation);
+  void TakeFence(AsyncOperation& operation);
+  void TakeReplyOfLargePut(const Exchanges::Ended& ended);
+  /// Its operation ends early.
+  void LeaveLargePut();
+  /// The connection is gone, and what was reserved with it. Whose it was; null: nobody's any more.
+  AsyncOperation* LoseLargePut();
 
   // Of async_reconnect.cc.
   void Lose();
@@ -115,6 +138,9 @@ class AsyncClient::Core {
   std::span<std::byte> bucket_buffer(const AsyncOperation& operation) const;
   std::span<std::byte> record_buffer(const AsyncOperation& operation) const;
   std::span<std::byte> large_buffer(std::uint32_t number) const;
+  /// False: there is none right now. One that it has stays its own.
+  bool TakeLargeBuffer(AsyncOperation& operation);
+  void ReleaseLargeBuffer(AsyncOperation& operation);
   rdma::Sge SgeOf(std::span<std::byte> bytes) const;
 
   // Destroyed in reverse: the registration goes before the connection, and both before the memory.
@@ -123,6 +149,7 @@ class AsyncClient::Core {
   std::unique_ptr<RegisteredBuffer> buffer_;
   std::vector<std::uint32_t> free_large_buffers_;
   Exchanges exchanges_;
+  LargePut large_;
   LookUnderWay look_;
   absl::Status broken_;  // why there is no connection right now
   bool over_ = false;    // nor will there be one
@@ -143,11 +170,14 @@ class AsyncClient::Core {
   std::size_t in_flight_ = 0;
   std::size_t reads_under_way_ = 0;
 
-  // Operations that wait to READ; to READ what is larger than their own buffer; to send; for their callback.
+  // Operations that wait to READ; to READ what is larger than their own buffer; to send what changes nothing;
+  // to write; for their callback.
   OperationList readers_;
   OperationList large_readers_;
-  OperationList messengers_;
+  OperationList askers_;
+  OperationList writers_;
   OperationList ended_;
+  bool asked_last_ = false;  // those who ask and those who write take turns
 
   std::array<rdma::Completion, kMostReads> completions_;  // of one Poll; kept, to be cleared only once
   TimePoint earliest_ = TimePoint::max();                 // no deadline is earlier; one may be later

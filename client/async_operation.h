@@ -28,7 +28,8 @@ struct AsyncOperation {
   bool read_under_way = false;
   std::uint32_t large_buffer = kNoBuffer;
   TimePoint deadline;
-  std::string key;  // memory that is used again
+  Duration timeout{};  // for each piece of a large value
+  std::string key;     // memory that is used again
 
   // kValue, kPresence, kTtl
   Lookup lookup;
@@ -45,6 +46,8 @@ struct AsyncOperation {
 
   AsyncResult result;
   AsyncClient::Done done;
+
+  bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kCommit; }
 
   // Of the list that it is in.
   OperationList* list = nullptr;

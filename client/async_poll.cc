@@ -50,24 +50,39 @@ std::size_t AsyncClient::Core::Poll() {
 // --- What waits -----------------------------------------------------------------------------------------
 
 bool AsyncClient::Core::SendMessages() {
-  bool any = false;
+  bool any = DriveLargePut();
   if (undone_count_ > 0 && undone_count_ == lost_) SettleUndone();
-  while (broken_.ok() && !messengers_.empty()) {
-    // What was sent before comes before.
-    if (lost_ > 0 && messengers_.front().kind == AsyncOperation::Kind::kMessage &&
-        messengers_.front().lost_id == 0) {
-      break;
+  while (OperationList* const list = NextToSend()) {
+    AsyncOperation& operation = list->front();
+    if (list == &writers_ && operation.lost_id == 0 && operation.is_large_put()) {
+      writers_.Pop();
+      BeginLargePut(operation);
+      any = true;
+      continue;
     }
-    const absl::StatusOr<bool> sent = Send(messengers_.front());
+    const absl::StatusOr<bool> sent = Send(operation);
     if (!sent.ok()) {
       Break(sent.status());
       return true;
     }
     if (!*sent) break;
-    messengers_.Pop();
+    list->Pop();
+    asked_last_ = list == &askers_;
     any = true;
   }
   return any;
+}
+
+OperationList* AsyncClient::Core::NextToSend() {
+  if (!broken_.ok()) return nullptr;
+  bool may_write = !writers_.empty();
+  // What was sent before comes before.
+  if (may_write && writers_.front().lost_id == 0) {
+    may_write = lost_ == 0 && !large_.is_in_front() &&
+                !(writers_.front().is_large_put() && large_.step != LargePut::Step::kNone);
+  }
+  if (may_write && (askers_.empty() || asked_last_)) return &writers_;
+  return askers_.empty() ? nullptr : &askers_;
 }
 
 absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
@@ -120,11 +135,7 @@ bool AsyncClient::Core::PrepareRead(AsyncOperation& operation) {
   } else if (size <= record_buffer(operation).size()) {
     operation.bytes = record_buffer(operation).first(size);
   } else {
-    if (operation.large_buffer == AsyncOperation::kNoBuffer) {
-      if (free_large_buffers_.empty()) return false;
-      operation.large_buffer = free_large_buffers_.back();
-      free_large_buffers_.pop_back();
-    }
+    if (!TakeLargeBuffer(operation)) return false;
     operation.bytes = large_buffer(operation.large_buffer).first(size);
   }
   return true;
@@ -154,10 +165,15 @@ void AsyncClient::Core::Take(const rdma::Completion& completion) {
 }
 
 void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
-  --reads_under_way_;
   operation.read_under_way = false;
+  if (operation.kind == AsyncOperation::Kind::kMessage) return TakeFence(operation);
+  --reads_under_way_;
+  const bool is_piece = operation.lookup.is_piece();
   // Also for one that has ended: a look is everybody's.
-  operation.lookup.Take(operation.bytes);
+  if (!is_piece || !operation.ended) operation.lookup.Take(operation.bytes);
+  // Large values come side by side, and others between their pieces.
+  if (is_piece) ReleaseLargeBuffer(operation);
+  if (is_piece && !operation.ended) Progress(operation);
   if (!operation.ended) return Advance(operation);
   if (operation.id == 0) Free(operation);
 }
@@ -165,7 +181,9 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
 void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
   const absl::StatusOr<Exchanges::Ended> ended = exchanges_.TakeReply(completion);
   if (!ended.ok()) return Break(ended.status());
-  if (ended->owner != Exchanges::kNobody) {
+  if (ended->owner == LargePut::kOwner) {
+    TakeReplyOfLargePut(*ended);
+  } else if (ended->owner != Exchanges::kNobody) {
     AsyncOperation& operation = operations_[ended->owner];
     if (operation.lost_id != 0) {
       EndAnswer(operation, *ended);

@@ -30,8 +30,19 @@ void AsyncClient::Core::Lose() {
   attempts_ = 0;
   trouble_ = absl::OkStatus();
   std::vector<std::pair<std::uint64_t, AsyncOperation*>> lost;  // by request ids
+  const bool committing = large_.step == LargePut::Step::kCommitting;
+  AsyncOperation* const large = LoseLargePut();
+  // Else nothing of it was done: it is begun again, in front of those that wait behind it.
+  if (large != nullptr && !committing) lost.emplace_back(session_->last_request_id() + 1, large);
   exchanges_.Lose(
       [&](std::uint32_t owner, std::uint64_t request_id, std::string_view key, std::string_view value) {
+        if (owner == LargePut::kOwner) {
+          if (large == nullptr || !committing) return;
+          large->lost_id = request_id;
+          ++lost_;
+          lost.emplace_back(request_id, large);
+          return;
+        }
         AsyncOperation& operation = operations_[owner];
         if (operation.kind != AsyncOperation::Kind::kMessage) return;
         if (operation.lost_id == 0) {
@@ -48,7 +59,7 @@ void AsyncClient::Core::Lose() {
   std::sort(lost.begin(), lost.end(), std::greater<>());
   for (const auto& [request_id, operation] : lost) {
     OperationList::Leave(*operation);
-    messengers_.PushFront(*operation);
+    (IsWrite(operation->message) ? writers_ : askers_).PushFront(*operation);
   }
 }
 
@@ -125,7 +136,7 @@ void AsyncClient::Core::SettleUndone() {
   for (auto operation = again.rbegin(); operation != again.rend(); ++operation) {
     (*operation)->lost_id = 0;
     (*operation)->undone = false;
-    messengers_.PushFront(**operation);
+    writers_.PushFront(**operation);
   }
   lost_ = undone_count_ = 0;
   last_done_ = 0;

@@ -10,11 +10,20 @@
 #include "store/format/record.h"
 
 namespace remora {
+namespace {
+
+void FillOptions(const PutOptions& options, Request* request) {
+  request->ttl_ms = EncodeTtl(options.ttl);
+  request->condition = options.condition.Encode();
+  request->durability = EncodeDurability(options.durability);
+}
+
+}  // namespace
 
 Exchanges::Exchanges(Session& session) : session_(session), slice_(session.payload_buffer().size()) {}
 
 absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
-  if (under_way_ == session_.credits() || (session_.reconnects() && MayBeLostSightOf())) return false;
+  if (!HasCredit()) return false;
   const bool is_question = asked.operation == Operation::kOutcome;
   const std::size_t size =
       is_question ? 0 : asked.key.size() + asked.value.size() + session_.recent_reads().bytes();
@@ -23,19 +32,8 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
     piece = slice_.Take(size);
     if (!piece) return false;
   }
-  const auto free = std::find_if(exchanges_.begin(), exchanges_.end(),
-                                 [](const Exchange& exchange) { return exchange.request_id == 0; });
   Request request = session_.NextRequest(asked.operation, asked.key.size(), asked.value.size());
-  *free = {.request_id = request.request_id,
-           .owner = owner,
-           .piece = piece ? piece->number : 0,
-           .has_piece = piece.has_value(),
-           .send_done = false,
-           .reply_done = false,
-           .looks = session_.counters().location_looks,
-           .key = {},
-           .value = {}};
-  ++under_way_;
+  Exchange& exchange = Begin(request, owner, piece);
 
   if (piece) {
     const std::span<std::byte> payload = session_.payload_buffer().subspan(piece->offset, size);
@@ -47,26 +45,72 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
         session_.recent_reads().Take(payload.data() + asked.key.size() + asked.value.size()));
     request.payload_offset = piece->offset;
     const char* const text = reinterpret_cast<const char*>(payload.data());
-    free->key = {text, asked.key.size()};
-    free->value = {text + asked.key.size(), asked.value.size()};
+    exchange.key = {text, asked.key.size()};
+    exchange.value = {text + asked.key.size(), asked.value.size()};
     REMORA_RETURN_IF_ERROR(session_.PostWrite(session_.SgeOf(payload), session_.slice(), piece->offset));
   }
-  request.ttl_ms = EncodeTtl(asked.options.ttl);
-  request.condition = asked.options.condition.Encode();
-  request.durability = EncodeDurability(asked.options.durability);
+  FillOptions(asked.options, &request);
   if (is_question) {
     request.payload_offset = asked.about;
   } else {
     request.payload_checksum =
         PayloadChecksum(request, asked.key_hash, HashValue(asked.value.data(), asked.value.size()));
   }
+  REMORA_RETURN_IF_ERROR(Post(exchange, request));
+  return true;
+}
 
-  const auto number = static_cast<std::size_t>(free - exchanges_.begin());
+absl::StatusOr<bool> Exchanges::SendSizes(const Asked& asked, std::uint64_t value_hash, std::uint32_t owner) {
+  if (!HasCredit()) return false;
+  Request request = session_.NextRequest(asked.operation, asked.key.size(), asked.value.size());
+  FillOptions(asked.options, &request);
+  request.payload_checksum = PayloadChecksum(request, asked.key_hash, value_hash);
+  REMORA_RETURN_IF_ERROR(Post(Begin(request, owner, std::nullopt), request));
+  return true;
+}
+
+absl::StatusOr<bool> Exchanges::SendPart(LargeStream& stream, std::uint32_t owner) {
+  if (!HasCredit()) return false;
+  const std::size_t size = std::min(stream.left(), kPartBytes);
+  const std::optional<SliceRing::Piece> piece = slice_.Take(size);
+  if (!piece) return false;
+  Request request = session_.NextRequest(Operation::kPart, 0, size);
+  request.payload_offset = piece->offset;
+  const Exchange& exchange = Begin(request, owner, piece);
+  const std::span<std::byte> part = stream.Take(session_.payload_buffer().subspan(piece->offset, size));
+  REMORA_RETURN_IF_ERROR(session_.PostWrite(session_.SgeOf(part), session_.slice(), piece->offset));
+  REMORA_RETURN_IF_ERROR(Post(exchange, request));
+  return true;
+}
+
+bool Exchanges::HasCredit() const {
+  return !(under_way_ == session_.credits() || (session_.reconnects() && MayBeLostSightOf()));
+}
+
+Exchanges::Exchange& Exchanges::Begin(const Request& request, std::uint32_t owner,
+                                      const std::optional<SliceRing::Piece>& piece) {
+  Exchange& exchange = *std::find_if(exchanges_.begin(), exchanges_.end(),
+                                     [](const Exchange& one) { return one.request_id == 0; });
+  exchange = {.request_id = request.request_id,
+              .owner = owner,
+              .piece = piece ? piece->number : 0,
+              .has_piece = piece.has_value(),
+              .send_done = false,
+              .reply_done = false,
+              .looks = session_.counters().location_looks,
+              .key = {},
+              .value = {}};
+  ++under_way_;
+  return exchange;
+}
+
+absl::Status Exchanges::Post(const Exchange& exchange, const Request& request) {
+  const auto number = static_cast<std::size_t>(&exchange - exchanges_.data());
   const std::span<std::byte> buffer = session_.request_buffer(number);
   std::memcpy(buffer.data(), &request, sizeof(request));
   REMORA_RETURN_IF_ERROR(session_.connection().PostSend(number, session_.SgeOf(buffer)));
   ++session_.counters().requests;
-  return true;
+  return absl::OkStatus();
 }
 
 bool Exchanges::MayBeLostSightOf() const {

@@ -12,10 +12,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/put_large.h"
 #include "client/session.h"
 #include "client/slice_ring.h"
 #include "rdma/transport.h"
@@ -47,6 +49,13 @@ class Exchanges {
   /// client that may ask later, an earlier request is unanswered which the server would lose sight of
   /// (store/format/protocol.h). Errors are the connection's.
   absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
+
+  /// The same of a request that has nothing in the slice: kReserve and kCommit of a large value, of which it
+  /// says the sizes. `value_hash`: of a kCommit.
+  absl::StatusOr<bool> SendSizes(const Asked& asked, std::uint64_t value_hash, std::uint32_t owner);
+  /// The next part of a large value, of kPartBytes at most. REQUIRES: the stream is not empty.
+  static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
+  absl::StatusOr<bool> SendPart(LargeStream& stream, std::uint32_t owner);
 
   /// The owner does not want to know any more.
   void Abandon(std::uint32_t owner);
@@ -92,6 +101,11 @@ class Exchanges {
   };
 
   bool MayBeLostSightOf() const;
+  /// Whether there is a credit, and a request may take it.
+  bool HasCredit() const;
+  /// A free one for the request, which has that piece.
+  Exchange& Begin(const Request& request, std::uint32_t owner, const std::optional<SliceRing::Piece>& piece);
+  absl::Status Post(const Exchange& exchange, const Request& request);
   void FreeIfDone(Exchange& exchange);
 
   Session& session_;

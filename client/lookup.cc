@@ -13,6 +13,9 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
   searches_ = 0;
   looked_ = false;
   has_asked_ = false;
+  reads_located_ = false;
+  pieces_.reset();
+  if (!text_.empty()) text_ = {};
   record_ = {};
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
@@ -76,7 +79,7 @@ void Lookup::Advance() {
       if (!session_->InTime(start_)) return Again();
       return Judged(GetOutcome::kMissing, {});
     case KeySearch::Step::kFound: {
-      if (!session_->InTime(start_)) return Again();
+      if (!record_.proven && !session_->InTime(start_)) return Again();
       Found found{.target = {}};
       const GetOutcome outcome = Judge(*session_, record_, start_, &found);
       if (outcome == GetOutcome::kFound && looks_ == session_->counters().location_looks) {
@@ -101,8 +104,9 @@ void Lookup::ReadBucket() {
 
 void Lookup::ReadRecord() {
   const Slot& slot = search_->slot();
-  // A torn slot, another key's large value, or this one's: the server knows.
   if (slot.extent_bytes() > kMaxSmallExtent) {
+    if (wants_value_) return ReadLarge(slot, search_->place());
+    // Not read for nothing but to say that it is there: the server knows.
     step_ = Step::kAsk;
     return;
   }
@@ -113,6 +117,28 @@ void Lookup::ReadRecord() {
     return;
   }
   Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
+}
+
+void Lookup::ReadLarge(const Slot& slot, const RecordPlace& place) {
+  text_.clear();
+  pieces_ = std::make_unique<PieceReader>(*session_, WantedRecord{key_, key_hash_, slot, place, start_},
+                                          ValueTarget{.text = &text_, .buffer = nullptr});
+  ReadPiece();
+}
+
+void Lookup::ReadPiece() {
+  if (const std::optional<PieceRead> next = pieces_->Next()) {
+    return Read(Reading::kPiece, next->offset, next->scratch_size);
+  }
+  record_ = {.header = pieces_->result().header,
+             .body = nullptr,
+             .state = pieces_->result().state,
+             .proven = pieces_->result().proven};
+  pieces_.reset();
+  if (reads_located_) return EndLocated();
+  looked_ = false;
+  search_->TakeJudged(record_.state);
+  Advance();
 }
 
 bool Lookup::BeginLook(std::uint64_t segment) {
@@ -176,6 +202,9 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       return TakeKnown(bytes);
     case Reading::kLocatedRecord:
       return TakeLocated(bytes);
+    case Reading::kPiece:
+      pieces_->Take(bytes);
+      return ReadPiece();
   }
 }
 
@@ -199,8 +228,11 @@ void Lookup::Take(const Session::Answer& answer) {
     return EndAsked(Step::kFailed);
   }
   if (!wants_value_) return EndAsked(Step::kFound);
-  if (slot->extent_bytes() > kMaxSmallExtent) return EndAsked(Step::kLarge);
   located_slot_ = *slot;
+  if (slot->extent_bytes() > kMaxSmallExtent) {
+    reads_located_ = true;
+    return ReadLarge(*slot, {slot->offset_units, slot->extent_bytes(), {}, session_->shape().incarnation});
+  }
   Read(Reading::kLocatedRecord, slot->offset_bytes(), slot->extent_bytes());
 }
 
@@ -208,6 +240,10 @@ void Lookup::TakeLocated(std::span<const std::byte> bytes) {
   const RecordPlace place{
       located_slot_.offset_units, located_slot_.extent_bytes(), {}, session_->shape().incarnation};
   record_ = CopyOf(bytes, {key_, key_hash_, located_slot_, place, start_});
+  EndLocated();
+}
+
+void Lookup::EndLocated() {
   if (!IsLocated(record_, located_)) {
     status_ = absl::InternalError("the record that the server located does not verify");
     return EndAsked(Step::kFailed);
@@ -219,7 +255,7 @@ void Lookup::TakeLocated(std::span<const std::byte> bytes) {
 
 void Lookup::EndAsked(Step step) {
   // Later, the place may be another record's; then it is asked again, until the caller's patience ends.
-  step_ = session_->InTime(start_) ? step : Step::kAsk;
+  step_ = record_.proven || session_->InTime(start_) ? step : Step::kAsk;
   if (step_ == Step::kAsk && !status_.ok()) status_ = absl::OkStatus();
 }
 

@@ -8,21 +8,24 @@
 //     case kAsk:     send a kLocate for the key; Asked(), and at the reply Take(the answer)
 //     case kFound:   value() is the key's value, in the bytes last taken, and facts() go with it
 //     case kMissing: the key was not there
-//     case kLarge:   the record takes more than kMaxSmallExtent, and is not READ here
 //     case kFailed:  status() says why
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "client/generations.h"
 #include "client/get.h"
 #include "client/get_steps.h"
 #include "client/location_cache.h"
+#include "client/read_pieces.h"
 #include "client/session.h"
 #include "store/format/key_search.h"
 
@@ -36,9 +39,9 @@ struct LookUnderWay {
 /// Thread Safety: none.
 class Lookup {
  public:
-  enum class Step : std::uint8_t { kRead = 1, kAsk, kFound, kMissing, kLarge, kFailed };
+  enum class Step : std::uint8_t { kRead = 1, kAsk, kFound, kMissing, kFailed };
 
-  /// Of a READ that is not a bucket or a small record, at most: what Take must get at once.
+  /// Of a READ that is not a bucket or of a record, at most: what Take must get at once.
   static constexpr std::size_t kMostSideBytes = Generations::kChunkSize;
   static_assert(kMostSideBytes >= 64 * sizeof(std::uint64_t));
 
@@ -52,6 +55,8 @@ class Lookup {
   std::uint64_t offset() const { return offset_; }
   std::size_t size() const { return size_; }
   bool is_bucket() const { return reading_ == Reading::kBucket; }
+  /// Of a large record: its bytes may go once they were taken, and progress was made.
+  bool is_piece() const { return reading_ == Reading::kPiece; }
   void Posted();
   void Take(std::span<const std::byte> bytes);
 
@@ -60,8 +65,12 @@ class Lookup {
   void Asked();
   void Take(const Session::Answer& answer);
 
-  // kFound. The value's bytes are those that were taken.
-  std::string_view value() const { return record_.body == nullptr ? std::string_view() : record_.Value(); }
+  // kFound. The value's bytes are those that were taken; or, if they came in pieces, they are here.
+  std::string_view value() const {
+    return record_.body == nullptr ? std::string_view(text_) : record_.Value();
+  }
+  /// So that what value() points to may outlive the next Begin.
+  std::string TakeText() { return std::exchange(text_, {}); }
   const RecordFacts& facts() const { return facts_; }
   std::uint64_t key_hash() const { return key_hash_; }
   /// Whether the server was asked: then it knows that the key is used.
@@ -71,7 +80,15 @@ class Lookup {
   const absl::Status& status() const { return status_; }
 
  private:
-  enum class Reading : std::uint8_t { kBucket = 1, kRecord, kKnownRecord, kLocatedRecord, kDirectory, kLook };
+  enum class Reading : std::uint8_t {
+    kBucket = 1,
+    kRecord,
+    kKnownRecord,
+    kLocatedRecord,
+    kPiece,
+    kDirectory,
+    kLook
+  };
 
   void Warm();
   void Search();
@@ -80,6 +97,9 @@ class Lookup {
   void Advance();
   void ReadBucket();
   void ReadRecord();
+  /// A large one, of the search or as the server located it.
+  void ReadLarge(const Slot& slot, const RecordPlace& place);
+  void ReadPiece();
   bool BeginLook(std::uint64_t segment);
   void Read(Reading reading, std::uint64_t offset, std::size_t size) {
     step_ = Step::kRead;
@@ -90,6 +110,7 @@ class Lookup {
   void Judged(GetOutcome outcome, const Found& found);
   void TakeKnown(std::span<const std::byte> bytes);
   void TakeLocated(std::span<const std::byte> bytes);
+  void EndLocated();
   /// The server says so, if that came in time.
   void EndAsked(Step step);
 
@@ -118,7 +139,11 @@ class Lookup {
   bool has_asked_ = false;
   TimePoint asked_;
   Reply located_;
+  bool reads_located_ = false;  // and not what the search found
   Slot located_slot_;
+
+  std::unique_ptr<PieceReader> pieces_;  // of a large record
+  std::string text_;                     // its value
 
   RecordCopy record_;
   RecordFacts facts_;

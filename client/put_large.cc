@@ -1,8 +1,7 @@
 #include "client/put_large.h"
 
-#include <algorithm>
-#include <cstring>
 #include <optional>
+#include <span>
 
 #include "client/put.h"
 #include "store/base/status_macros.h"
@@ -12,34 +11,8 @@
 namespace remora {
 namespace {
 
-/// Key and value, one behind the other, as they are sent; hashes the value as it goes by.
-class Stream {
- public:
-  Stream(std::string_view key, std::string_view value) : key_(key), value_(value) {}
-
-  bool empty() const { return key_.empty() && value_.empty(); }
-  /// Copies the next bytes into `into`; returns what of it was filled.
-  std::span<std::byte> Take(std::span<std::byte> into) {
-    const std::size_t key_bytes = std::min(key_.size(), into.size());
-    std::memcpy(into.data(), key_.data(), key_bytes);
-    const std::size_t value_bytes = std::min(value_.size(), into.size() - key_bytes);
-    std::memcpy(into.data() + key_bytes, value_.data(), value_bytes);
-    // What was copied, and not the original: that is not in the cache by now, and may have changed.
-    hasher_.Add(into.data() + key_bytes, value_bytes);
-    key_.remove_prefix(key_bytes);
-    value_.remove_prefix(value_bytes);
-    return into.first(key_bytes + value_bytes);
-  }
-  std::uint64_t value_hash() const { return hasher_.Hash(); }
-
- private:
-  std::string_view key_;
-  std::string_view value_;
-  ValueHasher hasher_;
-};
-
 /// While one half of the buffer is under way, the other is filled.
-absl::Status WriteToGrant(Session& session, Stream& stream, const RemoteRegion& region) {
+absl::Status WriteToGrant(Session& session, LargeStream& stream, const RemoteRegion& region) {
   const std::span<std::byte> buffer = session.payload_buffer();
   const std::size_t half = buffer.size() / 2;
   std::uint64_t offset = 0;
@@ -54,7 +27,7 @@ absl::Status WriteToGrant(Session& session, Stream& stream, const RemoteRegion& 
   return session.AwaitRead();
 }
 
-absl::Status SendParts(Session& session, Stream& stream) {
+absl::Status SendParts(Session& session, LargeStream& stream) {
   while (!stream.empty()) {
     session.RestartDeadline();
     const std::span<std::byte> part = stream.Take(session.payload_buffer());
@@ -78,7 +51,7 @@ absl::StatusOr<Session::Answer> Send(Session& session, std::string_view key, std
   if (granted && grant.region.size != key.size() + value.size()) {
     return absl::InternalError("the server granted another size than was asked for");
   }
-  Stream stream(key, value);
+  LargeStream stream(key, value);
   REMORA_RETURN_IF_ERROR(granted ? WriteToGrant(session, stream, grant.region) : SendParts(session, stream));
 
   session.RestartDeadline();

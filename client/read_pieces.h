@@ -27,10 +27,14 @@
 // neither T nor P3 holds, nothing is known, and the GET begins again.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/session.h"
@@ -67,9 +71,79 @@ inline bool NeedsPieces(const Slot& slot, const ValueTarget& target) {
   return slot.extent_bytes() > kMaxSmallExtent || target.buffer != nullptr;
 }
 
-/// The state is as of CheckRecord; or kTorn where a large record took too long and is not proven. The
-/// target's content is the value if the state is kLive or kDead, and else of no use. What exceeds a buffer is
-/// read, and verified, and dropped. REQUIRES: SlotNamesPlace, NeedsPieces; a target. Errors are the
+/// A READ that is to be posted: into scratch memory first, then into the caller's.
+struct PieceRead {
+  std::uint64_t offset = 0;       // of the store's memory
+  std::size_t half = 0;           // of the scratch memory: the first or the second
+  std::size_t scratch_size = 0;   // bytes from the beginning of that half
+  std::span<std::byte> direct{};  // of the target's buffer
+};
+
+/// Bytes of a half: a header and the longest key fit.
+inline constexpr std::size_t kPieceHalf = kMaxSmallExtent / 2 / 64 * 64;
+static_assert(kPieceHalf >= sizeof(RecordHeader) + kMaxKeySize);
+
+/// The reading itself, as a state machine that does not wait. Whoever drives it posts what Next says, and
+/// calls Take for each READ when it is complete, in their order:
+///   while (const auto read = pieces.Next()) { post it; await it; pieces.Take(...); }
+///   result()
+/// Two may be under way: while what one brought is hashed, the other fills the other half.
+///
+/// Thread Safety: none.
+class PieceReader {
+ public:
+  /// REQUIRES: SlotNamesPlace; the slot NeedsPieces. What `wanted` and `target` point to outlives this.
+  PieceReader(Session& session, const WantedRecord& wanted, const ValueTarget& target);
+
+  /// Nothing: what was posted has to be taken first, or, if all was, the result is there.
+  std::optional<PieceRead> Next();
+  /// What the oldest READ brought to its half of the scratch memory.
+  void Take(std::span<const std::byte> scratch);
+  bool done() const { return phase_ == Phase::kDone; }
+  /// REQUIRES: done.
+  const PiecesRead& result() const { return read_; }
+
+ private:
+  enum class Phase : std::uint8_t { kGenerations = 1, kHead, kOtherHead, kValue, kProof, kDone };
+
+  PieceRead GenerationsRead() const;
+  PieceRead HeadRead();
+  std::optional<PieceRead> NextOfValue();
+  /// Header and key have come.
+  void TakeHead(std::span<const std::byte> scratch);
+  void BeginValue(std::string_view stored_key);
+  void EndValue();
+  void TakeProof(std::span<const std::byte> scratch);
+
+  std::size_t capacity() const { return target_.buffer == nullptr ? 0 : target_.buffer->bytes().size(); }
+
+  Session& session_;
+  const WantedRecord wanted_;
+  const ValueTarget target_;
+  const bool large_;
+  const std::uint64_t first_segment_;
+  const std::size_t segment_count_;
+
+  Phase phase_ = Phase::kHead;
+  std::array<PieceRead, 2> under_way_;
+  std::size_t posted_ = 0;  // READs
+  std::size_t taken_ = 0;
+
+  std::vector<std::byte> generations_;
+  TimePoint looked_;
+  RecordHeader header_{};
+  std::string key_;                     // that is stored there
+  bool keep_ = true;                    // it is the wanted one
+  std::size_t head_key_size_ = 0;       // of the head that is read
+  std::uint64_t asked_for_ = 0;         // bytes of the value
+  std::span<std::byte> head_direct_{};  // those that came with the head
+  ValueHasher hasher_;
+  PiecesRead read_;
+};
+
+/// Drives it, and waits. The state is as of CheckRecord; or kTorn where a large record took too long and is
+/// not proven. The target's content is the value if the state is kLive or kDead, and else of no use. What
+/// exceeds a buffer is read, and verified, and dropped. REQUIRES: as PieceReader. Errors are the
 /// connection's.
 absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
                                         const ValueTarget& target);

@@ -278,6 +278,17 @@ remora_code remora_get_into(remora_client* client, const void* key, size_t key_s
 
 // --- The server -----------------------------------------------------------------------------------------
 
+remora_code remora_backup(remora_client* client, uint64_t name, remora_backup_progress* progress) {
+  return Call([&]() -> absl::Status {
+    if (absl::Status status = CheckPointers(client != nullptr && progress != nullptr); !status.ok())
+      return status;
+    const absl::StatusOr<remora::BackupProgress> told = client->client->Backup(name);
+    if (!told.ok()) return told.status();
+    *progress = {told->done ? 1 : 0, told->id, told->version, told->bytes, told->new_bytes};
+    return absl::OkStatus();
+  });
+}
+
 remora_code remora_ping(remora_client* client) {
   return Call([&]() -> absl::Status {
     absl::Status status = CheckPointers(client != nullptr);

@@ -314,7 +314,68 @@ remora_code remora_delete_range(remora_client* client, const remora_range* range
 /* The same of all there is. */
 remora_code remora_drop_all(remora_client* client, uint64_t* deleted);
 
+/* --- What is written, in its order ---------------------------------------------------------------------- */
+
+/* To be filled by remora_watch_options_init, then changed. */
+typedef struct remora_watch_options {
+  size_t struct_size;
+  remora_bytes prefix; /* of keys that begin with this; size 0: of all */
+  const char* token;   /* of remora_watch_token: go on there. Null: what is written from now on */
+} remora_watch_options;
+
+void remora_watch_options_init(remora_watch_options* options);
+
+typedef enum remora_change_kind {
+  REMORA_CHANGE_PUT = 1,    /* the key has this value: by any write that stores one */
+  REMORA_CHANGE_DELETE = 2, /* the key is gone: deleted, or expired and removed */
+} remora_change_kind;
+
+typedef struct remora_change {
+  remora_change_kind kind;
+  remora_bytes key;
+  remora_bytes value; /* of a deletion: empty */
+  uint64_t version;   /* of a deletion: 0 */
+  uint64_t expiry_ms; /* of the server's clock, in ms since 1970; 0: never */
+  uint64_t sequence;  /* goes up from one change to the next */
+} remora_change;
+
+/* What is written to a logged store, in its order, once it is visible, but with REMORA_DURABILITY_MEMORY; of
+ * a batch, one write after the other. `options` may be null. Goes on over a new connection, and a restart of
+ * the server. REMORA_FAILED_PRECONDITION: the server's store is only in memory; REMORA_INVALID_ARGUMENT: a
+ * prefix longer than a key, or a token that is none. */
+typedef struct remora_watch remora_watch;
+remora_code remora_watch_begin(remora_client* client, const remora_watch_options* options,
+                               remora_watch** watch);
+/* Goes to the next change, and waits for it, wait_ms at most: 0 does not wait, a negative one has no end. Its
+ * bytes, in memory of the watch, are there until the next step. REMORA_NOT_FOUND: none came in this time.
+ * REMORA_OUT_OF_RANGE: what comes next is not kept any more: begin anew, and read what there is. After
+ * REMORA_UNAVAILABLE and REMORA_DEADLINE_EXCEEDED it may be called again. */
+remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_change* change);
+/* What goes on behind the last change, later, with any client: letters, digits, "-" and "_". Who keeps it
+ * after having done what a change asks for sees each change at least once. Until the next call with this
+ * watch. */
+remora_code remora_watch_token(remora_watch* watch, const char** token);
+/* Before its client is closed. Null: nothing happens. */
+void remora_watch_end(remora_watch* watch);
+
 /* --- The server ----------------------------------------------------------------------------------------- */
+
+/* How a backup goes. */
+typedef struct remora_backup_progress {
+  int done;           /* 0: it is under way, and the rest says nothing */
+  uint64_t id;        /* in the server's directory */
+  uint64_t version;   /* all writes up to this one are in it, and perhaps some later ones */
+  uint64_t bytes;     /* of all its files */
+  uint64_t new_bytes; /* of those that no earlier one has */
+} remora_backup_progress;
+
+/* Has the server make a backup of all that is stored, where its administrator said. The first call with a
+ * `name`, a number that is random and not 0, begins it; each call says how that one goes, so call it again
+ * now and then until it is done. What was acknowledged before the first call is in it.
+ * REMORA_ALREADY_EXISTS: another one is under way; nothing was begun. REMORA_FAILED_PRECONDITION: the server
+ * has no place for backups, or its store is only in memory. REMORA_NOT_FOUND: that place is gone.
+ * REMORA_UNAVAILABLE: also, its disk failed, or is full. */
+remora_code remora_backup(remora_client* client, uint64_t name, remora_backup_progress* progress);
 
 /* One round trip. */
 remora_code remora_ping(remora_client* client);
@@ -362,7 +423,6 @@ void remora_async_close(remora_async* async);
 /* Each begins an operation, and returns at once. REMORA_OK: `done`, unless null, will be called with
  * `context`; *operation, unless null, gets the operation's name: never 0, and never the same again. Otherwise
  * nothing was begun, and `done` is never called: REMORA_RESOURCE_EXHAUSTED, `depth` operations are under way;
- * REMORA_UNIMPLEMENTED, a value of more than 262144 bytes: put it with a remora_client;
  * REMORA_INVALID_ARGUMENT and REMORA_UNAVAILABLE, as any call.
  *
  * Keys, values, batches and options are copied; what `version` of the options points to is written before
@@ -372,8 +432,6 @@ void remora_async_close(remora_async* async);
  *   REMORA_DEADLINE_EXCEEDED  no answer within timeout_ms. Of a write it is not known whether it was done, or
  *                             will be. The connection is as good as before.
  *   REMORA_CANCELLED          by remora_async_cancel or _close. Of a write, as above.
- *   REMORA_UNIMPLEMENTED      of a get or ttl: key and value take more than 256 KiB; read it with a
- *                             remora_client.
  *   REMORA_UNAVAILABLE        the connection broke, and there was no other within timeout_ms. Of a write, as
  *                             above.
  *   REMORA_UNKNOWN            of a write, as any call.
@@ -381,7 +439,8 @@ void remora_async_close(remora_async* async);
  *                             the connection. It was not done.
  *
  * Writes are done in the order in which they were begun. A get that is begun behind a put of the same key,
- * and before that has ended, may find the value before. */
+ * and before that has ended, may find the value before. Values of more than 262144 bytes go in pieces, and
+ * timeout_ms is for each of them; writes that are begun behind one are sent when all of it was. */
 remora_code remora_async_get(remora_async* async, const void* key, size_t key_size, remora_async_done done,
                              void* context, uint64_t* operation);
 /* REMORA_OK: the key is there. REMORA_NOT_FOUND. */

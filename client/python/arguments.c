@@ -32,9 +32,15 @@ PyObject* RaiseWith(remora_code code, const char* message) {
   return NULL;
 }
 
-int ImportErrors(void) {
+int ImportTypes(void) {
   errors = PyImport_ImportModule("remora._errors");
-  return errors != NULL;
+  PyObject* const types = PyImport_ImportModule("remora._types");
+  if (types != NULL) {
+    change_type = PyObject_GetAttrString(types, "Change");
+    backup_type = PyObject_GetAttrString(types, "Backup");
+    Py_DECREF(types);
+  }
+  return errors != NULL && change_type != NULL && backup_type != NULL;
 }
 
 int Take(PyObject* object, Bytes* bytes) {

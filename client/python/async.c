@@ -2,6 +2,7 @@
 // handed back with what became of it: by poll and close alone, so that no code of anybody else runs inside
 // them.
 #include <math.h>
+#include <string.h>
 
 #include "client/python/remora_python.h"
 
@@ -18,6 +19,7 @@ typedef struct Operation {
   PyObject* future;
   PyObject* (*result)(const struct Operation* operation, const remora_async_result* result);
   PyObject* otherwise;  // of get; or null
+  Py_buffer into;       // of get_into; or obj null
 } Operation;
 
 typedef PyObject* (*ResultOf)(const Operation* operation, const remora_async_result* result);
@@ -37,6 +39,18 @@ static PyObject* VersionedOf(const Operation* Py_UNUSED(operation), const remora
   if (result->code != REMORA_OK) return NULL;
   PyObject* const value = BytesOf(result);
   return value == NULL ? NULL : Py_BuildValue("NK", value, (unsigned long long)result->version);
+}
+
+static PyObject* SizeOfCopy(const Operation* operation, const remora_async_result* result) {
+  if (result->code != REMORA_OK) return NULL;
+  if (result->value.size > (size_t)operation->into.len) {
+    char message[96];
+    PyOS_snprintf(message, sizeof(message), "the value has %zu bytes, the memory %zd", result->value.size,
+                  operation->into.len);
+    return RaiseWith(REMORA_OUT_OF_RANGE, message);
+  }
+  if (result->value.size > 0) memcpy(operation->into.buf, result->value.data, result->value.size);
+  return PyLong_FromSize_t(result->value.size);
 }
 
 static PyObject* PresenceOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
@@ -64,6 +78,7 @@ static PyObject* NothingOf(const Operation* Py_UNUSED(operation), const remora_a
 static void FreeOperation(Operation* operation) {
   Py_DECREF(operation->future);
   Py_XDECREF(operation->otherwise);
+  if (operation->into.obj != NULL) PyBuffer_Release(&operation->into);
   PyMem_Free(operation);
 }
 
@@ -166,6 +181,29 @@ static PyObject* AsyncExists(PyObject* self, PyObject* given) {
 }
 static PyObject* AsyncTtl(PyObject* self, PyObject* given) {
   return Read(self, given, TtlOf, remora_async_ttl, 0);
+}
+
+static PyObject* AsyncGetInto(PyObject* object, PyObject* given) {
+  static char* names[] = {"key", "memory", NULL};
+  Async* const self = (Async*)object;
+  PyObject *future, *args, *kwargs, *memory;
+  Bytes key;
+  if (!Parse(given, &future, &args, &kwargs) ||
+      !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O", names, TakeArgument, &key, &memory)) {
+    return NULL;
+  }
+  PyObject* name = NULL;
+  Operation* const operation = NewOperation(self, future, SizeOfCopy, NULL);
+  if (operation != NULL && PyObject_GetBuffer(memory, &operation->into, PyBUF_WRITABLE) != 0) {
+    operation->into.obj = NULL;
+    FreeOperation(operation);
+  } else if (operation != NULL) {
+    uint64_t number = 0;
+    name = Begun(remora_async_get(self->async, key.data, (size_t)key.size, Done, operation, &number),
+                 operation, number);
+  }
+  Release(&key);
+  return name;
 }
 
 // The version comes with the result: what the options would have it written to is gone by then.
@@ -397,6 +435,7 @@ static void AsyncDealloc(PyObject* object) {
 static PyMethodDef async_methods[] = {
     {"get", AsyncGet, METH_VARARGS, NULL},
     {"get_versioned", AsyncGetVersioned, METH_VARARGS, NULL},
+    {"get_into", AsyncGetInto, METH_VARARGS, NULL},
     {"exists", AsyncExists, METH_VARARGS, NULL},
     {"ttl", AsyncTtl, METH_VARARGS, NULL},
     {"put", AsyncPut, METH_VARARGS, NULL},

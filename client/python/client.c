@@ -5,6 +5,48 @@
 
 unsigned forks;
 
+// --- What lives beside a client -------------------------------------------------------------------------
+
+Handle* AddHandle(Client* self, remora_scan* scan, remora_watch* watch) {
+  Handle* const handle = PyMem_Calloc(1, sizeof(Handle));
+  if (handle == NULL) {
+    remora_scan_end(scan);
+    remora_watch_end(watch);
+    PyErr_NoMemory();
+    return NULL;
+  }
+  handle->scan = scan;
+  handle->watch = watch;
+  handle->next = self->handles;
+  self->handles = handle;
+  return handle;
+}
+
+void DropHandle(Client* self, Handle* handle) {
+  handle->unused = 1;
+  if (!self->busy) EndUnused(self, 0);
+}
+
+void EndUnused(Client* self, int all) {
+  for (Handle** at = &self->handles; *at != NULL;) {
+    Handle* const handle = *at;
+    if (handle->unused || all) {
+      if (self->forks == forks) {
+        remora_scan_end(handle->scan);
+        remora_watch_end(handle->watch);
+      }
+      handle->scan = NULL;
+      handle->watch = NULL;
+    }
+    if (handle->unused) {
+      *at = handle->next;
+      PyMem_Free(handle);
+    } else {
+      at = &handle->next;
+    }
+  }
+}
+
 int Begin(Client* self) {
   const char* why = NULL;
   if (self->client == NULL) {
@@ -18,7 +60,7 @@ int Begin(Client* self) {
     PyErr_SetString(PyExc_RuntimeError, why);
     return 0;
   }
-  EndUnusedScans(self, 0);
+  EndUnused(self, 0);
   self->busy = 1;
   return 1;
 }
@@ -59,7 +101,7 @@ static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
 
 static void CloseClient(Client* self) {
   while (self->buffers != NULL) ReleaseBuffer(self->buffers);
-  EndUnusedScans(self, 1);
+  EndUnused(self, 1);
   if (self->client != NULL && self->forks == forks) remora_close(self->client);
   self->client = NULL;
 }
@@ -336,6 +378,10 @@ static PyMethodDef client_methods[] = {
      "Does all writes of a batch, or none; the version of the first."},
     {"scan", WITH_KEYWORDS(ClientScan), METH_VARARGS | METH_KEYWORDS,
      "Pairs of key and value, in order, as of one moment."},
+    {"watch", WITH_KEYWORDS(ClientWatch), METH_VARARGS | METH_KEYWORDS,
+     "What is written, in its order, from now on or from a token on."},
+    {"backup", WITH_KEYWORDS(ClientBackup), METH_VARARGS | METH_KEYWORDS,
+     "Has the server make a backup; what it is, when it is done."},
     {"items", ClientItems, METH_NOARGS, "All of them."},
     {"count", WITH_KEYWORDS(ClientCount), METH_VARARGS | METH_KEYWORDS, "How many keys there are."},
     {"delete_range", WITH_KEYWORDS(ClientDeleteRange), METH_VARARGS | METH_KEYWORDS,

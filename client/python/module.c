@@ -22,13 +22,15 @@ PyMODINIT_FUNC PyInit__remora(void) {
   buffer_type = PyType_FromSpec(&buffer_spec);
   batch_type = PyType_FromSpec(&batch_spec);
   scan_type = PyType_FromSpec(&scan_spec);
+  watch_type = PyType_FromSpec(&watch_spec);
   PyObject* const async_type = PyType_FromSpec(&async_spec);
   if (client_type == NULL || buffer_type == NULL || batch_type == NULL || scan_type == NULL ||
-      async_type == NULL || PyModule_AddObjectRef(module, "Async", async_type) != 0 || !ImportErrors() ||
-      PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
+      watch_type == NULL || async_type == NULL || PyModule_AddObjectRef(module, "Async", async_type) != 0 ||
+      !ImportTypes() || PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
       PyModule_AddObjectRef(module, "Buffer", buffer_type) != 0 ||
       PyModule_AddObjectRef(module, "Batch", batch_type) != 0 ||
       PyModule_AddObjectRef(module, "Scan", scan_type) != 0 ||
+      PyModule_AddObjectRef(module, "Watch", watch_type) != 0 ||
       PyModule_AddStringConstant(module, "__version__", remora_version()) != 0 ||
       !AddNumber(module, "ABSENT", REMORA_IF_ABSENT) || !AddNumber(module, "PRESENT", REMORA_IF_PRESENT)) {
     Py_DECREF(module);

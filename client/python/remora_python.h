@@ -1,8 +1,8 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
 // interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
 //
-// module.c makes the module; client.c, many.c, buffer.c, batch.c, scan.c and async.c its types; arguments.c
-// takes what Python gives.
+// module.c makes the module; client.c, many.c, buffer.c, batch.c, scan.c, watch.c and async.c its types;
+// arguments.c takes what Python gives.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
@@ -13,13 +13,21 @@
 #include "client/c/remora.h"
 
 typedef struct Buffer Buffer;
-typedef struct ScanHandle ScanHandle;
+
+// What of a client's own lives in an object beside it: a scan or a watch. The object may lose its last
+// reference while a call is under way in another thread; then it ends with the next call, or with its client.
+typedef struct Handle {
+  remora_scan* scan;    // or null
+  remora_watch* watch;  // or null
+  int unused;           // its object is gone
+  struct Handle* next;
+} Handle;
 
 typedef struct {
   PyObject ob_base;
   remora_client* client;  // null: closed
   Buffer* buffers;        // those that are registered, in a list
-  ScanHandle* scans;      // those that have begun
+  Handle* handles;        // of scans and watches that have begun
   unsigned forks;         // as `forks` was when it connected
   int busy;               // a call is under way, maybe in another thread
 } Client;
@@ -37,12 +45,13 @@ extern PyType_Spec client_spec;
 extern PyType_Spec buffer_spec;
 extern PyType_Spec batch_spec;
 extern PyType_Spec scan_spec;
+extern PyType_Spec watch_spec;
 extern PyType_Spec async_spec;
 
 // --- arguments.c ----------------------------------------------------------------------------------------
 
-/// Imports what Raise raises. False: an exception is raised.
-int ImportErrors(void);
+/// Imports what Raise raises, and change_type and backup_type. False: an exception is raised.
+int ImportTypes(void);
 /// Returns null, with the exception of the code raised.
 PyObject* Raise(remora_code code);
 /// The same with another message than remora_message.
@@ -106,6 +115,12 @@ extern unsigned forks;
 
 /// Whether a call may begin; else an exception is raised.
 int Begin(Client* self);
+/// Takes up what has begun. Null: an exception is raised, and it has ended.
+Handle* AddHandle(Client* self, remora_scan* scan, remora_watch* watch);
+/// Its object is gone.
+void DropHandle(Client* self, Handle* handle);
+/// Ends what nobody has any more, or all.
+void EndUnused(Client* self, int all);
 
 /// Runs a call of remora.h, without the interpreter's lock.
 #define CALL(self, code, call)                           \
@@ -148,8 +163,6 @@ PyObject* ClientApply(PyObject* client, PyObject* args, PyObject* kwargs);
 /// Made of scan_spec by module.c.
 extern PyObject* scan_type;
 
-/// Ends the scans that nobody has any more, or all of them.
-void EndUnusedScans(Client* client, int all);
 PyObject* ClientScan(PyObject* client, PyObject* args, PyObject* kwargs);
 PyObject* ClientIterate(PyObject* client);
 PyObject* ClientItems(PyObject* client, PyObject* none);
@@ -157,3 +170,14 @@ PyObject* ClientCount(PyObject* client, PyObject* args, PyObject* kwargs);
 Py_ssize_t ClientLength(PyObject* client);
 PyObject* ClientDeleteRange(PyObject* client, PyObject* args, PyObject* kwargs);
 PyObject* ClientDropAll(PyObject* client, PyObject* none);
+
+// --- watch.c --------------------------------------------------------------------------------------------
+
+/// Made of watch_spec by module.c.
+extern PyObject* watch_type;
+/// remora._types.Change and Backup.
+extern PyObject* change_type;
+extern PyObject* backup_type;
+
+PyObject* ClientWatch(PyObject* client, PyObject* args, PyObject* kwargs);
+PyObject* ClientBackup(PyObject* client, PyObject* args, PyObject* kwargs);

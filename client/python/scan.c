@@ -3,37 +3,13 @@
 
 #include "client/python/remora_python.h"
 
-// A scan may lose its last reference while a call is under way in another thread; it ends with the next call
-// then, or with its client.
-struct ScanHandle {
-  remora_scan* scan;
-  int unused;  // its Scan is gone
-  ScanHandle* next;
-};
-
 typedef struct {
   PyObject ob_base;
   Client* client;
-  ScanHandle* handle;  // null: the client is closed
+  Handle* handle;  // null: it has not begun
   int keys_only;
   uint64_t version;
 } Scan;
-
-void EndUnusedScans(Client* client, int all) {
-  for (ScanHandle** at = &client->scans; *at != NULL;) {
-    ScanHandle* const handle = *at;
-    if (handle->unused || all) {
-      if (client->forks == forks) remora_scan_end(handle->scan);
-      handle->scan = NULL;
-    }
-    if (handle->unused) {
-      *at = handle->next;
-      PyMem_Free(handle);
-    } else {
-      at = &handle->next;
-    }
-  }
-}
 
 static int TakeRange(PyObject* prefix, PyObject* begin, PyObject* end, Bytes taken[3], remora_range* range) {
   PyObject* const objects[3] = {prefix, begin, end};
@@ -59,24 +35,20 @@ static void ReleaseRange(Bytes taken[3]) {
 }
 
 static PyObject* BeginScan(Client* client, const remora_scan_options* options) {
-  ScanHandle* const handle = PyMem_Calloc(1, sizeof(ScanHandle));
-  if (handle == NULL) return PyErr_NoMemory();
   Scan* const self = (Scan*)PyType_GenericAlloc((PyTypeObject*)scan_type, 0);
-  remora_code code = REMORA_OK;
   if (self == NULL || !Begin(client)) {
-    PyMem_Free(handle);
     Py_XDECREF((PyObject*)self);
     return NULL;
   }
-  CALL(client, code, remora_scan_begin(client->client, options, &handle->scan));
-  if (code != REMORA_OK) {
-    PyMem_Free(handle);
+  remora_code code;
+  remora_scan* scan = NULL;
+  CALL(client, code, remora_scan_begin(client->client, options, &scan));
+  if (code != REMORA_OK) Raise(code);
+  self->handle = code == REMORA_OK ? AddHandle(client, scan, NULL) : NULL;
+  if (self->handle == NULL) {
     Py_DECREF((PyObject*)self);
-    return Raise(code);
+    return NULL;
   }
-  handle->next = client->scans;
-  client->scans = handle;
-  self->handle = handle;
   self->keys_only = options->keys_only;
   self->client = (Client*)Py_NewRef((PyObject*)client);
   return (PyObject*)self;
@@ -85,11 +57,8 @@ static PyObject* BeginScan(Client* client, const remora_scan_options* options) {
 static void ScanDealloc(PyObject* object) {
   Scan* const self = (Scan*)object;
   PyTypeObject* const type = Py_TYPE(object);
-  if (self->handle != NULL) self->handle->unused = 1;
-  if (self->client != NULL) {
-    if (!self->client->busy) EndUnusedScans(self->client, 0);
-    Py_DECREF((PyObject*)self->client);
-  }
+  if (self->handle != NULL) DropHandle(self->client, self->handle);
+  Py_XDECREF((PyObject*)self->client);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }

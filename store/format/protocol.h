@@ -19,9 +19,9 @@
 //     SEND Request (commit)           ->   the server revokes the grant, then verifies, then publishes
 //                                     <- SEND Reply
 // The reserved bytes hold key, then value, with nothing in between. A reservation ends with the commit,
-// whatever its outcome; with the next reserve; with the connection; and kReservationSeconds after it was
-// made. Who WRITEs to a grant that has ended loses the connection. When as much is reserved as the server
-// allows, a reserve is answered later.
+// whatever its outcome, and one of sizes 0 only gives back what was reserved; with the next reserve; with the
+// connection; and kReservationSeconds after it was made. Who WRITEs to a grant that has ended loses the
+// connection. When as much is reserved as the server allows, a reserve is answered later.
 //
 // The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value (as the operation has
 // them), then reads. They are whole when the Request arrives. What a touch finds gets another expiry; it is
@@ -145,7 +145,7 @@ enum class Operation : std::uint8_t {
   // Of a large value. None has a payload in the slice but kPart.
   kReserve = 6,  // key and value of these sizes will come
   kPart = 7,     // the next value_size bytes of key and value; key_size is 0
-  kCommit = 8,   // store what was reserved with these sizes; payload_offset is 0
+  kCommit = 8,  // store what was reserved with these sizes, or, of 0 and 0, give it back; payload_offset is 0
   // Of the value that is there. Without a ttl, it keeps its expiry.
   kIncrement = 9,  // key, and as value a std::int64_t: add that to the number that the value spells
   kAppend = 10,    // key, value: put it behind the value that is there

@@ -96,9 +96,7 @@ TEST_P(Async, WhatIsOutOfBoundsIsNotBegun) {
   EXPECT_CODE(kInvalidArgument,
               async_->Delete("k", {.condition = Condition::Version(kMaxVersion)}, done()).status());
   EXPECT_CODE(kOutOfRange, async_->Append("k", large, done()).status());
-  const absl::Status too_large = async_->Put("k", large, done()).status();
-  EXPECT_CODE(kUnimplemented, too_large);
-  EXPECT_THAT(std::string(too_large.message()), testing::HasSubstr("Client::Put"));
+  EXPECT_CODE(kInvalidArgument, async_->Put("k", std::string(kMaxValueSize + 1, 'v'), done()).status());
   WriteBatch bad;
   bad.Put("", "v");
   EXPECT_CODE(kInvalidArgument, async_->Apply(bad, done()).status());
@@ -372,21 +370,6 @@ TEST_P(Async, OfWhatIsNotLoadedYet) {
   WaitAll();
   for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(outcomes[i].text(), KeyOf(i));
   EXPECT_EQ(outcomes[50].text(), "NOT_FOUND");
-}
-
-TEST_P(Async, OfLargeValuesItSaysWhoReadsThem) {
-  START({.memory_size = std::size_t{32} << 20});
-  ConnectAsync();
-  const std::string little_larger(kMaxSmallValueSize + 1, 'v');
-  ASSERT_CODE(kOk, Put("fits", little_larger));
-  EXPECT_TRUE(AsyncGet("fits").text() == little_larger);
-  ASSERT_CODE(kOk, Put("large", std::string(700'000, 'v')));
-  const Outcome got = AsyncGet("large");
-  EXPECT_OUTCOME(kUnimplemented, got);
-  EXPECT_THAT(std::string(got.status.message()), testing::HasSubstr("Client::Get"));
-  EXPECT_OUTCOME(kOk, Do([&](auto done) { return async_->Exists("large", std::move(done)); }));
-  EXPECT_OUTCOME(kOk, Do([&](auto done) { return async_->Delete("large", std::move(done)); }));
-  EXPECT_OUTCOME(kNotFound, AsyncGet("large"));
 }
 
 // What is read beside writers is whole, and no older than what was acknowledged when the GET was begun.

@@ -1,4 +1,4 @@
-// Scans, counts and drops of remora.h, and what needs a server with a disk.
+// Scans, counts, drops, watches and backups of remora.h, and what needs a server with a disk.
 #include <map>
 #include <string>
 #include <vector>
@@ -155,6 +155,103 @@ TEST_F(CInterface, AStoreInMemoryIsNotScanned) {
   remora_scan* scan = nullptr;
   EXPECT_EQ(remora_scan_begin(client_, nullptr, &scan), REMORA_FAILED_PRECONDITION);
   EXPECT_THAT(remora_message(), testing::HasSubstr("logged"));
+}
+
+TEST_F(CScans, WatchesShowWhatIsWritten) {
+  remora_watch_options options;
+  remora_watch_options_init(&options);
+  options.prefix = {"k", 1};
+  remora_watch* watch = nullptr;
+  ASSERT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_OK) << remora_message();
+  remora_change change;
+  EXPECT_EQ(remora_watch_next(watch, 0, &change), REMORA_NOT_FOUND);
+  ASSERT_EQ(Put("k1", "one"), REMORA_OK);
+  ASSERT_EQ(Put("other", "not asked for"), REMORA_OK);
+  remora_write_options write;
+  remora_write_options_init(&write);
+  uint64_t version = 0;
+  write.version = &version;
+  write.ttl_ms = 3'600'000;
+  ASSERT_EQ(remora_put(client_, "k2", 2, "two", 3, &write), REMORA_OK);
+  ASSERT_EQ(remora_delete(client_, "k1", 2, nullptr), REMORA_OK);
+
+  ASSERT_EQ(remora_watch_next(watch, -1, &change), REMORA_OK) << remora_message();
+  EXPECT_EQ(change.kind, REMORA_CHANGE_PUT);
+  EXPECT_EQ(Text(change.key) + "=" + Text(change.value), "k1=one");
+  EXPECT_EQ(change.expiry_ms, 0u);
+  const uint64_t first = change.sequence;
+  const char* token = nullptr;
+  ASSERT_EQ(remora_watch_token(watch, &token), REMORA_OK);
+  const std::string kept = token;
+  ASSERT_EQ(remora_watch_next(watch, 20'000, &change), REMORA_OK) << remora_message();
+  EXPECT_EQ(Text(change.key) + "=" + Text(change.value), "k2=two");
+  EXPECT_EQ(change.version, version);
+  EXPECT_GT(change.expiry_ms, 0u);
+  EXPECT_GT(change.sequence, first);
+  ASSERT_EQ(remora_watch_next(watch, 20'000, &change), REMORA_OK) << remora_message();
+  EXPECT_EQ(change.kind, REMORA_CHANGE_DELETE);
+  EXPECT_EQ(Text(change.key) + "=" + Text(change.value), "k1=");
+  EXPECT_EQ(remora_watch_next(watch, 1, &change), REMORA_NOT_FOUND);
+  remora_watch_end(watch);
+
+  options.token = kept.c_str();
+  ASSERT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_OK) << remora_message();
+  ASSERT_EQ(remora_watch_next(watch, 20'000, &change), REMORA_OK) << remora_message();
+  EXPECT_EQ(Text(change.key), "k2");
+  remora_watch_end(watch);
+  remora_watch_end(nullptr);
+}
+
+TEST_F(CScans, WatchesThatCannotBe) {
+  remora_watch* watch = nullptr;
+  remora_change change;
+  EXPECT_EQ(remora_watch_begin(nullptr, nullptr, &watch), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_watch_begin(client_, nullptr, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_watch_next(nullptr, 0, &change), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_watch_token(nullptr, nullptr), REMORA_INVALID_ARGUMENT);
+  remora_watch_options options;
+  remora_watch_options_init(&options);
+  options.token = "no token";
+  EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT);
+  options.token = nullptr;
+  options.prefix = {nullptr, 1};
+  EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT);
+  const std::string long_prefix(5000, 'p');
+  options.prefix = {long_prefix.data(), long_prefix.size()};
+  EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT);
+  options.struct_size = 0;
+  EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(watch, nullptr);
+}
+
+TEST_F(CScans, BackupsAreAskedForUntilTheyAreDone) {
+  remora_backup_progress progress;
+  EXPECT_EQ(remora_backup(nullptr, 1, &progress), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_backup(client_, 1, nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_backup(client_, 1, &progress), REMORA_FAILED_PRECONDITION) << "it has no place for them";
+  remora_close(client_);
+  client_ = nullptr;
+  server_.reset();
+  ServerOptions options;
+  options.store.memory_size = std::size_t{32} << 20;
+  options.store.durability = Durability::kLogged;
+  options.store.data_dir = sockets_.path() + "/data";
+  options.backup_dir = sockets_.path() + "/backups";
+  server_ = *ServerThread::Start(options, address_);
+  ASSERT_EQ(remora_connect(server_->address().c_str(), nullptr, &client_), REMORA_OK) << remora_message();
+  uint64_t version = 0;
+  remora_write_options write;
+  remora_write_options_init(&write);
+  write.version = &version;
+  ASSERT_EQ(remora_put(client_, "key", 3, "value", 5, &write), REMORA_OK);
+  EXPECT_EQ(remora_backup(client_, 0, &progress), REMORA_INVALID_ARGUMENT);
+  do {
+    ASSERT_EQ(remora_backup(client_, 77, &progress), REMORA_OK) << remora_message();
+  } while (progress.done == 0);
+  EXPECT_GT(progress.id, 0u);
+  EXPECT_GE(progress.version, version);
+  EXPECT_GT(progress.new_bytes, 0u);
+  EXPECT_GE(progress.bytes, progress.new_bytes);
 }
 
 }  // namespace

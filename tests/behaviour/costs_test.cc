@@ -193,6 +193,10 @@ TEST_P(Costs, AreAsDocumented) {
               ? "`Put`, of 1 MiB, where it does not (local)"
               : "`Put`, of 1 MiB, where the transport grants (verbs, simulated)"] =
       Of([&] { Put("large", large); });
+  counted["`Get`, of 1 MiB"] = Of([&] { ASSERT_CODE(kOk, client_->Get("large", &value)); });
+  // Also where there is no place for one.
+  counted["`Backup`, each of its calls"] =
+      Of([&] { ASSERT_CODE(kFailedPrecondition, client_->Backup(1).status()); });
 
   buffer.reset();  // it is the client's that goes
   Connect({.location_cache_bytes = std::size_t{1} << 16});

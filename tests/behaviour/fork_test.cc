@@ -2,11 +2,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/behaviour/async_fixture.h"
 
@@ -65,6 +68,45 @@ TEST_P(Fork, TheClientIsTheParents) {
   if (GetParam() == DeploymentKind::kLocal) {
     EXPECT_EQ(Get("child"), "own");
   }
+}
+
+// What the device writes to, and reads from, stays the parent's own while a child has copies of it.
+TEST_P(Fork, TheParentGoesOnWhileAChildLives) {
+  START({.memory_size = std::size_t{32} << 20});
+  ConnectAsync();
+  Client& client = *kv_->client();
+  std::vector<std::byte> memory(std::size_t{1} << 20);
+  const auto buffer = client.Register(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  ASSERT_CODE(kOk, Put("key", "value"));
+  std::array<int, 2> pipe_ends;
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pipe_ends[1]);
+    char byte = 0;
+    _exit(read(pipe_ends[0], &byte, 1) == 0 ? 0 : 1);  // until the parent closes its end
+  }
+  close(pipe_ends[0]);
+  for (int i = 0; i < 20; ++i) {
+    // Every page that is registered is written to by this process, then by the device.
+    const auto fill = static_cast<std::byte>(i);
+    std::fill(memory.begin(), memory.end(), fill);
+    const std::string value(i % 4 == 0 ? std::size_t{700'000} : std::size_t{100'000},
+                            static_cast<char>('a' + i));
+    ASSERT_CODE(kOk, Put("key", value));
+    EXPECT_TRUE(Get("key") == value) << i;
+    const auto size = client.Get("key", **buffer);
+    ASSERT_TRUE(size.ok()) << size.status();
+    EXPECT_TRUE(std::string_view(reinterpret_cast<const char*>(memory.data()), *size) == value) << i;
+    EXPECT_EQ(memory.back(), fill);
+    EXPECT_OUTCOME(kOk, AsyncPut("async", value));
+    EXPECT_TRUE(AsyncGet("async").text() == value) << i;
+  }
+  close(pipe_ends[1]);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 }  // namespace

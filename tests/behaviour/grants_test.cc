@@ -84,6 +84,19 @@ TEST_P(Grants, ACommitOfOtherSizesIsInvalidAndEndsIt) {
   ExpectNothingReserved();
 }
 
+TEST_P(Grants, ACommitOfNothingGivesBackWhatWasReserved) {
+  START();
+  const auto hand = ByHand();
+  const auto reserved = hand->Reserve(key_, value_);
+  ASSERT_ANSWER(kOk, reserved);
+  const std::uint64_t rejected = store().Read(Counter::kRejectedRequests);
+  ASSERT_ANSWER(kOk, hand->Ask(Operation::kCommit, 0, 0));
+  ExpectNothingReserved();
+  ASSERT_ANSWER(kOk, hand->Ask(Operation::kCommit, 0, 0));
+  EXPECT_EQ(store().Read(Counter::kRejectedRequests), rejected);
+  ASSERT_ANSWER(kInvalid, hand->Commit(key_, value_));
+}
+
 TEST_P(Grants, BytesThatDoNotMatchTheCommitAreNotStored) {
   START();
   ASSERT_CODE(kOk, Put(key_, "before"));

@@ -78,7 +78,7 @@ class AioTest(harness.TestCase):
             (lambda: store.put("key", 5), TypeError),
             (lambda: store.put("key", b"", ttl=0), ValueError),
             (lambda: store.put("key", b"", durability="fast"), ValueError),
-            (lambda: store.put("key", b"v" * 262145), remora.Unimplemented),
+            (lambda: store.put("key", bytes((64 << 20) + 1)), ValueError),
             (lambda: store.increment("n", 1 << 63), OverflowError),
             (lambda: store.apply([]), TypeError),
         ):
@@ -221,6 +221,130 @@ class AioTest(harness.TestCase):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         await self.store.put("key", b"value")
         self.assertEqual(await self.store.get("key"), b"value")
+
+
+class AioManyTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.logged_server(f"--backup_dir={self.folder}/backups")
+
+    @in_loop
+    async def test_get_many(self):
+        await asyncio.gather(*(self.store.put(f"key {i}", str(i)) for i in range(200)))
+        values = await self.store.get_many(f"key {i}" for i in range(201))
+        self.assertEqual(values, [str(i).encode() for i in range(200)] + [None])
+        self.assertEqual(await self.store.get_many([]), [])
+
+    @in_loop
+    async def test_get_into(self):
+        memory = bytearray(b"-" * 600_000)
+        for size in (0, 1, 100, 5000, 500_000):
+            value = os.urandom(size)
+            await self.store.put("key", value)
+            self.assertEqual(await self.store.get_into("key", memory), size)
+            self.assertEqual(memory[:size], value)
+        before = bytes(memory)
+        with self.assertRaisesRegex(remora.OutOfRange, "500000 bytes"):
+            await self.store.get_into("key", memoryview(memory)[:100])
+        self.assertEqual(memory, before)
+        with self.assertRaises(remora.NotFound):
+            await self.store.get_into("none", memory)
+        for wrong in (b"read only", 5, "text"):
+            with self.subTest(wrong), self.assertRaises((TypeError, BufferError)):
+                await self.store.get_into("key", wrong)
+        memory.clear()  # nobody holds it
+
+    @in_loop
+    async def test_large_values(self):
+        values = [os.urandom(300_000 + i) for i in range(10)]
+        await asyncio.gather(*(self.store.put(f"{i}", value) for i, value in enumerate(values)))
+        self.assertEqual(await self.store.get_many(f"{i}" for i in range(10)), values)
+
+    @in_loop
+    async def test_scans(self):
+        await asyncio.gather(*(self.store.put(f"key {i:04}", str(i)) for i in range(1000)))
+        pairs = [(f"key {i:04}".encode(), str(i).encode()) for i in range(1000)]
+        self.assertEqual([pair async for pair in self.store.scan()], pairs)
+        self.assertEqual([key async for key in self.store.scan(keys_only=True, limit=3)], [k for k, _ in pairs[:3]])
+        first, second = self.store.scan(prefix="key 00"), self.store.scan(reverse=True)
+        self.assertEqual([await anext(first), await anext(second)], [pairs[0], pairs[-1]])
+        token = first.token()
+        self.assertEqual((first.version() > 0, first.expiry()), (True, math.inf))
+        self.assertEqual([pair async for pair in self.store.scan(token=token)], pairs[1:100])
+        self.assertEqual([pair async for pair in first], pairs[1:100])
+        self.assertEqual((await self.store.count(prefix="key 00"), await self.store.count()), (100, 1000))
+        self.assertEqual(await self.store.delete_range(prefix="key 00"), 100)
+        self.assertEqual(await self.store.drop_all(), 900)
+        with self.assertRaises(TypeError):
+            await anext(self.store.scan(bogus=1))
+
+    @in_loop
+    async def test_watches(self):
+        watch = await self.store.watch(prefix="key")
+        self.assertIsNone(await watch.next(0))
+        kept = watch.token()
+        seen = []
+
+        async def follow():
+            async for change in watch:
+                seen.append((change.kind, change.key, change.value))
+                if change.key == b"key last":
+                    return
+
+        following = asyncio.create_task(follow())
+        for i in range(600):
+            await self.store.put(f"key {i}", str(i))
+        await self.store.delete("key 0")
+        await self.store.put("other", "not asked for")
+        await self.store.put("key last", "")
+        await following
+        wanted = [("put", f"key {i}".encode(), str(i).encode()) for i in range(600)]
+        wanted += [("delete", b"key 0", None), ("put", b"key last", b"")]
+        self.assertEqual(seen, wanted)
+        again = await self.store.watch(prefix="key", token=kept)
+        self.assertEqual((await again.next()).key, b"key 0")
+        self.assertEqual((await (await self.store.watch(token=again.token())).next()).key, b"key 1")
+        with self.assertRaises(remora.InvalidArgument):
+            await self.store.watch(token="no token")
+
+    @in_loop
+    async def test_who_is_cancelled_loses_no_change(self):
+        watch = await self.store.watch()
+        seen = []
+        for i in range(300):
+            putting = self.store.put(str(i), "")
+            waiting = asyncio.ensure_future(watch.next())
+            for _ in range(i % 7):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            try:
+                seen.append((await waiting).key)
+            except asyncio.CancelledError:
+                pass
+            await putting
+        while len(seen) < 300:
+            seen.append((await watch.next()).key)
+        self.assertIsNone(await watch.next(0))
+        self.assertEqual(seen, [str(i).encode() for i in range(300)])
+
+    @in_loop
+    async def test_backups(self):
+        await self.store.put("key", "value")
+        made = await self.store.backup(5)
+        self.assertEqual(await self.store.backup(5), made)
+
+    @in_loop
+    async def test_closing_ends_what_is_beside(self):
+        watch, scan = await self.store.watch(), self.store.scan()
+        waiting = asyncio.ensure_future(watch.next())
+        await asyncio.sleep(0)
+        self.store.close()
+        with self.assertRaises((RuntimeError, remora.Cancelled)):
+            await waiting
+        with self.assertRaises(RuntimeError):
+            await anext(scan)
+        with self.assertRaises(RuntimeError):
+            await self.store.count()
 
 
 if __name__ == "__main__":

@@ -315,7 +315,7 @@ class PythonTest(harness.TestCase):
     def test_the_type_hints_name_what_is_there(self):
         tree = ast.parse((PACKAGE / "remora" / "_remora.pyi").read_text())
         hinted = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-        for name in ("Client", "Buffer", "Batch", "Scan", "Async"):
+        for name in ("Client", "Buffer", "Batch", "Scan", "Watch", "Async"):
             there = getattr(remora._remora, name)
             methods = {node.name for node in hinted[name].body if isinstance(node, ast.FunctionDef)}
             public = {method for method in vars(there) if not method.startswith("__")}
@@ -411,6 +411,68 @@ class ScanTest(harness.TestCase):
         kept = iter(other)
         del other
         self.assertEqual(len(list(kept)), 4)
+
+    def test_watches(self):
+        watch = self.store.watch(prefix="b/", timeout=0.01)
+        self.assertEqual(list(watch), [])
+        self.store.put("b/3", "three", ttl=60)
+        self.store["other"] = "not asked for"
+        version = self.store.put("b/1", b"one")
+        kept = watch.token()
+        change = watch.next(harness.PATIENCE)
+        self.assertIsInstance(change, remora.Change)
+        self.assertEqual((change.kind, change.key, change.value), ("put", b"b/3", b"three"))
+        self.assertTrue(time.time() < change.expiry < math.inf)
+        self.assertEqual(next(watch)[:4], ("put", b"b/1", b"one", version))
+        del self.store["b/1"]
+        change = watch.next()
+        self.assertEqual(change[:5], ("delete", b"b/1", None, 0, math.inf))
+        self.assertIsNone(watch.next(timeout=0))
+        again = self.store.watch(prefix="b/", token=kept, timeout=0.01)
+        self.assertEqual([change.key for change in again], [b"b/3", b"b/1", b"b/1"])
+
+    def test_watches_that_cannot_be(self):
+        for wrong in ({"prefix": 5}, {"token": 5}, {"timeout": "long"}, {"bogus": 1}):
+            with self.subTest(wrong), self.assertRaises(TypeError):
+                self.store.watch(**wrong)
+        with self.assertRaises(remora.InvalidArgument):
+            self.store.watch(token="no token")
+        with self.assertRaises(TypeError):
+            remora.Watch()
+        watch = self.store.watch()
+        self.store.close()
+        with self.assertRaises(RuntimeError):
+            next(watch)
+        with self.assertRaises(RuntimeError):
+            self.store.watch()
+
+    def test_a_watch_is_interrupted(self):
+        watch = self.store.watch()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with self.assertRaises(KeyboardInterrupt):
+            next(watch)
+        self.store["key"] = "value"
+        self.assertEqual(next(watch).key, b"key")
+
+    def test_a_server_without_a_place_for_backups_says_so(self):
+        with self.assertRaises(remora.FailedPrecondition):
+            self.store.backup(5)
+
+
+class BackupTest(harness.TestCase):
+    def test_it_is_waited_for(self):
+        self.logged_server(f"--backup_dir={self.folder}/backups")
+        with remora.Client(self.address) as store:
+            version = store.put("key", "value")
+            first = store.backup(5)
+            self.assertIsInstance(first, remora.Backup)
+            self.assertGreaterEqual(first.version, version)
+            self.assertEqual(store.backup(5, wait=False), first)
+            self.assertGreater(store.backup(6).id, first.id)
+            with self.assertRaises(remora.InvalidArgument):
+                store.backup(0)
+            with self.assertRaises(TypeError):
+                store.backup("five")
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ class SimConnection final : public rdma::Connection {
   absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
                                                                  std::size_t offset,
                                                                  std::size_t size) override {
+    if (!network_.grants_) return absl::UnimplementedError("this network grants nothing");
     const std::span<std::byte> bytes = memory.bytes().subspan(offset, size);
     grants_.push_back(Name(bytes, kGrantKey + grants_made_++));
     return std::make_unique<SimRegistration>(

@@ -56,6 +56,9 @@ class SimNetwork {
   /// Bytes of a piece: 1 tears even words, 8 keeps aligned words whole.
   void set_piece_size(std::size_t size) { piece_size_ = size; }
 
+  /// Whether servers can grant WRITE of their memory, as verbs can and mappings cannot.
+  void set_grants(bool grants) { grants_ = grants; }
+
   /// What becomes of a connection that is cut, at the server's end. A client's always learns it at once.
   enum class Cut {
     kBoth,    // it learns it at once, and what was on its way to it is lost
@@ -101,6 +104,7 @@ class SimNetwork {
   std::function<void()> interference_;
   std::uint32_t interference_gap_ = 1;
   std::size_t piece_size_ = 1;
+  bool grants_ = true;
   bool in_step_ = false;
   bool in_interference_ = false;
   std::uint64_t pieces_delivered_ = 0;

@@ -29,6 +29,14 @@ A logged server's keys have an order. A scan is of one moment, whatever is writt
         list(store), len(store), store.items(), store.count(prefix="user/")
         store.delete_range(prefix="tmp/")
 
+What is written can be watched, from now on, or from where another watch was:
+
+        watch = store.watch(prefix="user/", token=kept)     # OutOfRange: what comes there is not kept any more
+        for change in watch:                                # waits; with timeout=, ends when none came for so long
+            change.kind, change.key, change.value           # "put" or "delete"; None of a deletion
+            kept = watch.token()
+        store.backup(secrets.randbits(63) | 1)              # where the server's administrator said; waits for it
+
 Keys and values are str, or anything with the buffer protocol: bytes, bytearray, memoryview, array, numpy's. Values are
 sent from where they are, and can be read without a copy into memory that was registered:
 
@@ -60,16 +68,19 @@ from remora._errors import (
     Unimplemented,
     Unknown,
 )
-from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, Scan, __version__
+from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, Scan, Watch, __version__
+from remora._types import Backup, Change
 
 __all__ = [
     "ABSENT",
     "PRESENT",
     "Aborted",
     "AlreadyExists",
+    "Backup",
     "Batch",
     "Buffer",
     "Cancelled",
+    "Change",
     "Client",
     "DataLoss",
     "DeadlineExceeded",
@@ -85,5 +96,6 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
     "Unknown",
+    "Watch",
     "__version__",
 ]

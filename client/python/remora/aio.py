@@ -7,6 +7,9 @@
         async with aio.Client("local:///run/remora.sock") as store:
             await store.put("key", "value")
             values = await asyncio.gather(*(store.get(f"key {i}") for i in range(1000)))
+            values = await store.get_many(f"key {i}" for i in range(1000))
+            async for key, value in store.scan(prefix="key "): ...
+            async for change in await store.watch(prefix="key "): ...
 
 Each call begins its operation at once, and returns a future. Writes are done in the order in which they were begun; a
 get that is begun behind a put of the same key, and before that has ended, may find the value before. At most `depth`
@@ -14,7 +17,12 @@ are under way; more of them wait for their turn, in order.
 
 To cancel the future, or a task that awaits it, cancels the operation: of a write it is then not known whether it was
 done. When the connection breaks, the client makes another, and no write is done twice. What has no answer in time ends with DeadlineExceeded. The other exceptions are as of remora.Client. Values of more
-than 262144 bytes are Unimplemented here: remora.Client has them.
+than 262144 bytes go in pieces, each of which has that time; writes that are begun behind such a one are sent when all
+of it was.
+
+Scans, counts, drops, watches and backups go over a second connection, which is made for the first of them, in a thread
+of this client's own; so the loop does not wait for them, and they for one another, a step at a time. Who is cancelled
+while he waits for the next entry or change loses none.
 
 Keys and values, of every kind that remora.Client takes, are copied when the operation begins: do not change a buffer
 before what it was given to has been awaited. A client belongs to the loop and thread in which it was connected, and not
@@ -23,15 +31,17 @@ to a forked child.
 
 import asyncio
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
+from remora._beside import Beside, Scan, Watch
 from remora._errors import Cancelled
 from remora._remora import Async, Batch
-from remora._types import Bytes, Durability
+from remora._remora import Client as SyncClient
+from remora._types import Backup, Bytes, Durability, Memory
 
-__all__ = ["Client"]
+__all__ = ["Client", "Scan", "Watch"]
 
 _T = TypeVar("_T")
 
@@ -73,6 +83,7 @@ class Client:
         self._core: Async | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._other: Beside | None = None
         # Of operations that have no place yet: (operation, what begins it, its arguments).
         self._waiting: collections.deque[tuple[_Operation, Callable[..., int], tuple, dict]] = collections.deque()
 
@@ -101,6 +112,9 @@ class Client:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._other is not None:
+            self._other.close()
+            self._other = None
         _settle(core.close())
         while self._waiting:
             operation = self._waiting.popleft()[0]
@@ -128,6 +142,15 @@ class Client:
     def get_versioned(self, key: Bytes) -> asyncio.Future[tuple[bytes, int]]:
         """The value and its version; NotFound."""
         return self._begin("get_versioned", (key,), {})
+
+    def get_many(self, keys: Iterable[Bytes]) -> asyncio.Future[list[bytes | None]]:
+        """The values of these keys, side by side, or None."""
+        return asyncio.gather(*(self.get(key) for key in keys))
+
+    def get_into(self, key: Bytes, memory: Memory) -> asyncio.Future[int]:
+        """Reads the value to the beginning of this memory, which must not be touched meanwhile; its size. NotFound;
+        OutOfRange: it is larger than that, and nothing was written there."""
+        return self._begin("get_into", (key, memory), {})
 
     def exists(self, key: Bytes) -> asyncio.Future[bool]:
         """Whether the key is there."""
@@ -200,6 +223,74 @@ class Client:
     def ping(self) -> asyncio.Future[None]:
         """One round trip."""
         return self._begin("ping", (), {})
+
+    # --- Many keys in order, changes, backups: over a connection of their own, which is made for the first of them, and
+    # in a thread that waits for it.
+
+    @overload
+    def scan(
+        self,
+        *,
+        prefix: Bytes | None = None,
+        begin: Bytes | None = None,
+        end: Bytes | None = None,
+        reverse: bool = False,
+        limit: int = 0,
+        keys_only: Literal[False] = False,
+        one_moment: bool = False,
+        token: str | None = None,
+    ) -> Scan[tuple[bytes, bytes]]: ...
+    @overload
+    def scan(
+        self,
+        *,
+        prefix: Bytes | None = None,
+        begin: Bytes | None = None,
+        end: Bytes | None = None,
+        reverse: bool = False,
+        limit: int = 0,
+        keys_only: Literal[True],
+        one_moment: bool = False,
+        token: str | None = None,
+    ) -> Scan[bytes]: ...
+    def scan(self, **options):
+        """For `async for`: pairs of key and value, in order, as of the moment of the first step."""
+        return Scan(self._beside(), options)
+
+    async def count(
+        self, *, prefix: Bytes | None = None, begin: Bytes | None = None, end: Bytes | None = None
+    ) -> int:
+        """How many keys there are."""
+        return await self._beside().do(lambda client: client.count(prefix=prefix, begin=begin, end=end))
+
+    async def delete_range(
+        self, *, prefix: Bytes | None = None, begin: Bytes | None = None, end: Bytes | None = None
+    ) -> int:
+        """Deletes what is there; how many keys that were."""
+        return await self._beside().do(lambda client: client.delete_range(prefix=prefix, begin=begin, end=end))
+
+    async def drop_all(self) -> int:
+        """Deletes all there is; how many keys that were."""
+        return await self._beside().do(lambda client: client.drop_all())
+
+    async def watch(self, *, prefix: Bytes | None = None, token: str | None = None) -> Watch:
+        """For `async for`: what is written, in its order, from now on or from a token on."""
+        return await Watch.begin(self._beside(), {"prefix": prefix, "token": token})
+
+    async def backup(self, name: int) -> Backup:
+        """Has the server make a backup; what it is, when it is done. As of remora.Client."""
+        beside = self._beside()
+        while (made := await beside.do(lambda client: client.backup(name, wait=False))) is None:
+            await asyncio.sleep(0.01)
+        return made
+
+    def _beside(self) -> Beside:
+        if self._core is None:
+            raise RuntimeError("the client is not connected")
+        if self._other is None:
+            options = {**self._options, "location_cache_bytes": 0}
+            self._other = Beside(lambda: SyncClient(self._address, **options))
+        return self._other
 
     # --- Driving
 

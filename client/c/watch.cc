@@ -1,0 +1,83 @@
+// Watches of remora.h.
+#include "client/watch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "client/c/call.h"
+#include "client/c/remora.h"
+#include "client/client.h"
+
+struct remora_watch {
+  std::unique_ptr<remora::ClientWatch> watch;
+  std::string token;
+};
+
+using namespace remora::c;  // NOLINT: what every call here is made of
+
+static_assert(static_cast<int>(remora::ChangeKind::kPut) == REMORA_CHANGE_PUT &&
+              static_cast<int>(remora::ChangeKind::kDelete) == REMORA_CHANGE_DELETE);
+
+void remora_watch_options_init(remora_watch_options* options) {
+  *options = {};
+  options->struct_size = sizeof(*options);
+}
+
+remora_code remora_watch_begin(remora_client* client, const remora_watch_options* options,
+                               remora_watch** watch) {
+  return Call([&]() -> absl::Status {
+    if (absl::Status status = CheckPointers(client != nullptr && watch != nullptr); !status.ok())
+      return status;
+    remora_watch_options taken;
+    remora_watch_options_init(&taken);
+    if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
+    if (absl::Status status = CheckPointers(AreBytes(taken.prefix.data, taken.prefix.size)); !status.ok())
+      return status;
+    auto begun = std::make_unique<remora_watch>();
+    auto opened = client->client->Watch({.prefix = View(taken.prefix.data, taken.prefix.size),
+                                         .token = taken.token != nullptr ? taken.token : ""});
+    if (!opened.ok()) return opened.status();
+    begun->watch = *std::move(opened);
+    *watch = begun.release();
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_change* change) {
+  return Call([&]() -> absl::Status {
+    if (absl::Status status = CheckPointers(watch != nullptr && change != nullptr); !status.ok())
+      return status;
+    constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
+    const milliseconds wait = wait_ms < 0 ? kLongest : std::min(milliseconds(wait_ms), kLongest);
+    absl::StatusOr<bool> came = false;
+    do {
+      came = watch->watch->Next(wait);
+    } while (wait_ms < 0 && came.ok() && !*came);
+    if (!came.ok()) return came.status();
+    if (!*came) return absl::NotFoundError("no change came in this time");
+    const remora::ClientWatch& shown = *watch->watch;
+    *change = {static_cast<remora_change_kind>(shown.kind()),
+               {shown.key().data(), shown.key().size()},
+               {shown.value().data(), shown.value().size()},
+               shown.version(),
+               shown.expiry_ms(),
+               shown.sequence()};
+    return absl::OkStatus();
+  });
+}
+
+remora_code remora_watch_token(remora_watch* watch, const char** token) {
+  return Call([&]() -> absl::Status {
+    if (absl::Status status = CheckPointers(watch != nullptr && token != nullptr); !status.ok())
+      return status;
+    watch->token = watch->watch->token();
+    *token = watch->token.c_str();
+    return absl::OkStatus();
+  });
+}
+
+void remora_watch_end(remora_watch* watch) { delete watch; }

@@ -1,0 +1,186 @@
+"""What remora.aio does a step at a time, in a thread and over a connection of its own: scans, watches, backups."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, Self, TypeVar
+
+from remora import _remora
+from remora._errors import Cancelled
+from remora._types import Change
+
+_T = TypeVar("_T")
+
+# Of one step, so that a thread is not woken for each entry, and not much waits in memory.
+_MOST_ENTRIES = 256
+_MOST_BYTES = 1 << 20
+
+# Between two looks for changes, in seconds.
+_SHORTEST_PAUSE = 0.001
+_LONGEST_PAUSE = 0.016
+
+
+class Beside:
+    """One thread, and what it is connected to from its first step on."""
+
+    def __init__(self, connect: Callable[[], _remora.Client]) -> None:
+        self._connect = connect
+        self._client: _remora.Client | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="remora")
+        self._closed = False
+
+    async def do(self, step: Callable[[_remora.Client], _T]) -> _T:
+        if self._closed:
+            raise RuntimeError("the client is not connected")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, step)
+
+    def close(self) -> None:
+        """Behind the step that is under way; those that wait end with Cancelled."""
+        self._closed = True
+        self._thread.submit(self._end)
+        self._thread.shutdown(wait=False)
+
+    def _run(self, step: Callable[[_remora.Client], _T]) -> _T:
+        if self._closed:
+            raise Cancelled("the client was closed")
+        if self._client is None:
+            self._client = self._connect()
+        return step(self._client)
+
+    def _end(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+
+class _Steps(Generic[_T]):
+    """What comes in steps, some at once. Who is cancelled while he waits loses nothing: it is there next time."""
+
+    def __init__(self, beside: Beside) -> None:
+        self._beside = beside
+        self._ready: list[_T] = []  # the next one last
+        self._under_way: asyncio.Future[list[_T]] | None = None
+
+    async def _fill(self) -> None:
+        if self._under_way is None:
+            self._under_way = asyncio.ensure_future(self._beside.do(self._step))
+        step = self._under_way
+        await asyncio.wait([step])  # which does not cancel it
+        if self._under_way is step:
+            self._under_way = None
+            self._ready = step.result()
+            self._ready.reverse()
+
+    def _step(self, client: _remora.Client) -> list[_T]:
+        raise NotImplementedError
+
+
+class Scan(_Steps[tuple[Any, str, int, float]], Generic[_T]):
+    """Keys and values in order, as of the moment of its first step; made by Client.scan."""
+
+    def __init__(self, beside: Beside, options: dict[str, Any]) -> None:
+        super().__init__(beside)
+        self._options = options
+        self._scan: _remora.Scan | None = None
+        self._last: tuple[Any, str, int, float] | None = None
+
+    def __aiter__(self) -> AsyncIterator[_T]:
+        return self
+
+    async def __anext__(self) -> _T:
+        if not self._ready:
+            await self._fill()
+        if not self._ready:
+            raise StopAsyncIteration
+        self._last = self._ready.pop()
+        return self._last[0]
+
+    def token(self) -> str:
+        """What goes on behind the last entry: Client.scan(token=...)."""
+        return self._of_last(1)
+
+    def version(self) -> int:
+        """Of the last entry."""
+        return self._of_last(2)
+
+    def expiry(self) -> float:
+        """When the last entry expires, in seconds since 1970 by the server's clock; math.inf: never."""
+        return self._of_last(3)
+
+    def _of_last(self, field: int) -> Any:
+        if self._last is None:
+            raise RuntimeError("the scan has shown nothing yet")
+        return self._last[field]
+
+    def _step(self, client: _remora.Client) -> list[tuple[Any, str, int, float]]:
+        if self._scan is None:
+            self._scan = client.scan(**self._options)
+        entries, size = [], 0
+        for entry in itertools.islice(self._scan, _MOST_ENTRIES):
+            entries.append((entry, self._scan.token(), self._scan.version(), self._scan.expiry()))
+            size += len(entry) if isinstance(entry, bytes) else len(entry[0]) + len(entry[1])
+            if size > _MOST_BYTES:
+                break
+        return entries
+
+
+class Watch(_Steps[tuple[Change, str]]):
+    """What is written, in its order; made by Client.watch. To iterate over it never ends."""
+
+    def __init__(self, beside: Beside, watch: _remora.Watch, token: str) -> None:
+        super().__init__(beside)
+        self._watch = watch
+        self._token = token
+
+    @classmethod
+    async def begin(cls, beside: Beside, options: dict[str, Any]) -> Self:
+        def step(client: _remora.Client) -> tuple[_remora.Watch, str]:
+            watch = client.watch(**options)
+            return watch, watch.token()
+
+        return cls(beside, *await beside.do(step))
+
+    def __aiter__(self) -> AsyncIterator[Change]:
+        return self
+
+    async def __anext__(self) -> Change:
+        while True:
+            change = await self.next()
+            if change is not None:
+                return change
+
+    async def next(self, timeout: float | None = None) -> Change | None:
+        """The next change, or None: none came in this time; without a timeout, it waits for ever."""
+        loop = asyncio.get_running_loop()
+        due = None if timeout is None else loop.time() + timeout
+        pause = _SHORTEST_PAUSE
+        while not self._ready:
+            await self._fill()
+            if self._ready:
+                break
+            if due is not None and loop.time() >= due:
+                return None
+            await asyncio.sleep(pause if due is None else max(0, min(pause, due - loop.time())))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        change, self._token = self._ready.pop()
+        return change
+
+    def token(self) -> str:
+        """What goes on behind the last change: Client.watch(token=...)."""
+        return self._token
+
+    def _step(self, _: _remora.Client) -> list[tuple[Change, str]]:
+        changes: list[tuple[Change, str]] = []
+        size = 0
+        while len(changes) < _MOST_ENTRIES and size <= _MOST_BYTES:
+            try:
+                change = self._watch.next(0)
+            except Exception:
+                if changes:  # they come first; it is told of at the next step
+                    break
+                raise
+            if change is None:
+                break
+            changes.append((change, self._watch.token()))
+            size += len(change.key) + len(change.value or b"")
+        return changes
