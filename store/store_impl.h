@@ -197,8 +197,8 @@ class Store::Impl {
 
   // --- synced.cc
 
-  /// A thread in Commit. Each is woken by itself, and without the store's lock: woken together, they would queue
-  /// up for that, one behind the other.
+  /// A thread in Commit. Each is woken by itself, and without the store's lock: woken together, they would
+  /// queue up for that, one behind the other.
   struct Waiter {
     std::size_t pending = 0;  // of its writes; under the store's lock
 

@@ -20,8 +20,7 @@
  * REMORA_FAILED_PRECONDITION; do not close it there either, but connect anew. (To the server both would be
  * the same client.)
  *
- * Later versions add functions, codes, and fields at the end of structs, and change none.
- */
+ * Later versions add functions, codes, and fields at the end of structs, and change none. */
 #ifndef REMORA_H
 #define REMORA_H
 

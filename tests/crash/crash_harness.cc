@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -97,8 +98,11 @@ class Life {
     Count(history, totals);
     std::vector<std::string> faults = Judge(history);
     faults.insert(faults.end(), clients.complaints().begin(), clients.complaints().end());
-    constexpr std::size_t kShown = 20;
-    for (std::size_t i = 0; i < faults.size() && i < kShown; ++i) std::printf("%s\n", faults[i].c_str());
+    constexpr std::size_t kShown = 5;
+    std::map<std::string, std::size_t> shown;  // by rule
+    for (const std::string& fault : faults) {
+      if (shown[fault.substr(0, fault.find(':'))]++ < kShown) std::printf("%s\n", fault.c_str());
+    }
     totals.faults += faults.size();
     for (const std::string& rule : flags_.until) {
       totals.convicted |= std::any_of(faults.begin(), faults.end(), [&](const std::string& fault) {

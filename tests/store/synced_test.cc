@@ -346,7 +346,8 @@ TEST_F(SyncedTest, LargeValues) {
 }
 
 // Everything at once, against a map of what is synced or was visible at once.
-// With the group that raises the limit of versions the disk is asked at once, and has what was pending before.
+// With the group that raises the limit of versions the disk is asked at once, and has what was pending
+// before.
 TEST_F(SyncedTest, WhatIsPendingIsPublishedBeforeTheGroupThatRaisesTheLimitOfVersions) {
   Open(std::size_t{256} << 20);
   const std::uint64_t syncs = store_->Read(Counter::kSyncs);
