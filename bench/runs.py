@@ -174,11 +174,15 @@ class Workplace:
 
 
 def run_script(main):
-    """main() with the exit statuses of all scripts: 0, 1 for a Failure, 130 when interrupted."""
+    """main() with the exit statuses of all scripts: 0 or what it returns, 1 for a Failure, 64 for wrong usage, 130 when
+    interrupted."""
     try:
-        sys.exit(main() or 0)
+        status = main()
     except Failure as failure:
         print(f"{pathlib.Path(sys.argv[0]).name}: {failure}", file=sys.stderr)
-        sys.exit(1)
+        status = 1
+    except SystemExit as end:  # argparse's
+        status = os.EX_USAGE if end.code else 0
     except KeyboardInterrupt:
-        sys.exit(130)
+        status = 130
+    sys.exit(status or 0)

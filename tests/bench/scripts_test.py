@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -92,8 +93,8 @@ class Compare(Scripts):
         self.assertGreaterEqual(cells.count("RocksDB, embedded"), 5)
 
     def test_what_cannot_be_compared_is_said(self):
-        self.assertEqual(run("bench/compare", "--levels=eternal").returncode, 2)
-        self.assertEqual(run("bench/compare", "--without=voldemort").returncode, 2)
+        self.assertEqual(run("bench/compare", "--levels=eternal").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/compare", "--without=voldemort").returncode, os.EX_USAGE)
         done = run("bench/compare", "--bin=/nowhere", f"--out={self.directory}", "--without=redis,memcached")
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nowhere/kvserver", done.stderr)
@@ -119,7 +120,20 @@ class ScaleTest(Scripts):
             self.assertRegex(done.stdout, rf"\| {count} \| [1-9][0-9,]* \| ")
 
     def test_wrong_usage(self):
-        self.assertEqual(run("bench/scale", "--sweeps=sideways").returncode, 2)
+        self.assertEqual(run("bench/scale", "--sweeps=sideways").returncode, os.EX_USAGE)
+
+
+class BackupCost(Scripts):
+    def test_backups_are_made_beside_and_only_beside(self):
+        done = run("bench/backup_cost", f"--bin={BIN}", "--records=500", "--rounds=1", "--seconds=0.2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = re.search(r"and with; (\d+) backups", done.stdout)
+        self.assertGreater(int(made.group(1)), 0, done.stdout)
+        self.assertEqual(len(re.findall(r"^\| (read|update), p", done.stdout, re.MULTILINE)), 6, done.stdout)
+
+    def test_wrong_usage(self):
+        self.assertEqual(run("bench/backup_cost", "--rounds=0").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/backup_cost", "--help").returncode, 0)
 
 
 class BenchGate(Scripts):
