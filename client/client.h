@@ -181,8 +181,7 @@ class RegisteredBuffer {
 ///
 /// In a forked child each call ends with FailedPrecondition, and does nothing: to the server both would be
 /// the same client. Do not destroy it there either; connect anew. The parent's goes on: registered memory
-/// stays its own, and the child has a copy (before Linux 5.12, over verbs: no such memory; it must not touch
-/// it).
+/// stays its own, and the child has a copy (over verbs, from Linux 5.12 on; do not fork before).
 class Client {
  public:
   /// Connects to a server: `verbs://HOST:PORT` or `local:///PATH` (rdma/address.h). `clock` must outlive the

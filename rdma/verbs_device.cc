@@ -18,12 +18,6 @@ constexpr unsigned kMostUnacknowledged = 1024;
 
 void MakeNonblocking(int fd) { REMORA_CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0); }
 
-// When a process forks, a page that a device knows must stay the parent's when either writes to it. From
-// Linux 5.12 on the child gets copies of such pages at once, and this does nothing. Before, it keeps them out
-// of children from now on (MADV_DONTFORK), who must not touch them then; unless the process has registered
-// memory before: then it has to have called it itself, and this fails.
-void KeepFromChildren() { [[maybe_unused]] static const int result = ibv_fork_init(); }
-
 std::uint32_t Positive(int value) { return static_cast<std::uint32_t>(std::max(value, 1)); }
 
 }  // namespace
@@ -60,7 +54,6 @@ absl::Status DeviceLimits::Check(const QueueLimits& limits) const {
 }
 
 absl::StatusOr<std::unique_ptr<EventChannel>> EventChannel::Open(absl::string_view address) {
-  KeepFromChildren();
   rdma_event_channel* const channel = rdma_create_event_channel();
   if (channel == nullptr) return StatusFromErrno(errno, "rdma_create_event_channel", address);
   MakeNonblocking(channel->fd);
