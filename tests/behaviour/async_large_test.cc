@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "store/format/protocol.h"
 #include "tests/behaviour/async_fixture.h"
 #include "tests/sim/sim_served.h"
+#include "tests/support/random_bytes.h"
 #include "tests/support/tampered_connection.h"
 
 namespace remora {
@@ -20,16 +20,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-std::string Bytes(std::size_t size, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::string bytes(size, '\0');
-  for (std::size_t i = 0; i + 8 <= size; i += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(bytes.data() + i, &word, sizeof(word));
-  }
-  return bytes;
-}
 
 class AsyncLarge : public Async {
  protected:
@@ -51,7 +41,7 @@ TEST_P(AsyncLarge, ValuesComeBackWhole) {
   ConnectAsync();
   std::uint64_t version = 0;
   for (const std::size_t size : {kMaxSmallValueSize + 1, kMiB - 1, kMiB, kMiB + 1, 5 * kMiB + 3}) {
-    const std::string value = Bytes(size, size);
+    const std::string value = RandomBytes(size, size);
     const std::string long_key(kMaxKeySize, 'k');
     for (const std::string& key : {std::string("key"), long_key}) {
       PutOptions options;
@@ -71,7 +61,7 @@ TEST_P(AsyncLarge, ValuesComeBackWhole) {
 TEST_P(AsyncLarge, TheLargestValueComesBackWhole) {
   START({.memory_size = 96 * kMiB});
   ConnectAsync({.depth = 1});
-  const std::string value = Bytes(kMaxValueSize, 1);
+  const std::string value = RandomBytes(kMaxValueSize, 1);
   ASSERT_OUTCOME(kOk, AsyncPut("key", value));
   ExpectValue("key", value);
 }
@@ -79,7 +69,7 @@ TEST_P(AsyncLarge, TheLargestValueComesBackWhole) {
 TEST_P(AsyncLarge, AllOperationsKnowThem) {
   START({.memory_size = 64 * kMiB});
   ConnectAsync();
-  const std::string value = Bytes(2 * kMiB + 5, 2);
+  const std::string value = RandomBytes(2 * kMiB + 5, 2);
   ASSERT_OUTCOME(kOk, AsyncPut("key", value, {.ttl = std::chrono::hours(1)}));
   const Outcome ttl = Do([&](auto done) { return async_->Ttl("key", std::move(done)); });
   ASSERT_OUTCOME(kOk, ttl);
@@ -96,7 +86,7 @@ TEST_P(AsyncLarge, AllOperationsKnowThem) {
 TEST_P(AsyncLarge, AGetCostsNoMessage) {
   START({.memory_size = 64 * kMiB});
   ConnectAsync();
-  const std::string value = Bytes(kMiB, 3);
+  const std::string value = RandomBytes(kMiB, 3);
   ASSERT_CODE(kOk, Put("key", value));
   const ClientCounters before = async_->counters();
   ExpectValue("key", value);
@@ -129,7 +119,7 @@ TEST_P(AsyncLarge, WritesAreDoneInTheOrderInWhichTheyWereBegun) {
     std::string last;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       const std::size_t size = i % 3 == static_cast<std::size_t>(round) % 3 ? kMiB / 2 + i : 10 + i * 999;
-      last = Bytes(size, i + 1000 * static_cast<std::size_t>(round));
+      last = RandomBytes(size, i + 1000 * static_cast<std::size_t>(round));
       ASSERT_CODE(kOk, async_->Put("key", last, Into(outcomes[i])).status());
       if (i % 4 == 0) async_->Poll();
     }
@@ -149,7 +139,7 @@ TEST_P(AsyncLarge, ManyAreUnderWayBesideSmallOnes) {
   ConnectAsync({.depth = 64});
   std::vector<std::string> values;
   for (std::size_t i = 0; i < 32; ++i) {
-    values.push_back(Bytes(i % 4 == 0 ? kMiB + i * 1001 : i % 4 == 1 ? 200'000 : 100 * i, i));
+    values.push_back(RandomBytes(i % 4 == 0 ? kMiB + i * 1001 : i % 4 == 1 ? 200'000 : 100 * i, i));
   }
   for (int round = 0; round < (slow() ? 1 : 4); ++round) {
     std::vector<Outcome> puts(32), gets(64);
@@ -174,8 +164,8 @@ TEST_P(AsyncLarge, ManyAreUnderWayBesideSmallOnes) {
 TEST_P(AsyncLarge, AValueIsThereUntilItsCallbackReturns) {
   START({.memory_size = 64 * kMiB});
   ConnectAsync({.depth = 2});
-  const std::string first = Bytes(kMiB, 5);
-  const std::string second = Bytes(kMiB + 9, 6);
+  const std::string first = RandomBytes(kMiB, 5);
+  const std::string second = RandomBytes(kMiB + 9, 6);
   ASSERT_CODE(kOk, Put("first", first));
   ASSERT_CODE(kOk, Put("second", second));
   Outcome next;
@@ -196,7 +186,7 @@ TEST_P(AsyncLarge, AValueIsThereUntilItsCallbackReturns) {
 TEST_P(AsyncLarge, CoroutinesTakeThemToo) {
   START({.memory_size = 64 * kMiB});
   CoroutineClient kv(NewAsync());
-  const std::string value = Bytes(3 * kMiB, 7);
+  const std::string value = RandomBytes(3 * kMiB, 7);
   bool done = false;
   const auto copy = [](CoroutineClient& in, const std::string& bytes, bool& ended) -> Task<void> {
     EXPECT_CODE(kOk, co_await in.Put("from", bytes));
@@ -259,7 +249,7 @@ class AsyncLargeEnd : public SimServed, public testing::TestWithParam<bool> {
   void ExpectThatAllIsWell(AsyncClient& client) {
     ASSERT_NO_FATAL_FAILURE(Settle(client));
     EXPECT_EQ(client.room(), 16u);
-    const std::string value = Bytes(700'000, 11);
+    const std::string value = RandomBytes(700'000, 11);
     Outcome put, get;
     ASSERT_TRUE(client.Put("well", value, put.Taker()).ok());
     WaitAll(client);
@@ -280,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(With, AsyncLargeEnd, testing::Bool(),
                          [](const auto& test) { return test.param ? "grants" : "parts"; });
 
 TEST_P(AsyncLargeEnd, CancelledAtAnyStepItGivesBackWhatWasReserved) {
-  const std::string value = Bytes(kMiB + 77, 1);
+  const std::string value = RandomBytes(kMiB + 77, 1);
   int cancelled = 0, not_done = 0;
   bool done = false;
   for (int steps = 0; !done; ++steps) {
@@ -327,7 +317,7 @@ TEST_P(AsyncLargeEnd, CancelledWhileItIsWrittenItKeepsItsPlaceUntilTheDeviceIsDo
   if (!GetParam()) GTEST_SKIP() << "only what is granted is written to";
   const std::unique_ptr<AsyncClient> client = NewClient();
   Outcome put;
-  const AsyncClient::Begun begun = client->Put("key", Bytes(kMiB, 1), put.Taker());
+  const AsyncClient::Begun begun = client->Put("key", RandomBytes(kMiB, 1), put.Taker());
   ASSERT_TRUE(begun.ok());
   tampering_.hold_reads = true;
   for (int i = 0; i < 100 && tampering_.held == 0; ++i) client->Poll();
@@ -344,7 +334,7 @@ TEST_P(AsyncLargeEnd, CancelledWhileItIsWrittenItKeepsItsPlaceUntilTheDeviceIsDo
 
 TEST_P(AsyncLargeEnd, AServerThatHangsCostsTheOperationAlone) {
   const std::unique_ptr<AsyncClient> client = NewClient();
-  const std::string value = Bytes(kMiB, 1);
+  const std::string value = RandomBytes(kMiB, 1);
   for (int polls = 0; polls < 24; ++polls) {
     SCOPED_TRACE(polls);
     Outcome put;
@@ -360,7 +350,7 @@ TEST_P(AsyncLargeEnd, AServerThatHangsCostsTheOperationAlone) {
 }
 
 TEST_P(AsyncLargeEnd, ACancelledGetKeepsItsPlaceUntilTheDeviceIsDone) {
-  const std::string value = Bytes(2 * kMiB, 1);
+  const std::string value = RandomBytes(2 * kMiB, 1);
   ASSERT_TRUE(server_->store().Put("key", value).ok());
   for (int polls = 0; polls < 30; ++polls) {
     const std::unique_ptr<AsyncClient> client = NewClient();
@@ -379,7 +369,7 @@ TEST_P(AsyncLargeEnd, ACancelledGetKeepsItsPlaceUntilTheDeviceIsDone) {
 }
 
 TEST_P(AsyncLargeEnd, TheClientGoesInTheMiddle) {
-  const std::string value = Bytes(2 * kMiB, 1);
+  const std::string value = RandomBytes(2 * kMiB, 1);
   ASSERT_TRUE(server_->store().Put("there", value).ok());
   for (int polls = 0; polls < 20; ++polls) {
     Outcome put, get;
@@ -401,8 +391,8 @@ TEST_P(AsyncLargeEnd, TheClientGoesInTheMiddle) {
 
 // Each is done once, in order, or refused; also one whose commit was not answered.
 TEST_P(AsyncLargeEnd, AConnectionCutAtAnyStepLeavesEachDoneOnceAndInOrder) {
-  const std::string value = Bytes(400'000, 1);
-  const std::string other = Bytes(300'000, 2);
+  const std::string value = RandomBytes(400'000, 1);
+  const std::string other = RandomBytes(300'000, 2);
   int rounds = 0;
   for (const SimNetwork::Cut cut : {SimNetwork::Cut::kBoth, SimNetwork::Cut::kClient}) {
     bool all = false;

@@ -11,7 +11,9 @@ namespace {
 
 class CScans : public CInterface {
  protected:
-  CScans() {
+  CScans() { Restart(""); }
+  /// With a disk; an empty `backups`: and no place for backups.
+  void Restart(const std::string& backups) {
     remora_close(client_);
     client_ = nullptr;
     server_.reset();
@@ -19,8 +21,9 @@ class CScans : public CInterface {
     options.store.memory_size = std::size_t{32} << 20;
     options.store.durability = Durability::kLogged;
     options.store.data_dir = sockets_.path() + "/data";
+    options.backup_dir = backups;
     server_ = *ServerThread::Start(options, address_);
-    EXPECT_EQ(remora_connect(server_->address().c_str(), nullptr, &client_), REMORA_OK) << remora_message();
+    ASSERT_EQ(remora_connect(server_->address().c_str(), nullptr, &client_), REMORA_OK) << remora_message();
   }
   /// Steps to the end; "key=value" of each entry.
   std::vector<std::string> Rest(remora_scan* scan) {
@@ -229,16 +232,7 @@ TEST_F(CScans, BackupsAreAskedForUntilTheyAreDone) {
   EXPECT_EQ(remora_backup(nullptr, 1, &progress), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_backup(client_, 1, nullptr), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_backup(client_, 1, &progress), REMORA_FAILED_PRECONDITION) << "it has no place for them";
-  remora_close(client_);
-  client_ = nullptr;
-  server_.reset();
-  ServerOptions options;
-  options.store.memory_size = std::size_t{32} << 20;
-  options.store.durability = Durability::kLogged;
-  options.store.data_dir = sockets_.path() + "/data";
-  options.backup_dir = sockets_.path() + "/backups";
-  server_ = *ServerThread::Start(options, address_);
-  ASSERT_EQ(remora_connect(server_->address().c_str(), nullptr, &client_), REMORA_OK) << remora_message();
+  ASSERT_NO_FATAL_FAILURE(Restart(sockets_.path() + "/backups"));
   uint64_t version = 0;
   remora_write_options write;
   remora_write_options_init(&write);

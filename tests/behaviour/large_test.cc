@@ -2,12 +2,12 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "store/format/protocol.h"
 #include "tests/behaviour/behaviour_fixture.h"
+#include "tests/support/random_bytes.h"
 
 namespace remora {
 namespace {
@@ -15,16 +15,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-std::string Bytes(std::size_t size, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::string bytes(size, '\0');
-  for (std::size_t i = 0; i + 8 <= size; i += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(bytes.data() + i, &word, sizeof(word));
-  }
-  return bytes;
-}
 
 class Large : public Behaviour {
  protected:
@@ -46,7 +36,7 @@ TEST_P(Large, ValuesComeBackWhole) {
   START({.memory_size = 64 * kMiB});
   for (const std::size_t size :
        {kMaxSmallValueSize, kMaxSmallValueSize + 1, kMiB - 1, kMiB, kMiB + 1, 5 * kMiB + 3}) {
-    const std::string value = Bytes(size, size);
+    const std::string value = RandomBytes(size, size);
     ASSERT_CODE(kOk, Put("key", value));
     ExpectValue("key", value);
     const std::string long_key(kMaxKeySize, 'k');
@@ -58,7 +48,7 @@ TEST_P(Large, ValuesComeBackWhole) {
 
 TEST_P(Large, TheLargestValueComesBackWhole) {
   START({.memory_size = 96 * kMiB});
-  const std::string value = Bytes(kMaxValueSize, 1);
+  const std::string value = RandomBytes(kMaxValueSize, 1);
   ASSERT_CODE(kOk, Put("key", value));
   ExpectValue("key", value);
   EXPECT_CODE(kInvalidArgument, Put("key", value + "v"));
@@ -70,8 +60,8 @@ TEST_P(Large, TheLargestValueComesBackWhole) {
 
 TEST_P(Large, OverwritingTouchingDeletingAndExpiring) {
   START({.memory_size = 64 * kMiB});
-  const std::string first = Bytes(3 * kMiB, 1);
-  const std::string second = Bytes(2 * kMiB, 2);
+  const std::string first = RandomBytes(3 * kMiB, 1);
+  const std::string second = RandomBytes(2 * kMiB, 2);
   ASSERT_CODE(kOk, Put("key", first));
   ASSERT_CODE(kOk, Put("key", second));
   ExpectValue("key", second);
@@ -99,7 +89,7 @@ TEST_P(Large, ValuesSurviveARestart) {
   START({.durability = Durability::kLogged, .memory_size = 64 * kMiB});
   std::vector<std::string> values;
   for (std::size_t i = 0; i < 6; ++i) {
-    values.push_back(Bytes(kMiB / 2 + i * kMiB, i));
+    values.push_back(RandomBytes(kMiB / 2 + i * kMiB, i));
     ASSERT_CODE(kOk, Put("key " + std::to_string(i), values.back()));
     ASSERT_CODE(kOk, Put("small " + std::to_string(i), std::to_string(i)));
   }
@@ -122,7 +112,7 @@ TEST_P(Large, WhatCanNeverFitIsRefusedAndSaysSo) {
 
 TEST_P(Large, AFullStoreRefusesAndTakesThemAgainWhenThereIsRoom) {
   START({.memory_size = 32 * kMiB});
-  const std::string value = Bytes(5 * kMiB, 1);
+  const std::string value = RandomBytes(5 * kMiB, 1);
   int put = 0;
   absl::Status status;
   while ((status = Put("key " + std::to_string(put), value)).ok()) ASSERT_LT(++put, 7);
@@ -146,7 +136,7 @@ TEST_P(Large, ARunIsMadeWhereSmallValuesAre) {
       ASSERT_CODE(kOk, Delete("small " + std::to_string(i)));
     }
   }
-  const std::string value = Bytes(12 * kMiB, 1);
+  const std::string value = RandomBytes(12 * kMiB, 1);
   ASSERT_CODE(kOk, Put("large", value));
   ExpectValue("large", value);
   for (int i = 0; i < count; i += 4) ASSERT_EQ(Get("small " + std::to_string(i)), filling) << i;
@@ -156,7 +146,7 @@ TEST_P(Large, ARunIsMadeWhereSmallValuesAre) {
 TEST_P(Large, RoomIsAccountedFor) {
   START({.memory_size = 64 * kMiB});
   const std::uint64_t free = store().Read(Counter::kMemoryBytesFree);
-  for (int i = 0; i < 20; ++i) ASSERT_CODE(kOk, Put("key", Bytes(8 * kMiB, 1)));
+  for (int i = 0; i < 20; ++i) ASSERT_CODE(kOk, Put("key", RandomBytes(8 * kMiB, 1)));
   EXPECT_GT(store().Read(Counter::kLogBytesUsed), 8 * kMiB);
   ASSERT_CODE(kOk, Delete("key"));
   // Small writes, until what is dead has rested.
@@ -184,7 +174,7 @@ TEST_P(LargeRemote, AGetIntoARegisteredBufferTakesAnySize) {
   ASSERT_TRUE(buffer.ok()) << buffer.status();
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{4000}, std::size_t{100'000},
                                  kMaxSmallValueSize, kMaxSmallValueSize + 1, 5 * kMiB + 3, 6 * kMiB}) {
-    const std::string value = Bytes(size, size + 1);
+    const std::string value = RandomBytes(size, size + 1);
     ASSERT_CODE(kOk, Put("key", value));
     for (int warm = 0; warm < 2; ++warm) {
       const auto got = client.Get("key", **buffer);
@@ -216,7 +206,7 @@ TEST_P(LargeRemote, ABufferThatIsTooSmallIsToldTheSize) {
   const auto buffer = client.Register(std::span(memory).first(900));
   ASSERT_TRUE(buffer.ok()) << buffer.status();
   for (const std::size_t size : {std::size_t{901}, std::size_t{50'000}, 2 * kMiB}) {
-    ASSERT_CODE(kOk, Put("key", Bytes(size, size)));
+    ASSERT_CODE(kOk, Put("key", RandomBytes(size, size)));
     const absl::Status status = client.Get("key", **buffer).status();
     EXPECT_CODE(kOutOfRange, status);
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr(std::to_string(size)));
@@ -230,7 +220,7 @@ TEST_P(LargeRemote, TwoClientsWriteLargeValuesInTurns) {
   START({.memory_size = 64 * kMiB});
   const auto other = Connect();
   for (std::uint64_t i = 0; i < 6; ++i) {
-    const std::string value = Bytes(2 * kMiB, i);
+    const std::string value = RandomBytes(2 * kMiB, i);
     ASSERT_CODE(kOk, (i % 2 == 0 ? *kv_ : *other).Put("key", value));
     ExpectValue(*kv_, "key", value);
     ExpectValue(*other, "key", value);

@@ -272,7 +272,8 @@ class FaultsTest(harness.TestCase):
         self.assertRegex(run.stderr.decode(), pattern)
         return dict(line.split() for line in run.stdout.decode().splitlines())
 
-    def test_a_log_that_is_damaged_while_the_machine_runs(self):
+    def damage_a_log(self):
+        """A bit in the middle of what a killed server logged, key0 to key19: the log, what it was, and what it is."""
         server = self.start("--quiet")
         for number in range(20):
             self.assertEqual(kvctl(self.address, "put", f"key{number}", stdin=bytes(8000)).returncode, 0)
@@ -282,6 +283,10 @@ class FaultsTest(harness.TestCase):
         damaged = bytearray(before)
         damaged[len(damaged) // 2] ^= 1
         log.write_bytes(damaged)
+        return log, before, damaged
+
+    def test_a_log_that_is_damaged_while_the_machine_runs(self):
+        log, before, damaged = self.damage_a_log()
         why = rf"is damaged; restore it[^\n]*{log.name}, from byte \d+ on[^\n]*remove [^\n]*REMORA-BOOT"
         self.refused(74, why)
         self.checked(1, why)
@@ -292,14 +297,7 @@ class FaultsTest(harness.TestCase):
         self.get("key19", "\0" * 8000)
 
     def test_a_log_with_a_hole_where_it_was_not_synced(self):
-        server = self.start("--quiet")
-        for number in range(20):
-            self.assertEqual(kvctl(self.address, "put", f"key{number}", stdin=bytes(8000)).returncode, 0)
-        server.kill()
-        log = self.the_log()
-        damaged = bytearray(log.read_bytes())
-        damaged[len(damaged) // 2] ^= 1
-        log.write_bytes(damaged)
+        self.damage_a_log()
         self.start_machine("second")
         keys = int(self.checked(3, "the log ends torn")["keys"])
         self.assertIn(keys, range(1, 20))
