@@ -19,7 +19,8 @@ namespace {
 // Records that are published while the lock is held: some ten microseconds, or, while the index grows, a few
 // hundred.
 constexpr std::size_t kBatch = 128;
-// While somebody else holds the lock, a batch grows rather than that its thread sleeps.
+// While somebody else holds the lock, a batch grows rather than that its thread sleeps; then it is so many
+// times that.
 constexpr std::size_t kMaxBatch = 8 * kBatch;
 
 // A range of keys, on disk: a thread's portion, so that none has much to do when the others have finished.

@@ -4,7 +4,8 @@
 //
 // A load shows the tier's state as of its beginning, in ranges of keys. Whoever loads takes a range, and of
 // its entries makes records in a segment of his own, outside of the store's lock; only to publish a batch of
-// them he takes it, so writes, and whoever else loads, wait for some ten microseconds.
+// them he takes it, so writes, and whoever else loads, wait for some ten microseconds; a hundred, where so
+// many want it that the batch has grown.
 //
 // While it serves, all hangs on which keys the index knows (store/known_keys.h): those that the load has
 // passed, and those that were written, deleted or fetched before it got there, which are noted.
