@@ -26,7 +26,7 @@ constexpr std::size_t kMaxBatch = 8 * kBatch;
 // A range of keys, on disk: a thread's portion, so that none has much to do when the others have finished.
 constexpr std::uint64_t kMinRangeBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMaxRangeBytes = std::uint64_t{64} << 20;
-constexpr std::uint64_t kRangesPerThread = 4;
+constexpr std::uint64_t kRangesPerThread = 2;
 // The same for who loads step by step.
 constexpr std::uint64_t kStepBytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t kMaxRanges = 1024;
