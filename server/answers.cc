@@ -193,6 +193,7 @@ void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_vi
   reply.server_ms = store_->clock().UnixMillis();
   reply.flags = LoadingFlag();
   if (store_->wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
+  ++expected_;
   const absl::Status sent = found->second->SendReply(reply, behind);
   if (!sent.ok()) Drop(connection, sent);
 }

@@ -20,8 +20,8 @@
 namespace remora {
 namespace {
 
-// Empty steps before sleeping, so that a reply to a client that sends one request after the other does not
-// wait for a wake-up. A step with nothing to do takes tens of nanoseconds: well under 0.1 ms in all.
+// Empty steps before sleeping, so that the next request of a client that was answered does not wait for a
+// wake-up. A step with nothing to do takes tens of nanoseconds: well under 0.1 ms in all.
 constexpr int kSpinSteps = 1000;
 
 // Writes of one group at most: bounds the time that the first of them waits for the last.
@@ -248,6 +248,7 @@ bool Server::TakeCompletions(Port& port) {
 
 void Server::TakeRequest(ServerSession& session, const rdma::Completion& completion) {
   store_->Add(Counter::kReceiveCompletions, 1);
+  if (expected_ > 0) --expected_;
   const absl::StatusOr<Request> request = session.TakeRequest(completion);
   if (!request.ok()) {
     store_->Add(Counter::kRejectedRequests, 1);
@@ -328,13 +329,19 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
 
 // --- Nothing to do --------------------------------------------------------------------------------------
 
+// It is worth looking for a while whether somebody comes again who was answered. Who waits for an answer,
+// which the disk may hold up, does not.
 absl::Status Server::Run() {
   int idle_steps = 0;
   while (!stop_.load(std::memory_order_acquire)) {
-    idle_steps = Step() ? 0 : idle_steps + 1;
-    if (idle_steps < kSpinSteps) continue;
-    Sleep();
+    if (Step()) {
+      idle_steps = 0;
+      continue;
+    }
+    if (expected_ > 0 && ++idle_steps < kSpinSteps) continue;
     idle_steps = 0;
+    expected_ = 0;
+    Sleep();
   }
   return store_->load_status();
 }

@@ -175,6 +175,7 @@ class Server {
 
   std::optional<TimePoint> load_began_;  // nothing: it is over
   bool disk_refuses_ = false;            // and it was said
+  std::size_t expected_ = 0;             // requests that may come at once: replies without one behind them
 
   // Writes that wait for the disk, by their tickets.
   absl::flat_hash_map<std::uint64_t, Pending> unsynced_;
