@@ -211,7 +211,7 @@ std::size_t LocalClient::Poll(std::span<Completion> out) {
 absl::Status LocalClient::Wait(TimePoint deadline) {
   if (disconnect_told()) return status();
   if (!usable()) return status().ok() ? Unusable() : absl::OkStatus();
-  own_side().sleeping.store(1, std::memory_order_seq_cst);  // A4: before the look into the ring
+  own_side().sleeping.FallAsleep();  // A4: before the look into the ring
   absl::Status result;
   if (!HasCompletions()) {
     const Duration left = deadline - clock_.Now();
@@ -221,19 +221,18 @@ absl::Status LocalClient::Wait(TimePoint deadline) {
       result = absl::DeadlineExceededError("nothing came in time");
     }
   }
-  // Relaxed: that the server still sees a sleeper costs it one byte too many.
-  own_side().sleeping.store(0, std::memory_order_relaxed);
+  own_side().sleeping.WakeUp();
   return result;
 }
 
 void LocalClient::Arm() {
   // A4: before the Poll that the contract demands next.
-  if (usable()) own_side().sleeping.store(1, std::memory_order_seq_cst);
+  if (usable()) own_side().sleeping.FallAsleep();
 }
 
 void LocalClient::Disarm() {
   if (!usable()) return;
-  own_side().sleeping.store(0, std::memory_order_relaxed);  // as in Wait
+  own_side().sleeping.WakeUp();
   if (!DrainWakeUps(socket_.get())) PeerIsGone();
 }
 

@@ -56,8 +56,8 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalConnection::GrantWrite(Shared
 
 std::string LocalConnection::peer() const { return absl::StrCat("pid ", peer_.pid, " uid ", peer_.uid); }
 
-void LocalConnection::Open(LocalSide* own, const LocalSide* peer,
-                           const std::atomic<std::uint32_t>* peer_sleeping, std::uint32_t slots) {
+void LocalConnection::Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping,
+                           std::uint32_t slots) {
   writer_ = RingWriter(own, peer, slots);
   reader_ = RingReader(own, peer, slots);
   own_side_ = own;
@@ -103,7 +103,8 @@ absl::Status LocalConnection::PostSend(std::uint64_t context, const Sge& from) {
       break;
   }
   // A4: behind the store that published the message.
-  if (peer_sleeping_->load(std::memory_order_seq_cst) != 0) WakePeer(socket_.get());
+  const std::uint32_t sleep = peer_sleeping_->Sleep();
+  if (sleep != 0 && sleep != woken_ && WakePeer(socket_.get())) woken_ = sleep;
   Finish(context, CompletionKind::kSend, true);
   return absl::OkStatus();
 }

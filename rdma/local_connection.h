@@ -80,8 +80,7 @@ class LocalConnection : public Connection {
   explicit LocalConnection(const QueueLimits& limits);
 
   /// Makes the rings usable. `peer_sleeping` says when the peer wants to be woken.
-  void Open(LocalSide* own, const LocalSide* peer, const std::atomic<std::uint32_t>* peer_sleeping,
-            std::uint32_t slots);
+  void Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping, std::uint32_t slots);
   /// Notes the first cause, and tells the peer. From now on nothing is posted, and Take flushes.
   void Break(absl::Status cause);
   /// Tells the peer that this side wants no more. REQUIRES: the memory given to Open is still there.
@@ -144,7 +143,8 @@ class LocalConnection : public Connection {
   RingReader reader_;
   LocalSide* own_side_ = nullptr;  // null until Open
   const LocalSide* peer_side_ = nullptr;
-  const std::atomic<std::uint32_t>* peer_sleeping_ = nullptr;
+  const SleepMark* peer_sleeping_ = nullptr;
+  std::uint32_t woken_ = 0;  // the last of its sleeps that it was woken from
 };
 
 }  // namespace remora::rdma

@@ -103,13 +103,12 @@ std::size_t LocalListener::Poll(std::span<Completion> out) {
 void LocalListener::Arm() {
   armed_ = true;
   // A4: before the Poll that the contract demands next.
-  alive_->page().sleeping.store(1, std::memory_order_seq_cst);
+  alive_->page().sleeping.FallAsleep();
 }
 
 void LocalListener::Disarm() {
   armed_ = false;
-  // Relaxed: a client that still sees a sleeper costs one byte too many.
-  alive_->page().sleeping.store(0, std::memory_order_relaxed);
+  alive_->page().sleeping.WakeUp();
   HandleEvents();
 }
 

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -80,11 +81,11 @@ struct ReceivedReply {
 /// up. FailedPrecondition: it is of another version. Internal: it talks nonsense.
 absl::StatusOr<ReceivedReply> ReceiveReply(int socket);
 
-/// Sends the byte that wakes a sleeping peer. It needs no success: if the socket is full the peer has enough
-/// to read, if the peer is gone others notice it.
-inline void WakePeer(int socket) {
+/// Sends the byte that wakes a sleeping peer. False: it may not have one. If the socket is full, it has; if
+/// the peer is gone, others notice it.
+inline bool WakePeer(int socket) {
   const std::byte any{0};
-  send(socket, &any, sizeof(any), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return send(socket, &any, sizeof(any), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(any) || errno == EAGAIN;
 }
 
 /// Takes such bytes; stops early rather than read for ever. False: the peer hung up.

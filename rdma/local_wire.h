@@ -41,7 +41,8 @@
 //   `produced`. All
 //       four are seq_cst, so in their one total order one of the loads comes after the other side's store:
 //       either the writer sees the sleeper and sends the byte, or the sleeper sees the message and stays
-//       awake (Dekker).
+//       awake (Dekker). `sleeping` is odd while it sleeps, or is about to, and another number each time: who
+//       has woken it from this sleep need not send another byte, with each message of many.
 //   A5  (Nobody waits for a peer.) All of a server's calls on sockets are MSG_DONTWAIT. This is why a peer is
 //   woken
 //       over the socket and not with an eventfd: an eventfd passed to a peer shares its O_NONBLOCK with it,
@@ -62,7 +63,7 @@ namespace remora::rdma {
 // --- Handshake: one packet each way, over SOCK_SEQPACKET --------------------------------------------
 
 inline constexpr std::uint64_t kLocalMagic = 0x6c61636f6c6d6572;  // "remlocal"
-inline constexpr std::uint32_t kLocalVersion = 2;
+inline constexpr std::uint32_t kLocalVersion = 3;
 
 /// Regions to READ have the keys 1 to kLocalMaxReads; regions to WRITE those behind.
 inline constexpr std::uint32_t kLocalMaxReads = 8;
@@ -119,10 +120,31 @@ static_assert(kMaxRejectData <= kMaxAcceptData);
 
 inline constexpr std::size_t kCacheLine = 64;
 
+/// A4: what one side says of its sleep, in memory that it alone writes.
+class SleepMark {
+ public:
+  /// Before the look at what might have come.
+  void FallAsleep() { mark_.store((Mine() + 1) | 1, std::memory_order_seq_cst); }
+  /// Relaxed: that the other side still sees a sleeper costs it one byte too many.
+  void WakeUp() { mark_.store((Mine() + 1) & ~1u, std::memory_order_relaxed); }
+
+  /// For the other side, behind the store that published the message: not 0 while this one sleeps, and
+  /// different for each of its sleeps.
+  std::uint32_t Sleep() const {
+    const std::uint32_t mark = mark_.load(std::memory_order_seq_cst);
+    return (mark & 1) != 0 ? mark : 0;
+  }
+
+ private:
+  std::uint32_t Mine() const { return mark_.load(std::memory_order_relaxed); }
+
+  std::atomic<std::uint32_t> mark_;
+};
+
 /// One for all connections of a listener.
 struct LocalListenerPage {
-  alignas(kCacheLine) pthread_mutex_t alive;                // A1
-  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // A4: of the server
+  alignas(kCacheLine) pthread_mutex_t alive;  // A1
+  alignas(kCacheLine) SleepMark sleeping;     // A4: of the server
 };
 static_assert(sizeof(LocalListenerPage) == 2 * kCacheLine);
 
@@ -137,7 +159,7 @@ static_assert(sizeof(LocalSlot) == 5 * kCacheLine && offsetof(LocalSlot, data) =
 struct LocalSide {
   alignas(kCacheLine) std::atomic<std::uint64_t> produced;  // messages to the peer
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // messages from the peer
-  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // A4; the client's only
+  alignas(kCacheLine) SleepMark sleeping;                   // A4; the client's only
   std::atomic<std::uint32_t> closed;                        // not 0: this side wants no more
 
   LocalSlot* slots() { return reinterpret_cast<LocalSlot*>(this + 1); }

@@ -301,9 +301,9 @@ TEST_F(LocalHostileTest, AClientThatNeverWakesDoesNotBlockTheServer) {
   StartService();
   RawClient client(where_);
   client.Join();
-  client.own->sleeping = 1;
   std::array<std::byte, kMaxMessageSize> echo;
   for (int i = 0; i < 1500; ++i) {  // several times what the socket holds
+    client.own->sleeping.FallAsleep();
     client.SendEcho();
     while (!client.reader.HasMessage()) std::this_thread::yield();
     std::uint32_t length = 0;
@@ -311,6 +311,44 @@ TEST_F(LocalHostileTest, AClientThatNeverWakesDoesNotBlockTheServer) {
     client.reader.Take(echo.data(), length);
   }
   ExpectUnharmed();
+}
+
+// A4: one byte for each of its sleeps, however many messages come.
+TEST_F(LocalHostileTest, WhoSleepsIsWokenOnce) {
+  StartService();
+  RawClient client(where_);
+  client.Join();
+  const auto echo = [&] {
+    client.SendEcho();
+    while (!client.reader.HasMessage()) std::this_thread::yield();
+    std::uint32_t length = 0;
+    ASSERT_EQ(client.reader.Peek(&length), RingResult::kDone);
+    std::array<std::byte, kMaxMessageSize> answer;
+    client.reader.Take(answer.data(), length);
+  };
+  const auto bytes = [&] {
+    int count = 0;
+    for (std::byte byte; recv(client.socket(), &byte, 1, MSG_DONTWAIT) == 1;) ++count;
+    return count;
+  };
+  for (int sleep = 0; sleep < 3; ++sleep) {
+    echo();
+    EXPECT_EQ(bytes(), 0) << "it was awake";
+    client.own->sleeping.FallAsleep();
+    for (int i = 0; i < 5; ++i) echo();
+    client.own->sleeping.WakeUp();
+    // The byte for a message is sent behind it; an answer to the next one is behind that.
+    echo();
+    EXPECT_EQ(bytes(), 1);
+  }
+  // To fall asleep again without having been awake is another sleep.
+  client.own->sleeping.FallAsleep();
+  echo();
+  client.own->sleeping.FallAsleep();
+  echo();
+  client.own->sleeping.WakeUp();
+  echo();
+  EXPECT_EQ(bytes(), 2);
 }
 
 TEST_F(LocalHostileTest, AFloodOfWakeUpsHurtsNobody) {
