@@ -167,12 +167,12 @@ TEST_F(SyncedTest, WhatFollowsAPendingWriteOfTheKeyIsPendingToo) {
   EXPECT_EQ(Submit({append, PutOf("other", "x", Durability::kLogged), append}),
             (Outcomes{"pending", "OK", "pending"}));
   EXPECT_EQ(Get("key"), "NOT_FOUND");
-  EXPECT_EQ(Submit({DeleteOf("key"), DeleteOf("key"), append}),
-            (Outcomes{"pending", "NOT_FOUND", "pending"}));
+  EXPECT_EQ(Submit({DeleteOf("key"), DeleteOf("key"), append}), (Outcomes{"pending", "pending", "pending"}));
   const std::vector<SyncedWrite> outcomes = Sync();
-  ASSERT_EQ(outcomes.size(), 5u);
+  ASSERT_EQ(outcomes.size(), 6u);
   EXPECT_EQ(outcomes[2].result, 3);
   EXPECT_EQ(outcomes[4].result, 1);
+  EXPECT_TRUE(absl::IsNotFound(outcomes[5].status)) << outcomes[5].status;
   EXPECT_EQ(Get("key"), "2");
   EXPECT_EQ(Submit({PutOf("key", "two", Durability::kLogged)}), Outcomes{"OK"});
   EXPECT_EQ(Get("key"), "two");
@@ -202,14 +202,47 @@ TEST_F(SyncedTest, ConditionsAreDecidedAsOfTheWriteBefore) {
   absent.condition = Condition::Absent();
   Write again = PutOf("key", "two", Durability::kLogged);
   again.condition = Condition::Absent();
-  EXPECT_EQ(Submit({absent, again}), (Outcomes{"pending", "ALREADY_EXISTS"}));
-  EXPECT_EQ(Submit({again}), Outcomes{"ALREADY_EXISTS"});
+  EXPECT_EQ(Submit({absent, again}), (Outcomes{"pending", "pending"}));
+  EXPECT_EQ(Submit({again}), Outcomes{"pending"});
   Write same = PutOf("key", "three");
   same.condition = Condition::Present();
   EXPECT_EQ(Submit({same}), Outcomes{"pending"});
   Sync();
   EXPECT_EQ(Submit({again}), Outcomes{"ALREADY_EXISTS"});
   EXPECT_EQ(Get("key"), "three");
+}
+
+// S6: whoever hears that the key exists, and looks, finds it.
+TEST_F(SyncedTest, WhoIsRefusedForWhatIsPendingHearsSoWhenThatIsVisible) {
+  Write absent = PutOf("key", "one");
+  absent.condition = Condition::Absent();
+  WriteBatch both;
+  both.Put("other", "x");
+  both.Put("key", "two", Condition::Absent());
+  std::vector<Write> batch;
+  std::string_view bytes = both.bytes();
+  while (!bytes.empty()) batch.push_back(WriteOf(TakeBatchWrite(&bytes).value()));
+  batch.back().with_next = false;
+  EXPECT_EQ(Submit({absent}), Outcomes{"pending"});
+  EXPECT_EQ(Submit({absent}), Outcomes{"pending"});
+  EXPECT_EQ(Submit(batch)[0], "pending");
+  EXPECT_EQ(Submit({DeleteOf("nothing"), PutOf("logged", "x", Durability::kLogged)}),
+            (Outcomes{"NOT_FOUND", "OK"}));
+  std::vector<SyncedWrite> early;
+  store_->TakeSynced(&early);
+  EXPECT_TRUE(early.empty());
+  EXPECT_EQ(Get("key"), "NOT_FOUND");
+  const std::uint64_t syncs = store_->Read(Counter::kSyncs);
+  const std::vector<SyncedWrite> outcomes = Sync();
+  ASSERT_EQ(outcomes.size(), 3u);
+  EXPECT_TRUE(outcomes[0].status.ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(outcomes[1].status)) << outcomes[1].status;
+  EXPECT_TRUE(absl::IsAlreadyExists(outcomes[2].status)) << outcomes[2].status;
+  EXPECT_EQ(Get("key"), "one");
+  EXPECT_EQ(Get("other"), "NOT_FOUND");
+  EXPECT_FALSE(store_->Sync()) << "no refusal needs the disk for itself";
+  EXPECT_EQ(store_->Read(Counter::kSyncs), syncs + 1);
+  EXPECT_EQ(Submit({absent}), Outcomes{"ALREADY_EXISTS"}) << "at once";
 }
 
 TEST_F(SyncedTest, ABatchIsSyncedAsAWhole) {
@@ -375,6 +408,7 @@ TEST_F(SyncedTest, AgreesWithAMap) {
     std::uint64_t ticket;
     std::string key;
     std::optional<std::string> value;
+    bool is_refused;
   };
   std::vector<Pending> pending;
   std::map<std::string, bool> gone_with_the_process;
@@ -384,8 +418,8 @@ TEST_F(SyncedTest, AgreesWithAMap) {
     store_->TakeSynced(&outcomes);
     for (const SyncedWrite& outcome : outcomes) {
       ASSERT_TRUE(!pending.empty() && pending.front().ticket == outcome.ticket) << "in their order";
-      ASSERT_TRUE(outcome.status.ok()) << outcome.status;
       const Pending& first = pending.front();
+      ASSERT_EQ(outcome.status.ok(), !first.is_refused) << outcome.status;
       if (first.value) {
         model[first.key] = *first.value;
       } else {
@@ -410,11 +444,12 @@ TEST_F(SyncedTest, AgreesWithAMap) {
       if (write.ticket != 0 || !absl::IsAborted(write.status)) break;
       clock_.Advance(kPatience);
     }
-    if (write.ticket != 0 || write.status.ok()) {
+    if (write.status.ok()) {
       gone_with_the_process[key] = write.ticket == 0 && write.durability == Durability::kMemory;
     }
     if (write.ticket != 0) {
-      pending.push_back({write.ticket, key, deletes ? std::nullopt : std::optional(value)});
+      pending.push_back(
+          {write.ticket, key, deletes ? std::nullopt : std::optional(value), deletes && !exists});
     } else if (write.status.ok()) {
       deletes ? void(model.erase(key)) : void(model[key] = value);
     } else {
