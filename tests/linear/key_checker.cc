@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 namespace remora::linear {
@@ -42,10 +43,12 @@ KeyChecker::KeyChecker(std::vector<Operation> operations, const CheckOptions& op
   place_.assign(operations_.size(), kNoPlace);
   for (std::size_t i = 0; i < writes_.size(); ++i) place_[writes_[i]] = i;
   signatures_.resize(operations_.size());
+  std::unordered_map<std::string, std::size_t> signatures;
   for (std::uint32_t i = 0; i < operations_.size(); ++i) {
-    if (IsEffect(operations_[i]) && place_[i] == kNoPlace)
-      signatures_[i] = register_.Signature(operations_[i]);
+    if (!IsEffect(operations_[i]) || place_[i] != kNoPlace) continue;
+    signatures_[i] = signatures.emplace(register_.Signature(operations_[i]), signatures.size()).first->second;
   }
+  tried_.resize(signatures.size());
   Configuration first;
   if (!begins_absent) {
     first.state.presence = State::Presence::kAny;
@@ -203,14 +206,10 @@ void KeyChecker::Next(const Configuration& from, Time now, std::vector<Configura
       }
     }
   }
-  for (std::size_t i = 0; i < unknown_.size(); ++i) {
-    const std::uint32_t operation = unknown_[i];
-    if (IsIn(from.used, operation)) continue;
-    const bool has_twin = std::any_of(
-        unknown_.begin(), unknown_.begin() + static_cast<std::ptrdiff_t>(i), [&](std::uint32_t earlier) {
-          return signatures_[earlier] == signatures_[operation] && !IsIn(from.used, earlier);
-        });
-    if (has_twin) continue;
+  tried_.assign(tried_.size(), false);
+  for (const std::uint32_t operation : unknown_) {
+    if (tried_[signatures_[operation]] || IsIn(from.used, operation)) continue;
+    tried_[signatures_[operation]] = true;
     const std::optional<State> state = register_.Do(operations_[operation], from.state, next_version);
     if (!state) continue;
     Configuration& to = next->emplace_back(from);

@@ -67,10 +67,11 @@ class KeyChecker {
   std::vector<Event> events_;
   std::vector<std::uint32_t> writes_;          // those with versions, in their order
   std::vector<std::size_t> place_;             // of each operation in writes_, if it is there
-  std::vector<std::string> signatures_;        // of the writes of unknown outcome
+  std::vector<std::size_t> signatures_;        // of the writes of unknown outcome: the same of those alike
   std::vector<std::uint32_t> finding_;         // under way
   std::vector<std::uint32_t> unknown_;         // begun, and not used in all configurations
   std::vector<Configuration> configurations_;  // none is as good as another
+  std::vector<bool> tried_;                    // signatures
   std::size_t looked_at_ = 0;
   bool undecided_ = false;
   std::size_t failed_ = 0;

@@ -13,8 +13,8 @@ std::optional<std::int64_t> NumberIn(std::string_view text) {
   return number;
 }
 
-/// A value that nobody found: one is as good as another, but for its size.
-bool IsUnfound(std::string_view value) { return value.starts_with('?'); }
+/// Stands for all values that nobody found, nor found the beginning of: one is as good as another.
+constexpr std::string_view kUnfound = "?";
 
 State WithVersion(State state, std::uint64_t version) {
   state.version = version;
@@ -56,8 +56,7 @@ std::uint32_t Register::NumberOf(const std::string& value) {
   const auto at = std::lower_bound(found_.begin(), found_.end(), value);
   bool may_be_found = at != found_.end() && (*at == value || (has_appends_ && at->starts_with(value)));
   may_be_found = may_be_found || NumberIn(value).has_value();
-  const std::string name =
-      may_be_found ? value : "?" + std::to_string(has_appends_ ? value.size() : std::size_t{0});
+  const std::string name = may_be_found ? value : std::string(kUnfound);
   const auto [found, is_new] = numbers_.try_emplace(name, static_cast<std::uint32_t>(values_.size()));
   if (is_new) values_.push_back(name);
   return found->second;
@@ -99,12 +98,11 @@ bool Register::SetValue(const Operation& operation, const State& before, State* 
   if (any) return true;
   const std::string old = is_there ? ValueOf(before.value) : "";
   std::string made = old + operation.value;
-  if (IsUnfound(old)) {
-    std::size_t size = 0;
-    std::from_chars(old.data() + 1, old.data() + old.size(), size);
-    made = std::string(size + operation.value.size(), '?');
+  if (old == kUnfound) {
+    made = kUnfound;
+  } else if (told && static_cast<std::int64_t>(made.size()) != operation.result) {
+    return false;
   }
-  if (told && static_cast<std::int64_t>(made.size()) != operation.result) return false;
   after->value = NumberOf(made);
   return true;
 }
@@ -202,7 +200,12 @@ std::string Register::Signature(const Operation& operation) {
       signature += std::to_string(NumberOf(operation.value));
       break;
     case Kind::kAppend:
-      signature += operation.value;
+      signature += std::ranges::any_of(found_,
+                                       [&](const std::string& found) {
+                                         return found.find(operation.value) != std::string::npos;
+                                       })
+                       ? operation.value
+                       : kUnfound;
       break;
     case Kind::kIncrement:
       signature += std::to_string(operation.delta);
@@ -228,9 +231,9 @@ std::string Register::Text(const State& state) const {
       text = "absent";
       break;
     case State::Presence::kPresent:
-      text = state.value == State::kAnyValue   ? "some value"
-             : IsUnfound(ValueOf(state.value)) ? "a value that nobody read"
-                                               : "'" + ValueOf(state.value) + "'";
+      text = state.value == State::kAnyValue    ? "some value"
+             : ValueOf(state.value) == kUnfound ? "a value that nobody read"
+                                                : "'" + ValueOf(state.value) + "'";
       break;
   }
   text += (state.exact ? " of version " : " of a version above ") + std::to_string(state.version);

@@ -56,7 +56,8 @@ Settings Choose(std::mt19937_64& random) {
   workload.counters = 1 + static_cast<std::uint32_t>(below(3));
   workload.lists = 1 + static_cast<std::uint32_t>(below(2));
   workload.read_percent = 30 + static_cast<std::uint32_t>(below(50));
-  workload.max_value = below(3) == 0 ? 20'000 : 1000;
+  constexpr std::array<std::size_t, 4> kMaxValues = {300, 1000, 20'000, 60'000};
+  workload.max_value = kMaxValues[below(kMaxValues.size())];
   workload.large_permille = below(6) == 0 ? 10 : 0;
   workload.ttls = below(3) != 0;
   store.memory_size = workload.large_permille > 0 ? 64 * kMiB : 16 * kMiB;
@@ -68,7 +69,6 @@ Settings Choose(std::mt19937_64& random) {
   store.eviction = has_disk ? Eviction::kLeastUsed : Eviction::kNone;
   store.loading = below(2) == 0 ? Loading::kInOpen : Loading::kInSteps;
   store.syncing = Syncing::kInSteps;
-  store.incarnation = 0;
   store.grace = milliseconds(below(2) == 0 ? kMinGraceMs : 100);
   workload.durabilities = has_disk && below(2) == 0;
   workload.scans = has_disk;
@@ -131,7 +131,6 @@ class World {
         settings_(Choose(random_)),
         network_(random_()),
         server_clock_(network_.clock(), std::chrono::hours(5), settings_.drift_ppm) {
-    SeedDevice(random_());
     settings_.workload.seed = options.seed;
     settings_.server.store.clock = &server_clock_;
     if (settings_.server.store.durability != Durability::kMemory) {
@@ -176,7 +175,10 @@ class World {
   // --- The server
 
   void StartServer() {
+    settings_.server.store.incarnation = random_();
     absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(settings_.server);
+    // Behind RocksDB, which uses it, and more of it when the process has not done so before.
+    SeedDevice(random_());
     if (server.ok()) {
       server_ = *std::move(server);
       const absl::Status listens = server_->AddListener(network_.Listen());
