@@ -47,13 +47,15 @@ int Run(const Options& options) {
   for (std::uint64_t seed = options.seed; failed == 0; ++seed) {
     if (options.worlds > 0 ? counts.worlds >= options.worlds : counts.operations >= options.operations) break;
     std::snprintf(last_words, sizeof(last_words), "in world %llu\n", static_cast<unsigned long long>(seed));
+    const auto world_start = steady_clock::now();
     const SimResult result = RunWorld({.seed = seed, .operations = options.world});
+    const double world_s = std::chrono::duration<double>(steady_clock::now() - world_start).count();
     counts += result.counts;
     const bool differs =
         options.twice && RunWorld({.seed = seed, .operations = options.world}).digest != result.digest;
     if (options.verbose || !result.ok() || differs) {
-      std::printf("world %llu: %s\n  %s\n  digest %016llx\n", static_cast<unsigned long long>(seed),
-                  result.settings.c_str(), Text(result.counts).c_str(),
+      std::printf("world %llu, %.1f s: %s\n  %s\n  digest %016llx\n", static_cast<unsigned long long>(seed),
+                  world_s, result.settings.c_str(), Text(result.counts).c_str(),
                   static_cast<unsigned long long>(result.digest));
     }
     if (differs) std::printf("NOT THE SAME when it was run again\n");
