@@ -237,7 +237,8 @@ std::string Register::Text(const State& state) const {
       break;
   }
   text += (state.exact ? " of version " : " of a version above ") + std::to_string(state.version);
-  if (state.expires_earliest != kNever) text += ", until " + std::to_string(state.expires_earliest);
+  const bool is_told = state.expires_earliest != kNever && state.expires_earliest > 0;
+  if (is_told) text += ", until " + std::to_string(state.expires_earliest);
   return text;
 }
 

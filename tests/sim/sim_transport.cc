@@ -221,15 +221,17 @@ void SimNetwork::Interfere() {
 
 bool SimNetwork::Deliver(const absl::Status& connection, const std::byte* from, std::byte* to,
                          std::size_t size) {
-  const std::size_t pieces = (size + piece_size_ - 1) / piece_size_;
+  // So that fibers get on: a large value comes in larger pieces.
+  const std::size_t piece_size = yield_ ? std::max(piece_size_, size / kMostPieces) : piece_size_;
+  const std::size_t pieces = (size + piece_size - 1) / piece_size;
   std::vector<std::uint32_t> order(pieces);
   std::iota(order.begin(), order.end(), 0u);
   std::shuffle(order.begin(), order.end(), random_);
   for (const std::uint32_t piece : order) {
     Interfere();
     if (!connection.ok()) return false;  // and the memory may be gone
-    const std::size_t start = piece * piece_size_;
-    std::memcpy(to + start, from + start, std::min(piece_size_, size - start));
+    const std::size_t start = piece * piece_size;
+    std::memcpy(to + start, from + start, std::min(piece_size, size - start));
     ++pieces_delivered_;
   }
   return true;

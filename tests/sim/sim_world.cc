@@ -82,7 +82,7 @@ Settings Choose(std::mt19937_64& random) {
   settings.gap = static_cast<std::uint32_t>(std::size_t{4} << below(8));
   settings.grants = below(2) == 0;
   settings.pace_ns = std::uint64_t{500} << below(6);
-  settings.fault_gap = below(8) == 0 ? 0 : std::uint64_t{500} << below(6);
+  settings.fault_gap = below(8) == 0 ? 0 : std::uint64_t{1000} << below(6);
   return settings;
 }
 
@@ -299,7 +299,7 @@ class World {
     Actor& actor = *actors_[Below(actors_.size())];
     switch (Below(12)) {
       case 0:
-        if (!settings_.crashes || Below(4) != 0 || server_ == nullptr) return;
+        if (!settings_.crashes || Below(8) != 0 || server_ == nullptr) return;
         ++result_.counts.server_crashes;
         StopServer();
         server_until_ =
