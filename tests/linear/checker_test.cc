@@ -68,6 +68,12 @@ class Told {
     Add(client, begun, ended, Kind::kDelete).version = version;
     return *this;
   }
+  Told& Touch(std::uint32_t client, Time begun, Time ended, std::uint64_t version) {
+    Operation& touch = Add(client, begun, ended, Kind::kTouch);
+    touch.ttl = kNeverExpires;
+    touch.version = version;
+    return *this;
+  }
   Told& Increment(std::uint32_t client, Time begun, Time ended, std::int64_t result, std::uint64_t version) {
     Operation& increment = Add(client, begun, ended, Kind::kIncrement);
     increment.delta = 1;
@@ -218,6 +224,19 @@ TEST(LinearTest, WhatHasExpiredIsNotServed) {
   EXPECT_THAT(Told(told).Get(2, 110 * kMs, 111 * kMs, "a", 1).Faults(), HasSubstr("'a' of version 1"));
   // Not once it was seen to be gone.
   EXPECT_THAT(Told(told).Missing(2, 98 * kMs, 99 * kMs).Get(2, 99 * kMs + 1, 101 * kMs, "a", 1).Faults(),
+              HasSubstr("no order"));
+}
+
+TEST(LinearTest, ATouchMayBringBackWhatExpiredMeanwhileAndNoLater) {
+  const Told told = Told().Put(1, 0, 1 * kMs, "a", 1).For(milliseconds(100));
+  EXPECT_EQ(Told(told)
+                .Touch(2, 90 * kMs, 120 * kMs, 2)
+                .Missing(3, 105 * kMs, 106 * kMs)
+                .Get(3, 121 * kMs, 122 * kMs, "a", 2)
+                .Faults(),
+            "");
+  EXPECT_THAT(Told(told).Touch(2, 110 * kMs, 120 * kMs, 2).Faults(), HasSubstr("no order"));
+  EXPECT_THAT(Told(told).Touch(2, 90 * kMs, 104 * kMs, 2).Missing(3, 105 * kMs, 106 * kMs).Faults(),
               HasSubstr("no order"));
 }
 

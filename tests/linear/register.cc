@@ -13,7 +13,8 @@ std::optional<std::int64_t> NumberIn(std::string_view text) {
   return number;
 }
 
-/// Stands for all values that nobody found, nor found the beginning of: one is as good as another.
+/// Begins what stands for all values that nobody found, nor found the beginning of: one is as good as
+/// another, but for its size, which follows.
 constexpr std::string_view kUnfound = "?";
 
 State WithVersion(State state, std::uint64_t version) {
@@ -42,6 +43,8 @@ Register::Register(const std::vector<Operation>& operations, const CheckOptions&
   for (const Operation& operation : operations) {
     if (operation.outcome != Outcome::kOk) {
       has_appends_ = has_appends_ || operation.kind == Kind::kAppend;
+      has_lost_appends_ =
+          has_lost_appends_ || (operation.kind == Kind::kAppend && operation.outcome == Outcome::kUnknown);
     } else if (operation.kind == Kind::kGet) {
       found_.push_back(operation.value);
     } else if (operation.kind == Kind::kAppend) {
@@ -56,7 +59,10 @@ std::uint32_t Register::NumberOf(const std::string& value) {
   const auto at = std::lower_bound(found_.begin(), found_.end(), value);
   bool may_be_found = at != found_.end() && (*at == value || (has_appends_ && at->starts_with(value)));
   may_be_found = may_be_found || NumberIn(value).has_value();
-  const std::string name = may_be_found ? value : std::string(kUnfound);
+  const std::string name =
+      may_be_found
+          ? value
+          : std::string(kUnfound) + (has_appends_ && !has_lost_appends_ ? std::to_string(value.size()) : "");
   const auto [found, is_new] = numbers_.try_emplace(name, static_cast<std::uint32_t>(values_.size()));
   if (is_new) values_.push_back(name);
   return found->second;
@@ -100,6 +106,11 @@ bool Register::SetValue(const Operation& operation, const State& before, State* 
   std::string made = old + operation.value;
   if (old == kUnfound) {
     made = kUnfound;
+  } else if (old.starts_with(kUnfound)) {
+    std::size_t size = 0;
+    std::from_chars(old.data() + kUnfound.size(), old.data() + old.size(), size);
+    made = std::string(size + operation.value.size(), kUnfound.front());
+    if (told && static_cast<std::int64_t>(made.size()) != operation.result) return false;
   } else if (told && static_cast<std::int64_t>(made.size()) != operation.result) {
     return false;
   }
@@ -126,7 +137,11 @@ void Register::SetExpiry(const Operation& operation, const State& before, State*
 std::optional<State> Register::Do(const Operation& operation, const State& state,
                                   std::uint64_t next_version) {
   if (operation.version != 0 && operation.version <= state.version) return std::nullopt;
-  std::optional<State> before = Holds(operation.condition, state, next_version);
+  const bool brings_back = operation.kind == Kind::kTouch && state.presence == State::Presence::kAbsent &&
+                           state.lapsed_latest != kNever && operation.begun <= state.lapsed_latest;
+  State found = state;
+  if (brings_back) found.presence = State::Presence::kPresent;
+  std::optional<State> before = Holds(operation.condition, found, next_version);
   if (!before) return std::nullopt;
   State after;
   after.presence = State::Presence::kPresent;
@@ -190,6 +205,11 @@ std::optional<State> Register::Find(const Operation& operation, const State& sta
 State Register::Expired(const State& state) {
   State gone;
   gone.version = state.version;
+  if (state.presence == State::Presence::kPresent && state.expires_latest != kNever) {
+    gone.exact = state.exact;
+    gone.value = state.value;
+    gone.lapsed_latest = state.expires_latest;
+  }
   return gone;
 }
 
@@ -231,9 +251,9 @@ std::string Register::Text(const State& state) const {
       text = "absent";
       break;
     case State::Presence::kPresent:
-      text = state.value == State::kAnyValue    ? "some value"
-             : ValueOf(state.value) == kUnfound ? "a value that nobody read"
-                                                : "'" + ValueOf(state.value) + "'";
+      text = state.value == State::kAnyValue              ? "some value"
+             : ValueOf(state.value).starts_with(kUnfound) ? "a value that nobody read"
+                                                          : "'" + ValueOf(state.value) + "'";
       break;
   }
   text += (state.exact ? " of version " : " of a version above ") + std::to_string(state.version);

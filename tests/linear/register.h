@@ -24,6 +24,10 @@ struct State {
   Time expires_earliest = kNever;  // by itself, no sooner than
   Time expires_latest = kNever;    // and no later
 
+  // Of a record that is gone by itself, with its value and version: a touch that began no later may bring it
+  // back (Store::Touch: a Get in between misses it).
+  Time lapsed_latest = kNever;
+
   static constexpr std::uint32_t kAnyValue = ~std::uint32_t{0};
 
   bool MayBePresent() const { return presence != Presence::kAbsent; }
@@ -58,6 +62,8 @@ class Register {
 
   const CheckOptions options_;
   bool has_appends_ = false;
+  bool has_lost_appends_ =
+      false;  // then sizes of values that nobody found are not told apart: too many might be
   std::vector<std::string> found_;  // values, sorted
   std::vector<std::string> values_;
   std::unordered_map<std::string, std::uint32_t> numbers_;
