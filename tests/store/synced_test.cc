@@ -212,39 +212,6 @@ TEST_F(SyncedTest, ConditionsAreDecidedAsOfTheWriteBefore) {
   EXPECT_EQ(Get("key"), "three");
 }
 
-// S6: whoever hears that the key exists, and looks, finds it.
-TEST_F(SyncedTest, WhoIsRefusedForWhatIsPendingHearsSoWhenThatIsVisible) {
-  Write absent = PutOf("key", "one");
-  absent.condition = Condition::Absent();
-  WriteBatch both;
-  both.Put("other", "x");
-  both.Put("key", "two", Condition::Absent());
-  std::vector<Write> batch;
-  std::string_view bytes = both.bytes();
-  while (!bytes.empty()) batch.push_back(WriteOf(TakeBatchWrite(&bytes).value()));
-  batch.back().with_next = false;
-  EXPECT_EQ(Submit({absent}), Outcomes{"pending"});
-  EXPECT_EQ(Submit({absent}), Outcomes{"pending"});
-  EXPECT_EQ(Submit(batch)[0], "pending");
-  EXPECT_EQ(Submit({DeleteOf("nothing"), PutOf("logged", "x", Durability::kLogged)}),
-            (Outcomes{"NOT_FOUND", "OK"}));
-  std::vector<SyncedWrite> early;
-  store_->TakeSynced(&early);
-  EXPECT_TRUE(early.empty());
-  EXPECT_EQ(Get("key"), "NOT_FOUND");
-  const std::uint64_t syncs = store_->Read(Counter::kSyncs);
-  const std::vector<SyncedWrite> outcomes = Sync();
-  ASSERT_EQ(outcomes.size(), 3u);
-  EXPECT_TRUE(outcomes[0].status.ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(outcomes[1].status)) << outcomes[1].status;
-  EXPECT_TRUE(absl::IsAlreadyExists(outcomes[2].status)) << outcomes[2].status;
-  EXPECT_EQ(Get("key"), "one");
-  EXPECT_EQ(Get("other"), "NOT_FOUND");
-  EXPECT_FALSE(store_->Sync()) << "no refusal needs the disk for itself";
-  EXPECT_EQ(store_->Read(Counter::kSyncs), syncs + 1);
-  EXPECT_EQ(Submit({absent}), Outcomes{"ALREADY_EXISTS"}) << "at once";
-}
-
 TEST_F(SyncedTest, ABatchIsSyncedAsAWhole) {
   ASSERT_TRUE(store_->Put("a", "old").ok());
   std::vector<Write> batch = {PutOf("a", "1", Durability::kLogged), PutOf("b", "2"), DeleteOf("gone")};
