@@ -195,19 +195,25 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     first.status =
         some == 1 ? Stage(first, now, unix_ms) : StageBatch(writes.subspan(done, some), now, unix_ms);
     if (absl::IsAborted(first.status)) break;
+    if (!first.status.ok() && decided_on_pending_) refused_.push_back(&first);
     for (Write& write : writes.subspan(done + 1, some - 1)) write.status = first.status;
     done += some;
   }
-  if (staged_.empty()) return done;
+  if (staged_.empty()) {
+    AwaitRefusals();
+    return done;
+  }
   SealAll();
   if (tier_ != nullptr) logged_before_ = tier_->logged_to();
   if (const absl::Status durable = MakeDurable(); !durable.ok()) {
     if (sync_failed_.ok()) NoteDisk(durable);
     Abandon(durable);
+    AwaitRefusals();
     return done;
   }
   NoteDisk(absl::OkStatus());
   PublishOrAwait(now);
+  AwaitRefusals();
   if (group_is_on_disk_) {  // and so is all that was pending before it
     synced_to_ = last_ticket_;
     PublishSynced(now, unix_ms);
@@ -230,6 +236,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
 absl::Status Store::Impl::Stage(Write& write, TimePoint now, std::int64_t unix_ms) {
   Staged& staged = staged_.emplace_back();
   staged.write = &write;
+  decided_on_pending_ = false;
   if (write.reserved != nullptr) staged.place = PlaceOf(*write.reserved);
   absl::Status status = Check(write, tier_ == nullptr ? Durability::kMemory : Durability::kSynced);
   if (status.ok()) status = CopyAndVerify(staged, now);
@@ -313,6 +320,7 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
 absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t unix_ms) {
   const Write& write = *staged.write;
   REMORA_ASSIGN_OR_RETURN(const Known old, Look(staged));
+  decided_on_pending_ = old.unsynced;
   // One that has expired counts for nothing, but keeps its slot until it is removed.
   const bool known = old.place.has_value() || old.cold || old.unloaded;
   const bool exists = known && !HasExpired(old.expiry_ms, unix_ms);

@@ -218,6 +218,7 @@ class Store::Impl {
     Write* caller = nullptr;          // gets the outcome; null: who asks for it does
     Waiter* waiter = nullptr;         // of the caller
     std::uint64_t logged_before = 0;  // the sequence, before its group
+    bool is_refused = false;          // nothing is staged; the write's status says why (S6)
     Staged staged;
   };
 
@@ -229,6 +230,9 @@ class Store::Impl {
   /// After what was published, or put into the log: see changes_end.
   void SetChangesEnd();
   void Await(Staged& staged);
+  /// Adds what is pending for a write. The outcome is its caller's, or of who asks for it.
+  Pending& AddPending(Write& write);
+  void AwaitRefusals();
   /// The writes of the batch that is the next to be published; 1 where none is.
   std::size_t PendingBatch() const;
   /// Counts what pending writes will take of the index (S5).
@@ -388,6 +392,8 @@ class Store::Impl {
   bool group_has_synced_ = false;
   bool group_is_on_disk_ = false;
   std::uint64_t logged_before_ = 0;  // the sequence, before the group
+  bool decided_on_pending_ = false;  // the write that was decided last (S6)
+  std::vector<Write*> refused_;      // those of the group that are to be pending
 
   std::atomic<std::uint64_t> changes_end_ = 0;  // written under mutex_
   bool syncs_in_steps_ = false;                 // from Start on

@@ -18,6 +18,9 @@
 //       A scan goes through the tier: before it begins, the disk is asked for all that is pending
 //       (PublishAll). A watch ends before the first that is pending (SetChangesEnd).
 //   S4  The pending record is held: its segment is not cleaned (ValueLog::Hold).
+//   S6  Who is refused for what is pending hears so when that is visible: his next read must not say
+//   otherwise.
+//       Nor is it so where the machine fails before.
 //   S5  Room in the index was made for it, and counts for what is committed meanwhile; should growth have
 //       taken it all the same, the write is published when there is room.
 // Of a batch, either all writes are synced, or none; they are published under one hold of the lock.
@@ -74,18 +77,33 @@ void Store::Impl::SetChangesEnd() {
   Set(Counter::kChangesEnd, end);
 }
 
-void Store::Impl::Await(Staged& staged) {
-  const std::size_t key_size = staged.key.size();
+Store::Impl::Pending& Store::Impl::AddPending(Write& write) {
   Pending& pending = pending_.emplace_back();
   pending.ticket = ++last_ticket_;
   if (waiter_ != nullptr) {
-    pending.caller = staged.write;
+    pending.caller = &write;
     pending.waiter = waiter_;
     ++waiter_->pending;
   }
   pending.logged_before = logged_before_;
-  pending.write = *staged.write;
-  staged.write->ticket = pending.ticket;
+  pending.write = write;
+  write.ticket = pending.ticket;
+  return pending;
+}
+
+// Where nothing is pending, what they were decided on is visible, or was abandoned with their group.
+void Store::Impl::AwaitRefusals() {
+  for (Write* const write : std::exchange(refused_, {})) {
+    if (pending_.empty()) continue;
+    Pending& pending = AddPending(*write);
+    pending.is_refused = true;
+    pending.write.with_next = false;  // one outcome for all of a batch
+  }
+}
+
+void Store::Impl::Await(Staged& staged) {
+  const std::size_t key_size = staged.key.size();
+  Pending& pending = AddPending(*staged.write);
   pending.staged = std::move(staged);
   pending.staged.write = &pending.write;
   // The string has moved.
@@ -106,7 +124,8 @@ std::size_t Store::Impl::PendingBatch() const {
 
 void Store::Impl::ReservePending() {
   for (const Pending& pending : pending_) {
-    if (!pending.staged.is_delete()) ++group_growth_[index_.MainBucketOf(pending.staged.key_hash)];
+    if (!pending.is_refused && !pending.staged.is_delete())
+      ++group_growth_[index_.MainBucketOf(pending.staged.key_hash)];
   }
 }
 
@@ -128,7 +147,16 @@ bool Store::Impl::MakeRoomForPending(std::size_t batch, TimePoint now, std::int6
 void Store::Impl::PublishSynced(TimePoint now, std::int64_t unix_ms) {
   const std::uint64_t keys = index_.entry_count();
   bool ended = false;
-  while (!pending_.empty() && pending_.front().ticket <= synced_to_) {
+  while (!pending_.empty() && (pending_.front().ticket <= synced_to_ || pending_.front().is_refused)) {
+    ended = true;
+    if (pending_.front().is_refused) {
+      Pending& pending = pending_.front();
+      if (!sync_failed_.ok()) pending.write.status = sync_failed_;
+      synced_to_ = std::max(synced_to_, pending.ticket);  // nothing before it is pending
+      Tell(pending);
+      pending_.pop_front();
+      continue;
+    }
     const std::size_t batch = PendingBatch();
     if (sync_failed_.ok() && !MakeRoomForPending(batch, now, unix_ms)) break;
     for (std::size_t i = 0; i < batch; ++i) {
@@ -143,7 +171,6 @@ void Store::Impl::PublishSynced(TimePoint now, std::int64_t unix_ms) {
       if (i == 0 || pending.caller != nullptr) Tell(pending);
       pending_.pop_front();
     }
-    ended = true;
   }
   if (!ended) return;
   SetChangesEnd();

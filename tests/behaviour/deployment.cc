@@ -313,6 +313,10 @@ std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& optio
 
 }  // namespace
 
+std::unique_ptr<KeyValue> KeyValueOf(std::unique_ptr<Client> client) {
+  return std::make_unique<RemoteKeyValue>(std::move(client));
+}
+
 std::string NameOf(DeploymentKind kind) {
   switch (kind) {
     case DeploymentKind::kEmbedded:

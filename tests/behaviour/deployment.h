@@ -97,6 +97,8 @@ class KeyValue {
   virtual Client* client() { return nullptr; }
 };
 
+std::unique_ptr<KeyValue> KeyValueOf(std::unique_ptr<Client> client);
+
 class Deployment {
  public:
   struct Options {

@@ -132,7 +132,10 @@ class SimConnection final : public rdma::Connection {
 class SimListener final : public rdma::Listener {
  public:
   explicit SimListener(SimNetwork& network) : network_(network) { network_.listener_ = this; }
-  ~SimListener() override { network_.listener_ = nullptr; }
+  ~SimListener() override {
+    network_.listener_ = nullptr;
+    requests_.clear();  // while there are the members that they look at
+  }
 
   const rdma::Address& address() const override { return address_; }
   const rdma::QueueLimits& limits() const override { return limits_; }
@@ -178,6 +181,7 @@ std::unique_ptr<rdma::Connection> SimNetwork::Dial() {
 }
 
 void SimNetwork::Step() {
+  if (yield_) return yield_();
   if (in_step_ || !step_) return;  // a client that waits inside the server's step would be a bug of the test
   in_step_ = true;
   step_();
@@ -190,21 +194,47 @@ void SimNetwork::Event() {
   if (then_) then_();
 }
 
-void SimNetwork::Deliver(const std::byte* from, std::byte* to, std::size_t size) {
-  const std::size_t pieces = (size + piece_size_ - 1) / piece_size_;
+bool SimNetwork::CutOne(std::uint64_t number, Cut cut) {
+  std::vector<SimConnection*> open;
+  for (SimConnection* connection : connections_) {
+    const bool is_clients = connection->listener_ == nullptr && connection->other_ != nullptr;
+    if (is_clients && connection->status_.ok()) open.push_back(connection);
+  }
+  if (open.empty()) return false;
+  SimConnection* const one = open[number % open.size()];
+  SimConnection* const other = one->other_;
+  one->CutOff(cut);
+  other->CutOff(cut);
+  return true;
+}
+
+void SimNetwork::Interfere() {
+  if (yield_) {
+    if (random_() % interference_gap_ == 0) yield_();
+    return;
+  }
+  if (!interference_ || in_interference_ || random_() % interference_gap_ != 0) return;
+  in_interference_ = true;
+  interference_();
+  in_interference_ = false;
+}
+
+bool SimNetwork::Deliver(const absl::Status& connection, const std::byte* from, std::byte* to,
+                         std::size_t size) {
+  // So that fibers get on: a large value comes in larger pieces.
+  const std::size_t piece_size = yield_ ? std::max(piece_size_, size / kMostPieces) : piece_size_;
+  const std::size_t pieces = (size + piece_size - 1) / piece_size;
   std::vector<std::uint32_t> order(pieces);
   std::iota(order.begin(), order.end(), 0u);
   std::shuffle(order.begin(), order.end(), random_);
   for (const std::uint32_t piece : order) {
-    if (interference_ && !in_interference_ && random_() % interference_gap_ == 0) {
-      in_interference_ = true;
-      interference_();
-      in_interference_ = false;
-    }
-    const std::size_t start = piece * piece_size_;
-    std::memcpy(to + start, from + start, std::min(piece_size_, size - start));
+    Interfere();
+    if (!connection.ok()) return false;  // and the memory may be gone
+    const std::size_t start = piece * piece_size;
+    std::memcpy(to + start, from + start, std::min(piece_size, size - start));
     ++pieces_delivered_;
   }
+  return true;
 }
 
 SimConnection::~SimConnection() {
@@ -304,7 +334,8 @@ std::size_t SimConnection::Poll(std::span<rdma::Completion> out) {
 absl::Status SimConnection::Wait(TimePoint deadline) {
   if (network_.clock_.Now() >= deadline) return absl::DeadlineExceededError("no answer in time");
   network_.Step();
-  network_.clock_.Advance(std::chrono::microseconds(100));
+  // Fibers' time is their scheduler's.
+  if (!network_.yield_) network_.clock_.Advance(std::chrono::microseconds(100));
   return absl::OkStatus();
 }
 
@@ -325,11 +356,12 @@ void SimConnection::DeliverReads() {
     const PendingRead read = std::move(reads_.front());
     reads_.pop_front();
     const std::byte* from = read.from;
+    bool is_whole = true;
     for (const rdma::Sge& sge : read.to) {
-      network_.Deliver(from, sge.data, sge.size);
+      is_whole = is_whole && network_.Deliver(status_, from, sge.data, sge.size);
       from += sge.size;
     }
-    Complete(rdma::CompletionKind::kRead, read.context, 0);
+    completions_.push_back({this, read.context, 0, rdma::CompletionKind::kRead, is_whole});
   }
 }
 

@@ -53,6 +53,13 @@ class SimNetwork {
     interference_gap_ = gap;
   }
 
+  /// Instead of both: clients are fibers. Called whenever one waits, and between two pieces of a READ, every
+  /// `gap` pieces on average; anything may happen before it returns, the end of this connection, too.
+  void set_yield(std::function<void()> yield, std::uint32_t gap) {
+    yield_ = std::move(yield);
+    interference_gap_ = gap;
+  }
+
   /// Bytes of a piece: 1 tears even words, 8 keeps aligned words whole.
   void set_piece_size(std::size_t size) { piece_size_ = size; }
 
@@ -74,6 +81,8 @@ class SimNetwork {
   }
   /// Whether that is still to come.
   bool is_cut_due() const { return cut_in_ > 0; }
+  /// Cuts one connection that is open, the `number`-th modulo how many there are. False: there is none.
+  bool CutOne(std::uint64_t number, Cut cut);
 
   /// There is one listener at a time.
   std::unique_ptr<rdma::Listener> Listen();
@@ -92,8 +101,11 @@ class SimNetwork {
  private:
   friend class SimConnection;
   friend class SimListener;
+  static constexpr std::size_t kMostPieces = 1024;  // of a READ of a fiber
 
-  void Deliver(const std::byte* from, std::byte* to, std::size_t size);
+  /// False: the connection ended meanwhile.
+  bool Deliver(const absl::Status& connection, const std::byte* from, std::byte* to, std::size_t size);
+  void Interfere();
   void Step();
   void Event();
 
@@ -102,6 +114,7 @@ class SimNetwork {
   const int wait_fd_;
   std::function<void()> step_;
   std::function<void()> interference_;
+  std::function<void()> yield_;
   std::uint32_t interference_gap_ = 1;
   std::size_t piece_size_ = 1;
   bool grants_ = true;
