@@ -36,7 +36,7 @@
  * FAULT NOT_DROPPED in 1 violates write[i_]!=
  * FAULT NOT_ASKED in 1 violates write[i_]!=
  * FAULT FORGOTTEN_BELIEVED in 1 violates write[i_]!=
- * FAULT LIMIT_NOT_SYNCED in 1 violates seen_as[
+ * FAULT LIMIT_NOT_SYNCED in 1 violates seen_as
  * FAULT OVERTAKES in 1 violates newest
  * FAULT SYNC_ASKED_AGAIN in 1 violates synced[written]
  * FAULT REPLAYED_NOT_SYNCED in 1 violates synced[written]
