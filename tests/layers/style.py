@@ -13,6 +13,8 @@ MAX_LINES = 500
 UNFINISHED = re.compile(r"\b(TODO|FIXME)\b")
 # Whole texts of others, and this file, which names what it looks for.
 EXEMPT = {"LICENSE", "tests/layers/style.py", "tests/layers/style_test.py"}
+# Bytes that are anything.
+CORPUS = "tests/fuzz/corpus/"
 
 
 def files(root):
@@ -24,7 +26,8 @@ def files(root):
         )
         for name in sorted(names):
             path = pathlib.Path(folder, name)
-            if path.relative_to(root).as_posix() not in EXEMPT and path.is_file():
+            name = path.relative_to(root).as_posix()
+            if name not in EXEMPT and not name.startswith(CORPUS) and path.is_file():
                 yield path
 
 

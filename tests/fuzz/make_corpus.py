@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Writes the seeds of each harness: inputs that get far, from which a fuzzer goes on.
+
+  make_corpus.py DIRECTORY      (tests/fuzz/corpus)
+
+What a fuzzer has found beside them stands in the same directories, named by its hash (tools/fuzz --keep).
+"""
+import os
+import pathlib
+import struct
+import sys
+
+WORKLOADS = pathlib.Path(__file__).resolve().parents[2] / 'bench' / 'workloads'
+
+
+# As kvbench --json writes it.
+PHASE = (
+    b'{"phase":"load","seconds":0.000231305,"client_cpu_seconds":0.00031299999999999904,"operations":10,"o'
+    b'perations_per_second":43232.960809321026,"by_operation":{"insert":{"mean_ns":23112.4,"min_ns":460,"p'
+    b'50_ns":711,"p90_ns":1775,"p95_ns":223784,"p99_ns":223784,"p999_ns":223784,"p9999_ns":223784,"max_ns"'
+    b':223784,"operations":10,"latency":{"sum_ns":231124,"min_ns":460,"max_ns":223784,"cells":[[358,1],[60'
+    b'5,9]]}}},"interval_seconds":1.0,"series":[],"client":{"reads":0},"server":{"keys":10},"errors":[]}'
+)
+
+
+def batch_entry(key, value, kind=1, condition=0, ttl=0):
+    return struct.pack('<QqIHBB', condition, ttl, len(value), len(key), kind, 0) + key + value
+
+
+def scan_start(kind, begin=b'', end=b'', page=0, flags=0):
+    window = struct.pack('<QQII', 4096, 1 << 20, 7, 0)
+    return (window + struct.pack('<QIIQQIHH', 0, page, kind, 0, 0, flags, len(begin), len(end)) + bytes(16) + begin + end)
+
+
+def request(operation, key_size=3, value_size=5, condition=0, ttl=0):
+    return struct.pack('<QQQqQIHBBB7x', 1, 0, 0, ttl, condition, value_size, key_size, operation, 0, 0)
+
+
+def hello(data=b'hello'):
+    return struct.pack('<QII', 0x6c61636f6c6d6572, 2, len(data)) + data.ljust(56, b'\0')
+
+
+def text(piece):
+    return bytes([len(piece)]) + piece
+
+
+def messages():
+    yield 'batch', b'\0' + batch_entry(b'a', b'one') + batch_entry(b'b', b'', kind=2)
+    yield 'batch_cut', b'\0' + batch_entry(b'a', b'one')[:-1]
+    yield 'scan', b'\1' + scan_start(1, b'a', b'b', page=4096)
+    yield 'count', b'\1' + scan_start(3)
+    yield 'changes', b'\1' + scan_start(5, page=4096)
+    yield 'request', b'\2' + request(1, ttl=1000)
+
+
+def texts():
+    for name, which, what in (('token', 0, b'AQAAAAAAAA'), ('changes', 1, b'AgAAAAAAAA'), ('ttl', 2, b'10m'), ('ttl_never', 2, b'never'),
+                              ('local', 3, b'local:///tmp/remora'), ('verbs', 3, b'verbs://10.0.0.1:7471'),
+                              ('verbs6', 3, b'verbs://[fe80::1%eth0]:7471'), ('sealed', 4, b'\1\0\1\0\1\0ab'), ('round', 5, b'any \xff')):
+        yield name, bytes([which]) + what
+
+
+def files():
+    yield 'workload', b'\0' + (WORKLOADS / 'workloada').read_bytes()
+    yield 'properties', b'\0recordcount=10\nread\\\nproportion: 0.5\n! comment\nfieldlength 7\n'
+    yield 'report', b'\1' + b'{"format":1,"version":"0.1.0","settings":{"target":"embedded"},"phases":[' + PHASE + b'],"errors":0}'
+    yield 'phase', b'\2' + PHASE
+    yield 'first', b'\3{"remora_export":1}'
+    yield 'record', b'\3{"key":"a","value":"b","expires_ms":5,"version":1}'
+    yield 'last', b'\3{"records":7}'
+
+
+def region():
+    # A slot that leads to a small record behind it, again and again.
+    slot = struct.pack('<Q', 0x001 << 52 | 4 << 40 | 64)
+    record = struct.pack('<QQIHHQ', 3, 0, 1, 1, 0, 0) + b'kv' + bytes(14)
+    for name, flags in (('honest', 0), ('sealed', 1)):
+        yield name, bytes([flags]) + text(b'k') + struct.pack('<BI', 3, 1) + record + slot * 4
+    yield 'chain', b'\0' + text(b'k') + struct.pack('<BI', 0, 0) + struct.pack('<Q', 38 << 56 | 3) * 4
+    yield 'cold', b'\0' + text(b'k') + struct.pack('<BI', 0, 0) + bytes(8)
+
+
+def log():
+    record = b'\0' * 12 + b'something'
+    yield 'short', struct.pack('<IHB', 0, len(record), 1) + record[:5]
+    yield 'wrong', struct.pack('<IHB', 0, len(record), 1) + record
+    yield 'padding', bytes(64)
+
+
+def handshake():
+    yield 'hello', b'\0' + hello()
+    yield 'hello_with_memory', b'\2' + hello()
+    yield 'hello_with_many', b'\x3e' + hello()
+    yield 'reply', b'\x47' + bytes(416)
+    yield 'reply_cut', b'\1' + hello()[:12]
+
+
+def client():
+    yield 'honest', b'\0' * 20 + bytes(range(16))
+    yield 'lies', bytes(range(1, 200))
+    yield 'slots', bytes([1, 8, 0, 3]) * 40
+
+
+def server():
+    for name, operation in (('put', 1), ('delete', 2), ('locate', 3), ('reserve', 6), ('part', 7), ('commit', 8), ('increment', 9),
+                            ('scan', 12), ('outcome', 13), ('backup', 15)):
+        yield name, b'\1\0' + bytes([5, 0, operation]) * 6
+    yield 'batch', b'\0\0' + bytes([4, 0]) * 3
+    yield 'slice', b'\0\0' + bytes([0, 0, 0]) + text(b'anything') + bytes([5, 16, 1])
+    yield 'noise', b'\0\0' + bytes([2]) + text(b'x' * 56)
+    yield 'stranger', b'\0\x0f' + text(b'who')
+    yield 'fields', b'\1\0' + bytes([5, 8, 1]) + bytes(range(56)) + b'\xff' * 8 + bytes([5, 0, 1])
+    yield 'time', b'\0\0' + bytes([0xf3, 5, 0, 6, 0xf3, 5, 0, 8])
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    for harness in (messages, texts, files, region, log, handshake, client, server):
+        directory = root / harness.__name__
+        os.makedirs(directory, exist_ok=True)
+        for name, content in harness():
+            (directory / name).write_bytes(content)
+
+
+main()
