@@ -314,8 +314,9 @@ class Client {
 
   /// Shows keys and values in the order of the keys, as of one moment: that of this call (client/scan.h). It
   /// includes what is only in the server's durable tier. FailedPrecondition: the server's store is only in
-  /// memory, and keeps no order; or this client has no window for it. InvalidArgument: bounds longer than a
-  /// key, or a token that is none. Cost: one message, and one for each page more.
+  /// memory, and keeps no order (there ask for ScanOptions::any_order, which says what that shows), or it is
+  /// not, and the token is of such a scan; or this client has no window for it. InvalidArgument: bounds
+  /// longer than a key, or a token that is none. Cost: one message, and one for each page more.
   absl::StatusOr<std::unique_ptr<ClientScan>> Scan(const ScanOptions& options = {});
 
   /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
@@ -328,8 +329,9 @@ class Client {
   /// written, a READ now and then.
   absl::StatusOr<std::unique_ptr<ClientWatch>> Watch(const WatchOptions& options = {});
 
-  /// How many a scan of the range would show, as of one moment. Errors as Scan. Cost: one message, and one
-  /// for about each 2000 keys.
+  /// How many a scan of the range would show, in any order: as of one moment, unless the server's store is
+  /// only in memory (ScanOptions::any_order). Errors as Scan. Cost: one message, and one for about each 2000
+  /// keys; there, for each 1000.
   absl::StatusOr<std::uint64_t> Count(const RangeOptions& range);
 
   /// Deletes what is there in the range, or all there is, and returns how many keys that were. What had been

@@ -23,9 +23,11 @@ std::string StartBytes(ScanStart start, const ScanRange& range) {
   start.begin_size = static_cast<std::uint16_t>(range.begin.size());
   start.end_size = static_cast<std::uint16_t>(range.end.size());
   if (range.reverse) start.flags |= kReverse;
+  if (range.by_hash) start.flags |= kAnyOrder;
   std::string bytes(reinterpret_cast<const char*>(&start), sizeof(start));
   bytes += range.begin;
   bytes += range.end;
+  bytes += range.after;
   return bytes;
 }
 
@@ -127,9 +129,17 @@ absl::Status ClientScan::Impl::Open() {
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Start(session_, start, Rest()));
   session_.server_time().Learn(answer.reply.server_ms, sent, session_.clock().Now());
   REMORA_RETURN_IF_ERROR(TakePage(answer, 0));
+  REMORA_RETURN_IF_ERROR(TakeOrder(answer.reply.slot == kScanByHash));
   connection_ = session_.counters().reconnects;
   lost_ = dropped_ = false;
   return AskForNext();
+}
+
+absl::Status ClientScan::Impl::TakeOrder(bool by_hash) {
+  if (by_hash == range_.by_hash) return absl::OkStatus();
+  if (by_hash || !Rest().after.empty()) return NoPage("its keys come in another order");
+  range_.by_hash = false;
+  return absl::OkStatus();
 }
 
 // --- Pages ----------------------------------------------------------------------------------------------
@@ -329,7 +339,10 @@ absl::Status ClientScan::Impl::CheckHeader(const ScanEntry& header) const {
 absl::Status ClientScan::Impl::CheckKey(std::string_view key) const {
   const std::string& last = scan_->key_;
   bool in_order = false;
-  if (range_.reverse) {
+  if (range_.by_hash) {
+    const std::string& after = last.empty() ? range_.after : last;
+    in_order = range_.Contains(key) && (after.empty() || ComesBeforeByHash(after, key));
+  } else if (range_.reverse) {
     in_order = key >= range_.begin && (last.empty() ? range_.Contains(key) : key < last);
   } else {
     in_order = key >= range_.begin && (last.empty() || key > last) && (!range_.has_end() || key < range_.end);

@@ -1,4 +1,4 @@
-// A client's scan: keys and values of a logged store, in order, in pages that the server WRITEs.
+// A client's scan: keys and values, of a logged store in order, in pages that the server WRITEs.
 //
 //   auto scan = client->Scan({.prefix = "user/", .limit = 100});
 //   while ((*scan)->Next()) Show((*scan)->key(), (*scan)->value());
@@ -17,6 +17,10 @@ namespace remora {
 /// Shows exactly what had been written when it began, whatever is written meanwhile: of each batch all or
 /// nothing. Records whose time is over are not shown, by the server's clock at a moment of the call that
 /// would show them.
+///
+/// That is of a store with a durable tier. Of one that is only in memory, ScanOptions::any_order says what it
+/// shows, each entry as it was when the server made its page. It may be given up and go on all the same: each
+/// key is shown once.
 ///
 /// The server keeps the place of each scan, of kMaxCursors of a client at once. It gives one up when the
 /// client begins more, does not go on for kCursorSeconds, or connects anew; then the scan goes on behind the

@@ -49,6 +49,8 @@ class ClientScan::Impl {
 
   /// From behind the last entry shown, as of now.
   absl::Status Open();
+  /// What order the server has, where any is allowed.
+  absl::Status TakeOrder(bool by_hash);
   absl::Status TakeWindow();
   absl::Status AskForNext();
   /// Makes what came the page.
@@ -71,7 +73,7 @@ class ClientScan::Impl {
   absl::StatusOr<bool> IsOver(std::uint64_t expiry_ms);
 
   Session& session_;
-  const ScanRange range_;
+  ScanRange range_;
   const bool keys_only_;
   const bool one_moment_;
   const bool has_limit_;

@@ -88,11 +88,10 @@ absl::Status Scans::Open(ServerSession& session, const Request& request, Reply* 
     REMORA_ASSIGN_OR_RETURN(cursor.deletion,
                             store_.BeginDeleteRange({.begin = range.begin, .end = range.end}));
   } else {
-    REMORA_ASSIGN_OR_RETURN(cursor.scan, store_.Scan({.begin = range.begin,
-                                                      .end = range.end,
-                                                      .reverse = range.reverse,
-                                                      .limit = start->limit,
-                                                      .keys_only = start->kind != ScanKind::kEntries}));
+    if (start->kind == ScanKind::kCount) range.by_hash = true;
+    REMORA_ASSIGN_OR_RETURN(cursor.scan,
+                            store_.Scan(std::move(range), start->limit, start->kind != ScanKind::kEntries));
+    if (cursor.scan->by_hash()) reply->slot = kScanByHash;
   }
   ++next_id_;
   store_.Add(start->kind == ScanKind::kChanges ? Counter::kWatches : Counter::kScans, 1);

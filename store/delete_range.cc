@@ -1,5 +1,6 @@
 #include "store/delete_range.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -15,19 +16,19 @@ namespace {
 
 // Of one step: about half a millisecond.
 constexpr std::size_t kMaxKeys = 256;
-constexpr std::size_t kMaxLooks = 1024;  // at entries, or at buckets of the index
+constexpr std::size_t kMaxLooks = 1024;   // at entries of the durable tier
+constexpr std::size_t kMaxBuckets = 256;  // of the index
 
 }  // namespace
 
-// Where the keys come from: the durable tier, as of one moment; where there is none, the index, bucket by
-// bucket. As the index grows, entries go to buckets with higher numbers only, so none is passed over.
+// Where the keys come from: the durable tier, as of one moment; where there is none, the index.
 struct RangeDeletion::Rep {
   Store& store;
   Store::Impl& impl;
   const ScanRange range;
   const std::uint64_t versions_end;                   // of all writes before it
   const std::unique_ptr<DurableTier::Cursor> cursor;  // null: there is no tier
-  std::uint64_t next_bucket = 0;
+  Store::Impl::IndexWalk walk;
   bool all_found = false;
 
   std::vector<Store::Impl::VersionedKey> keys;  // found, and not deleted yet
@@ -38,7 +39,13 @@ struct RangeDeletion::Rep {
   absl::Status Find() {
     keys.clear();
     if (cursor == nullptr) {
-      all_found = !impl.FindInIndex(range, versions_end, kMaxKeys, kMaxLooks, &next_bucket, &keys);
+      const auto is_later = [&](const auto& key) { return key.version >= versions_end; };
+      for (std::size_t i = 0; i < kMaxBuckets && keys.size() < kMaxKeys && !walk.over; ++i) {
+        const auto before = static_cast<std::ptrdiff_t>(keys.size());
+        impl.WalkIndex(range, &walk, &keys);
+        keys.erase(std::remove_if(keys.begin() + before, keys.end(), is_later), keys.end());
+      }
+      all_found = walk.over;
       return absl::OkStatus();
     }
     for (std::size_t looks = 0; looks < kMaxLooks && keys.size() < kMaxKeys; ++looks) {
@@ -100,31 +107,6 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
   return rep_->ticket != 0 || !rep_->all_found;
 }
 
-// --- Finding them in the index --------------------------------------------------------------------------
-
-bool Store::Impl::FindInIndex(const ScanRange& range, std::uint64_t versions_end, std::size_t max_keys,
-                              std::size_t max_buckets, std::uint64_t* next_bucket,
-                              std::vector<VersionedKey>* keys) {
-  const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < max_buckets && keys->size() < max_keys; ++i, ++*next_bucket) {
-    if (*next_bucket >= index_.bucket_count()) return false;
-    BucketRef ref{.overflow = false, .number = *next_bucket};
-    for (Bucket bucket;; ref = {.overflow = true, .number = ControlLink(bucket.control)}) {
-      index_.Copy(ref, &bucket);
-      for (const std::uint64_t word : bucket.slots) {
-        if (word == 0 || SlotIsCold(word)) continue;
-        // A slot that rests names a record that is dead, or one that another slot names, too.
-        const Place place = Place::Of(DecodeSlot(word));
-        if (!log_.IsLive(place) || !range.Contains(log_.Key(place))) continue;
-        const std::uint64_t version = log_.Header(place).version_live >> 1;
-        if (version < versions_end) keys->push_back({std::string(log_.Key(place)), version});
-      }
-      if (ControlLink(bucket.control) == 0) break;
-    }
-  }
-  return true;
-}
-
 std::uint64_t Store::Impl::versions_end() const {
   const std::lock_guard lock(mutex_);
   return next_version_;
@@ -142,7 +124,7 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const Ran
   const std::uint64_t versions_end = impl_->versions_end();
   return std::unique_ptr<RangeDeletion>(
       new RangeDeletion(std::unique_ptr<RangeDeletion::Rep>(new RangeDeletion::Rep{
-          *this, *impl_, std::move(range), versions_end, std::move(cursor), 0, false, {}, {}, 0, 0})));
+          *this, *impl_, std::move(range), versions_end, std::move(cursor), {}, false, {}, {}, 0, 0})));
 }
 
 absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {

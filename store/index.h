@@ -79,7 +79,8 @@ class Index {
   std::optional<ColdEntry> FindCold(std::uint64_t key_hash) const;
 
   /// The main bucket that these keys share; changes as the index grows.
-  std::uint64_t MainBucketOf(std::uint64_t key_hash) const { return exact_.HomeOf(key_hash).bucket; }
+  std::uint64_t MainBucketOf(std::uint64_t key_hash) const { return HomeOf(key_hash).bucket; }
+  Home HomeOf(std::uint64_t key_hash) const { return exact_.HomeOf(key_hash); }
 
   /// Makes sure that `count` entries can be inserted where `key_hash` belongs. False: no segment is free for
   /// an overflow bucket.

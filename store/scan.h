@@ -1,4 +1,4 @@
-// A scan of a logged store: its keys in order, as they were at one moment.
+// A scan: of a logged store, its keys in order, as they were at one moment; of any store, its keys.
 //
 //   auto scan = store->Scan({.prefix = "user/", .limit = 100});
 //   while ((*scan)->Next()) Show((*scan)->key(), (*scan)->value());
@@ -19,6 +19,9 @@ namespace remora {
 /// nothing. Records whose time is over are not shown, by the clock at the moment when each is come to. A
 /// write that ended with Unavailable may be shown, as a restart may show it.
 ///
+/// That is of a store with a durable tier. Of one that is only in memory, ScanOptions::any_order says what it
+/// shows; it takes the store's lock for each entry and each bucket of the index, and costs no disk.
+///
 /// While it is there, what it shows stays on disk, and a write buffer of RocksDB's in memory: end it.
 ///
 /// Thread Safety: none; the store may be used by others meanwhile. It must be destroyed before the store.
@@ -29,7 +32,7 @@ class StoreScan {
   StoreScan& operator=(const StoreScan&) = delete;
 
   /// Goes to the next entry; at first, to the first one. False: there is none, or the limit is reached, or
-  /// not status().ok(). Cost: about that of a RocksDB iterator's step.
+  /// not status().ok(). Cost: about that of a RocksDB iterator's step; in memory, of a GET or less.
   bool Next();
 
   // The entry. Until Next. REQUIRES: Next was true.
@@ -51,10 +54,14 @@ class StoreScan {
   enum class Step : std::uint8_t { kEntry = 1, kNotYet = 2, kEnd = 3 };
   Step Advance();
 
+  /// Its keys come in the order of store/format/hash_order.h.
+  bool by_hash() const;
+
  private:
   friend class Store;
   struct Rep;
   explicit StoreScan(std::unique_ptr<Rep> rep);
+  Step AdvanceByHash();
 
   const std::unique_ptr<Rep> rep_;
   std::string key_;  // of the last entry; empty: there was none

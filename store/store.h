@@ -254,10 +254,13 @@ class Store {
 
   /// Shows keys and values in the order of the keys, as of one moment: that of this call (store/scan.h). It
   /// includes what is not in memory, and what is not loaded yet. InvalidArgument: bounds longer than a key,
-  /// or a token that is none. FailedPrecondition: the store is only in memory, and keeps no order. Where
-  /// writes wait for the disk, so does this; Aborted: there was no room right now to make them visible, try
-  /// again. Unavailable: the disk failed.
+  /// or a token that is none. FailedPrecondition: the store is only in memory, and keeps no order; there ask
+  /// for ScanOptions::any_order, which says what that shows. Or it has a disk, and the token is of such a
+  /// scan. Where writes wait for the disk, so does this; Aborted: there was no room right now to make them
+  /// visible, try again. Unavailable: the disk failed.
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
+  /// The same, of a range.
+  absl::StatusOr<std::unique_ptr<StoreScan>> Scan(ScanRange range, std::uint64_t limit, bool keys_only);
 
   /// Shows what is written from now on, or from a place on that another watch was at, in the order of the
   /// writes (store/watch.h): those that are logged or synced, once they are visible. InvalidArgument: a
@@ -279,7 +282,7 @@ class Store {
   /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
   /// removed yet; while the store loads, those that are loaded. A look at a counter.
   std::uint64_t Count() const;
-  /// How many a scan of the range would show. Cost and errors as a Scan and all its steps.
+  /// How many a scan of the range in any order would show. Cost and errors as a Scan and all its steps.
   absl::StatusOr<std::uint64_t> Count(const RangeOptions& range);
 
   /// Deletes what is there in the range, or all there is, and returns how many keys that were. What had been
@@ -358,6 +361,7 @@ class Store {
 
  private:
   friend class RangeDeletion;
+  friend class StoreScan;
   friend class StoreWatch;
   class Impl;
   explicit Store(std::unique_ptr<Impl> impl);

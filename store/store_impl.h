@@ -86,11 +86,17 @@ class Store::Impl {
     std::string key;
     std::uint64_t version = 0;
   };
-  /// Adds the keys in memory that are in the range, of versions below `versions_end`: from bucket
-  /// *next_bucket on, until there are `max_keys` or a few more, or `max_buckets` were looked at. False: that
-  /// was the last one.
-  bool FindInIndex(const ScanRange& range, std::uint64_t versions_end, std::size_t max_keys,
-                   std::size_t max_buckets, std::uint64_t* next_bucket, std::vector<VersionedKey>* keys);
+  /// How far somebody has come in the index, in the order of hash_order.h.
+  struct IndexWalk {
+    std::uint64_t place = 0;
+    bool over = false;
+  };
+  /// Adds the keys of the range that have a record in memory, of the bucket that the walk comes to, in the
+  /// order of hash_order.h; returns how many records it looked at. Who begins at 0 and walks to the end finds
+  /// each key that is there meanwhile exactly once.
+  std::size_t WalkIndex(const ScanRange& range, IndexWalk* walk, std::vector<VersionedKey>* keys);
+  /// The header of the key's record in memory, and the value, unless `value` is null.
+  std::optional<RecordHeader> CopyRecord(std::string_view key, std::string* value);
   bool LoadStep();
   absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
   std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }

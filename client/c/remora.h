@@ -163,6 +163,10 @@ remora_code remora_get_into(remora_client* client, const void* key, size_t key_s
 
 #define REMORA_TTL_DEFAULT ((int64_t)0) /* as the server's default says */
 #define REMORA_TTL_FOREVER ((int64_t)-1)
+/* Not a span, but the moment itself, of the server's clock, in ms since 1970: up to 2^60, or it is no span of
+ * time. REMORA_OUT_OF_RANGE, of a write: it is over. For a record that comes along with its expiry. */
+#define REMORA_TTL_UNTIL(expiry_ms) \
+  ((uint64_t)(expiry_ms) <= (uint64_t)1 << 60 ? INT64_MIN + (int64_t)(expiry_ms) : INT64_MIN)
 
 /* What must be so of the key for a write of it to be done, as of all writes before it: one of these, or a
  * version. If it is not, nothing was done: REMORA_ALREADY_EXISTS, REMORA_NOT_FOUND, or, for another version,
@@ -202,8 +206,8 @@ remora_code remora_put(remora_client* client, const void* key, size_t key_size, 
 remora_code remora_delete(remora_client* client, const void* key, size_t key_size,
                           const remora_write_options* options);
 
-/* Gives the key this time from now on, or REMORA_TTL_FOREVER. REMORA_NOT_FOUND; REMORA_RESOURCE_EXHAUSTED as
- * remora_put. */
+/* Gives the key this time from now on, or REMORA_TTL_FOREVER, or REMORA_TTL_UNTIL. REMORA_NOT_FOUND;
+ * REMORA_RESOURCE_EXHAUSTED as remora_put. */
 remora_code remora_touch(remora_client* client, const void* key, size_t key_size, int64_t ttl_ms,
                          const remora_write_options* options);
 
@@ -263,100 +267,6 @@ remora_code remora_batch_delete(remora_batch* batch, const void* key, size_t key
 remora_code remora_apply(remora_client* client, const remora_batch* batch,
                          const remora_write_options* options);
 
-/* --- Many keys, in order -------------------------------------------------------------------------------- */
-
-/* Keys that begin with `prefix`, and of them those of [begin, end), by their bytes. Size 0: no such bound. */
-typedef struct remora_range {
-  remora_bytes prefix;
-  remora_bytes begin;
-  remora_bytes end;
-} remora_range;
-
-/* To be filled by remora_scan_options_init, then changed. */
-typedef struct remora_scan_options {
-  size_t struct_size;
-  remora_range range; /* all */
-  int reverse;        /* from the last key to the first: 0 */
-  int keys_only;      /* values come empty: 0 */
-  int one_moment;     /* rather REMORA_ABORTED than to go on as of a later moment: 0 */
-  uint64_t limit;     /* 0: none */
-  const char* token;  /* of remora_scan_token: instead of a range and `reverse`, go on there. Null: none */
-} remora_scan_options;
-
-void remora_scan_options_init(remora_scan_options* options);
-
-/* Keys and values as of one moment: that of this call. Other calls, and other scans, may come between its
- * steps; when the client begins more than four, or a step comes half a minute after the last, it goes on as
- * of a later moment. `options` may be null. REMORA_FAILED_PRECONDITION: the server's store is only in memory,
- * and keeps no order. */
-typedef struct remora_scan remora_scan;
-remora_code remora_scan_begin(remora_client* client, const remora_scan_options* options, remora_scan** scan);
-/* Goes to the next entry, at first to the first one. Its bytes, in memory of the client, are there until the
- * next step of any scan, and its end. `value` and `version` may be null. REMORA_NOT_FOUND: there is no more.
- */
-remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes* value, uint64_t* version);
-/* What goes on behind the last entry, later, with any client: letters, digits, "-" and "_". Until the next
- * call with this scan. */
-remora_code remora_scan_token(remora_scan* scan, const char** token);
-/* The moment of the server's clock, in ms since 1970, at which the last entry expires. 0: never. */
-remora_code remora_scan_expiry(remora_scan* scan, uint64_t* expiry_ms);
-/* Before its client is closed. Null: nothing happens. */
-void remora_scan_end(remora_scan* scan);
-
-/* How many keys a scan of the range would show; of a null range, how many there are, as the server's counter
- * has it: also those that have expired and are not removed yet. REMORA_FAILED_PRECONDITION, of a range: as
- * remora_scan_begin. */
-remora_code remora_count(remora_client* client, const remora_range* range, uint64_t* count);
-/* Deletes what is in the range when it begins, one by one; *deleted, unless null, gets how many keys that
- * were. REMORA_INVALID_ARGUMENT: a range without a bound. */
-remora_code remora_delete_range(remora_client* client, const remora_range* range, uint64_t* deleted);
-/* The same of all there is. */
-remora_code remora_drop_all(remora_client* client, uint64_t* deleted);
-
-/* --- What is written, in its order ---------------------------------------------------------------------- */
-
-/* To be filled by remora_watch_options_init, then changed. */
-typedef struct remora_watch_options {
-  size_t struct_size;
-  remora_bytes prefix; /* of keys that begin with this; size 0: of all */
-  const char* token;   /* of remora_watch_token: go on there. Null: what is written from now on */
-} remora_watch_options;
-
-void remora_watch_options_init(remora_watch_options* options);
-
-typedef enum remora_change_kind {
-  REMORA_CHANGE_PUT = 1,    /* the key has this value: by any write that stores one */
-  REMORA_CHANGE_DELETE = 2, /* the key is gone: deleted, or expired and removed */
-} remora_change_kind;
-
-typedef struct remora_change {
-  remora_change_kind kind;
-  remora_bytes key;
-  remora_bytes value; /* of a deletion: empty */
-  uint64_t version;   /* of a deletion: 0 */
-  uint64_t expiry_ms; /* of the server's clock, in ms since 1970; 0: never */
-  uint64_t sequence;  /* goes up from one change to the next */
-} remora_change;
-
-/* What is written to a logged store, in its order, once it is visible, but with REMORA_DURABILITY_MEMORY; of
- * a batch, one write after the other. `options` may be null. Goes on over a new connection, and a restart of
- * the server. REMORA_FAILED_PRECONDITION: the server's store is only in memory; REMORA_INVALID_ARGUMENT: a
- * prefix longer than a key, or a token that is none. */
-typedef struct remora_watch remora_watch;
-remora_code remora_watch_begin(remora_client* client, const remora_watch_options* options,
-                               remora_watch** watch);
-/* Goes to the next change, and waits for it, wait_ms at most: 0 does not wait, a negative one has no end. Its
- * bytes, in memory of the watch, are there until the next step. REMORA_NOT_FOUND: none came in this time.
- * REMORA_OUT_OF_RANGE: what comes next is not kept any more: begin anew, and read what there is. After
- * REMORA_UNAVAILABLE and REMORA_DEADLINE_EXCEEDED it may be called again. */
-remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_change* change);
-/* What goes on behind the last change, later, with any client: letters, digits, "-" and "_". Who keeps it
- * after having done what a change asks for sees each change at least once. Until the next call with this
- * watch. */
-remora_code remora_watch_token(remora_watch* watch, const char** token);
-/* Before its client is closed. Null: nothing happens. */
-void remora_watch_end(remora_watch* watch);
-
 /* --- The server ----------------------------------------------------------------------------------------- */
 
 /* How a backup goes. */
@@ -388,113 +298,12 @@ remora_code remora_stats(remora_client* client, void (*each)(void* context, cons
 remora_code remora_counters(remora_client* client,
                             void (*each)(void* context, const char* name, uint64_t value), void* context);
 
-/* --- Many operations at once, from one thread ----------------------------------------------------------- */
-
-/* A client of its own: it begins operations, and tells of the end of each. Nobody waits in between, and no
- * thread is started. For one thread at a time, and not for a forked child, as remora_client. Where the
- * connection breaks, remora_async_poll makes another, as remora_client does, if `reconnect` of the options
- * says so: what reads begins again there, and of a write that was sent the server is asked. */
-typedef struct remora_async remora_async;
-
-/* How an operation ended. All of it is there until the callback returns. */
-typedef struct remora_async_result {
-  remora_code code;    /* as of the call of that name of a remora_client, or see below */
-  const char* message; /* why it is not REMORA_OK; then the rest is unspecified */
-  remora_bytes value;  /* of remora_async_get */
-  uint64_t version;    /* of the value, or of the write; of a batch, the first */
-  int64_t number;      /* the sum, or the size that the value has then; or what is left of the time, in ms,
-                        * -1: for ever */
-} remora_async_result;
-
-/* Is called once, when an operation that was begun has ended, and only inside remora_async_poll and
- * remora_async_close. It may begin and cancel operations, and must call neither of those two. It must not
- * throw, nor jump out. */
-typedef void (*remora_async_done)(void* context, const remora_async_result* result);
-
-/* Connects as remora_connect does. `depth`: how many operations may be under way at once, up to 1024, at 5
- * KiB of memory each; 0: 64. */
-remora_code remora_async_open(const char* address, const remora_options* options, size_t depth,
-                              remora_async** async);
-/* Ends what is under way with REMORA_CANCELLED; the callbacks cannot begin anything any more. Null: nothing
- * happens. */
-void remora_async_close(remora_async* async);
-
-/* Each begins an operation, and returns at once. REMORA_OK: `done`, unless null, will be called with
- * `context`; *operation, unless null, gets the operation's name: never 0, and never the same again. Otherwise
- * nothing was begun, and `done` is never called: REMORA_RESOURCE_EXHAUSTED, `depth` operations are under way;
- * REMORA_INVALID_ARGUMENT and REMORA_UNAVAILABLE, as any call.
- *
- * Keys, values, batches and options are copied; what `version` of the options points to is written before
- * `done` is called, and must be there until then.
- *
- * An operation ends as the call of that name of a remora_client, or with
- *   REMORA_DEADLINE_EXCEEDED  no answer within timeout_ms. Of a write it is not known whether it was done, or
- *                             will be. The connection is as good as before.
- *   REMORA_CANCELLED          by remora_async_cancel or _close. Of a write, as above.
- *   REMORA_UNAVAILABLE        the connection broke, and there was no other within timeout_ms. Of a write, as
- *                             above.
- *   REMORA_UNKNOWN            of a write, as any call.
- *   REMORA_ABORTED            of a write: the server refused it, and has done a later one; why, was lost with
- *                             the connection. It was not done.
- *
- * Writes are done in the order in which they were begun. A get that is begun behind a put of the same key,
- * and before that has ended, may find the value before. Values of more than 262144 bytes go in pieces, and
- * timeout_ms is for each of them; writes that are begun behind one are sent when all of it was. */
-remora_code remora_async_get(remora_async* async, const void* key, size_t key_size, remora_async_done done,
-                             void* context, uint64_t* operation);
-/* REMORA_OK: the key is there. REMORA_NOT_FOUND. */
-remora_code remora_async_exists(remora_async* async, const void* key, size_t key_size, remora_async_done done,
-                                void* context, uint64_t* operation);
-remora_code remora_async_ttl(remora_async* async, const void* key, size_t key_size, remora_async_done done,
-                             void* context, uint64_t* operation);
-remora_code remora_async_put(remora_async* async, const void* key, size_t key_size, const void* value,
-                             size_t value_size, const remora_write_options* options, remora_async_done done,
-                             void* context, uint64_t* operation);
-remora_code remora_async_delete(remora_async* async, const void* key, size_t key_size,
-                                const remora_write_options* options, remora_async_done done, void* context,
-                                uint64_t* operation);
-remora_code remora_async_touch(remora_async* async, const void* key, size_t key_size, int64_t ttl_ms,
-                               const remora_write_options* options, remora_async_done done, void* context,
-                               uint64_t* operation);
-remora_code remora_async_increment(remora_async* async, const void* key, size_t key_size, int64_t delta,
-                                   const remora_write_options* options, remora_async_done done, void* context,
-                                   uint64_t* operation);
-remora_code remora_async_append(remora_async* async, const void* key, size_t key_size, const void* bytes,
-                                size_t size, const remora_write_options* options, remora_async_done done,
-                                void* context, uint64_t* operation);
-remora_code remora_async_apply(remora_async* async, const remora_batch* batch,
-                               const remora_write_options* options, remora_async_done done, void* context,
-                               uint64_t* operation);
-remora_code remora_async_ping(remora_async* async, remora_async_done done, void* context,
-                              uint64_t* operation);
-
-/* Ends the operation with REMORA_CANCELLED, in the next remora_async_poll. REMORA_NOT_FOUND: it has ended
- * already, or there never was one. A write that was not sent yet is not done; of another it is not known. */
-remora_code remora_async_cancel(remora_async* async, uint64_t operation);
-
-/* Does what there is to do, and calls back. Waits for that, until at least one operation has ended, or none
- * is under way; for timeout_ms at most: 0 does not wait, a negative one has no end. *ended, unless null, gets
- * how many ended, also when it was too late. REMORA_DEADLINE_EXCEEDED: none did in time, though some are
- * under way. REMORA_FAILED_PRECONDITION: called by a callback. */
-remora_code remora_async_poll(remora_async* async, int64_t timeout_ms, size_t* ended);
-
-/* How many operations were begun whose callback was not called yet, and how many more may be begun. */
-size_t remora_async_in_flight(const remora_async* async);
-size_t remora_async_room(const remora_async* async);
-
-/* For an event loop that sleeps on more than this client:
- *   remora_async_arm, remora_async_poll(async, 0, ..); sleep until remora_async_wait_fd is readable, for
- *   remora_async_wait_ms at most; remora_async_disarm, remora_async_poll(async, 0, ..).
- * What is begun or cancelled while it is armed makes the descriptor readable. */
-int remora_async_wait_fd(const remora_async* async); /* for poll, epoll and the like; the client's */
-/* Until a deadline of an operation; 0: it is over; -1: none is under way. */
-int64_t remora_async_wait_ms(const remora_async* async);
-/* From now on, the descriptor turns readable when poll may have something to do; not for what came before. */
-void remora_async_arm(remora_async* async);
-void remora_async_disarm(remora_async* async);
-
 #ifdef __cplusplus
 }
 #endif
+
+/* The rest of it: many operations at once; scans and watches. */
+#include "remora_async.h"
+#include "remora_scan.h"
 
 #endif

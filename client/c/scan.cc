@@ -51,6 +51,7 @@ remora_code remora_scan_begin(remora_client* client, const remora_scan_options* 
                                         .begin = View(taken.range.begin),
                                         .end = View(taken.range.end),
                                         .reverse = taken.reverse != 0,
+                                        .any_order = taken.any_order != 0,
                                         .limit = taken.limit,
                                         .keys_only = taken.keys_only != 0,
                                         .token = taken.token != nullptr ? taken.token : "",

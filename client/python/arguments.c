@@ -3,7 +3,8 @@
 
 #include "client/python/remora_python.h"
 
-static PyObject* errors;  // the module remora._errors
+static PyObject* errors;      // the module remora._errors
+static PyObject* until_type;  // remora._types.Until
 
 // By remora_code.
 static const char* const kErrorNames[] = {"Error",         "NotFound",         "InvalidArgument",
@@ -38,9 +39,10 @@ int ImportTypes(void) {
   if (types != NULL) {
     change_type = PyObject_GetAttrString(types, "Change");
     backup_type = PyObject_GetAttrString(types, "Backup");
+    until_type = PyObject_GetAttrString(types, "Until");
     Py_DECREF(types);
   }
-  return errors != NULL && change_type != NULL && backup_type != NULL;
+  return errors != NULL && change_type != NULL && backup_type != NULL && until_type != NULL;
 }
 
 int Take(PyObject* object, Bytes* bytes) {
@@ -95,9 +97,25 @@ int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, i
   return cache == Py_None || TakeSize(cache, &options->location_cache_bytes);
 }
 
+// To the nearest millisecond, so that what was made of milliseconds is the same again.
+static int TakeUntil(PyObject* until, int64_t* ms) {
+  PyObject* const expiry = PyObject_GetAttrString(until, "expiry");
+  const double seconds = expiry == NULL ? -1.0 : PyFloat_AsDouble(expiry);
+  Py_XDECREF(expiry);
+  if (seconds == -1.0 && PyErr_Occurred()) return 0;
+  if (!(seconds > 0) || (seconds > 1e15 && !isinf(seconds))) {
+    PyErr_SetString(PyExc_ValueError, "a moment of expiry is in seconds since 1970, or math.inf");
+    return 0;
+  }
+  *ms = isinf(seconds) ? REMORA_TTL_FOREVER : REMORA_TTL_UNTIL(llround(seconds * 1000));
+  return 1;
+}
+
 int TakeTtl(PyObject* ttl, int64_t* ms) {
   *ms = REMORA_TTL_DEFAULT;
   if (ttl == NULL || ttl == Py_None) return 1;
+  const int is_until = PyObject_IsInstance(ttl, until_type);
+  if (is_until != 0) return is_until > 0 && TakeUntil(ttl, ms);
   const double seconds = PyFloat_AsDouble(ttl);
   if (seconds == -1.0 && PyErr_Occurred()) return 0;
   if (isinf(seconds) && seconds > 0) {

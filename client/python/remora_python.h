@@ -50,7 +50,8 @@ extern PyType_Spec async_spec;
 
 // --- arguments.c ----------------------------------------------------------------------------------------
 
-/// Imports what Raise raises, and change_type and backup_type. False: an exception is raised.
+/// Imports what Raise raises, what TakeTtl takes, and change_type and backup_type. False: an exception is
+/// raised.
 int ImportTypes(void);
 /// Returns null, with the exception of the code raised.
 PyObject* Raise(remora_code code);
@@ -79,7 +80,7 @@ int TakeSize(PyObject* size, int64_t* bytes);
 /// `cache` may be None. False: an exception is raised.
 int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
                       remora_options* options);
-/// None: the server's default; math.inf: for ever.
+/// Seconds, or a remora.Until. None: the server's default; math.inf: for ever.
 int TakeTtl(PyObject* ttl, int64_t* ms);
 
 /// The options of a write, and the version that it got.

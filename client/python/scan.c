@@ -92,13 +92,14 @@ static PyObject* ScanVersion(PyObject* object, PyObject* Py_UNUSED(none)) {
 }
 
 PyObject* ClientScan(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"prefix",    "begin",      "end",   "reverse", "limit",
-                          "keys_only", "one_moment", "token", NULL};
+  static char* names[] = {"prefix",    "begin",      "end",   "reverse",   "limit",
+                          "keys_only", "one_moment", "token", "any_order", NULL};
   PyObject *prefix = NULL, *begin = NULL, *end = NULL, *limit = NULL;
   remora_scan_options options;
   remora_scan_options_init(&options);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpOppz", names, &prefix, &begin, &end, &options.reverse,
-                                   &limit, &options.keys_only, &options.one_moment, &options.token)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpOppzp", names, &prefix, &begin, &end,
+                                   &options.reverse, &limit, &options.keys_only, &options.one_moment,
+                                   &options.token, &options.any_order)) {
     return NULL;
   }
   if (limit != NULL) {
@@ -116,12 +117,14 @@ PyObject* ClientIterate(PyObject* object) {
   remora_scan_options options;
   remora_scan_options_init(&options);
   options.keys_only = 1;
+  options.any_order = 1;
   return BeginScan((Client*)object, &options);
 }
 
 PyObject* ClientItems(PyObject* object, PyObject* Py_UNUSED(none)) {
   remora_scan_options options;
   remora_scan_options_init(&options);
+  options.any_order = 1;
   return BeginScan((Client*)object, &options);
 }
 
@@ -202,7 +205,7 @@ static PyMethodDef scan_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot scan_slots[] = {
-    {Py_tp_doc, "Keys and values in order, as of one moment; made by Client.scan."},
+    {Py_tp_doc, "Keys and values, in order as of one moment unless in any_order; made by Client.scan."},
     {Py_tp_dealloc, ScanDealloc},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_tp_iternext, ScanNext},

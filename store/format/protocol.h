@@ -72,7 +72,7 @@
 
 namespace remora {
 
-inline constexpr std::uint16_t kProtocolVersion = 8;
+inline constexpr std::uint16_t kProtocolVersion = 9;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ struct Reply {
   std::uint64_t request_id = 0;
   std::uint64_t version = 0;   // of a write: its own; batch: of its first; locate: that of the record;
                                // scan: the cursor
-  std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot)
+  std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot); scan
   std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;

@@ -1,6 +1,6 @@
 // Bytes of scans, between client and server (protocol.h).
 //
-//   WRITE ScanStart, begin, end into the slice
+//   WRITE ScanStart, begin, end, after into the slice
 //   SEND Request (scan)             ->   the server opens a cursor: one moment of what is stored
 //                                    <-  WRITE a page into the client's window, SEND Reply
 //   SEND Request (scan_next)        ->
@@ -14,10 +14,12 @@
 // A count and a drop are asked for the same way; instead of a page, each reply brings how many keys were
 // counted, or deleted, for this request.
 //
-// Request (scan): key_size 0; value: ScanStart, begin, end.
+// Request (scan): key_size 0; value: ScanStart, begin, end; of one in any order, the key that it goes on
+// behind.
 // Request (scan_next): key_size 0, nothing in the slice. condition: the cursor; payload_offset and
 // value_size: where in the window the page is to go, and its size at the most; both 0 for count and drop.
-// Reply: version: the cursor; 0: there is none any more. result: bytes of the page, or keys.
+// Reply: version: the cursor; 0: there is none any more. result: bytes of the page, or keys. slot, of a scan
+// that was opened: kScanByHash: its keys come in the order of hash_order.h, as was allowed.
 //
 // A change feed (store/format/change.h) is a cursor that has no end: its entries are ChangeEntry, key, value.
 // A page of it may be empty, where nothing was written, or nothing of the range; whoever waits READs the
@@ -27,7 +29,8 @@
 //
 // A cursor belongs to its connection. A connection has kMaxCursors at most: the one that was used least
 // lately gives way to another. One that is not used for kCursorSeconds ends. Not found: there is no such
-// cursor, or not any more. Failed precondition: the store is only in memory, and has no order.
+// cursor, or not any more. Failed precondition: the store is only in memory, and has no order
+// of its keys, nor a log; or it is not, and has none by hashes to go on in. A count needs no order.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +58,10 @@ enum class ScanKind : std::uint32_t {
 
 enum ScanFlag : std::uint32_t {
   kReverse = 1,
+  kAnyOrder = 2,  // of entries and keys; not with kReverse
 };
+
+inline constexpr std::uint64_t kScanByHash = 1;
 
 struct ScanStart {
   RemoteRegion window{};          // the client's, to WRITE pages into; of count and drop: none
@@ -96,18 +102,23 @@ inline std::optional<ScanStart> ReadScanStart(std::string_view bytes, ScanRange*
   if (bytes.size() < sizeof(start)) return std::nullopt;
   std::memcpy(&start, bytes.data(), sizeof(start));
   bytes.remove_prefix(sizeof(start));
-  if (start.begin_size > kMaxBoundSize || start.end_size > kMaxBoundSize ||
-      bytes.size() != std::size_t{start.begin_size} + start.end_size || (start.flags & ~kReverse) != 0) {
+  const std::size_t bounds_size = std::size_t{start.begin_size} + start.end_size;
+  const bool any_order = start.flags == kAnyOrder;
+  if (start.begin_size > kMaxBoundSize || start.end_size > kMaxBoundSize || bytes.size() < bounds_size ||
+      bytes.size() - bounds_size > (any_order ? kMaxKeySize : 0) || start.flags > kAnyOrder) {
     return std::nullopt;
   }
   const bool is_feed = start.kind == ScanKind::kChanges;
   const bool has_pages = start.kind == ScanKind::kEntries || start.kind == ScanKind::kKeys || is_feed;
+  if (any_order && (is_feed || !has_pages)) return std::nullopt;
   if (is_feed ? start.limit != 0 || start.flags != 0 : start.from != ChangePlace()) return std::nullopt;
   if (!has_pages && start.kind != ScanKind::kCount && start.kind != ScanKind::kDrop) return std::nullopt;
   if (!has_pages && (start.page_offset != 0 || start.page_size != 0 || start.limit != 0)) return std::nullopt;
   *range = {.begin = std::string(bytes.substr(0, start.begin_size)),
-            .end = std::string(bytes.substr(start.begin_size)),
-            .reverse = (start.flags & kReverse) != 0};
+            .end = std::string(bytes.substr(start.begin_size, start.end_size)),
+            .reverse = start.flags == kReverse,
+            .by_hash = any_order,
+            .after = std::string(bytes.substr(bounds_size))};
   return start;
 }
 

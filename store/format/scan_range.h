@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "store/format/hash_order.h"
 #include "store/format/layout.h"
 #include "store/format/record.h"
 #include "store/format/scan_options.h"
@@ -17,11 +18,13 @@ namespace remora {
 /// A bound may be one byte longer than a key: the least string behind a key.
 inline constexpr std::size_t kMaxBoundSize = kMaxKeySize + 1;
 
-/// Keys [begin, end). An empty end is behind all keys.
+/// Keys [begin, end). An empty end is behind all keys. Not reverse and by_hash.
 struct ScanRange {
   std::string begin{};
   std::string end{};
   bool reverse = false;
+  bool by_hash = false;  // in the order of hash_order.h
+  std::string after{};   // by_hash: those behind this key; empty: all
 
   bool has_end() const { return !end.empty(); }
   /// No key can be in it.
@@ -30,7 +33,9 @@ struct ScanRange {
 
   /// Leaves out `key`, and all that a scan shows before it.
   void GoBehind(std::string_view key) {
-    if (reverse) {
+    if (by_hash) {
+      after = key;
+    } else if (reverse) {
       end = key;
     } else {
       begin.assign(key);
@@ -52,7 +57,8 @@ inline ScanRange RangeOfPrefix(std::string_view prefix) {
 // --- Tokens ---------------------------------------------------------------------------------------------
 //
 //   letters and digits, "-" and "_": six bits each (base64url, RFC 4648) of
-//     version 1, flags 1 (1: reverse), size of begin 2, size of end 2, begin, end,
+//     version 1, flags 1 (1: reverse, 2: by hash), size of begin 2, size of end 2, begin, end,
+//     by hash: the key that it goes on behind,
 //     checksum 8 (XXH3 of all before; against what is cut or changed by mistake, not against a forger, who
 //                 could as well ask for the range)
 
@@ -61,6 +67,8 @@ namespace scan_token {
 inline constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 inline constexpr char kVersion = 1;
 inline constexpr char kVersionOfChanges = 2;  // store/format/change.h
+inline constexpr int kReverse = 1;
+inline constexpr int kByHash = 2;
 inline constexpr std::size_t kHeaderSize = 6;
 inline constexpr std::size_t kChecksumSize = 8;
 
@@ -107,11 +115,13 @@ inline std::size_t Take16(std::string_view bytes, std::size_t at) {
 
 /// What is left of a scan, for ScanOptions::token.
 inline std::string MakeScanToken(const ScanRange& rest) {
-  std::string bytes = {scan_token::kVersion, static_cast<char>(rest.reverse)};
+  std::string bytes = {scan_token::kVersion, static_cast<char>((rest.reverse ? scan_token::kReverse : 0) |
+                                                               (rest.by_hash ? scan_token::kByHash : 0))};
   scan_token::Append16(&bytes, rest.begin.size());
   scan_token::Append16(&bytes, rest.end.size());
   bytes += rest.begin;
   bytes += rest.end;
+  bytes += rest.after;
   const std::uint64_t checksum = HashValue(bytes.data(), bytes.size());
   for (std::size_t i = 0; i < scan_token::kChecksumSize; ++i) {
     bytes.push_back(static_cast<char>(checksum >> 8 * i & 0xff));
@@ -125,31 +135,43 @@ inline std::optional<ScanRange> ReadScanToken(std::string_view token) {
   if (!bytes || bytes->size() < scan_token::kHeaderSize + scan_token::kChecksumSize) return std::nullopt;
   const std::size_t begin_size = scan_token::Take16(*bytes, 2);
   const std::size_t end_size = scan_token::Take16(*bytes, 4);
-  if ((*bytes)[0] != scan_token::kVersion || ((*bytes)[1] & ~1) != 0 || begin_size > kMaxBoundSize ||
-      end_size > kMaxBoundSize ||
-      bytes->size() != scan_token::kHeaderSize + begin_size + end_size + scan_token::kChecksumSize) {
+  const int flags = (*bytes)[1];
+  const std::size_t bounds_end = scan_token::kHeaderSize + begin_size + end_size;
+  const std::size_t after_end = bytes->size() - scan_token::kChecksumSize;
+  if ((*bytes)[0] != scan_token::kVersion || flags < 0 || flags > scan_token::kByHash ||
+      begin_size > kMaxBoundSize || end_size > kMaxBoundSize || after_end < bounds_end ||
+      after_end - bounds_end > (flags == scan_token::kByHash ? kMaxKeySize : 0)) {
     return std::nullopt;
   }
   ScanRange range{.begin = bytes->substr(scan_token::kHeaderSize, begin_size),
                   .end = bytes->substr(scan_token::kHeaderSize + begin_size, end_size),
-                  .reverse = (*bytes)[1] != 0};
+                  .reverse = flags == scan_token::kReverse,
+                  .by_hash = flags == scan_token::kByHash,
+                  .after = bytes->substr(bounds_end, after_end - bounds_end)};
   if (MakeScanToken(range) != token) return std::nullopt;
   return range;
 }
 
 // --- From options to a range ----------------------------------------------------------------------------
 
+inline constexpr char kNoMoment[] = "what is shown in any order is not of one moment: do not ask for that";
+
 /// Null: *range is what the options say. Else why they make no sense.
 inline const char* ResolveScan(const ScanOptions& options, ScanRange* range) {
   if (!options.token.empty()) {
-    if (!options.prefix.empty() || !options.begin.empty() || !options.end.empty() || options.reverse) {
-      return "a token brings its range and order along: give no prefix, begin, end or reverse beside it";
+    if (!options.prefix.empty() || !options.begin.empty() || !options.end.empty() || options.reverse ||
+        options.any_order) {
+      return "a token brings its range and order along: give no prefix, begin, end, reverse or any_order "
+             "beside it";
     }
     const std::optional<ScanRange> rest = ReadScanToken(options.token);
     if (!rest) return "this is no token of a scan, or it was changed or cut";
+    if (rest->by_hash && options.one_moment) return kNoMoment;
     *range = *rest;
     return nullptr;
   }
+  if (options.any_order && options.reverse) return "any order has no reverse: give one of the two";
+  if (options.any_order && options.one_moment) return kNoMoment;
   if (std::max({options.prefix.size(), options.begin.size(), options.end.size()}) > kMaxBoundSize) {
     return "a prefix or bound of a scan is longer than any key";
   }
@@ -157,6 +179,7 @@ inline const char* ResolveScan(const ScanOptions& options, ScanRange* range) {
   if (options.begin > range->begin) range->begin = options.begin;
   if (!options.end.empty() && (!range->has_end() || options.end < range->end)) range->end = options.end;
   range->reverse = options.reverse;
+  range->by_hash = options.any_order;
   return nullptr;
 }
 inline const char* ResolveRange(const RangeOptions& options, ScanRange* range) {

@@ -1,6 +1,7 @@
 // remora.h against a real server: each function's outcomes, and what may be passed to it.
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,6 +75,77 @@ TEST_F(CInterface, KnowsHowLong) {
   EXPECT_EQ(remora_touch(client_, "key", 3, 0, nullptr), REMORA_INVALID_ARGUMENT);
   EXPECT_EQ(remora_touch(client_, "none", 4, 1000, nullptr), REMORA_NOT_FOUND);
   EXPECT_EQ(remora_ttl(client_, "none", 4, &ttl_ms), REMORA_NOT_FOUND);
+}
+
+TEST_F(CInterface, TakesTheMomentAtWhichARecordExpires) {
+  remora_write_options options;
+  remora_write_options_init(&options);
+  const auto in_an_hour = static_cast<uint64_t>(SteadyClock().UnixMillis()) + 3'600'000;
+  options.ttl_ms = REMORA_TTL_UNTIL(in_an_hour);
+  ASSERT_EQ(remora_put(client_, "key", 3, "value", 5, &options), REMORA_OK) << remora_message();
+  const auto expiry = [&] {
+    remora_scan_options wanted;
+    remora_scan_options_init(&wanted);
+    wanted.any_order = 1;
+    remora_scan* scan = nullptr;
+    EXPECT_EQ(remora_scan_begin(client_, &wanted, &scan), REMORA_OK) << remora_message();
+    remora_bytes key;
+    uint64_t expiry_ms = 0;
+    EXPECT_EQ(remora_scan_next(scan, &key, nullptr, nullptr), REMORA_OK);
+    EXPECT_EQ(remora_scan_expiry(scan, &expiry_ms), REMORA_OK);
+    remora_scan_end(scan);
+    return expiry_ms;
+  };
+  EXPECT_EQ(expiry(), in_an_hour);
+  EXPECT_EQ(remora_touch(client_, "key", 3, REMORA_TTL_UNTIL(in_an_hour + 1), nullptr), REMORA_OK);
+  EXPECT_EQ(expiry(), in_an_hour + 1);
+  options.ttl_ms = REMORA_TTL_UNTIL(1);  // long ago
+  EXPECT_EQ(remora_put(client_, "key", 3, "other", 5, &options), REMORA_OUT_OF_RANGE);
+  for (const uint64_t wrong : {uint64_t{0}, (uint64_t{1} << 60) + 1, uint64_t{1} << 63, ~uint64_t{0}}) {
+    options.ttl_ms = REMORA_TTL_UNTIL(wrong);
+    EXPECT_EQ(remora_put(client_, "key", 3, "other", 5, &options), REMORA_INVALID_ARGUMENT) << wrong;
+    EXPECT_EQ(remora_touch(client_, "key", 3, options.ttl_ms, nullptr), REMORA_INVALID_ARGUMENT) << wrong;
+  }
+  EXPECT_EQ(Get("key"), "value");
+}
+
+TEST_F(CInterface, ShowsAllInAnyOrderThoughItIsOnlyInMemory) {
+  std::set<std::string> keys;
+  for (int i = 0; i < 100; ++i) keys.insert("key " + std::to_string(i));
+  for (const std::string& key : keys) ASSERT_EQ(Put(key, "of " + key), REMORA_OK);
+  remora_scan_options options;
+  remora_scan_options_init(&options);
+  remora_scan* scan = nullptr;
+  EXPECT_EQ(remora_scan_begin(client_, &options, &scan), REMORA_FAILED_PRECONDITION);
+  EXPECT_NE(std::strstr(remora_message(), "any_order"), nullptr) << remora_message();
+  options.any_order = 1;
+  options.reverse = 1;
+  EXPECT_EQ(remora_scan_begin(client_, &options, &scan), REMORA_INVALID_ARGUMENT);
+  options.reverse = 0;
+  options.limit = 30;
+  std::set<std::string> shown;
+  std::string token;
+  for (bool more = true; more;) {
+    ASSERT_EQ(remora_scan_begin(client_, &options, &scan), REMORA_OK) << remora_message();
+    remora_bytes key, value;
+    more = false;
+    for (; remora_scan_next(scan, &key, &value, nullptr) == REMORA_OK; more = true) {
+      const std::string shown_key(static_cast<const char*>(key.data), key.size);
+      EXPECT_EQ(std::string(static_cast<const char*>(value.data), value.size), "of " + shown_key);
+      EXPECT_TRUE(shown.insert(shown_key).second) << "twice: " << shown_key;
+    }
+    const char* next = nullptr;
+    ASSERT_EQ(remora_scan_token(scan, &next), REMORA_OK);
+    token = next;
+    remora_scan_end(scan);
+    options.any_order = 0;  // the token says it
+    options.token = token.c_str();
+  }
+  EXPECT_EQ(shown, keys);
+  const remora_range range = {{"key 1", 5}, {}, {}};
+  uint64_t count = 0;
+  EXPECT_EQ(remora_count(client_, &range, &count), REMORA_OK) << remora_message();
+  EXPECT_EQ(count, 11u);
 }
 
 TEST_F(CInterface, WritesOnConditions) {

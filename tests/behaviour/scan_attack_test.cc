@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "store/format/hash_order.h"
 #include "store/format/record.h"
 #include "store/format/scan_protocol.h"
 #include "tests/behaviour/behaviour_fixture.h"
@@ -19,8 +20,8 @@ namespace {
 
 class ScanAttack : public Behaviour {
  protected:
-  void StartFilled(const ClientOptions& client = {}) {
-    Start({.durability = Durability::kLogged}, client);
+  void StartFilled(const ClientOptions& client = {}, Durability durability = Durability::kLogged) {
+    Start({.durability = durability}, client);
     if (IsSkipped() || HasFatalFailure()) return;
     for (int i = 0; i < 300; ++i)
       ASSERT_CODE(kOk, Put("key " + std::to_string(1000 + i), std::string(100, 'v')));
@@ -88,6 +89,14 @@ TEST_P(ScanAttack, WhatIsNoScanIsInvalid) {
     wrong.push_back(Bytes({.kind = static_cast<ScanKind>(kind)}));
   wrong.push_back(Bytes({.kind = ScanKind::kCount, .flags = 2}));
   wrong.push_back(Bytes({.page_size = kMinPageSize, .kind = ScanKind::kCount}));
+  wrong.push_back(Bytes({.kind = ScanKind::kDrop, .flags = kAnyOrder}));
+  ScanStart any_order{
+      .window = window, .page_size = kMinPageSize, .kind = ScanKind::kKeys, .flags = kAnyOrder};
+  wrong.push_back(Bytes(any_order) + std::string(kMaxKeySize + 1, 'k'));
+  any_order.flags = 0;
+  wrong.push_back(Bytes(any_order) + "key");
+  any_order.flags = kAnyOrder | kReverse;
+  wrong.push_back(Bytes(any_order));
   wrong.push_back(Bytes({.kind = ScanKind::kDrop, .limit = 1}));
   wrong.push_back(Bytes({.kind = ScanKind::kEntries}));  // no window
   wrong.push_back(Bytes({.window = window, .page_size = kMinPageSize - 1, .kind = ScanKind::kEntries}));
@@ -162,6 +171,30 @@ std::span<std::byte> MemoryCalled(const std::string& name) {
 }
 
 // Bytes of the window change between the arrival of a page and its entries' turn.
+TEST_P(ScanAttack, AKeyOutOfTheOrderOfHashesIsAnError) {
+  StartFilled({.scan_window_bytes = 2 * kMinPageSize}, Durability::kMemory);
+  if (IsSkipped() || HasFatalFailure()) return;
+  const std::span<std::byte> window = MemoryCalled("memfd:remora-scan-window");
+  std::mt19937 random(9);
+  int refused = 0;
+  for (int round = 0; round < (slow() ? 50 : 500); ++round) {
+    auto scan = kv_->Scan({.any_order = true});
+    ASSERT_CODE(kOk, scan.status());
+    std::string last;
+    while ((*scan)->Next()) {
+      ASSERT_TRUE(last.empty() || ComesBeforeByHash(last, (*scan)->key()));
+      last = (*scan)->key();
+      window[random() % window.size()] ^= std::byte{1};
+    }
+    if (!(*scan)->status().ok()) {
+      EXPECT_CODE(kInternal, (*scan)->status());
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0);
+  ExpectUnharmed();
+}
+
 TEST_P(ScanAttack, APageThatIsNoneIsAnErrorAndNoCrash) {
   StartFilled({.scan_window_bytes = 2 * kMinPageSize});
   if (IsSkipped() || HasFatalFailure()) return;

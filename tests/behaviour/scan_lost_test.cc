@@ -1,10 +1,12 @@
 // Scans whose connection is cut, at every step: each key is shown once, in order.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "store/format/hash_order.h"
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/sim/sim_served.h"
 #include "tests/support/server_thread.h"
@@ -14,12 +16,12 @@ namespace {
 
 class ScanLost : public SimServed, public testing::Test {
  protected:
-  ScanLost() : SimServed(/*seed=*/5) {
+  explicit ScanLost(Durability durability = Durability::kLogged) : SimServed(/*seed=*/5) {
     ServerOptions options;
     options.store.memory_size = std::size_t{32} << 20;
     options.store.clock = &network_.clock();
-    options.store.durability = Durability::kLogged;
-    options.store.data_dir = dir_.path() + "/data";
+    options.store.durability = durability;
+    if (durability != Durability::kMemory) options.store.data_dir = dir_.path() + "/data";
     Serve(options);
     network_.set_piece_size(1024);
     const std::unique_ptr<Client> writer = Connect();
@@ -78,6 +80,17 @@ class ScanLost : public SimServed, public testing::Test {
 TEST_F(ScanLost, GoesOnWhereItWas) { EXPECT_GT(Sweep({}), 20); }
 TEST_F(ScanLost, GoesOnBackwards) { EXPECT_GT(Sweep({.reverse = true}), 20); }
 TEST_F(ScanLost, IsOfOneMomentOrAborted) { EXPECT_GT(Sweep({.one_moment = true}), 5); }
+
+/// In memory, where keys have the order of their hashes.
+class AnyOrderLost : public ScanLost {
+ protected:
+  AnyOrderLost() : ScanLost(Durability::kMemory) { std::sort(keys_.begin(), keys_.end(), ComesBeforeByHash); }
+};
+TEST_F(AnyOrderLost, GoesOnWhereItWas) { EXPECT_GT(Sweep({.any_order = true}), 20); }
+TEST_F(AnyOrderLost, GoesOnWhereItWasInDoubt) {
+  pause_ = std::chrono::seconds(61);
+  EXPECT_GT(Sweep({.any_order = true}), 20);
+}
 
 // What it knew of the server's clock is too old each time, so it asks whether an entry has expired.
 TEST_F(ScanLost, GoesOnWhereItWasInDoubt) {

@@ -105,7 +105,7 @@ class ManualTest(unittest.TestCase):
             self.assertEqual(exit_codes_of_page(PAGES[f"{program}.{section}"]), codes, program)
 
     def test_prototypes(self):
-        header = (ROOT / "client/c/remora.h").read_text()
+        header = "".join(path.read_text() for path in sorted((ROOT / "client/c").glob("remora*.h")))
         header = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
         declared = re.findall(r"^[a-z0-9_ ]+\*? ?remora_\w+\([^;]*\);", header, re.MULTILINE)
         self.assertGreater(len(declared), 25)

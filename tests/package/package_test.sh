@@ -98,11 +98,14 @@ loads "$scratch/program" libremora.so || fail "pkg-config's remora is not shared
 with_pkg_config remora first_c --static
 ! loads "$scratch/program" libremora || fail "pkg-config --static is not static"
 
+declared_functions() {
+  grep -ohE 'remora_[a-z_]+ ?\(' "$prefix"/include/remora*.h | tr -d ' (' | sort -u
+}
 say "each function has its manual page"
 for page in kvctl.1 kvserver.8 kvbench.1 remora.7; do
   [ -f "$prefix/share/man/man${page##*.}/$page" ] || fail "no $page"
 done
-grep -oE 'remora_[a-z_]+ ?\(' "$prefix/include/remora.h" | tr -d ' (' | sort -u | while read -r function; do
+declared_functions | while read -r function; do
   page=$prefix/share/man/man3/$function.3
   [ -f "$page" ] || fail "no $function.3"
   while read -r request other; do
@@ -113,7 +116,7 @@ grep -oE 'remora_[a-z_]+ ?\(' "$prefix/include/remora.h" | tr -d ' (' | sort -u 
 done
 
 say "the library for C shows what its header has, and nothing else"
-grep -oE 'remora_[a-z_]+ ?\(' "$prefix/include/remora.h" | tr -d ' (' | sort -u >"$scratch/declared"
+declared_functions >"$scratch/declared"
 nm -D --defined-only "$lib/libremora.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$scratch/shown"
 diff "$scratch/declared" "$scratch/shown" || fail "remora.h and libremora.so differ"
 

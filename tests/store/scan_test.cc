@@ -164,8 +164,7 @@ TEST_F(ScanTest, AStoreInMemoryHasNoOrderAndSaysWhatToDo) {
   Open({.memory_size = kMinMemorySize});
   const absl::Status status = store_->Scan().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("logged"));
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Count({.prefix = "k"}).status()));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("logged"), HasSubstr("any_order")));
   ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
   EXPECT_EQ(store_->Count(), 1u);
 }

@@ -197,7 +197,12 @@ int Parse(int argc, char** argv, Arguments* arguments) {
         ->capture_default_str();
     command->add_flag("--keys-only", arguments->keys_only, "Without values");
   }
-  scan->add_flag("--reverse", arguments->reverse, "From the last key to the first");
+  CLI::Option* reverse = scan->add_flag("--reverse", arguments->reverse, "From the last key to the first");
+  for (CLI::App* command : {scan, export_command}) {
+    CLI::Option* any_order = command->add_flag("--any-order", arguments->any_order,
+                                               "Not as of one moment: for a server that is only in memory");
+    if (command == scan) any_order->excludes(reverse);
+  }
   watch->add_option("--token", arguments->token,
                     "Go on behind the line that began with it; else from now on");
   watch->add_flag("--tokens", arguments->show_tokens,

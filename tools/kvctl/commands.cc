@@ -186,6 +186,7 @@ void AppendEscaped(std::string_view bytes, std::string* line) {
 Outcome Scan(Client& client, const Arguments& arguments) {
   const auto scan = client.Scan({.prefix = arguments.prefix,
                                  .reverse = arguments.reverse,
+                                 .any_order = arguments.any_order,
                                  .limit = arguments.limit,
                                  .keys_only = arguments.keys_only});
   if (!scan.ok()) return FromStatus(scan.status());

@@ -50,6 +50,7 @@ struct Arguments {
   std::uint64_t limit = 0;
   bool reverse = false;
   bool keys_only = false;
+  bool any_order = false;
   bool yes = false;
   std::string token;
   bool show_tokens = false;

@@ -24,7 +24,8 @@
 namespace remora::kvctl {
 
 Outcome Export(Client& client, const Arguments& arguments) {
-  const auto scan = client.Scan({.prefix = arguments.prefix, .one_moment = true});
+  const auto scan = client.Scan(
+      {.prefix = arguments.prefix, .any_order = arguments.any_order, .one_moment = !arguments.any_order});
   if (!scan.ok()) return FromStatus(scan.status());
   // Written in large pieces, and not all kept.
   constexpr std::size_t kPiece = std::size_t{64} << 10;

@@ -28,6 +28,12 @@ A logged server's keys have an order. A scan is of one moment, whatever is writt
         for key, value in store.scan(prefix="user/", limit=100): ...
         list(store), len(store), store.items(), store.count(prefix="user/")
         store.delete_range(prefix="tmp/")
+        store.put(key, value, ttl=remora.Until(scan.expiry()))  # of a scan of another server's
+
+One that is only in memory keeps no order and no past. All of the above goes there, but a scan has to be asked for in
+any order. It shows each key that is there all the while exactly once, and others once or not at all:
+
+        for key, value in store.scan(prefix="user/", any_order=True): ...
 
 What is written can be watched, from now on, or from where another watch was:
 
@@ -69,7 +75,7 @@ from remora._errors import (
     Unknown,
 )
 from remora._remora import ABSENT, PRESENT, Batch, Buffer, Client, Scan, Watch, __version__
-from remora._types import Backup, Change
+from remora._types import Backup, Change, Until
 
 __all__ = [
     "ABSENT",
@@ -96,6 +102,7 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
     "Unknown",
+    "Until",
     "Watch",
     "__version__",
 ]

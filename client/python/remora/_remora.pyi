@@ -3,7 +3,7 @@ from collections.abc import Iterable
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from remora._errors import Error
-from remora._types import Backup, Bytes as _Bytes, Change, Durability as _Durability
+from remora._types import Backup, Bytes as _Bytes, Change, Durability as _Durability, Until
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ class Client:
         key: _Bytes,
         value: _Bytes,
         *,
-        ttl: float | None = None,
+        ttl: float | Until | None = None,
         condition: int | None = None,
         durability: _Durability | None = None,
     ) -> int: ...
@@ -42,7 +42,7 @@ class Client:
         key: _Bytes,
         value: _Bytes,
         *,
-        ttl: float | None = None,
+        ttl: float | Until | None = None,
         condition: int | None = None,
         durability: _Durability | None = None,
     ) -> int: ...
@@ -51,7 +51,7 @@ class Client:
         key: _Bytes,
         delta: int = 1,
         *,
-        ttl: float | None = None,
+        ttl: float | Until | None = None,
         condition: int | None = None,
         durability: _Durability | None = None,
     ) -> int: ...
@@ -59,7 +59,7 @@ class Client:
         self,
         pairs: Iterable[tuple[_Bytes, _Bytes]],
         *,
-        ttl: float | None = None,
+        ttl: float | Until | None = None,
         condition: int | None = None,
         durability: _Durability | None = None,
     ) -> list[int | Error]: ...
@@ -76,6 +76,7 @@ class Client:
         keys_only: Literal[False] = False,
         one_moment: bool = False,
         token: str | None = None,
+        any_order: bool = False,
     ) -> Scan[tuple[bytes, bytes]]: ...
     @overload
     def scan(
@@ -89,6 +90,7 @@ class Client:
         keys_only: Literal[True],
         one_moment: bool = False,
         token: str | None = None,
+        any_order: bool = False,
     ) -> Scan[bytes]: ...
     def watch(
         self, *, prefix: _Bytes | None = None, token: str | None = None, timeout: float | None = None
@@ -111,7 +113,7 @@ class Client:
         self, key: _Bytes, *, condition: int | None = None, durability: _Durability | None = None
     ) -> int: ...
     def touch(
-        self, key: _Bytes, ttl: float, *, condition: int | None = None, durability: _Durability | None = None
+        self, key: _Bytes, ttl: float | Until, *, condition: int | None = None, durability: _Durability | None = None
     ) -> int: ...
     def persist(
         self, key: _Bytes, *, condition: int | None = None, durability: _Durability | None = None
@@ -134,7 +136,7 @@ class Client:
 class Batch:
     def __init__(self) -> None: ...
     def put(
-        self, key: _Bytes, value: _Bytes, *, ttl: float | None = None, condition: int | None = None
+        self, key: _Bytes, value: _Bytes, *, ttl: float | Until | None = None, condition: int | None = None
     ) -> None: ...
     def delete(self, key: _Bytes, *, condition: int | None = None) -> None: ...
     def clear(self) -> None: ...

@@ -12,6 +12,13 @@ Memory = Union[bytearray, memoryview, _Buffer]
 Durability = Literal["memory", "logged", "synced"]
 
 
+class Until(NamedTuple):
+    """Instead of a ttl: the moment at which the key expires, for one that comes along with its expiry."""
+
+    expiry: float
+    """Seconds since 1970, by the server's clock, as Scan.expiry and Change.expiry say it; math.inf: never."""
+
+
 class Change(NamedTuple):
     """One write, as a watch shows it."""
 

@@ -39,7 +39,7 @@ from remora._beside import Beside, Scan, Watch
 from remora._errors import Cancelled
 from remora._remora import Async, Batch
 from remora._remora import Client as SyncClient
-from remora._types import Backup, Bytes, Durability, Memory
+from remora._types import Backup, Bytes, Durability, Memory, Until
 
 __all__ = ["Client", "Scan", "Watch"]
 
@@ -167,7 +167,7 @@ class Client:
         key: Bytes,
         value: Bytes,
         *,
-        ttl: float | None = None,
+        ttl: float | Until | None = None,
         condition: int | None = None,
         durability: Durability | None = None,
     ) -> asyncio.Future[int]:
@@ -179,7 +179,7 @@ class Client:
         key: Bytes,
         value: Bytes,
         *,
-        ttl: float | None = None,
+        ttl: float | Until | None = None,
         condition: int | None = None,
         durability: Durability | None = None,
     ) -> asyncio.Future[int]:
@@ -191,7 +191,7 @@ class Client:
         key: Bytes,
         delta: int = 1,
         *,
-        ttl: float | None = None,
+        ttl: float | Until | None = None,
         condition: int | None = None,
         durability: Durability | None = None,
     ) -> asyncio.Future[int]:
@@ -205,9 +205,9 @@ class Client:
         return self._begin("delete", (key,), {"condition": condition, "durability": durability})
 
     def touch(
-        self, key: Bytes, ttl: float, *, condition: int | None = None, durability: Durability | None = None
+        self, key: Bytes, ttl: float | Until, *, condition: int | None = None, durability: Durability | None = None
     ) -> asyncio.Future[int]:
-        """Gives the key this ttl from now on; the version; NotFound."""
+        """Gives the key this ttl from now on, or Until; the version; NotFound."""
         return self._begin("touch", (key, ttl), {"condition": condition, "durability": durability})
 
     def persist(
@@ -239,6 +239,7 @@ class Client:
         keys_only: Literal[False] = False,
         one_moment: bool = False,
         token: str | None = None,
+        any_order: bool = False,
     ) -> Scan[tuple[bytes, bytes]]: ...
     @overload
     def scan(
@@ -252,9 +253,10 @@ class Client:
         keys_only: Literal[True],
         one_moment: bool = False,
         token: str | None = None,
+        any_order: bool = False,
     ) -> Scan[bytes]: ...
     def scan(self, **options):
-        """For `async for`: pairs of key and value, in order, as of the moment of the first step."""
+        """For `async for`: pairs of key and value, in order, as of the moment of the first step; or in any_order."""
         return Scan(self._beside(), options)
 
     async def count(
