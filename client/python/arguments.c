@@ -84,7 +84,7 @@ int TakeSize(PyObject* size, int64_t* bytes) {
   return 1;
 }
 
-int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
+int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect, const char* token,
                       remora_options* options) {
   remora_options_init(options);
   int64_t connect_ms, timeout_ms;
@@ -92,6 +92,7 @@ int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, i
   options->connect_timeout_ms = connect_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)connect_ms;
   options->timeout_ms = timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
   options->reconnect = reconnect != 0;
+  options->token = token;
   return cache == Py_None || TakeSize(cache, &options->location_cache_bytes);
 }
 
