@@ -248,8 +248,8 @@ TEST_P(Access, TokensAreReadAnew) {
   EXPECT_EQ(kv_->client()->counters().reconnects, 0u);
   EXPECT_EQ(count(Counter::kConnections), 1u);
   std::string value;
-  EXPECT_CODE(kPermissionDenied, reader->client()->Ping());
   EXPECT_CODE(kPermissionDenied, reader->Get("key", &value));
+  EXPECT_CODE(kPermissionDenied, reader->client()->Ping());
   EXPECT_CODE(kOk, ConnectStatus(Holding(kStranger)));
   // It comes back, and may write.
   reload("writer read-write " + std::string(kWriter) + "\nreader read-write " + kReader + "\n");

@@ -54,13 +54,6 @@ class AccessTest(harness.TestCase):
         self.assertEqual(counters["requests_denied"], 1)
         self.assertEqual(counters["tokens"], 2)
 
-        # One that is under way when its token goes hears of it.
-        watch = subprocess.Popen(
-            [harness.program("kvctl"), f"--server={self.address}", f"--token_file={reader_file}", "ping", "--wait=0"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        self.assertEqual(watch.wait(timeout=harness.PATIENCE), 0)
-        watch.communicate()
         self.write("tokens", "nonsense\n")
         server.process.send_signal(signal.SIGHUP)
         harness.wait_until(lambda: b"stay as they were" in server.said(), "the bad file is refused")
