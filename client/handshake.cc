@@ -1,4 +1,5 @@
-// A connection begins: the hello, the proof of a token where there is one, what the server says, its superblock.
+// A connection begins: the hello, the proof of a token where there is one, what the server says, its
+// superblock.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -18,9 +19,7 @@ absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::u
                                                     "; use a client of the server's release"));
 }
 
-absl::Status NoServer() {
-  return absl::FailedPreconditionError("what listens there is not a Remora server");
-}
+absl::Status NoServer() { return absl::FailedPreconditionError("what listens there is not a Remora server"); }
 
 absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
   HelloRefusal refusal;
@@ -61,7 +60,8 @@ absl::Status Session::Open(std::unique_ptr<rdma::Connection> connection, TimePoi
   REMORA_ASSIGN_OR_RETURN(HelloNonce nonce, AskForNonce(*connection, hello, deadline));
   if (dialer_ == nullptr) {
     return absl::FailedPreconditionError(
-        "to prove a token takes a second connection, and this client was given one: connect to an address, or "
+        "to prove a token takes a second connection, and this client was given one: connect to an address, "
+        "or "
         "with a Dialer");
   }
   hello.flags |= HelloFlag::kProves;

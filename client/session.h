@@ -258,8 +258,8 @@ class Session {
   static std::uint64_t RandomName();  // not 0
   absl::Status Register();
   // Of handshake.cc.
-  /// Connects over `connection`, or, with a token, over one that is dialled behind it: from now on the one. Not
-  /// OK: it is broken.
+  /// Connects over `connection`, or, with a token, over one that is dialled behind it: from now on the one.
+  /// Not OK: it is broken.
   absl::Status Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline);
   absl::StatusOr<HelloNonce> AskForNonce(rdma::Connection& connection, const HelloRequest& hello,
                                          TimePoint deadline);

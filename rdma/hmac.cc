@@ -31,8 +31,8 @@ bool AreSameBytes(std::span<const std::byte> a, std::span<const std::byte> b) {
 }
 
 void FillRandom(std::span<std::byte> bytes) {
-  REMORA_CHECK(
-      RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) == 1);
+  REMORA_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) ==
+               1);
 }
 
 }  // namespace remora::rdma

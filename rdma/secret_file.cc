@@ -18,7 +18,8 @@ absl::Status CheckMode(const struct stat& file) {
   // A group may be let read: that of a program which runs as a user of its own, say.
   if ((file.st_mode & (S_IRWXO | S_IWGRP)) == 0) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      "others can read or change it, and what it has is secret: chmod 600 it; if they could for a while, make "
+      "others can read or change it, and what it has is secret: chmod 600 it; if they could for a while, "
+      "make "
       "new tokens (kvctl token)");
 }
 

@@ -153,9 +153,8 @@ void VerbsListener::AddRequest(ConnectionEvent event) {
   }
   while (++last_serial_, connections_.contains(last_serial_)) {
   }
-  auto connection =
-      std::make_unique<VerbsServerConnection>(*this, std::move(event), last_serial_, limits_, device_,
-                                              *completions_);
+  auto connection = std::make_unique<VerbsServerConnection>(*this, std::move(event), last_serial_, limits_,
+                                                            device_, *completions_);
   connections_.emplace(last_serial_, connection.get());
   requests_.push_back(std::move(connection));
 }

@@ -40,7 +40,8 @@ struct TokenUse {
   /// False: the rate is used up, until MayTakeAt. REQUIRES: has_rate().
   bool TakeRequest(TimePoint now) {
     if (now < MayTakeAt()) return false;
-    next_request = std::max(next_request, now) + Duration(std::chrono::seconds(1)) / token.max_requests_per_second;
+    next_request =
+        std::max(next_request, now) + Duration(std::chrono::seconds(1)) / token.max_requests_per_second;
     return true;
   }
   TimePoint MayTakeAt() const { return next_request - kBurst; }
@@ -57,8 +58,8 @@ class Admission {
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
-  /// The tokens are these from now on. A use stays where it is if its token is as before; of others, `removed`
-  /// is called before they go.
+  /// The tokens are these from now on. A use stays where it is if its token is as before; of others,
+  /// `removed` is called before they go.
   void Replace(std::vector<Token> tokens, const std::function<void(TokenUse&)>& removed);
 
   /// For this hello to be proven with.

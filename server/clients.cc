@@ -39,7 +39,8 @@ bool Server::AcceptClients(Port& port) {
   });
   if (session.ok()) {
     rdma::Connection* const key = &(*session)->connection();
-    const std::size_t bytes = port.client_bytes - ServerSession::MaxRegisteredBytes() + (*session)->registered_bytes();
+    const std::size_t bytes =
+        port.client_bytes - ServerSession::MaxRegisteredBytes() + (*session)->registered_bytes();
     (*session)->set_bytes(bytes);
     (*session)->set_client(client);
     (*session)->set_token_use(use);
@@ -67,8 +68,8 @@ bool Server::IsWelcome(rdma::Connection& connection, const HelloRequest& hello, 
   if (!SpeaksAsWeDo(connection, hello) || !HasToken(connection, hello, use)) return false;
   NamedClient* const known = hello.client == 0 ? nullptr : outcomes_->Find(hello.client);
   // A name is seen by all who see the wire: it is of use only with the token that it came with.
-  const bool is_anothers = known != nullptr && !known->token.empty() &&
-                           (*use == nullptr || known->token != (*use)->token.name);
+  const bool is_anothers =
+      known != nullptr && !known->token.empty() && (*use == nullptr || known->token != (*use)->token.name);
   if (is_anothers) return RefuseName(connection);
   if (known == nullptr && (hello.flags & HelloFlag::kReturns) != 0) {
     return RefuseName(connection);
@@ -174,7 +175,8 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
     --use->connections;
     const auto waiting = delayed_.find(use);
     if (waiting != delayed_.end()) {
-      std::erase_if(waiting->second, [&](const Pending& pending) { return pending.connection == connection; });
+      std::erase_if(waiting->second,
+                    [&](const Pending& pending) { return pending.connection == connection; });
       if (waiting->second.empty()) delayed_.erase(waiting);
     }
   }

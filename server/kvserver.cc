@@ -94,10 +94,11 @@ absl::Status CheckWhomItServes(const Flags& flags) {
   if (!flags.server.tokens_file.empty() || flags.insecure_open) return absl::OkStatus();
   for (const rdma::Address& address : flags.listen) {
     if (IsLoopback(address)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "whoever reaches ", address.ToString(),
-        " could read and change everything: say whom to serve with --tokens=FILE (kvctl token makes them), or, "
-        "where the network lets nobody else through, --insecure_open"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("whoever reaches ", address.ToString(),
+                     " could read and change everything: say whom to serve with --tokens=FILE (kvctl token "
+                     "makes them), or, "
+                     "where the network lets nobody else through, --insecure_open"));
   }
   return absl::OkStatus();
 }

@@ -179,7 +179,8 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
   }
   if (request->read_count > 0) NoteReads(session, *request);
   const Pending pending{.connection = completion.connection, .request = *request, .client = client};
-  if (session.token_use() != nullptr && session.token_use()->has_rate() && IsDelayed(session, pending)) return;
+  if (session.token_use() != nullptr && session.token_use()->has_rate() && IsDelayed(session, pending))
+    return;
   Dispatch(session, pending);
 }
 
@@ -247,7 +248,8 @@ bool Server::IsDelayed(ServerSession& session, const Pending& pending) {
 
 bool Server::DispatchDelayed() {
   const TimePoint now = store_->clock().Now();
-  // Dispatch may drop a connection, and its requests with it: so first whose turn it is, then what comes of it.
+  // Dispatch may drop a connection, and its requests with it: so first whose turn it is, then what comes of
+  // it.
   std::vector<Pending> due;
   for (auto& [use, waiting] : delayed_) {
     while (!waiting.empty() && due.size() < kMaxGroup / 2 && use->TakeRequest(now)) {

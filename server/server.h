@@ -61,9 +61,9 @@ struct ServerOptions {
 /// thread, which is also the one that called Listen for the listeners (see rdma::Listener).
 class Server {
  public:
-  /// Makes the memory and opens the store in it; see Store::Open for the errors, and ReadTokens. Starts no thread: Step does
-  /// the work when it is called (but a backup has a thread, while it is made), and time is the store's clock,
-  /// so that a test can run it in steps.
+  /// Makes the memory and opens the store in it; see Store::Open for the errors, and ReadTokens. Starts no
+  /// thread: Step does the work when it is called (but a backup has a thread, while it is made), and time is
+  /// the store's clock, so that a test can run it in steps.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
 
   /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
@@ -85,8 +85,9 @@ class Server {
   /// returned, even before this has.
   void Stop();
 
-  /// Reads the tokens_file anew in the next step. Connections whose token is not in it any more, or is another
-  /// one, end. If something is wrong with it, the log says so, and all stays as it was. Async-signal-safe.
+  /// Reads the tokens_file anew in the next step. Connections whose token is not in it any more, or is
+  /// another one, end. If something is wrong with it, the log says so, and all stays as it was.
+  /// Async-signal-safe.
   void ReloadTokens();
 
   Store& store() { return *store_; }

@@ -32,16 +32,15 @@ class ServerSession {
   static std::size_t MaxRegisteredBytes();
   std::size_t registered_bytes() const;
 
-  /// Gives the client message buffers and, unless the flags say kReadOnly, a slice, and accepts it with `reply`,
-  /// once `seal` has done the last to it. On failure nothing was answered yet.
+  /// Gives the client message buffers and, unless the flags say kReadOnly, a slice, and accepts it with
+  /// `reply`, once `seal` has done the last to it. On failure nothing was answered yet.
   static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
                                                                HelloReply reply,
                                                                const std::function<void(HelloReply*)>& seal);
 
-  /// A request out of a receive's completion, copied, and its receive buffer offered again. What stands behind
-  /// it is where its payload is to be in the slice, if it fits there.
-  /// InvalidArgument: not a request at all; other errors are the connection's. In both cases the client must
-  /// go.
+  /// A request out of a receive's completion, copied, and its receive buffer offered again. What stands
+  /// behind it is where its payload is to be in the slice, if it fits there. InvalidArgument: not a request
+  /// at all; other errors are the connection's. In both cases the client must go.
   absl::StatusOr<Request> TakeRequest(const rdma::Completion& completion);
 
   /// The request's key and value in the slice, which its client may still be writing: copy, then verify.

@@ -81,7 +81,8 @@ absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text) {
         return wrong(absl::StrCat("the secret is that of ", other.name, ": who has it would be both"));
       }
     }
-    if (tokens.size() == kMaxTokens) return wrong(absl::StrCat("there are more than ", kMaxTokens, " tokens"));
+    if (tokens.size() == kMaxTokens)
+      return wrong(absl::StrCat("there are more than ", kMaxTokens, " tokens"));
     tokens.push_back(*std::move(token));
   }
   if (tokens.empty()) return absl::InvalidArgumentError("there is no token in it: nobody could connect");

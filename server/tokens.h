@@ -38,8 +38,8 @@ inline constexpr std::uint32_t kMaxTokenLimit = 1'000'000;
 /// One at least. InvalidArgument: what is wrong, and in which line; no message shows a secret.
 absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text);
 
-/// Those of a file. Errors as ParseTokens, with the file's name; NotFound; PermissionDenied: it cannot be read,
-/// or others could read or change it (says what to do).
+/// Those of a file. Errors as ParseTokens, with the file's name; NotFound; PermissionDenied: it cannot be
+/// read, or others could read or change it (says what to do).
 absl::StatusOr<std::vector<Token>> ReadTokens(const std::string& path);
 
 }  // namespace remora

@@ -84,8 +84,8 @@ int TakeSize(PyObject* size, int64_t* bytes) {
   return 1;
 }
 
-int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect, const char* token,
-                      remora_options* options) {
+int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
+                      const char* token, remora_options* options) {
   remora_options_init(options);
   int64_t connect_ms, timeout_ms;
   if (!TakeSeconds(connect_timeout, &connect_ms) || !TakeSeconds(timeout, &timeout_ms)) return 0;

@@ -368,8 +368,8 @@ static PyObject* AsyncRoom(PyObject* object, PyObject* Py_UNUSED(none)) {
 }
 
 static int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"address",   "depth", "connect_timeout", "timeout", "location_cache_bytes",
-                          "reconnect", "token", NULL};
+  static char* names[] = {
+      "address", "depth", "connect_timeout", "timeout", "location_cache_bytes", "reconnect", "token", NULL};
   Async* const self = (Async*)object;
   const char *address = NULL, *token = NULL;
   PyObject *depth = NULL, *cache = Py_None;

@@ -77,8 +77,8 @@ int TakeSeconds(double seconds, int64_t* ms);
 /// A number of bytes. False: an exception is raised.
 int TakeSize(PyObject* size, int64_t* bytes);
 /// `cache` may be None. False: an exception is raised.
-int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect, const char* token,
-                      remora_options* options);
+int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
+                      const char* token, remora_options* options);
 /// None: the server's default; math.inf: for ever.
 int TakeTtl(PyObject* ttl, int64_t* ms);
 

@@ -54,13 +54,13 @@
 // to be sent before all are answered whose ids are less by `credits` or more. It may have forgotten the whole
 // name: then it refuses it, and the client takes another.
 //
-// A server may serve only who proves to have a token: a secret that both have, which never goes over the wire.
-// The client's proof is the beginning of HMAC-SHA256(secret, ClientProofParts), the server's, which the client
-// demands, HMAC-SHA256(secret, ServerProofParts). The nonce is the server's own, for this name and challenge,
-// good for some seconds and for one connection; the challenge is the client's, random for each connection. So
-// neither side's proof serves anybody a second time. A proof that does not hold is refused with a nonce again:
-// the same one, if it was the token that was wrong, and another one, if the nonce was too old. What follows the
-// handshake is neither encrypted nor authenticated.
+// A server may serve only who proves to have a token: a secret that both have, which never goes over the
+// wire. The client's proof is the beginning of HMAC-SHA256(secret, ClientProofParts), the server's, which the
+// client demands, HMAC-SHA256(secret, ServerProofParts). The nonce is the server's own, for this name and
+// challenge, good for some seconds and for one connection; the challenge is the client's, random for each
+// connection. So neither side's proof serves anybody a second time. A proof that does not hold is refused
+// with a nonce again: the same one, if it was the token that was wrong, and another one, if the nonce was too
+// old. What follows the handshake is neither encrypted nor authenticated.
 //
 // A client whose token is for reading alone has no slice. What its requests have there, the bytes at
 // payload_offset, stands behind the Request in its message, up to kMaxInlinePayload of it; of what will be
@@ -131,9 +131,9 @@ struct HelloReply {
   std::uint32_t credits = 0;  // requests that the client may have unanswered
   std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly
   std::uint64_t incarnation = 0;
-  std::int64_t server_ms = 0;  // Clock::UnixMillis
-  RemoteRegion memory;         // to READ: superblock, index, records
-  RemoteRegion slice;          // to WRITE; none where ReplyFlag::kReadOnly
+  std::int64_t server_ms = 0;         // Clock::UnixMillis
+  RemoteRegion memory;                // to READ: superblock, index, records
+  RemoteRegion slice;                 // to WRITE; none where ReplyFlag::kReadOnly
   std::array<std::byte, 32> proof{};  // of who asked for one; else zeros
 };
 static_assert(sizeof(HelloReply) == 112 && sizeof(HelloReply) <= 196);

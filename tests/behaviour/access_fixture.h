@@ -25,7 +25,8 @@ class Access : public Behaviour {
   static constexpr char kStranger[] = "404142434445464748494a4b4c4d4e4f";
 
   static std::string Lines() {
-    return std::string("writer read-write ") + kWriter + "  # a comment\n\nreader\tread-only " + kReader + "\n";
+    return std::string("writer read-write ") + kWriter + "  # a comment\n\nreader\tread-only " + kReader +
+           "\n";
   }
   std::string file() const { return folder_.path() + "/tokens"; }
   void WriteTokens(const std::string& lines) const {

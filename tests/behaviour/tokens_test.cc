@@ -34,8 +34,9 @@ TEST(TokenSecret, HexadecimalOrBase64) {
   EXPECT_EQ(DecodeSecret("AAECAwQFBgcICQoLDA0ODw==", &why), bytes);
   EXPECT_EQ(DecodeSecret("AAECAwQFBgcICQoLDA0ODw", &why), bytes);
   EXPECT_EQ(DecodeSecret("+/+/+/+/+/+/+/+/+/+/+/+/", &why), DecodeSecret("-_-_-_-_-_-_-_-_-_-_-_-_", &why));
-  for (const char* wrong : {"", "00", "AAECAwQFBgcICQoLDA0O", "AAECAwQFBgcICQoLDA0ODx==", "AAECAwQFBgcICQoLDA0OD",
-                            "0001020304050607 8090a0b0c0d0e0f", "AAECAwQF=gcICQoLDA0ODw==", "AAECAwQFBgcICQoLDA0ODw==="}) {
+  for (const char* wrong :
+       {"", "00", "AAECAwQFBgcICQoLDA0O", "AAECAwQFBgcICQoLDA0ODx==", "AAECAwQFBgcICQoLDA0OD",
+        "0001020304050607 8090a0b0c0d0e0f", "AAECAwQF=gcICQoLDA0ODw==", "AAECAwQFBgcICQoLDA0ODw==="}) {
     why.clear();
     EXPECT_EQ(DecodeSecret(wrong, &why), std::nullopt) << wrong;
     EXPECT_NE(why, "") << wrong;
@@ -70,8 +71,8 @@ TEST(Tokens, WhatIsWrongIsSaidWithItsLineAndWithoutSecrets) {
   EXPECT_THAT(WhyNot(good + "b read-write AAECAwQFBgcICQoLDA0ODw=="), HasSubstr("that of a"));
   EXPECT_THAT(WhyNot("a read-only 0001020304"), HasSubstr("16 to 64 bytes"));
   EXPECT_THAT(WhyNot("a read-only " + std::string(kHex) + " more"), HasSubstr("behind the secret"));
-  for (const char* limit : {"connections=0", "connections=", "connections=x", "connections=-1", "connections=1000001",
-                            "connections=1 connections=2"}) {
+  for (const char* limit : {"connections=0", "connections=", "connections=x", "connections=-1",
+                            "connections=1000001", "connections=1 connections=2"}) {
     EXPECT_THAT(WhyNot("a read-only " + std::string(kHex) + " " + limit), HasSubstr("connections")) << limit;
   }
   EXPECT_THAT(WhyNot("a read-only secret-that-is-none!"), testing::Not(HasSubstr("secret-that")));
@@ -112,7 +113,8 @@ TEST(Tokens, OfAClient) {
   const std::string bytes = DecodeSecret(kHex, &why).value_or("");
   EXPECT_EQ(SecretOfToken("").value_or("?"), "");
   EXPECT_EQ(SecretOfToken(kHex).value_or("?"), bytes);
-  EXPECT_EQ(SecretOfToken(std::string("# mine\nname read-only ") + kHex + " connections=3\n").value_or("?"), bytes);
+  EXPECT_EQ(SecretOfToken(std::string("# mine\nname read-only ") + kHex + " connections=3\n").value_or("?"),
+            bytes);
   for (const char* wrong : {"\n", "name read-only", "name read-only short", "# only\n"}) {
     EXPECT_CODE(kInvalidArgument, SecretOfToken(wrong).status());
   }
@@ -122,7 +124,8 @@ TEST(Tokens, OfAClient) {
 // RFC 4231, test case 2, and the parts that it may come in.
 TEST(Hmac, IsHmacSha256) {
   const std::string_view a = "what do ya want ", b = "for nothing?";
-  const std::array<std::span<const std::byte>, 2> parts = {std::as_bytes(std::span(a)), std::as_bytes(std::span(b))};
+  const std::array<std::span<const std::byte>, 2> parts = {std::as_bytes(std::span(a)),
+                                                           std::as_bytes(std::span(b))};
   const rdma::Mac mac = rdma::HmacSha256("Jefe", parts);
   std::string hex;
   for (const std::byte byte : mac) {

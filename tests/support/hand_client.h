@@ -101,8 +101,7 @@ class HandClient {
     const std::string_view key = payload.substr(0, request.key_size);
     const std::string_view value = payload.substr(key.size(), request.value_size);
     request.request_id = ++last_id_;
-    request.payload_checksum =
-        PayloadChecksum(request, HashKey(key), HashValue(value.data(), value.size()));
+    request.payload_checksum = PayloadChecksum(request, HashKey(key), HashValue(value.data(), value.size()));
     std::memcpy(buffer_.data() + kPayloadAt, &request, sizeof(request));
     payload.copy(reinterpret_cast<char*>(buffer_.data() + kPayloadAt + sizeof(request)), payload.size());
     connection_->PostSend(0, rdma::MakeSge(*registration_, kPayloadAt, sizeof(request) + payload.size()))
