@@ -150,6 +150,25 @@ TEST_P(AccessAttack, MemoryThatAReaderCouldWriteThereIsNone) {
   EXPECT_CODE(kOk, Put("key", "other"));
 }
 
+// Over verbs, one who knows another's key may WRITE to his slice (ARCHITECTURE.md, Trust). What that spoils is
+// not stored.
+TEST_P(AccessAttack, WhatAnotherSpoiledIsRefused) {
+  START(With(Lines()), Holding(kWriter));
+  const auto owner = Enter(ProvenAnew(kWriter));
+  ASSERT_EQ(owner->Put("key", "value")->status(), ReplyStatus::kOk);
+  const auto other = Enter(ProvenAnew(kReader));
+  owner->Write(owner->hello().slice, 0, "keyVALUE");
+  ASSERT_TRUE(owner->Ask(Operation::kPing, 0, 0).has_value());  // it is there
+  other->Write(owner->hello().slice, 4, "x");
+  const bool was_let = other->Ask(Operation::kPing, 0, 0).has_value();
+  RecordProperty("another_may_write", was_let ? "yes" : "no");
+  const auto answer = owner->CommitPut("key", "VALUE");
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->status(), was_let ? ReplyStatus::kCorrupt : ReplyStatus::kOk);
+  EXPECT_EQ(Get("key"), was_let ? "value" : "VALUE");
+  if (GetParam() != DeploymentKind::kVerbs) { EXPECT_FALSE(was_let); }
+}
+
 TEST_P(AccessAttack, ANameIsOfUseOnlyWithItsToken) {
   START(With(Lines()), Holding(kWriter));
   const auto owner = Enter(ProvenAnew(kWriter, 4711));
