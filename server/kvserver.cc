@@ -238,15 +238,16 @@ int FailStore(const Flags& flags, const MemoryPlan& plan, const absl::Status& st
 // For the signal handler alone.
 Server* signalled_server = nullptr;
 
-void HearSignals(Server* server) {
+void HearSignals(Server* server, bool has_tokens) {
   signalled_server = server;
   struct sigaction action = {};
   action.sa_handler = [](int) { signalled_server->Stop(); };
   ::sigaction(SIGTERM, &action, nullptr);
   ::sigaction(SIGINT, &action, nullptr);
-  action.sa_handler = [](int) { signalled_server->ReloadTokens(); };
-  action.sa_flags = SA_RESTART;
-  ::sigaction(SIGHUP, &action, nullptr);
+  if (has_tokens) {  // else it ends, as others do when their terminal goes
+    action.sa_handler = [](int) { signalled_server->ReloadTokens(); };
+    ::sigaction(SIGHUP, &action, nullptr);
+  }
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, nullptr);  // of a reader of our output that went away
 }
@@ -293,7 +294,7 @@ int Main(int argc, char** argv) {
         absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
                         plan->region_size, plan->client_bytes, plan->max_clients));
   }
-  HearSignals(server->get());
+  HearSignals(server->get(), !flags.server.tokens_file.empty());
   SayReady(flags, addresses);
   const absl::Status ended = (*server)->Run();
   return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);
