@@ -150,8 +150,8 @@ TEST_P(AccessAttack, MemoryThatAReaderCouldWriteThereIsNone) {
   EXPECT_CODE(kOk, Put("key", "other"));
 }
 
-// Over verbs, one who knows another's key may WRITE to his slice (ARCHITECTURE.md, Trust). What that spoils is
-// not stored.
+// Over verbs, one who knows another's key may WRITE to his slice (ARCHITECTURE.md, Trust). What that spoils
+// is not stored.
 TEST_P(AccessAttack, WhatAnotherSpoiledIsRefused) {
   START(With(Lines()), Holding(kWriter));
   const auto owner = Enter(ProvenAnew(kWriter));
@@ -166,7 +166,9 @@ TEST_P(AccessAttack, WhatAnotherSpoiledIsRefused) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->status(), was_let ? ReplyStatus::kCorrupt : ReplyStatus::kOk);
   EXPECT_EQ(Get("key"), was_let ? "value" : "VALUE");
-  if (GetParam() != DeploymentKind::kVerbs) { EXPECT_FALSE(was_let); }
+  if (GetParam() != DeploymentKind::kVerbs) {
+    EXPECT_FALSE(was_let);
+  }
 }
 
 TEST_P(AccessAttack, ANameIsOfUseOnlyWithItsToken) {
