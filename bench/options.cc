@@ -16,6 +16,7 @@
 #include "bench/properties.h"
 #include "bench/workload.h"
 #include "client/async.h"
+#include "client/token.h"
 #include "store/base/status_macros.h"
 
 namespace remora::bench {
@@ -56,6 +57,7 @@ struct Flags {
   std::string eviction = "none";
   std::uint64_t memory = 0;
   std::size_t location_cache = 0;
+  std::string token_file;
   std::vector<std::string> files;
   std::vector<std::string> properties;
   std::vector<Property> shorthands;  // in the order of the command line
@@ -86,6 +88,10 @@ void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
                  "over verbs, none through mapped memory")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->option_text("SIZE");
+  app.add_option("--token_file", flags.token_file,
+                 "server: what `kvctl token` printed, where it serves only who has a token")
+      ->envname("REMORA_TOKEN_FILE")
+      ->option_text("FILE");
   app.add_flag("--batch", options.target.batch,
                "server, with --depth: by MultiGet and MultiPut, and not by an AsyncClient");
   app.add_option("--server_pid", options.server_pid,
@@ -264,6 +270,13 @@ void ResolveServer(const CLI::App& app, const Flags& flags, BenchOptions& option
   }
   if (options.target.batch && options.workload.depth == 1) {
     throw CLI::ValidationError("--batch", "needs --depth: of one, there is nothing to do together");
+  }
+  if (!flags.token_file.empty() && !IsPeer(options.target.address)) {
+    // Raw requests prove nothing.
+    if (options.floor) throw CLI::ValidationError("floor", "is for a server that asks for no token");
+    absl::StatusOr<std::string> token = ReadTokenFile(flags.token_file);
+    if (!token.ok()) Fail("--token_file", token.status());
+    options.target.client.token = *std::move(token);
   }
   if (app.count("--location_cache") > 0) options.target.client.location_cache_bytes = flags.location_cache;
 }

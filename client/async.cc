@@ -42,8 +42,7 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(Client::Dialer
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection,
                           dialer(clock.Now() + options.connect_timeout));
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Core> core,
-                          Core::Start(std::move(connection), options.reconnect ? std::move(dialer) : nullptr,
-                                      options, async, clock));
+                          Core::Start(std::move(connection), std::move(dialer), options, async, clock));
   return std::unique_ptr<AsyncClient>(new AsyncClient(std::move(core)));
 }
 

@@ -88,8 +88,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(Dialer dialer, const Cli
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection,
                           dialer(clock.Now() + options.connect_timeout));
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
-                          Session::Start(std::move(connection),
-                                         options.reconnect ? std::move(dialer) : Dialer(), options, clock));
+                          Session::Start(std::move(connection), std::move(dialer), options, clock));
   return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(session))));
 }
 

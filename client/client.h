@@ -51,6 +51,11 @@ struct ClientOptions {
   /// timeout: at once, then again and again, with pauses of some milliseconds first and a second at last, and
   /// goes on there (see Client). The server then keeps what became of this client's last writes.
   bool reconnect = true;
+  /// For a server that serves only who has a token (kvserver --tokens): the line that `kvctl token` made, or
+  /// the secret out of it. It never goes over the wire: both sides prove that they have it, at each
+  /// connection. So a client with a token is served by no server without. Empty: none. With a token for
+  /// reading alone, each call that would change something ends with PermissionDenied, and does nothing.
+  std::string token{};
 };
 
 inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
@@ -185,10 +190,11 @@ class RegisteredBuffer {
 class Client {
  public:
   /// Connects to a server: `verbs://HOST:PORT` or `local:///PATH` (rdma/address.h). `clock` must outlive the
-  /// client. InvalidArgument: the address. Unavailable: no such host, nobody listens. PermissionDenied:
-  /// another user's local server. FailedPrecondition: no RDMA device reaches it, or the server refused:
-  /// another format or version, full. DeadlineExceeded. ResourceExhausted: too little memory that may be
-  /// locked.
+  /// client. InvalidArgument: the address, or the token. Unavailable: no such host, nobody listens.
+  /// PermissionDenied: another user's local server; the server wants a token, and this one is none that it
+  /// knows; it does not know this one, and may be somebody else's. FailedPrecondition: no RDMA device reaches
+  /// it, or the server refused: another format or version, full. DeadlineExceeded. ResourceExhausted: too
+  /// little memory that may be locked.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
                                                          const ClientOptions& options, const Clock& clock);
 

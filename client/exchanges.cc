@@ -27,16 +27,19 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
   const bool is_question = asked.operation == Operation::kOutcome;
   const std::size_t size =
       is_question ? 0 : asked.key.size() + asked.value.size() + session_.recent_reads().bytes();
+  // Without a slice it goes along, behind the request; or not at all, where that will be refused.
+  const bool is_inline = session_.is_read_only() && size > 0 && !NeedsWriter(asked.operation);
+  const std::size_t header_size = is_inline ? sizeof(Request) : 0;
   std::optional<SliceRing::Piece> piece;
   if (size > 0) {
-    piece = slice_.Take(size);
+    piece = slice_.Take(header_size + size);
     if (!piece) return false;
   }
   Request request = session_.NextRequest(asked.operation, asked.key.size(), asked.value.size());
   Exchange& exchange = Begin(request, owner, piece);
 
   if (piece) {
-    const std::span<std::byte> payload = session_.payload_buffer().subspan(piece->offset, size);
+    const std::span<std::byte> payload = session_.payload_buffer().subspan(piece->offset + header_size, size);
     if (!asked.key.empty()) std::memcpy(payload.data(), asked.key.data(), asked.key.size());
     if (!asked.value.empty()) {
       std::memcpy(payload.data() + asked.key.size(), asked.value.data(), asked.value.size());
@@ -47,7 +50,11 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
     const char* const text = reinterpret_cast<const char*>(payload.data());
     exchange.key = {text, asked.key.size()};
     exchange.value = {text + asked.key.size(), asked.value.size()};
-    REMORA_RETURN_IF_ERROR(session_.PostWrite(session_.SgeOf(payload), session_.slice(), piece->offset));
+    if (!session_.is_read_only()) {
+      REMORA_RETURN_IF_ERROR(session_.PostWrite(session_.SgeOf(payload), session_.slice(), piece->offset));
+    } else if (!is_inline) {
+      request.read_count = 0;
+    }
   }
   FillOptions(asked.options, &request);
   if (is_question) {
@@ -56,7 +63,18 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
     request.payload_checksum =
         PayloadChecksum(request, asked.key_hash, HashValue(asked.value.data(), asked.value.size()));
   }
-  REMORA_RETURN_IF_ERROR(Post(exchange, request));
+  if (!is_inline) {
+    REMORA_RETURN_IF_ERROR(Post(exchange, request));
+    return true;
+  }
+  const absl::Status posted =
+      Post(exchange, request, session_.payload_buffer().subspan(piece->offset, header_size + size));
+  if (absl::IsResourceExhausted(posted)) {  // long ones: when others have been taken
+    exchange.send_done = exchange.reply_done = true;
+    FreeIfDone(exchange);
+    return false;
+  }
+  REMORA_RETURN_IF_ERROR(posted);
   return true;
 }
 
@@ -106,7 +124,11 @@ Exchanges::Exchange& Exchanges::Begin(const Request& request, std::uint32_t owne
 
 absl::Status Exchanges::Post(const Exchange& exchange, const Request& request) {
   const auto number = static_cast<std::size_t>(&exchange - exchanges_.data());
-  const std::span<std::byte> buffer = session_.request_buffer(number);
+  return Post(exchange, request, session_.request_buffer(number));
+}
+
+absl::Status Exchanges::Post(const Exchange& exchange, const Request& request, std::span<std::byte> buffer) {
+  const auto number = static_cast<std::size_t>(&exchange - exchanges_.data());
   std::memcpy(buffer.data(), &request, sizeof(request));
   REMORA_RETURN_IF_ERROR(session_.connection().PostSend(number, session_.SgeOf(buffer)));
   ++session_.counters().requests;

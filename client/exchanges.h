@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -106,6 +107,8 @@ class Exchanges {
   /// A free one for the request, which has that piece.
   Exchange& Begin(const Request& request, std::uint32_t owner, const std::optional<SliceRing::Piece>& piece);
   absl::Status Post(const Exchange& exchange, const Request& request);
+  /// Behind the room for the request, the buffer holds what goes along.
+  absl::Status Post(const Exchange& exchange, const Request& request, std::span<std::byte> buffer);
   void FreeIfDone(Exchange& exchange);
 
   Session& session_;

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "client/token.h"
 #include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -33,6 +33,8 @@ constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride
 constexpr std::size_t kRecordOffset = kPayloadOffset + RoundUp(kMaxPayloadSize);
 constexpr std::size_t kBufferSize = kRecordOffset + RoundUp(kMaxSmallExtent);
 constexpr std::size_t kAlignment = alignof(Bucket);
+static_assert(sizeof(Request) + kMaxInlinePayload <= kMaxPayloadSize);
+static_assert(sizeof(Request) + kMaxInlinePayload <= rdma::kMaxMessageSize);
 
 // Contexts of READs and SENDs; a receive's is its index.
 constexpr std::uint64_t kReadContext = 1;
@@ -41,28 +43,6 @@ constexpr std::uint64_t kAsideContext = 3;
 
 // Between two requests that do nothing but report reads.
 constexpr std::chrono::milliseconds kReportPause{100};
-
-absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::uint64_t client) {
-  return absl::FailedPreconditionError(absl::StrCat("the server's ", AbslView(what), " is ", server,
-                                                    ", this client's is ", client,
-                                                    "; use a client of the server's release"));
-}
-
-absl::Status RefusalStatus(std::span<const std::byte> data) {
-  HelloRefusal refusal;
-  const bool is_refusal = FromBytes(data, &refusal);
-  // A server that ends, or whose device has no room for another connection, rejects without a word.
-  if (!is_refusal || refusal.magic == 0) {
-    return absl::UnavailableError(
-        "the server rejected the connection: it is ending, or has no room; try again");
-  }
-  if (refusal.magic != kHelloMagic) {
-    return absl::FailedPreconditionError("what listens there is not a Remora server");
-  }
-  const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));
-  return absl::FailedPreconditionError(
-      absl::StrCat("the server refused: ", absl::string_view(refusal.text, size)));
-}
 
 }  // namespace
 
@@ -85,17 +65,11 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Co
                                                         Client::Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock) {
   std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
+  REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
   if (session->reconnects()) session->name_ = RandomName();
   REMORA_RETURN_IF_ERROR(session->Open(std::move(connection), clock.Now() + options.connect_timeout));
   session->counters_ = {};
   return session;
-}
-
-absl::Status Session::Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline) {
-  connection_ = std::move(connection);
-  REMORA_RETURN_IF_ERROR(Register());
-  REMORA_RETURN_IF_ERROR(Greet(deadline));
-  return AdoptSuperblock();
 }
 
 std::uint64_t Session::RandomName() {
@@ -111,52 +85,6 @@ absl::Status Session::Register() {
   REMORA_ASSIGN_OR_RETURN(registration_, connection_->RegisterMessages(std::span(start, kBufferSize)));
   for (std::uint64_t i = 0; i < kReceives; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
   return OfferScanWindow();
-}
-
-absl::Status Session::Greet(TimePoint deadline) {
-  HelloRequest request;
-  request.client = name_;
-  if (returns_) request.flags = HelloFlag::kReturns;
-  const TimePoint sent = clock_.Now();
-  const absl::Status connected = connection_->Connect(AsBytes(request), deadline);
-  refusal_ = RefusalReason{};
-  if (connected.code() == absl::StatusCode::kFailedPrecondition) {
-    HelloRefusal refusal;
-    if (FromBytes(connection_->peer_data(), &refusal)) refusal_ = refusal.reason;
-    return RefusalStatus(connection_->peer_data());
-  }
-  REMORA_RETURN_IF_ERROR(connected);
-  if (!FromBytes(connection_->peer_data(), &hello_) || hello_.magic != kHelloMagic || hello_.credits == 0 ||
-      hello_.slice.size < kMaxPayloadSize || hello_.memory.size < kSuperblockSize) {
-    return absl::FailedPreconditionError("what listens there is not a Remora server");
-  }
-  returns_ = name_ != 0;
-  server_time_.Learn(hello_.server_ms, sent, clock_.Now());
-  store_is_loading_ = (hello_.flags & kLoading) != 0;
-  return absl::OkStatus();
-}
-
-absl::Status Session::AdoptSuperblock() {
-  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, ReadSuperblock());
-  if (superblock->magic != kSuperblockMagic) {
-    return absl::FailedPreconditionError("the server's superblock does not start as one");
-  }
-  if (superblock->format_version != kFormatVersion) {
-    return VersionMismatch("format version", superblock->format_version, kFormatVersion);
-  }
-  if (superblock->layout_signature != LayoutSignature()) {
-    return VersionMismatch("layout signature", superblock->layout_signature, LayoutSignature());
-  }
-  shape_ = {superblock->memory_size, superblock->incarnation};
-  grace_ = std::chrono::milliseconds(superblock->grace_ms);
-  view_.level = static_cast<std::uint32_t>(superblock->level & 0xff);
-  if (shape_.incarnation != hello_.incarnation || shape_.memory_size > hello_.memory.size ||
-      view_.level > kMaxDepth || grace_ < std::chrono::milliseconds(kMinGraceMs)) {
-    return absl::FailedPreconditionError(
-        "the server's superblock contradicts what it said when we connected");
-  }
-  generations_.emplace(shape_.memory_size, grace_);
-  return OffsetOf({}).status();  // so that the first GET finds the directory read
 }
 
 absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
@@ -289,12 +217,18 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
   // The payload of the last request is ours again only at its SEND's completion, which may trail its reply.
   REMORA_RETURN_IF_ERROR(Await(send_done_));
 
-  std::byte* const payload = registration_->bytes().data() + kPayloadOffset;
-  const std::size_t reads = reads_.Take(payload + key.size() + value.size());
-  const std::size_t payload_size = key.size() + value.size() + reads * sizeof(std::uint64_t);
+  // What is refused all the same is not sent along.
+  const bool has_payload = !is_read_only() || !NeedsWriter(operation);
+  std::byte* const payload =
+      registration_->bytes().data() + kPayloadOffset + (is_read_only() ? sizeof(Request) : 0);
+  const std::size_t reads = has_payload ? reads_.Take(payload + key.size() + value.size()) : 0;
+  const std::size_t payload_size =
+      has_payload ? key.size() + value.size() + reads * sizeof(std::uint64_t) : 0;
   if (payload_size > 0) {
     if (!key.empty()) std::memcpy(payload, key.data(), key.size());
     if (!value.empty()) std::memcpy(payload + key.size(), value.data(), value.size());
+  }
+  if (payload_size > 0 && !is_read_only()) {
     const rdma::Sge from = rdma::MakeSge(*registration_, kPayloadOffset, payload_size);
     REMORA_RETURN_IF_ERROR(connection_->PostWritev(std::span(&from, 1), hello_.slice, 0));
   }
@@ -305,7 +239,7 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
   request.condition = options.condition.Encode();
   request.durability = EncodeDurability(options.durability);
   request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.data(), value.size()));
-  return Exchange(request);
+  return Exchange(request, is_read_only() ? payload_size : 0);
 }
 
 Request Session::NextRequest(Operation operation, std::size_t key_size, std::size_t value_size) {
@@ -317,14 +251,15 @@ Request Session::NextRequest(Operation operation, std::size_t key_size, std::siz
   return request;
 }
 
-absl::StatusOr<Session::Answer> Session::Exchange(const Request& request) {
+absl::StatusOr<Session::Answer> Session::Exchange(const Request& request, std::size_t inline_size) {
   // As for the payload, of the request itself.
   REMORA_RETURN_IF_ERROR(Await(send_done_));
-  std::memcpy(registration_->bytes().data() + kRequestOffset, &request, sizeof(request));
+  const std::size_t at = inline_size > 0 ? kPayloadOffset : kRequestOffset;
+  std::memcpy(registration_->bytes().data() + at, &request, sizeof(request));
   send_done_ = false;
   reply_done_ = false;
   const absl::Status sent =
-      connection_->PostSend(kSendContext, rdma::MakeSge(*registration_, kRequestOffset, sizeof(request)));
+      connection_->PostSend(kSendContext, rdma::MakeSge(*registration_, at, sizeof(request) + inline_size));
   if (!sent.ok()) return Break(sent);
   if (IsWrite(request.operation)) unanswered_write_ = request.request_id;
   ++counters_.requests;

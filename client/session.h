@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,7 +47,7 @@ ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 class Session {
  public:
   /// Registers buffers, connects, checks that the server speaks the same format, and reads its superblock.
-  /// `dialer`: for later connections; none: there will be none.
+  /// `dialer`: for later connections, and for the second one that a token takes; none: there will be none.
   static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
                                                         Client::Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
@@ -73,7 +74,7 @@ class Session {
 
   // --- reconnect.cc
 
-  bool reconnects() const { return dialer_ != nullptr; }
+  bool reconnects() const { return dialer_ != nullptr && options_.reconnect; }
   /// Makes another connection, in the place of the one that broke for `cause`; tries until the deadline. All
   /// that was known of the server is forgotten. Unknown: there is another, but what became of the call's
   /// write, whose answer was lost, nobody knows. `cause`: there is no time. Unavailable: there was not
@@ -133,6 +134,8 @@ class Session {
     return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), registration_->local_key()};
   }
   const RemoteRegion& slice() const { return hello_.slice; }
+  /// There is no slice: what would go there goes along with the request.
+  bool is_read_only() const { return (hello_.flags & ReplyFlag::kReadOnly) != 0; }
   const RemoteRegion& memory() const { return hello_.memory; }
 
   // Requests of which several are under way at once: client/exchanges.h.
@@ -161,7 +164,7 @@ class Session {
   /// The two halves of a Call without a payload in the slice: what is WRITTEN before Exchange has arrived
   /// when the request does.
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);
-  absl::StatusOr<Answer> Exchange(const Request& request);
+  absl::StatusOr<Answer> Exchange(const Request& request) { return Exchange(request, 0); }
   /// Each write begins here: the answer that it lost with an earlier connection, by asking for it. Nothing:
   /// none was lost, or it was not done, and it is to be sent.
   absl::StatusOr<std::optional<Answer>> LostAnswer() {
@@ -253,15 +256,24 @@ class Session {
   Session(Client::Dialer dialer, const ClientOptions& options, const Clock& clock);
 
   static std::uint64_t RandomName();  // not 0
-  /// Connects over `connection`, from now on the one. Not OK: it is broken.
-  absl::Status Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline);
   absl::Status Register();
-  absl::Status Greet(TimePoint deadline);
+  // Of handshake.cc.
+  /// Connects over `connection`, or, with a token, over one that is dialled behind it: from now on the one.
+  /// Not OK: it is broken.
+  absl::Status Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline);
+  absl::StatusOr<HelloNonce> AskForNonce(rdma::Connection& connection, const HelloRequest& hello,
+                                         TimePoint deadline);
+  absl::Status Join(std::unique_ptr<rdma::Connection> connection, const HelloRequest& hello,
+                    TimePoint deadline);
+  absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
+  absl::Status AdoptSuperblock();
   // Of reconnect.cc.
   void ForgetServer();
   absl::Status OpenAnother(TimePoint deadline);
   absl::StatusOr<std::optional<Answer>> AskForOutcome();
-  absl::Status AdoptSuperblock();
+
+  /// With so many bytes of the payload buffer, which stand where Call puts them, behind it.
+  absl::StatusOr<Answer> Exchange(const Request& request, std::size_t inline_size);
 
   absl::Status PostRead(std::span<const rdma::Sge> to, const RemoteRegion& region, std::uint64_t offset);
   absl::Status Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
@@ -277,6 +289,7 @@ class Session {
   const std::uint64_t forks_ = Forks::Count();
   const Client::Dialer dialer_;  // null: there is one connection, and no other
   const ClientOptions options_;
+  std::string secret_;  // of the token; empty: there is none
   std::optional<TimePoint> deadline_;
   absl::Status broken_;
   ClientCounters counters_;

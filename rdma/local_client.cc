@@ -22,6 +22,7 @@ namespace {
 // nothing.
 constexpr std::uint32_t kPollsPerSocketCheck = 4096;
 
+constexpr char kServerClosed[] = "the server closed the connection";
 constexpr char kServerGone[] = "the server process is gone";
 
 absl::Status NoRegion() {
@@ -168,8 +169,9 @@ absl::Status LocalClient::PostReadv(std::uint64_t context, std::span<const Sge> 
   }
   AcquireFence();  // A1: the bytes first, then whether the server that they are of still lives
   const bool alive = IsAlive(*listener_page_);
-  Finish(context, CompletionKind::kRead, alive);
-  if (!alive) Break(absl::UnavailableError(kServerGone));
+  const bool closed = PeerHasClosed();  // what is mapped could still be read: nobody else would say so
+  Finish(context, CompletionKind::kRead, alive && !closed);
+  if (!alive || closed) Break(absl::UnavailableError(alive ? kServerClosed : kServerGone));
   return absl::OkStatus();
 }
 

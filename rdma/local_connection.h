@@ -105,6 +105,10 @@ class LocalConnection : public Connection {
     ++under_way_;
     uncovered_ = 0;
   }
+  /// The peer wants no more, and all that it sent before is taken. A load of a line that hardly ever changes.
+  bool PeerHasClosed() const {
+    return peer_side_->closed.load(std::memory_order_acquire) != 0 && !reader_.HasMessage();
+  }
   /// Whether Take would give something now.
   bool HasCompletions() const;
   bool disconnect_told() const { return disconnect_told_; }

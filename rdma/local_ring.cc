@@ -1,5 +1,6 @@
 #include "rdma/local_ring.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "rdma/local_copy.h"
@@ -9,18 +10,24 @@ namespace remora::rdma {
 
 RingResult RingWriter::Push(std::span<const std::byte> message) {
   REMORA_CHECK(message.size() <= kMaxMessageSize);
-  if (produced_ - consumed_ >= slots_) {
+  const std::uint64_t needed = LocalSlotsOf(message.size());
+  if (produced_ - consumed_ + needed > slots_) {
     // Acquire: the reader's copy out of a slot is over before we write it again.
     const std::uint64_t consumed = peer_->consumed.load(std::memory_order_acquire);
     if (produced_ - consumed > slots_) return RingResult::kPeerLies;
     consumed_ = consumed;
-    if (produced_ - consumed_ == slots_) return RingResult::kNotNow;
+    if (produced_ - consumed_ + needed > slots_) return RingResult::kNotNow;
   }
-  LocalSlot& slot = own_->slots()[produced_ & (slots_ - 1)];
-  if (!message.empty()) std::memcpy(slot.data, message.data(), message.size());
-  slot.length.store(static_cast<std::uint32_t>(message.size()), std::memory_order_relaxed);
-  // As a release it publishes the slot and every WRITE before (A2, A3); seq_cst for the sake of A4.
-  own_->produced.store(++produced_, std::memory_order_seq_cst);
+  LocalSlot& first = own_->slots()[produced_ & (slots_ - 1)];
+  first.length.store(static_cast<std::uint32_t>(message.size()), std::memory_order_relaxed);
+  for (std::uint64_t at = produced_; !message.empty(); ++at) {
+    const std::size_t size = std::min(message.size(), kMaxShortMessage);
+    std::memcpy(own_->slots()[at & (slots_ - 1)].data, message.data(), size);
+    message = message.subspan(size);
+  }
+  produced_ += needed;
+  // As a release it publishes the slots and every WRITE before (A2, A3); seq_cst for the sake of A4.
+  own_->produced.store(produced_, std::memory_order_seq_cst);
   return RingResult::kDone;
 }
 
@@ -30,13 +37,20 @@ RingResult RingReader::Peek(std::uint32_t* length) const {
   if (produced == consumed_) return RingResult::kNotNow;
   if (produced - consumed_ > slots_) return RingResult::kPeerLies;
   *length = peer_->slots()[consumed_ & (slots_ - 1)].length.load(std::memory_order_relaxed);
-  return *length <= kMaxMessageSize ? RingResult::kDone : RingResult::kPeerLies;
+  const bool is_whole = *length <= kMaxMessageSize && LocalSlotsOf(*length) <= produced - consumed_;
+  return is_whole ? RingResult::kDone : RingResult::kPeerLies;
 }
 
 void RingReader::Take(std::byte* to, std::uint32_t length) {
-  CopyShared(to, peer_->slots()[consumed_ & (slots_ - 1)].data, length);
-  // Release: the writer that sees this may overwrite the slot.
-  own_->consumed.store(++consumed_, std::memory_order_release);
+  const std::uint64_t end = consumed_ + LocalSlotsOf(length);
+  while (consumed_ < end) {
+    const std::uint32_t size = std::min(length, static_cast<std::uint32_t>(kMaxShortMessage));
+    CopyShared(to, peer_->slots()[consumed_++ & (slots_ - 1)].data, size);
+    to += size;
+    length -= size;
+  }
+  // Release: the writer that sees this may overwrite the slots.
+  own_->consumed.store(consumed_, std::memory_order_release);
 }
 
 }  // namespace remora::rdma

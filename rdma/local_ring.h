@@ -23,7 +23,7 @@ class RingWriter {
   RingWriter(LocalSide* own, const LocalSide* peer, std::uint32_t slots)
       : own_(own), peer_(peer), slots_(slots) {}
 
-  /// Appends a message of at most kMaxMessageSize bytes.
+  /// Appends a message of at most kMaxMessageSize bytes. kNotNow: also where the ring has not as many slots.
   RingResult Push(std::span<const std::byte> message);
 
  private:

@@ -35,7 +35,8 @@
 //       bytes out, and loaded by the writer before it writes the slot again. Each counter lives in memory
 //       that its side can write. Counters only grow; slot = counter mod slots. 0 <= produced - consumed <=
 //       slots, else the peer lies and the connection is broken. Lengths are loaded once, checked, and only
-//       then used.
+//       then used. All slots of a long message are produced at once, so one of which not all are there is a
+//       lie, too.
 //   A3  (Order.) WRITEs are stored before the `produced` of a later message is, and that is a release: O1.
 //   A4  (No lost wake-up.) Writer: store `produced`, load `sleeping`. Sleeper: store `sleeping`, load
 //   `produced`. All
@@ -151,14 +152,14 @@ static_assert(sizeof(LocalListenerPage) == 2 * kCacheLine);
 struct alignas(kCacheLine) LocalSlot {
   std::atomic<std::uint32_t> length;
   std::uint32_t reserved;
-  std::byte data[kMaxMessageSize];
+  std::byte data[kMaxShortMessage];
 };
 static_assert(sizeof(LocalSlot) == 5 * kCacheLine && offsetof(LocalSlot, data) == 8);
 
 /// What one side of a connection writes. The slots of the ring to the peer follow.
 struct LocalSide {
-  alignas(kCacheLine) std::atomic<std::uint64_t> produced;  // messages to the peer
-  alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // messages from the peer
+  alignas(kCacheLine) std::atomic<std::uint64_t> produced;  // slots of messages to the peer
+  alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // slots of messages from the peer
   alignas(kCacheLine) SleepMark sleeping;                   // A4; the client's only
   std::atomic<std::uint32_t> closed;                        // not 0: this side wants no more
 
@@ -170,6 +171,11 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::uint32_t kLocalMaxRingSlots = 1 << 16;
+
+/// Slots that a message takes, one behind the other; its length stands in the first.
+constexpr std::uint64_t LocalSlotsOf(std::size_t message_size) {
+  return message_size <= kMaxShortMessage ? 1 : (message_size + kMaxShortMessage - 1) / kMaxShortMessage;
+}
 
 constexpr std::size_t LocalSideBytes(std::uint32_t ring_slots) {
   return sizeof(LocalSide) + ring_slots * sizeof(LocalSlot);

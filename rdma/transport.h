@@ -40,8 +40,9 @@ inline constexpr std::size_t kMaxConnectData = 56;
 inline constexpr std::size_t kMaxAcceptData = 196;
 inline constexpr std::size_t kMaxRejectData = 148;
 
-/// Largest message (PostSend).
-inline constexpr std::size_t kMaxMessageSize = 256;
+/// Largest message (PostSend). Those of kMaxShortMessage bytes and less cost least.
+inline constexpr std::size_t kMaxMessageSize = 9216;
+inline constexpr std::size_t kMaxShortMessage = 256;
 
 /// Most entries of one scatter/gather list.
 inline constexpr std::size_t kMaxSges = 4;
@@ -139,6 +140,9 @@ class Connection {
 
   // --- Set-up --------------------------------------------------------------------------------
 
+  /// A server's connection takes what it needs of a device (a queue pair) with the first Register* or Accept:
+  /// who is rejected costs no more than the message that says so.
+  ///
   /// Registers memory of this process to send from, receive into, and read into (rdma_reg_msgs(3)).
   /// The caller keeps ownership of `bytes`. Costs a system call and pinned pages: not for the data path.
   /// ResourceExhausted: too little locked memory (says how much and which limit), or no device resources.
@@ -196,7 +200,8 @@ class Connection {
   virtual absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                                   std::uint64_t offset) = 0;
 
-  /// Sends one message (rdma_post_send(3)) of at most kMaxMessageSize. Completion kSend.
+  /// Sends one message (rdma_post_send(3)) of at most kMaxMessageSize. Completion kSend. ResourceExhausted:
+  /// also where long messages fill what there is room for; again when the peer has taken some.
   virtual absl::Status PostSend(std::uint64_t context, const Sge& from) = 0;
 
   /// Offers a buffer for one message (rdma_post_recv(3)); messages fill them in the order posted.

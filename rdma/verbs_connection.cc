@@ -90,9 +90,9 @@ VerbsConnection::VerbsConnection(IdPtr id, std::uint32_t serial, const QueueLimi
 
 absl::Status VerbsConnection::CreateQueuePair(CompletionQueue& completions) {
   REMORA_RETURN_IF_ERROR(device_.Check(limits_));
-  // Not every device takes messages of the full size inline; one without inline is only slower.
+  // Not every device takes messages of this size inline; one without inline is only slower.
   int error = 0;
-  for (const std::uint32_t inline_size : {static_cast<std::uint32_t>(kMaxMessageSize), 0u}) {
+  for (const std::uint32_t inline_size : {static_cast<std::uint32_t>(kMaxShortMessage), 0u}) {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = completions.get();
     attributes.recv_cq = completions.get();
@@ -297,6 +297,7 @@ bool VerbsConnection::Finish(const ibv_wc& completion, Completion& out) {
 void VerbsConnection::Break(absl::Status cause) {
   if (!failure_.ok()) return;
   failure_ = std::move(cause);
+  if (id_->qp == nullptr) return;  // a server's that has not begun to accept
   // In the error state a queue pair flushes what is posted. It is not there yet when only the peer went away:
   // its requests might then be retried for ever. And a receive that was posted to a queue pair which had gone
   // there by itself may have been overlooked (soft-RoCE posts receives without telling the kernel); this

@@ -153,11 +153,10 @@ void VerbsListener::AddRequest(ConnectionEvent event) {
   }
   while (++last_serial_, connections_.contains(last_serial_)) {
   }
-  auto connection =
-      std::make_unique<VerbsServerConnection>(*this, std::move(event), last_serial_, limits_, device_);
+  auto connection = std::make_unique<VerbsServerConnection>(*this, std::move(event), last_serial_, limits_,
+                                                            device_, *completions_);
   connections_.emplace(last_serial_, connection.get());
-  // Without resources for it the client is rejected, by the end of `connection`.
-  if (connection->Prepare(*completions_).ok()) requests_.push_back(std::move(connection));
+  requests_.push_back(std::move(connection));
 }
 
 void VerbsListener::NoteIfBroken(VerbsServerConnection& connection) {
@@ -220,9 +219,10 @@ void VerbsListener::Disarm() {
 
 VerbsServerConnection::VerbsServerConnection(VerbsListener& listener, ConnectionEvent request,
                                              std::uint32_t serial, const QueueLimits& limits,
-                                             const DeviceLimits& device)
+                                             const DeviceLimits& device, CompletionQueue& completions)
     : VerbsConnection(IdPtr(request.id), serial, limits, device),
       listener_(listener),
+      completions_(completions),
       initiator_depth_(request.initiator_depth),
       responder_resources_(request.responder_resources) {
   id()->context = this;
@@ -232,6 +232,22 @@ VerbsServerConnection::VerbsServerConnection(VerbsListener& listener, Connection
 VerbsServerConnection::~VerbsServerConnection() {
   Close();
   listener_.Forget(*this);
+}
+
+absl::Status VerbsServerConnection::EnsureQueuePair() {
+  if (!status().ok()) return status();
+  return id()->qp != nullptr ? absl::OkStatus() : CreateQueuePair(completions_);
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterMessages(
+    std::span<std::byte> bytes) {
+  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
+  return VerbsConnection::RegisterMessages(bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterWrite(SharedMemory& memory) {
+  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
+  return VerbsConnection::RegisterWrite(memory);
 }
 
 absl::Status VerbsServerConnection::Connect(std::span<const std::byte>, TimePoint) {
@@ -247,7 +263,7 @@ absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
     return absl::InvalidArgumentError(
         absl::StrCat(data.size(), " bytes of accept data; the most is ", kMaxAcceptData));
   }
-  if (!status().ok()) return status();
+  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   SetRetransmission();
   rdma_conn_param param = ConnectionParameters(std::min(limits().reads, initiator_depth_),
                                                std::min(limits().reads, responder_resources_), data);

@@ -23,10 +23,11 @@ class VerbsListener;
 class VerbsServerConnection final : public VerbsConnection {
  public:
   VerbsServerConnection(VerbsListener& listener, ConnectionEvent request, std::uint32_t serial,
-                        const QueueLimits& limits, const DeviceLimits& device);
+                        const QueueLimits& limits, const DeviceLimits& device, CompletionQueue& completions);
   ~VerbsServerConnection() override;
 
-  absl::Status Prepare(CompletionQueue& completions) { return CreateQueuePair(completions); }
+  absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
+  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::Status Connect(std::span<const std::byte>, TimePoint) override;
   absl::Status Accept(std::span<const std::byte> data) override;
   void Reject(std::span<const std::byte> data) override;
@@ -36,7 +37,11 @@ class VerbsServerConnection final : public VerbsConnection {
   bool accepted() const { return connected(); }
 
  private:
+  /// Not before somebody means to accept: who is rejected costs the device nothing.
+  absl::Status EnsureQueuePair();
+
   VerbsListener& listener_;
+  CompletionQueue& completions_;
   const std::uint32_t initiator_depth_;      // asked for by the client, seen from this side
   const std::uint32_t responder_resources_;  // likewise
 };

@@ -37,6 +37,7 @@ struct Flags {
   std::size_t memory = std::size_t{256} << 20;
   std::optional<std::uint32_t> max_clients;
   int ready_fd = -1;
+  bool insecure_open = false;
 };
 
 int Fail(int exit_status, const absl::Status& status) {
@@ -81,6 +82,25 @@ int ListenExitStatus(const absl::Status& status) {
     default:
       return EX_UNAVAILABLE;
   }
+}
+
+/// Whether this machine alone reaches the address.
+bool IsLoopback(const rdma::Address& address) {
+  return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
+         address.host == "::1" || address.host.starts_with("127.");
+}
+
+absl::Status CheckWhomItServes(const Flags& flags) {
+  if (!flags.server.tokens_file.empty() || flags.insecure_open) return absl::OkStatus();
+  for (const rdma::Address& address : flags.listen) {
+    if (IsLoopback(address)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("whoever reaches ", address.ToString(),
+                     " could read and change everything: say whom to serve with --tokens=FILE (kvctl token "
+                     "makes them), or, "
+                     "where the network lets nobody else through, --insecure_open"));
+  }
+  return absl::OkStatus();
 }
 
 // Reads the command line; an exit status when the program is to end with it.
@@ -145,6 +165,12 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       ->check(CLI::Range(1, 65536));
   app.add_option("--ready_fd", flags->ready_fd, "Write a line to this descriptor, and close it, once serving")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--tokens", flags->server.tokens_file,
+                 "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl token` "
+                 "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
+      ->type_name("FILE");
+  app.add_flag("--insecure_open", flags->insecure_open,
+               "Serve whoever reaches a verbs address; with --tokens, also who has none");
   bool quiet = false;
   app.add_flag("--quiet", quiet, "Do not log the coming and going of clients to standard error");
   app.set_version_flag("--version", "kvserver " REMORA_VERSION);
@@ -191,6 +217,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
     if (!address.ok()) return Fail(EX_USAGE, address.status());
     flags->listen.push_back(*std::move(address));
   }
+  if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok()) return Fail(EX_USAGE, safe);
+  flags->server.serves_without_token = flags->insecure_open;
   if (!quiet) {
     flags->server.log = [](std::string_view line) {
       std::fprintf(stderr, "kvserver: %.*s\n", static_cast<int>(line.size()), line.data());
@@ -210,12 +238,16 @@ int FailStore(const Flags& flags, const MemoryPlan& plan, const absl::Status& st
 // For the signal handler alone.
 Server* signalled_server = nullptr;
 
-void StopOnSignals(Server* server) {
+void HearSignals(Server* server, bool has_tokens) {
   signalled_server = server;
   struct sigaction action = {};
   action.sa_handler = [](int) { signalled_server->Stop(); };
   ::sigaction(SIGTERM, &action, nullptr);
   ::sigaction(SIGINT, &action, nullptr);
+  if (has_tokens) {  // else it ends, as others do when their terminal goes
+    action.sa_handler = [](int) { signalled_server->ReloadTokens(); };
+    ::sigaction(SIGHUP, &action, nullptr);
+  }
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, nullptr);  // of a reader of our output that went away
 }
@@ -262,7 +294,7 @@ int Main(int argc, char** argv) {
         absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
                         plan->region_size, plan->client_bytes, plan->max_clients));
   }
-  StopOnSignals(server->get());
+  HearSignals(server->get(), !flags.server.tokens_file.empty());
   SayReady(flags, addresses);
   const absl::Status ended = (*server)->Run();
   return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);

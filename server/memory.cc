@@ -17,7 +17,7 @@ constexpr std::size_t kMostClients = 512;
 }  // namespace
 
 std::size_t ClientBytes(rdma::TransportKind kind, const rdma::QueueLimits& limits) {
-  return ServerSession::RegisteredBytes() + rdma::SharedBytesOf(kind, limits).connection;
+  return ServerSession::MaxRegisteredBytes() + rdma::SharedBytesOf(kind, limits).connection;
 }
 
 absl::StatusOr<MemoryPlan> PlanMemory(std::size_t memory, std::optional<std::uint32_t> max_clients,

@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -46,6 +47,7 @@ struct NamedClient {
   };
 
   std::uint64_t name = 0;
+  std::string token{};  // the name of the one that was proven with it; empty: none, since the server's start
   rdma::Connection* connection = nullptr;  // null: it is gone
   std::size_t unsynced = 0;                // its writes that wait for the disk (Write::ticket)
   // That came: the greatest (after a restart, of those that are noted), and the first over this connection.

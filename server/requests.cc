@@ -68,6 +68,10 @@ bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t va
   return PayloadChecksum(request, key_hash, value_hash) == request.payload_checksum;
 }
 
+absl::Status NeedsWriterError() {
+  return absl::UnauthenticatedError("the client's token is for reading alone; nothing was done");
+}
+
 ReplyStatus ToReplyStatus(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -86,6 +90,8 @@ ReplyStatus ToReplyStatus(const absl::Status& status) {
       return ReplyStatus::kFailedPrecondition;
     case absl::StatusCode::kOutOfRange:
       return ReplyStatus::kOutOfRange;
+    case absl::StatusCode::kUnauthenticated:
+      return ReplyStatus::kPermissionDenied;
     default:
       return ReplyStatus::kDurableTier;
   }

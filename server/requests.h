@@ -27,4 +27,8 @@ bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t va
 
 ReplyStatus ToReplyStatus(const absl::Status& status);
 
+/// To who needs a token for writing, and has none. (Not PermissionDenied: that is the disk's word to the
+/// server.)
+absl::Status NeedsWriterError();
+
 }  // namespace remora

@@ -77,6 +77,10 @@ absl::Status Scans::Open(ServerSession& session, const Request& request, Reply* 
   ScanRange range;
   const std::optional<ScanStart> start = ReadScanStart(copy, &range);
   if (!start) return Invalid();
+  if (start->kind == ScanKind::kDrop && session.is_read_only()) {
+    store_.Add(Counter::kRequestsDenied, 1);
+    return NeedsWriterError();
+  }
   Cursor cursor;
   cursor.id = next_id_;
   cursor.kind = start->kind;

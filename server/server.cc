@@ -43,13 +43,17 @@ Server::Server(const ServerOptions& options) : options_(options) {}
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   std::unique_ptr<Server> server(new Server(options));
   server->stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  server->synced_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (server->stop_fd_ < 0 || server->synced_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  server->wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (server->stop_fd_ < 0 || server->wake_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  std::vector<Token> tokens;
+  if (!options.tokens_file.empty()) {
+    REMORA_ASSIGN_OR_RETURN(tokens, ReadTokens(options.tokens_file));
+  }
   REMORA_ASSIGN_OR_RETURN(server->memory_, ExportedMemory::Create(options.store.memory_size));
   StoreOptions store_options = options.store;
   store_options.on_synced = [server = server.get()] {
     server->synced_.store(true, std::memory_order_release);
-    Signal(server->synced_fd_);
+    Signal(server->wake_fd_);
   };
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
   if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
@@ -61,6 +65,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   server->outcomes_ =
       std::make_unique<Outcomes>(options.remembered_clients, server->store_->TakeRemembered());
   server->store_->Add(Counter::kClientsRemembered, static_cast<std::int64_t>(server->outcomes_->size()));
+  if (!tokens.empty()) {
+    server->store_->Add(Counter::kTokens, static_cast<std::int64_t>(tokens.size()));
+    server->admission_ = std::make_unique<Admission>(std::move(tokens), server->store_->clock());
+  }
   server->grants_ = std::make_unique<Grants>(*server->store_, *server->memory_);
   server->scans_ = std::make_unique<Scans>(*server->store_);
   server->backups_ =
@@ -80,7 +88,7 @@ Server::~Server() {
   ports_.clear();
   store_.reset();
   if (stop_fd_ >= 0) ::close(stop_fd_);
-  if (synced_fd_ >= 0) ::close(synced_fd_);
+  if (wake_fd_ >= 0) ::close(wake_fd_);
 }
 
 absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
@@ -95,7 +103,9 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
 
 bool Server::Step() {
   bool busy = false;
+  if (reload_.exchange(false, std::memory_order_acquire)) ReadTokensAnew();
   busy |= AnswerSynced();
+  if (!delayed_.empty()) busy |= DispatchDelayed();
   for (Port& port : ports_) {
     busy |= AcceptClients(port);
     busy |= TakeCompletions(port);
@@ -127,97 +137,6 @@ void Server::SeeHowTheDiskDoes() {
   disk_refuses_ = !status.ok();
   Log(disk_refuses_ ? absl::StrCat("writes are refused, reads go on: ", status.message())
                     : "the disk takes writes again");
-}
-
-// --- Clients come ---------------------------------------------------------------------------------------
-
-bool Server::AcceptClients(Port& port) {
-  std::unique_ptr<rdma::Connection> connection = port.listener->NextRequest();
-  if (connection == nullptr) return false;
-
-  HelloRequest hello;
-  if (!FromBytes(connection->peer_data(), &hello)) hello.magic = 0;
-  if (!IsWelcome(*connection, hello)) return true;
-  const std::string peer = connection->peer();
-  NamedClient* const client = hello.client == 0 ? nullptr : &BeginClient(hello.client, connection.get());
-  auto session = ServerSession::Accept(connection, port.memory, store_->superblock().incarnation,
-                                       store_->clock().UnixMillis(), LoadingFlag());
-  if (session.ok()) {
-    rdma::Connection* const key = &(*session)->connection();
-    (*session)->set_bytes(port.client_bytes);
-    (*session)->set_client(client);
-    sessions_.emplace(key, *std::move(session));
-    store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(port.client_bytes));
-    store_->Add(Counter::kConnections, 1);
-    store_->Add(Counter::kConnectionsAccepted, 1);
-    Log(absl::StrCat("client ", peer, ": connected"));
-    return true;
-  }
-  if (client != nullptr) outcomes_->End(*client);
-  if (connection != nullptr) {
-    Refuse(*connection, RefusalReason::kFull, StdView(session.status().message()));
-  } else {
-    Log(absl::StrCat("client ", peer, ": gone while being accepted: ", session.status().message()));
-  }
-  return true;
-}
-
-bool Server::IsWelcome(rdma::Connection& connection, const HelloRequest& hello) {
-  if (hello.magic != kHelloMagic) {
-    Refuse(connection, RefusalReason::kNotRemora, "that was no Remora client's greeting");
-    return false;
-  }
-  if (hello.protocol_version != kProtocolVersion || hello.format_version != kFormatVersion) {
-    Refuse(
-        connection, RefusalReason::kVersion,
-        absl::StrCat("it speaks protocol ", kProtocolVersion, " and format ", kFormatVersion, ", the client ",
-                     hello.protocol_version, " and ", hello.format_version, "; use one release"));
-    return false;
-  }
-  if (hello.layout_signature != FoldedLayoutSignature()) {
-    Refuse(connection, RefusalReason::kLayout,
-           absl::StrCat("its layout signature is ", absl::Hex(FoldedLayoutSignature()), ", the client's ",
-                        absl::Hex(hello.layout_signature), "; use builds of one release"));
-    return false;
-  }
-  const NamedClient* const known = hello.client == 0 ? nullptr : outcomes_->Find(hello.client);
-  if (known == nullptr && (hello.flags & HelloFlag::kReturns) != 0) {
-    store_->Add(Counter::kClientsForgotten, 1);
-    Refuse(connection, RefusalReason::kForgotten,
-           "it does not know this client, or not any more; what became of its last write is unknown");
-    return false;
-  }
-  // O1. Whether its own end has ended or not: nobody else has this name.
-  if (known != nullptr && known->connection != nullptr) {
-    Drop(known->connection, absl::UnavailableError("its client has come back over another connection"));
-  }
-  if (sessions_.size() >= options_.max_clients) {
-    Refuse(connection, RefusalReason::kFull,
-           absl::StrCat("it has ", sessions_.size(), " clients, as many as --max_clients allows"));
-    return false;
-  }
-  return true;
-}
-
-NamedClient& Server::BeginClient(std::uint64_t name, rdma::Connection* connection) {
-  const std::size_t before = outcomes_->size();
-  NamedClient& client = outcomes_->Begin(name, connection);
-  const std::vector<std::uint64_t> forgotten = outcomes_->Forget();
-  store_->Add(Counter::kClientsRemembered,
-              static_cast<std::int64_t>(outcomes_->size()) - static_cast<std::int64_t>(before));
-  if (const absl::Status status = store_->Remember(name, forgotten); !status.ok()) {
-    Log(absl::StrCat("client ", connection->peer(), ": a restart may forget it: ", status.message()));
-  }
-  return client;
-}
-
-void Server::Refuse(rdma::Connection& connection, RefusalReason reason, std::string_view text) {
-  HelloRefusal refusal;
-  refusal.reason = reason;
-  text.copy(refusal.text, sizeof(refusal.text));
-  connection.Reject(AsBytes(refusal));
-  store_->Add(Counter::kConnectionsRefused, 1);
-  Log(absl::StrCat("client ", connection.peer(), ": refused: ", AbslView(text)));
 }
 
 // --- Requests come --------------------------------------------------------------------------------------
@@ -261,27 +180,38 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
   }
   if (request->read_count > 0) NoteReads(session, *request);
   const Pending pending{.connection = completion.connection, .request = *request, .client = client};
-  switch (request->operation) {
+  if (session.token_use() != nullptr && session.token_use()->has_rate() && IsDelayed(session, pending))
+    return;
+  Dispatch(session, pending);
+}
+
+void Server::Dispatch(ServerSession& session, const Pending& pending) {
+  const Request& request = pending.request;
+  if (session.is_read_only() && NeedsWriter(request.operation)) {
+    store_->Add(Counter::kRequestsDenied, 1);
+    return Answer(pending, NeedsWriterError());
+  }
+  switch (request.operation) {
     case Operation::kPut:
     case Operation::kDelete:
     case Operation::kTouch:
     case Operation::kIncrement:
     case Operation::kAppend:
-      if (session.PayloadOf(*request).key.data() != nullptr && FitsItsOperation(*request)) {
+      if (session.PayloadOf(request).key.data() != nullptr && FitsItsOperation(request)) {
         write_requests_.push_back(pending);
       } else {
         other_requests_.push_back(pending);
       }
       return;
     case Operation::kBatch:
-      if (FitsItsOperation(*request) && !session.PartOf(*request).empty()) {
+      if (FitsItsOperation(request) && !session.PartOf(request).empty()) {
         write_requests_.push_back(pending);
       } else {
         other_requests_.push_back(pending);
       }
       return;
     case Operation::kCommit:
-      if (FitsItsOperation(*request) && grants_->BeginCommit(session.connection(), *request)) {
+      if (FitsItsOperation(request) && grants_->BeginCommit(session.connection(), request)) {
         write_requests_.push_back(pending);
       } else {
         other_requests_.push_back(pending);
@@ -299,7 +229,43 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
       return;
   }
   store_->Add(Counter::kRejectedRequests, 1);
-  Drop(completion.connection, absl::InvalidArgumentError("a request of an unknown operation"));
+  Drop(pending.connection, absl::InvalidArgumentError("a request of an unknown operation"));
+}
+
+bool Server::IsDelayed(ServerSession& session, const Pending& pending) {
+  TokenUse& use = *session.token_use();
+  const auto waiting = delayed_.find(&use);
+  if (waiting == delayed_.end() && use.TakeRequest(store_->clock().Now())) return false;
+  if (session.waiting() == kCredits) {
+    store_->Add(Counter::kRejectedRequests, 1);
+    Drop(pending.connection, absl::ResourceExhaustedError("the client sends more than its credits allow"));
+    return true;
+  }
+  ++session.waiting();
+  delayed_[&use].push_back(pending);
+  store_->Add(Counter::kRequestsDelayed, 1);
+  return true;
+}
+
+bool Server::DispatchDelayed() {
+  const TimePoint now = store_->clock().Now();
+  // Dispatch may drop a connection, and its requests with it: so first whose turn it is, then what comes of
+  // it.
+  std::vector<Pending> due;
+  for (auto& [use, waiting] : delayed_) {
+    while (!waiting.empty() && due.size() < kMaxGroup / 2 && use->TakeRequest(now)) {
+      due.push_back(waiting.front());
+      waiting.pop_front();
+    }
+  }
+  absl::erase_if(delayed_, [](const auto& entry) { return entry.second.empty(); });
+  for (const Pending& pending : due) {
+    const auto found = sessions_.find(pending.connection);
+    if (found == sessions_.end()) continue;
+    --found->second->waiting();
+    Dispatch(*found->second, pending);
+  }
+  return !due.empty();
 }
 
 void Server::NoteReads(const ServerSession& session, const Request& request) {
@@ -307,24 +273,6 @@ void Server::NoteReads(const ServerSession& session, const Request& request) {
   const std::size_t count = session.TakeReads(request, &reads);
   for (std::size_t i = 0; i < count; ++i) store_->NoteRead(reads[i]);
   store_->Add(Counter::kReadsReported, static_cast<std::int64_t>(count));
-}
-
-// --- Clients go -----------------------------------------------------------------------------------------
-
-void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
-  Log(absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
-  grants_->End(*connection);
-  scans_->End(*connection);
-  const auto session = sessions_.find(connection);
-  store_->Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session->second->bytes()));
-  if (session->second->client() != nullptr) outcomes_->End(*session->second->client());
-  sessions_.erase(session);
-  // Its requests that were put off go with it: the next connection may be at the same address.
-  for (Pending& pending : write_requests_) pending.Forget(connection);
-  for (Pending& pending : other_requests_) pending.Forget(connection);
-  for (Pending& pending : reserves_) pending.Forget(connection);
-  for (auto& [ticket, pending] : unsynced_) pending.Forget(connection);
-  store_->Add(Counter::kConnections, -1);
 }
 
 // --- Nothing to do --------------------------------------------------------------------------------------
@@ -352,12 +300,12 @@ void Server::Sleep() {
   if (!Step()) {
     std::vector<pollfd> fds;
     fds.push_back({stop_fd_, POLLIN, 0});
-    fds.push_back({synced_fd_, POLLIN, 0});
+    fds.push_back({wake_fd_, POLLIN, 0});
     for (const Port& port : ports_) fds.push_back({port.listener->wait_fd(), POLLIN, 0});
     if (::poll(fds.data(), fds.size(), MillisToNextWork()) > 0) store_->Add(Counter::kWakeups, 1);
     // The flag says what there is to do; the signal is for sleepers.
     std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t drained = ::read(synced_fd_, &count, sizeof(count));
+    [[maybe_unused]] const ssize_t drained = ::read(wake_fd_, &count, sizeof(count));
   }
   for (Port& port : ports_) port.listener->Disarm();
 }
@@ -368,6 +316,9 @@ int Server::MillisToNextWork() const {
   std::optional<TimePoint> next = store_->next_work();
   for (const auto& expiry : {grants_->next_expiry(), scans_->next_expiry()}) {
     if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
+  }
+  for (const auto& [use, waiting] : delayed_) {
+    next = next ? std::min(*next, use->MayTakeAt()) : use->MayTakeAt();
   }
   // The end of a load wakes nobody.
   const int longest = load_began_ ? 20 : 3'600'000;
@@ -382,6 +333,11 @@ void Server::Stop() {
   Signal(stop_fd_);
   // The last thing: the server may be destroyed as soon as Run, which acquires it, has returned.
   stop_.store(true, std::memory_order_release);
+}
+
+void Server::ReloadTokens() {
+  reload_.store(true, std::memory_order_release);
+  Signal(wake_fd_);
 }
 
 void Server::Log(std::string_view line) {

@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
+#include "server/admission.h"
 #include "server/backups.h"
 #include "server/grants.h"
 #include "server/memory.h"
@@ -46,6 +47,11 @@ struct ServerOptions {
   std::string backup_dir{};
   /// When one is made, older ones are deleted, but so many of the newest. 0: none are.
   std::uint32_t backup_keep = 0;
+  /// Whom it serves (server/tokens.h). Empty: everybody whom the transport lets through.
+  std::string tokens_file{};
+  /// With a tokens_file: whether it serves who has none, too, for reading and writing. (A client that has one
+  /// proves it all the same, and is proven to.)
+  bool serves_without_token = false;
   /// Gets one line, without its end, for each event that someone who runs a server wants to see. May be
   /// empty.
   std::function<void(std::string_view)> log;
@@ -55,9 +61,9 @@ struct ServerOptions {
 /// thread, which is also the one that called Listen for the listeners (see rdma::Listener).
 class Server {
  public:
-  /// Makes the memory and opens the store in it; see Store::Open for the errors. Starts no thread: Step does
-  /// the work when it is called (but a backup has a thread, while it is made), and time is the store's clock,
-  /// so that a test can run it in steps.
+  /// Makes the memory and opens the store in it; see Store::Open for the errors, and ReadTokens. Starts no
+  /// thread: Step does the work when it is called (but a backup has a thread, while it is made), and time is
+  /// the store's clock, so that a test can run it in steps.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
 
   /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
@@ -78,6 +84,11 @@ class Server {
   /// Makes Run return after its current step. Async-signal-safe. The server may be destroyed when Run has
   /// returned, even before this has.
   void Stop();
+
+  /// Reads the tokens_file anew in the next step. Connections whose token is not in it any more, or is
+  /// another one, end. If something is wrong with it, the log says so, and all stays as it was.
+  /// Async-signal-safe.
+  void ReloadTokens();
 
   Store& store() { return *store_; }
   std::size_t client_count() const { return sessions_.size(); }
@@ -105,16 +116,31 @@ class Server {
 
   explicit Server(const ServerOptions& options);
 
-  // --- server.cc
+  // --- clients.cc: they come, and go
 
   bool AcceptClients(Port& port);
   /// False: it was refused.
-  bool IsWelcome(rdma::Connection& connection, const HelloRequest& hello);
+  bool IsWelcome(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use);
+  bool SpeaksAsWeDo(rdma::Connection& connection, const HelloRequest& hello);
+  bool RefuseName(rdma::Connection& connection);  // false
+  /// False: it was refused, or challenged. *use: null where no token is asked for.
+  bool HasToken(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use);
   /// The name, from before its client is accepted on.
-  NamedClient& BeginClient(std::uint64_t name, rdma::Connection* connection);
-  void Refuse(rdma::Connection& connection, RefusalReason reason, std::string_view text);
+  NamedClient& BeginClient(std::uint64_t name, rdma::Connection* connection, const TokenUse* use);
+  void Refuse(rdma::Connection& connection, Counter why, HelloRefusal refusal, std::string_view text);
+  void Drop(rdma::Connection* connection, const absl::Status& why);
+  void ReadTokensAnew();
+
+  // --- server.cc
+
   bool TakeCompletions(Port& port);
   void TakeRequest(ServerSession& session, const rdma::Completion& completion);
+  /// To where it is answered from.
+  void Dispatch(ServerSession& session, const Pending& pending);
+  /// Where its token's rate is used up: keeps it until its turn comes, behind those that wait already.
+  bool IsDelayed(ServerSession& session, const Pending& pending);
+  /// Whose turn has come. False: nobody's.
+  bool DispatchDelayed();
   void NoteReads(const ServerSession& session, const Request& request);
   /// As of now.
   std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
@@ -122,7 +148,6 @@ class Server {
   void SeeHowTheLoadGoes();
   /// Says when the disk takes no writes, and when it does again.
   void SeeHowTheDiskDoes();
-  void Drop(rdma::Connection* connection, const absl::Status& why);
   void Sleep();
   /// For poll: -1 when nothing is to be done before somebody comes.
   int MillisToNextWork() const;
@@ -161,6 +186,7 @@ class Server {
   std::unique_ptr<Store> store_;
   std::vector<Port> ports_;
   std::unique_ptr<Outcomes> outcomes_;
+  std::unique_ptr<Admission> admission_;  // null: no tokens
   absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
   std::unique_ptr<Grants> grants_;
   std::unique_ptr<Scans> scans_;
@@ -171,6 +197,7 @@ class Server {
   std::vector<Write> writes_;
   std::vector<std::string> batches_;  // private copies
   std::vector<Pending> other_requests_;
+  absl::flat_hash_map<TokenUse*, std::deque<Pending>> delayed_;  // none of them empty
   std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
 
   std::optional<TimePoint> load_began_;  // nothing: it is over
@@ -183,8 +210,9 @@ class Server {
 
   std::atomic<bool> stop_ = false;
   std::atomic<bool> synced_ = false;  // outcomes have come
+  std::atomic<bool> reload_ = false;  // ReloadTokens was called
   int stop_fd_ = -1;                  // an eventfd, readable once Stop was called
-  int synced_fd_ = -1;                // another one, since `synced_` was set last, until Run has slept
+  int wake_fd_ = -1;                  // another one, since one of the two was set last, until Run has slept
 };
 
 }  // namespace remora

@@ -14,20 +14,33 @@ namespace {
 // A reply's buffer is ours again at its SEND's completion, which can trail the client's next request.
 constexpr std::size_t kReplies = 2 * kCredits;
 
-constexpr std::size_t kRequestsOffset = 0;
-constexpr std::size_t kRepliesOffset = kRequestsOffset + kCredits * sizeof(Request);
-constexpr std::size_t kMessagesSize = kRepliesOffset + kReplies * kMaxReplySize;
+constexpr std::size_t kRepliesOffset = 0;
+constexpr std::size_t kRequestsOffset = kRepliesOffset + kReplies * kMaxReplySize;
+
+// Of who only reads, what others WRITE to their slices comes with the requests.
+constexpr std::size_t kInlineRequestSize = sizeof(Request) + kMaxInlinePayload;
+static_assert(kInlineRequestSize <= rdma::kMaxMessageSize);
+
+constexpr std::size_t MessagesSize(bool read_only) {
+  return kRequestsOffset + kCredits * (read_only ? kInlineRequestSize : sizeof(Request));
+}
+static_assert(MessagesSize(true) <= MessagesSize(false) + kMaxPayloadSize);
 
 }  // namespace
 
-std::size_t ServerSession::RegisteredBytes() {
-  return rdma::SharedMemory::RoundUp(kMaxPayloadSize) + kMessagesSize;
+std::size_t ServerSession::MaxRegisteredBytes() {
+  return rdma::SharedMemory::RoundUp(kMaxPayloadSize) + MessagesSize(false);
+}
+
+std::size_t ServerSession::registered_bytes() const {
+  return messages_.size() + (read_only_ ? 0 : slice_->bytes().size());
 }
 
 absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
-    std::unique_ptr<rdma::Connection>& connection, const RemoteRegion& memory, std::uint64_t incarnation,
-    std::int64_t server_ms, std::uint16_t flags) {
-  std::unique_ptr<ServerSession> session(new ServerSession(std::move(connection)));
+    std::unique_ptr<rdma::Connection>& connection, HelloReply reply,
+    const std::function<void(HelloReply*)>& seal) {
+  const bool read_only = (reply.flags & ReplyFlag::kReadOnly) != 0;
+  std::unique_ptr<ServerSession> session(new ServerSession(std::move(connection), read_only));
   absl::Status prepared = session->Prepare();
   if (!prepared.ok()) {
     session->slice_registration_.reset();
@@ -35,40 +48,50 @@ absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
     connection = std::move(session->connection_);  // for the caller to refuse
     return prepared;
   }
-  HelloReply reply;
   reply.credits = kCredits;
-  reply.flags = flags;
-  reply.incarnation = incarnation;
-  reply.server_ms = server_ms;
-  reply.memory = memory;
-  reply.slice = session->slice_registration_->remote();
+  if (!read_only) reply.slice = session->slice_registration_->remote();
+  seal(&reply);
   REMORA_RETURN_IF_ERROR(session->connection_->Accept(AsBytes(reply)));
   return session;
 }
 
 absl::Status ServerSession::Prepare() {
-  REMORA_ASSIGN_OR_RETURN(slice_, rdma::SharedMemory::Create("remora-slice", kMaxPayloadSize,
-                                                             rdma::SharedMemory::Writers::kPeers));
-  REMORA_ASSIGN_OR_RETURN(slice_registration_, connection_->RegisterWrite(*slice_));
-  messages_.resize(kMessagesSize);
+  using Writers = rdma::SharedMemory::Writers;
+  REMORA_ASSIGN_OR_RETURN(slice_,
+                          rdma::SharedMemory::Create("remora-slice", kMaxPayloadSize,
+                                                     read_only_ ? Writers::kOwnerOnly : Writers::kPeers));
+  if (!read_only_) {
+    REMORA_ASSIGN_OR_RETURN(slice_registration_, connection_->RegisterWrite(*slice_));
+  }
+  messages_.resize(MessagesSize(read_only_));
   REMORA_ASSIGN_OR_RETURN(messages_registration_, connection_->RegisterMessages(messages_));
   for (std::uint64_t i = 0; i < kCredits; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
   return absl::OkStatus();
 }
 
 absl::Status ServerSession::PostReceive(std::uint64_t index) {
-  return connection_->PostRecv(
-      index,
-      rdma::MakeSge(*messages_registration_, kRequestsOffset + index * sizeof(Request), sizeof(Request)));
+  return connection_->PostRecv(index, ReceiveBuffer(index));
+}
+
+rdma::Sge ServerSession::ReceiveBuffer(std::uint64_t index) const {
+  const std::size_t size = read_only_ ? kInlineRequestSize : sizeof(Request);
+  return rdma::MakeSge(*messages_registration_, kRequestsOffset + index * size, size);
 }
 
 absl::StatusOr<Request> ServerSession::TakeRequest(const rdma::Completion& completion) {
-  const std::byte* const message = messages_.data() + kRequestsOffset + completion.context * sizeof(Request);
+  const rdma::Sge buffer = ReceiveBuffer(completion.context);
+  const std::span<const std::byte> message(buffer.data, completion.byte_count);
   Request request;
-  if (completion.byte_count != sizeof(Request) ||
-      !FromBytes(std::span(message, completion.byte_count), &request)) {
+  // No more can have come than the buffer takes: that of who has a slice, a Request and no byte more.
+  if (!FromBytes(message, &request)) {
     return absl::InvalidArgumentError(absl::StrCat("a message of ", completion.byte_count,
                                                    " bytes, where requests have ", sizeof(Request)));
+  }
+  const std::span<const std::byte> payload = message.subspan(sizeof(request));
+  const std::span<std::byte> slice = slice_->bytes();
+  if (!payload.empty() && payload.size() <= slice.size() &&
+      request.payload_offset <= slice.size() - payload.size()) {
+    std::ranges::copy(payload, slice.subspan(request.payload_offset).begin());
   }
   // Before the reply, with which the client may send again.
   REMORA_RETURN_IF_ERROR(PostReceive(completion.context));

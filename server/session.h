@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -19,6 +20,7 @@
 namespace remora {
 
 struct NamedClient;
+struct TokenUse;
 
 /// Requests that a client may have unanswered.
 inline constexpr std::uint32_t kCredits = 16;
@@ -26,18 +28,19 @@ inline constexpr std::uint32_t kCredits = 16;
 /// Thread Safety: none; the server's one thread.
 class ServerSession {
  public:
-  /// What each registers for its client: slice and message buffers.
-  static std::size_t RegisteredBytes();
+  /// What one registers for its client at most: slice and message buffers.
+  static std::size_t MaxRegisteredBytes();
+  std::size_t registered_bytes() const;
 
-  /// Gives the client a slice and message buffers, and accepts it. On failure nothing was answered yet.
+  /// Gives the client message buffers and, unless the flags say kReadOnly, a slice, and accepts it with
+  /// `reply`, once `seal` has done the last to it. On failure nothing was answered yet.
   static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
-                                                               const RemoteRegion& memory,
-                                                               std::uint64_t incarnation,
-                                                               std::int64_t server_ms, std::uint16_t flags);
+                                                               HelloReply reply,
+                                                               const std::function<void(HelloReply*)>& seal);
 
-  /// A request out of a receive's completion, copied, and its receive buffer offered again.
-  /// InvalidArgument: not a request at all; other errors are the connection's. In both cases the client must
-  /// go.
+  /// A request out of a receive's completion, copied, and its receive buffer offered again. What stands
+  /// behind it is where its payload is to be in the slice, if it fits there. InvalidArgument: not a request
+  /// at all; other errors are the connection's. In both cases the client must go.
   absl::StatusOr<Request> TakeRequest(const rdma::Completion& completion);
 
   /// The request's key and value in the slice, which its client may still be writing: copy, then verify.
@@ -64,6 +67,13 @@ class ServerSession {
   std::uint64_t replies_done() const { return replies_sent_ - replies_under_way_; }
 
   rdma::Connection& connection() { return *connection_; }
+  /// Nothing that it sends may change what is stored (NeedsWriter).
+  bool is_read_only() const { return read_only_; }
+  /// What it has proven (server/admission.h); null: it was not asked.
+  TokenUse* token_use() const { return token_use_; }
+  void set_token_use(TokenUse* use) { token_use_ = use; }
+  /// Its requests that wait for their turn, as its token is over its rate.
+  std::uint32_t& waiting() { return waiting_; }
   /// Null: it has no name (server/outcomes.h).
   NamedClient* client() const { return client_; }
   void set_client(NamedClient* client) { client_ = client; }
@@ -72,20 +82,25 @@ class ServerSession {
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
 
  private:
-  explicit ServerSession(std::unique_ptr<rdma::Connection> connection) : connection_(std::move(connection)) {}
+  ServerSession(std::unique_ptr<rdma::Connection> connection, bool read_only)
+      : read_only_(read_only), connection_(std::move(connection)) {}
   absl::Status Prepare();
   absl::Status PostReceive(std::uint64_t index);
+  rdma::Sge ReceiveBuffer(std::uint64_t index) const;
 
+  const bool read_only_;
   std::size_t bytes_ = 0;
+  TokenUse* token_use_ = nullptr;
+  std::uint32_t waiting_ = 0;
   NamedClient* client_ = nullptr;
   std::uint64_t replies_sent_ = 0;
   std::uint64_t replies_under_way_ = 0;
 
   // Destroyed in reverse: registrations go before the connection, and it before the memory.
-  std::unique_ptr<rdma::SharedMemory> slice_;
+  std::unique_ptr<rdma::SharedMemory> slice_;  // of who only reads: the server's alone
   std::vector<std::byte> messages_;
   std::unique_ptr<rdma::Connection> connection_;
-  std::unique_ptr<rdma::Registration> slice_registration_;
+  std::unique_ptr<rdma::Registration> slice_registration_;  // null: of who only reads
   std::unique_ptr<rdma::Registration> messages_registration_;
 };
 

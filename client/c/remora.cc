@@ -149,6 +149,7 @@ absl::StatusOr<remora::ClientOptions> remora::c::ClientOptionsOf(const remora_op
     wanted.scan_window_bytes = static_cast<std::size_t>(taken.scan_window_bytes);
   }
   wanted.reconnect = taken.reconnect != 0;
+  if (taken.token != nullptr) wanted.token = taken.token;
   return wanted;
 }
 

@@ -84,20 +84,20 @@ typedef struct remora_options {
   int64_t location_cache_bytes;
   /* For pages of scans, not touched before the first one. 0: no scans; negative, the default: 512 KiB. */
   int64_t scan_window_bytes;
-  /* Whether a call that finds the connection broken makes another, within timeout_ms, and goes on there: 1.
-   * Then a write is done once, or ends with REMORA_UNAVAILABLE, REMORA_DEADLINE_EXCEEDED or REMORA_UNKNOWN,
-   * done once or not at all. 0: the first connection is the only one; after REMORA_UNAVAILABLE or
-   * REMORA_DEADLINE_EXCEEDED, all later calls fail. */
+  /* 1: a call that finds the connection broken makes another, within timeout_ms, and goes on there. Then a
+   * write is done once, or ends with REMORA_UNAVAILABLE, REMORA_DEADLINE_EXCEEDED or REMORA_UNKNOWN, done
+   * once or not at all. 0: the first one is the only one; after one of the first two, all calls fail. */
   uint32_t reconnect;
   uint32_t reserved; /* 0 */
+  const char* token; /* for a server that wants one: the line of `kvctl token`, or its secret; null: none */
 } remora_options;
 
 void remora_options_init(remora_options* options);
 
 /* Connects to verbs://HOST:PORT or local:///PATH. `options` may be null. REMORA_INVALID_ARGUMENT: the
- * address. REMORA_UNAVAILABLE: no such host, nobody listens. REMORA_PERMISSION_DENIED: another user's local
- * server. REMORA_FAILED_PRECONDITION: no RDMA device reaches it, or the server refused: another version,
- * full. REMORA_DEADLINE_EXCEEDED. REMORA_RESOURCE_EXHAUSTED: too little memory that may be locked. */
+ * address, or token. REMORA_UNAVAILABLE: no such host, nobody listens. REMORA_PERMISSION_DENIED: another
+ * user's server; no token, or a wrong one. REMORA_FAILED_PRECONDITION: no RDMA device, or the server refused:
+ * another version, full. REMORA_DEADLINE_EXCEEDED. REMORA_RESOURCE_EXHAUSTED: too little lockable memory. */
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client);
 
 /* Buffers of this client must have been released. Null: nothing happens. */

@@ -87,13 +87,14 @@ int TakeSize(PyObject* size, int64_t* bytes) {
 }
 
 int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
-                      remora_options* options) {
+                      const char* token, remora_options* options) {
   remora_options_init(options);
   int64_t connect_ms, timeout_ms;
   if (!TakeSeconds(connect_timeout, &connect_ms) || !TakeSeconds(timeout, &timeout_ms)) return 0;
   options->connect_timeout_ms = connect_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)connect_ms;
   options->timeout_ms = timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
   options->reconnect = reconnect != 0;
+  options->token = token;
   return cache == Py_None || TakeSize(cache, &options->location_cache_bytes);
 }
 

@@ -368,19 +368,19 @@ static PyObject* AsyncRoom(PyObject* object, PyObject* Py_UNUSED(none)) {
 }
 
 static int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {"address",   "depth", "connect_timeout", "timeout", "location_cache_bytes",
-                          "reconnect", NULL};
+  static char* names[] = {
+      "address", "depth", "connect_timeout", "timeout", "location_cache_bytes", "reconnect", "token", NULL};
   Async* const self = (Async*)object;
-  const char* address = NULL;
+  const char *address = NULL, *token = NULL;
   PyObject *depth = NULL, *cache = Py_None;
   double connect_timeout = 5, timeout = 5;
   int reconnect = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$ddOp", names, &address, &depth, &connect_timeout,
-                                   &timeout, &cache, &reconnect)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$ddOpz", names, &address, &depth, &connect_timeout,
+                                   &timeout, &cache, &reconnect, &token)) {
     return -1;
   }
   remora_options options;
-  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, &options)) return -1;
+  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, token, &options)) return -1;
   const size_t most = PyLong_AsSize_t(depth);
   if (PyErr_Occurred()) return -1;
   if (most == 0) {

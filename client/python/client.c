@@ -69,18 +69,18 @@ int Begin(Client* self) {
 
 static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"address",   "connect_timeout",   "timeout", "location_cache_bytes",
-                          "reconnect", "scan_window_bytes", NULL};
+                          "reconnect", "scan_window_bytes", "token",   NULL};
   Client* const self = (Client*)object;
-  const char* address = NULL;
+  const char *address = NULL, *token = NULL;
   double connect_timeout = 5, timeout = 5;
   PyObject *cache = Py_None, *window = Py_None;
   int reconnect = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$ddOpO", names, &address, &connect_timeout, &timeout,
-                                   &cache, &reconnect, &window)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$ddOpOz", names, &address, &connect_timeout, &timeout,
+                                   &cache, &reconnect, &window, &token)) {
     return -1;
   }
   remora_options options;
-  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, &options)) return -1;
+  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, token, &options)) return -1;
   if (window != Py_None && !TakeSize(window, &options.scan_window_bytes)) return -1;
   if (self->client != NULL || self->busy) {
     PyErr_SetString(PyExc_RuntimeError, "the client is connected already");

@@ -79,7 +79,7 @@ int TakeSeconds(double seconds, int64_t* ms);
 int TakeSize(PyObject* size, int64_t* bytes);
 /// `cache` may be None. False: an exception is raised.
 int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
-                      remora_options* options);
+                      const char* token, remora_options* options);
 /// Seconds, or a remora.Until. None: the server's default; math.inf: for ever.
 int TakeTtl(PyObject* ttl, int64_t* ms);
 

@@ -251,10 +251,13 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// brings a cold one back. While a store loads (1, else 0), the keys are those in memory so far. Registered
 /// bytes are all that clients reach in a server, by READ, WRITE or mapping: the region and what each of those
 /// connected has to itself. Clients remembered are those connected and those of the others whose last writes
-/// are known; one that returns and is none of them was forgotten. Outcomes: of writes whose answer was lost.
-/// Disk failures are of groups, and of syncs; the disk refuses (1, else 0) from one until a group succeeds,
-/// which after a sync is never. The log was torn (1, else 0) where the store, as it was opened, dropped
-/// writes that were not synced (store/durable_recovery.h).
+/// are known; one that returns and is none of them was forgotten. Refused, of the connections refused:
+/// another release, or no Remora client; too many clients; no token, or a wrong one; too many clients with
+/// that token. Challenges are sent to who has to prove a token. Requests denied are those of clients that may
+/// only read, and those delayed exceeded their token's rate. Outcomes: of writes whose answer was lost. Disk
+/// failures are of groups, and of syncs; the disk refuses (1, else 0) from one until a group succeeds, which
+/// after a sync is never. The log was torn (1, else 0) where the store, as it was opened, dropped writes that
+/// were not synced (store/durable_recovery.h).
 #define REMORA_COUNTERS(X)                            \
   X(kKeys, "keys")                                    \
   X(kLoading, "loading")                              \
@@ -300,6 +303,14 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kConnections, "connections")                      \
   X(kConnectionsAccepted, "connections_accepted")     \
   X(kConnectionsRefused, "connections_refused")       \
+  X(kRefusedVersion, "refused_version")               \
+  X(kRefusedFull, "refused_full")                     \
+  X(kRefusedToken, "refused_token")                   \
+  X(kRefusedTokenFull, "refused_token_full")          \
+  X(kChallenges, "challenges")                        \
+  X(kTokens, "tokens")                                \
+  X(kRequestsDenied, "requests_denied")               \
+  X(kRequestsDelayed, "requests_delayed")             \
   X(kClientsRemembered, "clients_remembered")         \
   X(kClientsForgotten, "clients_forgotten")           \
   X(kOutcomesTold, "outcomes_told")                   \

@@ -1,6 +1,11 @@
 // Bytes in messages between client and server, and in the handshake that comes before them.
 //
 //   connect:  HelloRequest  ->        <- HelloReply (accept)  or  HelloRefusal (reject)
+//   with a token, twice:
+//     HelloRequest (has token)        ->
+//                                     <- HelloRefusal (challenge, nonce)
+//     HelloRequest (proves)           ->
+//                                     <- HelloReply with a proof of the server's
 //   then, for each request of the client, at most `credits` of them unanswered:
 //     WRITE key, value, reads into the slice
 //     SEND Request                    ->
@@ -49,6 +54,18 @@
 // to be sent before all are answered whose ids are less by `credits` or more. It may have forgotten the whole
 // name: then it refuses it, and the client takes another.
 //
+// A server may serve only who proves to have a token: a secret that both have, which never goes over the
+// wire. The client's proof is the beginning of HMAC-SHA256(secret, ClientProofParts), the server's, which the
+// client demands, HMAC-SHA256(secret, ServerProofParts). The nonce is the server's own, for this name and
+// challenge, good for some seconds and for one connection; the challenge is the client's, random for each
+// connection. So neither side's proof serves anybody a second time. A proof that does not hold is refused
+// with a nonce again: the same one, if it was the token that was wrong, and another one, if the nonce was too
+// old. What follows the handshake is neither encrypted nor authenticated.
+//
+// A client whose token is for reading alone has no slice. What its requests have there, the bytes at
+// payload_offset, stands behind the Request in its message, up to kMaxInlinePayload of it; of what will be
+// refused, because it writes, nothing does.
+//
 // HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
 // was sent and before the answer was there, which is what a client knows of that clock
 // (client/server_time.h).
@@ -57,6 +74,7 @@
 // the other side may be anybody.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -84,8 +102,12 @@ constexpr std::uint32_t FoldedLayoutSignature() {
 }
 
 enum HelloFlag : std::uint8_t {
-  kReturns = 1,  // the server has accepted this name before
+  kReturns = 1,   // the server has accepted this name before
+  kHasToken = 2,  // it has a token, and is served by nobody who has not
+  kProves = 4,    // `proof` is one
 };
+
+using HelloNonce = std::array<std::byte, 16>;
 
 struct HelloRequest {
   std::uint64_t magic = kHelloMagic;
@@ -96,21 +118,25 @@ struct HelloRequest {
   /// The client's name: random, and the same at each of its connections. 0: it has none, and never asks what
   /// became of a write. Request ids of a name go up, across its connections.
   std::uint64_t client = 0;
+  // Of who has a token; else zeros.
+  std::uint64_t challenge = 0;
+  std::array<std::byte, 24> proof{};
 };
-static_assert(sizeof(HelloRequest) == 24 && sizeof(HelloRequest) <= 56);
+static_assert(sizeof(HelloRequest) == 56 && sizeof(HelloRequest) <= 56);
 static_assert(std::has_unique_object_representations_v<HelloRequest>);
 static_assert(kFormatVersion <= 255);
 
 struct HelloReply {
   std::uint64_t magic = kHelloMagic;
   std::uint32_t credits = 0;  // requests that the client may have unanswered
-  std::uint32_t flags = 0;    // ReplyFlag::kLoading
+  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly
   std::uint64_t incarnation = 0;
-  std::int64_t server_ms = 0;  // Clock::UnixMillis
-  RemoteRegion memory;         // to READ: superblock, index, records
-  RemoteRegion slice;          // to WRITE
+  std::int64_t server_ms = 0;         // Clock::UnixMillis
+  RemoteRegion memory;                // to READ: superblock, index, records
+  RemoteRegion slice;                 // to WRITE; none where ReplyFlag::kReadOnly
+  std::array<std::byte, 32> proof{};  // of who asked for one; else zeros
 };
-static_assert(sizeof(HelloReply) == 80 && sizeof(HelloReply) <= 196);
+static_assert(sizeof(HelloReply) == 112 && sizeof(HelloReply) <= 196);
 static_assert(std::has_unique_object_representations_v<HelloReply>);
 
 enum class RefusalReason : std::uint32_t {
@@ -120,6 +146,7 @@ enum class RefusalReason : std::uint32_t {
   kFull = 4,       // the server has as many clients, or as little memory, as it allows
   kStopping = 5,
   kForgotten = 6,  // a name that returns is none that the server knows, or not any more: take another
+  kChallenge = 7,  // prove that you have a token, with this nonce
 };
 
 /// `text` says what to do; zero-terminated unless full.
@@ -129,10 +156,27 @@ struct HelloRefusal {
   std::uint32_t protocol_version = kProtocolVersion;
   std::uint32_t format_version = kFormatVersion;
   std::uint32_t reserved = 0;
-  char text[120] = {};
+  char text[104] = {};
+  HelloNonce nonce{};  // kChallenge
 };
 static_assert(sizeof(HelloRefusal) == 144 && sizeof(HelloRefusal) <= 148);
 static_assert(std::has_unique_object_representations_v<HelloRefusal>);
+
+inline constexpr std::string_view kClientProofDomain = "remora client proof 1";
+inline constexpr std::string_view kServerProofDomain = "remora server proof 1";
+
+/// What a client's proof covers: all of its hello before the proof.
+inline std::array<std::span<const std::byte>, 3> ClientProofParts(const HelloNonce& nonce,
+                                                                  const HelloRequest& hello) {
+  const auto bytes = std::as_bytes(std::span(&hello, 1)).first(offsetof(HelloRequest, proof));
+  return {std::as_bytes(std::span(kClientProofDomain)), nonce, bytes};
+}
+/// And a server's: all of the hello that it answers, and all of the reply before the proof.
+inline std::array<std::span<const std::byte>, 3> ServerProofParts(const HelloRequest& hello,
+                                                                  const HelloReply& reply) {
+  const auto bytes = std::as_bytes(std::span(&reply, 1)).first(offsetof(HelloReply, proof));
+  return {std::as_bytes(std::span(kServerProofDomain)), std::as_bytes(std::span(&hello, 1)), bytes};
+}
 
 // --- Requests and replies -----------------------------------------------------------------------------
 
@@ -159,7 +203,7 @@ enum class Operation : std::uint8_t {
   kOutcome = 13,  // nothing; payload_offset: the request id of a write that this name has sent before
 };
 
-/// Whether it may change what is stored.
+/// Whether it may change what is stored, at once.
 constexpr bool IsWrite(Operation operation) {
   switch (operation) {
     case Operation::kPut:
@@ -173,6 +217,13 @@ constexpr bool IsWrite(Operation operation) {
     default:
       return false;
   }
+}
+
+/// Whether it needs a token for writing: writes, what they are prepared by, and backups, which the server's
+/// disk is filled by. (And scans of ScanKind::kDrop.)
+constexpr bool NeedsWriter(Operation operation) {
+  return IsWrite(operation) || operation == Operation::kReserve || operation == Operation::kPart ||
+         operation == Operation::kBackup;
 }
 
 struct Request {
@@ -220,11 +271,13 @@ enum class ReplyStatus : std::uint8_t {
   // Outcome: the server cannot tell. (kOk: it was done, with this version and result. kNotFound: it was not
   // and never will be. kDurableTier: as that write's own.)
   kUnknown = 10,
+  kPermissionDenied = 11,  // the client's token is for reading alone; nothing was done
 };
 
 enum ReplyFlag : std::uint16_t {
   kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
   kWantsReads = 2,  // until a reply does not say so
+  kReadOnly = 4,    // of a HelloReply: what needs a writer will be refused, and there is no slice
 };
 
 struct Reply {
@@ -274,6 +327,11 @@ inline constexpr std::size_t kMaxReads = 64;
 /// Bytes of a slice for one request of the largest size.
 inline constexpr std::size_t kMaxPayloadSize =
     kMaxKeySize + kMaxSmallValueSize + kMaxReads * sizeof(std::uint64_t);
+
+/// Behind a Request in its message, where there is no slice: the largest is what opens a scan with two bounds
+/// (store/format/scan_protocol.h), and reads.
+inline constexpr std::size_t kMaxInlinePayload =
+    128 + 2 * (kMaxKeySize + 1) + kMaxReads * sizeof(std::uint64_t);
 
 // --- Bytes to structs and back --------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ struct ScanStart {
   std::uint16_t end_size = 0;  // up to kMaxBoundSize
   ChangePlace from{};          // of changes; else zeros
 };
-static_assert(sizeof(ScanStart) == 80);
+static_assert(sizeof(ScanStart) == 80);  // protocol.h: kMaxInlinePayload
 static_assert(std::has_unique_object_representations_v<ScanStart>);
 
 struct ScanEntry {

@@ -221,6 +221,7 @@ class ThreadedDeployment final : public Deployment {
   absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override {
     return rdma::Dial(NextAddress(), rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(5));
   }
+  void ReloadTokens() override { server_->server().ReloadTokens(); }
   Store& store() override { return server_->server().store(); }
   const Clock& clock() const override { return clock_; }
   void Advance(Duration duration) override { clock_.Advance(duration); }
@@ -260,6 +261,7 @@ class SimDeployment final : public Deployment {
   }
   void Stop() override { server_.reset(); }
   absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return network_.Dial(); }
+  void ReloadTokens() override { server_->ReloadTokens(); }
   Store& store() override { return server_->store(); }
   const Clock& clock() const override { return network_.clock(); }
   void Advance(Duration duration) override { network_.clock().Advance(duration); }
@@ -283,6 +285,7 @@ class WithDataDir final : public Deployment {
   absl::Status Restart() override { return inner_->Restart(); }
   void Stop() override { inner_->Stop(); }
   absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return inner_->Dial(); }
+  void ReloadTokens() override { inner_->ReloadTokens(); }
   Store& store() override { return inner_->store(); }
   const Clock& clock() const override { return inner_->clock(); }
   void Advance(Duration duration) override { inner_->Advance(duration); }
@@ -350,6 +353,8 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.default_ttl = options.default_ttl;
   server.store.loading = options.loading;
   server.store.watch_retention = options.watch_retention;
+  server.tokens_file = options.tokens_file;
+  server.serves_without_token = options.serves_without_token;
   if (kind == DeploymentKind::kSim) server.store.syncing = Syncing::kInSteps;
   server.max_clients = options.max_clients;
   std::unique_ptr<Deployment> deployment;

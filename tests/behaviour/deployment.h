@@ -112,6 +112,8 @@ class Deployment {
     std::int64_t drift_ppm = 0;
     Loading loading = Loading::kInOpen;
     std::chrono::seconds watch_retention{0};
+    std::string tokens_file{};
+    bool serves_without_token = false;
   };
 
   /// Null, and the reason in *why_not, where this kind cannot run here.
@@ -126,6 +128,9 @@ class Deployment {
   virtual void Stop() = 0;
   /// A connection that is dialled and not connected, for tests that speak for themselves. Not embedded.
   virtual absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() = 0;
+
+  /// As ServerOptions::tokens_file says, from one of the server's next steps on.
+  virtual void ReloadTokens() {}
 
   virtual Store& store() = 0;
   virtual const Clock& clock() const = 0;

@@ -36,6 +36,24 @@ class PythonTest(harness.TestCase):
         with self.assertRaises(KeyError):
             del self.store["key"]
 
+    def test_a_token(self):
+        made = harness.kvctl(None, "token", "reader", "--role=read-only").stdout.decode()
+        tokens = self.folder / "tokens"
+        tokens.write_text(made)
+        tokens.chmod(0o600)
+        address = self.address + "2"
+        server = harness.Server(f"--listen={address}", "--durability=memory", "--memory=64M", f"--tokens={tokens}")
+        self.addCleanup(server.close)
+        for token in (made, made.split()[2]):
+            with remora.Client(address, token=token) as store:
+                self.assertIsNone(store.get("none"))
+                with self.assertRaisesRegex(remora.PermissionDenied, "for reading alone"):
+                    store["key"] = "value"
+        with self.assertRaisesRegex(remora.PermissionDenied, "has none"):
+            remora.Client(address)
+        with self.assertRaises(remora.InvalidArgument):
+            remora.Client(address, token="short")
+
     def test_get_has_a_default(self):
         self.assertIsNone(self.store.get("none"))
         self.assertEqual(self.store.get("none", 5), 5)

@@ -30,6 +30,7 @@ OURS = tuple(LAYERS) + TOP
 THIRD_PARTIES = [
     (re.compile(r"rdma/rdma_\w+\.h$|infiniband/"), re.compile(r"rdma/verbs\w*\.(h|cc)$")),
     (re.compile(r"rocksdb/"), re.compile(r"store/durable_\w+\.cc$")),
+    (re.compile(r"openssl/"), re.compile(r"rdma/hmac\.cc$")),
     (re.compile(r"CLI/"), re.compile(r"server/kvserver\.cc$")),
     (re.compile(r"xxhash\.h$"), re.compile(r"store/format/|store/\w+\.(h|cc)$|client/")),
     (re.compile(r"Python\.h$"), re.compile(r"client/python/\w+\.h$")),

@@ -281,6 +281,10 @@ TEST_F(LocalHostileTest, ForgedCountersAndLengthsBreakOnlyTheForger) {
     client.own->produced = 1;
   });
   ExpectBroken([](RawClient& client) {
+    client.own->slots()[0].length = kMaxShortMessage + 1;  // two slots, of which one is there
+    client.own->produced = 1;
+  });
+  ExpectBroken([](RawClient& client) {
     client.SendEcho();
     client.own->slots()[1].length = ~std::uint32_t{0};
     client.own->produced = 2;

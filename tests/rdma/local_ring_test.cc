@@ -50,14 +50,33 @@ TEST(LocalRing, FirstInFirstOut) {
   EXPECT_EQ(Pop(reader), "(none)");
   for (int round = 0; round < 10; ++round) {
     EXPECT_EQ(Push(writer, ""), RingResult::kDone);
-    EXPECT_EQ(Push(writer, std::string(kMaxMessageSize, 'x')), RingResult::kDone);
+    EXPECT_EQ(Push(writer, std::string(kMaxShortMessage, 'x')), RingResult::kDone);
     EXPECT_EQ(Push(writer, "end"), RingResult::kDone);
     EXPECT_TRUE(reader.HasMessage());
     EXPECT_EQ(Pop(reader), "");
-    EXPECT_EQ(Pop(reader), std::string(kMaxMessageSize, 'x'));
+    EXPECT_EQ(Pop(reader), std::string(kMaxShortMessage, 'x'));
     EXPECT_EQ(Pop(reader), "end");
     EXPECT_EQ(Pop(reader), "(none)");
   }
+}
+
+TEST(LocalRing, ALongMessageTakesSeveralSlots) {
+  Sides sides;
+  RingWriter writer = sides.Writer();
+  RingReader reader = sides.Reader();
+  for (std::size_t size = 1; size <= kSlots * kMaxShortMessage; size += 51) {
+    std::string message(size, '\0');
+    std::iota(message.begin(), message.end(), static_cast<char>(size));
+    ASSERT_EQ(Push(writer, message), RingResult::kDone) << size;
+    ASSERT_EQ(Pop(reader), message) << size;
+  }
+  EXPECT_EQ(Push(writer, std::string(kSlots * kMaxShortMessage + 1, 'x')), RingResult::kNotNow);
+  EXPECT_EQ(Push(writer, std::string((kSlots - 1) * kMaxShortMessage, 'x')), RingResult::kDone);
+  EXPECT_EQ(Push(writer, std::string(kMaxShortMessage + 1, 'y')), RingResult::kNotNow);
+  EXPECT_EQ(Push(writer, "y"), RingResult::kDone);
+  EXPECT_EQ(Pop(reader), std::string((kSlots - 1) * kMaxShortMessage, 'x'));
+  EXPECT_EQ(Pop(reader), "y");
+  EXPECT_EQ(Pop(reader), "(none)");
 }
 
 TEST(LocalRing, HoldsAsManyAsItHasSlots) {
@@ -88,6 +107,11 @@ TEST(LocalRing, AWriterThatLiesIsFoundOut) {
   EXPECT_EQ(Pop(reader), "(lie)");
   sides.writing->slots[0].length = ~std::uint32_t{0};
   EXPECT_EQ(Pop(reader), "(lie)");
+  // Not all of its slots are there.
+  sides.writing->slots[0].length = kMaxShortMessage + 1;
+  EXPECT_EQ(Pop(reader), "(lie)");
+  sides.writing->side.produced = 2;
+  EXPECT_EQ(Pop(reader).size(), kMaxShortMessage + 1);
 }
 
 TEST(LocalRing, AReaderThatLiesIsFoundOut) {
@@ -105,7 +129,8 @@ TEST(LocalRing, TwoThreads) {
   Sides sides;
   constexpr int kMessages = 50000;
   const auto message = [](int i) {
-    return std::string(static_cast<std::size_t>(i) % (kMaxMessageSize + 1), static_cast<char>('a' + i % 26));
+    return std::string(static_cast<std::size_t>(i) % (4 * kMaxShortMessage + 1),
+                       static_cast<char>('a' + i % 26));
   };
   std::thread thread([&] {
     RingWriter writer = sides.Writer();

@@ -368,7 +368,9 @@ void SimConnection::DeliverReads() {
 void SimConnection::DeliverMessages() {
   while (!messages_.empty() && !receives_.empty() && status_.ok() && late_ == 0) {
     const std::vector<std::byte>& message = messages_.front();
-    REMORA_CHECK(message.size() <= receives_.front().into.size);
+    if (message.size() > receives_.front().into.size) {
+      return Break(absl::InternalError("a message longer than its buffer"));
+    }
     std::memcpy(receives_.front().into.data, message.data(), message.size());
     Complete(rdma::CompletionKind::kReceive, receives_.front().context, message.size());
     messages_.pop_front();

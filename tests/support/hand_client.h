@@ -96,6 +96,18 @@ class HandClient {
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(value.data(), value.size()));
     return Ask(request);
   }
+  /// With these bytes behind the request, and the checksum of so many of them as it says are key and value.
+  std::optional<Answer> AskInline(Request request, std::string_view payload) {
+    const std::string_view key = payload.substr(0, request.key_size);
+    const std::string_view value = payload.substr(key.size(), request.value_size);
+    request.request_id = ++last_id_;
+    request.payload_checksum = PayloadChecksum(request, HashKey(key), HashValue(value.data(), value.size()));
+    std::memcpy(buffer_.data() + kPayloadAt, &request, sizeof(request));
+    payload.copy(reinterpret_cast<char*>(buffer_.data() + kPayloadAt + sizeof(request)), payload.size());
+    connection_->PostSend(0, rdma::MakeSge(*registration_, kPayloadAt, sizeof(request) + payload.size()))
+        .IgnoreError();
+    return Await();
+  }
   std::optional<Answer> Ask(Operation operation, std::size_t key_size, std::size_t value_size) {
     return Ask(MakeRequest(operation, key_size, value_size));
   }
@@ -125,6 +137,12 @@ class HandClient {
     key_hash_ = HashKey(key);
     value_hash_ = HashValue(value.data(), value.size());
     Write(hello_.slice, 0, std::string(key) + std::string(value));
+    return Ask(Operation::kPut, key.size(), value.size());
+  }
+  /// The same of bytes that have been WRITTEN.
+  std::optional<Answer> CommitPut(std::string_view key, std::string_view value) {
+    key_hash_ = HashKey(key);
+    value_hash_ = HashValue(value.data(), value.size());
     return Ask(Operation::kPut, key.size(), value.size());
   }
   /// What became of the write with this id.

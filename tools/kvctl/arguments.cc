@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "rdma/address.h"
 #include "store/format/layout.h"
@@ -42,7 +43,7 @@ constexpr char kExitCodes[] =
     "  74  standard input or output failed; or what the server has on its disk is damaged\n"
     "  75  a store is open there; another backup is under way, or one is being read;\n"
     "      export: the output was not taken for 30 s, or the connection broke\n"
-    "  77  not permitted, as another user's local server\n"
+    "  77  not permitted: another user's local server, no token or a wrong one, or one for reading alone\n"
     "  78  a directory of something else, or not empty, or of a format that this kvctl does not know\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
 static_assert(kMaxValueSize == 67108864 && kMaxSmallValueSize == 262144, "the help text names them");
@@ -62,6 +63,14 @@ Outcome ReadInput(std::string* value) {
   }
   value->resize(size);
   return {};
+}
+
+/// CLI11's: what is wrong; empty: nothing.
+std::string IsTokenName(const std::string& name) {
+  const bool is_one = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
+  });
+  return is_one ? "" : "a token's name has 1 to 32 letters, digits, dots, dashes and underscores";
 }
 
 bool TakesKey(std::string_view command) {
@@ -133,6 +142,10 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       ->check(CLI::Range(1, 3'600'000))
       ->capture_default_str();
+  app.add_option("--token_file", arguments->token_file,
+                 "What `kvctl token` printed, for a server that serves only who has a token")
+      ->envname("REMORA_TOKEN_FILE")
+      ->type_name("FILE");
 
   CLI::App* get = app.add_subcommand("get", "Write the value to standard output, and nothing else");
   CLI::App* exists = app.add_subcommand("exists", "Print nothing; the exit code says it");
@@ -161,6 +174,15 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   CLI::App* check =
       app.add_subcommand("check", "Read all of a stopped server's data, or of a backup; print counts");
   CLI::App* ping = app.add_subcommand("ping", "Ask the server for an answer and print the round-trip time");
+  CLI::App* token =
+      app.add_subcommand("token", "Print a new token: a line for the server's --tokens, and for its clients");
+  token->add_option("NAME", arguments->key, "Up to 32 letters, digits, dots, dashes and underscores")
+      ->required()
+      ->check(IsTokenName, "");
+  token->add_option("--role", arguments->role, "read-only or read-write")
+      ->check(CLI::IsMember({"read-only", "read-write"}))
+      ->capture_default_str()
+      ->type_name("ROLE");
   app.add_subcommand("stats", "Print the server's counters, a name and a value on each line");
   for (CLI::App* command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
     command->add_option("KEY", arguments->key, "1 to 4096 bytes")->required();

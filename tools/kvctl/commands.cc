@@ -1,6 +1,7 @@
 // A connection, and one operation over it.
 #include <sysexits.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -14,8 +15,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "client/client.h"
+#include "client/token.h"
+#include "rdma/hmac.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "store/format/ttl_text.h"
@@ -64,8 +68,22 @@ Outcome WriteOutput(std::string_view bytes) {
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock) {
   const std::chrono::milliseconds timeout{arguments.timeout_ms};
-  return Client::Connect(arguments.server,
-                         {.connect_timeout = timeout, .timeout = timeout, .location_cache_bytes = 0}, clock);
+  ClientOptions options{.connect_timeout = timeout, .timeout = timeout, .location_cache_bytes = 0};
+  if (!arguments.token_file.empty()) {
+    absl::StatusOr<std::string> token = ReadTokenFile(arguments.token_file);
+    if (absl::IsPermissionDenied(token.status())) return token.status();
+    if (!token.ok()) return absl::InvalidArgumentError(token.status().message());
+    options.token = *std::move(token);
+  }
+  return Client::Connect(arguments.server, options, clock);
+}
+
+Outcome MakeToken(const Arguments& arguments) {
+  std::array<std::byte, 32> secret;
+  rdma::FillRandom(secret);
+  const absl::string_view bytes(reinterpret_cast<const char*>(secret.data()), secret.size());
+  return WriteOutput(
+      absl::StrFormat("%s %s %s\n", arguments.key, arguments.role, absl::BytesToHexString(bytes)));
 }
 
 namespace {

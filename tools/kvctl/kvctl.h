@@ -32,6 +32,8 @@ inline constexpr int kExitTorn = 3;
 struct Arguments {
   std::string server;
   int timeout_ms = 5000;
+  std::string token_file;
+  std::string role = "read-write";
   std::string command;
   std::string key;
   std::string value;
@@ -66,7 +68,7 @@ struct Arguments {
 
   /// Whether it is done here, without a server.
   bool is_offline() const {
-    return command == "backups" || command == "restore" || command == "check" ||
+    return command == "token" || command == "backups" || command == "restore" || command == "check" ||
            (command == "backup" && !data.empty());
   }
 };
@@ -100,6 +102,8 @@ Outcome Stats(Client& client);
 Outcome Scan(Client& client, const Arguments& arguments);
 Outcome Watch(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);
+/// A line for the server's file of tokens, with a new secret.
+Outcome MakeToken(const Arguments& arguments);
 Outcome Backup(Client& client);
 Outcome BackupOffline(const Arguments& arguments);
 Outcome Backups(const Arguments& arguments);

@@ -71,6 +71,7 @@ class Client:
         timeout: float = 5.0,
         location_cache_bytes: int | None = None,
         reconnect: bool = True,
+        token: str | None = None,
     ) -> None:
         self._address = address
         self._depth = depth
@@ -79,6 +80,7 @@ class Client:
             "timeout": timeout,
             "location_cache_bytes": location_cache_bytes,
             "reconnect": reconnect,
+            "token": token,
         }
         self._core: Async | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

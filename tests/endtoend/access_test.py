@@ -1,0 +1,132 @@
+"""Tokens, with the real programs: made, demanded, proven, taken back."""
+
+import os
+import signal
+import subprocess
+import unittest
+
+import harness
+
+
+class AccessTest(harness.TestCase):
+    def make_token(self, name, role="read-write"):
+        run = harness.kvctl(None, "token", name, f"--role={role}")
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        words = run.stdout.decode().split()
+        self.assertEqual(words[:2], [name, role])
+        self.assertEqual(len(bytes.fromhex(words[2])), 32)
+        return run.stdout.decode()
+
+    def write(self, name, text, mode=0o600):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(mode)
+        return str(path)
+
+    def kvctl(self, token_file, *arguments, **options):
+        return harness.kvctl(self.address, *arguments, *([f"--token_file={token_file}"] if token_file else []), **options)
+
+    def test_from_the_making_of_a_token_to_its_end(self):
+        writer, reader = self.make_token("writer"), self.make_token("reader", "read-only")
+        self.assertNotEqual(writer, self.make_token("writer"))
+        tokens = self.write("tokens", "# who may connect\n" + writer + reader)
+        writer_file, reader_file = self.write("writer", writer), self.write("reader", reader)
+        server = self.memory_server(f"--tokens={tokens}")
+
+        self.assertEqual(self.kvctl(writer_file, "put", "key", "value").returncode, 0)
+        run = self.kvctl(reader_file, "get", "key")
+        self.assertEqual((run.returncode, run.stdout), (0, b"value"))
+        run = self.kvctl(reader_file, "put", "key", "other")
+        self.assertEqual(run.returncode, 77)
+        self.assertIn(b"for reading alone", run.stderr)
+        run = self.kvctl(None, "get", "key")
+        self.assertEqual(run.returncode, 77)
+        self.assertIn(b"serves only who has a token", run.stderr)
+        stranger = self.write("stranger", self.make_token("reader", "read-only"))
+        run = self.kvctl(stranger, "get", "key")
+        self.assertEqual(run.returncode, 77)
+        self.assertIn(b"does not know this client's token", run.stderr)
+        environment = {**os.environ, "REMORA_TOKEN_FILE": reader_file}
+        run = harness.kvctl(self.address, "stats", env=environment)
+        self.assertEqual(run.returncode, 0)
+        counters = {name: int(value) for name, value in (line.split() for line in run.stdout.decode().splitlines())}
+        self.assertEqual(counters["refused_token"], 2)
+        self.assertEqual(counters["requests_denied"], 1)
+        self.assertEqual(counters["tokens"], 2)
+
+        self.write("tokens", "nonsense\n")
+        server.process.send_signal(signal.SIGHUP)
+        harness.wait_until(lambda: b"stay as they were" in server.said(), "the bad file is refused")
+        self.assertIn(b"line 1", server.said())
+        self.assertEqual(self.kvctl(reader_file, "get", "key").returncode, 0)
+        self.write("tokens", writer)
+        server.process.send_signal(signal.SIGHUP)
+        harness.wait_until(lambda: b"read 1 tokens anew" in server.said(), "the new file is read")
+        self.assertEqual(self.kvctl(reader_file, "get", "key").returncode, 77)
+        self.assertEqual(self.kvctl(writer_file, "get", "key").returncode, 0)
+        for line in (writer, reader):
+            self.assertNotIn(line.split()[2].encode(), server.said())
+        self.assertEqual(server.stop()[0], 0)
+
+    def test_a_connection_ends_with_its_token(self):
+        writer, reader = self.make_token("writer"), self.make_token("reader", "read-only")
+        tokens = self.write("tokens", writer + reader)
+        server = self.logged_server(f"--tokens={tokens}")
+        reader_file = self.write("reader", reader)
+        with subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", f"--token_file={reader_file}", "watch"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as watch:  # fmt: skip
+            try:
+                harness.wait_until(lambda: b"with the token reader" in server.said(), "it is connected")
+                self.write("tokens", writer)
+                server.process.send_signal(signal.SIGHUP)
+                _, errors = watch.communicate(timeout=harness.PATIENCE)
+            finally:
+                watch.kill()
+        self.assertEqual(watch.returncode, 77)
+        self.assertIn(b"does not know this client's token", errors)
+        self.assertIn(b"was taken back", server.said())
+
+    def test_what_is_refused_before_anything_is_served(self):
+        token = self.make_token("one")
+        memory = ["--durability=memory", "--memory=64M"]
+
+        def refused(*flags):
+            run = subprocess.run(
+                [harness.program("kvserver"), *flags, *memory], capture_output=True, timeout=harness.PATIENCE
+            )  # fmt: skip
+            self.assertEqual(run.stdout, b"")
+            return run.returncode, run.stderr
+
+        listen = f"--listen={self.address}"
+        code, errors = refused("--listen=verbs://10.0.0.1:7470")
+        self.assertEqual(code, 64)
+        self.assertIn(b"--tokens=FILE", errors)
+        self.assertIn(b"--insecure_open", errors)
+        for flag in (f"--tokens={self.write('good', token)}", "--insecure_open"):
+            code, errors = refused("--listen=verbs://10.0.0.1:7470", flag)
+            self.assertEqual(code, 69, errors)  # there is no such device here, and that is all
+        code, errors = refused(listen, f"--tokens={self.write('open', token, 0o644)}")
+        self.assertEqual(code, 77)
+        self.assertIn(b"chmod 600", errors)
+        code, errors = refused(listen, f"--tokens={self.write('bad', token + token)}")
+        self.assertEqual(code, 64)
+        self.assertIn(b"line 2", errors)
+        code, errors = refused(listen, f"--tokens={self.folder}/none")
+        self.assertEqual(code, 73)
+        run = self.kvctl(self.write("others", token, 0o644), "ping")
+        self.assertEqual(run.returncode, 77)
+        self.assertIn(b"chmod 600", run.stderr)
+        self.assertEqual(harness.kvctl(None, "token", "bad name").returncode, 64)
+        self.assertEqual(harness.kvctl(None, "token", "name", "--role=admin").returncode, 64)
+
+    def test_a_token_for_a_server_that_has_none(self):
+        self.memory_server()
+        run = self.kvctl(self.write("token", self.make_token("one")), "ping")
+        self.assertEqual(run.returncode, 77)
+        self.assertIn(b"may be somebody else's", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
