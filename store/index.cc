@@ -1,14 +1,11 @@
 #include "store/index.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
 #include <bit>
 
 #include "store/atomic_word.h"
 #include "store/base/check.h"
+#include "store/bucket_line.h"
 #include "store/format/record.h"
 
 namespace remora {
@@ -95,35 +92,6 @@ void Index::Insert(std::uint64_t key_hash, const Place& place) {
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
 }
-
-namespace {
-
-// A bucket's words by cache line; the first of the first line is the control word.
-constexpr std::size_t kWordsPerLine = 8;
-constexpr std::size_t kLines = sizeof(Bucket) / sizeof(std::uint64_t) / kWordsPerLine;
-
-/// Neither the bits that choose the bucket nor the fingerprint's.
-constexpr std::size_t LineOf(std::uint64_t key_hash) { return (key_hash >> 50) % kLines; }
-
-/// Which of a line's words are 0, as bits. All are looked at: there is no branch to predict wrongly. Nobody
-/// else writes them meanwhile.
-std::uint32_t ZeroWords(const std::uint64_t* line) {
-  std::uint32_t bits = 0;
-#ifdef __SSE2__
-  const __m128i zero = _mm_setzero_si128();
-  for (std::size_t i = 0; i < kWordsPerLine; i += 2) {
-    // By halves of words: a word is 0 when both are.
-    const __m128i halves = _mm_cmpeq_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(line + i)), zero);
-    const __m128i both = _mm_and_si128(halves, _mm_shuffle_epi32(halves, _MM_SHUFFLE(2, 3, 0, 1)));
-    bits |= static_cast<std::uint32_t>(_mm_movemask_pd(_mm_castsi128_pd(both))) << i;
-  }
-#else
-  for (std::size_t i = 0; i < kWordsPerLine; ++i) bits |= static_cast<std::uint32_t>(line[i] == 0) << i;
-#endif
-  return bits;
-}
-
-}  // namespace
 
 std::optional<Index::Room> Index::FindRoom(std::uint64_t key_hash) {
   const std::uint64_t main = Main(MainBucketOf(key_hash));
