@@ -30,7 +30,9 @@ constexpr bool IsDurability(std::optional<Durability> durability) {
 }
 
 /// What must be so of a key for a write of it to be done. Decided at the point where writes get their order,
-/// as of all writes before, whoever made them. A record whose time is over counts for nothing.
+/// as of all writes before, whoever made them. A record whose time is over counts for nothing. One whose time
+/// ends between that point and the moment at which the write is seen (Durability::kSynced: when the disk has
+/// it) may be missed by a Get in between; so may it before an increment, an append, a touch, a delete.
 class Condition {
  public:
   /// None: the write is done in any case.

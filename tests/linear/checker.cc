@@ -14,10 +14,18 @@ namespace {
 
 constexpr std::size_t kMostLines = 40;
 
+/// Those that ended then or later, and the writes whose turn came among them.
 std::vector<Operation> EndedFrom(const std::vector<Operation>& operations, Time from) {
+  std::uint64_t lowest = ~std::uint64_t{0};
+  for (const Operation& operation : operations) {
+    if (operation.ended >= from && IsEffect(operation) && operation.version != 0) {
+      lowest = std::min(lowest, operation.version);
+    }
+  }
   std::vector<Operation> rest;
   for (const Operation& operation : operations) {
-    if (operation.ended >= from) rest.push_back(operation);
+    if (operation.ended >= from || (IsEffect(operation) && operation.version > lowest))
+      rest.push_back(operation);
   }
   return rest;
 }

@@ -134,14 +134,23 @@ void Register::SetExpiry(const Operation& operation, const State& before, State*
   if (operation.ended != kNever) after->expires_latest = operation.ended + ttl + slack;
 }
 
+// What an operation found may have expired by the time that what it made of it was seen, so others may have
+// missed the key in between.
 std::optional<State> Register::Do(const Operation& operation, const State& state,
                                   std::uint64_t next_version) {
-  if (operation.version != 0 && operation.version <= state.version) return std::nullopt;
-  const bool brings_back = operation.kind == Kind::kTouch && state.presence == State::Presence::kAbsent &&
-                           state.lapsed_latest != kNever && operation.begun <= state.lapsed_latest;
+  std::optional<State> after = DoOn(operation, state, next_version);
+  const bool has_lapsed = state.presence == State::Presence::kAbsent && state.lapsed_latest != kNever &&
+                          operation.begun <= state.lapsed_latest;
+  if (after || !has_lapsed) return after;
   State found = state;
-  if (brings_back) found.presence = State::Presence::kPresent;
-  std::optional<State> before = Holds(operation.condition, found, next_version);
+  found.presence = State::Presence::kPresent;
+  return DoOn(operation, found, next_version);
+}
+
+std::optional<State> Register::DoOn(const Operation& operation, const State& state,
+                                    std::uint64_t next_version) {
+  if (operation.version != 0 && operation.version <= state.version) return std::nullopt;
+  std::optional<State> before = Holds(operation.condition, state, next_version);
   if (!before) return std::nullopt;
   State after;
   after.presence = State::Presence::kPresent;

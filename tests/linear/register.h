@@ -24,8 +24,8 @@ struct State {
   Time expires_earliest = kNever;  // by itself, no sooner than
   Time expires_latest = kNever;    // and no later
 
-  // Of a record that is gone by itself, with its value and version: a touch that began no later may bring it
-  // back (Store::Touch: a Get in between misses it).
+  // Of a record that is gone by itself, with its value and version: a write that began no later may have been
+  // decided on it (Condition: a Get in between misses it).
   Time lapsed_latest = kNever;
 
   static constexpr std::uint32_t kAnyValue = ~std::uint32_t{0};
@@ -52,6 +52,7 @@ class Register {
   std::string Text(const State& state) const;
 
  private:
+  std::optional<State> DoOn(const Operation& operation, const State& state, std::uint64_t next_version);
   std::uint32_t NumberOf(const std::string& value);
   const std::string& ValueOf(std::uint32_t number) const { return values_[number]; }
   /// The state, with its version known, in which the condition holds.
