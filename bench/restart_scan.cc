@@ -159,7 +159,7 @@ class RestartScan {
     REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(options, memory->bytes()));
     measured.serve_seconds.push_back(SecondsSince(begin));
     const TimePoint serves = clock_.Now();
-    while (store->Read(Counter::kLoading) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    while (store->Read(Counter::kLoading) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     measured.load_seconds.push_back(SecondsSince(serves));
     if (store->Read(Counter::kKeys) == flags_.keys) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("a store loaded ", store->Read(Counter::kKeys), " keys"));
