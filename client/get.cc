@@ -154,12 +154,13 @@ absl::Status AskUntilInTime(Session& session, std::string_view key, std::uint64_
 
 absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_hash, GetOutcome outcome,
                      Found* found) {
+  // Before the search: what it read may be as of then, whatever the server says later.
+  const bool was_loading = session.store_is_loading();
   for (int searches = 0; searches < kMaxSearches && outcome == GetOutcome::kUnsure; ++searches) {
     REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, found));
     if (outcome == GetOutcome::kUnsure) ++session.counters().retries;
   }
-  if (outcome == GetOutcome::kMissing && !session.store_is_loading())
-    return absl::NotFoundError("no such key");
+  if (outcome == GetOutcome::kMissing && !was_loading) return absl::NotFoundError("no such key");
   if (outcome == GetOutcome::kFound) return absl::OkStatus();
   return AskUntilInTime(session, key, key_hash, found);
 }

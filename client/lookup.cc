@@ -27,6 +27,7 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
 
 void Lookup::Warm() {
   start_ = session_->Coarse();
+  was_loading_ = session_->store_is_loading();
   const Remembered remembered = Remember(*session_, key_hash_, start_, &known_);
   const Slot slot = DecodeSlot(known_.slot);
   if (remembered == Remembered::kPlace && slot.extent_bytes() <= kMaxSmallExtent) {
@@ -52,6 +53,7 @@ void Lookup::Search() {
     return;
   }
   start_ = session_->Coarse();
+  was_loading_ = session_->store_is_loading();
   search_.emplace(key_, key_hash_, session_->shape(), &session_->view());
   looked_ = false;
   directory_read_ = false;
@@ -160,7 +162,7 @@ void Lookup::Judged(GetOutcome outcome, const Found& found) {
       step_ = Step::kFound;
       return;
     case GetOutcome::kMissing:
-      step_ = session_->store_is_loading() ? Step::kAsk : Step::kMissing;
+      step_ = was_loading_ ? Step::kAsk : Step::kMissing;
       return;
     case GetOutcome::kAskServer:
       step_ = Step::kAsk;

@@ -125,7 +125,8 @@ class Lookup {
   std::uint64_t offset_ = 0;
   std::size_t size_ = 0;
 
-  TimePoint start_;  // of the search, or of asking
+  TimePoint start_;           // of the search, or of asking
+  bool was_loading_ = false;  // the server, before what was read since
   int searches_ = 0;
   std::optional<KeySearch> search_;
   KnownLocation known_;

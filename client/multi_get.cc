@@ -197,12 +197,14 @@ absl::Status GetSome(Session& session, std::span<const std::string_view> keys, s
     if (results[i].status.ok()) all[count++].Begin(keys[i], &results[i]);
   }
   const std::span<Lookup> lookups = std::span(all).first(count);
+  // Before anything is read: when the server was asked for one key, it may have loaded the next one, too.
+  const bool was_loading = session.store_is_loading();
   REMORA_RETURN_IF_ERROR(DoRounds(session, lookups));
   for (Lookup& lookup : lookups) {
     GetResult& result = lookup.result();
     if (lookup.outcome() == GetOutcome::kFound) {
       session.NoteRead(lookup.key_hash());
-    } else if (lookup.outcome() == GetOutcome::kMissing && !session.store_is_loading()) {
+    } else if (lookup.outcome() == GetOutcome::kMissing && !was_loading) {
       result.status = absl::NotFoundError("no such key");
     } else {
       RecordFacts facts;

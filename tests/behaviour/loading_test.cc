@@ -5,7 +5,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/sim/sim_served.h"
@@ -95,6 +97,25 @@ TEST_P(LoadingTest, NothingIsMissingWhileItIsLoaded) {
   for (std::uint64_t i = 0; server_->store().loading() || i < 2 * kKeys; ++i) {
     reading_ = Key(network_.random()() % kKeys);
     ASSERT_NO_FATAL_FAILURE(ExpectThere(*client_, reading_));
+  }
+}
+
+// What was READ before the last key was loaded says nothing of it, though an answer behind it says that all
+// is.
+TEST_P(LoadingTest, NothingIsMissingThatWasReadBeforeAllWasLoaded) {
+  network_.set_step([this] {
+    LoadAll();
+    server_->Step();
+  });
+  std::vector<std::string> names;
+  for (std::uint64_t i = 0; i < 12; ++i) names.push_back(Key(i * 7));
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  std::vector<GetResult> results(keys.size());
+  ASSERT_TRUE(client_->MultiGet(keys, results).ok());
+  EXPECT_FALSE(server_->store().loading());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_TRUE(results[i].status.ok()) << keys[i] << ": " << results[i].status;
+    EXPECT_EQ(results[i].value, MakeValue(names[i], stored_.at(names[i]), results[i].value.size()));
   }
 }
 
