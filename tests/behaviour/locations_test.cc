@@ -11,8 +11,8 @@
 namespace remora {
 namespace {
 
-constexpr ClientOptions kWarm{.location_cache_bytes = std::size_t{1} << 20};
-constexpr ClientOptions kCold{.location_cache_bytes = 0};
+const ClientOptions kWarm{.location_cache_bytes = std::size_t{1} << 20};
+const ClientOptions kCold{.location_cache_bytes = 0};
 
 // So long that, however slow the machine, no look grows old in a test that counts READs.
 constexpr std::chrono::milliseconds kLongGrace{60'000};
