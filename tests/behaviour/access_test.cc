@@ -218,7 +218,8 @@ TEST_P(Access, AReaderChangesNothing) {
   EXPECT_CODE(kPermissionDenied, reader->DropAll().status());
   EXPECT_CODE(kPermissionDenied, reader->DeleteRange({.begin = "a"}).status());
   EXPECT_CODE(kPermissionDenied, reader->client()->Backup(7).status());
-  const std::vector<PutRequest> puts = {{"key", "4"}, {"other", std::string(100'000, 'x')}, {"third", "5"}};
+  const std::string large(100'000, 'x');
+  const std::vector<PutRequest> puts = {{"key", "4"}, {"other", large}, {"third", "5"}};
   std::vector<PutResult> results(puts.size());
   EXPECT_CODE(kOk, reader->client()->MultiPut(puts, results));
   for (const PutResult& result : results) EXPECT_CODE(kPermissionDenied, result.status);
