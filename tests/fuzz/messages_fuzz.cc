@@ -41,7 +41,8 @@ void ReadScan(std::string_view bytes) {
   const std::optional<ScanStart> start = ReadScanStart(bytes, &range);
   if (!start) return;
   FUZZ_CHECK(range.begin.size() <= kMaxBoundSize && range.end.size() <= kMaxBoundSize);
-  FUZZ_CHECK(sizeof(ScanStart) + range.begin.size() + range.end.size() == bytes.size());
+  FUZZ_CHECK(range.after.size() <= kMaxKeySize && (range.after.empty() || range.by_hash));
+  FUZZ_CHECK(sizeof(ScanStart) + range.begin.size() + range.end.size() + range.after.size() == bytes.size());
   if (IsPage(start->window, start->page_offset, start->page_size)) {
     FUZZ_CHECK(start->page_offset + start->page_size <= start->window.size);
   }
