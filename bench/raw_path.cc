@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<RawPath>> RawPath::Create(rdma::Connection& conne
   REMORA_RETURN_IF_ERROR(path->Read(0, kReadDirectory));
   Superblock superblock;
   std::memcpy(&superblock, path->buffer_.data(), sizeof(superblock));
-  path->shape_ = {superblock.memory_size, superblock.incarnation};
+  path->shape_ = ShapeOf(superblock);
   path->view_.level = static_cast<std::uint32_t>(superblock.level);
   const std::size_t entries =
       std::min<std::size_t>(SegmentCount(superblock.memory_size), (kReadDirectory - DirectoryOffset()) / 8);

@@ -140,11 +140,12 @@ absl::Status Session::AdoptSuperblock() {
   if (superblock->layout_signature != LayoutSignature()) {
     return VersionMismatch("layout signature", superblock->layout_signature, LayoutSignature());
   }
-  shape_ = {superblock->memory_size, superblock->incarnation};
+  shape_ = ShapeOf(*superblock);
   grace_ = std::chrono::milliseconds(superblock->grace_ms);
   view_.level = static_cast<std::uint32_t>(superblock->level & 0xff);
   if (shape_.incarnation != hello_.incarnation || shape_.memory_size > hello_.memory.size ||
-      view_.level > kMaxDepth || grace_ < std::chrono::milliseconds(kMinGraceMs)) {
+      view_.level > kMaxDepth || view_.level < shape_.base_depth ||
+      grace_ < std::chrono::milliseconds(kMinGraceMs)) {
     return absl::FailedPreconditionError(
         "the server's superblock contradicts what it said when we connected");
   }

@@ -18,12 +18,18 @@ namespace remora {
 //   only what it stored.
 
 Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest)
-    : region_(region), segments_(segments), log_(log), rest_(rest), exact_{kFirstLevel, 0} {
+    : region_(region), segments_(segments), log_(log), rest_(rest) {
   REMORA_CHECK(reinterpret_cast<std::uintptr_t>(region.data()) % alignof(Bucket) == 0);
-  for (std::uint64_t number = 0; number < bucket_count(); ++number) {
+  for (std::uint64_t number = 0; number < std::uint64_t{1} << kFirstLevel; ++number) {
     REMORA_CHECK(EnsureMain(number));
-    REMORA_CHECK(Fill(Main(number), kFirstLevel, {}));
   }
+  Begin(kFirstLevel);
+}
+
+// A segment that was never used is zero, as an empty bucket is.
+void Index::Begin(std::uint32_t level) {
+  reinterpret_cast<Superblock*>(region_.data())->base_depth = level;  // nobody reads yet
+  exact_ = {level, 0};
   PublishView();
 }
 
@@ -283,12 +289,7 @@ void Index::Presize(std::uint64_t entries) {
     break;
   }
   if (level <= exact_.level) return;
-  // A segment that was never used is zero, as an empty bucket is but for its control word.
-  for (std::uint64_t number = 0; number < std::uint64_t{1} << level; ++number) {
-    StoreWord(At(Main(number)).control, EncodeControl(level, 0), std::memory_order_relaxed);
-  }
-  exact_ = {level, 0};
-  PublishView();
+  Begin(level);
 }
 
 bool Index::EnsureMain(std::uint64_t number) {

@@ -132,7 +132,8 @@ class Index {
   /// When what is left has rested long enough. Nothing: nothing rests.
   std::optional<TimePoint> next_tick() const;
 
-  /// Makes it as large as it becomes by itself for `entries`, or less if there are not so many segments.
+  /// Makes it as large as it becomes by itself for `entries`, or less if there are not so many segments,
+  /// without touching them.
   /// REQUIRES: it is empty and nobody reads yet.
   void Presize(std::uint64_t entries);
 
@@ -200,6 +201,7 @@ class Index {
   std::optional<std::uint64_t> TakeOverflow();
   bool AddOverflow(std::uint64_t last);
   bool Split(TimePoint now);
+  void Begin(std::uint32_t level);
   bool EnsureMain(std::uint64_t number);
   bool Fill(std::uint64_t place, std::uint32_t depth, const std::vector<SlotRef>& entries);
   void Rest(Resting&& what);

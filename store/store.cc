@@ -113,7 +113,7 @@ Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
       on_synced_(options.on_synced),
       own_memory_(std::move(own_memory)),
       superblock_(MakeSuperblock(options, region)),
-      shape_{superblock_.memory_size, superblock_.incarnation},
+      shape_(ShapeOf(superblock_)),
       segments_(region, Duration::zero()),
       log_(region, segments_, shape_.incarnation),
       index_(region, segments_, log_, Duration::zero()),
@@ -148,6 +148,7 @@ absl::Status Store::Impl::Start(const StoreOptions& options) {
 }
 
 void Store::Impl::BeginToServe() {
+  shape_ = ShapeOf(superblock_);  // with what the index began as
   segments_.set_rest(2 * grace_);
   index_.set_rest(2 * grace_);
 }

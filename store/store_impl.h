@@ -350,7 +350,7 @@ class Store::Impl {
   const std::function<void()> on_synced_;
   const std::unique_ptr<AnonymousMemory> own_memory_;
   Superblock& superblock_;
-  const StoreShape shape_;
+  StoreShape shape_;  // fixed from BeginToServe on
 
   /// Writers take turns. A reader takes it only after it met writers of its key time and again.
   mutable std::mutex mutex_;

@@ -36,7 +36,14 @@ namespace remora {
 struct StoreShape {
   std::uint64_t memory_size = 0;
   std::uint64_t incarnation = 0;
+  std::uint32_t base_depth = 0;
 };
+
+inline StoreShape ShapeOf(const Superblock& superblock) {
+  return {.memory_size = superblock.memory_size,
+          .incarnation = superblock.incarnation,
+          .base_depth = static_cast<std::uint32_t>(superblock.base_depth & 0xff)};
+}
 
 /// A bucket to read: a main one by its number, which the directory makes a place of; an overflow bucket by
 /// its place, counted in buckets from the region's start.
@@ -69,7 +76,7 @@ class KeySearch {
   /// REQUIRES: kReadBucket. `copy` must stay as it is until the next kReadBucket.
   void TakeBucket(const Bucket& copy) {
     if (!bucket_.overflow) {
-      const std::uint32_t depth = ControlDepth(copy.control);
+      const std::uint32_t depth = std::max(ControlDepth(copy.control), shape_.base_depth);
       if (depth < home_.depth || depth > kMaxDepth) {
         step_ = Step::kUnsure;
         return;

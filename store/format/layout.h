@@ -63,7 +63,7 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 5;
+inline constexpr std::uint32_t kFormatVersion = 6;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
@@ -182,7 +182,8 @@ constexpr bool SlotIsCold(std::uint64_t word) { return (word >> kOffsetBits & 0x
 
 inline constexpr int kSlotsPerBucket = 31;
 
-/// Zero-filled but for the control word is an empty bucket.
+/// Zero-filled is an empty bucket; a main one then has the depth that all had at the start (Superblock's
+/// base_depth). So an index of any size is there at once, in memory that nobody touched yet.
 struct alignas(64) Bucket {
   std::uint64_t control;
   std::array<std::uint64_t, kSlotsPerBucket> slots;
@@ -342,7 +343,8 @@ struct Superblock {
   std::uint64_t incarnation;  // random at each start of a store, never 0; part of every record's checksum
   std::uint64_t memory_size;  // bytes of the region, whole segments
   std::uint64_t level;        // at least 2^level main buckets are there; below 64, so one byte tells
-  std::uint64_t padding[10];
+  std::uint64_t base_depth;   // of a main bucket that says 0, as it was never written; at most 255
+  std::uint64_t padding[9];
   std::array<std::uint64_t, kCounterCapacity> counters;  // by Counter
 };
 static_assert(offsetof(Superblock, counters) == 128 && sizeof(Superblock) <= kSuperblockSize);

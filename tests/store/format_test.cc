@@ -329,7 +329,7 @@ TEST(FormatTest, IsPinned) {
   EXPECT_EQ(HashKey("remora"), 0xeaeae9574c4dcac0u) << "another version of the hash library?";
   EXPECT_EQ(HashValue(nullptr, 0), 0x2d06800538d394c2u);
   EXPECT_EQ(MakeRecord("key", "value", 5, true).header().checksum, 0x21f6c29feccc76ffu);
-  EXPECT_EQ(kFormatVersion, 5u);
+  EXPECT_EQ(kFormatVersion, 6u);
   EXPECT_EQ(EncodeControl(7, 0x12345), 0x2107000000012345u);
   EXPECT_EQ(EncodeControl(7, 0), 0x0007000000000000u);
   EXPECT_EQ(EncodeDirectoryEntry(0x12345), 0xfffedcba00012345u);

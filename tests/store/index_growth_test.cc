@@ -109,6 +109,31 @@ TEST_F(IndexGrowthTest, AKeyThatIsNotThereIsMissingAfterEverythingRested) {
   }
 }
 
+// An index that was made large is there without a word written, and grows as any other.
+TEST_F(IndexGrowthTest, APresizedIndexIsZeroAndServes) {
+  constexpr std::uint64_t kKeys = 20'000;
+  index_.Presize(kKeys);
+  parts_.shape = parts_.Shape();
+  const IndexView first_view = index_.view();
+  ASSERT_EQ(first_view.level, Index::LevelFor(kKeys));
+  for (std::uint64_t number = 0; number < index_.bucket_count(); ++number) {
+    ASSERT_EQ(parts_.Main(number).control, 0u);
+  }
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    ASSERT_EQ(Search(parts_, KeyOf(i), first_view), Step::kMissing);
+    ASSERT_EQ(Search(parts_, KeyOf(i), kFirstView), Step::kMissing) << "what a client knew of another server";
+  }
+  ASSERT_NO_FATAL_FAILURE(FillTo(kKeys));
+  ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  ASSERT_NO_FATAL_FAILURE(FillTo((Index::kPeakLoad << first_view.level) + 1));
+  ASSERT_TRUE(index_.Grow(100, parts_.now));
+  ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  for (std::uint64_t i = 0; i < model_.size(); ++i) ASSERT_NO_FATAL_FAILURE(CheckFound(i, first_view));
+  parts_.Settle();
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+  EXPECT_EQ(Search(parts_, KeyOf(model_.size()), first_view), Step::kMissing);
+}
+
 TEST_F(IndexGrowthTest, AnOldViewLearnsFromOneKeyAboutMany) {
   ASSERT_NO_FATAL_FAILURE(FillTo(20'000));
   while (index_.Grow(1000, parts_.now)) {

@@ -119,6 +119,11 @@ struct StoreParts {
 
   // --- The bytes, as they are.
 
+  StoreShape Shape() const {
+    const StoreShape of_bytes = ShapeOf(*reinterpret_cast<const Superblock*>(region.data()));
+    return {region.size(), kTestIncarnation, of_bytes.base_depth};
+  }
+
   const Bucket& BucketAt(std::uint64_t place) const {
     return reinterpret_cast<const Bucket*>(region.data())[place];
   }
@@ -133,13 +138,13 @@ struct StoreParts {
 
   const std::unique_ptr<AnonymousMemory> memory;
   const std::span<std::byte> region = memory->bytes();
-  const StoreShape shape{region.size(), kTestIncarnation};
   TimePoint now{std::chrono::hours(1)};
   std::uint64_t version = 0;
   std::map<std::string, std::string> tier;  // stands for the durable one
   Segments segments{region, kTestRest};
   ValueLog log{region, segments, kTestIncarnation};
   Index index{region, segments, log, kTestRest};
+  StoreShape shape = Shape();
   UnsyncedKeys unsynced;
   Sweeper sweeper{segments, log, index, nullptr, unsynced};
   KnownKeys known_keys;
