@@ -8,8 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +29,7 @@ namespace {
 
 struct Flags {
   std::string server;
+  std::string json;
   std::uint32_t rounds = 2000;
   std::uint32_t records = 2000;
   std::vector<std::size_t> value_sizes = {64, 1024, 4096};
@@ -117,6 +120,8 @@ class PathRatio {
   }
 
   const Times& times() const { return times_; }
+  /// Of a bare READ of a record, and of a GET's.
+  std::uint32_t record_bytes() const { return places_[0].record_size; }
   double reads_per_warm_get() const {
     return static_cast<double>(reads_of_warm_gets_) / static_cast<double>(flags_.rounds);
   }
@@ -236,6 +241,20 @@ void Print(std::size_t value_size, bool with_goals, const PathRatio& measured) {
   PrintRow("PUT", times.Median(kPut), "WRITE + SEND + reply", times.Median(kWriteAndPing), goal(1.25));
 }
 
+/// In nanoseconds, but for the record's size.
+nlohmann::ordered_json ToJson(std::size_t value_size, const PathRatio& measured) {
+  const Times& times = measured.times();
+  return {{"value_size", value_size},
+          {"record_bytes", measured.record_bytes()},
+          {"record_read", times.Median(kRecordRead)},
+          {"bucket_read", times.Median(kBucketRead)},
+          {"get_warm", times.Median(kWarmGet)},
+          {"get_cold", times.Median(kGet)},
+          {"get_missing", times.Median(kMiss)},
+          {"put", times.Median(kPut)},
+          {"write_and_send", times.Median(kWriteAndPing)}};
+}
+
 absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
@@ -247,13 +266,19 @@ absl::Status Run(const Flags& flags) {
   std::cout << absl::StrFormat("path_ratio: %s, %d rounds, %d records; medians, the clock's cost taken off\n",
                                flags.server, flags.rounds, flags.records);
   const bool with_goals = flags.server.starts_with("verbs:");
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const std::size_t value_size : flags.value_sizes) {
     PathRatio path_ratio(flags, value_size, *client, *warm_client, *raw, clock);
     REMORA_RETURN_IF_ERROR(path_ratio.Load());
     REMORA_RETURN_IF_ERROR(path_ratio.Measure());
     Print(value_size, with_goals, path_ratio);
+    json.push_back(ToJson(value_size, path_ratio));
   }
-  return absl::OkStatus();
+  if (flags.json.empty()) return absl::OkStatus();
+  std::ofstream file(flags.json);
+  file << json.dump(2) << std::endl;
+  return file.good() ? absl::OkStatus()
+                     : absl::InvalidArgumentError(absl::StrCat("cannot write ", flags.json, " (--json)"));
 }
 
 }  // namespace
@@ -277,6 +302,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize))
       ->capture_default_str();
+  app.add_option("--json", flags.json, "Writes the medians to this file, too, in nanoseconds");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -34,10 +34,17 @@ run_pages() {
   wait $server
 }
 
+run_floor() {
+  say "GETs beside ib_read_lat, a few of each"
+  "$(dirname "$0")/../../bench/verbs_floor" --bin="$bin" --rounds=1 --reads=50 --value_sizes=64,1024 | tee "$scratch/floor"
+  [ "$(grep -c '/ ib_read_lat' "$scratch/floor")" = 10 ]
+}
+
 run_suite rdma_test '*/verbs'
 run_suite behaviour_test '*/verbs*'
 run_suite linear_histories_test '*/verbs*'
 say "a short soak, over both transports at once"
 "$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
 run_pages
+run_floor
 say "all done"
