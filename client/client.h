@@ -227,8 +227,8 @@ class Client {
 
   /// As Get, to the beginning of memory that this client registered; returns the value's size. Values of any
   /// size; a READ scatters {header and key, value}. OutOfRange: the value is larger than that, and the
-  /// message says how large. Unless OK, what the memory holds is unspecified: what arrives there is verified
-  /// behind its arrival. InvalidArgument: it is another client's.
+  /// message says how large. InvalidArgument: it is another client's. Unless OK, and behind the value, what
+  /// the memory holds is unspecified: what arrives there is verified behind its arrival.
   absl::StatusOr<std::size_t> Get(std::string_view key, const RegisteredBytes& into,
                                   std::uint64_t* version = nullptr);
 

@@ -155,7 +155,7 @@ remora_code remora_buffer_register(remora_client* client, void* bytes, size_t si
 void remora_buffer_release(remora_buffer* buffer);
 
 /* Reads the value into the beginning of the buffer. As remora_get; REMORA_OUT_OF_RANGE: it does not fit, and
- * the message says how large it is. Unless REMORA_OK, what the buffer holds is unspecified. */
+ * the message says how large it is. Unless REMORA_OK, and behind the value, its bytes are unspecified. */
 remora_code remora_get_into(remora_client* client, const void* key, size_t key_size, remora_buffer* buffer,
                             size_t* value_size, uint64_t* version);
 

@@ -161,7 +161,7 @@ class Client:
     def get_into(self, key: Bytes, memory: Memory | Buffer) -> asyncio.Future[int]:
         """Reads the value to the beginning of this memory, which must not be touched meanwhile; its size. NotFound;
         OutOfRange: it is larger than that. Into a Buffer of this client it is read without a copy, and what is there
-        is unspecified unless it ends well; the buffer cannot be released before the future is done, nor, if that was
+        is unspecified unless it ends well, and behind the value; the buffer cannot be released before the future is done, nor, if that was
         cancelled, before the device is done with it."""
         return self._begin("get_into", (key, memory), {})
 
