@@ -15,7 +15,7 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
   searches_ = 0;
   looked_ = false;
   has_asked_ = false;
-  pieces_.reset();
+  if (pieces_ != nullptr) pieces_->reset();
   if (!text_.empty()) text_ = {};
   record_ = {};
   facts_ = {};
@@ -122,21 +122,20 @@ void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& plac
   const ValueTarget target{.text = into_ ? nullptr : &text_, .memory = into_};
   if (!NeedsPieces(slot, target)) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
   text_.clear();
-  pieces_.emplace(*session_, wanted_, target);
+  if (pieces_ == nullptr) pieces_ = std::make_unique<std::optional<PieceReader>>();
+  pieces_->emplace(*session_, wanted_, target);
   ReadPiece();
 }
 
 void Lookup::ReadPiece() {
-  if (const std::optional<PieceRead> next = pieces_->Next()) {
+  if (const std::optional<PieceRead> next = (*pieces_)->Next()) {
     Read(Reading::kPiece, next->offset, next->scratch_size);
     direct_ = next->direct;
     return;
   }
-  record_ = {.header = pieces_->result().header,
-             .body = nullptr,
-             .state = pieces_->result().state,
-             .proven = pieces_->result().proven};
-  pieces_.reset();
+  const PiecesRead read = (*pieces_)->result();
+  record_ = {.header = read.header, .body = nullptr, .state = read.state, .proven = read.proven};
+  pieces_->reset();
   TakeRecord();
 }
 
@@ -209,7 +208,7 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       record_ = CopyOf(bytes, wanted_);
       return TakeRecord();
     case Reading::kPiece:
-      pieces_->Take(bytes);
+      (*pieces_)->Take(bytes);
       return ReadPiece();
   }
 }

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -150,10 +151,11 @@ class Lookup {
   TimePoint asked_;
   Reply located_;
 
-  Source source_ = Source::kSearch;    // of the record that is READ
-  WantedRecord wanted_;                // it
-  std::optional<PieceReader> pieces_;  // if it comes in pieces
-  std::string text_;                   // a large one's value
+  Source source_ = Source::kSearch;  // of the record that is READ
+  WantedRecord wanted_;              // it
+  // If it comes in pieces. Apart, for most do not, and lookups lie side by side; its memory is used again.
+  std::unique_ptr<std::optional<PieceReader>> pieces_;
+  std::string text_;  // a large one's value
 
   RecordCopy record_;
   RecordFacts facts_;

@@ -75,13 +75,13 @@ class AccessTest(harness.TestCase):
         self.memory_server(f"--tokens={self.write('tokens', writer + reader)}")
 
         def measure(program, token_file, *arguments):
-            options = [f"--server={self.address}", *([f"--token_file={token_file}"] if token_file else []), *arguments]
+            options = [*arguments, *([f"--token_file={token_file}"] if token_file else [])]
             return subprocess.run([harness.program(program), *options], capture_output=True, timeout=harness.PATIENCE)
 
         programs = {
-            "kvbench": ["--workload=a", "--records=100", "--operations=200"],
-            "pipeline": ["--records=64", "--turns=1", "--operations=16", "--value_size=64"],
-            "path_ratio": ["--records=16", "--rounds=2", "--value_size=64"],
+            "kvbench": ["all", f"--target={self.address}", "--workload=a", "--records=100", "--operations=200"],
+            "pipeline": [f"--server={self.address}", "--records=64", "--turns=1", "--operations=16", "--value_size=64"],
+            "path_ratio": [f"--server={self.address}", "--records=16", "--rounds=2", "--value_size=64"],
         }
         for program, arguments in programs.items():
             with self.subTest(program):
