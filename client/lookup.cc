@@ -119,8 +119,8 @@ void Lookup::ReadFound() {
 void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& place) {
   source_ = source;
   wanted_ = {key_, key_hash_, slot, place, start_};
+  if (!into_ && !is_large()) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
   const ValueTarget target{.text = into_ ? nullptr : &text_, .memory = into_};
-  if (!NeedsPieces(slot, target)) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
   text_.clear();
   if (pieces_ == nullptr) pieces_ = std::make_unique<std::optional<PieceReader>>();
   pieces_->emplace(*session_, wanted_, target);
@@ -248,8 +248,10 @@ void Lookup::EndLocated() {
 
 void Lookup::EndFound(const RecordFacts& facts) {
   facts_ = facts;
-  status_ = into_ ? CheckFits(record_.header.value_size, *into_) : absl::OkStatus();
-  step_ = status_.ok() ? Step::kFound : Step::kFailed;
+  step_ = Step::kFound;
+  if (!into_) return;
+  status_ = CheckFits(record_.header.value_size, *into_);
+  if (!status_.ok()) step_ = Step::kFailed;
 }
 
 void Lookup::EndAsked(Step step) {
