@@ -21,6 +21,7 @@
 #include "bench/raw_path.h"
 #include "bench/records.h"
 #include "client/client.h"
+#include "client/token.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 
@@ -30,6 +31,7 @@ namespace {
 struct Flags {
   std::string server;
   std::string json;
+  std::string token_file;
   std::uint32_t rounds = 2000;
   std::uint32_t records = 2000;
   std::vector<std::size_t> value_sizes = {64, 1024, 4096};
@@ -257,11 +259,15 @@ nlohmann::ordered_json ToJson(std::size_t value_size, const PathRatio& measured)
 
 absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
+  ClientOptions options{.location_cache_bytes = 0};
+  if (!flags.token_file.empty()) {
+    REMORA_ASSIGN_OR_RETURN(options.token, ReadTokenFile(flags.token_file));
+  }
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                          Client::Connect(flags.server, {.location_cache_bytes = 0}, clock));
-  REMORA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Client> warm_client,
-      Client::Connect(flags.server, {.location_cache_bytes = kDefaultLocationCacheBytes}, clock));
+                          Client::Connect(flags.server, options, clock));
+  options.location_cache_bytes = kDefaultLocationCacheBytes;
+  REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> warm_client,
+                          Client::Connect(flags.server, options, clock));
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<RawPath> raw, RawPath::Create(client->connection(), clock));
   std::cout << absl::StrFormat("path_ratio: %s, %d rounds, %d records; medians, the clock's cost taken off\n",
                                flags.server, flags.rounds, flags.records);
@@ -292,6 +298,8 @@ int main(int argc, char** argv) {
       "them.\n",
       "path_ratio");
   app.add_option("--server", flags.server, "verbs://HOST:PORT or local:///PATH")->required();
+  app.add_option("--token_file", flags.token_file,
+                 "What `kvctl token` printed, where the server serves only who has a token");
   app.add_option("--rounds", flags.rounds, "Times that each is measured, for each size")
       ->check(CLI::Range(1u, 100'000'000u))
       ->capture_default_str();

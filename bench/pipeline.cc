@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "bench/records.h"
 #include "client/async.h"
 #include "client/client.h"
+#include "client/token.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 
@@ -31,6 +33,7 @@ namespace {
 
 struct Flags {
   std::string server;
+  std::string token_file;
   std::uint64_t records = 1'000'000;
   std::size_t turns = 50;
   std::size_t operations = 2000;
@@ -63,7 +66,9 @@ class Pipeline {
       : flags_(flags), client_(client), clock_(clock), values_(value_size), value_size_(value_size) {
     gets_.push_back({"Client::Get", [this] { return Gets(); }});
     gets_.push_back({absl::StrCat("Client::MultiGet of ", kMany), [this] { return MultiGets(); }});
+    gets_.push_back({"Client::Get, registered memory", [this] { return RegisteredGets(); }});
     puts_.push_back({"Client::Put", [this] { return Puts(); }});
+    puts_.push_back({"Client::Put, registered memory", [this] { return RegisteredPuts(); }});
     puts_.push_back({absl::StrCat("Client::MultiPut of ", kMany), [this] { return MultiPuts(); }});
     for (std::size_t i = 0; i < kDepths.size(); ++i) {
       const std::string depth = absl::StrCat(", depth ", kDepths[i]);
@@ -87,6 +92,9 @@ class Pipeline {
       for (const PutResult& result : results) REMORA_RETURN_IF_ERROR(result.status);
     }
     value_ = std::string(values_.Make(0, 0));
+    memory_.resize(value_size_);
+    std::memcpy(memory_.data(), value_.data(), value_size_);
+    REMORA_ASSIGN_OR_RETURN(buffer_, client_.Register(memory_));
     return absl::OkStatus();
   }
 
@@ -115,7 +123,7 @@ class Pipeline {
       if (ways->front().nanoseconds.empty()) continue;
       const double base = ways->front().Median();
       for (const Way& way : *ways) {
-        std::cout << absl::StrFormat("  %-28s %9.0f ns   ratio %6.3f\n", way.name, way.Median(),
+        std::cout << absl::StrFormat("  %-31s %9.0f ns   ratio %6.3f\n", way.name, way.Median(),
                                      way.Median() / base);
       }
     }
@@ -133,6 +141,14 @@ class Pipeline {
   }
   absl::Status Puts() {
     for (const KeyText& key : keys_) REMORA_RETURN_IF_ERROR(client_.Put(key.view(), value_));
+    return absl::OkStatus();
+  }
+  absl::Status RegisteredGets() {
+    for (const KeyText& key : keys_) REMORA_RETURN_IF_ERROR(client_.Get(key.view(), *buffer_).status());
+    return absl::OkStatus();
+  }
+  absl::Status RegisteredPuts() {
+    for (const KeyText& key : keys_) REMORA_RETURN_IF_ERROR(client_.Put(key.view(), *buffer_));
     return absl::OkStatus();
   }
   absl::Status MultiGets() {
@@ -192,6 +208,8 @@ class Pipeline {
   std::string value_;
   std::string got_;
   std::array<GetResult, kMany> many_got_;
+  std::vector<std::byte> memory_;
+  std::unique_ptr<RegisteredBuffer> buffer_;
   std::vector<Way> gets_;
   std::vector<Way> puts_;
 };
@@ -199,7 +217,10 @@ class Pipeline {
 absl::Status Run(const Flags& flags) {
   const SteadyClock clock;
   // Each GET is a cold one, whoever makes it.
-  const ClientOptions options{.location_cache_bytes = 0};
+  ClientOptions options{.location_cache_bytes = 0};
+  if (!flags.token_file.empty()) {
+    REMORA_ASSIGN_OR_RETURN(options.token, ReadTokenFile(flags.token_file));
+  }
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                           Client::Connect(flags.server, options, clock));
   std::vector<std::unique_ptr<AsyncClient>> async(kDepths.size());
@@ -229,6 +250,8 @@ int main(int argc, char** argv) {
       "It overwrites kvbench's records, and leaves them.\n",
       "pipeline");
   app.add_option("--server", flags.server, "verbs://HOST:PORT or local:///PATH")->required();
+  app.add_option("--token_file", flags.token_file,
+                 "What `kvctl token` printed, where the server serves only who has a token");
   app.add_option("--records", flags.records, "Records; rounded up to a multiple of 16")
       ->check(CLI::Range(1u, 1'000'000'000u))
       ->capture_default_str();

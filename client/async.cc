@@ -61,6 +61,19 @@ AsyncClient::Begun AsyncClient::Get(std::string_view key, Done done, const CallO
   return core_->BeginLookup(AsyncOperation::Kind::kValue, key, std::move(done), call);
 }
 
+AsyncClient::Begun AsyncClient::Get(std::string_view key, const RegisteredBytes& into, Done done,
+                                    const CallOptions& call) {
+  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  return core_->BeginLookup(AsyncOperation::Kind::kValue, key, std::move(done), call, &into);
+}
+
+absl::StatusOr<std::unique_ptr<RegisteredBuffer>> AsyncClient::Register(std::span<std::byte> bytes) {
+  if (core_->session().is_forked()) return absl::FailedPreconditionError(kForked);
+  std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(core_->session(), bytes));
+  REMORA_RETURN_IF_ERROR(core_->session().Add(buffer.get()));
+  return buffer;
+}
+
 AsyncClient::Begun AsyncClient::Exists(std::string_view key, Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   return core_->BeginLookup(AsyncOperation::Kind::kPresence, key, std::move(done), call);
@@ -78,6 +91,14 @@ AsyncClient::Begun AsyncClient::Put(std::string_view key, std::string_view value
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
   const Operation message = value.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kCommit;
   return core_->BeginWrite(message, key, value, options, std::move(done), call);
+}
+
+AsyncClient::Begun AsyncClient::Put(std::string_view key, const RegisteredBytes& value,
+                                    const PutOptions& options, Done done, const CallOptions& call) {
+  const std::string_view bytes = ValueIn(value);
+  REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
+  const Operation message = bytes.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kCommit;
+  return core_->BeginWrite(message, key, bytes, options, std::move(done), call, &value);
 }
 
 AsyncClient::Begun AsyncClient::Delete(std::string_view key, const WriteOptions& options, Done done,

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -23,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
+#include "client/registered.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/write_batch.h"
@@ -45,8 +47,9 @@ struct CallOptions {
 
 /// How an operation ended.
 struct AsyncResult {
-  absl::Status status{};      // as of the call of that name of Client; unless OK, the rest says nothing
-  std::string_view value{};   // Get: until the callback returns
+  absl::Status status{};  // as of the call of that name of Client; unless OK, the rest says nothing
+  /// Get: until the callback returns, or, if it was read into memory of the caller's, there.
+  std::string_view value{};
   std::uint64_t version = 0;  // Get: of the value. Writes: their own; a batch's first
   std::int64_t number = 0;    // Increment: the sum. Append: the size
   /// Ttl: what is left, or nothing, which is for ever.
@@ -60,9 +63,9 @@ struct AsyncResult {
 ///   InvalidArgument    as Client.
 ///   ResourceExhausted  `depth` operations are under way: begin it when one has ended.
 ///   Unavailable        there will be no other connection (ClientOptions::reconnect). Make another client.
-/// Keys, values and batches need not outlive the call. Nothing is allocated for an operation like those
-/// before but what its callback captures beyond two words, what an error's text takes, and, for a large value
-/// (more than kMaxSmallValueSize), a copy of it until the callback returns.
+/// Keys, values and batches need not outlive the call, but registered memory. Nothing is allocated for an
+/// operation like those before but what its callback captures beyond two words, what an error's text takes,
+/// and, for a large value (more than kMaxSmallValueSize), a copy of it until the callback returns.
 ///
 /// The callback of an operation is called once, when it has ended, and only inside Poll, Wait, WaitAll or the
 /// destructor. It may begin and cancel operations. It must not call those four. Outcomes, beside the
@@ -101,6 +104,16 @@ struct AsyncResult {
 /// had under way is complete: a READ, milliseconds; what was sent, until the server answers, keeps one of its
 /// 16 credits, and no place.
 ///
+/// Memory of the caller's (Register) is the caller's again when the callback is called, however the operation
+/// ended. So one that names such memory, and whose deadline has come, or that is cancelled, ends when the
+/// device is done with what is under way: microseconds; or, where the server's machine has died, when
+/// retransmission gives up.
+///
+/// For scans, counts, watches and backups there is Client, which waits for the server: in a thread of its
+/// own, with a connection of its own (examples/beside.cc). A page of a scan is half a window of work for the
+/// server, and a watch waits for what others write: neither gains by being one of many under way here, and
+/// what the two threads share is only what the program hands over.
+///
 /// Thread Safety: none; one thread at a time. In a forked child nothing can be begun, FailedPrecondition, and
 /// Poll does nothing; do not destroy it there.
 class AsyncClient {
@@ -122,6 +135,7 @@ class AsyncClient {
                                                               const AsyncOptions& async, const Clock& clock);
 
   /// Ends what is under way with Cancelled, and calls the callbacks; they cannot begin anything any more.
+  /// What was registered is of no use any more; it may be destroyed behind this.
   ~AsyncClient();
   AsyncClient(const AsyncClient&) = delete;
   AsyncClient& operator=(const AsyncClient&) = delete;
@@ -130,6 +144,8 @@ class AsyncClient {
   // ----------
 
   Begun Get(std::string_view key, Done done, const CallOptions& call = {});
+  /// To the beginning of memory that this client registered, without a copy, as Client.
+  Begun Get(std::string_view key, const RegisteredBytes& into, Done done, const CallOptions& call = {});
   /// OK: the key is there. NotFound.
   Begun Exists(std::string_view key, Done done, const CallOptions& call = {});
   Begun Ttl(std::string_view key, Done done, const CallOptions& call = {});
@@ -140,6 +156,10 @@ class AsyncClient {
     return Put(key, value, PutOptions(), std::move(done));
   }
   Begun Put(std::string_view key, std::string_view value, const PutOptions& options, Done done,
+            const CallOptions& call = {});
+  /// Of a value in memory that this client registered, without a copy, as Client. It must stay as it is until
+  /// the callback is called.
+  Begun Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options, Done done,
             const CallOptions& call = {});
   Begun Delete(std::string_view key, Done done) { return Delete(key, WriteOptions(), std::move(done)); }
   Begun Delete(std::string_view key, const WriteOptions& options, Done done, const CallOptions& call = {});
@@ -166,6 +186,9 @@ class AsyncClient {
   Begun Apply(const WriteBatch& batch, std::optional<Durability> durability, Done done,
               const CallOptions& call = {});
   Begun Ping(Done done, const CallOptions& call = {});
+
+  /// As Client::Register. Where there is no connection right now, it takes effect with the next one.
+  absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Register(std::span<std::byte> bytes);
 
   /// Ends the operation with Cancelled, in the next Poll. False: it has ended already. A write that was not
   /// sent yet, for want of a credit, is not done; of another it is not known.

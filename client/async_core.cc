@@ -87,6 +87,7 @@ void AsyncClient::Core::Stop() {
   broken_ = absl::UnavailableError("the client is being destroyed");
   over_ = true;
   AbortAll(absl::CancelledError("the client was destroyed"));
+  EndAllThatWaitForMemory();
   Deliver(operations_.size());
 }
 
@@ -112,7 +113,9 @@ std::span<std::byte> AsyncClient::Core::large_buffer(std::uint32_t number) const
 // --- Operations begin -----------------------------------------------------------------------------------
 
 absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind kind, Done done,
-                                                         const CallOptions& call) {
+                                                         const CallOptions& call,
+                                                         const RegisteredBytes* memory) {
+  if (memory != nullptr) REMORA_RETURN_IF_ERROR(session_->CheckOwn(*memory));
   if (session_->is_forked()) return absl::FailedPreconditionError(kForked);
   if (over_) return broken_;
   if (free_.empty()) {
@@ -131,27 +134,39 @@ absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind ki
   operation.deadline = session_->Coarse() + operation.timeout;
   operation.done = std::move(done);
   operation.result = {};
+  if (memory != nullptr) {
+    memory->Hold();
+    operation.memory = *memory;
+  }
   earliest_ = std::min(earliest_, operation.deadline);
   ++in_flight_;
   return &operation;
 }
 
 AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done done,
-                                                  const CallOptions& call) {
-  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation, Begin(kind, std::move(done), call));
+                                                  const CallOptions& call, const RegisteredBytes* into) {
+  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation, Begin(kind, std::move(done), call, into));
   operation->key.assign(key);
-  if (broken_.ok()) {  // else with the next connection
-    operation->lookup.Begin(*session_, look_, operation->key, kind != AsyncOperation::Kind::kPresence);
-    Advance(*operation);
-  }
+  if (broken_.ok()) StartLookup(*operation);  // else with the next connection
   Signal();
   return operation->id;
 }
 
+void AsyncClient::Core::StartLookup(AsyncOperation& operation) {
+  operation.lookup.Begin(*session_, look_, operation.key, operation.kind != AsyncOperation::Kind::kPresence,
+                         MemoryOf(operation));
+  Advance(operation);
+}
+
+std::optional<rdma::Sge> AsyncClient::Core::MemoryOf(const AsyncOperation& operation) const {
+  if (!operation.memory) return std::nullopt;
+  return session_->SgeOf(*operation.memory);
+}
+
 AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked, Done done,
-                                                   const CallOptions& call) {
+                                                   const CallOptions& call, const RegisteredBytes* from) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
-                          Begin(AsyncOperation::Kind::kMessage, std::move(done), call));
+                          Begin(AsyncOperation::Kind::kMessage, std::move(done), call, from));
   operation->message = asked.operation;
   operation->key_hash = asked.key_hash;
   operation->options = asked.options;
@@ -160,28 +175,30 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked
   const bool is_held_up =
       IsWrite(asked.operation) && (lost_ > 0 || large_.is_in_front() || operation->is_large_put());
   if (waiting.empty() && broken_.ok() && !is_held_up) {
-    const absl::StatusOr<bool> sent = exchanges_.Send(asked, operation->index);
+    Exchanges::Asked now = asked;
+    if (from != nullptr) now.local_key = session_->SgeOf(*from).local_key;
+    const absl::StatusOr<bool> sent = exchanges_.Send(now, operation->index);
     if (!sent.ok()) Break(sent.status());
     if (!sent.ok() || *sent) return operation->id;
   }
   operation->key.assign(asked.key);
-  operation->value.assign(asked.value);
+  if (from == nullptr) operation->value.assign(asked.value);
   waiting.Push(*operation);
   return operation->id;
 }
 
 AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_view key,
                                                  std::string_view value, const PutOptions& options, Done done,
-                                                 const CallOptions& call) {
+                                                 const CallOptions& call, const RegisteredBytes* from) {
   const std::uint64_t key_hash = HashKey(key);
   // Even if it fails, its old place may be of no use any more.
   session_->locations().Forget(key_hash);
-  return BeginMessage({message, key, key_hash, value, options, 0}, std::move(done), call);
+  return BeginMessage({message, key, key_hash, value, options, 0, {}}, std::move(done), call, from);
 }
 
 AsyncClient::Begun AsyncClient::Core::BeginNothing(Done done, const CallOptions& call) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
-                          Begin(AsyncOperation::Kind::kMessage, std::move(done), call));
+                          Begin(AsyncOperation::Kind::kMessage, std::move(done), call, nullptr));
   End(*operation, absl::OkStatus());
   Signal();
   return operation->id;
@@ -245,7 +262,21 @@ void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
     operation.lost_id = 0;
   }
   operation.result.status = std::move(status);
+  EndIfMemoryIsFree(operation);
+}
+
+bool AsyncClient::Core::IsAtMemory(const AsyncOperation& operation) const {
+  return operation.memory && broken_.ok() &&
+         (operation.read_under_way || exchanges_.IsGathering(operation.index));
+}
+
+void AsyncClient::Core::EndIfMemoryIsFree(AsyncOperation& operation) {
+  if (operation.id == 0 || !operation.ended || operation.list != nullptr || IsAtMemory(operation)) return;
   ended_.Push(operation);
+}
+
+void AsyncClient::Core::EndAllThatWaitForMemory() {
+  for (AsyncOperation& operation : operations_) EndIfMemoryIsFree(operation);
 }
 
 void AsyncClient::Core::Progress(AsyncOperation& operation) {
@@ -287,6 +318,7 @@ void AsyncClient::Core::Break(const absl::Status& cause) {
   } else {
     Lose();
   }
+  EndAllThatWaitForMemory();
   Signal();
 }
 
@@ -325,6 +357,12 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
       *operation.options.version = result.version;
     }
     operation.options = {};
+    if (operation.memory) {
+      // What broke may still be at it.
+      if (!broken_.ok()) session_->EndConnection();
+      operation.memory->Release();
+      operation.memory.reset();
+    }
     // What came in pieces, until the callback returns; and what was put in pieces.
     const std::string text = operation.lookup.TakeText();
     if (operation.value.size() > kMaxSmallValueSize) operation.value = {};

@@ -8,6 +8,10 @@
 // Deadline, Cancel and the connection's end lead from everywhere to ended_. A place whose READ is still under
 // way when its callback was called is free at the READ's completion: until then the device may write there.
 // What becomes of all that when the connection breaks: async_reconnect.cc.
+//
+// Memory of the caller's (RegisteredBytes) is his again when the callback is called. So an operation that
+// ends while the device may be at it, by a READ, or by a WRITE whose SEND or fence is not complete, is in no
+// list until it is not; and where the connection broke, that has ended before the callback is called.
 #pragma once
 
 #include <array>
@@ -49,12 +53,16 @@ class AsyncClient::Core {
   void Stop();
 
   // REQUIRES: what is asked for is in bounds.
-  Begun BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done done, const CallOptions& call);
+  /// `into`: where the value is wanted.
+  Begun BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done done, const CallOptions& call,
+                    const RegisteredBytes* into = nullptr);
+  /// `from`: where the value is, which then is not copied.
   Begun BeginWrite(Operation message, std::string_view key, std::string_view value, const PutOptions& options,
-                   Done done, const CallOptions& call);
+                   Done done, const CallOptions& call, const RegisteredBytes* from = nullptr);
   /// What is done already.
   Begun BeginNothing(Done done, const CallOptions& call);
-  Begun BeginMessage(const Exchanges::Asked& asked, Done done, const CallOptions& call);
+  Begun BeginMessage(const Exchanges::Asked& asked, Done done, const CallOptions& call,
+                     const RegisteredBytes* from = nullptr);
 
   bool Cancel(OperationId id);
   std::size_t Poll();
@@ -77,12 +85,21 @@ class AsyncClient::Core {
   absl::Status MakeWaitable();
 
   /// A place for an operation; in no list yet.
-  absl::StatusOr<AsyncOperation*> Begin(AsyncOperation::Kind kind, Done done, const CallOptions& call);
+  absl::StatusOr<AsyncOperation*> Begin(AsyncOperation::Kind kind, Done done, const CallOptions& call,
+                                        const RegisteredBytes* memory);
+  void StartLookup(AsyncOperation& operation);
+  /// Of its memory; nothing: it has none.
+  std::optional<rdma::Sge> MemoryOf(const AsyncOperation& operation) const;
   /// To where its lookup stands.
   void Advance(AsyncOperation& operation);
   void EndLookup(AsyncOperation& operation);
-  /// Its callback is due. Once.
+  /// Its callback is due, once; as soon as the device is not at the caller's memory.
   void End(AsyncOperation& operation, absl::Status status);
+  bool IsAtMemory(const AsyncOperation& operation) const;
+  /// If it has ended, and that was what its callback was waiting for.
+  void EndIfMemoryIsFree(AsyncOperation& operation);
+  /// There is no connection: nothing has to be waited for.
+  void EndAllThatWaitForMemory();
   /// The same, whatever it has under way.
   void Abort(AsyncOperation& operation, absl::Status status);
   void AbortAll(const absl::Status& status);
@@ -116,7 +133,7 @@ class AsyncClient::Core {
   absl::StatusOr<bool> StepLargePut();
   absl::StatusOr<bool> SendOfLargePut(const Exchanges::Asked& asked, std::uint64_t value_hash,
                                       LargePut::Step next);
-  absl::StatusOr<bool> SendParts();
+  absl::StatusOr<bool> SendParts(const AsyncOperation& operation);
   absl::StatusOr<bool> WriteToGrant(AsyncOperation& operation);
   void TakeFence(AsyncOperation& operation);
   void TakeReplyOfLargePut(const Exchanges::Ended& ended);

@@ -16,7 +16,9 @@ using Step = LargePut::Step;
 
 void AsyncClient::Core::BeginLargePut(AsyncOperation& operation) {
   large_ = {.step = Step::kReserve, .operation = &operation};
-  large_.stream.emplace(operation.key, operation.value);
+  SentValue value{operation.value_to_put(), {}};
+  if (operation.memory) value.local_key = MemoryOf(operation)->local_key;
+  large_.stream.emplace(operation.key, value);
 }
 
 bool AsyncClient::Core::DriveLargePut() {
@@ -31,15 +33,15 @@ absl::StatusOr<bool> AsyncClient::Core::StepLargePut() {
   switch (large_.step) {
     case Step::kReserve:
       return SendOfLargePut(
-          {.operation = Operation::kReserve, .key = operation->key, .value = operation->value}, 0,
+          {.operation = Operation::kReserve, .key = operation->key, .value = operation->value_to_put()}, 0,
           Step::kReserving);
     case Step::kFilling:
-      return large_.region.size > 0 ? WriteToGrant(*operation) : SendParts();
+      return large_.region.size > 0 ? WriteToGrant(*operation) : SendParts(*operation);
     case Step::kCommit:
       return SendOfLargePut({.operation = Operation::kCommit,
                              .key = operation->key,
                              .key_hash = operation->key_hash,
-                             .value = operation->value,
+                             .value = operation->value_to_put(),
                              .options = operation->options},
                             large_.stream->value_hash(), Step::kCommitting);
     case Step::kReturn:
@@ -57,10 +59,11 @@ absl::StatusOr<bool> AsyncClient::Core::SendOfLargePut(const Exchanges::Asked& a
   return sent;
 }
 
-absl::StatusOr<bool> AsyncClient::Core::SendParts() {
+absl::StatusOr<bool> AsyncClient::Core::SendParts(const AsyncOperation& operation) {
   bool any = false;
+  const std::uint32_t memory = operation.memory ? operation.index : Exchanges::kNobody;
   while (!large_.stream->empty() && large_.parts < LargePut::kMostParts) {
-    const absl::StatusOr<bool> sent = exchanges_.SendPart(*large_.stream, LargePut::kOwner);
+    const absl::StatusOr<bool> sent = exchanges_.SendPart(*large_.stream, LargePut::kOwner, memory);
     if (!sent.ok()) return sent;
     if (!*sent) return any;
     ++large_.parts;
@@ -77,12 +80,12 @@ absl::StatusOr<bool> AsyncClient::Core::WriteToGrant(AsyncOperation& operation) 
   if (large_.filled.empty()) {
     const std::span<std::byte> buffer = large_buffer(operation.large_buffer);
     const std::size_t half = buffer.size() / 2;
-    large_.filled = large_.stream->Take(buffer.subspan(large_.turn++ % 2 * half, half));
+    large_.filled = large_.stream->Take(SgeOf(buffer.subspan(large_.turn++ % 2 * half, half)));
     any = true;
   }
   // The other half is under way.
   if (operation.read_under_way || reads_under_way_ + kFencedWrite > kMostReads) return any;
-  const absl::Status written = session_->PostWrite(SgeOf(large_.filled), large_.region, large_.written);
+  const absl::Status written = session_->PostWrite(large_.filled, large_.region, large_.written);
   if (!written.ok()) return written;
   // A READ of nothing of interest: when it is done, so is the WRITE before it.
   const rdma::Sge nowhere = SgeOf(record_buffer(operation).first(sizeof(std::uint64_t)));
@@ -103,7 +106,8 @@ void AsyncClient::Core::TakeFence(AsyncOperation& operation) {
   reads_under_way_ -= kFencedWrite;
   if (large_.operation != &operation || large_.step != Step::kFilling) ReleaseLargeBuffer(operation);
   if (operation.id == 0) return Free(operation);
-  if (!operation.ended) Progress(operation);
+  if (!operation.ended) return Progress(operation);
+  EndIfMemoryIsFree(operation);
 }
 
 void AsyncClient::Core::TakeReplyOfLargePut(const Exchanges::Ended& ended) {
@@ -117,7 +121,7 @@ void AsyncClient::Core::TakeReplyOfLargePut(const Exchanges::Ended& ended) {
       if (!is_ok || operation == nullptr) break;
       const bool granted = FromBytes(std::as_bytes(std::span(ended.answer.behind)), &grant);
       if (granted) large_.region = grant.region;
-      if (!granted || grant.region.size == operation->key.size() + operation->value.size()) return;
+      if (!granted || grant.region.size == operation->key.size() + operation->value_to_put().size()) return;
       return Abort(*operation, absl::InternalError("the server granted another size than was asked for"));
     }
     case Step::kFilling:

@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "client/async.h"
 #include "client/lookup.h"
+#include "client/registered.h"
 #include "store/base/clock.h"
 #include "store/format/protocol.h"
 #include "store/format/write_options.h"
@@ -30,6 +33,8 @@ struct AsyncOperation {
   TimePoint deadline;
   Duration timeout{};  // for each piece of a large value
   std::string key;     // memory that is used again
+  // Of the caller's: what the value is READ into, or gathered from. Until the callback is called.
+  std::optional<RegisteredBytes> memory;
 
   // kValue, kPresence, kTtl
   Lookup lookup;
@@ -38,7 +43,7 @@ struct AsyncOperation {
   // kMessage
   Operation message = Operation::kPing;
   std::uint64_t key_hash = 0;
-  std::string value;  // if it could not be sent at once; memory that is used again
+  std::string value;  // if it could not be sent at once, and is not in `memory`; memory that is used again
   PutOptions options{};
   // Of a write whose answer was lost with the connection that it was sent over (async_reconnect.cc).
   std::uint64_t lost_id = 0;  // its request id; 0: none was
@@ -47,6 +52,7 @@ struct AsyncOperation {
   AsyncResult result;
   AsyncClient::Done done;
 
+  std::string_view value_to_put() const { return memory ? ValueIn(*memory) : std::string_view(value); }
   bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kCommit; }
 
   // Of the list that it is in.

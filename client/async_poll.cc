@@ -93,9 +93,15 @@ absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
     return asked;
   }
   if (operation.kind == AsyncOperation::Kind::kMessage) {
-    return exchanges_.Send(
-        {operation.message, operation.key, operation.key_hash, operation.value, operation.options, 0},
-        operation.index);
+    Exchanges::Asked asked{operation.message,
+                           operation.key,
+                           operation.key_hash,
+                           operation.value_to_put(),
+                           operation.options,
+                           0,
+                           {}};
+    if (operation.memory) asked.local_key = MemoryOf(operation)->local_key;
+    return exchanges_.Send(asked, operation.index);
   }
   operation.lookup.Asked();
   return exchanges_.Send(
@@ -111,10 +117,12 @@ bool AsyncClient::Core::PostReads() {
       large_readers_.Push(operation);
       continue;
     }
-    const rdma::Sge into = SgeOf(operation.bytes);
+    SgeList into;
+    if (!operation.bytes.empty()) into.Add(SgeOf(operation.bytes));
+    into.Add(operation.lookup.direct());
     operation.lookup.Posted();
     const absl::Status posted = session_->connection().PostReadv(
-        operation.index, std::span(&into, 1), session_->memory(), operation.lookup.offset());
+        operation.index, into.entries(), session_->memory(), operation.lookup.offset());
     any = true;
     operation.read_under_way = posted.ok();
     if (!posted.ok()) {
@@ -156,7 +164,10 @@ void AsyncClient::Core::Take(const rdma::Completion& completion) {
     case rdma::CompletionKind::kRead:
       return TakeRead(operations_[completion.context]);
     case rdma::CompletionKind::kSend:
-      return exchanges_.TakeSend(completion);
+      if (const std::uint32_t memory = exchanges_.TakeSend(completion); memory != Exchanges::kNobody) {
+        EndIfMemoryIsFree(operations_[memory]);
+      }
+      return;
     case rdma::CompletionKind::kReceive:
       return TakeReply(completion);
     case rdma::CompletionKind::kDisconnected:
@@ -173,9 +184,10 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
   if (!is_piece || !operation.ended) operation.lookup.Take(operation.bytes);
   // Large values come side by side, and others between their pieces.
   if (is_piece) ReleaseLargeBuffer(operation);
-  if (is_piece && !operation.ended) Progress(operation);
+  if (is_piece && !operation.ended && operation.lookup.is_large()) Progress(operation);
   if (!operation.ended) return Advance(operation);
-  if (operation.id == 0) Free(operation);
+  if (operation.id == 0) return Free(operation);
+  EndIfMemoryIsFree(operation);
 }
 
 void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {

@@ -47,7 +47,7 @@ void AsyncClient::Core::Lose() {
         if (operation.kind != AsyncOperation::Kind::kMessage) return;
         if (operation.lost_id == 0) {
           operation.key.assign(key);
-          operation.value.assign(value);
+          if (!operation.memory) operation.value.assign(value);
         }
         if (operation.lost_id == 0 && IsWrite(operation.message)) {
           operation.lost_id = request_id;
@@ -99,9 +99,7 @@ void AsyncClient::Core::Resume(bool was_forgotten) {
       Abort(operation, absl::UnknownError(AbslView(kForgotten)));
     } else if (operation.kind != AsyncOperation::Kind::kMessage) {
       OperationList::Leave(operation);
-      operation.lookup.Begin(*session_, look_, operation.key,
-                             operation.kind != AsyncOperation::Kind::kPresence);
-      Advance(operation);
+      StartLookup(operation);
     }
   }
   const absl::Status watched = Watch(session_->connection().wait_fd());

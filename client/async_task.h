@@ -259,6 +259,19 @@ class CoroutineClient {
           return std::string(got.value);
         });
   }
+  /// The value's size.
+  auto Get(std::string_view key, const RegisteredBytes& into, std::uint64_t* version = nullptr,
+           const CallOptions& call = {}) {
+    return Await<absl::StatusOr<std::size_t>>(
+        [=](AsyncClient& client, AsyncClient::Done done) {
+          return client.Get(key, into, std::move(done), call);
+        },
+        [=](const AsyncResult& got) -> absl::StatusOr<std::size_t> {
+          if (!got.status.ok()) return got.status;
+          if (version != nullptr) *version = got.version;
+          return got.value.size();
+        });
+  }
   auto Exists(std::string_view key, const CallOptions& call = {}) {
     return Await<absl::StatusOr<bool>>(
         [=](AsyncClient& client, AsyncClient::Done done) {
@@ -279,6 +292,14 @@ class CoroutineClient {
         });
   }
   auto Put(std::string_view key, std::string_view value, const PutOptions& options = {},
+           const CallOptions& call = {}) {
+    return Await<absl::Status>(
+        [=](AsyncClient& client, AsyncClient::Done done) {
+          return client.Put(key, value, options, std::move(done), call);
+        },
+        StatusOf);
+  }
+  auto Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options = {},
            const CallOptions& call = {}) {
     return Await<absl::Status>(
         [=](AsyncClient& client, AsyncClient::Done done) {

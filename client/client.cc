@@ -60,6 +60,16 @@ class Client::Impl {
     return trouble;
   }
 
+  /// The same, of a call that names memory of the caller's: when it returns, the device is not at it.
+  template <typename Operation>
+  std::invoke_result_t<const Operation&, Session&> DoWith(const RegisteredBytes& memory,
+                                                          const Operation& operation) const {
+    REMORA_RETURN_IF_ERROR(session->CheckOwn(memory));
+    auto result = Do(operation);
+    session->LetGo();
+    return result;
+  }
+
   /// Begins a call that is not to be begun again: over another connection, if an earlier call broke this one.
   absl::Status Begin() const {
     const absl::Status begun = session->BeginCall();
@@ -72,8 +82,6 @@ class Client::Impl {
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
-
-RegisteredBuffer::~RegisteredBuffer() { session_.Remove(this); }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address,
                                                         const ClientOptions& options, const Clock& clock) {
@@ -148,12 +156,12 @@ absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Client::Register(std::span<std
   return buffer;
 }
 
-absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBuffer& buffer,
+absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBytes& into,
                                         std::uint64_t* version) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   RecordFacts facts;
-  REMORA_ASSIGN_OR_RETURN(const std::size_t size, impl_->Do([&](Session& session) {
-    return remora::GetInto(session, key, *buffer.registration_, &facts);
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size, impl_->DoWith(into, [&](Session& session) {
+    return remora::GetInto(session, key, session.SgeOf(into), &facts);
   }));
   if (version != nullptr) *version = facts.version;
   return size;
@@ -163,7 +171,15 @@ absl::Status Client::Put(std::string_view key, std::string_view value) { return 
 
 absl::Status Client::Put(std::string_view key, std::string_view value, const PutOptions& options) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
-  return impl_->Do([&](Session& session) { return remora::Put(session, key, value, options); });
+  return impl_->Do([&](Session& session) { return remora::Put(session, key, {value, {}}, options); });
+}
+
+absl::Status Client::Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options) {
+  const std::string_view bytes = ValueIn(value);
+  REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
+  return impl_->DoWith(value, [&](Session& session) {
+    return remora::Put(session, key, {bytes, session.SgeOf(value).local_key}, options);
+  });
 }
 
 absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {

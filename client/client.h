@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/registered.h"
 #include "client/scan.h"
 #include "client/watch.h"
 #include "rdma/transport.h"
@@ -57,6 +58,9 @@ struct ClientOptions {
   /// reading alone, each call that would change something ends with PermissionDenied, and does nothing.
   std::string token{};
 };
+
+/// Of a value in registered memory: from so many bytes on, it is sent from there without a copy.
+inline constexpr std::size_t kLeastGathered = 1024;
 
 inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
 
@@ -125,29 +129,6 @@ struct BackupProgress {
   std::uint64_t version = 0;    // all writes up to this one are in it, and perhaps some later ones
   std::uint64_t bytes = 0;      // of all its files
   std::uint64_t new_bytes = 0;  // of those that no earlier one has
-};
-
-class AsyncClient;
-class Session;
-
-/// Memory that a Client has made known to its transport (Client::Register). The memory stays the caller's. It
-/// must be destroyed before the client, and before the memory goes. It stays good when the client reconnects.
-class RegisteredBuffer {
- public:
-  ~RegisteredBuffer();
-  RegisteredBuffer(const RegisteredBuffer&) = delete;
-  RegisteredBuffer& operator=(const RegisteredBuffer&) = delete;
-  std::span<std::byte> bytes() const { return bytes_; }
-
- private:
-  friend class Client;
-  friend class AsyncClient;
-  friend class Session;
-  RegisteredBuffer(Session& session, std::span<std::byte> bytes) : session_(session), bytes_(bytes) {}
-
-  Session& session_;
-  const std::span<std::byte> bytes_;
-  std::unique_ptr<rdma::Registration> registration_;  // with the connection that there is
 };
 
 /// One server, and a connection to it at a time.
@@ -238,16 +219,17 @@ class Client {
   /// InvalidArgument: not as many results as keys.
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results);
 
-  /// Makes memory of the caller known to the transport, so that values can be read into it without a copy.
+  /// Makes memory of the caller known to the transport, so that values can be read into it, and put from it,
+  /// without a copy.
   /// Costs some 20 us, and more where pages have never been touched: do it once, and use it for many values.
   /// ResourceExhausted: too little memory that may be locked.
   absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Register(std::span<std::byte> bytes);
 
-  /// As Get, into the beginning of a buffer that this client registered; returns the value's size. Values of
-  /// any size; a READ scatters {header and key, value}. OutOfRange: the value is larger than the buffer, and
-  /// the message says how large. Unless OK, what the buffer holds is unspecified: what arrives there is
-  /// verified behind its arrival.
-  absl::StatusOr<std::size_t> Get(std::string_view key, const RegisteredBuffer& buffer,
+  /// As Get, to the beginning of memory that this client registered; returns the value's size. Values of any
+  /// size; a READ scatters {header and key, value}. OutOfRange: the value is larger than that, and the
+  /// message says how large. InvalidArgument: it is another client's. Unless OK, and behind the value, what
+  /// the memory holds is unspecified: what arrives there is verified behind its arrival.
+  absl::StatusOr<std::size_t> Get(std::string_view key, const RegisteredBytes& into,
                                   std::uint64_t* version = nullptr);
 
   /// Stores, or replaces. OK: visible to all, and as durable as the server promises. ResourceExhausted: the
@@ -268,6 +250,12 @@ class Client {
   /// A write that ends with Unavailable, DeadlineExceeded or Unknown may have been done, and its condition
   /// hold no more.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options);
+
+  /// The same of a value that is in memory which this client registered: a WRITE gathers {key, value}, and
+  /// the value is not copied on its way there; it is read once, for its checksum. Of less than kLeastGathered
+  /// bytes a copy costs less, and is made. DataLoss: somebody wrote there meanwhile; nothing was done.
+  /// InvalidArgument: it is another client's.
+  absl::Status Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options = {});
 
   /// As a Put of each, in their order, but side by side: up to 16 are under way at once, as far as their
   /// values fit into 256 KiB together, so that they take little longer than one. Each is a write of its own,

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -40,18 +41,17 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
 
   if (piece) {
     const std::span<std::byte> payload = session_.payload_buffer().subspan(piece->offset + header_size, size);
-    if (!asked.key.empty()) std::memcpy(payload.data(), asked.key.data(), asked.key.size());
-    if (!asked.value.empty()) {
-      std::memcpy(payload.data() + asked.key.size(), asked.value.data(), asked.value.size());
-    }
+    const SentValue value{asked.value, asked.local_key};
+    const SgeList from = session_.Fill(payload, asked.key, value);
     request.read_count = static_cast<std::uint8_t>(
         session_.recent_reads().Take(payload.data() + asked.key.size() + asked.value.size()));
     request.payload_offset = piece->offset;
     const char* const text = reinterpret_cast<const char*>(payload.data());
     exchange.key = {text, asked.key.size()};
-    exchange.value = {text + asked.key.size(), asked.value.size()};
+    if (!value.is_gathered()) exchange.value = {text + asked.key.size(), asked.value.size()};
     if (!session_.is_read_only()) {
-      REMORA_RETURN_IF_ERROR(session_.PostWrite(session_.SgeOf(payload), session_.slice(), piece->offset));
+      if (value.is_gathered()) exchange.memory = owner;
+      REMORA_RETURN_IF_ERROR(session_.PostWrite(from, session_.slice(), piece->offset));
     } else if (!is_inline) {
       request.read_count = 0;
     }
@@ -87,16 +87,17 @@ absl::StatusOr<bool> Exchanges::SendSizes(const Asked& asked, std::uint64_t valu
   return true;
 }
 
-absl::StatusOr<bool> Exchanges::SendPart(LargeStream& stream, std::uint32_t owner) {
+absl::StatusOr<bool> Exchanges::SendPart(LargeStream& stream, std::uint32_t owner, std::uint32_t memory) {
   if (!HasCredit()) return false;
   const std::size_t size = std::min(stream.left(), kPartBytes);
   const std::optional<SliceRing::Piece> piece = slice_.Take(size);
   if (!piece) return false;
   Request request = session_.NextRequest(Operation::kPart, 0, size);
   request.payload_offset = piece->offset;
-  const Exchange& exchange = Begin(request, owner, piece);
-  const std::span<std::byte> part = stream.Take(session_.payload_buffer().subspan(piece->offset, size));
-  REMORA_RETURN_IF_ERROR(session_.PostWrite(session_.SgeOf(part), session_.slice(), piece->offset));
+  Exchange& exchange = Begin(request, owner, piece);
+  exchange.memory = memory;
+  const SgeList part = stream.Take(session_.SgeOf(session_.payload_buffer().subspan(piece->offset, size)));
+  REMORA_RETURN_IF_ERROR(session_.PostWrite(part, session_.slice(), piece->offset));
   REMORA_RETURN_IF_ERROR(Post(exchange, request));
   return true;
 }
@@ -111,6 +112,7 @@ Exchanges::Exchange& Exchanges::Begin(const Request& request, std::uint32_t owne
                                      [](const Exchange& one) { return one.request_id == 0; });
   exchange = {.request_id = request.request_id,
               .owner = owner,
+              .memory = kNobody,
               .piece = piece ? piece->number : 0,
               .has_piece = piece.has_value(),
               .send_done = false,
@@ -149,10 +151,18 @@ void Exchanges::Abandon(std::uint32_t owner) {
   }
 }
 
-void Exchanges::TakeSend(const rdma::Completion& completion) {
+bool Exchanges::IsGathering(std::uint32_t owner) const {
+  return std::any_of(exchanges_.begin(), exchanges_.end(), [&](const Exchange& exchange) {
+    return exchange.request_id != 0 && exchange.memory == owner;
+  });
+}
+
+std::uint32_t Exchanges::TakeSend(const rdma::Completion& completion) {
   Exchange& exchange = exchanges_[completion.context];
   exchange.send_done = true;
+  const std::uint32_t memory = std::exchange(exchange.memory, kNobody);
   FreeIfDone(exchange);
+  return memory;
 }
 
 absl::StatusOr<Exchanges::Ended> Exchanges::TakeReply(const rdma::Completion& completion) {

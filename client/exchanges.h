@@ -43,9 +43,11 @@ class Exchanges {
     std::uint64_t key_hash = 0;
     std::string_view value{};
     PutOptions options{};
-    std::uint64_t about = 0;  // the request id of a write
+    std::uint64_t about = 0;                      // the request id of a write
+    std::optional<std::uint32_t> local_key = {};  // of the value, as SentValue
   };
-  /// Sends a request for `owner`, which the reply will name. What it says is copied. Takes along the hashes
+  /// Sends a request for `owner`, which the reply will name. What it says is copied, unless the value is
+  /// gathered: then it is to stay as long as IsGathering(owner). Takes along the hashes
   /// of keys that were read lately. False: there is no credit, or no room in the slice, right now; or, of a
   /// client that may ask later, an earlier request is unanswered which the server would lose sight of
   /// (store/format/protocol.h). Errors are the connection's.
@@ -54,16 +56,17 @@ class Exchanges {
   /// The same of a request that has nothing in the slice: kReserve and kCommit of a large value, of which it
   /// says the sizes. `value_hash`: of a kCommit.
   absl::StatusOr<bool> SendSizes(const Asked& asked, std::uint64_t value_hash, std::uint32_t owner);
-  /// The next part of a large value, of kPartBytes at most. REQUIRES: the stream is not empty.
+  /// The next part of a large value, of kPartBytes at most. `memory`: whose it is, for IsGathering; kNobody:
+  /// it is copied. REQUIRES: the stream is not empty.
   static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
-  absl::StatusOr<bool> SendPart(LargeStream& stream, std::uint32_t owner);
+  absl::StatusOr<bool> SendPart(LargeStream& stream, std::uint32_t owner, std::uint32_t memory);
 
   /// The owner does not want to know any more.
   void Abandon(std::uint32_t owner);
 
   /// The connection has broken: calls `each`(owner, request id, key, value) for those that somebody still
   /// waits for, and forgets all. Until the next connection is there, `key` and `value` are where they were;
-  /// of kOutcome both are empty.
+  /// of kOutcome both are empty, as is a value that was gathered.
   template <typename Each>
   void Lose(const Each& each) {
     for (Exchange& exchange : exchanges_) {
@@ -76,8 +79,10 @@ class Exchanges {
     under_way_ = 0;
   }
 
-  /// REQUIRES: a completion of this client's kind that is ok.
-  void TakeSend(const rdma::Completion& completion);
+  /// Whether the device may be at a value that was to be gathered for this owner, abandoned or not.
+  bool IsGathering(std::uint32_t owner) const;
+  /// For whom the device has just gathered one; or kNobody. REQUIRES: a completion of this kind that is ok.
+  std::uint32_t TakeSend(const rdma::Completion& completion);
 
   struct Ended {
     std::uint32_t owner = kNobody;
@@ -92,6 +97,7 @@ class Exchanges {
   struct Exchange {
     std::uint64_t request_id = 0;  // 0: free
     std::uint32_t owner = kNobody;
+    std::uint32_t memory = kNobody;  // whose it is that is gathered until the SEND is done
     std::uint32_t piece = 0;
     bool has_piece = false;
     bool send_done = false;

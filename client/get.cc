@@ -18,7 +18,6 @@
 #include <optional>
 #include <span>
 
-#include "absl/strings/str_cat.h"
 #include "client/get_steps.h"
 #include "client/read_pieces.h"
 #include "store/base/status_macros.h"
@@ -183,7 +182,7 @@ absl::Status GetAny(Session& session, std::string_view key, Found& found) {
 }  // namespace
 
 absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
-  Found found{.target = {.text = value, .buffer = nullptr}};
+  Found found{.target = {.text = value, .memory = {}}};
   REMORA_RETURN_IF_ERROR(GetAny(session, key, found));
   if (facts != nullptr) *facts = found.facts;
   return absl::OkStatus();
@@ -194,14 +193,13 @@ absl::Status Find(Session& session, std::string_view key) {
   return GetAny(session, key, found);
 }
 
-absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Registration& buffer,
+absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Sge& memory,
                                     RecordFacts* facts) {
-  Found found{.target = {.text = nullptr, .buffer = &buffer}};
+  Found found{.target = {.text = nullptr, .memory = memory}};
   REMORA_RETURN_IF_ERROR(GetAny(session, key, found));
-  if (facts != nullptr && found.size <= buffer.bytes().size()) *facts = found.facts;
-  if (found.size <= buffer.bytes().size()) return found.size;
-  return absl::OutOfRangeError(absl::StrCat("the value has ", found.size, " bytes, the buffer ",
-                                            buffer.bytes().size(), "; register one that large"));
+  REMORA_RETURN_IF_ERROR(CheckFits(found.size, memory));
+  if (facts != nullptr) *facts = found.facts;
+  return found.size;
 }
 
 }  // namespace remora

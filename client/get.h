@@ -25,9 +25,9 @@ absl::Status Get(Session& session, std::string_view key, std::string* value, Rec
 /// As Get, for who does not want the value. That of a large record is not READ; the server is asked instead.
 absl::Status Find(Session& session, std::string_view key);
 
-/// See Client::Get into a RegisteredBuffer. REQUIRES: as Get; `buffer` is registered with the session's
+/// See Client::Get into RegisteredBytes. REQUIRES: as Get; `memory` is registered with the session's
 /// connection.
-absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Registration& buffer,
+absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Sge& memory,
                                     RecordFacts* facts = nullptr);
 
 }  // namespace remora

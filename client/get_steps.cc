@@ -62,6 +62,12 @@ GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const KnownLocat
   return GetOutcome::kUnsure;
 }
 
+absl::Status CheckFits(std::uint64_t size, const rdma::Sge& memory) {
+  if (size <= memory.size) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("the value has ", size, " bytes, the buffer ", memory.size, "; register one that large"));
+}
+
 absl::StatusOr<Slot> LocatedSlot(const Session& session, const Session::Answer& answer) {
   if (answer.reply.status == ReplyStatus::kNotFound) return absl::NotFoundError("no such key");
   if (answer.reply.status == ReplyStatus::kFull) return absl::ResourceExhaustedError(AbslView(answer.behind));

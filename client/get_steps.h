@@ -90,6 +90,9 @@ absl::StatusOr<std::optional<KnownLocation>> KnownPlace(Session& session, std::u
 GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const KnownLocation& location,
                       const RecordCopy& record, TimePoint start, Found* found);
 
+/// OutOfRange: a value of this size is larger than the memory that it was to be read into.
+absl::Status CheckFits(std::uint64_t size, const rdma::Sge& memory);
+
 /// The place that the server answered a kLocate with, or why there is none.
 absl::StatusOr<Slot> LocatedSlot(const Session& session, const Session::Answer& answer);
 

@@ -4,17 +4,18 @@
 
 namespace remora {
 
-void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, bool wants_value) {
+void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, bool wants_value,
+                   const std::optional<rdma::Sge>& into) {
   session_ = &session;
   look_ = &look;
   key_ = key;
   key_hash_ = HashKey(key);
   wants_value_ = wants_value;
+  into_ = into;
   searches_ = 0;
   looked_ = false;
   has_asked_ = false;
-  reads_located_ = false;
-  pieces_.reset();
+  if (pieces_ != nullptr) pieces_->reset();
   if (!text_.empty()) text_ = {};
   record_ = {};
   facts_ = {};
@@ -31,18 +32,10 @@ void Lookup::Warm() {
   const Remembered remembered = Remember(*session_, key_hash_, start_, &known_);
   const Slot slot = DecodeSlot(known_.slot);
   if (remembered == Remembered::kPlace && slot.extent_bytes() <= kMaxSmallExtent) {
-    return Read(Reading::kKnownRecord, slot.offset_bytes(), slot.extent_bytes());
+    return ReadRecord(Source::kRemembered, slot, PlaceOf(slot));
   }
   if (remembered == Remembered::kNeedsLook && !looked_ && BeginLook(Generations::SegmentOf(slot))) return;
   Search();
-}
-
-void Lookup::TakeKnown(std::span<const std::byte> bytes) {
-  const Slot slot = DecodeSlot(known_.slot);
-  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session_->shape().incarnation};
-  record_ = CopyOf(bytes, {key_, key_hash_, slot, place, start_});
-  Found found{.target = {}};
-  Judged(JudgeKnown(*session_, key_hash_, known_, record_, start_, &found), found);
 }
 
 // --- The search -----------------------------------------------------------------------------------------
@@ -70,7 +63,7 @@ void Lookup::Advance() {
     case KeySearch::Step::kReadBucket:
       return ReadBucket();
     case KeySearch::Step::kReadRecord:
-      return ReadRecord();
+      return ReadFound();
     case KeySearch::Step::kCold:
       ++session_->counters().cold;
       step_ = Step::kAsk;
@@ -104,10 +97,10 @@ void Lookup::ReadBucket() {
   Read(Reading::kDirectory, directory_.offset, directory_.size);
 }
 
-void Lookup::ReadRecord() {
+void Lookup::ReadFound() {
   const Slot& slot = search_->slot();
   if (slot.extent_bytes() > kMaxSmallExtent) {
-    if (wants_value_) return ReadLarge(slot, search_->place());
+    if (wants_value_) return ReadRecord(Source::kSearch, slot, search_->place());
     // Not read for nothing but to say that it is there: the server knows.
     step_ = Step::kAsk;
     return;
@@ -118,29 +111,48 @@ void Lookup::ReadRecord() {
       BeginLook(segment)) {
     return;
   }
-  Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
+  ReadRecord(Source::kSearch, slot, search_->place());
 }
 
-void Lookup::ReadLarge(const Slot& slot, const RecordPlace& place) {
+// --- A record -------------------------------------------------------------------------------------------
+
+void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& place) {
+  source_ = source;
+  wanted_ = {key_, key_hash_, slot, place, start_};
+  if (!into_ && !is_large()) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
+  const ValueTarget target{.text = into_ ? nullptr : &text_, .memory = into_};
   text_.clear();
-  pieces_ = std::make_unique<PieceReader>(*session_, WantedRecord{key_, key_hash_, slot, place, start_},
-                                          ValueTarget{.text = &text_, .buffer = nullptr});
+  if (pieces_ == nullptr) pieces_ = std::make_unique<std::optional<PieceReader>>();
+  pieces_->emplace(*session_, wanted_, target);
   ReadPiece();
 }
 
 void Lookup::ReadPiece() {
-  if (const std::optional<PieceRead> next = pieces_->Next()) {
-    return Read(Reading::kPiece, next->offset, next->scratch_size);
+  if (const std::optional<PieceRead> next = (*pieces_)->Next()) {
+    Read(Reading::kPiece, next->offset, next->scratch_size);
+    direct_ = next->direct;
+    return;
   }
-  record_ = {.header = pieces_->result().header,
-             .body = nullptr,
-             .state = pieces_->result().state,
-             .proven = pieces_->result().proven};
-  pieces_.reset();
-  if (reads_located_) return EndLocated();
-  looked_ = false;
-  search_->TakeJudged(record_.state);
-  Advance();
+  const PiecesRead read = (*pieces_)->result();
+  record_ = {.header = read.header, .body = nullptr, .state = read.state, .proven = read.proven};
+  pieces_->reset();
+  TakeRecord();
+}
+
+void Lookup::TakeRecord() {
+  switch (source_) {
+    case Source::kRemembered: {
+      Found found{.target = {}};
+      return Judged(JudgeKnown(*session_, key_hash_, known_, record_, start_, &found), found);
+    }
+    case Source::kSearch:
+      session_->allowance().Earn(1);
+      looked_ = false;
+      search_->TakeJudged(record_.state);
+      return Advance();
+    case Source::kServer:
+      return EndLocated();
+  }
 }
 
 bool Lookup::BeginLook(std::uint64_t segment) {
@@ -158,9 +170,7 @@ bool Lookup::BeginLook(std::uint64_t segment) {
 void Lookup::Judged(GetOutcome outcome, const Found& found) {
   switch (outcome) {
     case GetOutcome::kFound:
-      facts_ = found.facts;
-      step_ = Step::kFound;
-      return;
+      return EndFound(found.facts);
     case GetOutcome::kMissing:
       step_ = was_loading_ ? Step::kAsk : Step::kMissing;
       return;
@@ -185,7 +195,7 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       look_->is = false;
       ++session_->counters().location_looks;
       session_->generations().Take(look_segment_, bytes, look_posted_, session_->Coarse());
-      return searches_ > 0 ? ReadRecord() : Warm();
+      return searches_ > 0 ? ReadFound() : Warm();
     case Reading::kDirectory:
       session_->TakeDirectory(directory_, bytes);
       directory_read_ = true;
@@ -195,17 +205,10 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
       return Advance();
     case Reading::kRecord:
-      session_->allowance().Earn(1);
-      record_ = CopyOf(bytes, {key_, key_hash_, search_->slot(), search_->place(), start_});
-      looked_ = false;
-      search_->TakeJudged(record_.state);
-      return Advance();
-    case Reading::kKnownRecord:
-      return TakeKnown(bytes);
-    case Reading::kLocatedRecord:
-      return TakeLocated(bytes);
+      record_ = CopyOf(bytes, wanted_);
+      return TakeRecord();
     case Reading::kPiece:
-      pieces_->Take(bytes);
+      (*pieces_)->Take(bytes);
       return ReadPiece();
   }
 }
@@ -230,19 +233,7 @@ void Lookup::Take(const Session::Answer& answer) {
     return EndAsked(Step::kFailed);
   }
   if (!wants_value_) return EndAsked(Step::kFound);
-  located_slot_ = *slot;
-  if (slot->extent_bytes() > kMaxSmallExtent) {
-    reads_located_ = true;
-    return ReadLarge(*slot, {slot->offset_units, slot->extent_bytes(), {}, session_->shape().incarnation});
-  }
-  Read(Reading::kLocatedRecord, slot->offset_bytes(), slot->extent_bytes());
-}
-
-void Lookup::TakeLocated(std::span<const std::byte> bytes) {
-  const RecordPlace place{
-      located_slot_.offset_units, located_slot_.extent_bytes(), {}, session_->shape().incarnation};
-  record_ = CopyOf(bytes, {key_, key_hash_, located_slot_, place, start_});
-  EndLocated();
+  ReadRecord(Source::kServer, *slot, PlaceOf(*slot));
 }
 
 void Lookup::EndLocated() {
@@ -251,8 +242,16 @@ void Lookup::EndLocated() {
     return EndAsked(Step::kFailed);
   }
   // It had not expired when the server replied: nobody else's clock is asked.
-  facts_ = {record_.header.version_live >> 1, record_.header.expiry_ms};
-  EndAsked(Step::kFound);
+  EndFound({record_.header.version_live >> 1, record_.header.expiry_ms});
+  EndAsked(step_);
+}
+
+void Lookup::EndFound(const RecordFacts& facts) {
+  facts_ = facts;
+  step_ = Step::kFound;
+  if (!into_) return;
+  status_ = CheckFits(record_.header.value_size, *into_);
+  if (!status_.ok()) step_ = Step::kFailed;
 }
 
 void Lookup::EndAsked(Step step) {

@@ -46,8 +46,10 @@ class Lookup {
   static_assert(kMostSideBytes >= 64 * sizeof(std::uint64_t));
 
   /// `key` must stay as it is until the lookup ends, as must session and look. `wants_value`: false for who
-  /// only asks whether the key is there; then kFound may come without value and facts.
-  void Begin(Session& session, LookUnderWay& look, std::string_view key, bool wants_value);
+  /// only asks whether the key is there; then kFound may come without value and facts. `into`: registered
+  /// memory that the value is to be READ into.
+  void Begin(Session& session, LookUnderWay& look, std::string_view key, bool wants_value,
+             const std::optional<rdma::Sge>& into = {});
 
   Step step() const { return step_; }
 
@@ -55,8 +57,12 @@ class Lookup {
   std::uint64_t offset() const { return offset_; }
   std::size_t size() const { return size_; }
   bool is_bucket() const { return reading_ == Reading::kBucket; }
-  /// Of a large record: its bytes may go once they were taken, and progress was made.
+  /// Of a record that comes in pieces: its bytes may go once they were taken. Of a large one, progress was
+  /// made.
   bool is_piece() const { return reading_ == Reading::kPiece; }
+  bool is_large() const { return wanted_.slot.extent_bytes() > kMaxSmallExtent; }
+  /// Of a piece: what of it goes to the memory for the value.
+  const rdma::Sge& direct() const { return direct_; }
   void Posted();
   void Take(std::span<const std::byte> bytes);
 
@@ -65,9 +71,12 @@ class Lookup {
   void Asked();
   void Take(const Session::Answer& answer);
 
-  // kFound. The value's bytes are those that were taken; or, if they came in pieces, they are here.
+  // kFound. The value's bytes are those that were taken; or, if they came in pieces, they are here, or where
+  // they were wanted. kFailed, OutOfRange: there is no room for them there.
   std::string_view value() const {
-    return record_.body == nullptr ? std::string_view(text_) : record_.Value();
+    if (record_.body != nullptr) return record_.Value();
+    if (!into_) return text_;
+    return {reinterpret_cast<const char*>(into_->data), record_.header.value_size};
   }
   /// So that what value() points to may outlive the next Begin.
   std::string TakeText() { return std::exchange(text_, {}); }
@@ -80,15 +89,10 @@ class Lookup {
   const absl::Status& status() const { return status_; }
 
  private:
-  enum class Reading : std::uint8_t {
-    kBucket = 1,
-    kRecord,
-    kKnownRecord,
-    kLocatedRecord,
-    kPiece,
-    kDirectory,
-    kLook
-  };
+  enum class Reading : std::uint8_t { kBucket = 1, kRecord, kPiece, kDirectory, kLook };
+
+  /// How its place is known: from before, by the search, from the server.
+  enum class Source : std::uint8_t { kRemembered = 1, kSearch, kServer };
 
   void Warm();
   void Search();
@@ -96,21 +100,25 @@ class Lookup {
   /// Where the search stands.
   void Advance();
   void ReadBucket();
-  void ReadRecord();
-  /// A large one, of the search or as the server located it.
-  void ReadLarge(const Slot& slot, const RecordPlace& place);
+  void ReadFound();
+  void ReadRecord(Source source, const Slot& slot, const RecordPlace& place);
   void ReadPiece();
+  void TakeRecord();
   bool BeginLook(std::uint64_t segment);
   void Read(Reading reading, std::uint64_t offset, std::size_t size) {
     step_ = Step::kRead;
     reading_ = reading;
     offset_ = offset;
     size_ = size;
+    direct_ = {};
+  }
+  /// Of a slot that does not come from a bucket.
+  RecordPlace PlaceOf(const Slot& slot) const {
+    return {slot.offset_units, slot.extent_bytes(), {}, session_->shape().incarnation};
   }
   void Judged(GetOutcome outcome, const Found& found);
-  void TakeKnown(std::span<const std::byte> bytes);
-  void TakeLocated(std::span<const std::byte> bytes);
   void EndLocated();
+  void EndFound(const RecordFacts& facts);
   /// The server says so, if that came in time.
   void EndAsked(Step step);
 
@@ -119,11 +127,13 @@ class Lookup {
   std::string_view key_;
   std::uint64_t key_hash_ = 0;
   bool wants_value_ = false;
+  std::optional<rdma::Sge> into_;
 
   Step step_ = Step::kMissing;
   Reading reading_ = Reading::kBucket;
   std::uint64_t offset_ = 0;
   std::size_t size_ = 0;
+  rdma::Sge direct_{};
 
   TimePoint start_;           // of the search, or of asking
   bool was_loading_ = false;  // the server, before what was read since
@@ -140,11 +150,12 @@ class Lookup {
   bool has_asked_ = false;
   TimePoint asked_;
   Reply located_;
-  bool reads_located_ = false;  // and not what the search found
-  Slot located_slot_;
 
-  std::unique_ptr<PieceReader> pieces_;  // of a large record
-  std::string text_;                     // its value
+  Source source_ = Source::kSearch;  // of the record that is READ
+  WantedRecord wanted_;              // it
+  // If it comes in pieces. Apart, for most do not, and lookups lie side by side; its memory is used again.
+  std::unique_ptr<std::optional<PieceReader>> pieces_;
+  std::string text_;  // a large one's value
 
   RecordCopy record_;
   RecordFacts facts_;

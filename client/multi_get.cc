@@ -103,7 +103,7 @@ class Lookup {
 
   /// Judges what was read.
   void Take(Session& session, TimePoint start) {
-    Found found{.target = {.text = &result_->value, .buffer = nullptr}};
+    Found found{.target = {.text = &result_->value, .memory = {}}};
     if (known_) {
       const KnownLocation known = *known_;
       const Slot slot = DecodeSlot(known.slot);

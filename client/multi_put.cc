@@ -54,7 +54,7 @@ class PutMany {
     session_.RestartDeadline();
     PutOptions options = request.options;
     options.version = &result.version;
-    result.status = Put(session_, request.key, request.value, options);
+    result.status = Put(session_, request.key, {request.value, {}}, options);
     if (result.status.ok() && request.options.version != nullptr) *request.options.version = result.version;
     REMORA_RETURN_IF_ERROR(session_.status());
     session_.RestartDeadline();

@@ -45,7 +45,7 @@ namespace {
 
 /// The answer to a write that is sent, unless it was sent before and done.
 absl::StatusOr<Session::Answer> CallOnce(Session& session, Operation operation, std::string_view key,
-                                         std::uint64_t key_hash, std::string_view value,
+                                         std::uint64_t key_hash, const SentValue& value,
                                          const PutOptions& options) {
   REMORA_ASSIGN_OR_RETURN(const std::optional<Session::Answer> lost, session.LostAnswer());
   if (lost) return *lost;
@@ -53,7 +53,7 @@ absl::StatusOr<Session::Answer> CallOnce(Session& session, Operation operation, 
 }
 
 absl::StatusOr<Session::Answer> Commit(Session& session, Operation operation, std::string_view key,
-                                       std::string_view value, const PutOptions& options) {
+                                       const SentValue& value, const PutOptions& options) {
   const std::uint64_t key_hash = HashKey(key);
   // Even if it fails, its old place may be of no use any more.
   session.locations().Forget(key_hash);
@@ -69,15 +69,16 @@ absl::StatusOr<Session::Answer> Commit(Session& session, Operation operation, st
 /// Its result.
 absl::StatusOr<std::int64_t> Add(Session& session, Operation operation, std::string_view key,
                                  std::string_view value, const PutOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Commit(session, operation, key, value, options));
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          Commit(session, operation, key, {value, {}}, options));
   REMORA_RETURN_IF_ERROR(ToStatus(answer));
   return answer.reply.result;
 }
 
 }  // namespace
 
-absl::Status Put(Session& session, std::string_view key, std::string_view value, const PutOptions& options) {
-  if (value.size() > kMaxSmallValueSize) return PutLarge(session, key, value, options);
+absl::Status Put(Session& session, std::string_view key, const SentValue& value, const PutOptions& options) {
+  if (value.bytes.size() > kMaxSmallValueSize) return PutLarge(session, key, value, options);
   REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
                           Commit(session, Operation::kPut, key, value, options));
   return ToStatus(answer);
@@ -117,8 +118,9 @@ absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* ver
                    std::optional<Durability> durability) {
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) session.locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, CallOnce(session, Operation::kBatch, {}, HashKey({}),
-                                                                 batch.bytes(), {.durability = durability}));
+  REMORA_ASSIGN_OR_RETURN(
+      const Session::Answer answer,
+      CallOnce(session, Operation::kBatch, {}, HashKey({}), {batch.bytes(), {}}, {.durability = durability}));
   if (answer.reply.status == ReplyStatus::kOk && version != nullptr) *version = answer.reply.version;
   return ToStatus(answer);
 }

@@ -18,7 +18,7 @@ namespace remora {
 absl::Status ToStatus(const Session::Answer& answer);
 
 /// See Client. REQUIRES: sizes, ttl and condition are in bounds, and Session::BeginCall was OK.
-absl::Status Put(Session& session, std::string_view key, std::string_view value, const PutOptions& options);
+absl::Status Put(Session& session, std::string_view key, const SentValue& value, const PutOptions& options);
 absl::Status Delete(Session& session, std::string_view key, const WriteOptions& options);
 absl::Status Touch(Session& session, std::string_view key, std::chrono::milliseconds ttl,
                    const WriteOptions& options);

@@ -18,9 +18,9 @@ absl::Status WriteToGrant(Session& session, LargeStream& stream, const RemoteReg
   std::uint64_t offset = 0;
   for (std::size_t turn = 0; !stream.empty(); ++turn) {
     session.RestartDeadline();
-    const std::span<std::byte> piece = stream.Take(buffer.subspan(turn % 2 * half, half));
+    const SgeList piece = stream.Take(session.SgeOf(buffer.subspan(turn % 2 * half, half)));
     REMORA_RETURN_IF_ERROR(session.AwaitRead());
-    REMORA_RETURN_IF_ERROR(session.PostWrite(session.SgeOf(piece), region, offset));
+    REMORA_RETURN_IF_ERROR(session.PostWrite(piece, region, offset));
     REMORA_RETURN_IF_ERROR(session.PostFence());
     offset += piece.size();
   }
@@ -30,8 +30,8 @@ absl::Status WriteToGrant(Session& session, LargeStream& stream, const RemoteReg
 absl::Status SendParts(Session& session, LargeStream& stream) {
   while (!stream.empty()) {
     session.RestartDeadline();
-    const std::span<std::byte> part = stream.Take(session.payload_buffer());
-    REMORA_RETURN_IF_ERROR(session.PostWrite(session.SgeOf(part), session.slice(), 0));
+    const SgeList part = stream.Take(session.SgeOf(session.payload_buffer()));
+    REMORA_RETURN_IF_ERROR(session.PostWrite(part, session.slice(), 0));
     REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
                             session.Exchange(session.NextRequest(Operation::kPart, 0, part.size())));
     REMORA_RETURN_IF_ERROR(ToStatus(answer));
@@ -40,22 +40,22 @@ absl::Status SendParts(Session& session, LargeStream& stream) {
 }
 
 /// The answer to the commit, or to what came before it, if that failed.
-absl::StatusOr<Session::Answer> Send(Session& session, std::string_view key, std::string_view value,
+absl::StatusOr<Session::Answer> Send(Session& session, std::string_view key, const SentValue& value,
                                      std::uint64_t key_hash, const PutOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(
-      const Session::Answer reserved,
-      session.Exchange(session.NextRequest(Operation::kReserve, key.size(), value.size())));
+  const std::size_t size = value.bytes.size();
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer reserved,
+                          session.Exchange(session.NextRequest(Operation::kReserve, key.size(), size)));
   if (reserved.reply.status != ReplyStatus::kOk) return reserved;
   Grant grant;
   const bool granted = FromBytes(std::as_bytes(std::span(reserved.behind)), &grant);
-  if (granted && grant.region.size != key.size() + value.size()) {
+  if (granted && grant.region.size != key.size() + size) {
     return absl::InternalError("the server granted another size than was asked for");
   }
   LargeStream stream(key, value);
   REMORA_RETURN_IF_ERROR(granted ? WriteToGrant(session, stream, grant.region) : SendParts(session, stream));
 
   session.RestartDeadline();
-  Request commit = session.NextRequest(Operation::kCommit, key.size(), value.size());
+  Request commit = session.NextRequest(Operation::kCommit, key.size(), size);
   commit.ttl_ms = EncodeTtl(options.ttl);
   commit.condition = options.condition.Encode();
   commit.durability = EncodeDurability(options.durability);
@@ -65,7 +65,7 @@ absl::StatusOr<Session::Answer> Send(Session& session, std::string_view key, std
 
 }  // namespace
 
-absl::Status PutLarge(Session& session, std::string_view key, std::string_view value,
+absl::Status PutLarge(Session& session, std::string_view key, const SentValue& value,
                       const PutOptions& options) {
   const std::uint64_t key_hash = HashKey(key);
   session.locations().Forget(key_hash);

@@ -1,7 +1,6 @@
 #include "client/read_pieces.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "store/base/status_macros.h"
@@ -67,16 +66,23 @@ void PieceReader::Take(std::span<const std::byte> scratch) {
     default:
       break;
   }
-  const std::span<const std::byte> bytes = read.direct.empty() ? scratch : read.direct;
+  const std::span<const std::byte> bytes =
+      read.direct.size == 0 ? scratch : std::span<const std::byte>(read.direct.data, read.direct.size);
   hasher_.Add(bytes.data(), bytes.size());
   if (keep_ && target_.text != nullptr) {
     target_.text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
-  if (asked_for_ == header_.value_size && posted_ == taken_) EndValue();
+  if (asked_for_ == header_.value_size && posted_ == taken_) EndValue(hasher_.Hash());
 }
 
 PieceRead PieceReader::GenerationsRead() const {
   return {GenerationsOffset(session_.shape().memory_size) + first_segment_, 0, segment_count_};
+}
+
+rdma::Sge PieceReader::Direct(std::size_t offset, std::size_t size) const {
+  if (capacity() == 0) return {};
+  const std::size_t most = std::min(size, capacity() - offset);
+  return {target_.memory->data + offset, static_cast<std::uint32_t>(most), target_.memory->local_key};
 }
 
 /// Header and key, and of the value what there is room for beside them.
@@ -84,10 +90,9 @@ PieceRead PieceReader::HeadRead() {
   const std::size_t head =
       std::min<std::size_t>(sizeof(RecordHeader) + head_key_size_, wanted_.slot.extent_bytes());
   PieceRead read{wanted_.slot.offset_bytes(), 0, head};
-  if (phase_ == Phase::kHead && target_.buffer != nullptr) {
-    read.direct =
-        target_.buffer->bytes().first(std::min({static_cast<std::size_t>(wanted_.slot.extent_bytes()) - head,
-                                                capacity(), large_ ? kDirectPiece : kMaxSmallExtent}));
+  if (phase_ == Phase::kHead) {
+    read.direct = Direct(0, std::min(static_cast<std::size_t>(wanted_.slot.extent_bytes()) - head,
+                                     large_ ? kDirectPiece : kMaxSmallExtent));
   }
   return read;
 }
@@ -116,14 +121,14 @@ void PieceReader::TakeHead(std::span<const std::byte> scratch) {
 
 void PieceReader::BeginValue(std::string_view stored_key) {
   phase_ = Phase::kValue;
-  key_.assign(stored_key);
+  if (!keep_) key_.assign(stored_key);
   if (keep_ && target_.text != nullptr) {
     target_.text->clear();
     target_.text->reserve(header_.value_size);
   }
-  asked_for_ = keep_ ? std::min<std::uint64_t>(head_direct_.size(), header_.value_size) : 0;
-  if (asked_for_ > 0) hasher_.Add(head_direct_.data(), asked_for_);
-  if (asked_for_ == header_.value_size) EndValue();
+  asked_for_ = keep_ ? std::min<std::uint64_t>(head_direct_.size, header_.value_size) : 0;
+  if (asked_for_ == header_.value_size) return EndValue(HashValue(head_direct_.data, asked_for_));
+  if (asked_for_ > 0) hasher_.Add(head_direct_.data, asked_for_);
 }
 
 std::optional<PieceRead> PieceReader::NextOfValue() {
@@ -132,9 +137,8 @@ std::optional<PieceRead> PieceReader::NextOfValue() {
   PieceRead read{wanted_.slot.offset_bytes() + sizeof(RecordHeader) + header_.key_size + asked_for_,
                  posted_ % 2, 0};
   if (keep_ && asked_for_ < capacity()) {
-    const std::uint64_t size = std::min<std::uint64_t>({left, capacity() - asked_for_, kDirectPiece});
-    read.direct = target_.buffer->bytes().subspan(asked_for_, size);
-    asked_for_ += size;
+    read.direct = Direct(asked_for_, std::min<std::uint64_t>(left, kDirectPiece));
+    asked_for_ += read.direct.size;
   } else {
     read.scratch_size = std::min<std::uint64_t>(left, kPieceHalf);
     asked_for_ += read.scratch_size;
@@ -142,8 +146,9 @@ std::optional<PieceRead> PieceReader::NextOfValue() {
   return read;
 }
 
-void PieceReader::EndValue() {
-  read_.state = JudgeRecord(header_, key_, hasher_.Hash(), wanted_.key, wanted_.key_hash, wanted_.place);
+void PieceReader::EndValue(std::uint64_t value_hash) {
+  const std::string_view key = keep_ ? wanted_.key : key_;
+  read_.state = JudgeRecord(header_, key, value_hash, wanted_.key, wanted_.key_hash, wanted_.place);
   phase_ = Phase::kDone;
   if (!large_ || session_.InTime(wanted_.learned)) return;
   if ((header_.version_live & kLiveBit) != 0) {
@@ -171,16 +176,11 @@ absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wa
     std::span<std::byte> into;
     if (next) {
       session.RestartDeadline();
-      std::array<rdma::Sge, 2> entries;
-      std::size_t count = 0;
       into = session.record_buffer().subspan(next->half * kPieceHalf, next->scratch_size);
-      if (!into.empty()) entries[count++] = session.SgeOf(into);
-      if (!next->direct.empty()) {
-        entries[count++] = rdma::MakeSge(
-            *target.buffer, static_cast<std::size_t>(next->direct.data() - target.buffer->bytes().data()),
-            next->direct.size());
-      }
-      REMORA_RETURN_IF_ERROR(session.PostRead(std::span(entries).first(count), next->offset));
+      SgeList list;
+      list.Add(session.SgeOf(into));
+      list.Add(next->direct);
+      REMORA_RETURN_IF_ERROR(session.PostRead(list.entries(), next->offset));
     }
     if (has_arrived) pieces.Take(arrived);
     has_arrived = next.has_value();

@@ -47,9 +47,9 @@ namespace remora {
 /// Where a value is to go: one of the two, or nowhere.
 struct ValueTarget {
   std::string* text = nullptr;
-  const rdma::Registration* buffer = nullptr;  // as much of the value as it holds
+  std::optional<rdma::Sge> memory{};  // as much of the value as it holds
 
-  bool is_nowhere() const { return text == nullptr && buffer == nullptr; }
+  bool is_nowhere() const { return text == nullptr && !memory; }
 };
 
 struct WantedRecord {
@@ -68,15 +68,15 @@ struct PiecesRead {
 
 /// Whether a record must be read in pieces.
 inline bool NeedsPieces(const Slot& slot, const ValueTarget& target) {
-  return slot.extent_bytes() > kMaxSmallExtent || target.buffer != nullptr;
+  return slot.extent_bytes() > kMaxSmallExtent || target.memory.has_value();
 }
 
 /// A READ that is to be posted: into scratch memory first, then into the caller's.
 struct PieceRead {
-  std::uint64_t offset = 0;       // of the store's memory
-  std::size_t half = 0;           // of the scratch memory: the first or the second
-  std::size_t scratch_size = 0;   // bytes from the beginning of that half
-  std::span<std::byte> direct{};  // of the target's buffer
+  std::uint64_t offset = 0;      // of the store's memory
+  std::size_t half = 0;          // of the scratch memory: the first or the second
+  std::size_t scratch_size = 0;  // bytes from the beginning of that half
+  rdma::Sge direct{};            // of the target's memory; size 0: nothing
 };
 
 /// Bytes of a half: a header and the longest key fit.
@@ -112,10 +112,12 @@ class PieceReader {
   /// Header and key have come.
   void TakeHead(std::span<const std::byte> scratch);
   void BeginValue(std::string_view stored_key);
-  void EndValue();
+  void EndValue(std::uint64_t value_hash);
   void TakeProof(std::span<const std::byte> scratch);
 
-  std::size_t capacity() const { return target_.buffer == nullptr ? 0 : target_.buffer->bytes().size(); }
+  /// Bytes of the target's memory from `offset` on: no more than it has.
+  rdma::Sge Direct(std::size_t offset, std::size_t size) const;
+  std::size_t capacity() const { return target_.memory ? target_.memory->size : 0; }
 
   Session& session_;
   const WantedRecord wanted_;
@@ -132,18 +134,18 @@ class PieceReader {
   std::vector<std::byte> generations_;
   TimePoint looked_;
   RecordHeader header_{};
-  std::string key_;                     // that is stored there
-  bool keep_ = true;                    // it is the wanted one
-  std::size_t head_key_size_ = 0;       // of the head that is read
-  std::uint64_t asked_for_ = 0;         // bytes of the value
-  std::span<std::byte> head_direct_{};  // those that came with the head
+  bool keep_ = true;               // the key that is stored there is the wanted one
+  std::string key_;                // else this is it
+  std::size_t head_key_size_ = 0;  // of the head that is read
+  std::uint64_t asked_for_ = 0;    // bytes of the value
+  rdma::Sge head_direct_{};        // those that came with the head
   ValueHasher hasher_;
   PiecesRead read_;
 };
 
 /// Drives it, and waits. The state is as of CheckRecord; or kTorn where a large record took too long and is
 /// not proven. The target's content is the value if the state is kLive or kDead, and else of no use. What
-/// exceeds a buffer is read, and verified, and dropped. REQUIRES: as PieceReader. Errors are the
+/// exceeds the memory is read, and verified, and dropped. REQUIRES: as PieceReader. Errors are the
 /// connection's.
 absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
                                         const ValueTarget& target);

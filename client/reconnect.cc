@@ -79,12 +79,8 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
 absl::Status Session::OpenAnother(TimePoint deadline) {
   refusal_ = RefusalReason{};
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, dialer_(deadline));
-  // Before the connection: their registrations. Before anything is read into the buffer, or sent from it: the
-  // connection, which may still be at it.
-  registration_.reset();
-  scan_window_registration_.reset();
-  for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
-  connection_.reset();
+  // Before anything is read into the buffer, or sent from it: the connection may still be at it.
+  EndConnection();
   ForgetServer();
   const absl::Status was = std::exchange(broken_, absl::OkStatus());
   absl::Status opened = Open(std::move(connection), deadline);
@@ -96,6 +92,22 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
   }
   if (!opened.ok()) broken_ = was;
   return opened;
+}
+
+void Session::EndConnection() {
+  if (broken_.ok()) broken_ = absl::UnavailableError("the connection ended");
+  // Before the connection: their registrations.
+  registration_.reset();
+  scan_window_registration_.reset();
+  for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
+  connection_.reset();
+}
+
+void Session::LetGo() {
+  if (is_forked()) return;  // it is the parent's
+  // A SEND may complete after its reply came.
+  if (!is_broken()) Await(send_done_).IgnoreError();
+  if (is_broken()) EndConnection();
 }
 
 void Session::ForgetServer() {
@@ -127,11 +139,18 @@ absl::StatusOr<std::optional<Session::Answer>> Session::AskForOutcome() {
 }
 
 absl::Status Session::Add(RegisteredBuffer* buffer) {
-  REMORA_ASSIGN_OR_RETURN(buffer->registration_, connection_->RegisterMessages(buffer->bytes()));
+  if (!is_broken()) {
+    REMORA_ASSIGN_OR_RETURN(buffer->registration_, connection_->RegisterMessages(buffer->bytes()));
+  }
   user_buffers_.push_back(buffer);
   return absl::OkStatus();
 }
 
 void Session::Remove(RegisteredBuffer* buffer) { std::erase(user_buffers_, buffer); }
+
+absl::Status Session::CheckOwn(const RegisteredBytes& memory) const {
+  if (memory.buffer_->session_ == this) return absl::OkStatus();
+  return absl::InvalidArgumentError("memory that another client has registered");
+}
 
 }  // namespace remora

@@ -72,6 +72,13 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Co
   return session;
 }
 
+Session::~Session() {
+  for (RegisteredBuffer* const buffer : user_buffers_) {
+    buffer->registration_.reset();
+    buffer->session_ = nullptr;
+  }
+}
+
 std::uint64_t Session::RandomName() {
   std::random_device device;
   std::uint64_t name = 0;
@@ -212,7 +219,7 @@ absl::StatusOr<std::span<const std::byte>> Session::ReadGenerations(std::uint64_
 }
 
 absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_view key,
-                                              std::uint64_t key_hash, std::string_view value,
+                                              std::uint64_t key_hash, const SentValue& value,
                                               const PutOptions& options) {
   // The payload of the last request is ours again only at its SEND's completion, which may trail its reply.
   REMORA_RETURN_IF_ERROR(Await(send_done_));
@@ -221,25 +228,39 @@ absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_v
   const bool has_payload = !is_read_only() || !NeedsWriter(operation);
   std::byte* const payload =
       registration_->bytes().data() + kPayloadOffset + (is_read_only() ? sizeof(Request) : 0);
-  const std::size_t reads = has_payload ? reads_.Take(payload + key.size() + value.size()) : 0;
-  const std::size_t payload_size =
-      has_payload ? key.size() + value.size() + reads * sizeof(std::uint64_t) : 0;
+  const std::size_t size = value.bytes.size();
+  const std::size_t reads = has_payload ? reads_.Take(payload + key.size() + size) : 0;
+  const std::size_t payload_size = has_payload ? key.size() + size + reads * sizeof(std::uint64_t) : 0;
   if (payload_size > 0) {
-    if (!key.empty()) std::memcpy(payload, key.data(), key.size());
-    if (!value.empty()) std::memcpy(payload + key.size(), value.data(), value.size());
-  }
-  if (payload_size > 0 && !is_read_only()) {
-    const rdma::Sge from = rdma::MakeSge(*registration_, kPayloadOffset, payload_size);
-    REMORA_RETURN_IF_ERROR(connection_->PostWritev(std::span(&from, 1), hello_.slice, 0));
+    const SgeList from = Fill({payload, payload_size}, key, value);
+    if (!is_read_only()) REMORA_RETURN_IF_ERROR(PostWrite(from, hello_.slice, 0));
   }
 
-  Request request = NextRequest(operation, key.size(), value.size());
+  Request request = NextRequest(operation, key.size(), size);
   request.read_count = static_cast<std::uint8_t>(reads);
   request.ttl_ms = EncodeTtl(options.ttl);
   request.condition = options.condition.Encode();
   request.durability = EncodeDurability(options.durability);
-  request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.data(), value.size()));
+  request.payload_checksum = PayloadChecksum(request, key_hash, HashValue(value.bytes.data(), size));
   return Exchange(request, is_read_only() ? payload_size : 0);
+}
+
+SgeList Session::Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const {
+  // What goes along with a request is in one piece.
+  const bool gathers = value.is_gathered() && !is_read_only();
+  if (!key.empty()) std::memcpy(payload.data(), key.data(), key.size());
+  SgeList list;
+  if (gathers) {
+    list.Add(SgeOf(payload.first(key.size())));
+    list.Add(value.sge());
+    list.Add(SgeOf(payload.subspan(key.size() + value.bytes.size())));
+    return list;
+  }
+  if (!value.bytes.empty()) {
+    std::memcpy(payload.data() + key.size(), value.bytes.data(), value.bytes.size());
+  }
+  list.Add(SgeOf(payload));
+  return list;
 }
 
 Request Session::NextRequest(Operation operation, std::size_t key_size, std::size_t value_size) {

@@ -21,6 +21,7 @@
 #include "client/generations.h"
 #include "client/location_cache.h"
 #include "client/recent_reads.h"
+#include "client/registered.h"
 #include "client/scan.h"
 #include "client/server_time.h"
 #include "rdma/transport.h"
@@ -41,6 +42,42 @@ inline constexpr std::string_view kStrayReply = "the server sent a reply that an
 /// With what is not set as the address wants it.
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 
+inline std::string_view ValueIn(const RegisteredBytes& memory) {
+  return {reinterpret_cast<const char*>(memory.bytes().data()), memory.bytes().size()};
+}
+
+/// A value on its way to the server. With a `local_key` it is in memory registered under it, and gathered
+/// from there if that pays; else it is copied.
+struct SentValue {
+  std::string_view bytes{};
+  std::optional<std::uint32_t> local_key{};
+
+  bool is_gathered() const { return local_key.has_value() && bytes.size() >= kLeastGathered; }
+  rdma::Sge sge() const {  // REQUIRES: local_key
+    // A WRITE's source is not written.
+    return {reinterpret_cast<std::byte*>(const_cast<char*>(bytes.data())),
+            static_cast<std::uint32_t>(bytes.size()), *local_key};
+  }
+};
+
+/// What one WRITE gathers, or one READ is scattered into.
+class SgeList {
+ public:
+  void Add(const rdma::Sge& sge) {
+    if (sge.size > 0) entries_[count_++] = sge;
+    size_ += sge.size;
+  }
+  std::span<const rdma::Sge> entries() const { return std::span(entries_).first(count_); }
+  std::size_t size() const { return size_; }  // bytes
+  bool empty() const { return size_ == 0; }
+
+ private:
+  std::array<rdma::Sge, 3> entries_;
+  std::size_t count_ = 0;
+  std::size_t size_ = 0;
+};
+static_assert(3 <= rdma::kMaxSges);
+
 /// Everything is allocated and registered in Start; nothing is per operation.
 ///
 /// Thread Safety: none.
@@ -51,6 +88,7 @@ class Session {
   static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
                                                         Client::Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
+  ~Session();
 
   /// Each call of the public API begins here: its deadline runs from the first time that it has to wait.
   /// OK unless an earlier call left the connection in an unknown state.
@@ -92,9 +130,15 @@ class Session {
   static Duration Pause(int attempt);
   /// The call does not want to know any more.
   void GiveUpWrite() { unanswered_write_ = 0; }
-  /// Registers a buffer with this connection and all that will follow, until Remove.
+  /// Ends the connection: no device is at any memory of ours any more. It counts as broken.
+  void EndConnection();
+  /// Waits until the device is not at any memory of a caller's, or the connection has ended.
+  void LetGo();
+  /// Registers a buffer with this connection, if it is good, and all that will follow, until Remove.
   absl::Status Add(RegisteredBuffer* buffer);
   void Remove(RegisteredBuffer* buffer);
+  /// InvalidArgument: it is another client's.
+  absl::Status CheckOwn(const RegisteredBytes& memory) const;
 
   // One READ each; what it returns points into the session's own buffer, until the next call.
   /// Null: the directory does not show the bucket's place whole. Costs a READ more when the index has grown
@@ -120,15 +164,25 @@ class Session {
   absl::StatusOr<std::uint64_t> OffsetOf(const BucketRef& bucket);
   /// A READ of nothing of interest: when it is done, so are the WRITEs before it.
   absl::Status PostFence();
-  absl::Status PostWrite(const rdma::Sge& from, const RemoteRegion& region, std::uint64_t offset) {
-    return connection_->PostWritev(std::span(&from, 1), region, offset);
+  absl::Status PostWrite(const SgeList& from, const RemoteRegion& region, std::uint64_t offset) {
+    return connection_->PostWritev(from.entries(), region, offset);
   }
+  /// Puts {key, value} at the beginning of `payload`, of one of the buffers below, except what is gathered
+  /// from where it is. What is then to be WRITTEN: that, and what stands behind it in `payload`.
+  SgeList Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const;
   /// Registered memory between calls: what ReadRecord and Call use too. Of kMaxSmallExtent bytes at least,
   /// and kMaxPayloadSize.
   std::span<std::byte> record_buffer() const;
   /// The same, for a bucket each. REQUIRES: number < kSideBySide.
   std::span<std::byte> bucket_buffer(std::size_t number) const;
   std::span<std::byte> payload_buffer() const;
+  /// REQUIRES: CheckOwn.
+  rdma::Sge SgeOf(const RegisteredBytes& memory) const {
+    // No value is larger.
+    const std::size_t size = std::min(memory.bytes().size(), kMaxValueSize);
+    return {memory.bytes().data(), static_cast<std::uint32_t>(size),
+            memory.buffer_->registration_->local_key()};
+  }
   /// REQUIRES: `bytes` are of one of these.
   rdma::Sge SgeOf(std::span<std::byte> bytes) const {
     return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), registration_->local_key()};
@@ -159,7 +213,11 @@ class Session {
 
   /// WRITEs key and value into this connection's slice, SENDs the request, awaits the reply.
   absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
-                              std::string_view value, const PutOptions& options = {});
+                              std::string_view value, const PutOptions& options = {}) {
+    return Call(operation, key, key_hash, SentValue{value, {}}, options);
+  }
+  absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
+                              const SentValue& value, const PutOptions& options);
   std::uint64_t last_request_id() const { return last_request_id_; }
   /// The two halves of a Call without a payload in the slice: what is WRITTEN before Exchange has arrived
   /// when the request does.

@@ -100,6 +100,36 @@ remora_code remora_async_get(remora_async* async, const void* key, size_t key_si
                [&] { return async->client->Get(View(key, key_size), Calling(done, context)); });
 }
 
+remora_code remora_async_buffer_register(remora_async* async, void* bytes, size_t size,
+                                         remora_buffer** buffer) {
+  return Call([&]() -> absl::Status {
+    if (absl::Status status = CheckPointers(async != nullptr); !status.ok()) return status;
+    return Register(*async->client, bytes, size, buffer);
+  });
+}
+
+remora_code remora_async_get_into(remora_async* async, const void* key, size_t key_size,
+                                  const remora_buffer* buffer, size_t offset, size_t size,
+                                  remora_async_done done, void* context, uint64_t* operation) {
+  return Begin(async, AreBytes(key, key_size), operation, [&]() -> AsyncClient::Begun {
+    const absl::StatusOr<remora::RegisteredBytes> into = PartOf(buffer, offset, size);
+    if (!into.ok()) return into.status();
+    return async->client->Get(View(key, key_size), *into, Calling(done, context));
+  });
+}
+
+remora_code remora_async_put_from(remora_async* async, const void* key, size_t key_size,
+                                  const remora_buffer* buffer, size_t offset, size_t size,
+                                  const remora_write_options* options, remora_async_done done, void* context,
+                                  uint64_t* operation) {
+  return BeginWrite(async, AreBytes(key, key_size), options, operation,
+                    [&](const remora::PutOptions& wanted) -> AsyncClient::Begun {
+                      const absl::StatusOr<remora::RegisteredBytes> from = PartOf(buffer, offset, size);
+                      if (!from.ok()) return from.status();
+                      return async->client->Put(View(key, key_size), *from, wanted, Calling(done, context));
+                    });
+}
+
 remora_code remora_async_exists(remora_async* async, const void* key, size_t key_size, remora_async_done done,
                                 void* context, uint64_t* operation) {
   return Begin(async, AreBytes(key, key_size), operation,

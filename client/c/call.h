@@ -72,6 +72,28 @@ inline std::string_view View(const void* bytes, size_t size) {
   return {static_cast<const char*>(bytes), size};
 }
 
+/// InvalidArgument: it is not all inside.
+inline absl::StatusOr<RegisteredBytes> PartOf(const remora_buffer* buffer, size_t offset, size_t size) {
+  if (absl::Status status = CheckPointers(buffer != nullptr); !status.ok()) return status;
+  const size_t all = buffer->buffer->bytes().size();
+  if (offset <= all && size <= all - offset) return buffer->buffer->Part(offset, size);
+  return absl::InvalidArgumentError("bytes that are not all inside the buffer");
+}
+
+/// Registers it with a client of either kind.
+template <typename Client>
+absl::Status Register(Client& client, void* bytes, size_t size, remora_buffer** buffer) {
+  absl::Status status = CheckPointers(bytes != nullptr && buffer != nullptr);
+  if (status.ok() && size == 0) status = absl::InvalidArgumentError("a buffer of 0 bytes");
+  if (!status.ok()) return status;
+  auto registered = std::make_unique<remora_buffer>();
+  auto made = client.Register({static_cast<std::byte*>(bytes), size});
+  if (!made.ok()) return made.status();
+  registered->buffer = *std::move(made);
+  *buffer = registered.release();
+  return absl::OkStatus();
+}
+
 inline milliseconds TtlOf(int64_t ttl_ms) {
   return ttl_ms == REMORA_TTL_FOREVER ? kNeverExpires : milliseconds(ttl_ms);
 }

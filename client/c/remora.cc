@@ -249,15 +249,8 @@ remora_code remora_ttl(remora_client* client, const void* key, size_t key_size, 
 
 remora_code remora_buffer_register(remora_client* client, void* bytes, size_t size, remora_buffer** buffer) {
   return Call([&]() -> absl::Status {
-    absl::Status status = CheckPointers(client != nullptr && bytes != nullptr && buffer != nullptr);
-    if (status.ok() && size == 0) status = absl::InvalidArgumentError("a buffer of 0 bytes");
-    if (!status.ok()) return status;
-    auto registered = std::make_unique<remora_buffer>();
-    auto made = client->client->Register({static_cast<std::byte*>(bytes), size});
-    if (!made.ok()) return made.status();
-    registered->buffer = *std::move(made);
-    *buffer = registered.release();
-    return absl::OkStatus();
+    if (absl::Status status = CheckPointers(client != nullptr); !status.ok()) return status;
+    return Register(*client->client, bytes, size, buffer);
   });
 }
 

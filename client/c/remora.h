@@ -142,20 +142,20 @@ remora_code remora_multi_get(remora_client* client, const remora_bytes* keys, re
 /* What is left of the time for which the key is there, or a little less; -1: for ever. As remora_get. */
 remora_code remora_ttl(remora_client* client, const void* key, size_t key_size, int64_t* ttl_ms);
 
-/* --- Reading without a copy ----------------------------------------------------------------------------- */
+/* --- Without a copy ------------------------------------------------------------------------------------- */
 
-/* Memory of the caller that values can be read into, one-sidedly. */
+/* Memory of the caller that values can be read into, and put from, one-sidedly. */
 typedef struct remora_buffer remora_buffer;
 
 /* Costs some 20 us, and more where pages have never been touched: do it once, for many values. The memory
  * stays the caller's, and must stay until the buffer is released. REMORA_RESOURCE_EXHAUSTED: too little
  * memory that may be locked. */
 remora_code remora_buffer_register(remora_client* client, void* bytes, size_t size, remora_buffer** buffer);
-/* Null: nothing happens. */
+/* Not while an operation of a remora_async has it. Null: nothing happens. */
 void remora_buffer_release(remora_buffer* buffer);
 
 /* Reads the value into the beginning of the buffer. As remora_get; REMORA_OUT_OF_RANGE: it does not fit, and
- * the message says how large it is. Unless REMORA_OK, what the buffer holds is unspecified. */
+ * the message says how large it is. Unless REMORA_OK, and behind the value, its bytes are unspecified. */
 remora_code remora_get_into(remora_client* client, const void* key, size_t key_size, remora_buffer* buffer,
                             size_t* value_size, uint64_t* version);
 
@@ -201,6 +201,12 @@ void remora_write_options_init(remora_write_options* options);
  * REMORA_RESOURCE_EXHAUSTED: the server has no room. */
 remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
                        size_t value_size, const remora_write_options* options);
+/* The same of `size` bytes of a buffer from `offset` on, without a copy; of less than 1024 bytes a copy costs
+ * less, and is made. REMORA_DATA_LOSS: somebody wrote there meanwhile, and nothing was done.
+ * REMORA_INVALID_ARGUMENT: they are not all inside, or it is another client's. */
+remora_code remora_put_from(remora_client* client, const void* key, size_t key_size,
+                            const remora_buffer* buffer, size_t offset, size_t size,
+                            const remora_write_options* options);
 
 /* REMORA_NOT_FOUND. */
 remora_code remora_delete(remora_client* client, const void* key, size_t key_size,

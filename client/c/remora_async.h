@@ -18,7 +18,7 @@ typedef struct remora_async remora_async;
 typedef struct remora_async_result {
   remora_code code;    /* as of the call of that name of a remora_client, or see below */
   const char* message; /* why it is not REMORA_OK; then the rest is unspecified */
-  remora_bytes value;  /* of remora_async_get */
+  remora_bytes value;  /* of remora_async_get, and of remora_async_get_into, where it was read to */
   uint64_t version;    /* of the value, or of the write; of a batch, the first */
   int64_t number;      /* the sum, or the size that the value has then; or what is left of the time, in ms,
                         * -1: for ever */
@@ -42,8 +42,8 @@ void remora_async_close(remora_async* async);
  * nothing was begun, and `done` is never called: REMORA_RESOURCE_EXHAUSTED, `depth` operations are under way;
  * REMORA_INVALID_ARGUMENT and REMORA_UNAVAILABLE, as any call.
  *
- * Keys, values, batches and options are copied; what `version` of the options points to is written before
- * `done` is called, and must be there until then.
+ * Keys, values, batches and options are copied, but what is in a buffer; what `version` of the options points
+ * to is written before `done` is called, and must be there until then.
  *
  * An operation ends as the call of that name of a remora_client, or with
  *   REMORA_DEADLINE_EXCEEDED  no answer within timeout_ms. Of a write it is not known whether it was done, or
@@ -60,6 +60,23 @@ void remora_async_close(remora_async* async);
  * timeout_ms is for each of them; writes that are begun behind one are sent when all of it was. */
 remora_code remora_async_get(remora_async* async, const void* key, size_t key_size, remora_async_done done,
                              void* context, uint64_t* operation);
+
+/* As remora_buffer_register, for the two that follow. What is in a buffer is theirs until `done` is called,
+ * however the operation ended; so an operation whose time is over, or that is cancelled, ends when the device
+ * is done with what is under way. The buffer may be released behind remora_async_close. */
+remora_code remora_async_buffer_register(remora_async* async, void* bytes, size_t size,
+                                         remora_buffer** buffer);
+/* Reads the value to a buffer's `size` bytes from `offset` on, without a copy. REMORA_OUT_OF_RANGE: it does
+ * not fit. REMORA_INVALID_ARGUMENT, at once: they are not all inside, or it is another client's. */
+remora_code remora_async_get_into(remora_async* async, const void* key, size_t key_size,
+                                  const remora_buffer* buffer, size_t offset, size_t size,
+                                  remora_async_done done, void* context, uint64_t* operation);
+/* As remora_put_from. The bytes must stay as they are until `done` is called. */
+remora_code remora_async_put_from(remora_async* async, const void* key, size_t key_size,
+                                  const remora_buffer* buffer, size_t offset, size_t size,
+                                  const remora_write_options* options, remora_async_done done, void* context,
+                                  uint64_t* operation);
+
 /* REMORA_OK: the key is there. REMORA_NOT_FOUND. */
 remora_code remora_async_exists(remora_async* async, const void* key, size_t key_size, remora_async_done done,
                                 void* context, uint64_t* operation);

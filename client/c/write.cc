@@ -73,6 +73,17 @@ remora_code remora_put(remora_client* client, const void* key, size_t key_size, 
   return Write(client, key, key_size, options, AreBytes(value, value_size), put);
 }
 
+remora_code remora_put_from(remora_client* client, const void* key, size_t key_size,
+                            const remora_buffer* buffer, size_t offset, size_t size,
+                            const remora_write_options* options) {
+  const auto put = [&](std::string_view key_view, const remora::PutOptions& wanted) -> absl::Status {
+    const absl::StatusOr<remora::RegisteredBytes> value = PartOf(buffer, offset, size);
+    if (!value.ok()) return value.status();
+    return client->client->Put(key_view, *value, wanted);
+  };
+  return Write(client, key, key_size, options, true, put);
+}
+
 remora_code remora_delete(remora_client* client, const void* key, size_t key_size,
                           const remora_write_options* options) {
   const auto remove = [&](std::string_view key_view, const remora::PutOptions& wanted) {

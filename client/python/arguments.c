@@ -61,6 +61,15 @@ void Release(Bytes* bytes) {
   if (bytes->buffer.obj != NULL) PyBuffer_Release(&bytes->buffer);
 }
 
+PyObject* TakeRaised(void) {
+  PyObject *type, *error, *trace;
+  PyErr_Fetch(&type, &error, &trace);
+  PyErr_NormalizeException(&type, &error, &trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return error;
+}
+
 // When a later argument is wrong, it is called again, with null.
 int TakeArgument(PyObject* object, void* bytes) {
   if (object != NULL) return Take(object, bytes) ? Py_CLEANUP_SUPPORTED : 0;
@@ -173,6 +182,25 @@ int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {
   return PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$OOO", names, TakeArgument, &taken->key,
                                      TakeArgument, &taken->value, &ttl, &condition, &durability) &&
          EndArguments(ttl, condition, durability, taken);
+}
+
+int TakePutFromArguments(PyObject* args, PyObject* kwargs, const Py_buffer* memory, size_t* size,
+                         WriteArguments* taken) {
+  static char* names[] = {"key", "size", "ttl", "condition", "durability", NULL};
+  PyObject *ttl = NULL, *condition = NULL, *durability = NULL;
+  Py_ssize_t bytes = 0;
+  taken->value.buffer.obj = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&n|$OOO", names, TakeArgument, &taken->key, &bytes, &ttl,
+                                   &condition, &durability)) {
+    return 0;
+  }
+  *size = (size_t)bytes;
+  if (bytes < 0 || bytes > memory->len) {
+    Release(&taken->key);
+    PyErr_Format(PyExc_ValueError, "%zd bytes of a memory of %zd", bytes, memory->len);
+    return 0;
+  }
+  return EndArguments(ttl, condition, durability, taken);
 }
 
 int TakeDeleteArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {

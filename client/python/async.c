@@ -6,13 +6,6 @@
 
 #include "client/python/remora_python.h"
 
-typedef struct {
-  PyObject ob_base;
-  remora_async* async;  // null: closed
-  PyObject* ended;      // a list, while remora_async_poll or _close is under way
-  unsigned forks;       // as `forks` was when it connected
-} Async;
-
 // One that is under way. Freed by its callback.
 typedef struct Operation {
   Async* self;
@@ -20,6 +13,7 @@ typedef struct Operation {
   PyObject* (*result)(const struct Operation* operation, const remora_async_result* result);
   PyObject* otherwise;  // of get; or null
   Py_buffer into;       // of get_into; or obj null
+  AsyncBuffer* buffer;  // of get_into and put_from; or null
 } Operation;
 
 typedef PyObject* (*ResultOf)(const Operation* operation, const remora_async_result* result);
@@ -53,6 +47,10 @@ static PyObject* SizeOfCopy(const Operation* operation, const remora_async_resul
   return PyLong_FromSize_t(result->value.size);
 }
 
+static PyObject* SizeOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
+  return result->code == REMORA_OK ? PyLong_FromSize_t(result->value.size) : NULL;
+}
+
 static PyObject* PresenceOf(const Operation* Py_UNUSED(operation), const remora_async_result* result) {
   if (result->code == REMORA_NOT_FOUND) return Py_NewRef(Py_False);
   return result->code == REMORA_OK ? Py_NewRef(Py_True) : NULL;
@@ -79,17 +77,11 @@ static void FreeOperation(Operation* operation) {
   Py_DECREF(operation->future);
   Py_XDECREF(operation->otherwise);
   if (operation->into.obj != NULL) PyBuffer_Release(&operation->into);
+  if (operation->buffer != NULL) {
+    --operation->buffer->operations;
+    Py_DECREF((PyObject*)operation->buffer);
+  }
   PyMem_Free(operation);
-}
-
-// The exception that is raised, not raised any more.
-static PyObject* TakeRaised(void) {
-  PyObject *type, *error, *trace;
-  PyErr_Fetch(&type, &error, &trace);
-  PyErr_NormalizeException(&type, &error, &trace);
-  Py_XDECREF(type);
-  Py_XDECREF(trace);
-  return error;
 }
 
 // Notes (future, whether it went well, result or exception).
@@ -108,7 +100,7 @@ static void Done(void* context, const remora_async_result* result) {
 
 // --- Operations begin -----------------------------------------------------------------------------------
 
-static int IsOpen(const Async* self) {
+int IsOpen(const Async* self) {
   const char* why = NULL;
   if (self->async == NULL) {
     why = "the client is closed";
@@ -183,6 +175,13 @@ static PyObject* AsyncTtl(PyObject* self, PyObject* given) {
   return Read(self, given, TtlOf, remora_async_ttl, 0);
 }
 
+// The operation has it now.
+static const AsyncBuffer* Use(Operation* operation, PyObject* buffer) {
+  operation->buffer = (AsyncBuffer*)Py_NewRef(buffer);
+  ++operation->buffer->operations;
+  return operation->buffer;
+}
+
 static PyObject* AsyncGetInto(PyObject* object, PyObject* given) {
   static char* names[] = {"key", "memory", NULL};
   Async* const self = (Async*)object;
@@ -193,12 +192,20 @@ static PyObject* AsyncGetInto(PyObject* object, PyObject* given) {
     return NULL;
   }
   PyObject* name = NULL;
-  Operation* const operation = NewOperation(self, future, SizeOfCopy, NULL);
-  if (operation != NULL && PyObject_GetBuffer(memory, &operation->into, PyBUF_WRITABLE) != 0) {
+  uint64_t number = 0;
+  const int is_registered = PyObject_TypeCheck(memory, (PyTypeObject*)async_buffer_type);
+  Operation* const operation = is_registered && !IsRegistered(memory)
+                                   ? NULL
+                                   : NewOperation(self, future, is_registered ? SizeOf : SizeOfCopy, NULL);
+  if (operation != NULL && is_registered) {
+    const AsyncBuffer* const buffer = Use(operation, memory);
+    name = Begun(remora_async_get_into(self->async, key.data, (size_t)key.size, buffer->buffer, 0,
+                                       (size_t)buffer->memory.len, Done, operation, &number),
+                 operation, number);
+  } else if (operation != NULL && PyObject_GetBuffer(memory, &operation->into, PyBUF_WRITABLE) != 0) {
     operation->into.obj = NULL;
     FreeOperation(operation);
   } else if (operation != NULL) {
-    uint64_t number = 0;
     name = Begun(remora_async_get(self->async, key.data, (size_t)key.size, Done, operation, &number),
                  operation, number);
   }
@@ -239,6 +246,27 @@ static PyObject* AsyncPut(PyObject* self, PyObject* given) {
 }
 static PyObject* AsyncAppend(PyObject* self, PyObject* given) {
   return Store(self, given, NumberOf, remora_async_append);
+}
+
+// Given (future, (buffer, key, size), options).
+static PyObject* AsyncPutFrom(PyObject* object, PyObject* given) {
+  Async* const self = (Async*)object;
+  PyObject *future, *args, *kwargs, *name = NULL;
+  if (!Parse(given, &future, &args, &kwargs)) return NULL;
+  PyObject* const buffer = PyTuple_GetItem(args, 0);
+  if (buffer == NULL || !IsRegistered(buffer)) return NULL;
+  PyObject* const rest = PyTuple_GetSlice(args, 1, PyTuple_Size(args));
+  WriteArguments taken;
+  size_t size = 0;
+  const int is_good =
+      rest != NULL && TakePutFromArguments(rest, kwargs, &((AsyncBuffer*)buffer)->memory, &size, &taken);
+  Py_XDECREF(rest);
+  if (!is_good) return NULL;
+  BEGIN_WRITE(self, future, VersionOf, taken,
+              remora_async_put_from(self->async, taken.key.data, (size_t)taken.key.size,
+                                    Use(operation, buffer)->buffer, 0, size, &taken.wanted.options, Done,
+                                    operation, &number));
+  return name;
 }
 
 static PyObject* AsyncIncrement(PyObject* object, PyObject* given) {
@@ -439,6 +467,7 @@ static PyMethodDef async_methods[] = {
     {"exists", AsyncExists, METH_VARARGS, NULL},
     {"ttl", AsyncTtl, METH_VARARGS, NULL},
     {"put", AsyncPut, METH_VARARGS, NULL},
+    {"put_from", AsyncPutFrom, METH_VARARGS, NULL},
     {"append", AsyncAppend, METH_VARARGS, NULL},
     {"increment", AsyncIncrement, METH_VARARGS, NULL},
     {"delete", AsyncDelete, METH_VARARGS, NULL},
@@ -446,6 +475,7 @@ static PyMethodDef async_methods[] = {
     {"persist", AsyncPersist, METH_VARARGS, NULL},
     {"apply", AsyncApply, METH_VARARGS, NULL},
     {"ping", AsyncPing, METH_VARARGS, NULL},
+    {"register", AsyncRegister, METH_O, "A remora.aio.Buffer of this memory."},
     {"cancel", AsyncCancel, METH_O, "Whether the operation had not ended yet."},
     {"poll", AsyncPoll, METH_NOARGS, "What has ended: (future, whether it went well, result or exception)."},
     {"wait_seconds", AsyncWaitSeconds, METH_NOARGS, "When poll is due at the latest, or None."},

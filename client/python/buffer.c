@@ -73,6 +73,27 @@ static PyObject* BufferGet(PyObject* object, PyObject* argument) {
   return value;
 }
 
+static PyObject* BufferPut(PyObject* object, PyObject* args, PyObject* kwargs) {
+  Buffer* const self = (Buffer*)object;
+  if (self->buffer == NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "the buffer is released");
+    return NULL;
+  }
+  size_t size = 0;
+  WriteArguments taken;
+  if (!TakePutFromArguments(args, kwargs, &self->memory, &size, &taken)) return NULL;
+  PyObject* version = NULL;
+  if (Begin(self->client)) {
+    remora_code code;
+    CALL(self->client, code,
+         remora_put_from(self->client->client, taken.key.data, (size_t)taken.key.size, self->buffer, 0, size,
+                         &taken.wanted.options));
+    version = code == REMORA_OK ? PyLong_FromUnsignedLongLong(taken.wanted.version) : Raise(code);
+  }
+  ReleaseArguments(&taken);
+  return version;
+}
+
 static PyObject* BufferRelease(PyObject* object, PyObject* Py_UNUSED(none)) {
   Buffer* const self = (Buffer*)object;
   if (self->buffer != NULL && self->client->busy) {
@@ -94,13 +115,15 @@ static void BufferDealloc(PyObject* object) {
 
 static PyMethodDef buffer_methods[] = {
     {"get", BufferGet, METH_O, "Reads the value into the memory; a view of it there. NotFound, OutOfRange."},
+    {"put", WITH_KEYWORDS(BufferPut), METH_VARARGS | METH_KEYWORDS,
+     "Stores the memory's first `size` bytes, without a copy; the version."},
     {"release", BufferRelease, METH_NOARGS, "Gives the memory back."},
     {"__enter__", Self, METH_NOARGS, NULL},
     {"__exit__", BufferRelease, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot buffer_slots[] = {
-    {Py_tp_doc, "Memory that values are read into without a copy; made by Client.register."},
+    {Py_tp_doc, "Memory that values are read into, and put from, without a copy; made by Client.register."},
     {Py_tp_dealloc, BufferDealloc},
     {Py_tp_methods, buffer_methods},
     {0, NULL},

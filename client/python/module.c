@@ -24,9 +24,12 @@ PyMODINIT_FUNC PyInit__remora(void) {
   scan_type = PyType_FromSpec(&scan_spec);
   watch_type = PyType_FromSpec(&watch_spec);
   PyObject* const async_type = PyType_FromSpec(&async_spec);
+  async_buffer_type = PyType_FromSpec(&async_buffer_spec);
   if (client_type == NULL || buffer_type == NULL || batch_type == NULL || scan_type == NULL ||
-      watch_type == NULL || async_type == NULL || PyModule_AddObjectRef(module, "Async", async_type) != 0 ||
-      !ImportTypes() || PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
+      watch_type == NULL || async_type == NULL || async_buffer_type == NULL ||
+      PyModule_AddObjectRef(module, "Async", async_type) != 0 ||
+      PyModule_AddObjectRef(module, "AsyncBuffer", async_buffer_type) != 0 || !ImportTypes() ||
+      PyModule_AddObjectRef(module, "Client", client_type) != 0 ||
       PyModule_AddObjectRef(module, "Buffer", buffer_type) != 0 ||
       PyModule_AddObjectRef(module, "Batch", batch_type) != 0 ||
       PyModule_AddObjectRef(module, "Scan", scan_type) != 0 ||

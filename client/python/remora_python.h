@@ -1,8 +1,8 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
 // interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
 //
-// module.c makes the module; client.c, many.c, buffer.c, batch.c, scan.c, watch.c and async.c its types;
-// arguments.c takes what Python gives.
+// module.c makes the module; client.c, many.c, buffer.c, batch.c, scan.c, watch.c, async.c and async_buffer.c
+// its types; arguments.c takes what Python gives.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
@@ -41,12 +41,28 @@ struct Buffer {
   Buffer* next;
 };
 
+typedef struct {
+  PyObject ob_base;
+  remora_async* async;  // null: closed
+  PyObject* ended;      // a list, while remora_async_poll or _close is under way
+  unsigned forks;       // as `forks` was when it connected
+} Async;
+
+typedef struct {
+  PyObject ob_base;
+  Async* client;
+  remora_buffer* buffer;  // null: released
+  Py_buffer memory;
+  size_t operations;  // that have it
+} AsyncBuffer;
+
 extern PyType_Spec client_spec;
 extern PyType_Spec buffer_spec;
 extern PyType_Spec batch_spec;
 extern PyType_Spec scan_spec;
 extern PyType_Spec watch_spec;
 extern PyType_Spec async_spec;
+extern PyType_Spec async_buffer_spec;
 
 // --- arguments.c ----------------------------------------------------------------------------------------
 
@@ -59,6 +75,8 @@ PyObject* Raise(remora_code code);
 PyObject* RaiseWith(remora_code code, const char* message);
 /// The exception, not raised; null: another one is.
 PyObject* ErrorOf(remora_code code, const char* message);
+/// The exception that is raised, not raised any more.
+PyObject* TakeRaised(void);
 
 /// A key or value: the bytes of a str in UTF-8, or of whatever has the buffer protocol. Not copied.
 typedef struct {
@@ -101,6 +119,9 @@ typedef struct {
 } WriteArguments;
 /// (key, value, *, ttl=None, condition=None, durability=None). As Take.
 int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
+/// (key, size, *, ttl=None, condition=None, durability=None), of the memory's first bytes. As Take.
+int TakePutFromArguments(PyObject* args, PyObject* kwargs, const Py_buffer* memory, size_t* size,
+                         WriteArguments* taken);
 /// (key, *, condition=None, durability=None). As Take.
 int TakeDeleteArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
 /// (key, delta=1, *, ttl=None, condition=None, durability=None). As Take.
@@ -144,6 +165,20 @@ extern PyObject* buffer_type;
 
 PyObject* ClientRegister(PyObject* client, PyObject* memory);
 void ReleaseBuffer(Buffer* buffer);
+
+// --- async.c --------------------------------------------------------------------------------------------
+
+/// Whether it is; else an exception is raised.
+int IsOpen(const Async* self);
+
+// --- async_buffer.c -------------------------------------------------------------------------------------
+
+/// Made of async_buffer_spec by module.c.
+extern PyObject* async_buffer_type;
+
+PyObject* AsyncRegister(PyObject* async, PyObject* memory);
+/// Whether it is one that may be named by an operation; else an exception is raised.
+int IsRegistered(PyObject* object);
 
 // --- many.c ---------------------------------------------------------------------------------------------
 

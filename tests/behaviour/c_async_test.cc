@@ -1,13 +1,17 @@
 // The part of remora.h for many operations at once, against a real server over each transport.
+#include <gmock/gmock.h>
 #include <poll.h>
+#include <sys/stat.h>
 
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "client/c/remora.h"
 #include "tests/behaviour/behaviour_fixture.h"
+#include "tests/support/random_bytes.h"
 #include "tests/support/server_thread.h"
 
 namespace remora {
@@ -128,6 +132,93 @@ TEST_P(CAsync, EveryOperation) {
             "OK");
   EXPECT_EQ(Get("n").code, "NOT_FOUND");
   EXPECT_EQ(Do([&](Outcome* into) { return remora_async_ping(async_, Done, into, nullptr); }).code, "OK");
+}
+
+TEST_P(CAsync, ABufferIsReadIntoAndPutFrom) {
+  OPEN();
+  for (const std::size_t size : {std::size_t{5000}, std::size_t{1} << 20}) {
+    const std::string value = RandomBytes(size, size);
+    std::string memory = "0123456789" + value + std::string(size + 10, '-');
+    remora_buffer* buffer = nullptr;
+    ASSERT_EQ(remora_async_buffer_register(async_, memory.data(), memory.size(), &buffer), REMORA_OK);
+    const Outcome put = Do([&](Outcome* into) {
+      return remora_async_put_from(async_, "key", 3, buffer, 10, size, nullptr, Done, into, nullptr);
+    });
+    EXPECT_EQ(put.code, "OK");
+    EXPECT_TRUE(Get("key").value == value);
+    const auto get = [&](size_t room) {
+      return Do([&](Outcome* into) {
+        return remora_async_get_into(async_, "key", 3, buffer, 15 + size, room, Done, into, nullptr);
+      });
+    };
+    EXPECT_EQ(get(size - 1).code, "OUT_OF_RANGE");
+    const Outcome got = get(size + 5);
+    EXPECT_EQ(got.version, put.version);
+    EXPECT_TRUE(got.value == value);
+    EXPECT_TRUE(memory.substr(15 + size, size) == value);
+    EXPECT_EQ(memory.substr(0, 10), "0123456789");
+    EXPECT_EQ(remora_async_get_into(async_, "key", 3, buffer, 1, memory.size(), Done, nullptr, nullptr),
+              REMORA_INVALID_ARGUMENT);
+    EXPECT_EQ(remora_async_put_from(async_, "key", 3, buffer, ~size_t{0}, 2, nullptr, Done, nullptr, nullptr),
+              REMORA_INVALID_ARGUMENT);
+    EXPECT_EQ(remora_async_get_into(async_, "key", 3, nullptr, 0, 0, Done, nullptr, nullptr),
+              REMORA_INVALID_ARGUMENT);
+    remora_buffer_release(buffer);
+    EXPECT_EQ(remora_async_buffer_register(async_, memory.data(), 0, &buffer), REMORA_INVALID_ARGUMENT);
+  }
+}
+
+TEST_P(CAsync, ATokenIsRightWrongOrMissing) {
+  OPEN();
+  const std::string file = sockets_.path() + "/tokens";
+  const std::string secret = "000102030405060708090a0b0c0d0e0f";
+  std::ofstream(file) << "writer read-write " << secret << "\n";
+  ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+  ServerOptions wanted;
+  wanted.store.memory_size = std::size_t{16} << 20;
+  wanted.tokens_file = file;
+  const auto server = ServerThread::Start(wanted, FreshAddress(GetParam(), sockets_.path()));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+
+  remora_options options;
+  remora_options_init(&options);
+  const std::string line = "writer read-write " + secret;
+  for (const std::string& token : {secret, line}) {
+    options.token = token.c_str();
+    remora_client* client = nullptr;
+    ASSERT_EQ(remora_connect(address.c_str(), &options, &client), REMORA_OK) << remora_message();
+    EXPECT_EQ(remora_put(client, "key", 3, "value", 5, nullptr), REMORA_OK);
+    remora_close(client);
+    remora_async* async = nullptr;
+    ASSERT_EQ(remora_async_open(address.c_str(), &options, 0, &async), REMORA_OK) << remora_message();
+    Outcome got;
+    EXPECT_EQ(remora_async_get(async, "key", 3, Done, &got, nullptr), REMORA_OK);
+    while (remora_async_in_flight(async) > 0) {
+      ASSERT_EQ(remora_async_poll(async, 60'000, nullptr), REMORA_OK) << remora_message();
+    }
+    EXPECT_EQ(got.value, "value");
+    remora_async_close(async);
+  }
+  const std::string other = "404142434445464748494a4b4c4d4e4f";
+  struct Refused {
+    const char* token;
+    remora_code code;
+    const char* why;
+  };
+  for (const Refused& refused : {Refused{nullptr, REMORA_PERMISSION_DENIED, "has none"},
+                                 Refused{other.c_str(), REMORA_PERMISSION_DENIED, "does not know"},
+                                 Refused{"short", REMORA_INVALID_ARGUMENT, ""}}) {
+    options.token = refused.token;
+    remora_client* client = nullptr;
+    EXPECT_EQ(remora_connect(address.c_str(), &options, &client), refused.code);
+    EXPECT_THAT(remora_message(), testing::HasSubstr(refused.why));
+    EXPECT_EQ(client, nullptr);
+    remora_async* async = nullptr;
+    EXPECT_EQ(remora_async_open(address.c_str(), &options, 0, &async), refused.code);
+    EXPECT_THAT(remora_message(), testing::HasSubstr(refused.why));
+    EXPECT_EQ(async, nullptr);
+  }
 }
 
 TEST_P(CAsync, WritesWithOptions) {

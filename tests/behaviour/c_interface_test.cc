@@ -50,6 +50,11 @@ TEST_F(CInterface, ReadsIntoABuffer) {
   ASSERT_EQ(Put("large", value + "v"), REMORA_OK);
   EXPECT_EQ(remora_get_into(client_, "large", 5, buffer, &size, nullptr), REMORA_OUT_OF_RANGE);
   EXPECT_EQ(remora_get_into(client_, "none", 4, buffer, &size, nullptr), REMORA_NOT_FOUND);
+  memory[0] = 'w';
+  EXPECT_EQ(remora_put_from(client_, "from", 4, buffer, 0, 5000, nullptr), REMORA_OK);
+  EXPECT_TRUE(Get("from") == "w" + std::string(4999, 'v'));
+  EXPECT_EQ(remora_put_from(client_, "from", 4, buffer, 1, memory.size(), nullptr), REMORA_INVALID_ARGUMENT);
+  EXPECT_EQ(remora_put_from(client_, "from", 4, nullptr, 0, 0, nullptr), REMORA_INVALID_ARGUMENT);
   remora_buffer_release(buffer);
   remora_buffer_release(nullptr);
   EXPECT_EQ(remora_buffer_register(client_, memory.data(), 0, &buffer), REMORA_INVALID_ARGUMENT);

@@ -128,6 +128,8 @@ TEST_P(Costs, AreAsDocumented) {
   counted["`Get`, of a key that is not there"] =
       Of([&] { ASSERT_CODE(kNotFound, client_->Get("none", &value)); });
   counted["`Get`, into a registered buffer"] = Of([&] { ASSERT_TRUE(client_->Get("key 1", *buffer).ok()); });
+  counted["`Put`, from a registered buffer"] = Of([&] { ASSERT_CODE(kOk, client_->Put("from", *buffer)); });
+  ASSERT_CODE(kOk, client_->Delete("from"));
   counted["`Exists`, of a key that is there"] = Of([&] { ASSERT_TRUE(client_->Exists("key 1").value()); });
   counted["`Exists`, of a key that is not there"] =
       Of([&] { ASSERT_FALSE(client_->Exists("none").value()); });

@@ -68,7 +68,7 @@ status=0
 [ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 10 ] || fail "path_ratio printed too little"
 
 "$bin/pipeline" --server="$server" --records=100 --turns=3 --operations=32 | tee "$directory/out"
-[ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 20 ] || fail "pipeline printed too little"
+[ "$(grep -c 'ratio *[0-9]' "$directory/out")" -eq 24 ] || fail "pipeline printed too little"
 
 "$bin/kvbench" floor --target="$server" --records=500 --operations=800 --data_dir="$directory/floor" |
   tee "$directory/out"

@@ -68,6 +68,38 @@ class AccessTest(harness.TestCase):
             self.assertNotIn(line.split()[2].encode(), server.said())
         self.assertEqual(server.stop()[0], 0)
 
+    def test_measuring_programs(self):
+        writer, reader = self.make_token("writer"), self.make_token("reader", "read-only")
+        writer_file, reader_file = self.write("writer", writer), self.write("reader", reader)
+        stranger = self.write("stranger", self.make_token("writer"))
+        self.memory_server(f"--tokens={self.write('tokens', writer + reader)}")
+
+        def measure(program, token_file, *arguments):
+            options = [*arguments, *([f"--token_file={token_file}"] if token_file else [])]
+            return subprocess.run([harness.program(program), *options], capture_output=True, timeout=harness.PATIENCE)
+
+        programs = {
+            "kvbench": ["all", f"--target={self.address}", "--workload=a", "--records=100", "--operations=200"],
+            "pipeline": [f"--server={self.address}", "--records=64", "--turns=1", "--operations=16", "--value_size=64"],
+            "path_ratio": [f"--server={self.address}", "--records=16", "--rounds=2", "--value_size=64"],
+        }
+        for program, arguments in programs.items():
+            with self.subTest(program):
+                run = measure(program, writer_file, *arguments)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                run = measure(program, reader_file, *arguments)
+                self.assertNotEqual(run.returncode, 0)
+                self.assertIn(b"for reading alone", run.stderr)
+                run = measure(program, None, *arguments)
+                self.assertNotEqual(run.returncode, 0)
+                self.assertIn(b"serves only who has a token", run.stderr)
+                run = measure(program, stranger, *arguments)
+                self.assertNotEqual(run.returncode, 0)
+                self.assertIn(b"does not know this client's token", run.stderr)
+                run = measure(program, f"{self.folder}/none", *arguments)
+                self.assertNotEqual(run.returncode, 0)
+                self.assertIn(b"none", run.stderr)
+
     def test_a_connection_ends_with_its_token(self):
         writer, reader = self.make_token("writer"), self.make_token("reader", "read-only")
         tokens = self.write("tokens", writer + reader)

@@ -34,6 +34,33 @@ class AioTest(harness.TestCase):
         super().setUp()
         self.kvserver = self.memory_server()
 
+    def test_a_token(self):
+        made = harness.kvctl(None, "token", "reader", "--role=read-only").stdout.decode()
+        stranger = harness.kvctl(None, "token", "reader").stdout.decode()
+        tokens = self.folder / "tokens"
+        tokens.write_text(made)
+        tokens.chmod(0o600)
+        address = self.address + "2"
+        server = harness.Server(f"--listen={address}", "--durability=memory", "--memory=64M", f"--tokens={tokens}")
+        self.addCleanup(server.close)
+
+        async def test():
+            for token in (made, made.split()[2]):
+                async with aio.Client(address, token=token) as store:
+                    self.assertIsNone(await store.get("none"))
+                    self.assertEqual(await store.count(), 0)  # over the other connection
+                    with self.assertRaisesRegex(remora.PermissionDenied, "for reading alone"):
+                        await store.put("key", "value")
+            for token, error, why in (
+                (None, remora.PermissionDenied, "has none"),
+                (stranger, remora.PermissionDenied, "does not know"),
+                ("short", remora.InvalidArgument, ""),
+            ):
+                with self.subTest(why), self.assertRaisesRegex(error, why):
+                    await aio.Client(address, token=token).connect()
+
+        asyncio.run(asyncio.wait_for(test(), harness.PATIENCE))
+
     @in_loop
     async def test_every_operation(self):
         store = self.store
@@ -253,6 +280,61 @@ class AioManyTest(harness.TestCase):
             with self.subTest(wrong), self.assertRaises((TypeError, BufferError)):
                 await self.store.get_into("key", wrong)
         memory.clear()  # nobody holds it
+
+    @in_loop
+    async def test_a_buffer_is_read_into_and_put_from(self):
+        memory = bytearray(b"-" * 600_000)
+        buffer = self.store.register(memory)
+        self.assertEqual(len(buffer), len(memory))
+        for size in (0, 1, 100, 5000, 500_000):
+            value = os.urandom(size)
+            await self.store.put("key", value)
+            self.assertEqual(await self.store.get_into("key", buffer), size)
+            self.assertEqual(memory[:size], value)
+            memory[:size] = other = os.urandom(size)
+            version = await self.store.put_from("other", buffer, size, ttl=60)
+            self.assertEqual(await self.store.get_versioned("other"), (other, version))
+        await self.store.put("key", os.urandom(600_001))
+        with self.assertRaisesRegex(remora.OutOfRange, "600001 bytes"):
+            await self.store.get_into("key", buffer)
+        with self.assertRaises(remora.NotFound):
+            await self.store.get_into("none", buffer)
+        with self.assertRaises(remora.AlreadyExists):
+            await self.store.put_from("key", buffer, 10, condition=remora.ABSENT)
+        for wrong, error in (((memory, 5), TypeError), ((buffer, 600_001), ValueError), ((buffer, -1), ValueError)):
+            with self.subTest(wrong[1]), self.assertRaises(error):
+                await self.store.put_from("key", *wrong)
+        getting = self.store.get_into("other", buffer)
+        with self.assertRaisesRegex(RuntimeError, "await them"):
+            buffer.release()
+        await getting
+        with self.assertRaises(BufferError):
+            memory.append(1)
+        async with aio.Client(self.address) as another:
+            with self.assertRaisesRegex(remora.InvalidArgument, "another client"):
+                await another.get_into("key", buffer)
+        cancelled = self.store.get_into("key", buffer)
+        cancelled.cancel()
+        while True:  # until the device is done with it
+            try:
+                buffer.release()
+                break
+            except RuntimeError:
+                await asyncio.sleep(0)
+        memory.append(1)
+        with self.assertRaisesRegex(RuntimeError, "released"):
+            await self.store.get_into("key", buffer)
+        with self.assertRaises(BufferError):
+            self.store.register(b"read only")
+        with self.store.register(memory) as kept:
+            self.assertEqual(await self.store.get_into("other", kept), 500_000)
+        last = self.store.register(memory)
+        getting = self.store.get_into("other", last)
+        self.store.close()
+        with self.assertRaises(remora.Cancelled):
+            await getting
+        last.release()
+        memory.clear()
 
     @in_loop
     async def test_large_values(self):

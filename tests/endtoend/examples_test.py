@@ -97,6 +97,18 @@ class ExamplesTest(harness.TestCase):
                 self.assertEqual(watcher.stdout.readline(), f"book/{name} becomes {number}\n")
             self.assertEqual(watcher.wait(), 0)
 
+    def test_beside(self):
+        self.assertEqual(run("beside").returncode, 64)
+        self.assertEqual(run("beside", self.address).returncode, 1)
+        self.logged_server()
+        command = [harness.program("example_beside"), self.address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as beside:
+            self.assertEqual(beside.stdout.readline(), "watching\n")
+            for number, (order, line) in enumerate((("tea", "tea: 1"), ("tea", "tea: 2"), ("last", "last: 1"))):
+                self.assertEqual(harness.kvctl(self.address, "put", f"order/{number}", order).returncode, 0)
+                self.assertEqual(beside.stdout.readline(), line + "\n")
+            self.assertEqual(beside.wait(), 0)
+
     def test_async(self):
         self.assertEqual(run("async").returncode, 64)
         self.assertEqual(run("async", self.address).returncode, 1)

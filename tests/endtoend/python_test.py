@@ -230,17 +230,19 @@ class PythonTest(harness.TestCase):
             with self.assertRaises(BufferError):
                 memory.append(1)  # it is the store's to write, too
             self.store["large"] = b"v" * ((1 << 20) + 1)
-            with self.assertRaises(remora.OutOfRange):
-                buffer.get("large")
-            with self.assertRaises(KeyError):
-                buffer.get("none")
+            self.assertRaises(remora.OutOfRange, buffer.get, "large")
+            self.assertRaises(KeyError, buffer.get, "none")
+            memory[:5000] = bytes(range(250)) * 20
+            version = buffer.put("from", 5000, ttl=60)
+            self.assertEqual(self.store.get_versioned("from"), (bytes(range(250)) * 20, version))
+            for wrong in (-1, (1 << 20) + 1, "5"):
+                self.assertRaises((TypeError, ValueError), buffer.put, "from", wrong)
+            self.assertRaises(remora.AlreadyExists, buffer.put, "from", 1, condition=remora.ABSENT)
         memory.append(1)
-        with self.assertRaises(RuntimeError):
-            buffer.get("small")
-        with self.assertRaises(BufferError):
-            self.store.register(b"not to be written")
-        with self.assertRaises(ValueError):
-            self.store.register(bytearray())
+        self.assertRaises(RuntimeError, buffer.put, "from", 1)
+        self.assertRaises(RuntimeError, buffer.get, "small")
+        self.assertRaises(BufferError, self.store.register, b"not to be written")
+        self.assertRaises(ValueError, self.store.register, bytearray())
         numbers = array.array("d", [0.0] * 4)
         self.store["numbers"] = array.array("d", [1.0, 2.0])
         self.store.register(numbers).get("numbers")

@@ -19,15 +19,24 @@ namespace remora {
 struct Tampering {
   /// Completions of READs come when this is false again, and all others behind them.
   bool hold_reads = false;
+  bool hold_sends = false;  // likewise
+  /// But not replies: they have a queue of their own.
+  bool replies_overtake = false;
   /// May change a reply before it is seen, unless empty.
   std::function<void(Reply&)> change_reply;
+  /// Called behind each WRITE, unless empty.
+  std::function<void()> wrote;
   std::size_t held = 0;
+  int connections = 0;  // that there are
 };
 
 class TamperedConnection final : public rdma::Connection {
  public:
   TamperedConnection(std::unique_ptr<rdma::Connection> inner, Tampering& tampering)
-      : inner_(std::move(inner)), tampering_(tampering) {}
+      : inner_(std::move(inner)), tampering_(tampering) {
+    ++tampering_.connections;
+  }
+  ~TamperedConnection() override { --tampering_.connections; }
 
   absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterMessages(std::span<std::byte> bytes) override {
     return inner_->RegisterMessages(bytes);
@@ -54,7 +63,9 @@ class TamperedConnection final : public rdma::Connection {
   }
   absl::Status PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override {
-    return inner_->PostWritev(from, region, offset);
+    const absl::Status posted = inner_->PostWritev(from, region, offset);
+    if (tampering_.wrote) tampering_.wrote();
+    return posted;
   }
   absl::Status PostSend(std::uint64_t context, const rdma::Sge& from) override {
     return inner_->PostSend(context, from);
@@ -76,10 +87,16 @@ class TamperedConnection final : public rdma::Connection {
       waiting_.push_back(out[i]);
     }
     std::size_t count = 0;
-    while (count < out.size() && !waiting_.empty()) {
-      if (tampering_.hold_reads && waiting_.front().kind == rdma::CompletionKind::kRead) break;
-      out[count++] = waiting_.front();
-      waiting_.pop_front();
+    bool holds = false;
+    for (auto next = waiting_.begin(); count < out.size() && next != waiting_.end();) {
+      holds |= (tampering_.hold_reads && next->kind == rdma::CompletionKind::kRead) ||
+               (tampering_.hold_sends && next->kind == rdma::CompletionKind::kSend);
+      if (holds && !(tampering_.replies_overtake && next->kind == rdma::CompletionKind::kReceive)) {
+        ++next;
+        continue;
+      }
+      out[count++] = *next;
+      next = waiting_.erase(next);
     }
     tampering_.held = waiting_.size();
     return count;
