@@ -25,6 +25,7 @@ class LocalListener final : public Listener {
 
   const Address& address() const override { return address_; }
   const QueueLimits& limits() const override { return limits_; }
+  bool binds_writes() const override { return true; }  // who has mapped it
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<Connection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;

@@ -21,8 +21,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const Q
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
-                                                 const Clock& clock) {
-  if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, clock);
+                                                 const Clock& clock, MemoryWindows windows) {
+  if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, clock, windows);
   return ListenLocal(address, limits, clock);
 }
 

@@ -57,6 +57,13 @@ struct QueueLimits {
   std::uint32_t reads = 16;     // READs that the device works on at once (initiator_depth)
 };
 
+/// Whether a client's memory to WRITE is bound to its connection by a memory window (ibv_alloc_mw(3)), so
+/// that the device refuses it to all others, whoever knows its key.
+enum class MemoryWindows : std::uint8_t {
+  kAuto = 1,  // where the device has them (type 2B); Listener::binds_writes says
+  kOff = 2,
+};
+
 /// Memory that a transport takes of its own accord to share it with peers.
 struct SharedBytes {
   std::size_t listener = 0;    // for each listener
@@ -150,7 +157,7 @@ class Connection {
 
   /// Registers `memory` (Writers::kPeers) for this connection's peer to WRITE (rdma_reg_write(3)).
   /// On a server's connection, before Accept; on a client's, at any time, what it has offered. Errors as
-  /// RegisterMessages.
+  /// RegisterMessages. A server's is bound to the connection where Listener::binds_writes.
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) = 0;
 
   /// Client, before Connect: says which memory (Writers::kPeers) may be registered for the server to WRITE.
@@ -163,8 +170,9 @@ class Connection {
   /// Server, after Accept: registers bytes [offset, offset + size) of `memory`, which may be given to others
   /// to READ, for this connection's peer to WRITE until the Registration is destroyed. When that has
   /// returned, not a byte of it changes by the peer's doing any more, and a WRITE to it breaks the peer's
-  /// connection. Unimplemented: this transport cannot take back what it gave. Errors and cost as
-  /// RegisterMessages.
+  /// connection. The peer may be told by a message posted behind this. Bound as RegisterWrite's.
+  /// Unimplemented: this transport cannot take back what it gave. ResourceExhausted: also where the queue is
+  /// full (PostSend). Errors and cost as RegisterMessages.
   virtual absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
                                                                    std::size_t size) = 0;
 
@@ -253,6 +261,10 @@ class Listener {
   virtual const Address& address() const = 0;
   virtual const QueueLimits& limits() const = 0;
 
+  /// Whether what a connection registers or grants for its peer to WRITE can be written by that peer alone.
+  /// No: by whichever client of this process's listeners knows the key, which may be guessed.
+  virtual bool binds_writes() const = 0;
+
   /// Registers `memory` for every connection of this listener to READ (rdma_reg_read(3)), writable by none.
   /// Before the first NextRequest. `memory` (Writers::kOwnerOnly) must outlive the listener. The key is good
   /// for this listener's connections alone. At most 8. Errors as Connection::RegisterMessages.
@@ -290,7 +302,8 @@ absl::Status CheckOffer(const SharedMemory& memory);
 /// AlreadyExists: the port or path is in use by another server. FailedPrecondition: no RDMA device has
 /// this address. PermissionDenied, ResourceExhausted, NotFound (the socket's directory is missing).
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
-                                                 const Clock& clock);
+                                                 const Clock& clock,
+                                                 MemoryWindows windows = MemoryWindows::kAuto);
 
 /// Polls before sleeping, with pauses between: some 20 to 50 us, which is the time that falling asleep and
 /// being woken costs anyway. So a wait is at most twice as dear as the better of the two.

@@ -6,7 +6,7 @@
 //   verbs_client.cc        Dial, Connect, Poll, Wait
 //   verbs_listener.cc      Listen, NextRequest, Accept, Poll, Arm
 //   verbs_connection.cc    both ends: queue pair, requests, failure, end
-//   verbs_registration.cc  memory
+//   verbs_registration.cc  memory, and windows to it
 #pragma once
 
 #include <memory>
@@ -23,7 +23,9 @@ namespace remora::rdma {
 /// - A listener needs one concrete address. A wildcard one is FailedPrecondition: it would belong to no
 ///   device, and memory is registered with a device.
 /// - librdmacm gives a process one protection domain per device. So a key is good for every connection
-///   of this process on that device, not only for those of the listener or connection that made it.
+///   of this process on that device, not only for those of the listener or connection that made it. But a
+///   window's is good for its queue pair alone: so that of what a server's connection registers or grants to
+///   WRITE, where the device has memory windows of type 2B.
 /// - A listener has a fixed number of connections: 512, or as many as fit a completion queue of the
 ///   device. Further requests are rejected without data.
 /// - A peer whose process ends is noticed at once. One that cannot be reached is noticed only while
@@ -33,6 +35,6 @@ namespace remora::rdma {
 absl::StatusOr<std::unique_ptr<Connection>> DialVerbs(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, TimePoint deadline);
 absl::StatusOr<std::unique_ptr<Listener>> ListenVerbs(const Address& address, const QueueLimits& limits,
-                                                      const Clock& clock);
+                                                      const Clock& clock, MemoryWindows windows);
 
 }  // namespace remora::rdma

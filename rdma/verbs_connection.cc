@@ -131,8 +131,24 @@ absl::Status VerbsConnection::OfferWrite(SharedMemory& memory) {
 absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::GrantWrite(SharedMemory& memory,
                                                                           std::size_t offset,
                                                                           std::size_t size) {
-  return VerbsRegistration::Create(id_.get(), memory.bytes().subspan(offset, size),
-                                   VerbsRegistration::Use::kWrite);
+  const std::span<std::byte> bytes = memory.bytes().subspan(offset, size);
+  if (!device_.memory_windows) {
+    return VerbsRegistration::Create(id_.get(), bytes, VerbsRegistration::Use::kWrite);
+  }
+  REMORA_RETURN_IF_ERROR(CheckSendQueue());
+  return BindWindow(bytes, /*signalled=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::BindWindow(std::span<std::byte> bytes,
+                                                                          bool signalled) {
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<VerbsWindow> window, VerbsWindow::Create(id_.get(), bytes));
+  const unsigned flags = signalled || sends_.free_slots() == 1 ? IBV_SEND_SIGNALED : 0;
+  const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
+  if (const int error = window->PostBind(id_->qp, request_id, flags); error != 0) {
+    return StatusFromErrno(error, "ibv_post_send", peer_);
+  }
+  sends_.Push({.context = 0, .kind = RequestRing::Kind::kWrite});
+  return window;
 }
 
 rdma_conn_param VerbsConnection::ConnectionParameters(std::uint32_t initiator_depth,

@@ -9,7 +9,8 @@
 //   bits 30..0   number of the request in its queue, counted up
 //
 // WRITEs are posted unsignalled: the completion of the SEND behind them stands for them. The one that takes
-// the last free slot is signalled, so that a queue full of WRITEs drains, too.
+// the last free slot is signalled, so that a queue full of WRITEs drains, too. Requests that bind a memory
+// window are like WRITEs in this.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -41,7 +42,7 @@ inline constexpr std::uint32_t SerialOf(std::uint64_t request_id) {
 /// The requests under way in one queue, oldest first.
 class RequestRing {
  public:
-  enum class Kind : std::uint8_t { kRead, kSend, kReceive, kWrite };
+  enum class Kind : std::uint8_t { kRead, kSend, kReceive, kWrite };  // kWrite: and what binds a window
   struct Request {
     std::uint64_t context = 0;
     Kind kind = Kind::kWrite;
@@ -89,6 +90,8 @@ class VerbsConnection : public Connection {
   // --- For whoever polls the completion queue ------------------------------------------------------
 
   std::uint32_t serial() const { return serial_; }
+  /// Nothing is under way but receives.
+  bool sends_are_done() const { return sends_.empty(); }
   /// Takes note of a completion of this connection. True: `out` is what the caller should see of it.
   bool Finish(const ibv_wc& completion, Completion& out);
   /// The first cause wins. All that is under way is going to be flushed.
@@ -99,9 +102,12 @@ class VerbsConnection : public Connection {
 
  protected:
   /// `id` belongs to a device and to this object from now on.
+  /// `device`: where it has memory windows, GrantWrite takes them.
   VerbsConnection(IdPtr id, std::uint32_t serial, const QueueLimits& limits, DeviceLimits device);
 
   absl::Status CreateQueuePair(CompletionQueue& completions);
+  /// `bytes` for the peer to WRITE, over this connection only. REQUIRES: the queue pair takes requests.
+  absl::StatusOr<std::unique_ptr<Registration>> BindWindow(std::span<std::byte> bytes, bool signalled);
   /// Ends the connection; nothing is under way afterwards. To be called in the destructor of a derived class,
   /// before the event channel and the completion queue go.
   void Close();
@@ -117,6 +123,7 @@ class VerbsConnection : public Connection {
   /// From now on requests may be posted. `reads`: how many READs the device works on at once.
   void SetConnected(std::uint32_t reads);
   const QueueLimits& limits() const { return limits_; }
+  const DeviceLimits& device() const { return device_; }
 
  private:
   struct SgeList;

@@ -37,7 +37,8 @@ absl::StatusOr<DeviceLimits> DeviceLimits::Query(rdma_cm_id* id) {
                       .responder_resources = Positive(device.max_qp_rd_atom),
                       .requests = Positive(device.max_qp_wr),
                       .completions = Positive(device.max_cqe),
-                      .request_size = port.max_msg_sz};
+                      .request_size = port.max_msg_sz,
+                      .memory_windows = (device.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0};
 }
 
 absl::Status DeviceLimits::Check(const QueueLimits& limits) const {

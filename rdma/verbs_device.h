@@ -25,6 +25,7 @@ struct DeviceLimits {
   std::uint32_t requests = 0;             // per queue
   std::uint32_t completions = 0;          // per completion queue
   std::uint32_t request_size = 0;         // bytes of one READ or WRITE
+  bool memory_windows = false;            // of type 2B: bound by a request, good for one queue pair
 
   /// REQUIRES: `id` belongs to a device.
   static absl::StatusOr<DeviceLimits> Query(rdma_cm_id* id);

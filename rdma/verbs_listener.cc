@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -28,20 +29,26 @@ constexpr std::size_t kMaxRegions = 8;
 // Asking for events costs a system call, some ten times an empty poll; so a caller that never sleeps pays it
 // only now and then.
 constexpr unsigned kCallsPerEventCheck = 64;
+// For what a device does by itself, some microseconds; 0.5 ms with soft-RoCE in an emulated machine.
+constexpr std::chrono::seconds kDevicePatience{2};
+constexpr unsigned kPollsPerTimeCheck = 256;
 
 }  // namespace
 
 // --- Listen ------------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<Listener>> ListenVerbs(const Address& address, const QueueLimits& limits,
-                                                      const Clock&) {
-  return VerbsListener::Create(address, limits);
+                                                      const Clock& clock, MemoryWindows windows) {
+  return VerbsListener::Create(address, limits, clock, windows);
 }
 
 absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Address& address,
-                                                                     const QueueLimits& limits) {
-  std::unique_ptr<VerbsListener> listener(new VerbsListener(address, limits));
+                                                                     const QueueLimits& limits,
+                                                                     const Clock& clock,
+                                                                     MemoryWindows windows) {
+  std::unique_ptr<VerbsListener> listener(new VerbsListener(address, limits, clock));
   REMORA_RETURN_IF_ERROR(listener->Start());
+  if (windows == MemoryWindows::kOff) listener->device_.memory_windows = false;
   REMORA_RETURN_IF_ERROR(listener->MakeWaitable());
   return listener;
 }
@@ -127,10 +134,7 @@ void VerbsListener::HandleEventsSometimes() {
 void VerbsListener::HandleEvents() {
   while (std::optional<ConnectionEvent> event = events_->Next()) {
     // The caller may be through with Poll or NextRequest already when the other one finds this.
-    if (armed_ && !woken_) {
-      woken_ = true;
-      REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
-    }
+    WakeIfArmed();
     if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
       AddRequest(*std::move(event));
       continue;
@@ -143,6 +147,12 @@ void VerbsListener::HandleEvents() {
     connection->Break(std::move(status));
     NoteIfBroken(*connection);
   }
+}
+
+void VerbsListener::WakeIfArmed() {
+  if (!armed_ || woken_) return;
+  woken_ = true;
+  REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
 }
 
 void VerbsListener::AddRequest(ConnectionEvent event) {
@@ -179,7 +189,7 @@ std::size_t VerbsListener::Poll(std::span<Completion> out) {
   bool drained = false;
   while (!drained && count < out.size()) {
     const std::size_t wanted = std::min(batch.size(), out.size() - count);
-    const std::size_t taken = completions_->Poll(std::span(batch).first(wanted));
+    const std::size_t taken = TakeCompletions(std::span(batch).first(wanted));
     for (std::size_t i = 0; i < taken; ++i) {
       const auto found = connections_.find(SerialOf(batch[i].wr_id));
       if (found == connections_.end()) continue;  // forgotten
@@ -196,6 +206,35 @@ std::size_t VerbsListener::Poll(std::span<Completion> out) {
   }
   if (count == 0) HandleEventsSometimes();
   return count;
+}
+
+std::size_t VerbsListener::TakeCompletions(std::span<ibv_wc> out) {
+  if (early_.empty()) return completions_->Poll(out);
+  const std::size_t count = std::min(early_.size(), out.size());
+  std::copy_n(early_.begin(), count, out.begin());
+  early_.erase(early_.begin(), early_.begin() + static_cast<std::ptrdiff_t>(count));
+  return count == out.size() ? count : count + completions_->Poll(out.subspan(count));
+}
+
+absl::Status VerbsListener::AwaitSends(VerbsServerConnection& connection) {
+  const TimePoint deadline = clock_.Now() + kDevicePatience;
+  for (unsigned polls = 1; !connection.sends_are_done(); ++polls) {
+    ibv_wc completion{};
+    if (completions_->Poll({&completion, 1}) == 0) {
+      CpuPause();
+      if (polls % kPollsPerTimeCheck == 0 && clock_.Now() > deadline) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("device ", device_.name, " does not do what it is asked to"));
+      }
+    } else if (SerialOf(completion.wr_id) == connection.serial()) {
+      Completion ignored;
+      connection.Finish(completion, ignored);
+    } else {
+      early_.push_back(completion);
+      WakeIfArmed();
+    }
+  }
+  return connection.status();
 }
 
 void VerbsListener::Arm() {
@@ -239,6 +278,35 @@ absl::Status VerbsServerConnection::EnsureQueuePair() {
   return id()->qp != nullptr ? absl::OkStatus() : CreateQueuePair(completions_);
 }
 
+// What rdma_accept does with a queue pair before it answers, from the same attributes: those of the client's
+// request.
+absl::Status VerbsServerConnection::EnsureRequests() {
+  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
+  if (takes_requests_) return absl::OkStatus();
+  SetRetransmission();
+  const rdma_conn_param param = Parameters({});
+  for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = state;
+    int mask = 0;
+    if (rdma_init_qp_attr(id(), &attributes, &mask) != 0) {
+      return StatusFromErrno(errno, "rdma_init_qp_attr", peer());
+    }
+    if (state == IBV_QPS_RTR) attributes.max_dest_rd_atomic = param.responder_resources;
+    if (state == IBV_QPS_RTS) attributes.max_rd_atomic = param.initiator_depth;
+    if (const int error = ibv_modify_qp(id()->qp, &attributes, mask); error != 0) {
+      return StatusFromErrno(error, "ibv_modify_qp", peer());
+    }
+  }
+  takes_requests_ = true;
+  return absl::OkStatus();
+}
+
+rdma_conn_param VerbsServerConnection::Parameters(std::span<const std::byte> data) const {
+  return ConnectionParameters(std::min(limits().reads, initiator_depth_),
+                              std::min(limits().reads, responder_resources_), data);
+}
+
 absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterMessages(
     std::span<std::byte> bytes) {
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
@@ -246,8 +314,16 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterMes
 }
 
 absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterWrite(SharedMemory& memory) {
-  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
-  return VerbsConnection::RegisterWrite(memory);
+  if (!device().memory_windows) {
+    REMORA_RETURN_IF_ERROR(EnsureQueuePair());
+    return VerbsConnection::RegisterWrite(memory);
+  }
+  REMORA_RETURN_IF_ERROR(EnsureRequests());
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Registration> window,
+                          BindWindow(memory.bytes(), /*signalled=*/true));
+  // The client may WRITE as soon as it is accepted, and nothing would keep it behind a bind under way.
+  REMORA_RETURN_IF_ERROR(listener_.AwaitSends(*this));
+  return window;
 }
 
 absl::Status VerbsServerConnection::Connect(std::span<const std::byte>, TimePoint) {
@@ -264,11 +340,19 @@ absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
         absl::StrCat(data.size(), " bytes of accept data; the most is ", kMaxAcceptData));
   }
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
-  SetRetransmission();
-  rdma_conn_param param = ConnectionParameters(std::min(limits().reads, initiator_depth_),
-                                               std::min(limits().reads, responder_resources_), data);
-  if (rdma_accept(id(), &param) != 0) {
-    const int error = errno;
+  rdma_conn_param param = Parameters(data);
+  // One that takes requests already is none of rdma_accept's business, but for its number (rdma_accept(3)).
+  ibv_qp* const queue_pair = id()->qp;
+  if (takes_requests_) {
+    param.qp_num = queue_pair->qp_num;
+    id()->qp = nullptr;
+  } else {
+    SetRetransmission();
+  }
+  const int result = rdma_accept(id(), &param);
+  const int error = errno;
+  id()->qp = queue_pair;
+  if (result != 0) {
     if (error == ENOMEM) return StatusFromErrno(error, "rdma_accept", peer());
     return absl::UnavailableError(absl::StrCat(
         peer(), ": the client gave up, or cannot be accepted (rdma_accept: ", std::strerror(error), ")"));

@@ -39,21 +39,27 @@ class VerbsServerConnection final : public VerbsConnection {
  private:
   /// Not before somebody means to accept: who is rejected costs the device nothing.
   absl::Status EnsureQueuePair();
+  /// The queue pair takes requests, too, before the client knows of it: windows are bound by requests.
+  absl::Status EnsureRequests();
+  rdma_conn_param Parameters(std::span<const std::byte> data) const;
 
   VerbsListener& listener_;
   CompletionQueue& completions_;
   const std::uint32_t initiator_depth_;      // asked for by the client, seen from this side
   const std::uint32_t responder_resources_;  // likewise
+  bool takes_requests_ = false;
 };
 
 class VerbsListener final : public Listener {
  public:
   static absl::StatusOr<std::unique_ptr<VerbsListener>> Create(const Address& address,
-                                                               const QueueLimits& limits);
+                                                               const QueueLimits& limits, const Clock& clock,
+                                                               MemoryWindows windows);
   ~VerbsListener() override;
 
   const Address& address() const override { return address_; }
   const QueueLimits& limits() const override { return limits_; }
+  bool binds_writes() const override { return device_.memory_windows; }
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<Connection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
@@ -63,23 +69,32 @@ class VerbsListener final : public Listener {
 
   /// For the connection's destructor, when its queue pair is gone.
   void Forget(VerbsServerConnection& connection);
+  /// Waits until the device has done what was posted to the connection's send queue: requests that no peer
+  /// has a part in. Not OK: the connection is broken, or the device does nothing.
+  absl::Status AwaitSends(VerbsServerConnection& connection);
 
  private:
-  VerbsListener(const Address& address, const QueueLimits& limits) : address_(address), limits_(limits) {}
+  VerbsListener(const Address& address, const QueueLimits& limits, const Clock& clock)
+      : address_(address), limits_(limits), clock_(clock) {}
 
   absl::Status Start();
   absl::Status MakeWaitable();
   void HandleEventsSometimes();
   void HandleEvents();
+  /// What the caller may have looked for already is there: it must not sleep.
+  void WakeIfArmed();
+  std::size_t TakeCompletions(std::span<ibv_wc> out);
   void AddRequest(ConnectionEvent event);
   void NoteIfBroken(VerbsServerConnection& connection);
 
   Address address_;
   const QueueLimits limits_;
+  const Clock& clock_;
   std::unique_ptr<EventChannel> events_;
   IdPtr id_;
   DeviceLimits device_;
   std::unique_ptr<CompletionQueue> completions_;
+  std::deque<ibv_wc> early_;  // completions that AwaitSends came across, of others; before those of the queue
   std::vector<std::unique_ptr<VerbsRegistration>> regions_;
   int wake_fd_ = -1;  // an eventfd: turns wait_fd_ readable for what was found between Arm and sleeping
   int wait_fd_ = -1;  // an epoll of wake_fd_, the events and the completions

@@ -42,6 +42,8 @@ bool Server::AcceptClients(Port& port) {
     const std::size_t bytes =
         port.client_bytes - ServerSession::MaxRegisteredBytes() + (*session)->registered_bytes();
     (*session)->set_bytes(bytes);
+    (*session)->set_slices(port.slices);
+    if (!(*session)->is_read_only()) store_->Add(port.slices, 1);
     (*session)->set_client(client);
     (*session)->set_token_use(use);
     if (use != nullptr) ++use->connections;
@@ -170,6 +172,7 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   scans_->End(*connection);
   const auto session = sessions_.find(connection);
   store_->Add(Counter::kRegisteredBytes, -static_cast<std::int64_t>(session->second->bytes()));
+  if (!session->second->is_read_only()) store_->Add(session->second->slices(), -1);
   if (session->second->client() != nullptr) outcomes_->End(*session->second->client());
   if (TokenUse* const use = session->second->token_use()) {
     --use->connections;

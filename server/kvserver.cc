@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "server/memory.h"
 #include "server/server.h"
+#include "store/base/absl_view.h"
 #include "store/format/ttl_text.h"
 
 namespace remora {
@@ -36,6 +37,7 @@ struct Flags {
   std::vector<rdma::Address> listen;
   std::size_t memory = std::size_t{256} << 20;
   std::optional<std::uint32_t> max_clients;
+  rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
   int ready_fd = -1;
   bool insecure_open = false;
 };
@@ -171,6 +173,15 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       ->type_name("FILE");
   app.add_flag("--insecure_open", flags->insecure_open,
                "Serve whoever reaches a verbs address; with --tokens, also who has none");
+  const std::map<std::string, rdma::MemoryWindows> memory_windows = {{"auto", rdma::MemoryWindows::kAuto},
+                                                                     {"off", rdma::MemoryWindows::kOff}};
+  app.add_option(
+         "--memory_windows", flags->memory_windows,
+         "Over verbs, bind what a client may write to its connection, so that no other client can write "
+         "there: auto (where the device has memory windows of type 2B; the log, and `kvctl stats`, say "
+         "whether), off")
+      ->transform(CLI::CheckedTransformer(memory_windows))
+      ->default_str("auto");
   bool quiet = false;
   app.add_flag("--quiet", quiet, "Do not log the coming and going of clients to standard error");
   app.set_version_flag("--version", "kvserver " REMORA_VERSION);
@@ -252,6 +263,18 @@ void HearSignals(Server* server, bool has_tokens) {
   ::sigaction(SIGPIPE, &action, nullptr);  // of a reader of our output that went away
 }
 
+void SayWhoMayWrite(const Flags& flags, const rdma::Listener& listener) {
+  if (!flags.server.log) return;
+  std::string_view said = "what a client may write is bound to its connection, by memory windows";
+  if (!listener.binds_writes()) {
+    said = flags.memory_windows == rdma::MemoryWindows::kOff
+               ? "a client that guesses another's key can write to its slice, as --memory_windows is off"
+               : "a client that guesses another's key can write to its slice, as the device has no memory "
+                 "windows of type 2B";
+  }
+  flags.server.log(absl::StrCat(listener.address().ToString(), ": ", AbslView(said)));
+}
+
 void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
   std::printf("kvserver: ready at %s\n", absl::StrJoin(addresses, " ").c_str());
   std::fflush(stdout);
@@ -282,9 +305,10 @@ int Main(int argc, char** argv) {
   const SteadyClock clock;
   std::vector<std::string> addresses;
   for (const rdma::Address& address : flags.listen) {
-    auto listener = rdma::Listen(address, limits, clock);
+    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows);
     if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
     addresses.push_back((*listener)->address().ToString());
+    if (address.kind == rdma::TransportKind::kVerbs) SayWhoMayWrite(flags, **listener);
     const absl::Status added = (*server)->AddListener(*std::move(listener));
     if (!added.ok()) return Fail(ListenExitStatus(added), added);
   }

@@ -95,7 +95,8 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
   REMORA_ASSIGN_OR_RETURN(const RemoteRegion memory, memory_->RegisterAt(*listener));
   const rdma::TransportKind kind = listener->address().kind;
   const rdma::QueueLimits limits = listener->limits();
-  ports_.push_back({std::move(listener), memory, ClientBytes(kind, limits)});
+  const Counter slices = listener->binds_writes() ? Counter::kSlicesBound : Counter::kSlicesUnbound;
+  ports_.push_back({std::move(listener), memory, ClientBytes(kind, limits), slices});
   store_->Add(Counter::kRegisteredBytes,
               static_cast<std::int64_t>(rdma::SharedBytesOf(kind, limits).listener));
   return absl::OkStatus();

@@ -80,6 +80,9 @@ class ServerSession {
   /// What the client takes of memory that is counted: ClientBytes of its listener.
   std::size_t bytes() const { return bytes_; }
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
+  /// Where its slice is counted, if it has one.
+  Counter slices() const { return slices_; }
+  void set_slices(Counter counter) { slices_ = counter; }
 
  private:
   ServerSession(std::unique_ptr<rdma::Connection> connection, bool read_only)
@@ -90,6 +93,7 @@ class ServerSession {
 
   const bool read_only_;
   std::size_t bytes_ = 0;
+  Counter slices_ = Counter::kSlicesBound;
   TokenUse* token_use_ = nullptr;
   std::uint32_t waiting_ = 0;
   NamedClient* client_ = nullptr;

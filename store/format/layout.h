@@ -257,8 +257,10 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// that token. Challenges are sent to who has to prove a token. Requests denied are those of clients that may
 /// only read, and those delayed exceeded their token's rate. Outcomes: of writes whose answer was lost. Disk
 /// failures are of groups, and of syncs; the disk refuses (1, else 0) from one until a group succeeds, which
-/// after a sync is never. The log was torn (1, else 0) where the store, as it was opened, dropped writes that
-/// were not synced (store/durable_recovery.h).
+/// after a sync is never. Slices are of those connected: bound are those that the device, or the system, lets
+/// their own client write and no other; unbound, those that others can write who know, or guess, a key. The
+/// log was torn (1, else 0) where the store, as it was opened, dropped writes that were not synced
+/// (store/durable_recovery.h).
 #define REMORA_COUNTERS(X)                            \
   X(kKeys, "keys")                                    \
   X(kLoading, "loading")                              \
@@ -310,6 +312,8 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kRefusedTokenFull, "refused_token_full")          \
   X(kChallenges, "challenges")                        \
   X(kTokens, "tokens")                                \
+  X(kSlicesBound, "slices_bound")                     \
+  X(kSlicesUnbound, "slices_unbound")                 \
   X(kRequestsDenied, "requests_denied")               \
   X(kRequestsDelayed, "requests_delayed")             \
   X(kClientsRemembered, "clients_remembered")         \

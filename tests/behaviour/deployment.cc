@@ -202,8 +202,8 @@ class EmbeddedDeployment final : public Deployment {
 class ThreadedDeployment final : public Deployment {
  public:
   ThreadedDeployment(std::span<const rdma::TransportKind> kinds, const ServerOptions& options,
-                     std::int64_t drift_ppm)
-      : server_clock_(clock_, kAhead, drift_ppm), options_(options) {
+                     const Deployment::Options& asked)
+      : server_clock_(clock_, kAhead, asked.drift_ppm), options_(options), windows_(asked.memory_windows) {
     options_.store.clock = &server_clock_;
     for (const rdma::TransportKind kind : kinds) addresses_.push_back(FreshAddress(kind, sockets_.path()));
   }
@@ -214,7 +214,7 @@ class ThreadedDeployment final : public Deployment {
   }
   absl::Status Restart() override {
     server_.reset();
-    REMORA_ASSIGN_OR_RETURN(server_, ServerThread::Start(options_, addresses_));
+    REMORA_ASSIGN_OR_RETURN(server_, ServerThread::Start(options_, addresses_, windows_));
     return absl::OkStatus();
   }
   void Stop() override { server_.reset(); }
@@ -232,6 +232,7 @@ class ThreadedDeployment final : public Deployment {
   ShiftedClock clock_;
   const OtherClock server_clock_;
   ServerOptions options_;
+  const rdma::MemoryWindows windows_;
   const TempDir sockets_;
   std::vector<rdma::Address> addresses_;
   std::atomic<std::size_t> connects_ = 0;
@@ -296,20 +297,21 @@ class WithDataDir final : public Deployment {
   const std::unique_ptr<Deployment> inner_;
 };
 
-std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& options, std::int64_t drift_ppm) {
+std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& options,
+                                 const Deployment::Options& asked) {
   using rdma::TransportKind;
   static constexpr TransportKind kBoth[] = {TransportKind::kVerbs, TransportKind::kLocal};
   switch (kind) {
     case DeploymentKind::kEmbedded:
-      return std::make_unique<EmbeddedDeployment>(options.store, drift_ppm);
+      return std::make_unique<EmbeddedDeployment>(options.store, asked.drift_ppm);
     case DeploymentKind::kLocal:
-      return std::make_unique<ThreadedDeployment>(std::span(kBoth).last(1), options, drift_ppm);
+      return std::make_unique<ThreadedDeployment>(std::span(kBoth).last(1), options, asked);
     case DeploymentKind::kVerbs:
-      return std::make_unique<ThreadedDeployment>(std::span(kBoth).first(1), options, drift_ppm);
+      return std::make_unique<ThreadedDeployment>(std::span(kBoth).first(1), options, asked);
     case DeploymentKind::kVerbsAndLocal:
-      return std::make_unique<ThreadedDeployment>(std::span(kBoth), options, drift_ppm);
+      return std::make_unique<ThreadedDeployment>(std::span(kBoth), options, asked);
     case DeploymentKind::kSim:
-      return std::make_unique<SimDeployment>(options, drift_ppm);
+      return std::make_unique<SimDeployment>(options, asked.drift_ppm);
   }
   return nullptr;
 }
@@ -359,11 +361,11 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.max_clients = options.max_clients;
   std::unique_ptr<Deployment> deployment;
   if (options.durability == Durability::kMemory) {
-    deployment = Make(kind, server, options.drift_ppm);
+    deployment = Make(kind, server, options);
   } else {
     auto dir = std::make_unique<TempDir>();
     server.store.data_dir = dir->path() + "/data";
-    std::unique_ptr<Deployment> inner = Make(kind, server, options.drift_ppm);
+    std::unique_ptr<Deployment> inner = Make(kind, server, options);
     deployment = std::make_unique<WithDataDir>(std::move(dir), std::move(inner));
   }
   const absl::Status started = deployment->Restart();

@@ -114,6 +114,7 @@ class Deployment {
     std::chrono::seconds watch_retention{0};
     std::string tokens_file{};
     bool serves_without_token = false;
+    rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
   };
 
   /// Null, and the reason in *why_not, where this kind cannot run here.

@@ -139,6 +139,25 @@ TEST_P(Grants, AGrantThatEndedCannotBeWritten) {
   EXPECT_TRUE(Get(key_) == value_);
 }
 
+TEST_P(Grants, NobodyElseCanWriteToAGrant) {
+  START();
+  if (!CanGrant()) GTEST_SKIP() << "the local transport grants nothing";
+  const auto owner = ByHand();
+  const auto reserved = owner->Reserve(key_, value_);
+  ASSERT_ANSWER(kOk, reserved);
+  owner->Fill(reserved->grant(), key_, value_);
+  for (const bool has_a_grant : {false, true}) {
+    const auto other = ByHand();
+    if (has_a_grant) {
+      ASSERT_ANSWER(kOk, other->Reserve("other", std::string(kMiB, 'o')));
+    }
+    other->Write(reserved->grant(), 100, "evil");
+    EXPECT_FALSE(other->Ask(Operation::kPing, 0, 0).has_value()) << "the connection should have ended";
+  }
+  ASSERT_ANSWER(kOk, owner->Commit(key_, value_));
+  EXPECT_TRUE(Get(key_) == value_);
+}
+
 TEST_P(Grants, AGrantCoversNothingButKeyAndValue) {
   START();
   if (!CanGrant()) GTEST_SKIP() << "the local transport grants nothing";

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs in the guest of tools/rdma-guest: the suites over verbs, then real programs and real data.
-#   in_guest.sh BIN PAGES
+#   in_guest.sh BIN PAGES [FAULTY]
 set -euo pipefail
 
-bin=$1 pages=$2
+bin=$1 pages=$2 faulty=${3:-}
 scratch=$(mktemp -d)
 address=verbs://$REMORA_VERBS_HOST:7470
 export REMORA_REQUIRE_VERBS=1
@@ -16,6 +16,16 @@ run_suite() {
   "$bin/$1" --gtest_filter="$2" --gtest_color=no --gtest_print_time=1 | tee "$scratch/suite"
   grep -q '^\[==========\] [1-9][0-9]* tests\? .* ran' "$scratch/suite" || { echo "$1: no test ran"; return 1; }
   ! grep '^\[  SKIPPED \]' "$scratch/suite" || { echo "$1: tests were skipped"; return 1; }
+}
+
+# Programs with a deliberate fault each (tests/broken), which their tests must notice.
+run_faulty() {
+  local program
+  for program in "$faulty"/broken_*; do
+    say "$(basename "$program"): tests must fail"
+    "$program" --gtest_filter='*/verbs' --gtest_fail_fast --gtest_color=no >"$scratch/faulty" 2>&1 || true
+    grep -Eq 'FAILED TEST|check failed' "$scratch/faulty" || { cat "$scratch/faulty"; echo "nobody noticed"; return 1; }
+  done
 }
 
 run_pages() {
@@ -40,11 +50,36 @@ run_floor() {
   [ "$(grep -c '/ ib_read_lat' "$scratch/floor")" = 10 ]
 }
 
+# What kvserver says of who may write where, and what it counts.
+run_memory_windows() {
+  local windows=$1 counter=$2 words=$3
+  say "kvserver --memory_windows=$windows says so"
+  rm -f "$scratch/ready"
+  mkfifo "$scratch/ready"
+  "$bin/kvserver" --listen="$address" --insecure_open --durability=memory --memory=64M --memory_windows="$windows" \
+    --ready_fd=3 3>"$scratch/ready" 2>"$scratch/log" &
+  local server=$!
+  [ "$(cat "$scratch/ready")" = ready ]
+  grep "$words" "$scratch/log"
+  # A client is counted when it has been accepted: it may be quicker.
+  for _ in {1..100}; do
+    "$bin/kvctl" --server="$address" stats >"$scratch/stats"
+    ! grep "^$counter *1\$" "$scratch/stats" || break
+    sleep 0.1
+  done
+  grep -q "^$counter *1\$" "$scratch/stats"
+  kill -TERM $server
+  wait $server
+}
+
 run_suite rdma_test '*/verbs'
+[ -z "$faulty" ] || run_faulty
 run_suite behaviour_test '*/verbs*'
 run_suite linear_histories_test '*/verbs*'
 say "a short soak, over both transports at once"
 "$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
 run_pages
 run_floor
+run_memory_windows auto slices_bound 'bound to its connection, by memory windows'
+run_memory_windows off slices_unbound 'as --memory_windows is off'
 say "all done"

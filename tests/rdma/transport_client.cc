@@ -105,6 +105,12 @@ absl::Status Client::Write(std::uint64_t offset, std::string_view bytes) {
   return connection_->PostWritev({&from, 1}, welcome_.slice, offset);
 }
 
+absl::Status Client::WriteTo(const RemoteRegion& region, std::uint64_t offset, std::string_view bytes) {
+  std::ranges::copy(BytesOf(bytes), Buffer(writes_at_, bytes.size()).begin());
+  const Sge from = MakeSge(*registration_, writes_at_, bytes.size());
+  return connection_->PostWritev({&from, 1}, region, offset);
+}
+
 absl::Status Client::Send(std::string_view message) {
   const std::size_t at = sends_at_ + sent_ % options_.limits.sends * kMaxMessageSize;
   std::ranges::copy(BytesOf(message), Buffer(at, message.size()).begin());

@@ -74,6 +74,8 @@ class Client {
   /// Posts a WRITE into the slice. `bytes` are copied to the same offset of a buffer as large as the slice,
   /// so no place may be written again before the end of a SEND behind it.
   absl::Status Write(std::uint64_t offset, std::string_view bytes);
+  /// The same to any region, from the beginning of that buffer.
+  absl::Status WriteTo(const RemoteRegion& region, std::uint64_t offset, std::string_view bytes);
   /// Posts a message.
   absl::Status Send(std::string_view message);
   /// The next message, or why none came.

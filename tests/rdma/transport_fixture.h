@@ -1,8 +1,11 @@
 // What the tests of the transport contract share: which transport, where, and a service there.
 #pragma once
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,14 +56,26 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
     }
   }
 
+  /// What the kernel counts of RDMA objects, and this process's descriptors.
+  static std::string HeldResources() {
+    FILE* const tool = popen("PATH=$PATH:/usr/sbin:/sbin rdma resource show", "r");
+    REMORA_CHECK(tool != nullptr);
+    std::array<char, 256> line{};
+    std::string held;
+    while (std::fgets(line.data(), line.size(), tool) != nullptr) held += line.data();
+    EXPECT_EQ(pclose(tool), 0);
+    const std::filesystem::directory_iterator descriptors("/proc/self/fd");
+    return held + std::to_string(std::distance(begin(descriptors), end(descriptors))) + " descriptors";
+  }
+
   bool is_verbs() const { return GetParam() == "verbs"; }
   /// `count`, or a part of it where rounds are slow: over verbs, and in an emulated machine.
   int Rounds(int count) const {
     return is_verbs() || std::getenv("REMORA_GUEST") != nullptr ? count / 10 : count;
   }
 
-  void StartService(const QueueLimits& limits = {}) {
-    auto service = ServiceThread::Start(where_, limits, clock_);
+  void StartService(const QueueLimits& limits = {}, MemoryWindows windows = MemoryWindows::kAuto) {
+    auto service = ServiceThread::Start(where_, limits, clock_, windows);
     ASSERT_THAT(service, IsOk());
     service_ = *std::move(service);
   }

@@ -40,6 +40,7 @@ struct Service::Session {
   std::unique_ptr<Connection> connection;
   std::unique_ptr<Registration> slice;
   std::unique_ptr<Registration> messages;
+  std::unique_ptr<Registration> grant;
   std::vector<std::byte> page_bytes;
   std::unique_ptr<Registration> page;  // of these
   std::uint32_t receive_size = 0;
@@ -56,13 +57,13 @@ Service::Service(const QueueLimits& limits) : limits_(limits) {}
 Service::~Service() = default;
 
 absl::StatusOr<std::unique_ptr<Service>> Service::Start(const Address& address, const QueueLimits& limits,
-                                                        const Clock& clock) {
+                                                        const Clock& clock, MemoryWindows windows) {
   std::unique_ptr<Service> service(new Service(limits));
   REMORA_ASSIGN_OR_RETURN(service->region_memory_, SharedMemory::Create("remora-test-region", kTestRegionSize,
                                                                         SharedMemory::Writers::kOwnerOnly));
   const std::span<std::byte> bytes = service->region_memory_->bytes();
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = PatternByte(i);
-  REMORA_ASSIGN_OR_RETURN(service->listener_, Listen(address, limits, clock));
+  REMORA_ASSIGN_OR_RETURN(service->listener_, Listen(address, limits, clock, windows));
   REMORA_ASSIGN_OR_RETURN(service->region_, service->listener_->RegisterRead(*service->region_memory_));
   return service;
 }
@@ -163,6 +164,8 @@ void Service::Obey(Session& session, std::span<const std::byte> message) {
       return Reply(session, AsBytes(wake_ups_));
     case ServiceOp::kWriteBack:
       return WriteBack(session, message);
+    case ServiceOp::kGrant:
+      return GrantAnew(session, command);
     case ServiceOp::kClose:
       session.closing = true;
       return;
@@ -187,6 +190,28 @@ void Service::WriteBack(Session& session, std::span<const std::byte> message) {
   if (write_back_.ok() && session.connection->status().ok()) Reply(session, message);
 }
 
+void Service::GrantAnew(Session& session, const ServiceCommand& command) {
+  session.grant.reset();
+  auto grant = session.connection->GrantWrite(*region_memory_, command.a, command.b);
+  REMORA_CHECK(grant.ok() || !session.connection->status().ok());
+  if (!grant.ok()) return;
+  session.grant = *std::move(grant);
+  Reply(session, std::as_bytes(std::span(&session.grant->remote(), 1)));
+}
+
+std::vector<std::uint32_t> Service::LocalKeys() const {
+  std::vector<std::uint32_t> keys;
+  for (const auto& [connection, session] : sessions_) {
+    keys.push_back(session->slice->local_key());
+    if (session->grant != nullptr) keys.push_back(session->grant->local_key());
+  }
+  return keys;
+}
+
+void Service::RevokeGrants() {
+  for (auto& [connection, session] : sessions_) session->grant.reset();
+}
+
 void Service::Reply(Session& session, std::span<const std::byte> message) {
   // A client has at most limits.receives messages unanswered, so this buffer's last SEND is long done.
   const std::size_t offset = (limits_.receives + session.sent++ % limits_.sends) * kMaxMessageSize;
@@ -198,17 +223,19 @@ void Service::Reply(Session& session, std::span<const std::byte> message) {
 
 absl::StatusOr<std::unique_ptr<ServiceThread>> ServiceThread::Start(const Address& address,
                                                                     const QueueLimits& limits,
-                                                                    const Clock& clock) {
+                                                                    const Clock& clock,
+                                                                    MemoryWindows windows) {
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   REMORA_CHECK(wake_fd >= 0);
   std::unique_ptr<ServiceThread> self(new ServiceThread(wake_fd, clock));
-  self->thread_ = std::thread([raw = self.get(), address, limits] { raw->Run(address, limits); });
+  self->thread_ =
+      std::thread([raw = self.get(), address, limits, windows] { raw->Run(address, limits, windows); });
   if (absl::Status status = self->started_.get_future().get(); !status.ok()) return status;
   return self;
 }
 
-void ServiceThread::Run(const Address& address, const QueueLimits& limits) {
-  absl::StatusOr<std::unique_ptr<Service>> service = Service::Start(address, limits, clock_);
+void ServiceThread::Run(const Address& address, const QueueLimits& limits, MemoryWindows windows) {
+  absl::StatusOr<std::unique_ptr<Service>> service = Service::Start(address, limits, clock_, windows);
   if (!service.ok()) return started_.set_value(service.status());
   address_ = (*service)->address();
   service_ = service->get();

@@ -49,6 +49,8 @@ enum class ServiceOp : std::uint8_t {
   kCountWakeUps = 3,  // replies with the number of times that the service was woken, as 8 bytes
   kClose = 4,         // destroys the connection
   kWriteBack = 5,     // WriteCommand; WRITEs the slice's first bytes to where it says, then replies as kEcho
+  kGrant = 6,  // ServiceCommand; takes back what was granted before, and replies with the RemoteRegion of
+               // bytes [a, a + b) of the region, granted to this connection
 };
 struct ServiceCommand {
   ServiceOp op{};
@@ -66,17 +68,24 @@ struct WriteCommand {
 class Service {
  public:
   static absl::StatusOr<std::unique_ptr<Service>> Start(const Address& address, const QueueLimits& limits,
-                                                        const Clock& clock);
+                                                        const Clock& clock,
+                                                        MemoryWindows windows = MemoryWindows::kAuto);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
   const Address& address() const { return listener_->address(); }
+  bool binds_writes() const { return listener_->binds_writes(); }
   /// Serves until `stop_fd` is readable. Goes to sleep as soon as it has nothing to do.
   void Serve(int stop_fd);
 
   std::size_t session_count() const { return sessions_.size(); }
   std::uint64_t disconnects() const { return disconnects_; }
+  std::span<const std::byte> region_bytes() const { return region_memory_->bytes(); }
+  /// Of slices and grants: the keys that this side alone should have a use for.
+  std::vector<std::uint32_t> LocalKeys() const;
+  /// Takes back all that is granted.
+  void RevokeGrants();
   /// Of the last kWriteBack's PostWritev.
   const absl::Status& write_back() const { return write_back_; }
   /// Nothing was left to do after Arm, and nothing has been done since.
@@ -91,6 +100,7 @@ class Service {
   void Handle(const Completion& completion);
   void Obey(Session& session, std::span<const std::byte> message);
   void WriteBack(Session& session, std::span<const std::byte> message);
+  void GrantAnew(Session& session, const ServiceCommand& command);
   void Reply(Session& session, std::span<const std::byte> message);
 
   const QueueLimits limits_;
@@ -109,7 +119,8 @@ class ServiceThread {
  public:
   /// Returns when the service listens.
   static absl::StatusOr<std::unique_ptr<ServiceThread>> Start(const Address& address,
-                                                              const QueueLimits& limits, const Clock& clock);
+                                                              const QueueLimits& limits, const Clock& clock,
+                                                              MemoryWindows windows = MemoryWindows::kAuto);
   /// Destroys the service, on its thread.
   ~ServiceThread();
   ServiceThread(const ServiceThread&) = delete;
@@ -125,7 +136,7 @@ class ServiceThread {
 
  private:
   ServiceThread(int wake_fd, const Clock& clock) : wake_fd_(wake_fd), clock_(clock) {}
-  void Run(const Address& address, const QueueLimits& limits);
+  void Run(const Address& address, const QueueLimits& limits, MemoryWindows windows);
 
   const int wake_fd_;
   const Clock& clock_;

@@ -345,18 +345,6 @@ TEST_P(VerbsTest, AStoppedServerIsReadAndAKilledOneIsMissed) {
   pclose(peer);
 }
 
-/// What the kernel counts of RDMA objects, and this process's descriptors.
-std::string HeldResources() {
-  FILE* const tool = popen("PATH=$PATH:/usr/sbin:/sbin rdma resource show", "r");
-  REMORA_CHECK(tool != nullptr);
-  std::array<char, 256> line{};
-  std::string held;
-  while (std::fgets(line.data(), line.size(), tool) != nullptr) held += line.data();
-  EXPECT_EQ(pclose(tool), 0);
-  const std::filesystem::directory_iterator descriptors("/proc/self/fd");
-  return held + std::to_string(std::distance(begin(descriptors), end(descriptors))) + " descriptors";
-}
-
 TEST_P(VerbsTest, HundredsOfConnectionsLeaveNothingBehind) {
   StartService();
   std::string before;

@@ -139,6 +139,7 @@ class SimListener final : public rdma::Listener {
 
   const rdma::Address& address() const override { return address_; }
   const rdma::QueueLimits& limits() const override { return limits_; }
+  bool binds_writes() const override { return true; }
   absl::StatusOr<RemoteRegion> RegisterRead(rdma::SharedMemory& memory) override {
     regions_.push_back(Name(memory.bytes(), kReadKey + static_cast<std::uint32_t>(regions_.size())));
     return regions_.back();

@@ -14,16 +14,17 @@
 namespace remora {
 
 absl::StatusOr<std::unique_ptr<ServerThread>> ServerThread::Start(const ServerOptions& options,
-                                                                  std::span<const rdma::Address> addresses) {
+                                                                  std::span<const rdma::Address> addresses,
+                                                                  rdma::MemoryWindows windows) {
   std::unique_ptr<ServerThread> self(new ServerThread);
   std::promise<absl::Status> started;
   std::future<absl::Status> start = started.get_future();
   // Made, used and destroyed in the one thread, as Server and Listener ask for.
-  self->thread_ = std::thread([&options, addresses, &started, self = self.get()] {
+  self->thread_ = std::thread([&options, addresses, windows, &started, self = self.get()] {
     absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(options);
     if (!server.ok()) return started.set_value(server.status());
     for (const rdma::Address& address : addresses) {
-      auto listener = rdma::Listen(address, rdma::QueueLimits(), self->clock_);
+      auto listener = rdma::Listen(address, rdma::QueueLimits(), self->clock_, windows);
       if (!listener.ok()) return started.set_value(listener.status());
       if (self->address_.empty()) self->address_ = (*listener)->address().ToString();
       absl::Status added = (*server)->AddListener(*std::move(listener));

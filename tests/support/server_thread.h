@@ -16,8 +16,9 @@ namespace remora {
 class ServerThread {
  public:
   /// Returns once the server serves at these addresses, or with the reason why it cannot.
-  static absl::StatusOr<std::unique_ptr<ServerThread>> Start(const ServerOptions& options,
-                                                             std::span<const rdma::Address> addresses);
+  static absl::StatusOr<std::unique_ptr<ServerThread>> Start(
+      const ServerOptions& options, std::span<const rdma::Address> addresses,
+      rdma::MemoryWindows windows = rdma::MemoryWindows::kAuto);
   static absl::StatusOr<std::unique_ptr<ServerThread>> Start(const ServerOptions& options,
                                                              const rdma::Address& address) {
     return Start(options, std::span(&address, 1));
