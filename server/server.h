@@ -98,6 +98,7 @@ class Server {
     std::unique_ptr<rdma::Listener> listener;
     RemoteRegion memory;
     std::size_t client_bytes = 0;
+    std::uint64_t dropped_handshakes = 0;  // of the listener's, those that are counted
   };
   // A request and the connection to answer it on. The key of a write points into its session's slice.
   struct Pending {

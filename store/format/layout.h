@@ -302,7 +302,9 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kLastVersion, "last_version")                     \
   X(kConnections, "connections")                      \
   X(kConnectionsAccepted, "connections_accepted")     \
+  X(kConnectionsBroken, "connections_broken")         \
   X(kConnectionsRefused, "connections_refused")       \
+  X(kHandshakesDropped, "handshakes_dropped")         \
   X(kRefusedVersion, "refused_version")               \
   X(kRefusedFull, "refused_full")                     \
   X(kRefusedToken, "refused_token")                   \
