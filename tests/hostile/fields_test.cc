@@ -58,6 +58,11 @@ class Fields : public Hostile {
     image_.assign(peer_->hello().slice.size, 'x');
     peer_->Write(0, image_);
   }
+  void Fill(std::string_view payload) {
+    if (image_.starts_with(payload)) return;
+    image_.replace(0, payload.size(), payload);
+    peer_->Write(0, payload);
+  }
   /// What is in the slice where the request says that key and value are, as far as that is in the slice.
   void SealAsItIs(Request* request) {
     const std::uint64_t size = std::uint64_t{request->key_size} + request->value_size;
@@ -67,12 +72,8 @@ class Fields : public Hostile {
                   payload.substr(request->key_size, request->value_size));
   }
   /// Sends it, and judges what comes back.
-  void Try(const Request& request, std::string_view payload, const std::string& what) {
+  void Try(const Request& request, const std::string& what) {
     ++tries_;
-    if (payload != std::string_view(image_).substr(0, payload.size())) {
-      image_.replace(0, payload.size(), payload);
-      peer_->Write(0, payload);
-    }
     const auto answer = peer_->Ask(request);
     if (!answer) {
       EXPECT_TRUE(peer_->AwaitEnd(std::chrono::seconds(10))) << what << ": neither answer nor end";
@@ -102,13 +103,11 @@ class Fields : public Hostile {
       const bool is_operation = field.offset == offsetof(Request, operation);
       if (is_operation && base.operation != Operation::kPing) continue;
       for (const std::uint64_t value : ValuesFor(field, is_verbs(), ++seed_)) {
-        if (is_operation && is_verbs() && value > 16 && value < 254) continue;
         Request request = good;
         Set(field, value, &request);
-        image_.replace(0, payload.size(), payload);
-        peer_->Write(0, payload);
+        Fill(payload);
         if (field.offset != offsetof(Request, payload_checksum)) SealAsItIs(&request);
-        Try(request, payload, std::string(field.name) + " = " + std::to_string(value) + " of operation " +
+        Try(request, std::string(field.name) + " = " + std::to_string(value) + " of operation " +
                                   std::to_string(static_cast<int>(base.operation)));
       }
     }
@@ -128,7 +127,8 @@ class Fields : public Hostile {
         request.operation = operation;
         request.value_size = static_cast<std::uint32_t>(payload.size());
         RawPeer::Seal(&request, {}, payload);
-        Try(request, payload, std::string(field.name) + " = " + std::to_string(value));
+        Fill(payload);
+        Try(request, std::string(field.name) + " = " + std::to_string(value));
       }
     }
   }
@@ -141,16 +141,21 @@ class Fields : public Hostile {
   std::uint64_t ends_ = 0;
 };
 INSTANTIATE_HOSTILE(Fields);
+class LocalFields : public Fields {};
+INSTANTIATE_TEST_SUITE_P(On, LocalFields, testing::Values(rdma::TransportKind::kLocal),
+                         [](const auto&) { return std::string("local"); });
 
 TEST_P(Fields, OfRequestsAndTheirPayloads) {
   START_HOSTILE();
   Rejoin();
   for (const Base& base : Bases()) {
+    const bool has_payload = !base.value.empty() || base.operation == Operation::kLocate;
+    if (is_verbs() && !has_payload && base.operation != Operation::kPing) continue;  // for its time alone
     TryFieldsOf(base);
     if (base.operation == Operation::kBatch) TryPayload(base.operation, base.value, kBatchFields);
     if (base.operation == Operation::kScan) TryPayload(base.operation, base.value, kScanFields);
   }
-  EXPECT_GT(tries_, is_verbs() ? 1'000u : 5'000u);
+  EXPECT_GT(tries_, is_verbs() ? 400u : 5'000u);
   EXPECT_GT(refused_, tries_ / 10);
   EXPECT_GT(ends_, 0u);
   EXPECT_GT(Count("rejected_requests"), refused_ / 4);
@@ -178,7 +183,7 @@ TEST_P(Fields, OfGreetings) {
   };
   for (const Field& field : kHelloFields) {
     std::vector<std::uint64_t> values = ValuesFor(field, is_verbs(), ++seed_);
-    if (is_verbs() && values.size() > 4) values = {values[0], values[1], values[values.size() / 2], values.back()};
+    if (is_verbs() && values.size() > 2) values = {values[1], values.back()};
     for (const std::uint64_t value : values) {
       HelloRequest hello;
       Set(field, value, &hello);
@@ -186,17 +191,16 @@ TEST_P(Fields, OfGreetings) {
     }
   }
   const HelloRequest good;
-  for (std::size_t size = 0; size < sizeof(good); size += is_verbs() ? 11 : 1) {
+  for (std::size_t size = 0; size < sizeof(good); size += is_verbs() ? 20 : 1) {
     greet(AsBytes(good).first(size), "cut to " + std::to_string(size));
   }
-  EXPECT_GT(refused, 10u);
+  EXPECT_GT(refused, 7u);
   EXPECT_GE(Count("connections_refused"), refused);
   ExpectBroken(0);
   ExpectNobodyElseHarmed();
 }
 
-TEST_P(Fields, OfGreetingsOverASocket) {
-  if (is_verbs()) GTEST_SKIP() << "verbs have no sockets";
+TEST_P(LocalFields, OfGreetings) {
   START_HOSTILE();
   std::uint64_t dropped = 0;
   const auto say = [&](const void* bytes, std::size_t size, const std::string& what) {
@@ -231,7 +235,7 @@ TEST_P(Fields, OfGreetingsOverASocket) {
 
 TEST_P(Fields, MessagesThatAreCutOrTooLong) {
   START_HOSTILE();
-  std::vector<std::size_t> sizes = {0, 1, 8, sizeof(Request) - 1, sizeof(Request) + 1, 300, 9216};
+  std::vector<std::size_t> sizes = {0, 1, sizeof(Request) - 1, sizeof(Request) + 1, 9216};
   for (std::size_t size = 2; !is_verbs() && size < 300; size += 7) {
     if (size != sizeof(Request)) sizes.push_back(size);
   }

@@ -29,22 +29,20 @@ struct Figures {
   }
 };
 
-Witness::Report Watch(const Served& served, std::chrono::milliseconds time) {
-  Witness witness(served.address(), served.clock());
-  std::this_thread::sleep_for(time);
-  return witness.Stop();
-}
-
 /// False: an operation ended as it must not.
 bool Measure(const Served& served, const Attack& attack, std::chrono::milliseconds time, int rounds) {
   Figures quiet, attacked;
   std::uint64_t acts = 0;
   for (int round = 0; round < rounds; ++round) {
-    quiet.Add(Watch(served, time));
+    Witness before(served.address(), served.clock());
+    std::this_thread::sleep_for(time);
+    quiet.Add(before.Stop());
+    Witness beside(served.address(), served.clock());
     std::jthread attacker([&](const std::stop_token& stop) {
       for (; !stop.stop_requested(); ++acts) attack.act(served.where());
     });
-    attacked.Add(Watch(served, time));
+    std::this_thread::sleep_for(time);
+    attacked.Add(beside.Stop());
   }
   const auto ratio = [](std::vector<std::uint32_t>& with, std::vector<std::uint32_t>& without, double percent) {
     return Percentile(with, percent) / std::max(1.0, static_cast<double>(Percentile(without, percent)));

@@ -176,7 +176,8 @@ ibv_wc_status RawVerbs::Do(ibv_wr_opcode operation, std::uint64_t address, std::
   std::memcpy(memory_.data() + kDataAt, bytes.data(), bytes.size());
   if (!PostSend(operation, address, key, bytes.size())) return IBV_WC_GENERAL_ERR;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (done_ < posted_ && std::chrono::steady_clock::now() < deadline) Poll();
+  // Of a connection that has ended, nothing may come for seconds.
+  while (done_ < posted_ && !ended_ && std::chrono::steady_clock::now() < deadline) Poll();
   return done_ == posted_ ? last_ : IBV_WC_GENERAL_ERR;
 }
 
@@ -187,11 +188,6 @@ std::string RawVerbs::bytes(std::size_t size) const {
 void RawVerbs::Write(std::uint64_t offset, std::string_view bytes) {
   if (offset > hello_.slice.size || bytes.size() > hello_.slice.size - offset) return;
   static_cast<void>(Do(IBV_WR_RDMA_WRITE, hello_.slice.address + offset, hello_.slice.key, bytes));
-}
-
-bool RawVerbs::Post(std::span<const std::byte> message) {
-  std::memcpy(memory_.data() + kDataAt, message.data(), message.size());
-  return PostSend(IBV_WR_SEND, 0, 0, message.size());
 }
 
 bool RawVerbs::Send(std::span<const std::byte> message) {

@@ -34,8 +34,6 @@ class RawVerbs final : public RawPeer {
   /// from here, `bytes` are put there before; of READs and atomics, bytes() is what came.
   ibv_wc_status Do(ibv_wr_opcode operation, std::uint64_t address, std::uint32_t key, std::string_view bytes);
   std::string bytes(std::size_t size) const;
-  /// Sends without waiting for what becomes of it, nor for room. False: it was not posted.
-  bool Post(std::span<const std::byte> message);
 
  private:
   static constexpr std::uint32_t kDepth = 256;
