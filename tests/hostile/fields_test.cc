@@ -76,7 +76,7 @@ class Fields : public Hostile {
     ++tries_;
     const auto answer = peer_->Ask(request);
     if (!answer) {
-      EXPECT_TRUE(peer_->AwaitEnd(std::chrono::seconds(10))) << what << ": neither answer nor end";
+      EXPECT_TRUE(peer_->AwaitEnd()) << what << ": neither answer nor end";
       ++ends_;
       return Rejoin();
     }

@@ -10,12 +10,19 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
 
 namespace remora {
+namespace {
+
+// Of who waits for what is to come soon, however busy the machine.
+constexpr std::chrono::milliseconds kPatience = std::chrono::minutes(1);
+
+}  // namespace
 
 // --- A server -------------------------------------------------------------------------------------------
 
@@ -24,13 +31,14 @@ absl::StatusOr<std::unique_ptr<Served>> Served::Start(rdma::TransportKind kind, 
   std::unique_ptr<Served> self(new Served);
   self->where_ = where ? *where : FreshAddress(kind, self->folder());
   constexpr int kReadyFd = 3;
-  std::vector<std::string> arguments = {REMORA_KVSERVER, "--listen=" + self->address(), "--insecure_open",
+  const char* const program = std::getenv("REMORA_KVSERVER");  // another one than was built beside the tests
+  std::vector<std::string> arguments = {program != nullptr ? program : REMORA_KVSERVER, "--listen=" + self->address(), "--insecure_open",
                                         "--quiet", absl::StrCat("--ready_fd=", kReadyFd)};
   const auto starts_with = [&](std::string_view name) {
     return std::ranges::any_of(flags, [&](const std::string& flag) { return flag.starts_with(name); });
   };
   if (!starts_with("--data_dir=")) arguments.emplace_back("--durability=memory");
-  if (!starts_with("--memory=")) arguments.emplace_back("--memory=64M");
+  if (!starts_with("--memory=")) arguments.emplace_back("--memory=32M");
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -58,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Served>> Served::Start(rdma::TransportKind kind, 
   close(nothing);
   pollfd wait{.fd = ready[0], .events = POLLIN, .revents = 0};
   char byte = 0;
-  const bool serves = poll(&wait, 1, 60'000) == 1 && read(ready[0], &byte, 1) == 1;
+  const bool serves = poll(&wait, 1, kPatience.count()) == 1 && read(ready[0], &byte, 1) == 1;
   close(ready[0]);
   if (!serves) return absl::InternalError("kvserver is not ready");
   return self;
@@ -88,7 +96,7 @@ int Served::Stop() {
 
 std::uint64_t Served::Count(const std::string& counter) {
   if (asker_ == nullptr) {
-    auto asker = Client::Connect(address(), {}, clock_);
+    auto asker = Client::Connect(address(), {.connect_timeout = kPatience, .timeout = kPatience}, clock_);
     REMORA_CHECK(asker.ok());
     asker_ = *std::move(asker);
   }
@@ -105,7 +113,7 @@ std::uint64_t Served::Count(const std::string& counter) {
 
 template <typename IsSo>
 bool Served::Await(const std::string& counter, IsSo is_so) {
-  const TimePoint deadline = clock_.Now() + std::chrono::minutes(1);
+  const TimePoint deadline = clock_.Now() + kPatience;
   while (!is_so(Count(counter))) {
     if (clock_.Now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -145,7 +153,8 @@ void Witness::Run(const std::string& address, const Clock& clock, const std::str
     if (report_.faults++ == 0) report_.first_fault = absl::StrCat(done_.load(), " operations on: ", what);
   };
   // What it is a witness of must not be healed behind its back.
-  const auto client = Client::Connect(address, {.reconnect = false}, clock);
+  const auto client =
+      Client::Connect(address, {.connect_timeout = kPatience, .timeout = kPatience, .reconnect = false}, clock);
   if (!client.ok()) fault(client.status().ToString());
   std::array<std::string, kKeys> values;
   // An earlier one may have been here.
