@@ -213,7 +213,8 @@ bool LocalListener::Hear(HalfOpen& client) {
 bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
   const auto& [size, hello, offered, cut] = received;
   // Magic and version come first in every version.
-  if (size < static_cast<ssize_t>(offsetof(LocalHello, data_size)) || hello.magic != kLocalMagic) return false;
+  if (size < static_cast<ssize_t>(offsetof(LocalHello, data_size)) || hello.magic != kLocalMagic)
+    return false;
   if (hello.version != kLocalVersion) {
     SendReply(client.socket.get(), {.answer = LocalAnswer::kWrongVersion}, {}).IgnoreError();
     return false;

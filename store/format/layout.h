@@ -257,7 +257,7 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// only read, and those delayed exceeded their token's rate. Outcomes: of writes whose answer was lost. Disk
 /// failures are of groups, and of syncs; the disk refuses (1, else 0) from one until a group succeeds, which
 /// after a sync is never. The log was torn (1, else 0) where the store, as it was opened, dropped writes that
-/// were not synced (store/durable_recovery.h).
+/// were not synced (store/durable_recovery.h). Broken: by an offence of the client's. Dropped: transport.h.
 #define REMORA_COUNTERS(X)                            \
   X(kKeys, "keys")                                    \
   X(kLoading, "loading")                              \

@@ -37,6 +37,7 @@ run_pages() {
 run_suite rdma_test '*/verbs'
 run_suite behaviour_test '*/verbs*'
 run_suite linear_histories_test '*/verbs*'
+run_suite hostile_test '*/verbs'
 say "a short soak, over both transports at once"
 "$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
 run_pages

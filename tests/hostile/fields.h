@@ -33,22 +33,30 @@ inline constexpr Field kRequestFields[] = {
     REMORA_FIELD(Request, key_size),         REMORA_FIELD(Request, operation),
     REMORA_FIELD(Request, read_count),       REMORA_FIELD(Request, durability),
     REMORA_FIELD(Request, reserved)};
-inline constexpr Field kHelloFields[] = {
-    REMORA_FIELD(HelloRequest, magic),          REMORA_FIELD(HelloRequest, protocol_version),
-    REMORA_FIELD(HelloRequest, format_version), REMORA_FIELD(HelloRequest, flags),
-    REMORA_FIELD(HelloRequest, layout_signature), REMORA_FIELD(HelloRequest, client),
-    REMORA_FIELD(HelloRequest, challenge)};
+inline constexpr Field kHelloFields[] = {REMORA_FIELD(HelloRequest, magic),
+                                         REMORA_FIELD(HelloRequest, protocol_version),
+                                         REMORA_FIELD(HelloRequest, format_version),
+                                         REMORA_FIELD(HelloRequest, flags),
+                                         REMORA_FIELD(HelloRequest, layout_signature),
+                                         REMORA_FIELD(HelloRequest, client),
+                                         REMORA_FIELD(HelloRequest, challenge)};
 inline constexpr Field kBatchFields[] = {
-    REMORA_FIELD(BatchEntry, condition), REMORA_FIELD(BatchEntry, ttl_ms), REMORA_FIELD(BatchEntry, value_size),
-    REMORA_FIELD(BatchEntry, key_size),  REMORA_FIELD(BatchEntry, kind),   REMORA_FIELD(BatchEntry, reserved)};
+    REMORA_FIELD(BatchEntry, condition),  REMORA_FIELD(BatchEntry, ttl_ms),
+    REMORA_FIELD(BatchEntry, value_size), REMORA_FIELD(BatchEntry, key_size),
+    REMORA_FIELD(BatchEntry, kind),       REMORA_FIELD(BatchEntry, reserved)};
 inline constexpr Field kScanFields[] = {
     {"ScanStart::window.address", offsetof(ScanStart, window) + offsetof(RemoteRegion, address), 8},
     {"ScanStart::window.size", offsetof(ScanStart, window) + offsetof(RemoteRegion, size), 8},
     {"ScanStart::window.key", offsetof(ScanStart, window) + offsetof(RemoteRegion, key), 4},
     {"ScanStart::window.reserved", offsetof(ScanStart, window) + offsetof(RemoteRegion, reserved), 4},
-    REMORA_FIELD(ScanStart, page_offset), REMORA_FIELD(ScanStart, page_size), REMORA_FIELD(ScanStart, kind),
-    REMORA_FIELD(ScanStart, limit),       REMORA_FIELD(ScanStart, ends),      REMORA_FIELD(ScanStart, flags),
-    REMORA_FIELD(ScanStart, begin_size),  REMORA_FIELD(ScanStart, end_size)};
+    REMORA_FIELD(ScanStart, page_offset),
+    REMORA_FIELD(ScanStart, page_size),
+    REMORA_FIELD(ScanStart, kind),
+    REMORA_FIELD(ScanStart, limit),
+    REMORA_FIELD(ScanStart, ends),
+    REMORA_FIELD(ScanStart, flags),
+    REMORA_FIELD(ScanStart, begin_size),
+    REMORA_FIELD(ScanStart, end_size)};
 inline constexpr Field kLocalHelloFields[] = {REMORA_FIELD(rdma::LocalHello, magic),
                                               REMORA_FIELD(rdma::LocalHello, version),
                                               REMORA_FIELD(rdma::LocalHello, data_size)};
@@ -75,9 +83,10 @@ inline std::vector<std::uint64_t> ValuesFor(const Field& field, bool sparse, std
   if (!sparse) {
     for (const std::uint64_t bound :
          {std::uint64_t{kMaxKeySize}, std::uint64_t{kMaxSmallValueSize}, std::uint64_t{kMaxValueSize},
-          std::uint64_t{kMaxPayloadSize}, kMaxVersion, std::uint64_t{kMaxBatchBytes}, std::uint64_t{kMaxPageSize}, std::uint64_t{kMinPageSize},
-          std::uint64_t{kMaxReads}, std::uint64_t{sizeof(Request)}, std::uint64_t{sizeof(ScanStart)},
-          std::uint64_t{1} << 12, std::uint64_t{1} << 16, std::uint64_t{1} << 31, std::uint64_t{1} << 32,
+          std::uint64_t{kMaxPayloadSize}, kMaxVersion, std::uint64_t{kMaxBatchBytes},
+          std::uint64_t{kMaxPageSize}, std::uint64_t{kMinPageSize}, std::uint64_t{kMaxReads},
+          std::uint64_t{sizeof(Request)}, std::uint64_t{sizeof(ScanStart)}, std::uint64_t{1} << 12,
+          std::uint64_t{1} << 16, std::uint64_t{1} << 31, std::uint64_t{1} << 32,
           static_cast<std::uint64_t>(kMaxTtl.count()), static_cast<std::uint64_t>(kNeverExpires.count())}) {
       values.insert(values.end(), {bound - 1, bound, bound + 1});
     }
@@ -92,7 +101,8 @@ inline std::vector<std::uint64_t> ValuesFor(const Field& field, bool sparse, std
 }
 
 inline void Set(const Field& field, std::uint64_t value, void* bytes) {
-  std::memcpy(static_cast<char*>(bytes) + field.offset, &value, field.size);  // little endian, as the protocol
+  std::memcpy(static_cast<char*>(bytes) + field.offset, &value,
+              field.size);  // little endian, as the protocol
 }
 
 }  // namespace remora

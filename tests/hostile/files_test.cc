@@ -1,9 +1,11 @@
 // The files of the socket's directory, removed, swapped, and taken by others while a server is there.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +25,8 @@ class Files : public Hostile {
   std::string path() const { return served_->where().path; }
   std::string lock() const { return path() + ".lock"; }
   absl::Status ConnectStatus() {
-    return Client::Connect(served_->address(), {.connect_timeout = std::chrono::milliseconds(500)}, served_->clock())
+    return Client::Connect(served_->address(), {.connect_timeout = std::chrono::milliseconds(500)},
+                           served_->clock())
         .status();
   }
   absl::Status ListenStatus() { return rdma::Listen(served_->where(), {}, served_->clock()).status(); }
@@ -105,7 +108,8 @@ TEST_P(Files, WithoutTheLockALivingServerIsStillSeen) {
   ExpectServedToTheEnd();
 }
 
-// Who removes both lets another server come. Each serves its own clients; the first to go takes nothing along.
+// Who removes both lets another server come. Each serves its own clients; the first to go takes nothing
+// along.
 TEST_P(Files, AServerThatTookThePlaceKeepsIt) {
   START_HOSTILE();
   fs::remove(path());
@@ -125,6 +129,8 @@ TEST_P(Files, AnotherUsersSocketIsToldNothing) {
   fs::permissions(served_->folder(), fs::perms::all);
   fs::remove(path());
   constexpr uid_t kImpostor = 65534, kVictim = 65533;
+  std::array<int, 2> listens{};
+  ASSERT_EQ(pipe2(listens.data(), O_CLOEXEC), 0);
   const pid_t impostor = fork();
   ASSERT_GE(impostor, 0);
   if (impostor == 0) {
@@ -135,17 +141,20 @@ TEST_P(Files, AnotherUsersSocketIsToldNothing) {
     std::memcpy(address.sun_path, path().data(), path().size());
     umask(0);
     if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 || listen(fd, 1) != 0) _exit(3);
+    if (write(listens[1], "1", 1) != 1) _exit(4);
     const int client = accept(fd, nullptr, nullptr);
     char byte = 0;
     _exit(recv(client, &byte, 1, 0) == 0 ? 0 : 1);  // 1: something was said
   }
+  close(listens[1]);
+  char byte = 0;
+  ASSERT_EQ(read(listens[0], &byte, 1), 1);
+  close(listens[0]);
   const pid_t victim = fork();
   ASSERT_GE(victim, 0);
   if (victim == 0) {
     if (setuid(kVictim) != 0) _exit(255);
-    absl::Status status = absl::UnavailableError("");
-    while (absl::IsUnavailable(status)) status = ConnectStatus();  // until it listens
-    _exit(static_cast<int>(status.code()));
+    _exit(static_cast<int>(ConnectStatus().code()));
   }
   int status = 0;
   ASSERT_EQ(waitpid(victim, &status, 0), victim);

@@ -1,5 +1,5 @@
-// What attacks cost others: the 99th percentile of a well-behaved client's GETs and PUTs beside each attack, as a ratio
-// to what it is without. The value of each operation is judged.
+// What attacks cost others: the 99th percentile of a well-behaved client's GETs and PUTs beside each attack,
+// as a ratio to what it is without. The value of each operation is judged.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -44,17 +44,19 @@ bool Measure(const Served& served, const Attack& attack, std::chrono::millisecon
     std::this_thread::sleep_for(time);
     attacked.Add(beside.Stop());
   }
-  const auto ratio = [](std::vector<std::uint32_t>& with, std::vector<std::uint32_t>& without, double percent) {
+  const auto ratio = [](std::vector<std::uint32_t>& with, std::vector<std::uint32_t>& without,
+                        double percent) {
     return Percentile(with, percent) / std::max(1.0, static_cast<double>(Percentile(without, percent)));
   };
   const auto us = [](std::vector<std::uint32_t>& values) { return Percentile(values, 99) / 1e3; };
-  std::printf("%-24s %6llu acts  GET p99 %9.1f us, beside it %9.1f: %6.2f   PUT p99 %9.1f us, beside it %9.1f: %6.2f"
-              "   %llu operations, %llu wrong\n",
-              attack.name, static_cast<unsigned long long>(acts), us(quiet.get_ns), us(attacked.get_ns),
-              ratio(attacked.get_ns, quiet.get_ns, 99), us(quiet.put_ns), us(attacked.put_ns),
-              ratio(attacked.put_ns, quiet.put_ns, 99),
-              static_cast<unsigned long long>(quiet.operations + attacked.operations),
-              static_cast<unsigned long long>(quiet.faults + attacked.faults));
+  std::printf(
+      "%-24s %6llu acts  GET p99 %9.1f us, beside it %9.1f: %6.2f   PUT p99 %9.1f us, beside it %9.1f: %6.2f"
+      "   %llu operations, %llu wrong\n",
+      attack.name, static_cast<unsigned long long>(acts), us(quiet.get_ns), us(attacked.get_ns),
+      ratio(attacked.get_ns, quiet.get_ns, 99), us(quiet.put_ns), us(attacked.put_ns),
+      ratio(attacked.put_ns, quiet.put_ns, 99),
+      static_cast<unsigned long long>(quiet.operations + attacked.operations),
+      static_cast<unsigned long long>(quiet.faults + attacked.faults));
   std::fflush(stdout);
   for (const Figures* figures : {&quiet, &attacked}) {
     if (figures->faults > 0) std::printf("  %s\n", figures->first_fault.c_str());
@@ -66,7 +68,9 @@ int Main(int argc, char** argv) {
   CLI::App app("hostile_cost: what attacks cost others.");
   std::string on = "local", only;
   int milliseconds = 500, rounds = 5;
-  app.add_option("--on", on, "local or verbs")->check(CLI::IsMember({"local", "verbs"}))->capture_default_str();
+  app.add_option("--on", on, "local or verbs")
+      ->check(CLI::IsMember({"local", "verbs"}))
+      ->capture_default_str();
   app.add_option("--attack", only, "This one alone")->type_name("NAME");
   app.add_option("--milliseconds", milliseconds, "Of each round, with and without")->capture_default_str();
   app.add_option("--rounds", rounds, "Of both")->capture_default_str();

@@ -1,4 +1,5 @@
-// What the tests of hostile peers share: a kvserver, a witness beside the attack, and what has to be so behind it.
+// What the tests of hostile peers share: a kvserver, a witness beside the attack, and what has to be so
+// behind it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -57,14 +58,15 @@ class Hostile : public testing::TestWithParam<rdma::TransportKind> {
 };
 
 /// Ends a test that was skipped, or could not begin, too.
-#define START_HOSTILE(...)                 \
+#define START_HOSTILE(...)                     \
   ASSERT_NO_FATAL_FAILURE(Start(__VA_ARGS__)); \
   if (IsSkipped()) return
 
-#define INSTANTIATE_HOSTILE(suite)                                                                             \
-  INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kVerbs), \
-                           [](const auto& test) {                                                              \
-                             return std::string(test.param == rdma::TransportKind::kLocal ? "local" : "verbs"); \
-                           })
+#define INSTANTIATE_HOSTILE(suite)                                                          \
+  INSTANTIATE_TEST_SUITE_P(                                                                 \
+      On, suite, testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kVerbs), \
+      [](const auto& test) {                                                                \
+        return std::string(test.param == rdma::TransportKind::kLocal ? "local" : "verbs");  \
+      })
 
 }  // namespace remora

@@ -53,7 +53,8 @@ RawPeer::Answer RawLocal::Join(std::span<const std::byte> hello) {
 
 RawPeer::Answer RawLocal::Hear() {
   pollfd wait{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-  if (poll(&wait, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) != 1) return Answer::kHungUpOn;
+  if (poll(&wait, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) != 1)
+    return Answer::kHungUpOn;
   auto received = rdma::ReceiveReply(socket_.get());
   if (!received.ok()) return Answer::kHungUpOn;
   const rdma::LocalReply& reply = received->reply;

@@ -27,11 +27,11 @@ std::optional<RawPeer::Answered> RawPeer::Ask(const Request& request) {
 }
 
 void RawPeer::Seal(Request* request, std::string_view key, std::string_view value) {
-  request->payload_checksum =
-      PayloadChecksum(*request, HashKey(key), HashValue(value.data(), value.size()));
+  request->payload_checksum = PayloadChecksum(*request, HashKey(key), HashValue(value.data(), value.size()));
 }
 
-std::optional<RawPeer::Answered> RawPeer::Put(std::uint64_t id, std::string_view key, std::string_view value) {
+std::optional<RawPeer::Answered> RawPeer::Put(std::uint64_t id, std::string_view key,
+                                              std::string_view value) {
   Request request;
   request.request_id = id;
   request.operation = Operation::kPut;

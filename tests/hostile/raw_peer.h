@@ -34,7 +34,8 @@ class RawPeer {
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
-  /// Asks to be let in, with these bytes, up to rdma::kMaxConnectData of them, and waits for the answer. Once.
+  /// Asks to be let in, with these bytes, up to rdma::kMaxConnectData of them, and waits for the answer.
+  /// Once.
   virtual Answer Join(std::span<const std::byte> hello) = 0;
   /// As a client does that keeps to the rules. False: it was not accepted.
   bool Join(const HelloRequest& hello = {});

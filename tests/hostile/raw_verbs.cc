@@ -46,7 +46,8 @@ bool RawVerbs::AwaitEvent(rdma_cm_event_type wanted) {
     if (rdma_get_cm_event(channel_, &event) != 0) return false;
     const rdma_cm_event_type type = event->event;
     const rdma_conn_param& param = event->param.conn;
-    if ((type == RDMA_CM_EVENT_ESTABLISHED || type == RDMA_CM_EVENT_REJECTED) && param.private_data != nullptr) {
+    if ((type == RDMA_CM_EVENT_ESTABLISHED || type == RDMA_CM_EVENT_REJECTED) &&
+        param.private_data != nullptr) {
       const auto* const data = static_cast<const std::byte*>(param.private_data);
       said_.assign(data, data + param.private_data_len);
     }
@@ -77,8 +78,11 @@ bool RawVerbs::MakeQueuePair() {
   attributes.send_cq = cq_;
   attributes.recv_cq = cq_;
   attributes.qp_type = IBV_QPT_RC;
-  attributes.cap = {
-      .max_send_wr = kDepth, .max_recv_wr = kReceives, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  attributes.cap = {.max_send_wr = kDepth,
+                    .max_recv_wr = kReceives,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = 0};
   if (rdma_create_qp(id_, nullptr, &attributes) != 0) return false;
   mr_ = ibv_reg_mr(id_->pd, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
   if (mr_ == nullptr) return false;

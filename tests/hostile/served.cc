@@ -26,14 +26,16 @@ constexpr std::chrono::milliseconds kPatience = std::chrono::minutes(1);
 
 // --- A server -------------------------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<Served>> Served::Start(rdma::TransportKind kind, std::vector<std::string> flags,
+absl::StatusOr<std::unique_ptr<Served>> Served::Start(rdma::TransportKind kind,
+                                                      std::vector<std::string> flags,
                                                       std::optional<rdma::Address> where) {
   std::unique_ptr<Served> self(new Served);
   self->where_ = where ? *where : FreshAddress(kind, self->folder());
   constexpr int kReadyFd = 3;
   const char* const program = std::getenv("REMORA_KVSERVER");  // another one than was built beside the tests
-  std::vector<std::string> arguments = {program != nullptr ? program : REMORA_KVSERVER, "--listen=" + self->address(), "--insecure_open",
-                                        "--quiet", absl::StrCat("--ready_fd=", kReadyFd)};
+  std::vector<std::string> arguments = {program != nullptr ? program : REMORA_KVSERVER,
+                                        "--listen=" + self->address(), "--insecure_open", "--quiet",
+                                        absl::StrCat("--ready_fd=", kReadyFd)};
   const auto starts_with = [&](std::string_view name) {
     return std::ranges::any_of(flags, [&](const std::string& flag) { return flag.starts_with(name); });
   };
@@ -153,8 +155,8 @@ void Witness::Run(const std::string& address, const Clock& clock, const std::str
     if (report_.faults++ == 0) report_.first_fault = absl::StrCat(done_.load(), " operations on: ", what);
   };
   // What it is a witness of must not be healed behind its back.
-  const auto client =
-      Client::Connect(address, {.connect_timeout = kPatience, .timeout = kPatience, .reconnect = false}, clock);
+  const auto client = Client::Connect(
+      address, {.connect_timeout = kPatience, .timeout = kPatience, .reconnect = false}, clock);
   if (!client.ok()) fault(client.status().ToString());
   std::array<std::string, kKeys> values;
   // An earlier one may have been here.

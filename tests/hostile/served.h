@@ -1,5 +1,5 @@
-// A kvserver of its own for tests that attack it, and a well-behaved client beside them whose operations are all
-// judged.
+// A kvserver of its own for tests that attack it, and a well-behaved client beside them whose operations are
+// all judged.
 #pragma once
 
 #include <sys/types.h>
@@ -59,8 +59,8 @@ class Served {
   std::unique_ptr<Client> asker_;
 };
 
-/// Reads and writes keys of its own in a thread, without pause, from its construction on. Nobody else writes these
-/// keys, so it knows what each operation has to end with.
+/// Reads and writes keys of its own in a thread, without pause, from its construction on. Nobody else writes
+/// these keys, so it knows what each operation has to end with.
 class Witness {
  public:
   struct Report {

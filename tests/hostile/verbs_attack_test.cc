@@ -1,4 +1,5 @@
-// Peers that use the device itself against the server: accesses that nobody granted, and handshakes that stop half way.
+// Peers that use the device itself against the server: accesses that nobody granted, and handshakes that stop
+// half way.
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,10 +52,13 @@ TEST_P(VerbsAttack, AccessesThatNobodyGranted) {
   ExpectRefused(IBV_WR_RDMA_READ, memory.address, 0, 64, "a READ with the key 0");
   ExpectRefused(IBV_WR_RDMA_READ, memory.address + memory.size - 32, memory.key, 64, "a READ past the end");
   ExpectRefused(IBV_WR_RDMA_READ, memory.address - 8, memory.key, 64, "a READ before the beginning");
-  ExpectRefused(IBV_WR_RDMA_READ, ~std::uint64_t{0} - 16, memory.key, 64, "a READ around the end of all memory");
-  ExpectRefused(IBV_WR_RDMA_WRITE, memory.address + kSuperblockSize, memory.key, 64, "a WRITE to what is to READ");
+  ExpectRefused(IBV_WR_RDMA_READ, ~std::uint64_t{0} - 16, memory.key, 64,
+                "a READ around the end of all memory");
+  ExpectRefused(IBV_WR_RDMA_WRITE, memory.address + kSuperblockSize, memory.key, 64,
+                "a WRITE to what is to READ");
   const auto own = [&](std::size_t offset) { return slice.address + offset; };
-  ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_WRITE, own(slice.size - 8), slice.key, 64, "a WRITE past a slice's end");
+  ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_WRITE, own(slice.size - 8), slice.key, 64,
+                  "a WRITE past a slice's end");
   ExpectRefusedOf(*EnterRaw(), IBV_WR_RDMA_READ, own(0), slice.key, 64, "a READ of a slice");
   EXPECT_TRUE(owner->Put(2, "owned", "still").has_value());
   ExpectNobodyElseHarmed();
@@ -65,29 +69,32 @@ TEST_P(VerbsAttack, OperationsOfOtherKinds) {
   const auto owner = EnterRaw();
   const RemoteRegion memory = owner->hello().memory;
   for (const ibv_wr_opcode atomic : {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP}) {
-    ExpectRefused(atomic, memory.address + kSuperblockSize, memory.key, 8, "an atomic operation on what is to READ");
+    ExpectRefused(atomic, memory.address + kSuperblockSize, memory.key, 8,
+                  "an atomic operation on what is to READ");
     const auto peer = EnterRaw();
     ExpectRefusedOf(*peer, atomic, peer->hello().slice.address, peer->hello().slice.key, 8,
                     "an atomic operation on a slice");
   }
-  // A SEND that invalidates what others READ: a client may do so to keys of its own kind, which are not these.
+  // A SEND that invalidates what others READ: a client may do so to keys of its own kind, which are not
+  // these.
   const auto peer = EnterRaw();
   const Request ping;
-  static_cast<void>(peer->Do(IBV_WR_SEND_WITH_INV, 0, memory.key,
-                             {reinterpret_cast<const char*>(&ping), sizeof(ping)}));
+  static_cast<void>(
+      peer->Do(IBV_WR_SEND_WITH_INV, 0, memory.key, {reinterpret_cast<const char*>(&ping), sizeof(ping)}));
   EXPECT_EQ(owner->Do(IBV_WR_RDMA_READ, memory.address, memory.key, std::string(64, 'r')), IBV_WC_SUCCESS);
   EXPECT_TRUE(owner->Put(1, "owned", "still").has_value());
   ExpectNobodyElseHarmed();
 }
 
-// It ends a receive of the server's whose buffer it does not touch, and says the length of what it wrote elsewhere.
+// It ends a receive of the server's whose buffer it does not touch, and says the length of what it wrote
+// elsewhere.
 TEST_P(VerbsAttack, AWriteThatClaimsToBeAMessage) {
   START_HOSTILE();
   for (const std::size_t size : {std::size_t{8}, sizeof(Request), std::size_t{200'000}}) {
     const auto peer = EnterRaw();
     ASSERT_TRUE(peer->Put(1, "key", "value").has_value());  // a request that lies in the server's buffers
-    static_cast<void>(peer->Do(IBV_WR_RDMA_WRITE_WITH_IMM, peer->hello().slice.address, peer->hello().slice.key,
-                               std::string(size, 'e')));
+    static_cast<void>(peer->Do(IBV_WR_RDMA_WRITE_WITH_IMM, peer->hello().slice.address,
+                               peer->hello().slice.key, std::string(size, 'e')));
     EXPECT_FALSE(peer->Receive().has_value()) << size;
     EXPECT_TRUE(peer->AwaitEnd()) << size;
     ExpectBroken(1);
@@ -123,7 +130,8 @@ TEST_P(VerbsAttack, AGrantThatWasTakenBack) {
     const auto committed = peer->Ask(request(2, Operation::kCommit));
     ASSERT_TRUE(committed.has_value());
     ASSERT_EQ(committed->reply.status, ReplyStatus::kOk);
-    ExpectRefusedOf(*peer, IBV_WR_RDMA_WRITE, grant.address + 1000, grant.key, 64, "a WRITE to what is committed");
+    ExpectRefusedOf(*peer, IBV_WR_RDMA_WRITE, grant.address + 1000, grant.key, 64,
+                    "a WRITE to what is committed");
   }
   {
     const auto peer = EnterRaw();
@@ -135,7 +143,8 @@ TEST_P(VerbsAttack, AGrantThatWasTakenBack) {
     const auto peer = EnterRaw();
     const RemoteRegion grant = reserve(*peer, 1);
     const auto other = EnterRaw();
-    ExpectRefusedOf(*other, IBV_WR_RDMA_WRITE, grant.address + grant.size - 8, grant.key, 64, "one past its end");
+    ExpectRefusedOf(*other, IBV_WR_RDMA_WRITE, grant.address + grant.size - 8, grant.key, 64,
+                    "one past its end");
     ExpectRefused(IBV_WR_RDMA_READ, grant.address, grant.key, 64, "a READ of what is granted to WRITE");
   }
   const auto reader = Client::Connect(served_->address(), {}, served_->clock());
