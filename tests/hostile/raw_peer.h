@@ -26,7 +26,7 @@ class RawPeer {
   /// Receives that it posts, where the transport has them.
   static constexpr std::uint32_t kReceives = 32;
   /// For what is to come soon.
-  static constexpr std::chrono::seconds kPatience{60};
+  static constexpr std::chrono::seconds kPatience{300};
 
   /// At the server's door. It takes no messages where `takes_replies` is false.
   static std::unique_ptr<RawPeer> At(const rdma::Address& where, bool takes_replies = true);

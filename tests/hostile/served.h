@@ -41,7 +41,7 @@ class Served {
   int Stop();
   /// By name, as it is once the server has answered what came before.
   std::uint64_t Count(const std::string& counter);
-  /// Asks until the counter has at least this value. False: a minute has passed.
+  /// Asks until the counter has at least this value. False: minutes have passed.
   bool AwaitCount(const std::string& counter, std::uint64_t at_least);
   /// Likewise: at most.
   bool AwaitNoMore(const std::string& counter, std::uint64_t at_most);
