@@ -10,14 +10,15 @@
 namespace remora::rdma {
 
 /// Dial for an address of kind kLocal. The socket is first touched by Connection::Connect, which besides what
-/// transport.h lists returns PermissionDenied when the server serves another user, and FailedPrecondition
-/// when it is of another version.
+/// transport.h lists returns PermissionDenied when the server serves another user, or is another user's who
+/// put a socket there (root connects to any), and FailedPrecondition when it is of another version.
 absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, TimePoint deadline);
 
 /// Listen for an address of kind kLocal. Makes the socket PATH, for its owner only, and PATH.lock, which is
 /// held as long as the listener lives and stays behind after it, unlocked. A socket left by a server that
-/// died is replaced; anything else found at PATH is left alone (AlreadyExists).
+/// died is replaced; anything else found at PATH is left alone (AlreadyExists). So is what has taken the
+/// socket's place when the listener is destroyed.
 ///
 /// A client's mapping cannot be taken back: memory given to RegisterWrite is that client's to change until
 /// the memory is destroyed, even after the Registration and the connection are. Never give it to another

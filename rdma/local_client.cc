@@ -84,6 +84,9 @@ absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimeP
 absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoint deadline) {
   REMORA_ASSIGN_OR_RETURN(socket_, ConnectTo(path_, deadline - clock_.Now()));
   peer_ = PeerOf(socket_.get());
+  // A server serves its own user and root. Whoever else has put a socket there is told nothing, and mapped
+  // not at all.
+  if (geteuid() != 0 && peer_.uid != geteuid()) return ServesAnother();
   LocalHello hello;
   hello.data_size = static_cast<std::uint32_t>(request_data.size());
   std::ranges::copy(request_data, hello.data);
@@ -101,12 +104,16 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
     case LocalAnswer::kRejected:
       return absl::FailedPreconditionError("the server rejected the connection");
     case LocalAnswer::kWrongUser:
-      return absl::PermissionDeniedError(absl::StrCat("the server at ", path_, " serves uid ", peer_.uid,
-                                                      " and root, and this process runs as uid ", geteuid()));
+      return ServesAnother();
     case LocalAnswer::kWrongVersion:
       break;  // with our own version this makes no sense
   }
   return BadAnswer("unknown kind");
+}
+
+absl::Status LocalClient::ServesAnother() const {
+  return absl::PermissionDeniedError(absl::StrCat("the server at ", path_, " serves uid ", peer_.uid,
+                                                  " and root, and this process runs as uid ", geteuid()));
 }
 
 absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {

@@ -45,6 +45,7 @@ class LocalClient final : public LocalConnection {
   };
 
   absl::Status Shake(std::span<const std::byte> request_data, TimePoint deadline);
+  absl::Status ServesAnother() const;
   absl::StatusOr<ReceivedReply> AwaitReply(TimePoint deadline);
   absl::Status MapAll(const ReceivedReply& received);
   /// The bytes [offset, offset + size) of `region` if the server gave us that, else null.

@@ -56,6 +56,7 @@ absl::Status LocalListener::Start() {
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return absl::ErrnoToStatus(errno, "epoll_create1");
   REMORA_ASSIGN_OR_RETURN(listening_, ListenAt(address_.path));
+  file_ = FileAt(address_.path);
   return WatchFd(epoll_.get(), listening_.get(), nullptr);
 }
 
@@ -64,7 +65,7 @@ LocalListener::~LocalListener() {
   ready_.clear();
   REMORA_CHECK(connection_count_ == 0);  // connections are destroyed before their listener
   alive_.reset();                        // the first that clients get to know (A1)
-  if (listening_) unlink(address_.path.c_str());
+  if (listening_) RemoveSocket(address_.path, file_);
 }
 
 absl::StatusOr<RemoteRegion> LocalListener::RegisterRead(SharedMemory& memory) {
@@ -168,6 +169,7 @@ void LocalListener::AcceptSockets() {
 void LocalListener::RefuseOne() {
   spare_ = UniqueFd();
   UniqueFd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ++dropped_handshakes_;
   spare_ = OpenSpare();
 }
 
@@ -175,36 +177,53 @@ void LocalListener::Meet(UniqueFd socket) {
   const ucred peer = PeerOf(socket.get());
   if (peer.uid != geteuid() && peer.uid != 0) {
     SendReply(socket.get(), {.answer = LocalAnswer::kWrongUser}, {}).IgnoreError();
+    ++dropped_handshakes_;
     return;
   }
   HalfOpen client = {.socket = std::move(socket), .peer = peer, .since = clock_.Now()};
   if (Hear(client)) return;
-  if (half_open_.size() == kMaxHalfOpen) half_open_.pop_front();
-  if (!WatchFd(epoll_.get(), client.socket.get(), nullptr).ok())
+  if (half_open_.size() == kMaxHalfOpen) {
+    half_open_.pop_front();
+    ++dropped_handshakes_;
+  }
+  if (!WatchFd(epoll_.get(), client.socket.get(), nullptr).ok()) {
+    ++dropped_handshakes_;
     return;  // no kernel memory: it is hung up on
+  }
   half_open_.push_back(std::move(client));
 }
 
 void LocalListener::HearHalfOpen() {
   const TimePoint oldest = clock_.Now() - kHalfOpenTime;
-  std::erase_if(half_open_, [&](HalfOpen& client) { return Hear(client) || client.since <= oldest; });
+  std::erase_if(half_open_, [&](HalfOpen& client) {
+    if (Hear(client)) return true;
+    const bool is_late = client.since <= oldest;
+    if (is_late) ++dropped_handshakes_;
+    return is_late;
+  });
 }
 
 bool LocalListener::Hear(HalfOpen& client) {
   const ReceivedHello received = ReceiveHello(client.socket.get());
+  if (received.size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (!Take(client, received)) ++dropped_handshakes_;
+  return true;
+}
+
+bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
   const auto& [size, hello, offered, cut] = received;
-  if (size < 0) return errno != EAGAIN && errno != EINTR;
   // Magic and version come first in every version.
-  if (size < static_cast<ssize_t>(offsetof(LocalHello, data_size)) || hello.magic != kLocalMagic) return true;
+  if (size < static_cast<ssize_t>(offsetof(LocalHello, data_size)) || hello.magic != kLocalMagic)
+    return false;
   if (hello.version != kLocalVersion) {
     SendReply(client.socket.get(), {.answer = LocalAnswer::kWrongVersion}, {}).IgnoreError();
-    return true;
+    return false;
   }
-  if (size != sizeof(hello) || hello.data_size > kMaxConnectData || cut || offered.size() > 1) return true;
+  if (size != sizeof(hello) || hello.data_size > kMaxConnectData || cut || offered.size() > 1) return false;
   LocalMapping peer_memory;
   if (!offered.empty()) {
     absl::StatusOr<LocalMapping> mapped = LocalMapping::MapOffered(offered.front().get());
-    if (!mapped.ok()) return true;
+    if (!mapped.ok()) return false;
     peer_memory = *std::move(mapped);
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(),

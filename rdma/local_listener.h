@@ -32,6 +32,7 @@ class LocalListener final : public Listener {
   void Arm() override;
   void Disarm() override;
   int wait_fd() const override { return epoll_.get(); }
+  std::uint64_t dropped_handshakes() const override { return dropped_handshakes_; }
 
   // --- For its connections ---
   int page_fd() const { return alive_->memory().fd(); }
@@ -62,8 +63,10 @@ class LocalListener final : public Listener {
   void RefuseOne();
   void Meet(UniqueFd socket);
   void HearHalfOpen();
-  /// Whether `client` has spoken, well or badly, and is therefore no longer half-open.
+  /// Whether `client` has spoken, well or badly, and is therefore no longer half-open. Counts who is dropped.
   bool Hear(HalfOpen& client);
+  /// What it has said. False: it is none that is a request.
+  bool Take(HalfOpen& client, const ReceivedHello& received);
 
   const Address address_;
   const QueueLimits limits_;
@@ -73,6 +76,7 @@ class LocalListener final : public Listener {
   std::unique_ptr<LocalAlive> alive_;
   UniqueFd spare_;
   UniqueFd listening_;
+  FileName file_;  // of the socket's path
   UniqueFd epoll_;
   std::vector<SharedMemory*> reads_;  // by key - 1
   std::deque<HalfOpen> half_open_;    // oldest first
@@ -81,6 +85,7 @@ class LocalListener final : public Listener {
   std::size_t connection_count_ = 0;
   std::size_t first_ = 0;  // in watched_, of the next Poll
   std::uint32_t polls_ = 0;
+  std::uint64_t dropped_handshakes_ = 0;
   bool armed_ = false;
 };
 

@@ -126,6 +126,16 @@ absl::StatusOr<UniqueFd> ListenAt(const std::string& path) {
   return fd;
 }
 
+FileName FileAt(const std::string& path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) return {};
+  return {.device = status.st_dev, .inode = status.st_ino};
+}
+
+void RemoveSocket(const std::string& path, const FileName& file) {
+  if (file != FileName() && FileAt(path) == file) unlink(path.c_str());
+}
+
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(patience).count();
   if (us <= 0) return absl::DeadlineExceededError(absl::StrCat("no time left to connect to ", path));

@@ -49,6 +49,16 @@ absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path);
 /// A socket that nobody listens at is replaced; whatever else is there is left alone: AlreadyExists.
 absl::StatusOr<UniqueFd> ListenAt(const std::string& path);
 
+/// What stands at a path, whatever its name: no other file that is there has the same.
+struct FileName {
+  dev_t device = 0;
+  ino_t inode = 0;  // 0: nothing
+  bool operator==(const FileName&) const = default;
+};
+FileName FileAt(const std::string& path);
+/// Unlinks `path` if it is still that file, and not what somebody has put in its place.
+void RemoveSocket(const std::string& path, const FileName& file);
+
 /// A socket connected to `path`. Unavailable: nobody listens there. PermissionDenied. DeadlineExceeded: the
 /// server did not accept for `patience`.
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience);

@@ -273,6 +273,10 @@ class Listener {
   /// The next client that asks to connect, or null. Its connection must be destroyed before the listener.
   virtual std::unique_ptr<Connection> NextRequest() = 0;
 
+  /// Of those who came and never were a request: they said nothing in time, or what nobody says, or there
+  /// was no room for them.
+  virtual std::uint64_t dropped_handshakes() const { return 0; }
+
   /// Takes completions of all accepted connections. Never blocks. After a connection's kDisconnected
   /// nothing more comes of it; the caller destroys it. (Completions of a connection that the caller has
   /// destroyed itself no longer come.)

@@ -286,8 +286,14 @@ absl::Status VerbsConnection::PostRecv(std::uint64_t context, const Sge& into) {
 // --- Completions, failure, end -----------------------------------------------------------------------------
 
 bool VerbsConnection::Finish(const ibv_wc& completion, Completion& out) {
-  const bool ok = completion.status == IBV_WC_SUCCESS;
-  if (!ok) {
+  const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
+  bool ok = completion.status == IBV_WC_SUCCESS;
+  if (ok && is_receive && completion.opcode != IBV_WC_RECV) {
+    // A WRITE with immediate data ends a receive, too, and puts nothing into its buffer: byte_len is what was
+    // WRITTEN elsewhere.
+    ok = false;
+    Break(absl::InvalidArgumentError("the peer sent a WRITE with immediate data, where messages are SENDs"));
+  } else if (!ok) {
     const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
     if (failure_.ok()) {
       Break(StatusFromCompletion(completion.status, completion.vendor_err));
@@ -299,7 +305,6 @@ bool VerbsConnection::Finish(const ibv_wc& completion, Completion& out) {
     }
   }
   const auto number = static_cast<std::uint32_t>(completion.wr_id) & (kReceiveBit - 1);
-  const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
   const RequestRing::Request request = (is_receive ? receives_ : sends_).Retire(number);
   if (request.kind == RequestRing::Kind::kWrite) return false;
   out = {.connection = this,

@@ -120,7 +120,8 @@ std::unique_ptr<Connection> VerbsListener::NextRequest() {
   while (!requests_.empty()) {
     std::unique_ptr<VerbsServerConnection> request = std::move(requests_.front());
     requests_.pop_front();
-    if (request->status().ok()) return request;  // else the client gave up meanwhile
+    if (request->status().ok()) return request;
+    ++dropped_handshakes_;  // the client gave up meanwhile
   }
   return nullptr;
 }
@@ -159,6 +160,7 @@ void VerbsListener::AddRequest(ConnectionEvent event) {
   if (connections_.size() + forgotten_ >= capacity_) {
     const IdPtr id(event.id);
     static_cast<void>(rdma_reject(id.get(), nullptr, 0));
+    ++dropped_handshakes_;
     return;
   }
   while (++last_serial_, connections_.contains(last_serial_)) {
@@ -195,7 +197,7 @@ std::size_t VerbsListener::Poll(std::span<Completion> out) {
       if (found == connections_.end()) continue;  // forgotten
       VerbsServerConnection& connection = *found->second;
       if (connection.Finish(batch[i], out[count]) && connection.accepted()) ++count;
-      if (batch[i].status != IBV_WC_SUCCESS) NoteIfBroken(connection);
+      NoteIfBroken(connection);
     }
     drained = taken < wanted;
   }

@@ -66,6 +66,7 @@ class VerbsListener final : public Listener {
   void Arm() override;
   void Disarm() override;
   int wait_fd() const override { return wait_fd_; }
+  std::uint64_t dropped_handshakes() const override { return dropped_handshakes_; }
 
   /// For the connection's destructor, when its queue pair is gone.
   void Forget(VerbsServerConnection& connection);
@@ -102,6 +103,7 @@ class VerbsListener final : public Listener {
   bool woken_ = false;       // wake_fd_ was written to
   bool events_due_ = false;  // the next NextRequest or Poll must ask for events
   unsigned idle_calls_ = 0;
+  std::uint64_t dropped_handshakes_ = 0;
 
   // A completion queue that overflows is lost, so there is room for everything that its connections may have
   // under way: connections_.size() + forgotten_ <= capacity_.

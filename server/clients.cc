@@ -17,6 +17,10 @@ namespace remora {
 
 bool Server::AcceptClients(Port& port) {
   std::unique_ptr<rdma::Connection> connection = port.listener->NextRequest();
+  if (const std::uint64_t dropped = port.listener->dropped_handshakes(); dropped != port.dropped_handshakes) {
+    store_->Add(Counter::kHandshakesDropped, static_cast<std::int64_t>(dropped - port.dropped_handshakes));
+    port.dropped_handshakes = dropped;
+  }
   if (connection == nullptr) return false;
 
   // What others say may be shorter; magic and versions come first in every release.
@@ -168,6 +172,7 @@ void Server::Refuse(rdma::Connection& connection, Counter why, HelloRefusal refu
 
 void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   Log(absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
+  if (!absl::IsUnavailable(why)) store_->Add(Counter::kConnectionsBroken, 1);
   grants_->End(*connection);
   scans_->End(*connection);
   const auto session = sessions_.find(connection);

@@ -237,12 +237,6 @@ bool Server::IsDelayed(ServerSession& session, const Pending& pending) {
   TokenUse& use = *session.token_use();
   const auto waiting = delayed_.find(&use);
   if (waiting == delayed_.end() && use.TakeRequest(store_->clock().Now())) return false;
-  if (session.waiting() == kCredits) {
-    store_->Add(Counter::kRejectedRequests, 1);
-    Drop(pending.connection, absl::ResourceExhaustedError("the client sends more than its credits allow"));
-    return true;
-  }
-  ++session.waiting();
   delayed_[&use].push_back(pending);
   store_->Add(Counter::kRequestsDelayed, 1);
   return true;
@@ -263,7 +257,6 @@ bool Server::DispatchDelayed() {
   for (const Pending& pending : due) {
     const auto found = sessions_.find(pending.connection);
     if (found == sessions_.end()) continue;
-    --found->second->waiting();
     Dispatch(*found->second, pending);
   }
   return !due.empty();

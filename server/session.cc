@@ -93,6 +93,10 @@ absl::StatusOr<Request> ServerSession::TakeRequest(const rdma::Completion& compl
       request.payload_offset <= slice.size() - payload.size()) {
     std::ranges::copy(payload, slice.subspan(request.payload_offset).begin());
   }
+  if (unanswered_ == kCredits) {
+    return absl::ResourceExhaustedError("the client sends more than its credits allow");
+  }
+  ++unanswered_;
   // Before the reply, with which the client may send again.
   REMORA_RETURN_IF_ERROR(PostReceive(completion.context));
   return request;
@@ -131,7 +135,7 @@ std::span<const std::byte> ServerSession::PartOf(const Request& request) const {
 
 absl::Status ServerSession::SendReply(Reply reply, std::string_view behind) {
   if (replies_under_way_ == kReplies) {
-    return absl::ResourceExhaustedError("the client sends more than its credits allow, or takes no replies");
+    return absl::ResourceExhaustedError("the client takes no replies");
   }
   reply.text_size = static_cast<std::uint8_t>(std::min(behind.size(), kMaxReplyText));
   const std::size_t offset = kRepliesOffset + replies_sent_ % kReplies * kMaxReplySize;
@@ -140,6 +144,7 @@ absl::Status ServerSession::SendReply(Reply reply, std::string_view behind) {
               reinterpret_cast<char*>(messages_.data() + offset + sizeof(reply)));
   REMORA_RETURN_IF_ERROR(connection_->PostSend(
       replies_sent_, rdma::MakeSge(*messages_registration_, offset, sizeof(reply) + reply.text_size)));
+  --unanswered_;
   ++replies_sent_;
   ++replies_under_way_;
   return absl::OkStatus();

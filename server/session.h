@@ -40,7 +40,8 @@ class ServerSession {
 
   /// A request out of a receive's completion, copied, and its receive buffer offered again. What stands
   /// behind it is where its payload is to be in the slice, if it fits there. InvalidArgument: not a request
-  /// at all; other errors are the connection's. In both cases the client must go.
+  /// at all. ResourceExhausted: more than its credits allow, so that what waits for an answer is bounded.
+  /// Other errors are the connection's. In all cases the client must go.
   absl::StatusOr<Request> TakeRequest(const rdma::Completion& completion);
 
   /// The request's key and value in the slice, which its client may still be writing: copy, then verify.
@@ -58,8 +59,8 @@ class ServerSession {
   using Reads = std::array<std::uint64_t, kMaxReads>;
   std::size_t TakeReads(const Request& request, Reads* reads) const;
 
-  /// Answers; `behind` are the bytes behind the Reply, cut to kMaxReplyText. An error means that the client
-  /// must go: it is gone already, or does not keep to its credits.
+  /// Answers a request that was taken; `behind` are the bytes behind the Reply, cut to kMaxReplyText. An
+  /// error means that the client must go: it is gone already, or does not keep to its credits.
   absl::Status SendReply(Reply reply, std::string_view behind);
   void TakeSendCompletion() { --replies_under_way_; }
   std::uint64_t replies_sent() const { return replies_sent_; }
@@ -72,8 +73,6 @@ class ServerSession {
   /// What it has proven (server/admission.h); null: it was not asked.
   TokenUse* token_use() const { return token_use_; }
   void set_token_use(TokenUse* use) { token_use_ = use; }
-  /// Its requests that wait for their turn, as its token is over its rate.
-  std::uint32_t& waiting() { return waiting_; }
   /// Null: it has no name (server/outcomes.h).
   NamedClient* client() const { return client_; }
   void set_client(NamedClient* client) { client_ = client; }
@@ -95,8 +94,8 @@ class ServerSession {
   std::size_t bytes_ = 0;
   Counter slices_ = Counter::kSlicesBound;
   TokenUse* token_use_ = nullptr;
-  std::uint32_t waiting_ = 0;
   NamedClient* client_ = nullptr;
+  std::uint32_t unanswered_ = 0;  // kCredits at most
   std::uint64_t replies_sent_ = 0;
   std::uint64_t replies_under_way_ = 0;
 

@@ -260,7 +260,7 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// after a sync is never. Slices are of those connected: bound are those that the device, or the system, lets
 /// their own client write and no other; unbound, those that others can write who know, or guess, a key. The
 /// log was torn (1, else 0) where the store, as it was opened, dropped writes that were not synced
-/// (store/durable_recovery.h).
+/// (store/durable_recovery.h). Broken: by an offence of the client's. Dropped: transport.h.
 #define REMORA_COUNTERS(X)                            \
   X(kKeys, "keys")                                    \
   X(kLoading, "loading")                              \
@@ -305,7 +305,9 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kLastVersion, "last_version")                     \
   X(kConnections, "connections")                      \
   X(kConnectionsAccepted, "connections_accepted")     \
+  X(kConnectionsBroken, "connections_broken")         \
   X(kConnectionsRefused, "connections_refused")       \
+  X(kHandshakesDropped, "handshakes_dropped")         \
   X(kRefusedVersion, "refused_version")               \
   X(kRefusedFull, "refused_full")                     \
   X(kRefusedToken, "refused_token")                   \
