@@ -49,7 +49,7 @@ struct ClientOptions {
   /// first scan. 0: no scans; else 8 KiB to 8 MiB.
   std::size_t scan_window_bytes = std::size_t{512} << 10;
   /// Whether a call that finds the connection broken makes another to the same address, inside its own
-  /// timeout: at once, then again and again, with pauses of some milliseconds first and a second at last, and
+  /// timeout: at once, then again and again (attempts of 1, 4, 16 s, ..., pauses of 4 ms to 1 s), and
   /// goes on there (see Client). The server then keeps what became of this client's last writes.
   bool reconnect = true;
   /// For a server that serves only who has a token (kvserver --tokens): the line that `kvctl token` made, or

@@ -18,6 +18,11 @@ namespace {
 constexpr std::chrono::milliseconds kFirstPause{4};
 constexpr std::chrono::milliseconds kLongestPause{1000};
 constexpr int kMostDoublings = 8;
+// An attempt that gets no answer is given up after this time, the next one after four times as long: the
+// message that asks for a connection, or its answer, may be lost, and librdmacm sends it again only after 4 s;
+// but a server may also be slow.
+constexpr std::chrono::milliseconds kFirstAttempt{1000};
+constexpr int kMostQuadruplings = 6;
 
 /// Whether another attempt may end better.
 bool MayPass(const absl::Status& status, RefusalReason refusal) {
@@ -61,12 +66,14 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
   if (is_forked()) return {absl::FailedPreconditionError(kForked), true};
   const ClientCounters before = counters_;
   for (;;) {
-    absl::Status opened = OpenAnother(std::min(deadline, clock_.Now() + options_.connect_timeout));
+    absl::Status opened = OpenAnother(NextAttemptEnds(deadline));
     counters_ = before;
     if (opened.ok()) {
       ++counters_.reconnects;
+      unanswered_attempts_ = 0;
       return {.status = {}, .is_final = false, .was_forgotten = std::exchange(forgotten_, false)};
     }
+    if (absl::IsDeadlineExceeded(opened)) ++unanswered_attempts_;
     const bool is_final = !MayPass(opened, refusal_);
     if (is_final || refusal_ != RefusalReason::kForgotten) return {std::move(opened), is_final};
     forgotten_ = true;
@@ -74,6 +81,23 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
     returns_ = false;
     if (clock_.Now() >= deadline) return {std::move(opened), false};
   }
+}
+
+TimePoint Session::NextAttemptEnds(TimePoint deadline) {
+  const Duration longest = kFirstAttempt * (1 << 2 * std::min(unanswered_attempts_, kMostQuadruplings));
+  return std::min(deadline, clock_.Now() + std::min<Duration>(longest, options_.connect_timeout));
+}
+
+absl::Status Session::OpenFirst(std::unique_ptr<rdma::Connection> connection) {
+  const TimePoint deadline = clock_.Now() + options_.connect_timeout;
+  if (dialer_ == nullptr) return Open(std::move(connection), deadline);
+  absl::Status opened = Open(std::move(connection), NextAttemptEnds(deadline));
+  while (absl::IsDeadlineExceeded(opened) && clock_.Now() < deadline) {
+    ++unanswered_attempts_;
+    opened = OpenAnother(NextAttemptEnds(deadline));
+  }
+  unanswered_attempts_ = 0;
+  return opened;
 }
 
 absl::Status Session::OpenAnother(TimePoint deadline) {

@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Co
   std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
   REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
   if (session->reconnects()) session->name_ = RandomName();
-  REMORA_RETURN_IF_ERROR(session->Open(std::move(connection), clock.Now() + options.connect_timeout));
+  REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection)));
   session->counters_ = {};
   return session;
 }

@@ -328,6 +328,9 @@ class Session {
   // Of reconnect.cc.
   void ForgetServer();
   absl::Status OpenAnother(TimePoint deadline);
+  /// Start's; where there is a dialer, with more than one attempt.
+  absl::Status OpenFirst(std::unique_ptr<rdma::Connection> connection);
+  TimePoint NextAttemptEnds(TimePoint deadline);
   absl::StatusOr<std::optional<Answer>> AskForOutcome();
 
   /// With so many bytes of the payload buffer, which stand where Call puts them, behind it.
@@ -380,6 +383,7 @@ class Session {
   std::uint64_t name_ = 0;
   bool returns_ = false;                         // the server has accepted the name
   RefusalReason refusal_ = RefusalReason{};      // of the last attempt, if that was refused
+  int unanswered_attempts_ = 0;                  // since the last connection was made
   bool forgotten_ = false;                       // the name before was, and there was no connection since
   std::vector<RegisteredBuffer*> user_buffers_;  // their registrations end before the connection
   std::array<std::byte, kMaxReplySize> reply_;

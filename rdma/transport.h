@@ -236,6 +236,11 @@ class Connection {
   /// readable for ever.
   virtual int wait_fd() const { return -1; }
 
+  /// Server, after Accept: asks the peer's device whether it is there; its process notices nothing. If
+  /// nothing answers, the connection breaks (Unavailable), as it does when any request is under way; so one
+  /// that has nothing under way is to be asked now and then. False: this transport notices by itself, always.
+  virtual bool Probe() { return false; }
+
   /// OK while usable; else the first cause.
   virtual const absl::Status& status() const = 0;
 

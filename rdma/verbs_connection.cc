@@ -283,6 +283,17 @@ absl::Status VerbsConnection::PostRecv(std::uint64_t context, const Sge& into) {
   return absl::OkStatus();
 }
 
+// A WRITE of nothing: no address and no key is looked at (InfiniBand specification, C9-88), and only the
+// peer's device knows of it. If it cannot be posted now, the next one may.
+bool VerbsConnection::Probe() {
+  if (!sends_.empty() || !CheckSendQueue().ok()) return true;
+  const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
+  if (rdma_post_writev(id_.get(), ContextOf(request_id), nullptr, 0, IBV_SEND_SIGNALED, 0, 0) == 0) {
+    sends_.Push({.context = 0, .kind = RequestRing::Kind::kWrite});
+  }
+  return true;
+}
+
 // --- Completions, failure, end -----------------------------------------------------------------------------
 
 bool VerbsConnection::Finish(const ibv_wc& completion, Completion& out) {

@@ -84,6 +84,7 @@ class VerbsConnection : public Connection {
                           std::uint64_t offset) override;
   absl::Status PostSend(std::uint64_t context, const Sge& from) override;
   absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
+  bool Probe() override;
   const absl::Status& status() const override { return failure_; }
   std::string peer() const override { return peer_; }
 

@@ -1,5 +1,6 @@
 // Clients come: they greet, prove their tokens, are accepted or refused. Clients go.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -12,6 +13,13 @@
 #include "store/base/absl_view.h"
 
 namespace remora {
+namespace {
+
+// A client whose host is gone, or cut off, says nothing, and may never have anything under way that tells: it
+// would keep its slice for ever.
+constexpr std::chrono::seconds kProbeEvery{5};
+
+}  // namespace
 
 // --- Clients come ---------------------------------------------------------------------------------------
 
@@ -52,6 +60,7 @@ bool Server::AcceptClients(Port& port) {
     (*session)->set_token_use(use);
     if (use != nullptr) ++use->connections;
     sessions_.emplace(key, *std::move(session));
+    if (!next_probe_) next_probe_ = store_->clock().Now() + kProbeEvery;
     store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(bytes));
     store_->Add(Counter::kConnections, 1);
     store_->Add(Counter::kConnectionsAccepted, 1);
@@ -195,6 +204,15 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   for (Pending& pending : reserves_) pending.Forget(connection);
   for (auto& [ticket, pending] : unsynced_) pending.Forget(connection);
   store_->Add(Counter::kConnections, -1);
+}
+
+void Server::ProbeClients() {
+  const TimePoint now = store_->clock().Coarse();
+  if (now < *next_probe_) return;
+  next_probe_.reset();
+  for (const auto& [connection, session] : sessions_) {
+    if (connection->Probe()) next_probe_ = now + kProbeEvery;
+  }
 }
 
 // --- Tokens change --------------------------------------------------------------------------------------

@@ -116,6 +116,7 @@ bool Server::Step() {
   const bool answered = AnswerOthers();
   busy |= AnswerReserves();
   scans_->Expire();
+  if (next_probe_) ProbeClients();
   if (load_began_) SeeHowTheLoadGoes();
   if ((store_->Read(Counter::kDiskRefuses) != 0) != disk_refuses_) SeeHowTheDiskDoes();
   // With commits, the store does its housekeeping at their pace.
@@ -308,7 +309,7 @@ int Server::MillisToNextWork() const {
   // What was put off wants another try, whether the store knows of work or not.
   if (!reserves_.empty() || !write_requests_.empty() || !other_requests_.empty()) return 1;
   std::optional<TimePoint> next = store_->next_work();
-  for (const auto& expiry : {grants_->next_expiry(), scans_->next_expiry()}) {
+  for (const auto& expiry : {grants_->next_expiry(), scans_->next_expiry(), next_probe_}) {
     if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
   }
   for (const auto& [use, waiting] : delayed_) {

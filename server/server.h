@@ -131,6 +131,8 @@ class Server {
   NamedClient& BeginClient(std::uint64_t name, rdma::Connection* connection, const TokenUse* use);
   void Refuse(rdma::Connection& connection, Counter why, HelloRefusal refusal, std::string_view text);
   void Drop(rdma::Connection* connection, const absl::Status& why);
+  /// Finds out who is gone without a word, now and then.
+  void ProbeClients();
   void ReadTokensAnew();
 
   // --- server.cc
@@ -202,6 +204,7 @@ class Server {
   absl::flat_hash_map<TokenUse*, std::deque<Pending>> delayed_;  // none of them empty
   std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
 
+  std::optional<TimePoint> next_probe_;  // nothing: there are no clients to be asked whether they are there
   std::optional<TimePoint> load_began_;  // nothing: it is over
   bool disk_refuses_ = false;            // and it was said
   std::size_t expected_ = 0;             // requests that may come at once: replies without one behind them

@@ -2,6 +2,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -135,6 +137,35 @@ TEST_P(Reconnect, AnotherVersionBehindTheSameAddressEndsTheAttempts) {
   EXPECT_CODE(kFailedPrecondition, (*client)->Put("key", "value"));
   again = false;
   EXPECT_CODE(kOk, (*client)->Put("key", "value"));
+}
+
+// As when the message that asks for a connection is lost: the one who was asked never answers.
+TEST_P(Reconnect, AnAttemptThatGetsNoAnswerIsNotTheLast) {
+  START({.durability = Durability::kLogged});
+  if (!deployment_->concurrent()) GTEST_SKIP() << "simulated: nobody else can be asked there";
+  std::string folder = testing::TempDir() + "/remora-silent-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto address = rdma::ParseAddress("local://" + folder + "/socket");
+  ASSERT_TRUE(address.ok()) << address.status();
+  auto silent = rdma::Listen(*address, {}, deployment_->clock());
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  int lost = 1;
+  const std::chrono::seconds patience(20);
+  auto client = Client::Connect(
+      [&](TimePoint deadline) {
+        return lost-- > 0 ? rdma::Dial(*address, {}, deployment_->clock(), deadline) : deployment_->Dial();
+      },
+      {.connect_timeout = patience, .timeout = patience}, deployment_->clock());
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_LT(lost, 0);
+  EXPECT_EQ((*client)->Increment("sum", 1).value_or(0), 1);
+  lost = 1;
+  RestartBelow();
+  EXPECT_EQ((*client)->Increment("sum", 1).value_or(0), 2);
+  EXPECT_LT(lost, 0);
+  EXPECT_EQ((*client)->counters().reconnects, 1u);
+  silent->reset();
+  std::filesystem::remove_all(folder);
 }
 
 // Clients add while the server is stopped and started again. What each was told adds up to what is there.

@@ -278,6 +278,20 @@ TEST_P(VerbsTest, WritesWithoutAMessageFillTheQueueAndDrain) {
   EXPECT_EQ(NumberIn(client->Receive().value_or("")), HashOf(BytesOf(std::string(written, 'x'))));
 }
 
+TEST_P(VerbsTest, AProbeDisturbsNobody) {
+  StartService();
+  const auto client = Open();
+  std::array<Completion, 4> completions;
+  for (int i = 0; i < 200; ++i) {  // more than the queue holds
+    EXPECT_TRUE(client->connection().Probe());
+    EXPECT_EQ(client->connection().Poll(completions), 0u);
+  }
+  EXPECT_EQ(client->Read(3, {64}).value_or(""), RegionText(3, 64));
+  EXPECT_TRUE(client->connection().Probe());
+  EXPECT_EQ(client->Call(CommandText(ServiceOp::kEcho, 7)).value_or(""), CommandText(ServiceOp::kEcho, 7));
+  EXPECT_THAT(client->connection().status(), IsOk());
+}
+
 // A request that its client gave up, whenever that is noticed, harms nobody.
 TEST_P(VerbsTest, AClientThatGivesUpIsForgotten) {
   const auto listener = Listen(where_, {}, clock_);

@@ -1,0 +1,96 @@
+// What one client may be told of keys that it alone writes, over a network that loses calls: each answer is
+// judged as it comes. A write that ended without an answer was done, or never will be, when the next call has
+// been answered (client.h): so the first answer behind it decides which, for good.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace remora {
+
+/// A key whose values have numbers that go up.
+class NumberedKey {
+ public:
+  std::uint64_t Next() { return ++last_; }
+  /// The write of the last number was acknowledged; or nobody knows.
+  void Acknowledged() { oldest_ = newest_ = last_; }
+  void Unanswered() { newest_ = last_; }
+  /// Whether a read may show `number`. From then on it is that one.
+  bool Saw(std::uint64_t number) {
+    if (number != oldest_ && (number < oldest_ || number > newest_)) return false;
+    oldest_ = newest_ = number;
+    return true;
+  }
+  /// The same of a read that found nothing.
+  bool SawNothing() {
+    newest_ = oldest_;
+    return oldest_ == 0;
+  }
+
+ private:
+  std::uint64_t last_ = 0;    // tried
+  std::uint64_t oldest_ = 0;  // there is this one, or
+  std::uint64_t newest_ = 0;  // one up to here
+};
+
+/// A sum to which 1 is added.
+class Sum {
+ public:
+  void Unanswered() { ++most_; }
+  /// Whether an addition may end with `sum`.
+  bool Added(std::int64_t sum) {
+    const bool is_right = sum > least_ && sum <= most_ + 1;
+    least_ = most_ = sum;
+    return is_right;
+  }
+  /// Whether a read may show it.
+  bool Saw(std::int64_t sum) {
+    const bool is_right = sum >= least_ && sum <= most_;
+    least_ = most_ = sum;
+    return is_right;
+  }
+
+ private:
+  std::int64_t least_ = 0;
+  std::int64_t most_ = 0;
+};
+
+/// Numbers that are appended to a value, a space behind each: no acknowledged one is missing, no other is
+/// there more than once.
+class AppendedNumbers {
+ public:
+  std::string Next() { return std::to_string(tried_.size() + 1) + " "; }
+  void Acknowledged() { tried_.push_back(true); }
+  void Unanswered() { tried_.push_back(false); }
+  std::size_t size() const { return tried_.size(); }
+
+  /// Whether the value may be so.
+  bool Is(std::string_view value) const {
+    std::size_t last = 0;
+    while (!value.empty()) {
+      const std::size_t space = value.find(' ');
+      if (space == std::string_view::npos) return false;
+      const std::size_t number = std::strtoull(std::string(value.substr(0, space)).c_str(), nullptr, 10);
+      if (number <= last || number > tried_.size() || AnyAcknowledged(last + 1, number)) return false;
+      last = number;
+      value.remove_prefix(space + 1);
+    }
+    return !AnyAcknowledged(last + 1, tried_.size() + 1);
+  }
+
+ private:
+  /// Of the numbers from `first` on, before `end`.
+  bool AnyAcknowledged(std::size_t first, std::size_t end) const {
+    for (std::size_t number = first; number < end; ++number) {
+      if (tried_[number - 1]) return true;
+    }
+    return false;
+  }
+
+  std::vector<bool> tried_;  // by number, from 1 on: whether it was acknowledged
+};
+
+}  // namespace remora
