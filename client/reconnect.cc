@@ -19,8 +19,8 @@ constexpr std::chrono::milliseconds kFirstPause{4};
 constexpr std::chrono::milliseconds kLongestPause{1000};
 constexpr int kMostDoublings = 8;
 // An attempt that gets no answer is given up after this time, the next one after four times as long: the
-// message that asks for a connection, or its answer, may be lost, and librdmacm sends it again only after 4 s;
-// but a server may also be slow.
+// message that asks for a connection, or its answer, may be lost, and librdmacm sends it again only after 4
+// s; but a server may also be slow.
 constexpr std::chrono::milliseconds kFirstAttempt{1000};
 constexpr int kMostQuadruplings = 6;
 

@@ -99,7 +99,7 @@ class Server {
     RemoteRegion memory;
     std::size_t client_bytes = 0;
     Counter slices = Counter::kSlicesBound;  // where those of its clients are counted
-    std::uint64_t dropped_handshakes = 0;  // of the listener's, those that are counted
+    std::uint64_t dropped_handshakes = 0;    // of the listener's, those that are counted
   };
   // A request and the connection to answer it on. The key of a write points into its session's slice.
   struct Pending {
