@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "rdma/transport.h"
 #include "store/format/protocol.h"
@@ -22,6 +23,8 @@ struct Tampering {
   bool hold_sends = false;  // likewise
   /// But not replies: they have a queue of their own.
   bool replies_overtake = false;
+  /// May change what a READ brought before it is seen, unless empty.
+  std::function<void(std::span<const rdma::Sge> came)> change_read;
   /// May change a reply before it is seen, unless empty.
   std::function<void(Reply&)> change_reply;
   /// Called behind each WRITE, unless empty.
@@ -59,6 +62,7 @@ class TamperedConnection final : public rdma::Connection {
 
   absl::Status PostReadv(std::uint64_t context, std::span<const rdma::Sge> to, const RemoteRegion& region,
                          std::uint64_t offset) override {
+    if (tampering_.change_read) reads_.emplace_back(to.begin(), to.end());
     return inner_->PostReadv(context, to, region, offset);
   }
   absl::Status PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
@@ -83,6 +87,10 @@ class TamperedConnection final : public rdma::Connection {
         std::memcpy(&reply, receives_[out[i].context].data, sizeof(reply));
         tampering_.change_reply(reply);
         std::memcpy(receives_[out[i].context].data, &reply, sizeof(reply));
+      }
+      if (out[i].kind == rdma::CompletionKind::kRead && !reads_.empty()) {  // they complete in their order
+        if (out[i].ok && tampering_.change_read) tampering_.change_read(reads_.front());
+        reads_.pop_front();
       }
       waiting_.push_back(out[i]);
     }
@@ -112,6 +120,7 @@ class TamperedConnection final : public rdma::Connection {
   const std::unique_ptr<rdma::Connection> inner_;
   Tampering& tampering_;
   std::map<std::uint64_t, rdma::Sge> receives_;
+  std::deque<std::vector<rdma::Sge>> reads_;
   std::deque<rdma::Completion> waiting_;
 };
 
