@@ -9,6 +9,7 @@ server is on host 1, clients are on 2 and 3, and judge each answer that they get
 The environment variable REMORA_BIN names the folder of the built programs. Exit status: 0, or 1 if something was wrong.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -134,9 +135,11 @@ class World:
         of_device = next(entry for entry in resources if entry["ifname"] == "rxe1")
         counts = {name: of_device[name] for name in ("pd", "cq", "qp", "cm_id", "mr", "ctx")}
         process = f"/proc/{self.server.process.pid}"
-        # Files come and go: they are RocksDB's.
-        descriptors = [os.readlink(entry) for entry in pathlib.Path(f"{process}/fd").iterdir()]
-        counts["descriptors"] = sum(not name.startswith("/tmp/") for name in descriptors)
+        # Files come and go: they are RocksDB's. So do descriptors, while one looks.
+        counts["descriptors"] = 0
+        for entry in pathlib.Path(f"{process}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                counts["descriptors"] += not os.readlink(entry).startswith("/tmp/")
         counts["mappings"] = pathlib.Path(f"{process}/maps").read_text().count("/memfd:")
         return counts
 
