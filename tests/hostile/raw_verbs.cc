@@ -84,7 +84,8 @@ bool RawVerbs::MakeQueuePair() {
                     .max_recv_sge = 1,
                     .max_inline_data = 0};
   if (rdma_create_qp(id_, nullptr, &attributes) != 0) return false;
-  mr_ = ibv_reg_mr(id_->pd, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
+  const int access = IBV_ACCESS_LOCAL_WRITE;  // the macro below does arithmetic with it
+  mr_ = ibv_reg_mr(id_->pd, memory_.data(), memory_.size(), access);
   if (mr_ == nullptr) return false;
   for (std::uint64_t i = 0; takes_replies_ && i < kReceives; ++i) PostReceive(i);
   return true;
