@@ -35,7 +35,8 @@ bool Server::AcceptClients(Port& port) {
   HelloRequest hello;
   const std::span<const std::byte> said = connection->peer_data();
   hello.magic = 0;
-  std::memcpy(&hello, said.data(), std::min(said.size(), sizeof(hello)));
+  std::ranges::copy(said.first(std::min(said.size(), sizeof(hello))),
+                    std::as_writable_bytes(std::span(&hello, 1)).begin());
   TokenUse* use = nullptr;
   if (!IsWelcome(*connection, hello, &use)) return true;
   const std::string peer = connection->peer();

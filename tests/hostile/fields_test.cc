@@ -245,8 +245,9 @@ TEST_P(Fields, MessagesThatAreCutOrTooLong) {
   for (const std::size_t size : sizes) {
     const auto peer = Enter();
     std::vector<std::byte> message(size);
-    Request request;
-    std::memcpy(message.data(), &request, std::min(size, sizeof(request)));
+    const Request request;
+    std::ranges::copy(std::as_bytes(std::span(&request, 1)).first(std::min(size, sizeof(request))),
+                      message.begin());
     peer->Send(message);
     EXPECT_FALSE(peer->Receive().has_value()) << size;
     EXPECT_TRUE(peer->AwaitEnd()) << size;

@@ -86,7 +86,7 @@ bool RawLocal::HasEnded() { return server_->closed.load(std::memory_order_acquir
 
 void RawLocal::Write(std::uint64_t offset, std::string_view bytes) {
   if (offset > slice_.bytes().size() || bytes.size() > slice_.bytes().size() - offset) return;
-  std::memcpy(slice_.bytes().data() + offset, bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(slice_.bytes().data() + offset, bytes.data(), bytes.size());
 }
 
 bool RawLocal::Send(std::span<const std::byte> message) {

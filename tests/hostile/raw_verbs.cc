@@ -178,7 +178,7 @@ bool RawVerbs::PostSend(ibv_wr_opcode operation, std::uint64_t address, std::uin
 
 ibv_wc_status RawVerbs::Do(ibv_wr_opcode operation, std::uint64_t address, std::uint32_t key,
                            std::string_view bytes) {
-  std::memcpy(memory_.data() + kDataAt, bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(memory_.data() + kDataAt, bytes.data(), bytes.size());
   if (!PostSend(operation, address, key, bytes.size())) return IBV_WC_GENERAL_ERR;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   // Of a connection that has ended, nothing may come for seconds.
