@@ -253,7 +253,7 @@ class Client {
 
   /// The same of a value that is in memory which this client registered: a WRITE gathers {key, value}, and
   /// the value is not copied on its way there; it is read once, for its checksum. Of less than kLeastGathered
-  /// bytes a copy costs less, and is made. DataLoss: somebody wrote there meanwhile; nothing was done.
+  /// bytes a copy is made. DataLoss: somebody wrote there meanwhile; nothing was done.
   /// InvalidArgument: it is another client's.
   absl::Status Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options = {});
 

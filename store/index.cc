@@ -20,9 +20,8 @@ namespace remora {
 Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest)
     : region_(region), segments_(segments), log_(log), rest_(rest) {
   REMORA_CHECK(reinterpret_cast<std::uintptr_t>(region.data()) % alignof(Bucket) == 0);
-  for (std::uint64_t number = 0; number < std::uint64_t{1} << kFirstLevel; ++number) {
-    REMORA_CHECK(EnsureMain(number));
-  }
+  static_assert(SegmentsFor(0) == 1);
+  REMORA_CHECK(EnsureMain(0));
   Begin(kFirstLevel);
 }
 

@@ -201,8 +201,8 @@ void remora_write_options_init(remora_write_options* options);
  * REMORA_RESOURCE_EXHAUSTED: the server has no room. */
 remora_code remora_put(remora_client* client, const void* key, size_t key_size, const void* value,
                        size_t value_size, const remora_write_options* options);
-/* The same of `size` bytes of a buffer from `offset` on, without a copy; of less than 1024 bytes a copy costs
- * less, and is made. REMORA_DATA_LOSS: somebody wrote there meanwhile, and nothing was done.
+/* The same of `size` bytes of a buffer from `offset` on, without a copy; of less than 1024 bytes a copy is
+ * made. REMORA_DATA_LOSS: somebody wrote there meanwhile, and nothing was done.
  * REMORA_INVALID_ARGUMENT: they are not all inside, or it is another client's. */
 remora_code remora_put_from(remora_client* client, const void* key, size_t key_size,
                             const remora_buffer* buffer, size_t offset, size_t size,

@@ -9,15 +9,13 @@
 #include "client/async_task.h"
 #include "store/format/protocol.h"
 #include "tests/behaviour/async_fixture.h"
-#include "tests/sim/sim_served.h"
+#include "tests/behaviour/async_sim_fixture.h"
 #include "tests/support/random_bytes.h"
-#include "tests/support/tampered_connection.h"
 
 namespace remora {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
@@ -203,38 +201,15 @@ TEST_P(AsyncLarge, CoroutinesTakeThemToo) {
 
 // --- Ended early, in one thread, with a server that works when it is told to -----------------------------
 
-/// Whether what is put is granted, or sent in parts.
-class AsyncLargeEnd : public SimServed, public testing::TestWithParam<bool> {
+class AsyncLargeEnd : public AsyncSim {
  protected:
-  using Outcome = AsyncOutcome;
-
-  AsyncLargeEnd() : SimServed(/*seed=*/3) {
-    network_.set_piece_size(4096);
-    network_.set_grants(GetParam());
-    Serve({.store = {.memory_size = 32 * kMiB, .clock = &network_.clock()}, .log = {}});
+  AsyncLargeEnd() : AsyncSim(/*seed=*/3) {
     network_.set_step([this] {
       if (steps_ > 0) {
         --steps_;
         server_->Step();
       }
     });
-  }
-  std::unique_ptr<AsyncClient> NewClient() {
-    const auto dial = [this](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::Connection>> {
-      return std::make_unique<TamperedConnection>(network_.Dial(), tampering_);
-    };
-    auto client = AsyncClient::Connect(dial, {}, {.depth = 16}, network_.clock());
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
-  }
-  void WaitAll(AsyncClient& client) {
-    const absl::Status all = client.WaitAll(network_.clock().Now() + seconds(600));
-    ASSERT_TRUE(all.ok()) << all;
-  }
-  std::string Seen(std::string_view key) {
-    std::string value;
-    const absl::Status status = server_->store().Get(key, &value);
-    return status.ok() ? value : absl::StatusCodeToString(status.code());
   }
   std::uint64_t Used() { return server_->store().Read(Counter::kLogBytesUsed); }
   /// Until what nobody waits for any more has come to its end.
@@ -263,7 +238,6 @@ class AsyncLargeEnd : public SimServed, public testing::TestWithParam<bool> {
 
   static constexpr int kAlways = 1 << 30;
   int steps_ = kAlways;  // of the server's, before it rests
-  Tampering tampering_;
 };
 
 INSTANTIATE_TEST_SUITE_P(With, AsyncLargeEnd, testing::Bool(),
@@ -432,7 +406,7 @@ TEST_P(AsyncLargeEnd, AConnectionCutAtAnyStepLeavesEachDoneOnceAndInOrder) {
       outcomes += client->counters().outcomes;
       cuts += client->counters().reconnects;
       for (const char* const key : {"key", "once"}) server_->store().Delete(to + key).IgnoreError();
-      for (int i = 0; i < 50; ++i) network_.Advance(milliseconds(10)), server_->Step();
+      PassHalfASecond();
       if (HasFailure()) return;
     }
     EXPECT_GT(outcomes, 20u);

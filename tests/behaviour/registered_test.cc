@@ -10,9 +10,8 @@
 #include "client/async_task.h"
 #include "store/format/protocol.h"
 #include "tests/behaviour/async_fixture.h"
-#include "tests/sim/sim_served.h"
+#include "tests/behaviour/async_sim_fixture.h"
 #include "tests/support/random_bytes.h"
-#include "tests/support/tampered_connection.h"
 
 namespace remora {
 namespace {
@@ -217,36 +216,10 @@ TEST_P(Registered, CoroutinesTakeItToo) {
 
 // --- Ended early, in one thread, with a server that works when it is told to -----------------------------
 
-/// Whether what is put is granted, or sent in parts.
-class RegisteredEnd : public SimServed, public testing::TestWithParam<bool> {
+class RegisteredEnd : public AsyncSim {
  protected:
-  using Outcome = AsyncOutcome;
+  RegisteredEnd() : AsyncSim(/*seed=*/5), memory_(4 * kMiB) {}
 
-  RegisteredEnd() : SimServed(/*seed=*/5), memory_(4 * kMiB) {
-    network_.set_piece_size(4096);
-    network_.set_grants(GetParam());
-    Serve({.store = {.memory_size = 32 * kMiB, .clock = &network_.clock()}, .log = {}});
-  }
-  std::unique_ptr<AsyncClient> NewClient(const ClientOptions& options = {}) {
-    auto client = AsyncClient::Connect(Dialer(), options, {.depth = 16}, network_.clock());
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
-  }
-  Client::Dialer Dialer() {
-    return [this](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::Connection>> {
-      if (no_more_) return absl::UnavailableError("no more");
-      return std::make_unique<TamperedConnection>(network_.Dial(), tampering_);
-    };
-  }
-  void WaitAll(AsyncClient& client) {
-    const absl::Status all = client.WaitAll(network_.clock().Now() + seconds(600));
-    ASSERT_TRUE(all.ok()) << all;
-  }
-  std::string Seen(std::string_view key) {
-    std::string value;
-    const absl::Status status = server_->store().Get(key, &value);
-    return status.ok() ? value : absl::StatusCodeToString(status.code());
-  }
   /// Until so many completions are held.
   void PollUntilHeld(AsyncClient& client) {
     for (int i = 0; i < 1000 && tampering_.held == 0; ++i) client.Poll();
@@ -260,8 +233,6 @@ class RegisteredEnd : public SimServed, public testing::TestWithParam<bool> {
     };
   }
 
-  Tampering tampering_;
-  bool no_more_ = false;
   std::vector<std::byte> memory_;
 };
 
@@ -427,7 +398,7 @@ TEST_P(RegisteredEnd, AConnectionCutAtAnyStepLeavesEachDoneOnce) {
       EXPECT_TRUE(Seen(to + "little") == small);
       cuts += client->counters().reconnects;
       server_->store().Delete(to + "once").IgnoreError();
-      for (int i = 0; i < 50; ++i) network_.Advance(milliseconds(10)), server_->Step();
+      PassHalfASecond();
       if (HasFailure()) return;
     }
   }
@@ -460,7 +431,7 @@ TEST_P(RegisteredEnd, AClientThatWaitsGoesOnToo) {
     network_.CutAt(0, SimNetwork::Cut::kBoth);
     cuts += client->counters().reconnects;
     server_->store().Delete(to + "once").IgnoreError();
-    for (int i = 0; i < 50; ++i) network_.Advance(milliseconds(10)), server_->Step();
+    PassHalfASecond();
     if (HasFailure()) return;
   }
   EXPECT_GT(cuts, 20u);
