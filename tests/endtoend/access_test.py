@@ -9,20 +9,6 @@ import harness
 
 
 class AccessTest(harness.TestCase):
-    def make_token(self, name, role="read-write"):
-        run = harness.kvctl(None, "token", name, f"--role={role}")
-        self.assertEqual((run.returncode, run.stderr), (0, b""))
-        words = run.stdout.decode().split()
-        self.assertEqual(words[:2], [name, role])
-        self.assertEqual(len(bytes.fromhex(words[2])), 32)
-        return run.stdout.decode()
-
-    def write(self, name, text, mode=0o600):
-        path = self.folder / name
-        path.write_text(text)
-        path.chmod(mode)
-        return str(path)
-
     def kvctl(self, token_file, *arguments, **options):
         return harness.kvctl(self.address, *arguments, *([f"--token_file={token_file}"] if token_file else []), **options)
 

@@ -35,14 +35,9 @@ class AioTest(harness.TestCase):
         self.kvserver = self.memory_server()
 
     def test_a_token(self):
-        made = harness.kvctl(None, "token", "reader", "--role=read-only").stdout.decode()
-        stranger = harness.kvctl(None, "token", "reader").stdout.decode()
-        tokens = self.folder / "tokens"
-        tokens.write_text(made)
-        tokens.chmod(0o600)
+        made, stranger = self.make_token("reader", "read-only"), self.make_token("reader")
         address = self.address + "2"
-        server = harness.Server(f"--listen={address}", "--durability=memory", "--memory=64M", f"--tokens={tokens}")
-        self.addCleanup(server.close)
+        self.memory_server(f"--tokens={self.write('tokens', made)}", address=address)
 
         async def test():
             for token in (made, made.split()[2]):

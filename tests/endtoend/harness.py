@@ -100,13 +100,27 @@ class TestCase(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.address = f"local://{self.folder}/socket"
 
-    def memory_server(self, *flags, memory="64M"):
-        return self.server("--durability=memory", f"--memory={memory}", *flags)
+    def make_token(self, name, role="read-write"):
+        run = kvctl(None, "token", name, f"--role={role}")
+        self.assertEqual((run.returncode, run.stderr), (0, b""))
+        words = run.stdout.decode().split()
+        self.assertEqual(words[:2], [name, role])
+        self.assertEqual(len(bytes.fromhex(words[2])), 32)
+        return run.stdout.decode()
+
+    def write(self, name, text, mode=0o600):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(mode)
+        return str(path)
+
+    def memory_server(self, *flags, memory="64M", address=None):
+        return self.server("--durability=memory", f"--memory={memory}", *flags, address=address)
 
     def logged_server(self, *flags, memory="64M"):
         return self.server("--durability=logged", f"--data_dir={self.folder}/data", f"--memory={memory}", *flags)
 
-    def server(self, *flags):
-        server = Server(f"--listen={self.address}", *flags)
+    def server(self, *flags, address=None):
+        server = Server(f"--listen={address or self.address}", *flags)
         self.addCleanup(server.close)
         return server

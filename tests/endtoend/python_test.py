@@ -37,13 +37,9 @@ class PythonTest(harness.TestCase):
             del self.store["key"]
 
     def test_a_token(self):
-        made = harness.kvctl(None, "token", "reader", "--role=read-only").stdout.decode()
-        tokens = self.folder / "tokens"
-        tokens.write_text(made)
-        tokens.chmod(0o600)
+        made = self.make_token("reader", "read-only")
         address = self.address + "2"
-        server = harness.Server(f"--listen={address}", "--durability=memory", "--memory=64M", f"--tokens={tokens}")
-        self.addCleanup(server.close)
+        self.memory_server(f"--tokens={self.write('tokens', made)}", address=address)
         for token in (made, made.split()[2]):
             with remora.Client(address, token=token) as store:
                 self.assertIsNone(store.get("none"))
