@@ -2,6 +2,8 @@
 //
 // Writes that were begun behind it are sent when its commit was, for then they are done behind it. What reads
 // goes on all the while.
+#include "client/async_large.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <span>

@@ -117,13 +117,18 @@ bool AsyncClient::Core::PostReads() {
       large_readers_.Push(operation);
       continue;
     }
+    operation.lookup.Posted();
+    any = true;
+    if (!operation.lookup.is_piece() && session_->ReadNow(operation.bytes, operation.lookup.offset())) {
+      operation.lookup.Take(operation.bytes);
+      Advance(operation);
+      continue;
+    }
     SgeList into;
     if (!operation.bytes.empty()) into.Add(SgeOf(operation.bytes));
     into.Add(operation.lookup.direct());
-    operation.lookup.Posted();
     const absl::Status posted = session_->connection().PostReadv(
         operation.index, into.entries(), session_->memory(), operation.lookup.offset());
-    any = true;
     operation.read_under_way = posted.ok();
     if (!posted.ok()) {
       Break(posted);

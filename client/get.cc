@@ -27,18 +27,25 @@
 namespace remora {
 namespace {
 
-absl::StatusOr<RecordCopy> ReadRecord(Session& session, const WantedRecord& wanted,
-                                      const ValueTarget& target) {
-  RecordCopy record;
+absl::Status ReadRecord(Session& session, const WantedRecord& wanted, const ValueTarget& target,
+                        RecordCopy* record) {
   if (NeedsPieces(wanted.slot, target)) {
     REMORA_ASSIGN_OR_RETURN(const PiecesRead read, ReadInPieces(session, wanted, target));
-    record.header = read.header;
-    record.state = read.state;
-    record.proven = read.proven;
-    return record;
+    *record = {.header = read.header, .body = nullptr, .state = read.state, .proven = read.proven};
+    return absl::OkStatus();
   }
-  REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(wanted.slot));
-  return CopyOf(bytes, wanted);
+  const std::byte* bytes = session.CopyRecord(wanted.slot);
+  if (bytes == nullptr) {
+    REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> read, session.ReadRecord(wanted.slot));
+    bytes = read.data();
+  }
+  *record = CopyOf(bytes, wanted);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Bucket*> ReadBucket(Session& session, const BucketRef& bucket) {
+  if (const Bucket* const copy = session.CopyBucket(bucket)) return copy;
+  return session.ReadBucket(bucket);
 }
 
 // kUnsure: nothing is known of the key's place, or not any more.
@@ -50,8 +57,8 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
   if (!known) return GetOutcome::kUnsure;
   const Slot slot = DecodeSlot(known->slot);
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
-  REMORA_ASSIGN_OR_RETURN(const RecordCopy record,
-                          ReadRecord(session, {key, key_hash, slot, place, start}, found->target));
+  RecordCopy record;
+  REMORA_RETURN_IF_ERROR(ReadRecord(session, {key, key_hash, slot, place, start}, found->target, &record));
   return JudgeKnown(session, key_hash, *known, record, start, found);
 }
 
@@ -62,7 +69,7 @@ absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, st
   RecordCopy record;
   for (;;) {
     if (search.step() == KeySearch::Step::kReadBucket) {
-      REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, session.ReadBucket(search.bucket()));
+      REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, ReadBucket(session, search.bucket()));
       if (bucket == nullptr) return GetOutcome::kUnsure;
       search.TakeBucket(*bucket);
     } else if (search.step() == KeySearch::Step::kReadRecord) {
@@ -76,7 +83,7 @@ absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, st
         REMORA_RETURN_IF_ERROR(Look(session, segment).status());
       }
       const WantedRecord wanted{key, key_hash, search.slot(), search.place(), start};
-      REMORA_ASSIGN_OR_RETURN(record, ReadRecord(session, wanted, found->target));
+      REMORA_RETURN_IF_ERROR(ReadRecord(session, wanted, found->target, &record));
       search.TakeJudged(record.state);
     } else if (search.step() == KeySearch::Step::kCold) {
       ++session.counters().cold;
@@ -110,8 +117,8 @@ absl::Status ReadWhereTheServerSays(Session& session, std::string_view key, std:
     return absl::OkStatus();
   }
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
-  REMORA_ASSIGN_OR_RETURN(const RecordCopy record,
-                          ReadRecord(session, {key, key_hash, slot, place, start}, found->target));
+  RecordCopy record;
+  REMORA_RETURN_IF_ERROR(ReadRecord(session, {key, key_hash, slot, place, start}, found->target, &record));
   *proven = record.proven;
   if (!IsLocated(record, reply)) {
     return absl::InternalError("the record that the server located does not verify");

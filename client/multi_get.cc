@@ -84,9 +84,12 @@ class Lookup {
     return absl::OkStatus();
   }
 
-  /// Posts that READ, to `bucket` or as many bytes of `records`, of which it takes what it uses. False: those
-  /// do not suffice, another round will do.
-  absl::StatusOr<bool> Post(Session& session, std::span<std::byte> bucket, std::span<std::byte>* records) {
+  /// What became of a READ.
+  enum class Posted : std::uint8_t { kUnderWay = 1, kDone, kNoRoom };
+
+  /// Posts that READ, to `bucket` or as many bytes of `records`, of which it takes what it uses. kNoRoom:
+  /// those do not suffice, another round will do.
+  absl::StatusOr<Posted> Post(Session& session, std::span<std::byte> bucket, std::span<std::byte>* records) {
     if (is_bucket_) {
       bytes_ = bucket;
     } else if (size_ <= records->size()) {
@@ -94,11 +97,12 @@ class Lookup {
       *records =
           records->subspan(std::min((size_ + kCacheLine - 1) / kCacheLine * kCacheLine, records->size()));
     } else {
-      return false;
+      return Posted::kNoRoom;
     }
+    if (session.ReadNow(bytes_, offset_)) return Posted::kDone;
     const rdma::Sge into = session.SgeOf(bytes_);
     REMORA_RETURN_IF_ERROR(session.PostRead(std::span(&into, 1), offset_));
-    return true;
+    return Posted::kUnderWay;
   }
 
   /// Judges what was read.
@@ -109,7 +113,7 @@ class Lookup {
       const Slot slot = DecodeSlot(known.slot);
       known_.reset();
       const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
-      const RecordCopy record = CopyOf(bytes_, {key_, key_hash_, slot, place, start});
+      const RecordCopy record = CopyOf(bytes_.data(), {key_, key_hash_, slot, place, start});
       const GetOutcome outcome = JudgeKnown(session, key_hash_, known, record, start, &found);
       if (outcome != GetOutcome::kUnsure) return EndWith(outcome, found);
       search_.emplace(key_, key_hash_, session.shape(), &session.view());
@@ -119,7 +123,7 @@ class Lookup {
     if (is_bucket_) {
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes_.data()));
     } else {
-      record = CopyOf(bytes_, {key_, key_hash_, search_->slot(), search_->place(), start});
+      record = CopyOf(bytes_.data(), {key_, key_hash_, search_->slot(), search_->place(), start});
       search_->TakeJudged(record.state);
     }
     switch (search_->step()) {
@@ -174,15 +178,21 @@ absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
     }
     std::array<Lookup*, Session::kSideBySide> posted;
     std::size_t count = 0;
+    bool all_done = true;
     std::span<std::byte> records = session.record_buffer();
     for (std::size_t i = 0; i < lookups.size(); ++i) {
       if (lookups[i].done()) continue;
       // Each has a buffer of its own: its search looks at the last bucket again while it reads records.
-      REMORA_ASSIGN_OR_RETURN(const bool under_way,
+      REMORA_ASSIGN_OR_RETURN(const Lookup::Posted was,
                               lookups[i].Post(session, session.bucket_buffer(i), &records));
-      if (under_way) posted[count++] = &lookups[i];
+      all_done = false;
+      if (was == Lookup::Posted::kDone) {
+        lookups[i].Take(session, start);
+      } else if (was == Lookup::Posted::kUnderWay) {
+        posted[count++] = &lookups[i];
+      }
     }
-    if (count == 0) break;
+    if (all_done) break;
     REMORA_RETURN_IF_ERROR(session.AwaitRead());
     for (Lookup* lookup : std::span(posted).first(count)) lookup->Take(session, start);
   }

@@ -101,6 +101,18 @@ absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
   return reinterpret_cast<const Bucket*>(registration_->bytes().data() + kBucketOffset);
 }
 
+const Bucket* Session::CopyBucket(const BucketRef& bucket) {
+  const std::optional<std::uint64_t> offset = KnownOffsetOf(bucket);
+  const std::span<std::byte> into = bucket_buffer(0);
+  if (!offset || !ReadNow(into, *offset)) return nullptr;
+  return reinterpret_cast<const Bucket*>(into.data());
+}
+
+const std::byte* Session::CopyRecord(const Slot& slot) {
+  const std::span<std::byte> into = record_buffer().first(slot.extent_bytes());
+  return ReadNow(into, slot.offset_bytes()) ? into.data() : nullptr;
+}
+
 absl::StatusOr<std::uint64_t> Session::OffsetOf(const BucketRef& bucket) {
   if (const std::optional<std::uint64_t> known = KnownOffsetOf(bucket)) return *known;
   const DirectoryRange range = DirectoryAround(bucket);

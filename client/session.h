@@ -145,6 +145,9 @@ class Session {
   /// by a segment.
   absl::StatusOr<const Bucket*> ReadBucket(const BucketRef& bucket);
   absl::StatusOr<std::span<const std::byte>> ReadRecord(const Slot& slot);  // REQUIRES: SlotNamesPlace
+  /// The same of those that need no waiting: where a READ is a copy. Null: the others do it, or say why not.
+  const Bucket* CopyBucket(const BucketRef& bucket);
+  const std::byte* CopyRecord(const Slot& slot);  // REQUIRES: as ReadRecord, and kMaxSmallExtent suffices
   absl::StatusOr<const Superblock*> ReadSuperblock();
   /// A look at the generations of this segment and those around it. REQUIRES: the segment is inside the
   /// region.
@@ -154,6 +157,12 @@ class Session {
   /// At most this many before an AwaitRead.
   static constexpr std::size_t kSideBySide = 32;
   absl::Status PostRead(std::span<const rdma::Sge> to, std::uint64_t offset);
+  /// True: it is done already, and not to be awaited. False: PostRead it.
+  bool ReadNow(std::span<std::byte> to, std::uint64_t offset) {
+    const bool done = connection_->ReadNow(to, hello_.memory, offset);
+    counters_.reads += done ? 1 : 0;
+    return done;
+  }
   /// OK: all that were posted are done.
   absl::Status AwaitRead() { return Await(reads_done_); }
   /// A READ of this may follow.

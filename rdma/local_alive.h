@@ -10,12 +10,13 @@
 #include "absl/status/statusor.h"
 #include "rdma/local_wire.h"
 #include "rdma/memory.h"
+#include "store/base/tsan.h"
 
 namespace remora::rdma {
 
 /// Orders the loads before it before all loads and stores after it.
 inline void AcquireFence() {
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if defined(REMORA_TSAN) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored \
     "-Wtsan"  // it knows no fences; what this one orders is another process's doing

@@ -182,6 +182,18 @@ absl::Status LocalClient::PostReadv(std::uint64_t context, std::span<const Sge> 
   return absl::OkStatus();
 }
 
+bool LocalClient::ReadNow(std::span<std::byte> to, const RemoteRegion& region, std::uint64_t offset) {
+  // Whoever only READs so would never look at the socket: now and then, the Poll behind PostReadv does.
+  if (!usable() || (polls_ + 1) % kPollsPerSocketCheck == 0) return false;
+  if (!region.Contains(offset, to.size())) return false;
+  const std::byte* const from = Find(region, offset, to.size(), false);
+  if (from == nullptr) return false;
+  ++polls_;
+  CopyShared(to.data(), from, to.size());
+  AcquireFence();  // as in PostReadv
+  return IsAlive(*listener_page_) && !PeerHasClosed();
+}
+
 void LocalClient::Prefetch(const RemoteRegion& region, std::uint64_t offset, std::uint64_t size) {
   const std::byte* const from = Find(region, offset, size, false);
   if (from == nullptr) return;  // who READs it will hear of it

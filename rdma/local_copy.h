@@ -1,9 +1,15 @@
 // Copying out of memory that another process may be writing.
 #pragma once
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "store/base/tsan.h"
 
 namespace remora::rdma {
 
@@ -24,6 +30,18 @@ inline void CopyShared(std::byte* to, const std::byte* from, std::size_t size) {
     *to++ = static_cast<std::byte>(
         __atomic_load_n(reinterpret_cast<const unsigned char*>(from++), __ATOMIC_RELAXED));
   }
+#if defined(__SSE2__) && !defined(REMORA_TSAN)
+  // Four at a time, by two loads. Where a processor splits those, it is between words. (ThreadSanitizer would
+  // call them races; of the words it knows that they are meant.)
+  for (constexpr std::size_t kStep = 2 * sizeof(__m128i); size >= kStep; size -= kStep) {
+    const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    const __m128i second = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + 1);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), first);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to) + 1, second);
+    from += kStep;
+    to += kStep;
+  }
+#endif
   for (; size >= sizeof(Word); size -= sizeof(Word)) {
     const Word word = __atomic_load_n(reinterpret_cast<const Word*>(from), __ATOMIC_RELAXED);
     std::memcpy(to, &word, sizeof(word));

@@ -198,6 +198,14 @@ class Connection {
   virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                                  std::uint64_t offset) = 0;
 
+  /// The same at once, without a completion, where a READ is a copy. True: `to`, inside a Registration, holds
+  /// the bytes, as if a READ that was posted now had completed. False: post one; that says what is wrong, if
+  /// anything is.
+  virtual bool ReadNow(std::span<std::byte> /*to*/, const RemoteRegion& /*region*/,
+                       std::uint64_t /*offset*/) {
+    return false;
+  }
+
   /// Says that such a READ may follow: where a READ is a copy, memory may come to the processor meanwhile.
   /// Has no effect but on time.
   virtual void Prefetch(const RemoteRegion& /*region*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) {}

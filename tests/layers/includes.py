@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that #includes run only in the allowed directions.
+"""Checks that #includes run only in the allowed directions, and that a source file's first is its own header, which
+so is known to compile alone.
 
-    includes.py [ROOT]     prints each forbidden include; exit status 1 if there is one
+    includes.py [ROOT]     prints each fault; exit status 1 if there is one
 
       tools/  bench/  tests/  examples/     may use everything below; nothing uses them
          client/     server/                never include each other
@@ -67,7 +68,12 @@ def check(root):
     files = [path for layer in OURS for path in sorted((root / layer).rglob("*")) if path.suffix in (".h", ".c", ".cc")]
     for path in dict.fromkeys(files):
         file = path.relative_to(root).as_posix()
-        for include in INCLUDE.findall(path.read_text(encoding="utf-8")):
+        includes = INCLUDE.findall(path.read_text(encoding="utf-8"))
+        header = path.with_suffix(".h")
+        if path.suffix == ".cc" and header.exists():
+            if includes[:1] not in ([header.name], [header.relative_to(root).as_posix()]):
+                faults.append(f"{file}: its first include is not {header.name}")
+        for include in includes:
             if reason := why_forbidden(file, include):
                 faults.append(f"{file}: includes {include}: {reason}")
     return len(set(files)), faults
@@ -78,7 +84,7 @@ def main():
     count, faults = check(root)
     for fault in faults:
         print(fault)
-    print(f"{count} files, {len(faults)} forbidden includes")
+    print(f"{count} files, {len(faults)} faults")
     return 1 if faults or count == 0 else 0
 
 

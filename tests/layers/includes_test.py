@@ -70,6 +70,18 @@ class IncludesTest(unittest.TestCase):
         self.assertEqual(run.returncode, 1)
         self.assertIn("client/get.cc: includes store/store.h: against the direction of the layers", run.stdout)
 
+    def test_its_own_header_comes_first(self):
+        for text, status in (("#include <bit>\n#include \"store/a.h\"\n", 1), ("#include \"store/a.h\"\n#include <bit>\n", 0)):
+            with self.subTest(text=text), tempfile.TemporaryDirectory() as directory:
+                root = pathlib.Path(directory)
+                (root / "store").mkdir()
+                (root / "store/a.h").write_text("#pragma once\n", encoding="utf-8")
+                (root / "store/a.cc").write_text(text, encoding="utf-8")
+                run = subprocess.run(
+                    [sys.executable, includes.__file__, directory], capture_output=True, text=True, check=False
+                )
+                self.assertEqual(run.returncode, status, run.stdout)
+
     def test_an_empty_tree_is_no_success(self):
         with tempfile.TemporaryDirectory() as directory:
             run = subprocess.run([sys.executable, includes.__file__, directory], capture_output=True, check=False)

@@ -1,4 +1,4 @@
-// The transport contract when a peer closes or dies. A process that is to die is another: transport_peer.cc.
+// The transport contract when a peer closes or dies. A process that is to die is another: peer_process.cc.
 #include <poll.h>
 
 #include <array>

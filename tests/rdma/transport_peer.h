@@ -1,4 +1,4 @@
-// A process that runs transport_peer.cc, to be killed.
+// A process that runs peer_process.cc, to be killed.
 #pragma once
 
 #include <fcntl.h>
