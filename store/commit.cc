@@ -189,7 +189,9 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   ReservePending();
 
   std::size_t done = 0;
+  std::size_t foreseen = 0;
   while (done < writes.size()) {
+    if (done >= foreseen) foreseen = done + Foresee(writes.subspan(done));
     const std::size_t some = BatchSize(writes.subspan(done));
     Write& first = writes[done];
     first.status =

@@ -28,6 +28,11 @@ class Frequency {
   /// The key with this hash was used.
   void Note(std::uint64_t key_hash);
 
+  /// It will be: brings its counts closer to this processor.
+  void Prefetch(std::uint64_t key_hash) const {
+    if (!blocks_.empty()) __builtin_prefetch(&blocks_[BlockOf(key_hash)], /*rw=*/1);
+  }
+
   /// How often it was, lately.
   std::uint32_t Of(std::uint64_t key_hash) const;
 

@@ -123,10 +123,22 @@ void Index::Prefetch(std::uint64_t key_hash) const {
   __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);
 }
 
-void Index::PrefetchForCold(std::uint64_t key_hash) const {
+void Index::PrefetchBucket(std::uint64_t key_hash) const {
   const auto* words = reinterpret_cast<const std::uint64_t*>(&At(Main(view().HomeOf(key_hash).bucket)));
   for (std::size_t line = 0; line < kLines; ++line) {
     __builtin_prefetch(words + line * kWordsPerLine, /*rw=*/1);
+  }
+}
+
+void Index::PrefetchRecords(std::uint64_t key_hash) const {
+  const std::uint64_t bucket = Main(view().HomeOf(key_hash).bucket);
+  for (SlotSet found = FindSlots(At(bucket), key_hash); !found.empty();) {
+    const std::uint64_t word = SlotWord(bucket, static_cast<std::size_t>(found.Next()));
+    if (SlotIsCold(word)) continue;
+    // Its header, and a key of usual length.
+    const RecordHeader& header = log_.Header(Place::Of(DecodeSlot(word)));
+    __builtin_prefetch(&header, /*rw=*/1);
+    __builtin_prefetch(&header + 1);
   }
 }
 

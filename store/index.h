@@ -97,10 +97,11 @@ class Index {
   };
   std::optional<Room> FindRoom(std::uint64_t key_hash);
   void InsertAt(const Room& room, std::uint64_t key_hash, const Place& place);
-  /// Brings what FindRoom will look at first closer to this processor; the other, what InsertCold will. Any
-  /// thread.
+  /// Brings closer to this processor what FindRoom will look at first; what Find and InsertCold will; and,
+  /// once that is there, the records that Find will compare the key with. The first two: any thread.
   void Prefetch(std::uint64_t key_hash) const;
-  void PrefetchForCold(std::uint64_t key_hash) const;
+  void PrefetchBucket(std::uint64_t key_hash) const;
+  void PrefetchRecords(std::uint64_t key_hash) const;
 
   /// Publishes a record instead of the one that `entry` leads to, which is dead already.
   void Replace(const Entry& entry, const Place& place);

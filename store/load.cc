@@ -226,7 +226,7 @@ absl::Status Store::Impl::LoadSmall(LoadWorker& worker, const DurableTier::Entry
 void Store::Impl::LoadKey(LoadWorker& worker, const DurableTier::Entry& entry, LoadWorker::Item::Kind kind) {
   const std::uint64_t key_hash = HashKey(entry.key);
   if (kind == LoadWorker::Item::Kind::kCold) {
-    index_.PrefetchForCold(key_hash);
+    index_.PrefetchBucket(key_hash);
     worker.cold_expiry_ms = std::min(worker.cold_expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
   }
   worker.batch.push_back({key_hash,

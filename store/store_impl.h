@@ -182,6 +182,8 @@ class Store::Impl {
   void SubmitLocked(std::span<Write> writes);
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
   std::size_t CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
+  /// Of the first of them, returns of how many (foresee.cc).
+  std::size_t Foresee(std::span<const Write> writes) const;
   /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
   /// Aborted: no room.
   absl::Status Stage(Write& write, TimePoint now, std::int64_t unix_ms);
