@@ -90,7 +90,10 @@ class Told {
     return *this;
   }
   Told& Scan(Time begun, Time ended, std::vector<ScanResult::Entry> entries) {
-    history_.scans.push_back({9, std::move(entries), begun, ended, ended});
+    return LongScan(begun, ended, ended, std::move(entries));
+  }
+  Told& LongScan(Time begun, Time opened, Time ended, std::vector<ScanResult::Entry> entries) {
+    history_.scans.push_back({9, std::move(entries), begun, opened, ended});
     return *this;
   }
 
@@ -279,6 +282,19 @@ TEST(LinearTest, ScansAreOfOneMoment) {
   EXPECT_THAT(Told(told).Scan(20, 30, {{"k", "a", 1}, {"other", "c", 3}}).Faults(),
               HasSubstr("what was done before"));
   EXPECT_THAT(Told(told).Scan(101, 110, {{"k", "b", 2}}).Faults(), HasSubstr("no order"));
+}
+
+// A scan leaves out what has expired when it comes to it, also where it was overwritten since its moment.
+TEST(LinearTest, WhatExpiredOnItsWayMayBeLeftOut) {
+  const auto told = [](milliseconds ttl) {
+    return Told().Put(1, 0, 1 * kMs, "a", 1).For(ttl).Put(1, 20 * kMs, 21 * kMs, "b", 2);
+  };
+  EXPECT_EQ(told(milliseconds(100)).LongScan(10 * kMs, 12 * kMs, 300 * kMs, {}).Faults(), "");
+  EXPECT_THAT(told(milliseconds(100)).LongScan(10 * kMs, 12 * kMs, 50 * kMs, {}).Faults(),
+              HasSubstr("no order"));
+  EXPECT_THAT(told(kNeverExpires).LongScan(10 * kMs, 12 * kMs, 300 * kMs, {}).Faults(), HasSubstr("no"));
+  EXPECT_THAT(told(milliseconds(100)).LongScan(22 * kMs, 25 * kMs, 300 * kMs, {}).Faults(),
+              HasSubstr("no order"));
 }
 
 TEST(LinearTest, HistoriesOfAStoreAreLinearizable) {

@@ -46,6 +46,9 @@ struct Operation {
   std::uint64_t batch_place = 0;  // from 0 on
   Time begun = 0;
   Time ended = kNever;
+  /// Of a scan that did not show the key: what it found may have expired by then, and was left out. 0: of no
+  /// scan.
+  Time looked_until = 0;
 };
 
 /// Whether it changes what is stored, or may.

@@ -189,7 +189,11 @@ std::optional<State> Register::Find(const Operation& operation, const State& sta
     return Known(state, State::Presence::kAbsent);
   };
   if (operation.kind == Kind::kExists && operation.result == 0) return absent();
-  if (operation.outcome == Outcome::kNotFound) return absent();
+  if (operation.outcome == Outcome::kNotFound) {
+    const bool may_be_left_out =
+        operation.looked_until != 0 && state.expires_earliest <= operation.looked_until;
+    return may_be_left_out ? std::optional(state) : absent();
+  }
   if (!state.MayBePresent()) return std::nullopt;
   State there = Known(state, State::Presence::kPresent);
   if (operation.kind == Kind::kGet) {

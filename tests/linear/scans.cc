@@ -92,8 +92,8 @@ void AddGets(const ScanResult& scan, std::map<std::string, std::vector<Operation
   for (auto& [key, operations] : *keys) {
     if (shown.contains(key)) continue;
     get.key = key;
-    // A record may have expired on its way.
-    get.ended = std::ranges::any_of(operations, MayExpire) ? scan.ended : scan.opened;
+    get.ended = scan.opened;
+    get.looked_until = scan.ended;  // a record may have expired on its way
     operations.push_back(get);
   }
 }
