@@ -1,13 +1,16 @@
-// GET and PUT of an AsyncClient take no memory of their own accord.
+// GET and PUT take no memory of their own accord, nor does registered memory.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "client/async.h"
+#include "client/client.h"
 #include "tests/support/server_thread.h"
 
 namespace {
@@ -75,6 +78,45 @@ TEST(AllocationTest, NoneForAnOperationLikeThoseBefore) {
   const std::size_t later = allocations;
   const std::string counted(100, 'c');
   EXPECT_EQ(allocations - later, 1u) << "of " << counted.size();
+}
+
+TEST(AllocationTest, NoneForRegisteredMemory) {
+  const SteadyClock clock;
+  const TempDir directory;
+  const auto server = ServerThread::Start({.store = {.memory_size = std::size_t{16} << 20}, .log = {}},
+                                          FreshAddress(rdma::TransportKind::kLocal, directory.path()));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto client = Client::Connect((*server)->address(), {.location_cache_bytes = 1 << 20}, clock);
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto async = AsyncClient::Connect((*server)->address(), {}, {}, clock);
+  ASSERT_TRUE(async.ok()) << async.status();
+  std::vector<std::byte> memory(4096, std::byte{'v'});
+  const auto buffer = (*client)->Register(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  std::vector<std::byte> others(4096, std::byte{'w'});
+  const auto async_buffer = (*async)->Register(others);
+  ASSERT_TRUE(async_buffer.ok()) << async_buffer.status();
+
+  const std::string key = "a key that is longer than a string holds in itself";
+  std::string value(2000, 'v');
+  std::size_t wrong = 0;
+  const auto count = [&wrong](const AsyncResult& result) { wrong += result.status.ok() ? 0 : 1; };
+  const auto round = [&](std::size_t size) {
+    wrong += (*client)->Put(key, value).ok() ? 0 : 1;
+    wrong += (*client)->Get(key, &value).ok() ? 0 : 1;
+    wrong += (*client)->Put(key, (*buffer)->Part(0, size)).ok() ? 0 : 1;
+    wrong += (*client)->Get(key, **buffer).value_or(0) == size ? 0 : 1;
+    wrong += (*async)->Put(key, (*async_buffer)->Part(0, size), count).ok() ? 0 : 1;
+    wrong += (*async)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
+    wrong += (*async)->Get(key, **async_buffer, count).ok() ? 0 : 1;
+    wrong += (*async)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
+  };
+  // Less than is gathered, and more. What an operation's place keeps, it takes at the first.
+  for (int i = 0; i < 200; ++i) round(i % 2 == 0 ? 100 : 3000);
+  const std::size_t before = allocations;
+  for (int i = 0; i < 200; ++i) round(i % 2 == 0 ? 100 : 3000);
+  EXPECT_EQ(allocations - before, 0u);
+  EXPECT_EQ(wrong, 0u);
 }
 
 }  // namespace
