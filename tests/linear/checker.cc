@@ -8,6 +8,7 @@
 #include "tests/linear/batches.h"
 #include "tests/linear/key_checker.h"
 #include "tests/linear/scans.h"
+#include "tests/linear/watches.h"
 
 namespace remora::linear {
 namespace {
@@ -166,12 +167,14 @@ Verdict Check(const History& history, const CheckOptions& options) {
     if (tells) keys[operation.key].push_back(operation);
   }
   for (auto& [key, operations] : keys) NameFound(&operations);
+  EndShown(history.watches, &keys);
   EndBatches(&keys);
   std::vector<Operation> all;
   for (const auto& [key, operations] : keys) all.insert(all.end(), operations.begin(), operations.end());
   CheckVersions(all, &verdict);
   if (options.writes_in_order) CheckOrder(all, &verdict);
   CheckScans(history.scans, all, &verdict.faults);
+  CheckWatches(history.watches, all, &verdict.faults);
   for (const ScanResult& scan : history.scans) AddGets(scan, &keys);
   for (auto& [key, operations] : keys) {
     std::ranges::stable_sort(operations, {}, &Operation::begun);

@@ -17,6 +17,7 @@
 //   - A batch's writes have consecutive versions; who has seen one of its values sees those before it in the
 //   batch.
 //   - A scan is of one moment: there is a version so that it shows, of each key, the last write up to that.
+//   - A watch shows each write once, in the order of versions, and not before it is seen (watches.h).
 //   - A client's writes are done in the order in which it began them, if so many can be under way at once
 //   (CheckOptions::writes_in_order): what was refused, too, was decided at its turn.
 //   - A record with a time to live is gone by itself within what the clocks' drift leaves open.

@@ -8,6 +8,7 @@
 #include "store/base/status_macros.h"
 #include "tests/behaviour/deployment.h"
 #include "tests/linear/async_workload.h"
+#include "tests/linear/watcher.h"
 #include "tests/linear/workload.h"
 
 namespace remora {
@@ -15,7 +16,8 @@ namespace {
 
 using std::chrono::microseconds;
 
-class BlockingClient final : public SimClient {
+template <typename Worker>
+class BlockingClient : public SimClient {
  public:
   BlockingClient(const linear::WorkloadOptions& options, std::uint32_t number, linear::WorkloadShared& shared,
                  std::function<linear::Time()> now)
@@ -35,9 +37,18 @@ class BlockingClient final : public SimClient {
   bool has_more() const override { return false; }
   linear::Recorder& notes() override { return worker_; }
 
- private:
-  linear::Worker worker_;
+ protected:
+  Worker worker_;
   std::unique_ptr<KeyValue> kv_;
+};
+
+class WatchingClient final : public BlockingClient<linear::Watcher> {
+ public:
+  using BlockingClient::BlockingClient;
+  void Disconnect() override {
+    worker_.Leave();
+    BlockingClient::Disconnect();
+  }
 };
 
 class ManyAtOnce final : public SimClient {
@@ -82,7 +93,13 @@ class ManyAtOnce final : public SimClient {
 std::unique_ptr<SimClient> NewBlockingClient(const linear::WorkloadOptions& options, std::uint32_t number,
                                              linear::WorkloadShared& shared,
                                              std::function<linear::Time()> now) {
-  return std::make_unique<BlockingClient>(options, number, shared, std::move(now));
+  return std::make_unique<BlockingClient<linear::Worker>>(options, number, shared, std::move(now));
+}
+
+std::unique_ptr<SimClient> NewWatchingClient(const linear::WorkloadOptions& options, std::uint32_t number,
+                                             linear::WorkloadShared& shared,
+                                             std::function<linear::Time()> now) {
+  return std::make_unique<WatchingClient>(options, number, shared, std::move(now));
 }
 
 std::unique_ptr<SimClient> NewAsyncClient(const linear::WorkloadOptions& options, std::uint32_t number,

@@ -27,7 +27,7 @@ class SimClient {
   // REQUIRES: is_connected().
   /// Does something, or a part of it.
   virtual void Do() = 0;
-  /// Reads every key, in the end. REQUIRES: it is of NewBlockingClient.
+  /// Reads every key, in the end. REQUIRES: it is not of NewAsyncClient.
   virtual void ReadAll() = 0;
   /// Goes on with what is under way, and begins nothing.
   virtual void Settle() = 0;
@@ -39,6 +39,10 @@ class SimClient {
 
 /// One operation after the other.
 std::unique_ptr<SimClient> NewBlockingClient(const linear::WorkloadOptions& options, std::uint32_t number,
+                                             linear::WorkloadShared& shared,
+                                             std::function<linear::Time()> now);
+/// The same, and it watches.
+std::unique_ptr<SimClient> NewWatchingClient(const linear::WorkloadOptions& options, std::uint32_t number,
                                              linear::WorkloadShared& shared,
                                              std::function<linear::Time()> now);
 /// Many at once.

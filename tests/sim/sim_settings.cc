@@ -44,6 +44,10 @@ SimSettings Choose(std::mt19937_64& random) {
   settings.client.location_cache_bytes = below(3) == 0 ? 0 : std::size_t{1} << (10 + below(10));
   settings.clients = 2 + static_cast<std::uint32_t>(below(7));
   settings.async_clients = static_cast<std::uint32_t>(below(settings.clients));
+  if (has_disk) {
+    settings.watchers = static_cast<std::uint32_t>(below(settings.clients - settings.async_clients));
+    store.watch_retention = std::chrono::seconds(below(3) == 0 ? 0 : 3600);
+  }
   settings.drift_ppm = static_cast<std::int64_t>(below(1001)) - 500;
   settings.piece_size = std::size_t{1} << below(7);
   settings.gap = static_cast<std::uint32_t>(std::size_t{4} << below(8));
@@ -56,9 +60,9 @@ SimSettings Choose(std::mt19937_64& random) {
 std::string Text(const SimSettings& settings) {
   const StoreOptions& store = settings.server.store;
   return std::to_string(settings.clients) + " clients (" + std::to_string(settings.async_clients) +
-         " asynchronous), " + std::to_string(settings.workload.keys) + " keys, " +
-         std::to_string(settings.workload.read_percent) + " % reads, values up to " +
-         std::to_string(settings.workload.max_value) +
+         " asynchronous, " + std::to_string(settings.watchers) + " watching), " +
+         std::to_string(settings.workload.keys) + " keys, " + std::to_string(settings.workload.read_percent) +
+         " % reads, values up to " + std::to_string(settings.workload.max_value) +
          (settings.workload.large_permille > 0 ? " and large" : "") +
          (settings.workload.ttls ? ", ttls" : "") + ", durability " +
          std::to_string(static_cast<int>(store.durability)) +

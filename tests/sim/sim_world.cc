@@ -151,9 +151,12 @@ class World {
       return nanoseconds(network_.clock().Now().time_since_epoch()).count();
     };
     // The first reads all, in the end.
-    const bool is_async = number > 0 && number <= settings_.async_clients;
-    actor->client = is_async ? NewAsyncClient(settings_.workload, number, shared_, now)
-                             : NewBlockingClient(settings_.workload, number, shared_, now);
+    const std::uint32_t async_to = settings_.async_clients;
+    const auto make = number == 0                               ? NewBlockingClient
+                      : number <= async_to                      ? NewAsyncClient
+                      : number <= async_to + settings_.watchers ? NewWatchingClient
+                                                                : NewBlockingClient;
+    actor->client = make(settings_.workload, number, shared_, now);
     actor->fiber = std::make_unique<Fiber>([this, self] { Live(*self); });
     return actor;
   }
@@ -285,6 +288,7 @@ class World {
       linear::History& one = actor->client->notes().history();
       std::ranges::move(one.operations, std::back_inserter(history.operations));
       std::ranges::move(one.scans, std::back_inserter(history.scans));
+      std::ranges::move(one.watches, std::back_inserter(history.watches));
       std::ranges::copy(actor->client->notes().complaints(), std::back_inserter(result_.complaints));
     }
     for (const linear::Operation& operation : history.operations) {
@@ -302,6 +306,13 @@ class World {
     result_.verdict = linear::Check(history, options);
     counts.judged = result_.verdict.checked;
     counts.scans = history.scans.size();
+    counts.watches = history.watches.size();
+    for (const linear::WatchResult& watch : history.watches) {
+      counts.shown += watch.changes.size();
+      for (const auto& change : watch.changes) {
+        result_.digest = (result_.digest ^ static_cast<std::uint64_t>(change.shown)) * 0x100000001b3u;
+      }
+    }
     counts.pieces = network_.pieces_delivered();
     counts.worlds = 1;
   }
@@ -332,6 +343,8 @@ SimCounts& SimCounts::operator+=(const SimCounts& other) {
   unknown += other.unknown;
   judged += other.judged;
   scans += other.scans;
+  watches += other.watches;
+  shown += other.shown;
   server_crashes += other.server_crashes;
   client_crashes += other.client_crashes;
   drops += other.drops;
@@ -354,7 +367,8 @@ std::string Text(const SimCounts& counts) {
   };
   return count(counts.operations, "operations in ") + count(counts.worlds, "worlds of ") +
          count(counts.virtual_ms / 1000, "virtual seconds: ") + count(counts.judged, "judged by key, ") +
-         count(counts.unknown, "writes without an answer, ") + count(counts.scans, "scans; ") +
+         count(counts.unknown, "writes without an answer, ") + count(counts.scans, "scans, ") +
+         count(counts.shown, "changes shown by ") + count(counts.watches, "watches; ") +
          count(counts.server_crashes, "server crashes, ") + count(counts.client_crashes, "client crashes, ") +
          count(counts.drops, "connections cut, ") + count(counts.outcomes, "lost answers told; ") +
          count(counts.freezes, "freezes (") + count(counts.long_freezes, "beyond the grace period), ") +
