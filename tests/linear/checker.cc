@@ -8,6 +8,7 @@
 #include "tests/linear/batches.h"
 #include "tests/linear/key_checker.h"
 #include "tests/linear/scans.h"
+#include "tests/linear/watches.h"
 
 namespace remora::linear {
 namespace {
@@ -113,6 +114,23 @@ void CheckVersions(const std::vector<Operation>& operations, Verdict* verdict) {
   }
 }
 
+/// What a client began first is of the lower version.
+void CheckOrder(std::vector<Operation> operations, Verdict* verdict) {
+  std::erase_if(operations, [](const Operation& one) { return !IsEffect(one) || one.version == 0; });
+  std::ranges::sort(operations, {},
+                    [](const Operation& one) { return std::pair(one.begun, one.batch_place); });
+  std::unordered_map<std::uint32_t, const Operation*> latest;  // by client
+  for (const Operation& write : operations) {
+    const Operation*& before = latest[write.client];
+    if (before != nullptr && before->version > write.version) {
+      verdict->faults.push_back("a client's writes were done in another order than it began them:\n    " +
+                                Text(*before) + "\n    " + Text(write));
+      return;
+    }
+    before = &write;
+  }
+}
+
 /// Writes that ended with nothing known, and whose value was found: so they were done, and of this version.
 void NameFound(std::vector<Operation>* operations) {
   std::unordered_map<std::string, Operation*> unknown;
@@ -149,11 +167,14 @@ Verdict Check(const History& history, const CheckOptions& options) {
     if (tells) keys[operation.key].push_back(operation);
   }
   for (auto& [key, operations] : keys) NameFound(&operations);
+  EndShown(history.watches, &keys);
   EndBatches(&keys);
   std::vector<Operation> all;
   for (const auto& [key, operations] : keys) all.insert(all.end(), operations.begin(), operations.end());
   CheckVersions(all, &verdict);
+  if (options.writes_in_order) CheckOrder(all, &verdict);
   CheckScans(history.scans, all, &verdict.faults);
+  CheckWatches(history.watches, all, &verdict.faults);
   for (const ScanResult& scan : history.scans) AddGets(scan, &keys);
   for (auto& [key, operations] : keys) {
     std::ranges::stable_sort(operations, {}, &Operation::begun);

@@ -17,6 +17,9 @@
 //   - A batch's writes have consecutive versions; who has seen one of its values sees those before it in the
 //   batch.
 //   - A scan is of one moment: there is a version so that it shows, of each key, the last write up to that.
+//   - A watch shows each write once, in the order of versions, and not before it is seen (watches.h).
+//   - A client's writes are done in the order in which it began them, if so many can be under way at once
+//   (CheckOptions::writes_in_order): what was refused, too, was decided at its turn.
 //   - A record with a time to live is gone by itself within what the clocks' drift leaves open.
 #pragma once
 
@@ -34,6 +37,8 @@ struct CheckOptions {
   std::int64_t drift_ppm = 1000;
   /// Beyond that, of an expiry: clocks of milliseconds.
   std::chrono::milliseconds slack{2};
+  /// Each client's writes are done in the order in which it began them, as clients of one connection promise.
+  bool writes_in_order = false;
   /// States of a key that are looked at for one operation. Beyond, the key is undecided.
   std::size_t max_states = 100'000;
 };

@@ -14,6 +14,10 @@ bool IsIn(const std::vector<std::uint32_t>& sorted, std::uint32_t operation) {
   return std::binary_search(sorted.begin(), sorted.end(), operation);
 }
 
+bool IsWrite(const Operation& operation) {
+  return operation.kind != Kind::kGet && operation.kind != Kind::kExists;
+}
+
 void Insert(std::vector<std::uint32_t>* sorted, std::uint32_t operation) {
   sorted->insert(std::lower_bound(sorted->begin(), sorted->end(), operation), operation);
 }
@@ -42,11 +46,16 @@ KeyChecker::KeyChecker(std::vector<Operation> operations, const CheckOptions& op
   });
   place_.assign(operations_.size(), kNoPlace);
   for (std::size_t i = 0; i < writes_.size(); ++i) place_[writes_[i]] = i;
+  over_.resize(operations_.size());
+  FindTurns();
   signatures_.resize(operations_.size());
   std::unordered_map<std::string, std::size_t> signatures;
   for (std::uint32_t i = 0; i < operations_.size(); ++i) {
-    if (!IsEffect(operations_[i]) || place_[i] != kNoPlace) continue;
-    signatures_[i] = signatures.emplace(register_.Signature(operations_[i]), signatures.size()).first->second;
+    if (!IsUnknown(i)) continue;
+    std::string signature = register_.Signature(operations_[i]);
+    // Of one client's, the first is tried first: the others have their turns behind it.
+    if (options_.writes_in_order) signature += " of " + std::to_string(operations_[i].client);
+    signatures_[i] = signatures.emplace(std::move(signature), signatures.size()).first->second;
   }
   tried_.resize(signatures.size());
   Configuration first;
@@ -57,6 +66,27 @@ KeyChecker::KeyChecker(std::vector<Operation> operations, const CheckOptions& op
     first.state.expires_earliest = std::numeric_limits<Time>::min();
   }
   configurations_.push_back(first);
+}
+
+void KeyChecker::FindTurns() {
+  before_.assign(operations_.size(), kNoPlace);
+  behind_.assign(operations_.size(), kNoPlace);
+  if (!options_.writes_in_order) return;
+  std::vector<std::uint32_t> writes;
+  for (std::uint32_t i = 0; i < operations_.size(); ++i) {
+    if (IsWrite(operations_[i])) writes.push_back(i);
+  }
+  std::ranges::stable_sort(writes, {}, [&](std::uint32_t i) { return operations_[i].begun; });
+  std::unordered_map<std::uint32_t, std::uint32_t> latest;  // by client
+  for (const std::uint32_t i : writes) {
+    if (const auto at = latest.find(operations_[i].client); at != latest.end()) before_[i] = at->second;
+    if (!IsUnknown(i)) latest[operations_[i].client] = i;
+  }
+  latest.clear();
+  for (auto i = writes.rbegin(); i != writes.rend(); ++i) {
+    if (const auto at = latest.find(operations_[*i].client); at != latest.end()) behind_[*i] = at->second;
+    if (place_[*i] != kNoPlace) latest[operations_[*i].client] = *i;
+  }
 }
 
 KeyChecker::Result KeyChecker::Run() {
@@ -85,7 +115,7 @@ void KeyChecker::Begin(std::uint32_t operation) {
 }
 
 bool KeyChecker::End(std::uint32_t operation) {
-  if (place_[operation] == kNoPlace && IsEffect(operations_[operation])) return true;
+  if (IsUnknown(operation)) return true;
   std::vector<Configuration> reached;
   for (const Configuration& configuration : configurations_) {
     if (IsDone(configuration, operation)) {
@@ -111,7 +141,26 @@ bool KeyChecker::IsDone(const Configuration& configuration, std::uint32_t operat
   return IsIn(configuration.done, operation);
 }
 
+bool KeyChecker::HasItsTurn(const Configuration& configuration, std::uint32_t operation) const {
+  const std::size_t before = before_[operation];
+  if (before != kNoPlace && !over_[before] && !IsDone(configuration, static_cast<std::uint32_t>(before))) {
+    return false;
+  }
+  if (!options_.writes_in_order || !IsUnknown(operation)) return true;
+  const std::size_t behind = behind_[operation];
+  if (behind != kNoPlace && place_[behind] < configuration.acknowledged) return false;
+  return std::ranges::none_of(configuration.used,
+                              [&](std::uint32_t used) { return IsBehind(used, operation); });
+}
+
+bool KeyChecker::IsBehind(std::uint32_t write, std::uint32_t other) const {
+  return options_.writes_in_order && IsWrite(operations_[write]) &&
+         operations_[write].client == operations_[other].client &&
+         operations_[write].begun > operations_[other].begun;
+}
+
 void KeyChecker::Forget(std::uint32_t operation) {
+  over_[operation] = true;
   std::erase(finding_, operation);
   std::vector<Configuration> kept;
   for (Configuration& configuration : configurations_) {
@@ -119,17 +168,27 @@ void KeyChecker::Forget(std::uint32_t operation) {
     Add(std::move(configuration), &kept);
   }
   configurations_ = std::move(kept);
-  // What is used wherever one looks tells nothing.
-  for (auto unknown = unknown_.begin(); unknown != unknown_.end();) {
+  // What is used wherever one looks tells nothing; nor does what can have no turn any more.
+  std::vector<std::uint32_t> past;
+  for (const std::uint32_t unknown : unknown_) {
     const bool everywhere =
-        std::ranges::all_of(configurations_, [&](const Configuration& c) { return IsIn(c.used, *unknown); });
-    if (!everywhere) {
-      ++unknown;
-      continue;
-    }
-    for (Configuration& configuration : configurations_) std::erase(configuration.used, *unknown);
-    unknown = unknown_.erase(unknown);
+        std::ranges::all_of(configurations_, [&](const Configuration& c) { return IsIn(c.used, unknown); });
+    if (everywhere || IsBehind(operation, unknown)) past.push_back(unknown);
   }
+  if (past.empty()) return;
+  std::erase_if(unknown_, [&](std::uint32_t unknown) {
+    return std::ranges::any_of(past,
+                               [&](std::uint32_t one) { return one == unknown || IsBehind(one, unknown); });
+  });
+  const auto is_gone = [&](std::uint32_t used) {
+    return std::ranges::find(unknown_, used) == unknown_.end();
+  };
+  kept.clear();
+  for (Configuration& configuration : configurations_) {
+    std::erase_if(configuration.used, is_gone);
+    Add(std::move(configuration), &kept);
+  }
+  configurations_ = std::move(kept);
 }
 
 void KeyChecker::Pass(Time now) {
@@ -160,7 +219,7 @@ std::uint64_t KeyChecker::NextVersion(const Configuration& configuration) const 
 void KeyChecker::Satisfy(Configuration* configuration) {
   const std::uint64_t next_version = NextVersion(*configuration);
   for (const std::uint32_t operation : finding_) {
-    if (IsIn(configuration->done, operation)) continue;
+    if (IsIn(configuration->done, operation) || !HasItsTurn(*configuration, operation)) continue;
     const std::optional<State> found =
         register_.Find(operations_[operation], configuration->state, next_version);
     if (found == configuration->state) Insert(&configuration->done, operation);
@@ -197,8 +256,7 @@ void KeyChecker::Next(const Configuration& from, Time now, std::vector<Configura
   const std::uint64_t next_version = NextVersion(from);
   if (from.acknowledged < writes_.size()) {
     const Operation& write = operations_[writes_[from.acknowledged]];
-    const bool has_begun = write.begun <= now;
-    if (has_begun) {
+    if (write.begun <= now && HasItsTurn(from, writes_[from.acknowledged])) {
       if (const std::optional<State> state = register_.Do(write, from.state, next_version)) {
         Configuration& to = next->emplace_back(from);
         to.state = *state;
@@ -208,7 +266,8 @@ void KeyChecker::Next(const Configuration& from, Time now, std::vector<Configura
   }
   tried_.assign(tried_.size(), false);
   for (const std::uint32_t operation : unknown_) {
-    if (tried_[signatures_[operation]] || IsIn(from.used, operation)) continue;
+    if (tried_[signatures_[operation]] || IsIn(from.used, operation) || !HasItsTurn(from, operation))
+      continue;
     tried_[signatures_[operation]] = true;
     const std::optional<State> state = register_.Do(operations_[operation], from.state, next_version);
     if (!state) continue;

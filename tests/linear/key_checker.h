@@ -44,11 +44,21 @@ class KeyChecker {
     std::uint32_t operation;
   };
 
+  /// Of a write without an answer, of which nobody has found either that it was done.
+  bool IsUnknown(std::uint32_t operation) const {
+    return IsEffect(operations_[operation]) && (place_[operation] >= writes_.size());
+  }
   void Begin(std::uint32_t operation);
   bool End(std::uint32_t operation);
   /// The time passes up to `now`: records expire.
   void Pass(Time now);
   bool IsDone(const Configuration& configuration, std::uint32_t operation) const;
+  /// Whether what its client wrote before is done, where it was told so; and, of a write of unknown outcome,
+  /// nothing is that it wrote behind it.
+  bool HasItsTurn(const Configuration& configuration, std::uint32_t operation) const;
+  /// Whether it is a write whose turn comes behind the other's.
+  bool IsBehind(std::uint32_t write, std::uint32_t other) const;
+  void FindTurns();
   /// All configurations that lead on from there: those in which `goal` is done, and what leads to them no
   /// further; without one, all.
   void Expand(const Configuration& from, std::optional<std::uint32_t> goal, Time now,
@@ -65,8 +75,13 @@ class KeyChecker {
   std::vector<Operation> operations_;
   Register register_;
   std::vector<Event> events_;
-  std::vector<std::uint32_t> writes_;          // those with versions, in their order
-  std::vector<std::size_t> place_;             // of each operation in writes_, if it is there
+  std::vector<std::uint32_t> writes_;  // those with versions, in their order
+  std::vector<std::size_t> place_;     // of each operation in writes_, if it is there
+  // CheckOptions::writes_in_order: of each write, the last one of its client before it whose outcome is
+  // known; of one of unknown outcome, the first behind it that has a version. kNoPlace: none.
+  std::vector<std::size_t> before_;
+  std::vector<std::size_t> behind_;
+  std::vector<bool> over_;                     // has ended, and is done
   std::vector<std::size_t> signatures_;        // of the writes of unknown outcome: the same of those alike
   std::vector<std::uint32_t> finding_;         // under way
   std::vector<std::uint32_t> unknown_;         // begun, and not used in all configurations

@@ -71,9 +71,26 @@ struct ScanResult {
   Time ended = 0;   // all was shown
 };
 
+/// What a watch of all keys showed, from when it began until it was told to begin anew, over all tokens in
+/// between.
+struct WatchResult {
+  struct Change {
+    std::uint64_t sequence = 0;
+    std::string key{};
+    std::string value{};        // as of Operation, of a put of its kind
+    std::uint64_t version = 0;  // 0: the key is gone
+    Time shown = 0;
+  };
+  std::uint32_t client = 0;
+  std::vector<Change> changes;
+  Time opened = 0;     // the call that began it has returned
+  Time caught_up = 0;  // the last call began that found nothing; 0: none did
+};
+
 struct History {
   std::vector<Operation> operations;
-  std::vector<ScanResult> scans;  // of all keys
+  std::vector<ScanResult> scans;     // of all keys
+  std::vector<WatchResult> watches;  // where no write has the level memory
 };
 
 /// One line, without its end: for people.

@@ -1,20 +1,18 @@
 #include "tests/sim/sim_world.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <random>
 #include <utility>
 
-#include "client/client.h"
 #include "server/server.h"
 #include "store/base/check.h"
-#include "tests/behaviour/deployment.h"
-#include "tests/linear/workload.h"
 #include "tests/sim/fiber.h"
 #include "tests/sim/seeded_device.h"
+#include "tests/sim/sim_client.h"
+#include "tests/sim/sim_settings.h"
 #include "tests/sim/sim_transport.h"
 #include "tests/support/server_thread.h"
 #include "tests/support/test_clock.h"
@@ -26,82 +24,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
 /// Thrown in a client where it waits, when its process is to end there.
 struct Crashed {};
-
-/// What the seed chooses.
-struct Settings {
-  ServerOptions server;
-  ClientOptions client;
-  linear::WorkloadOptions workload;
-  std::uint32_t clients = 4;
-  std::int64_t drift_ppm = 0;  // of the server's clock; each client has its own
-  std::size_t piece_size = 8;
-  std::uint32_t gap = 100;
-  bool grants = true;
-  std::uint64_t pace_ns = 3000;    // between two turns, on average
-  std::uint64_t fault_gap = 3000;  // turns between two faults, on average; 0: none
-  bool crashes = false;
-};
-
-Settings Choose(std::mt19937_64& random) {
-  const auto below = [&](std::uint64_t limit) { return random() % limit; };
-  Settings settings;
-  StoreOptions& store = settings.server.store;
-  linear::WorkloadOptions& workload = settings.workload;
-  constexpr std::array<std::uint32_t, 5> kKeys = {4, 12, 60, 500, 5000};
-  workload.keys = kKeys[below(kKeys.size())];
-  workload.counters = 1 + static_cast<std::uint32_t>(below(3));
-  workload.lists = 1 + static_cast<std::uint32_t>(below(2));
-  workload.read_percent = 30 + static_cast<std::uint32_t>(below(50));
-  constexpr std::array<std::size_t, 4> kMaxValues = {300, 1000, 20'000, 60'000};
-  workload.max_value = kMaxValues[below(kMaxValues.size())];
-  workload.large_permille = below(6) == 0 ? 10 : 0;
-  workload.ttls = below(3) != 0;
-  store.memory_size = workload.large_permille > 0 ? 64 * kMiB : 16 * kMiB;
-  store.durability = below(3) == 0   ? Durability::kMemory
-                     : below(3) == 0 ? Durability::kSynced
-                                     : Durability::kLogged;
-  const bool has_disk = store.durability != Durability::kMemory;
-  // Where there is no disk, what is evicted is gone, as no history allows.
-  store.eviction = has_disk ? Eviction::kLeastUsed : Eviction::kNone;
-  store.loading = below(2) == 0 ? Loading::kInOpen : Loading::kInSteps;
-  store.syncing = Syncing::kInSteps;
-  store.grace = milliseconds(below(2) == 0 ? kMinGraceMs : 100);
-  workload.durabilities = has_disk && below(2) == 0;
-  workload.scans = has_disk;
-  settings.crashes = has_disk;
-  settings.server.max_clients = 64;
-  settings.client.timeout = milliseconds(below(3) == 0 ? 200 : 5000);
-  settings.client.location_cache_bytes = below(3) == 0 ? 0 : std::size_t{1} << (10 + below(10));
-  settings.clients = 2 + static_cast<std::uint32_t>(below(7));
-  settings.drift_ppm = static_cast<std::int64_t>(below(1001)) - 500;
-  settings.piece_size = std::size_t{1} << below(7);
-  settings.gap = static_cast<std::uint32_t>(std::size_t{4} << below(8));
-  settings.grants = below(2) == 0;
-  settings.pace_ns = std::uint64_t{500} << below(6);
-  settings.fault_gap = below(8) == 0 ? 0 : std::uint64_t{1000} << below(6);
-  return settings;
-}
-
-std::string Text(const Settings& settings) {
-  const StoreOptions& store = settings.server.store;
-  return std::to_string(settings.clients) + " clients, " + std::to_string(settings.workload.keys) +
-         " keys, " + std::to_string(settings.workload.read_percent) + " % reads, values up to " +
-         std::to_string(settings.workload.max_value) +
-         (settings.workload.large_permille > 0 ? " and large" : "") +
-         (settings.workload.ttls ? ", ttls" : "") + ", durability " +
-         std::to_string(static_cast<int>(store.durability)) +
-         (settings.workload.durabilities ? " and others" : "") +
-         (store.loading == Loading::kInSteps ? ", loading in steps" : "") + ", grace " +
-         std::to_string(store.grace.count()) + " ms, cache " +
-         std::to_string(settings.client.location_cache_bytes.value_or(0)) + ", pieces of " +
-         std::to_string(settings.piece_size) + ", a turn each " + std::to_string(settings.gap) + " and " +
-         std::to_string(settings.pace_ns) + " ns, a fault each " + std::to_string(settings.fault_gap) +
-         " turns";
-}
 
 /// A client's machine: a clock that is another one, and coarse; who sleeps by it lets others go on.
 class ActorClock final : public Clock {
@@ -146,6 +70,7 @@ class World {
     result_.settings = Text(settings_);
     StartServer();
     for (std::uint32_t i = 0; i < settings_.clients; ++i) actors_.push_back(NewActor(i));
+    clients_made_ = settings_.clients;
     while (operations() < options_.operations && result_.complaints.empty()) Turn();
     Finish();
     result_.counts.virtual_ms =
@@ -157,8 +82,7 @@ class World {
  private:
   struct Actor {
     std::unique_ptr<ActorClock> clock;
-    std::unique_ptr<linear::Worker> worker;
-    std::unique_ptr<KeyValue> kv;
+    std::unique_ptr<SimClient> client;
     TimePoint wake{};  // sleeps, or is frozen, until then
     bool crash = false;
     bool reads_all = false;
@@ -168,7 +92,7 @@ class World {
   std::uint64_t Below(std::uint64_t limit) { return random_() % limit; }
   std::uint64_t operations() const {
     std::uint64_t done = 0;
-    for (const auto& actor : actors_) done += actor->worker->done();
+    for (const auto& actor : actors_) done += actor->client->notes().done();
     return done;
   }
 
@@ -222,37 +146,48 @@ class World {
     actor->clock = std::make_unique<ActorClock>(network_.clock(), milliseconds(Below(100'000)),
                                                 static_cast<std::int64_t>(Below(1001)) - 500,
                                                 microseconds(Below(10'000) + 1), sleep);
-    actor->worker = std::make_unique<linear::Worker>(settings_.workload, number, shared_, [this] {
+    const auto now = [this] {
       network_.Advance(nanoseconds(1));  // no two moments are the same
       return nanoseconds(network_.clock().Now().time_since_epoch()).count();
-    });
+    };
+    // The first reads all, in the end.
+    const std::uint32_t async_to = settings_.async_clients;
+    const auto make = number == 0                               ? NewBlockingClient
+                      : number <= async_to                      ? NewAsyncClient
+                      : number <= async_to + settings_.watchers ? NewWatchingClient
+                                                                : NewBlockingClient;
+    actor->client = make(settings_.workload, number, shared_, now);
     actor->fiber = std::make_unique<Fiber>([this, self] { Live(*self); });
     return actor;
   }
 
   void Live(Actor& self) {
-    while (!stopping_ || self.reads_all) {
+    while (!stopping_ || self.reads_all || self.client->has_more()) {
       bool crashed = false;
       try {
-        if (self.kv == nullptr) Connect(self);
-        if (self.kv != nullptr && self.reads_all) {
-          self.worker->ReadAll(*self.kv);
+        if (!self.client->is_connected()) {
+          Connect(self);
+        } else if (self.reads_all) {
+          self.client->ReadAll();
           self.reads_all = false;
-        } else if (self.kv != nullptr) {
-          self.worker->Do(*self.kv);
+        } else if (stopping_) {
+          self.client->Settle();
+        } else {
+          self.client->Do();
         }
       } catch (const Crashed&) {
         crashed = true;
       }
-      if (crashed) self.kv.reset();
+      if (crashed) self.client->Disconnect();
     }
+    self.client->Disconnect();
   }
 
   void Connect(Actor& self) {
-    absl::StatusOr<std::unique_ptr<Client>> client =
-        Client::Connect([this](TimePoint) { return network_.Dial(); }, settings_.client, *self.clock);
-    if (client.ok()) {
-      self.kv = KeyValueOf(*std::move(client));
+    const absl::Status connected =
+        self.client->Connect([this](TimePoint) { return network_.Dial(); }, settings_.client, *self.clock);
+    if (connected.ok()) {
+      self.client->notes().set_client(++clients_made_);
     } else {
       self.clock->Sleep(milliseconds(1));
     }
@@ -342,7 +277,6 @@ class World {
     server_until_ = {};
     actors_.front()->reads_all = result_.complaints.empty();
     while (!std::ranges::all_of(actors_, [](const auto& actor) { return actor->fiber->has_ended(); })) Turn();
-    for (const auto& actor : actors_) actor->kv.reset();
     StopServer();
   }
 
@@ -350,11 +284,12 @@ class World {
     linear::History history;
     SimCounts& counts = result_.counts;
     for (const auto& actor : actors_) {
-      counts.operations += actor->worker->done();
-      linear::History& one = actor->worker->history();
+      counts.operations += actor->client->notes().done();
+      linear::History& one = actor->client->notes().history();
       std::ranges::move(one.operations, std::back_inserter(history.operations));
       std::ranges::move(one.scans, std::back_inserter(history.scans));
-      std::ranges::copy(actor->worker->complaints(), std::back_inserter(result_.complaints));
+      std::ranges::move(one.watches, std::back_inserter(history.watches));
+      std::ranges::copy(actor->client->notes().complaints(), std::back_inserter(result_.complaints));
     }
     for (const linear::Operation& operation : history.operations) {
       const bool is_unknown = operation.outcome == linear::Outcome::kUnknown && linear::IsEffect(operation);
@@ -367,16 +302,24 @@ class World {
     }
     linear::CheckOptions options;
     options.drift_ppm = 1000;
+    options.writes_in_order = true;
     result_.verdict = linear::Check(history, options);
     counts.judged = result_.verdict.checked;
     counts.scans = history.scans.size();
+    counts.watches = history.watches.size();
+    for (const linear::WatchResult& watch : history.watches) {
+      counts.shown += watch.changes.size();
+      for (const auto& change : watch.changes) {
+        result_.digest = (result_.digest ^ static_cast<std::uint64_t>(change.shown)) * 0x100000001b3u;
+      }
+    }
     counts.pieces = network_.pieces_delivered();
     counts.worlds = 1;
   }
 
   const SimWorldOptions options_;
   std::mt19937_64 random_;
-  Settings settings_;
+  SimSettings settings_;
   const TempDir dir_;
   SimNetwork network_;
   const OtherClock server_clock_;
@@ -386,6 +329,7 @@ class World {
   TimePoint server_until_{};  // is stalled, or not there, until then
   std::vector<std::unique_ptr<Actor>> actors_;
   Actor* running_ = nullptr;
+  std::uint32_t clients_made_ = 0;
   bool stopping_ = false;
 };
 
@@ -399,6 +343,8 @@ SimCounts& SimCounts::operator+=(const SimCounts& other) {
   unknown += other.unknown;
   judged += other.judged;
   scans += other.scans;
+  watches += other.watches;
+  shown += other.shown;
   server_crashes += other.server_crashes;
   client_crashes += other.client_crashes;
   drops += other.drops;
@@ -421,7 +367,8 @@ std::string Text(const SimCounts& counts) {
   };
   return count(counts.operations, "operations in ") + count(counts.worlds, "worlds of ") +
          count(counts.virtual_ms / 1000, "virtual seconds: ") + count(counts.judged, "judged by key, ") +
-         count(counts.unknown, "writes without an answer, ") + count(counts.scans, "scans; ") +
+         count(counts.unknown, "writes without an answer, ") + count(counts.scans, "scans, ") +
+         count(counts.shown, "changes shown by ") + count(counts.watches, "watches; ") +
          count(counts.server_crashes, "server crashes, ") + count(counts.client_crashes, "client crashes, ") +
          count(counts.drops, "connections cut, ") + count(counts.outcomes, "lost answers told; ") +
          count(counts.freezes, "freezes (") + count(counts.long_freezes, "beyond the grace period), ") +

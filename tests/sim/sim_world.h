@@ -27,6 +27,8 @@ struct SimCounts {
   std::uint64_t unknown = 0;         // of them, writes of a key without an answer
   std::uint64_t judged = 0;          // operations of single keys, by the checker
   std::uint64_t scans = 0;           // of one moment
+  std::uint64_t watches = 0;         // that began anew
+  std::uint64_t shown = 0;           // changes, by those
   std::uint64_t server_crashes = 0;  // and starts on the data that there was
   std::uint64_t client_crashes = 0;  // in the middle of an operation, mostly
   std::uint64_t drops = 0;           // connections cut
