@@ -26,7 +26,7 @@ void ChangeWords(Input& input, T* value) {
     const auto at = input.Take<std::uint8_t>() % words.size();
     words[at] = input.Take<std::uint64_t>();
   }
-  std::memcpy(value, words.data(), sizeof(T));
+  FUZZ_CHECK(FromBytes(std::as_bytes(std::span(words)), value));
 }
 
 void Check(const Session& session, const HelloReply& hello) {
