@@ -13,6 +13,9 @@
 namespace remora {
 namespace {
 
+// What slots reach. Of more, nobody could say what is where; what is kept for each MiB of it would be no end.
+constexpr std::uint64_t kMaxRegionSize = (kMaxOffsetUnits + 1) * kUnitSize;
+
 absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::uint64_t client) {
   return absl::FailedPreconditionError(absl::StrCat("the server's ", AbslView(what), " is ", server,
                                                     ", this client's is ", client,
@@ -143,9 +146,9 @@ absl::Status Session::AdoptSuperblock() {
   shape_ = ShapeOf(*superblock);
   grace_ = std::chrono::milliseconds(superblock->grace_ms);
   view_.level = static_cast<std::uint32_t>(superblock->level & 0xff);
-  if (shape_.incarnation != hello_.incarnation || shape_.memory_size > hello_.memory.size ||
-      view_.level > kMaxDepth || view_.level < shape_.base_depth ||
-      grace_ < std::chrono::milliseconds(kMinGraceMs)) {
+  if (shape_.incarnation != hello_.incarnation ||
+      shape_.memory_size > std::min(hello_.memory.size, kMaxRegionSize) || view_.level > kMaxDepth ||
+      view_.level < shape_.base_depth || grace_ < std::chrono::milliseconds(kMinGraceMs)) {
     return absl::FailedPreconditionError(
         "the server's superblock contradicts what it said when we connected");
   }

@@ -82,7 +82,9 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   if (reply.result < 0 || static_cast<std::uint64_t>(reply.result) > page_size) {
     return NoPage("it is larger than was asked for");
   }
-  if (reply.version == 0 || reply.slot < place_.sequence) return NoPage("it ends before it begins");
+  if (reply.version == 0 || reply.slot < place_.sequence || reply.slot > kMaxSequence) {
+    return NoPage("it ends before it begins, or nowhere");
+  }
   cursor_ = reply.version;
   page_end_ = reply.slot;
   page_.erase(0, std::exchange(taken_, 0));
@@ -178,6 +180,7 @@ absl::Status ClientWatch::Impl::Check(const ChangeEntry& header) const {
   const bool is_good = (is_put || header.kind == ChangeKind::kDelete) && header.key_size >= kMinKeySize &&
                        header.key_size <= kMaxKeySize && header.value_size <= (is_put ? kMaxValueSize : 0) &&
                        header.reserved == 0 && header.sequence >= place_.sequence &&
+                       header.sequence <= kMaxSequence &&
                        (is_put ? header.version > 0 && header.version < kMaxVersion : header.version == 0);
   return is_good ? absl::OkStatus() : NoPage("a change out of bounds, or out of order");
 }

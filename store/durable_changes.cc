@@ -5,13 +5,12 @@
 #include <rocksdb/write_batch.h>
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/status_macros.h"
 #include "store/durable_status.h"
-#include "store/durable_tier.h"
 
 namespace remora {
 namespace {
@@ -35,20 +34,24 @@ class Collector final : public rocksdb::WriteBatch::Handler {
                         const rocksdb::Slice& value) override {
     const std::uint64_t sequence = sequence_++;
     if (family != kDataFamily) return {};
-    StoredHeader header;
-    if (value.size() < sizeof(header)) return rocksdb::Status::Corruption("a value without a header");
-    std::memcpy(&header, value.data(), sizeof(header));
+    StoredEntry entry;
+    if (!ReadEntry(View(key), View(value), kMaxVersion, &entry)) {
+      return rocksdb::Status::Corruption("a change out of bounds");
+    }
     changes_.push_back({.kind = ChangeKind::kPut,
                         .sequence = sequence,
-                        .version = header.version,
-                        .expiry_ms = header.expiry_ms,
-                        .key = View(key),
-                        .value = View(value).substr(sizeof(header))});
+                        .version = entry.header.version,
+                        .expiry_ms = entry.header.expiry_ms,
+                        .key = entry.key,
+                        .value = entry.value});
     return {};
   }
   rocksdb::Status DeleteCF(std::uint32_t family, const rocksdb::Slice& key) override {
     const std::uint64_t sequence = sequence_++;
     if (family != kDataFamily) return {};
+    if (key.size() < kMinKeySize || key.size() > kMaxKeySize) {
+      return rocksdb::Status::Corruption("a change out of bounds");
+    }
     changes_.push_back({.kind = ChangeKind::kDelete, .sequence = sequence, .key = View(key)});
     return {};
   }
@@ -68,6 +71,14 @@ class Collector final : public rocksdb::WriteBatch::Handler {
 
 }  // namespace
 
+rocksdb::Status ReadChanges(const rocksdb::WriteBatch& group, std::uint64_t sequence,
+                            std::vector<Change>* changes, std::uint64_t* end) {
+  Collector collector(sequence, changes);
+  const rocksdb::Status status = group.Iterate(&collector);
+  *end = collector.sequence();
+  return status;
+}
+
 struct ChangeLog::Rep {
   std::string place;  // of the data directory, for errors
   std::uint64_t position = 0;
@@ -81,10 +92,7 @@ struct ChangeLog::Rep {
     group = groups->GetBatch();
     changes.clear();
     next = 0;
-    Collector collector(group.sequence, &changes);
-    REMORA_RETURN_IF_ERROR(ToStatus(group.writeBatchPtr->Iterate(&collector), place));
-    group_end = collector.sequence();
-    return absl::OkStatus();
+    return ToStatus(ReadChanges(*group.writeBatchPtr, group.sequence, &changes, &group_end), place);
   }
 };
 
@@ -140,10 +148,9 @@ absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::Column
   std::string bytes;
   const rocksdb::Status found = db.Get({}, &meta, kOpeningsKey, &bytes);
   if (!found.IsNotFound()) REMORA_RETURN_IF_ERROR(ToStatus(found, place));
-  if (bytes.size() % sizeof(Opening) != 0)
-    return DamagedStatus(place, "its list of incarnations has the wrong size");
-  std::vector<Opening> openings(bytes.size() / sizeof(Opening));
-  if (!bytes.empty()) std::memcpy(openings.data(), bytes.data(), bytes.size());
+  std::optional<std::vector<Opening>> known = ReadOpenings(bytes);
+  if (!known) return DamagedStatus(place, "its list of incarnations has the wrong size");
+  std::vector<Opening> openings = *std::move(known);
   openings.push_back({incarnation, db.GetLatestSequenceNumber()});
   if (openings.size() > kOpenings) openings.erase(openings.begin(), openings.end() - kOpenings);
   const rocksdb::Slice value(reinterpret_cast<const char*>(openings.data()),

@@ -9,11 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/durable_format.h"
 #include "store/format/change.h"
 
 namespace rocksdb {
 class ColumnFamilyHandle;
 class DB;
+class Status;
+class WriteBatch;
 }  // namespace rocksdb
 
 namespace remora {
@@ -45,16 +48,13 @@ class ChangeLog {
   const std::unique_ptr<Rep> rep_;
 };
 
-/// The incarnations that a data directory has seen, the last kOpenings of them, the first one first; and the
-/// sequence of the last write that each found.
-struct Opening {
-  std::uint64_t incarnation = 0;
-  std::uint64_t found = 0;
-};
-inline constexpr std::size_t kOpenings = 64;
+/// Takes the changes of keys out of a group of writes, whose first has this sequence. They point into it.
+/// `end`: the sequence behind its last write. Corruption: it is not a group of a store's.
+rocksdb::Status ReadChanges(const rocksdb::WriteBatch& group, std::uint64_t sequence,
+                            std::vector<Change>* changes, std::uint64_t* end);
 
-/// Adds this one to those that are kept in the family `meta`, and returns all. Survives what the writes do
-/// that come later.
+/// Adds this incarnation to those that are kept in the family `meta`, and returns all. Survives what the
+/// writes do that come later.
 absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& meta,
                                                 const std::string& place, std::uint64_t incarnation);
 

@@ -107,12 +107,9 @@ class DurableTier::Impl {
     const rocksdb::Status status = db_->Get({}, meta(), kVersionLimitKey, &bytes);
     if (status.IsNotFound()) return absl::OkStatus();
     REMORA_RETURN_IF_ERROR(Translate(status));
-    if (bytes.size() != sizeof(version_limit_)) return Damaged("its version limit is no number");
-    std::memcpy(&version_limit_, bytes.data(), sizeof(version_limit_));
-    next_limit_ = version_limit_;
-    if (version_limit_ == 0 || version_limit_ > kMaxVersion) {
-      return Damaged(absl::StrCat("its version limit is ", version_limit_));
-    }
+    const std::optional<std::uint64_t> limit = remora::ReadVersionLimit(bytes);
+    if (!limit) return Damaged("its version limit is out of bounds");
+    version_limit_ = next_limit_ = *limit;
     readable_limit_.store(version_limit_, std::memory_order_relaxed);  // nobody else is here yet
     return absl::OkStatus();
   }
@@ -125,23 +122,13 @@ class DurableTier::Impl {
 
   /// False: see WhyNoEntry. Inline, for iterations.
   bool TryParse(std::string_view key, std::string_view stored, Entry* entry) const {
-    if (!IsSized(key, stored)) return false;
-    std::memcpy(&entry->header, stored.data(), sizeof(entry->header));
-    entry->key = key;
-    entry->value = stored.substr(sizeof(StoredHeader));
     // Relaxed: it was raised before the write, and RocksDB made the write visible to us with a release that
     // we have acquired.
-    return entry->header.version != 0 &&
-           entry->header.version < readable_limit_.load(std::memory_order_relaxed);
-  }
-
-  static bool IsSized(std::string_view key, std::string_view stored) {
-    return key.size() >= kMinKeySize && key.size() <= kMaxKeySize && stored.size() >= sizeof(StoredHeader) &&
-           stored.size() - sizeof(StoredHeader) <= kMaxValueSize;
+    return ReadEntry(key, stored, readable_limit_.load(std::memory_order_relaxed), entry);
   }
 
   absl::Status WhyNoEntry(std::string_view key, std::string_view stored) const {
-    if (!IsSized(key, stored)) {
+    if (!IsEntrySized(key, stored)) {
       return Damaged(absl::StrCat("it holds a key of ", key.size(), " bytes with a value of ", stored.size(),
                                   ", header included"));
     }
@@ -322,18 +309,8 @@ absl::StatusOr<std::vector<RememberedClient>> DurableTier::Clients() const {
     const std::string_view value = View(iterator->value());
     if (!key.starts_with(kClientPrefix)) break;
     key.remove_prefix(kClientPrefix.size());
-    std::uint64_t client = 0;
-    const bool is_outcome = key.size() == sizeof(client) + 1;
-    if ((!is_outcome && key.size() != sizeof(client)) ||
-        value.size() != (is_outcome ? sizeof(RememberedWrite) : sizeof(RememberedClient::since_ms))) {
+    if (!ReadRemembered(key, value, &clients)) {
       return impl_->Damaged("what it remembers of a client has the wrong size");
-    }
-    std::memcpy(&client, key.data(), sizeof(client));
-    if (!is_outcome) {
-      clients.push_back({.client = client});
-      std::memcpy(&clients.back().since_ms, value.data(), value.size());
-    } else if (!clients.empty() && clients.back().client == client) {  // else R1 failed
-      std::memcpy(&clients.back().writes.emplace_back(), value.data(), value.size());
     }
   }
   REMORA_RETURN_IF_ERROR(impl_->Translate(iterator->status()));

@@ -1,12 +1,12 @@
 // The durable tier: what a store keeps on disk. The only thing that knows RocksDB.
 //
-//   column family "default":  key -> {StoredHeader, value}
+//   column family "default":  key -> {StoredHeader, value} (store/durable_format.h)
 //   column family "meta":     "version_limit" -> 8 bytes; every version ever used is less
 //                             "synced" -> SyncedMark (store/durable_recovery.h)
 //                             "client" CLIENT -> 8 bytes: RememberedClient::since_ms
 //                             "client" CLIENT NUMBER -> RememberedWrite (store/remembered.h)
 //                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kRememberedWrites
-//                             "openings" -> Opening each (store/durable_changes.h)
+//                             "openings" -> Opening each (store/durable_format.h)
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -23,18 +22,11 @@
 #include "absl/status/statusor.h"
 #include "store/backup.h"
 #include "store/durable_changes.h"
+#include "store/durable_format.h"
 #include "store/format/scan_range.h"
 #include "store/remembered.h"
 
 namespace remora {
-
-/// Stands before each value on disk.
-struct StoredHeader {
-  std::uint64_t version = 0;
-  std::uint64_t expiry_ms = 0;  // 0: never
-};
-static_assert(sizeof(StoredHeader) == 16 && offsetof(StoredHeader, expiry_ms) == 8);
-static_assert(std::has_unique_object_representations_v<StoredHeader>);
 
 struct DurableTierOptions {
   /// Blocks of the tables that Get has read, uncompressed. 0: none are kept. Beside it stay in memory, for
@@ -112,11 +104,7 @@ class DurableTier {
   /// All that are remembered. DataLoss, Unavailable.
   absl::StatusOr<std::vector<RememberedClient>> Clients() const;
 
-  struct Entry {
-    std::string_view key;
-    StoredHeader header;
-    std::string_view value;
-  };
+  using Entry = StoredEntry;
   /// What is done with an entry, whose bytes are there until it returns.
   using Take = absl::FunctionRef<absl::Status(const Entry&)>;
 

@@ -14,6 +14,9 @@
 
 namespace remora {
 
+/// RocksDB's sequences are no greater. So the one behind any is a number, too.
+inline constexpr std::uint64_t kMaxSequence = (std::uint64_t{1} << 56) - 1;
+
 /// Letters, digits, "-" and "_", 34 of them.
 inline std::string MakeChangeToken(const ChangePlace& place) {
   std::array<std::uint64_t, 3> words = {place.incarnation, place.sequence, 0};

@@ -56,7 +56,8 @@ def messages():
 def texts():
     for name, which, what in (('token', 0, b'AQAAAAAAAA'), ('changes', 1, b'AgAAAAAAAA'), ('ttl', 2, b'10m'), ('ttl_never', 2, b'never'),
                               ('local', 3, b'local:///tmp/remora'), ('verbs', 3, b'verbs://10.0.0.1:7471'),
-                              ('verbs6', 3, b'verbs://[fe80::1%eth0]:7471'), ('sealed', 4, b'\1\0\1\0\1\0ab'), ('round', 5, b'any \xff')):
+                              ('verbs6', 3, b'verbs://[fe80::1%eth0]:7471'), ('sealed', 4, b'\1\0\1\0\1\0ab'), ('round', 7, b'any \xff'), ('secret', 5, b'# mine\napp read-write ' + b'0f' * 16 + b'\n'),
+                              ('tokens', 6, b'app read-write ' + b'0f' * 16 + b' connections=5\nother read-only ' + b'A' * 22 + b'\n')):
         yield name, bytes([which]) + what
 
 
@@ -95,6 +96,54 @@ def handshake():
     yield 'reply_cut', b'\1' + hello()[:12]
 
 
+def ring():
+    yield 'messages', bytes([0x10, 3, 100, 0, 5, 4, 10, 0, 2, 0x30, 11, 0, 4, 5, 5])
+    yield 'of_many_slots', bytes([4, 0, 0x20, 2, 4, 0, 0x20, 0xf0, 0x10, 3, 0, 0x10, 5])
+    yield 'lies', bytes([1]) + b'\xff' * 8 + bytes([5, 3, 0xff, 0xff, 0x10, 5, 66]) + b'\xff' * 8 + bytes([4, 0, 1])
+
+
+def durable():
+    stored = struct.pack('<QQ', 3, 0) + b'value'
+    yield 'entry', b'\0' + struct.pack('<Q', 9) + text(b'key') + stored
+    yield 'limit', b'\1' + struct.pack('<Q', 1 << 20)
+    client = struct.pack('<Q', 77)
+    yield 'clients', b'\2' + text(client) + text(bytes(8)) + text(client + b'\1') + text(struct.pack('<QQq', 1, 5, 0))
+    yield 'place', b'\3' + struct.pack('<QQQ', 7, 5, 20) + struct.pack('<QQQQ', 7, 2, 8, 9)
+    # A put and a deletion of keys, and both of another family; a deletion of a range.
+    group = b'\1' + text(b'key') + text(stored) + b'\0' + text(b'gone') + b'\3' + text(b'synced') + text(bytes(8)) + b'\2' + text(b'c') + b'\4' + text(b'a') + text(b'b')
+    yield 'group', b'\4' + struct.pack('<Q', 5) + group
+    yield 'group_without_header', b'\4' + struct.pack('<Q', 5) + b'\1' + text(b'key') + text(b'value')
+
+
+def superblock():
+    for name, how in (('honest', 0x07), ('deep', 0x37), ('many', 0x0f), ('other', 0x00)):
+        yield name, bytes([how, 0, 0]) + bytes(range(64))
+    yield 'no_superblock', bytes([7, 0, 1, 0]) + bytes(8) + b'x'
+    yield 'much_memory', bytes([7, 1, 5]) + struct.pack('<Q', 1 << 45) + bytes([0]) + b'x'
+    # Memory that is a bucket whose slots lead to small records, again and again.
+    yield 'slots', bytes([7, 0, 0]) + struct.pack('<Q', 0x001 << 52 | 4 << 40 | 64) * 32
+    yield 'chain', bytes([15, 0, 0]) + struct.pack('<Q', 38 << 56 | 3) * 32
+
+
+def pieces():
+    header = struct.pack('<QQIHHQ', 3, 0, 1000, 1, 0, 4000)
+    for name, code, place, how in (('small', 64, 4096, 0x17), ('small_text', 64, 4096, 0x57), ('of_another', 64, 4096, 0x37), ('large', 0x796, 3, 0x47),
+                                   ('large_slow', 0xaa0, 3, 0x47), ('large_changes', 0xaa0, 3, 0x4f), ('large_memory', 0xaa0, 3, 0x17), ('torn', 64, 4096, 0x10)):
+        millis = 60 if name in ('large_slow', 'large_changes') else 1
+        yield name, struct.pack('<HIBB', code, place, how, millis) + header + b'some value '
+
+
+def pages():
+    def entry(value, how=0):
+        return bytes([how]) + text(value)
+    for name, how in (('scan', 0), ('prefix', 2), ('reverse', 4), ('any_order', 12), ('limit', 16), ('keys', 32), ('watch', 1), ('watch_prefix', 3)):
+        yield name, bytes([how, 2]) + entry(b'one') + entry(b'two') + bytes([0x0a]) + entry(b'x' * 200) + entry(b'y') + bytes([30, 0, 8, 90, 0, 0])
+    yield 'changed', bytes([0, 2]) + entry(b'one') + bytes([0x40]) + text(b'two') + bytes([20, 9])
+    last = struct.pack('<QQQIHBB', 2**64 - 1, 1, 0, 1, 5, 1, 0)
+    yield 'last_sequence', bytes([1, 2, 0x20]) + text(b'v') + last + entry(b'w')
+    yield 'lies', bytes([1, 0xf1]) + entry(b'one') + bytes([7]) + b'\xff' * 24 + bytes([2]) + entry(b'a') * 2
+
+
 def client():
     yield 'honest', b'\0' * 20 + bytes(range(16))
     yield 'lies', bytes(range(1, 200))
@@ -115,7 +164,7 @@ def server():
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    for harness in (messages, texts, files, region, log, handshake, client, server):
+    for harness in (messages, texts, files, region, log, handshake, ring, durable, superblock, pieces, pages, client, server):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)
         for name, content in harness():

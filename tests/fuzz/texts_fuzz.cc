@@ -1,18 +1,21 @@
 // What people and other programs hand over as text: tokens of scans and change feeds, spans of time,
-// addresses.
+// addresses, secrets and the files of them.
 #include <optional>
 #include <string>
 
+#include "client/token.h"
 #include "rdma/address.h"
+#include "server/tokens.h"
 #include "store/format/change_token.h"
 #include "store/format/scan_range.h"
+#include "store/format/token_secret.h"
 #include "store/format/ttl_text.h"
 #include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace remora;  // NOLINT(google-build-using-namespace)
   Input input(data, size);
-  const std::uint8_t which = input.Take<std::uint8_t>() % 6;
+  const std::uint8_t which = input.Take<std::uint8_t>() % 8;
   const std::string_view text = input.rest();
   if (which == 0) {
     if (const auto range = ReadScanToken(text)) FUZZ_CHECK(MakeScanToken(*range) == text);
@@ -35,6 +38,19 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     bytes.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
     const std::string token = scan_token::Encode64(bytes);
     if (const auto range = ReadScanToken(token)) FUZZ_CHECK(MakeScanToken(*range) == token);
+  } else if (which == 5) {
+    const auto secret = SecretOfToken(text);
+    FUZZ_CHECK(!secret.ok() || secret->empty() ||
+               (secret->size() >= kMinSecretSize && secret->size() <= kMaxSecretSize));
+  } else if (which == 6) {
+    const auto tokens = ParseTokens(text);
+    if (!tokens.ok()) return 0;
+    FUZZ_CHECK(!tokens->empty() && tokens->size() <= kMaxTokens);
+    for (const Token& token : *tokens) {
+      FUZZ_CHECK(!token.name.empty() && token.name.size() <= kMaxTokenName);
+      FUZZ_CHECK(token.secret.size() >= kMinSecretSize && token.secret.size() <= kMaxSecretSize);
+      FUZZ_CHECK(token.max_connections <= kMaxTokenLimit && token.max_requests_per_second <= kMaxTokenLimit);
+    }
   } else {
     FUZZ_CHECK(scan_token::Decode64(scan_token::Encode64(text)) == std::string(text));
   }
