@@ -106,7 +106,7 @@ TEST(AllocationTest, NoneForRegisteredMemory) {
     wrong += (*client)->Get(key, &value).ok() ? 0 : 1;
     wrong += (*client)->Put(key, (*buffer)->Part(0, size)).ok() ? 0 : 1;
     wrong += (*client)->Get(key, **buffer).value_or(0) == size ? 0 : 1;
-    wrong += (*async)->Put(key, (*async_buffer)->Part(0, size), count).ok() ? 0 : 1;
+    wrong += (*async)->Put(key, (*async_buffer)->Part(0, size), {}, count).ok() ? 0 : 1;
     wrong += (*async)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
     wrong += (*async)->Get(key, **async_buffer, count).ok() ? 0 : 1;
     wrong += (*async)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
