@@ -138,8 +138,8 @@ inline std::optional<ScanRange> ReadScanToken(std::string_view token) {
   const int flags = static_cast<unsigned char>((*bytes)[1]);
   const std::size_t bounds_end = scan_token::kHeaderSize + begin_size + end_size;
   const std::size_t after_end = bytes->size() - scan_token::kChecksumSize;
-  if ((*bytes)[0] != scan_token::kVersion || flags > scan_token::kByHash ||
-      begin_size > kMaxBoundSize || end_size > kMaxBoundSize || after_end < bounds_end ||
+  if ((*bytes)[0] != scan_token::kVersion || flags > scan_token::kByHash || begin_size > kMaxBoundSize ||
+      end_size > kMaxBoundSize || after_end < bounds_end ||
       after_end - bounds_end > (flags == scan_token::kByHash ? kMaxKeySize : 0)) {
     return std::nullopt;
   }
