@@ -111,8 +111,8 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
   for (std::size_t i = 0; i < user_buffers_.size() && opened.ok(); ++i) {
     absl::StatusOr<std::unique_ptr<rdma::Registration>> registration =
         connection_->RegisterMessages(user_buffers_[i]->bytes());
-    if (registration.ok()) user_buffers_[i]->registration_ = *std::move(registration);
     opened = registration.status();
+    if (opened.ok()) user_buffers_[i]->registration_ = *std::move(registration);
   }
   if (!opened.ok()) broken_ = was;
   return opened;

@@ -31,7 +31,9 @@ constexpr std::uint32_t kMostReads = 254;
 
 // The request id travels through librdmacm's `void* context`.
 static_assert(sizeof(void*) == sizeof(std::uint64_t));
-void* ContextOf(std::uint64_t request_id) { return reinterpret_cast<void*>(request_id); }
+void* ContextOf(std::uint64_t request_id) {
+  return reinterpret_cast<void*>(request_id);  // NOLINT(performance-no-int-to-ptr): never followed
+}
 
 std::uint8_t Depth(std::uint32_t wanted, std::uint32_t device) {
   return static_cast<std::uint8_t>(std::clamp(std::min(wanted, device), std::uint32_t{1}, kMostReads));
