@@ -84,7 +84,7 @@ struct WatchResult {
   std::uint32_t client = 0;
   std::vector<Change> changes;
   Time opened = 0;     // the call that began it has returned
-  Time caught_up = 0;  // the last call began that found nothing; 0: none did
+  Time caught_up = 0;  // the last call began that found nothing, and had shown all there was; 0: none did
 };
 
 struct History {

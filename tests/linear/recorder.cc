@@ -17,9 +17,9 @@ bool IsRegister(const std::string& key) { return key.starts_with('r'); }
 Recorder::Recorder(const WorkloadOptions& options, std::uint32_t client, WorkloadShared& shared,
                    std::function<Time()> now)
     : options_(options),
+      shared_(shared),
       now_(std::move(now)),
       client_(client),
-      shared_(shared),
       random_(options.seed * 1000 + client) {}
 
 Recorder::Choice Recorder::Choose() {

@@ -36,6 +36,8 @@ struct WorkloadOptions {
 struct WorkloadShared {
   std::atomic<std::uint64_t> values = 0;   // each value has a number of its own
   std::atomic<std::uint64_t> batches = 0;  // each batch, too
+  /// Of the server's counters: the sequence up to which watches show. For those who watch.
+  std::function<std::uint64_t()> changes_end{};
 };
 
 class Recorder {
@@ -101,6 +103,7 @@ class Recorder {
   void EndGet(std::size_t place, const absl::Status& status, const std::string& value, std::uint64_t version);
 
   const WorkloadOptions options_;
+  WorkloadShared& shared_;
   const std::function<Time()> now_;
   std::uint32_t client_;
   History history_;
@@ -115,7 +118,6 @@ class Recorder {
   std::optional<Durability> Level();
   std::optional<std::chrono::milliseconds> Ttl();
 
-  WorkloadShared& shared_;
   std::mt19937_64 random_;
   std::unordered_map<std::string, std::uint64_t> versions_;  // as last seen
 };

@@ -63,6 +63,9 @@ class World {
     network_.set_piece_size(settings_.piece_size);
     network_.set_grants(settings_.grants);
     network_.set_yield([this] { Yield(); }, settings_.gap);
+    shared_.changes_end = [this] {
+      return server_ == nullptr ? ~std::uint64_t{0} : server_->store().Read(Counter::kChangesEnd);
+    };
   }
 
   SimResult Run() {
