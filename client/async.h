@@ -77,8 +77,8 @@ struct AsyncResult {
 ///                     write, as above.
 ///   Unknown           a write, and its answer was lost with the connection: the next one was to a server
 ///                     that cannot tell whether it was done (Client).
-///   Aborted           a write: the server refused it, and has done a later one; why, was lost with the
-///                     connection. It was not done.
+///   Aborted           a write: it was not done, and a later one was, or may have been, of which nobody wants
+///                     to know any more; why, was lost with the connection.
 ///   FailedPrecondition, PermissionDenied, ResourceExhausted: as Connect, when there was to be another
 ///                     connection; so end all that are under way.
 ///

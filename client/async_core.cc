@@ -286,6 +286,7 @@ void AsyncClient::Core::Progress(AsyncOperation& operation) {
 void AsyncClient::Core::Abort(AsyncOperation& operation, absl::Status status) {
   OperationList::Leave(operation);
   exchanges_.Abandon(operation.index);
+  if (!operation.undone) last_done_ = std::max(last_done_, operation.lost_id);
   if (large_.operation == &operation) LeaveLargePut();
   End(operation, std::move(status));
 }

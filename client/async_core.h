@@ -175,9 +175,10 @@ class AsyncClient::Core {
   TimePoint next_attempt_;
   int attempts_ = 0;
   absl::Status trouble_;
-  // Operations with a lost_id, those of them that are undone, and the greatest id of those that were done.
+  // Operations with a lost_id, and those of them that are undone.
   std::size_t lost_ = 0;
   std::size_t undone_count_ = 0;
+  // Of all writes: the greatest id of one that was done, or may have been, for nobody asks of it any more.
   std::uint64_t last_done_ = 0;
   OperationList undone_;
 

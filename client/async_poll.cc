@@ -198,6 +198,9 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
 void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
   const absl::StatusOr<Exchanges::Ended> ended = exchanges_.TakeReply(completion);
   if (!ended.ok()) return Break(ended.status());
+  const Reply& reply = ended->answer.reply;
+  if (ended->is_write && reply.status == ReplyStatus::kOk)
+    last_done_ = std::max(last_done_, reply.request_id);
   if (ended->owner == LargePut::kOwner) {
     TakeReplyOfLargePut(*ended);
   } else if (ended->owner != Exchanges::kNobody) {

@@ -5,6 +5,7 @@
 // which they were begun, before any other write is sent; when all have been told of, those that were not done
 // are sent again, in front of those that never were sent. So writes keep their order. One that was not done,
 // though one behind it was, had its turn and was refused: it is not sent again, for it would come too late.
+// It is the same behind one that may have been done, for the caller has cancelled it, and nobody asks.
 //
 // The answer is what was noted when the write was done, and the server takes another connection of this
 // client only when it does nothing any more of what came over the one before (server/outcomes.h). It
@@ -29,6 +30,7 @@ void AsyncClient::Core::Lose() {
   next_attempt_ = session_->clock().Now();
   attempts_ = 0;
   trouble_ = absl::OkStatus();
+  last_done_ = std::max(last_done_, exchanges_.LastAbandonedWrite());
   std::vector<std::pair<std::uint64_t, AsyncOperation*>> lost;  // by request ids
   const bool committing = large_.step == LargePut::Step::kCommitting;
   AsyncOperation* const large = LoseLargePut();
@@ -126,7 +128,8 @@ void AsyncClient::Core::SettleUndone() {
     AsyncOperation& operation = undone_.Pop();
     if (operation.lost_id < last_done_) {
       End(operation,
-          absl::AbortedError("the write was refused, and not done; why, was lost with the connection"));
+          absl::AbortedError(
+              "the write was not done, and comes too late now; why, was lost with the connection"));
       continue;
     }
     again.push_back(&operation);
@@ -137,7 +140,6 @@ void AsyncClient::Core::SettleUndone() {
     writers_.PushFront(**operation);
   }
   lost_ = undone_count_ = 0;
-  last_done_ = 0;
 }
 
 }  // namespace remora

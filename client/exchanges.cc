@@ -115,6 +115,7 @@ Exchanges::Exchange& Exchanges::Begin(const Request& request, std::uint32_t owne
               .memory = kNobody,
               .piece = piece ? piece->number : 0,
               .has_piece = piece.has_value(),
+              .is_write = IsWrite(request.operation),
               .send_done = false,
               .reply_done = false,
               .looks = session_.counters().location_looks,
@@ -151,6 +152,15 @@ void Exchanges::Abandon(std::uint32_t owner) {
   }
 }
 
+std::uint64_t Exchanges::LastAbandonedWrite() const {
+  std::uint64_t last = 0;
+  for (const Exchange& exchange : exchanges_) {
+    const bool is_one = exchange.is_write && !exchange.reply_done && exchange.owner == kNobody;
+    if (is_one) last = std::max(last, exchange.request_id);
+  }
+  return last;
+}
+
 bool Exchanges::IsGathering(std::uint32_t owner) const {
   return std::any_of(exchanges_.begin(), exchanges_.end(), [&](const Exchange& exchange) {
     return exchange.request_id != 0 && exchange.memory == owner;
@@ -174,7 +184,8 @@ absl::StatusOr<Exchanges::Ended> Exchanges::TakeReply(const rdma::Completion& co
   if (found == exchanges_.end() || found->reply_done) {
     return absl::UnavailableError(AbslView(kStrayReply));
   }
-  const Ended ended{found->owner, *answer, found->looks == session_.counters().location_looks};
+  const Ended ended{found->owner, *answer, found->looks == session_.counters().location_looks,
+                    found->is_write};
   found->reply_done = true;
   found->owner = kNobody;
   FreeIfDone(*found);

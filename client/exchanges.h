@@ -64,6 +64,9 @@ class Exchanges {
   /// The owner does not want to know any more.
   void Abandon(std::uint32_t owner);
 
+  /// The greatest request id of a write that is not answered, and that nobody waits for; 0: there is none.
+  std::uint64_t LastAbandonedWrite() const;
+
   /// The connection has broken: calls `each`(owner, request id, key, value) for those that somebody still
   /// waits for, and forgets all. Until the next connection is there, `key` and `value` are where they were;
   /// of kOutcome both are empty, as is a value that was gathered.
@@ -89,6 +92,7 @@ class Exchanges {
     Session::Answer answer;  // its text until Session::PostReceive
     /// Nobody looked at the generations between request and reply, so the place in the reply may be learned.
     bool may_learn = false;
+    bool is_write = false;
   };
   /// Unavailable: it answers nothing that was asked.
   absl::StatusOr<Ended> TakeReply(const rdma::Completion& completion);
@@ -100,6 +104,7 @@ class Exchanges {
     std::uint32_t memory = kNobody;  // whose it is that is gathered until the SEND is done
     std::uint32_t piece = 0;
     bool has_piece = false;
+    bool is_write = false;
     bool send_done = false;
     bool reply_done = false;
     std::uint64_t looks = 0;

@@ -319,6 +319,45 @@ TEST_F(AsyncLost, WhatIsCancelledOrLateMeanwhileIsNotSentAgain) {
   }
 }
 
+// A write that was refused at its turn is not sent again behind one that was done since, nor behind one that
+// may have been, of which nobody asks any more.
+TEST_F(AsyncLost, BehindWhatWasCancelledNothingIsSentThatCameBefore) {
+  Serve(Options());
+  int aborted = 0;
+  for (const bool cancels_first : {false, true}) {
+    for (std::uint64_t event = 1; event < 24; ++event) {
+      SCOPED_TRACE(event);
+      const std::unique_ptr<AsyncClient> client = NewClient();
+      const std::string key = std::to_string(event) + (cancels_first ? " first" : " then");
+      Outcome there, refused, removed;
+      ASSERT_TRUE(client->Put(key, "it is", there.Taker()).ok());
+      WaitAll(*client);
+      ASSERT_TRUE(client->Put(key, "late", {.condition = Condition::Absent()}, refused.Taker()).ok());
+      const AsyncClient::Begun last = client->Delete(key, removed.Taker());
+      ASSERT_TRUE(last.ok());
+      if (cancels_first) {  // when both are sent, and neither has come
+        network_.set_step([] {});
+        client->Poll();
+        client->Cancel(*last);
+        network_.set_step([this] { server_->Step(); });
+      }
+      network_.CutAt(event, SimNetwork::Cut::kClient);
+      while (client->status().ok() && (refused.calls == 0 || (!cancels_first && removed.calls == 0))) {
+        client->Poll();
+        server_->Step();
+      }
+      client->Cancel(*last);
+      WaitAll(*client);
+      network_.CutAt(0, SimNetwork::Cut::kBoth);
+      LetTheLateCome();
+      EXPECT_TRUE(absl::IsAlreadyExists(refused.status) || absl::IsAborted(refused.status)) << refused.status;
+      EXPECT_NE(Seen(key), "late");
+      aborted += absl::IsAborted(refused.status) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(aborted, 2);
+}
+
 // --- Connections cut time and again -----------------------------------------------------------------------
 
 class AsyncOftenCut : public AsyncLost, public testing::WithParamInterface<std::uint64_t> {
