@@ -59,7 +59,9 @@ struct ClientOptions {
   std::string token{};
 };
 
-/// Of a value in registered memory: from so many bytes on, it is sent from there without a copy.
+/// Of a value in registered memory: from so many bytes on, it is sent from there without a copy. (Measured, a
+/// PUT of 64 to 512 bytes takes as long either way; of 1 KiB 0.97 as long through a mapping, and 0.99 on
+/// soft-RoCE; of 64 KiB 0.97 on both.)
 inline constexpr std::size_t kLeastGathered = 1024;
 
 inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
