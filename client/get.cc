@@ -34,18 +34,9 @@ absl::Status ReadRecord(Session& session, const WantedRecord& wanted, const Valu
     *record = {.header = read.header, .body = nullptr, .state = read.state, .proven = read.proven};
     return absl::OkStatus();
   }
-  const std::byte* bytes = session.CopyRecord(wanted.slot);
-  if (bytes == nullptr) {
-    REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> read, session.ReadRecord(wanted.slot));
-    bytes = read.data();
-  }
+  REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(wanted.slot));
   *record = CopyOf(bytes, wanted);
   return absl::OkStatus();
-}
-
-absl::StatusOr<const Bucket*> ReadBucket(Session& session, const BucketRef& bucket) {
-  if (const Bucket* const copy = session.CopyBucket(bucket)) return copy;
-  return session.ReadBucket(bucket);
 }
 
 // kUnsure: nothing is known of the key's place, or not any more.
@@ -69,7 +60,7 @@ absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, st
   RecordCopy record;
   for (;;) {
     if (search.step() == KeySearch::Step::kReadBucket) {
-      REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, ReadBucket(session, search.bucket()));
+      REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, session.ReadBucket(search.bucket()));
       if (bucket == nullptr) return GetOutcome::kUnsure;
       search.TakeBucket(*bucket);
     } else if (search.step() == KeySearch::Step::kReadRecord) {

@@ -36,10 +36,10 @@ struct RecordCopy {
 };
 
 /// Of a whole record, as it was read.
-inline RecordCopy CopyOf(const std::byte* bytes, const WantedRecord& wanted) {
+inline RecordCopy CopyOf(std::span<const std::byte> bytes, const WantedRecord& wanted) {
   RecordCopy record;
-  std::memcpy(&record.header, bytes, sizeof(record.header));
-  record.body = bytes + sizeof(record.header);
+  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
+  record.body = bytes.data() + sizeof(record.header);
   record.state = CheckRecord(record.header, record.body, wanted.key, wanted.key_hash, wanted.place);
   return record;
 }

@@ -205,7 +205,7 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
       return Advance();
     case Reading::kRecord:
-      record_ = CopyOf(bytes.data(), wanted_);
+      record_ = CopyOf(bytes, wanted_);
       return TakeRecord();
     case Reading::kPiece:
       (*pieces_)->Take(bytes);

@@ -113,7 +113,7 @@ class Lookup {
       const Slot slot = DecodeSlot(known.slot);
       known_.reset();
       const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
-      const RecordCopy record = CopyOf(bytes_.data(), {key_, key_hash_, slot, place, start});
+      const RecordCopy record = CopyOf(bytes_, {key_, key_hash_, slot, place, start});
       const GetOutcome outcome = JudgeKnown(session, key_hash_, known, record, start, &found);
       if (outcome != GetOutcome::kUnsure) return EndWith(outcome, found);
       search_.emplace(key_, key_hash_, session.shape(), &session.view());
@@ -123,7 +123,7 @@ class Lookup {
     if (is_bucket_) {
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes_.data()));
     } else {
-      record = CopyOf(bytes_.data(), {key_, key_hash_, search_->slot(), search_->place(), start});
+      record = CopyOf(bytes_, {key_, key_hash_, search_->slot(), search_->place(), start});
       search_->TakeJudged(record.state);
     }
     switch (search_->step()) {

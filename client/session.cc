@@ -97,27 +97,15 @@ absl::Status Session::Register() {
 absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
   REMORA_ASSIGN_OR_RETURN(const std::uint64_t offset, OffsetOf(bucket));
   if (offset == 0) return nullptr;
-  REMORA_RETURN_IF_ERROR(Read(hello_.memory, offset, kBucketOffset, sizeof(Bucket)));
+  REMORA_RETURN_IF_ERROR(Read(offset, kBucketOffset, sizeof(Bucket)));
   return reinterpret_cast<const Bucket*>(registration_->bytes().data() + kBucketOffset);
-}
-
-const Bucket* Session::CopyBucket(const BucketRef& bucket) {
-  const std::optional<std::uint64_t> offset = KnownOffsetOf(bucket);
-  const std::span<std::byte> into = bucket_buffer(0);
-  if (!offset || !ReadNow(into, *offset)) return nullptr;
-  return reinterpret_cast<const Bucket*>(into.data());
-}
-
-const std::byte* Session::CopyRecord(const Slot& slot) {
-  const std::span<std::byte> into = record_buffer().first(slot.extent_bytes());
-  return ReadNow(into, slot.offset_bytes()) ? into.data() : nullptr;
 }
 
 absl::StatusOr<std::uint64_t> Session::OffsetOf(const BucketRef& bucket) {
   if (const std::optional<std::uint64_t> known = KnownOffsetOf(bucket)) return *known;
   const DirectoryRange range = DirectoryAround(bucket);
   if (range.size == 0) return 0;
-  REMORA_RETURN_IF_ERROR(Read(hello_.memory, range.offset, kDirectoryOffset, range.size));
+  REMORA_RETURN_IF_ERROR(Read(range.offset, kDirectoryOffset, range.size));
   TakeDirectory(range, registration_->bytes().subspan(kDirectoryOffset, range.size));
   return KnownOffsetOf(bucket).value_or(0);
 }
@@ -153,12 +141,12 @@ void Session::TakeDirectory(const DirectoryRange& range, std::span<const std::by
 
 absl::StatusOr<std::span<const std::byte>> Session::ReadRecord(const Slot& slot) {
   const std::size_t size = slot.extent_bytes();
-  REMORA_RETURN_IF_ERROR(Read(hello_.memory, slot.offset_bytes(), kRecordOffset, size));
+  REMORA_RETURN_IF_ERROR(Read(slot.offset_bytes(), kRecordOffset, size));
   return registration_->bytes().subspan(kRecordOffset, size);
 }
 
 absl::StatusOr<const Superblock*> Session::ReadSuperblock() {
-  REMORA_RETURN_IF_ERROR(Read(hello_.memory, 0, kSuperblockOffset, sizeof(Superblock)));
+  REMORA_RETURN_IF_ERROR(Read(0, kSuperblockOffset, sizeof(Superblock)));
   return reinterpret_cast<const Superblock*>(registration_->bytes().data() + kSuperblockOffset);
 }
 
@@ -166,7 +154,7 @@ absl::Status Session::LookAtGenerations(std::uint64_t segment) {
   const Generations::Range range = generations_->RangeOf(segment);
   const TimePoint posted = clock_.Coarse();
   ++counters_.location_looks;
-  REMORA_RETURN_IF_ERROR(Read(hello_.memory, range.offset, kGenerationsAt, range.size));
+  REMORA_RETURN_IF_ERROR(Read(range.offset, kGenerationsAt, range.size));
   generations_->Take(segment, registration_->bytes().subspan(kGenerationsAt, range.size), posted,
                      clock_.Coarse());
   return absl::OkStatus();
@@ -183,20 +171,15 @@ void Session::Learn(std::uint64_t key_hash, const Slot& slot) {
   }
 }
 
-absl::Status Session::Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
-                           std::size_t size) {
+absl::Status Session::Read(std::uint64_t offset, std::size_t buffer_offset, std::size_t size) {
+  if (ReadNow(registration_->bytes().subspan(buffer_offset, size), offset)) return absl::OkStatus();
   const rdma::Sge into = rdma::MakeSge(*registration_, buffer_offset, size);
-  REMORA_RETURN_IF_ERROR(PostRead(std::span(&into, 1), region, offset));
+  REMORA_RETURN_IF_ERROR(PostRead(std::span(&into, 1), offset));
   return AwaitRead();
 }
 
 absl::Status Session::PostRead(std::span<const rdma::Sge> to, std::uint64_t offset) {
-  return PostRead(to, hello_.memory, offset);
-}
-
-absl::Status Session::PostRead(std::span<const rdma::Sge> to, const RemoteRegion& region,
-                               std::uint64_t offset) {
-  REMORA_RETURN_IF_ERROR(connection_->PostReadv(kReadContext, to, region, offset));
+  REMORA_RETURN_IF_ERROR(connection_->PostReadv(kReadContext, to, hello_.memory, offset));
   ++reads_under_way_;
   reads_done_ = false;
   ++counters_.reads;
@@ -225,8 +208,7 @@ std::span<std::byte> Session::payload_buffer() const {
 }
 
 absl::StatusOr<std::span<const std::byte>> Session::ReadGenerations(std::uint64_t first, std::size_t count) {
-  REMORA_RETURN_IF_ERROR(
-      Read(hello_.memory, GenerationsOffset(shape_.memory_size) + first, kGenerationsAt, count));
+  REMORA_RETURN_IF_ERROR(Read(GenerationsOffset(shape_.memory_size) + first, kGenerationsAt, count));
   return registration_->bytes().subspan(kGenerationsAt, count);
 }
 

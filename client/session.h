@@ -145,9 +145,6 @@ class Session {
   /// by a segment.
   absl::StatusOr<const Bucket*> ReadBucket(const BucketRef& bucket);
   absl::StatusOr<std::span<const std::byte>> ReadRecord(const Slot& slot);  // REQUIRES: SlotNamesPlace
-  /// The same of those that need no waiting: where a READ is a copy. Null: the others do it, or say why not.
-  const Bucket* CopyBucket(const BucketRef& bucket);
-  const std::byte* CopyRecord(const Slot& slot);  // REQUIRES: as ReadRecord, and kMaxSmallExtent suffices
   absl::StatusOr<const Superblock*> ReadSuperblock();
   /// A look at the generations of this segment and those around it. REQUIRES: the segment is inside the
   /// region.
@@ -345,9 +342,7 @@ class Session {
   /// With so many bytes of the payload buffer, which stand where Call puts them, behind it.
   absl::StatusOr<Answer> Exchange(const Request& request, std::size_t inline_size);
 
-  absl::Status PostRead(std::span<const rdma::Sge> to, const RemoteRegion& region, std::uint64_t offset);
-  absl::Status Read(const RemoteRegion& region, std::uint64_t offset, std::size_t buffer_offset,
-                    std::size_t size);
+  absl::Status Read(std::uint64_t offset, std::size_t buffer_offset, std::size_t size);
   /// Takes completions until `done`, which Take sets.
   absl::Status Await(const bool& done);
   absl::Status Take(const rdma::Completion& completion);

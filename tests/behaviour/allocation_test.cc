@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <span>
 #include <string>
@@ -28,22 +29,30 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 namespace remora {
 namespace {
 
-TEST(AllocationTest, NoneForAnOperationLikeThoseBefore) {
-  const SteadyClock clock;
-  const TempDir directory;
-  const auto server = ServerThread::Start({.store = {.memory_size = std::size_t{16} << 20}, .log = {}},
-                                          FreshAddress(rdma::TransportKind::kLocal, directory.path()));
-  ASSERT_TRUE(server.ok()) << server.status();
-  const auto client =
-      AsyncClient::Connect((*server)->address(), {.location_cache_bytes = 1 << 20}, {}, clock);
+class AllocationTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(server_.ok()) << server_.status(); }
+  const std::string& address() const { return (*server_)->address(); }
+
+  const SteadyClock clock_;
+
+ private:
+  const TempDir directory_;
+  const absl::StatusOr<std::unique_ptr<ServerThread>> server_ =
+      ServerThread::Start({.store = {.memory_size = std::size_t{16} << 20}, .log = {}},
+                          FreshAddress(rdma::TransportKind::kLocal, directory_.path()));
+};
+
+TEST_F(AllocationTest, NoneForAnOperationLikeThoseBefore) {
+  const auto client = AsyncClient::Connect(address(), {.location_cache_bytes = 1 << 20}, {}, clock_);
   ASSERT_TRUE(client.ok()) << client.status();
   // The first operations of all.
   std::size_t warm = 0;
   for (const char* key : {"a", "b"}) {
     ASSERT_TRUE((*client)->Put(key, "v", [&warm](const AsyncResult&) { ++warm; }).ok());
-    ASSERT_TRUE((*client)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok());
+    ASSERT_TRUE((*client)->WaitAll(clock_.Now() + std::chrono::minutes(1)).ok());
     ASSERT_TRUE((*client)->Get(key, [&warm](const AsyncResult&) { ++warm; }).ok());
-    ASSERT_TRUE((*client)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok());
+    ASSERT_TRUE((*client)->WaitAll(clock_.Now() + std::chrono::minutes(1)).ok());
   }
   ASSERT_EQ(warm, 4u);
 
@@ -56,7 +65,7 @@ TEST(AllocationTest, NoneForAnOperationLikeThoseBefore) {
     wrong += result.status.ok() ? 0 : 1;
   };
   ASSERT_TRUE((*client)->Put(key, value, {}).ok());
-  ASSERT_TRUE((*client)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok());
+  ASSERT_TRUE((*client)->WaitAll(clock_.Now() + std::chrono::minutes(1)).ok());
   const auto round = [&] {
     // More than there are credits for, so that some wait.
     while ((*client)->room() > 0) {
@@ -65,7 +74,7 @@ TEST(AllocationTest, NoneForAnOperationLikeThoseBefore) {
         ++wrong;
       }
     }
-    wrong += (*client)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
+    wrong += (*client)->WaitAll(clock_.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
   };
   // Each place takes memory for a key and for a value when it first has to keep one; which it has to depends
   // on how fast the server is.
@@ -80,15 +89,10 @@ TEST(AllocationTest, NoneForAnOperationLikeThoseBefore) {
   EXPECT_EQ(allocations - later, 1u) << "of " << counted.size();
 }
 
-TEST(AllocationTest, NoneForRegisteredMemory) {
-  const SteadyClock clock;
-  const TempDir directory;
-  const auto server = ServerThread::Start({.store = {.memory_size = std::size_t{16} << 20}, .log = {}},
-                                          FreshAddress(rdma::TransportKind::kLocal, directory.path()));
-  ASSERT_TRUE(server.ok()) << server.status();
-  const auto client = Client::Connect((*server)->address(), {.location_cache_bytes = 1 << 20}, clock);
+TEST_F(AllocationTest, NoneForRegisteredMemory) {
+  const auto client = Client::Connect(address(), {.location_cache_bytes = 1 << 20}, clock_);
   ASSERT_TRUE(client.ok()) << client.status();
-  const auto async = AsyncClient::Connect((*server)->address(), {}, {}, clock);
+  const auto async = AsyncClient::Connect(address(), {}, {}, clock_);
   ASSERT_TRUE(async.ok()) << async.status();
   std::vector<std::byte> memory(4096, std::byte{'v'});
   const auto buffer = (*client)->Register(memory);
@@ -107,9 +111,9 @@ TEST(AllocationTest, NoneForRegisteredMemory) {
     wrong += (*client)->Put(key, (*buffer)->Part(0, size)).ok() ? 0 : 1;
     wrong += (*client)->Get(key, **buffer).value_or(0) == size ? 0 : 1;
     wrong += (*async)->Put(key, (*async_buffer)->Part(0, size), {}, count).ok() ? 0 : 1;
-    wrong += (*async)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
+    wrong += (*async)->WaitAll(clock_.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
     wrong += (*async)->Get(key, **async_buffer, count).ok() ? 0 : 1;
-    wrong += (*async)->WaitAll(clock.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
+    wrong += (*async)->WaitAll(clock_.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
   };
   // Less than is gathered, and more. What an operation's place keeps, it takes at the first.
   for (int i = 0; i < 200; ++i) round(i % 2 == 0 ? 100 : 3000);
