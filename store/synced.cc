@@ -70,6 +70,7 @@ void Store::Impl::PublishOrAwait(TimePoint now) {
 }
 
 void Store::Impl::SetChangesEnd() {
+  Set(Counter::kWritesUnsynced, pending_.size());
   // What is pending may never become visible. After a failure, nothing does any more.
   if (!sync_failed_.ok()) return;
   const std::uint64_t end = pending_.empty() ? tier_->logged_to() : pending_.front().logged_before;

@@ -254,13 +254,15 @@ inline constexpr std::size_t kSuperblockSize = 4096;
 /// connected has to itself. Clients remembered are those connected and those of the others whose last writes
 /// are known; one that returns and is none of them was forgotten. Refused, of the connections refused:
 /// another release, or no Remora client; too many clients; no token, or a wrong one; too many clients with
-/// that token. Challenges are sent to who has to prove a token. Requests denied are those of clients that may
-/// only read, and those delayed exceeded their token's rate. Outcomes: of writes whose answer was lost. Disk
-/// failures are of groups, and of syncs; the disk refuses (1, else 0) from one until a group succeeds, which
-/// after a sync is never. Slices are of those connected: bound are those that the device, or the system, lets
-/// their own client write and no other; unbound, those that others can write who know, or guess, a key. The
-/// log was torn (1, else 0) where the store, as it was opened, dropped writes that were not synced
-/// (store/durable_recovery.h). Broken: by an offence of the client's. Dropped: transport.h.
+/// that token. Writes unsynced wait for the disk, and are not visible. Large page bytes: of the memory, what
+/// the server has asked to have in large pages, and got. Challenges are sent to who has to prove a token.
+/// Requests denied are those of clients that may only read, and those delayed exceeded their token's rate.
+/// Outcomes: of writes whose answer was lost. Disk failures are of groups, and of syncs; the disk refuses (1,
+/// else 0) from one until a group succeeds, which after a sync is never. Slices are of those connected: bound
+/// are those that the device, or the system, lets their own client write and no other; unbound, those that
+/// others can write who know, or guess, a key. The log was torn (1, else 0) where the store, as it was
+/// opened, dropped writes that were not synced (store/durable_recovery.h). Broken: by an offence of the
+/// client's. Dropped: transport.h.
 #define REMORA_COUNTERS(X)                            \
   X(kKeys, "keys")                                    \
   X(kLoading, "loading")                              \
@@ -285,6 +287,7 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kChangesEnd, "changes_end")                       \
   X(kCommitGroups, "commit_groups")                   \
   X(kSyncedWrites, "synced_writes")                   \
+  X(kWritesUnsynced, "writes_unsynced")               \
   X(kSyncs, "syncs")                                  \
   X(kDiskFailures, "disk_failures")                   \
   X(kDiskRefuses, "disk_refuses")                     \
@@ -295,6 +298,7 @@ inline constexpr std::size_t kSuperblockSize = 4096;
   X(kOverflowBuckets, "overflow_buckets")             \
   X(kMemoryBytes, "memory_bytes")                     \
   X(kMemoryBytesFree, "memory_bytes_free")            \
+  X(kLargePageBytes, "large_page_bytes")              \
   X(kRegisteredBytes, "registered_bytes")             \
   X(kLogBytesUsed, "log_bytes_used")                  \
   X(kLogBytesDead, "log_bytes_dead")                  \

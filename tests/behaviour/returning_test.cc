@@ -1,5 +1,6 @@
 // Clients that come again under the name that they had: one connection at a time, what they are told of their
 // writes, and how long they are remembered.
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,6 +70,25 @@ TEST_F(Returning, AClientThatReturnsDoesNotCountTwice) {
   const auto first = ByHand(false);
   const auto second = ByHand(true);
   ASSERT_ANSWER(kOk, second->Ask(Operation::kPing, 0, 0));
+}
+
+TEST_F(Returning, OneThatIsCutOffAndAsksForNothingGivesItsPlaceBack) {
+  options_.max_clients = 1;
+  Serve(options_);
+  const auto gone = Connect({});
+  ASSERT_TRUE(network_.CutOne(0, SimNetwork::Cut::kClient));
+  for (int i = 0; i < 4; ++i) {
+    server_->Step();
+    EXPECT_EQ(Count(Counter::kConnections), 1u) << "nothing says that it is gone";
+    network_.Advance(std::chrono::seconds(1));
+  }
+  // Until the server asks whether it is there.
+  for (int i = 0; i < 4; ++i) {
+    network_.Advance(std::chrono::seconds(1));
+    server_->Step();
+  }
+  ASSERT_EQ(Count(Counter::kConnections), 0u);
+  ASSERT_CODE(kOk, Connect({})->Put("key", "value"));
 }
 
 TEST_F(Returning, ItIsToldWhatBecameOfItsWrites) {

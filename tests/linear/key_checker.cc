@@ -48,16 +48,7 @@ KeyChecker::KeyChecker(std::vector<Operation> operations, const CheckOptions& op
   for (std::size_t i = 0; i < writes_.size(); ++i) place_[writes_[i]] = i;
   over_.resize(operations_.size());
   FindTurns();
-  signatures_.resize(operations_.size());
-  std::unordered_map<std::string, std::size_t> signatures;
-  for (std::uint32_t i = 0; i < operations_.size(); ++i) {
-    if (!IsUnknown(i)) continue;
-    std::string signature = register_.Signature(operations_[i]);
-    // Of one client's, the first is tried first: the others have their turns behind it.
-    if (options_.writes_in_order) signature += " of " + std::to_string(operations_[i].client);
-    signatures_[i] = signatures.emplace(std::move(signature), signatures.size()).first->second;
-  }
-  tried_.resize(signatures.size());
+  Sign();
   Configuration first;
   if (!begins_absent) {
     first.state.presence = State::Presence::kAny;
@@ -66,6 +57,29 @@ KeyChecker::KeyChecker(std::vector<Operation> operations, const CheckOptions& op
     first.state.expires_earliest = std::numeric_limits<Time>::min();
   }
   configurations_.push_back(first);
+}
+
+void KeyChecker::Sign() {
+  signatures_.resize(operations_.size());
+  // Of each client, what all of its writes of unknown outcome are alike in; empty: in nothing, or others come
+  // behind them.
+  std::unordered_map<std::uint32_t, std::string> all_of;
+  for (std::uint32_t i = 0; i < operations_.size(); ++i) {
+    if (!IsUnknown(i)) continue;
+    const std::string signature = register_.Signature(operations_[i]);
+    std::string& all = all_of.emplace(operations_[i].client, signature).first->second;
+    if (behind_[i] != kNoPlace || all != signature) all.clear();
+  }
+  std::unordered_map<std::string, std::size_t> signatures;
+  for (std::uint32_t i = 0; i < operations_.size(); ++i) {
+    if (!IsUnknown(i)) continue;
+    std::string signature = register_.Signature(operations_[i]);
+    // Else the others have their turns behind it, or may not come any more.
+    const bool is_any_clients = !options_.writes_in_order || !all_of.at(operations_[i].client).empty();
+    if (!is_any_clients) signature += " of " + std::to_string(operations_[i].client);
+    signatures_[i] = signatures.emplace(std::move(signature), signatures.size()).first->second;
+  }
+  tried_.resize(signatures.size());
 }
 
 void KeyChecker::FindTurns() {
@@ -173,7 +187,9 @@ void KeyChecker::Forget(std::uint32_t operation) {
   for (const std::uint32_t unknown : unknown_) {
     const bool everywhere =
         std::ranges::all_of(configurations_, [&](const Configuration& c) { return IsIn(c.used, unknown); });
-    if (everywhere || IsBehind(operation, unknown)) past.push_back(unknown);
+    // A refusal does not say that what came before it was not done: nobody had to look for it so far.
+    const bool is_passed = place_[operation] != kNoPlace && IsBehind(operation, unknown);
+    if (everywhere || is_passed) past.push_back(unknown);
   }
   if (past.empty()) return;
   std::erase_if(unknown_, [&](std::uint32_t unknown) {

@@ -59,6 +59,7 @@ class KeyChecker {
   /// Whether it is a write whose turn comes behind the other's.
   bool IsBehind(std::uint32_t write, std::uint32_t other) const;
   void FindTurns();
+  void Sign();
   /// All configurations that lead on from there: those in which `goal` is done, and what leads to them no
   /// further; without one, all.
   void Expand(const Configuration& from, std::optional<std::uint32_t> goal, Time now,

@@ -219,7 +219,7 @@ class Maker {
     }
     history_.operations.insert(history_.operations.end(), one.operations.begin(), one.operations.end());
     // Another one, that is lost before it is done, and may yet be.
-    if (!is_lost || one.operations.size() > 1) return;
+    if (!options_.late || !is_lost || one.operations.size() > 1) return;
     Operation& late = one.operations.front();
     if (late.kind != Kind::kPut) return;
     late.value = "v" + std::to_string(++values_);

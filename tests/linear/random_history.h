@@ -13,7 +13,9 @@ struct RandomHistoryOptions {
   std::size_t operations = 200;  // about
   std::uint32_t clients = 4;
   std::uint32_t keys = 2;
-  std::uint32_t unknown_percent = 0;  // of writes; half of them are done
+  std::uint32_t unknown_percent = 0;  // of writes
+  bool late =
+      false;  // there are others of unknown outcome, done behind what their clients did next, or never
   bool ttls = false;
 };
 

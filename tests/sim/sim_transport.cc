@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "store/base/check.h"
@@ -82,6 +83,10 @@ class SimConnection final : public rdma::Connection {
   absl::Status Wait(TimePoint deadline) override;
   // Always readable: to Poll is what makes something happen.
   int wait_fd() const override { return network_.wait_fd(); }
+  bool Probe() override {
+    if (other_ == nullptr) SendToNobody();
+    return true;
+  }
   const absl::Status& status() const override { return status_; }
   std::string peer() const override { return "simulated"; }
 
@@ -107,6 +112,7 @@ class SimConnection final : public rdma::Connection {
   void DeliverMessages();
   void DeliverReads();
   void PeerWentAway();
+  void SendToNobody();
   void Break(const absl::Status& cause);
   void CutOff(SimNetwork::Cut cut);
   bool MayWrite(const RemoteRegion& region) const {
@@ -126,7 +132,8 @@ class SimConnection final : public rdma::Connection {
   std::deque<std::vector<std::byte>> messages_;  // from the other end, not yet in a receive
   std::deque<rdma::Completion> completions_;
   absl::Status status_;
-  int late_ = 0;  // Polls until what was on its way comes
+  int late_ = 0;                          // Polls until what was on its way comes
+  std::optional<TimePoint> gives_up_at_;  // sends again and again to one that it does not know to be cut off
 };
 
 class SimListener final : public rdma::Listener {
@@ -293,7 +300,10 @@ absl::Status SimConnection::PostWritev(std::span<const rdma::Sge> from, const Re
                                        std::uint64_t offset) {
   network_.Event();
   if (!status_.ok()) return status_;
-  if (other_ == nullptr) return absl::OkStatus();  // it was cut off, and this end does not know
+  if (other_ == nullptr) {
+    SendToNobody();
+    return absl::OkStatus();
+  }
   if (!other_->MayWrite(region)) {
     // The server's device refuses it, and both ends learn that.
     other_->Break(absl::PermissionDeniedError("the peer wrote where it may not"));
@@ -315,8 +325,11 @@ absl::Status SimConnection::PostSend(std::uint64_t context, const rdma::Sge& fro
   if (!status_.ok()) return status_;
   if (from.size > rdma::kMaxMessageSize) return absl::InvalidArgumentError("too long a message");
   DeliverReads();  // they complete first (O5)
-  // To a client that was cut off, it is lost.
-  if (other_ != nullptr) other_->messages_.emplace_back(from.data, from.data + from.size);
+  if (other_ != nullptr) {
+    other_->messages_.emplace_back(from.data, from.data + from.size);
+  } else {
+    SendToNobody();
+  }
   network_.Event();
   Complete(rdma::CompletionKind::kSend, context, 0);
   return absl::OkStatus();
@@ -342,6 +355,9 @@ absl::Status SimConnection::Wait(TimePoint deadline) {
 
 std::size_t SimConnection::Take(std::span<rdma::Completion> out) {
   if (late_ > 0) --late_;
+  if (gives_up_at_ && status_.ok() && network_.clock_.Now() >= *gives_up_at_) {
+    Break(absl::UnavailableError("the peer does not answer"));
+  }
   DeliverReads();
   DeliverMessages();
   std::size_t count = 0;
@@ -387,6 +403,11 @@ void SimConnection::Complete(rdma::CompletionKind kind, std::uint64_t context, s
 void SimConnection::PeerWentAway() {
   other_ = nullptr;
   if (status_.ok()) Break(absl::UnavailableError("the peer went away"));
+}
+
+/// What is sent is lost; and that nothing confirms it is noticed in the end.
+void SimConnection::SendToNobody() {
+  if (!gives_up_at_) gives_up_at_ = network_.clock_.Now() + SimNetwork::kRetries;
 }
 
 void SimConnection::CutOff(SimNetwork::Cut cut) {

@@ -69,9 +69,11 @@ class SimNetwork {
   /// What becomes of a connection that is cut, at the server's end. A client's always learns it at once.
   enum class Cut {
     kBoth,    // it learns it at once, and what was on its way to it is lost
-    kClient,  // it never learns it, and what was on its way to it comes later: at its kLate-th Poll
+    kClient,  // what was on its way to it comes later, at its kLate-th Poll; it learns it kRetries after it
+              // sent
   };
   static constexpr int kLate = 40;
+  static constexpr std::chrono::seconds kRetries{2};
   /// Cuts all connections at the `event`-th event from now on (1: the next): a READ, WRITE or message is
   /// posted, was posted, comes, or a client asks for a connection, or was accepted. Then calls `then`.
   void CutAt(std::uint64_t event, Cut cut, std::function<void()> then = {}) {

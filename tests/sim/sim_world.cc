@@ -64,7 +64,9 @@ class World {
     network_.set_grants(settings_.grants);
     network_.set_yield([this] { Yield(); }, settings_.gap);
     shared_.changes_end = [this] {
-      return server_ == nullptr ? ~std::uint64_t{0} : server_->store().Read(Counter::kChangesEnd);
+      // What was written behind a write that waits for the disk is not shown yet.
+      const bool all_is_shown = server_ != nullptr && server_->store().Read(Counter::kWritesUnsynced) == 0;
+      return all_is_shown ? server_->store().Read(Counter::kChangesEnd) : ~std::uint64_t{0};
     };
   }
 
