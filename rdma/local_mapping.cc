@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "rdma/memory.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
@@ -27,7 +28,7 @@ absl::StatusOr<LocalMapping> LocalMapping::Map(int fd, std::uint64_t size, bool 
   if (fstat(fd, &status) != 0 || size == 0 || static_cast<std::uint64_t>(status.st_size) < size) {
     return Unusable("it is smaller than was said");
   }
-  void* address = mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+  void* address = MapShared(fd, size, writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (address == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", size, " bytes of the peer (ulimit -v?)"));
   }

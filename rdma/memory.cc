@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -24,6 +25,38 @@ absl::Status Exhausted(const std::string& name, std::size_t size, const char* ca
 
 }  // namespace
 
+bool ProvideLargePage(std::byte* at) {
+  // Of the kernel's interface; the C library's headers may be older than the kernel.
+  constexpr int kPopulateRead = 22;
+  constexpr int kCollapse = 25;
+  const int before = errno;
+  // Where there is nothing at all, there is nothing to be made large: one small page of it first.
+  const bool done = madvise(at, 1, kPopulateRead) == 0 && madvise(at, kLargePage, kCollapse) == 0;
+  errno = before;
+  return done;
+}
+
+void* MapShared(int fd, std::size_t size, int protection) {
+  if (size < kLargePage) return mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  // Room for it wherever the first multiple is, and then what is too much of that.
+  const std::size_t rounded = SharedMemory::RoundUp(size);
+  void* const room =
+      mmap(nullptr, rounded + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return MAP_FAILED;
+  auto* const start = static_cast<std::byte*>(room);
+  const std::size_t before = (kLargePage - reinterpret_cast<std::uintptr_t>(room) % kLargePage) % kLargePage;
+  void* const address = mmap(start + before, size, protection, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (address == MAP_FAILED) {
+    const int error = errno;
+    munmap(room, rounded + kLargePage);
+    errno = error;
+    return MAP_FAILED;
+  }
+  if (before > 0) munmap(room, before);
+  if (before < kLargePage) munmap(start + before + rounded, kLargePage - before);
+  return address;
+}
+
 absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_view name_view,
                                                                    std::size_t size, Writers writers) {
   const std::string name(name_view);
@@ -42,7 +75,7 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_v
     return status;
   };
   if (ftruncate(fd, static_cast<off_t>(rounded)) != 0) return fail("ftruncate");
-  void* address = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* address = MapShared(fd, rounded, PROT_READ | PROT_WRITE);
   if (address == MAP_FAILED) return fail("mmap");
   // Where the system gives shared memory large pages if asked (kvserver(8)): most accesses are to a place at
   // random, and finding its page costs about as much as they do. Else it is as it is.

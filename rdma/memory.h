@@ -10,6 +10,18 @@
 
 namespace remora::rdma {
 
+/// Of x86-64, and of others with pages of 4 KiB.
+inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+/// Has the bytes from here on in one large page, whoever uses them meanwhile. False: the system has none now,
+/// or was told to have none at all (shmem_enabled: deny), or does not know how (before Linux 6.1). REQUIRES:
+/// `at` is a multiple of kLargePage in a SharedMemory, which has as much from there on.
+bool ProvideLargePage(std::byte* at);
+
+/// Maps the first `size` bytes of a memfd, shared. Where a large page fits in, at a multiple of its size: no
+/// other place can have it in one piece. MAP_FAILED, and errno, as mmap.
+void* MapShared(int fd, std::size_t size, int protection);
+
 /// Zero-filled memory backed by a memfd, so that one and the same bytes can be registered with an
 /// RDMA device and mapped by another process of this host. Neither copied nor moved: its address
 /// stays for its life. Page-aligned.

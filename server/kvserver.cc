@@ -107,6 +107,7 @@ absl::Status CheckWhomItServes(const Flags& flags) {
 
 // Reads the command line; an exit status when the program is to end with it.
 std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
+  flags->server.large_pages = true;
   CLI::App app("kvserver: a key-value store whose clients read it in place, over RDMA or mapped memory.");
   app.footer(kExitStatus);
   std::vector<std::string> addresses;
@@ -181,6 +182,13 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
          "there: auto (where the device has memory windows of type 2B; the log, and `kvctl stats`, say "
          "whether), off")
       ->transform(CLI::CheckedTransformer(memory_windows))
+      ->default_str("auto");
+  const std::map<std::string, bool> large_pages = {{"auto", true}, {"off", false}};
+  app.add_option(
+         "--large_pages", flags->server.large_pages,
+         "Ask the system for large pages for the memory, which makes reads on the same machine faster: "
+         "auto (where it has some; `kvctl stats` says how many bytes), off")
+      ->transform(CLI::CheckedTransformer(large_pages))
       ->default_str("auto");
   bool quiet = false;
   app.add_flag("--quiet", quiet, "Do not log the coming and going of clients to standard error");

@@ -55,7 +55,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
     server->synced_.store(true, std::memory_order_release);
     Signal(server->wake_fd_);
   };
+  if (options.large_pages) {
+    server->large_pages_ = std::make_unique<LargePages>(server->memory_->region());
+    store_options.on_reach = [pages = server->large_pages_.get()](std::uint64_t end) { pages->Reached(end); };
+  }
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
+  if (options.large_pages) server->large_pages_->Start(server->store_.get());
   if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
   if (server->store_->Read(Counter::kLogTorn) != 0) {
     server->Log(
@@ -86,12 +91,15 @@ Server::~Server() {
   backups_.reset();
   sessions_.clear();
   ports_.clear();
+  if (large_pages_) large_pages_->Stop();
   store_.reset();
   if (stop_fd_ >= 0) ::close(stop_fd_);
   if (wake_fd_ >= 0) ::close(wake_fd_);
 }
 
 absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
+  // What a device has locked stays as it is.
+  if (large_pages_ && listener->address().kind == rdma::TransportKind::kVerbs) large_pages_->ProvideAll();
   REMORA_ASSIGN_OR_RETURN(const RemoteRegion memory, memory_->RegisterAt(*listener));
   const rdma::TransportKind kind = listener->address().kind;
   const rdma::QueueLimits limits = listener->limits();

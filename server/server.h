@@ -27,6 +27,7 @@
 #include "server/admission.h"
 #include "server/backups.h"
 #include "server/grants.h"
+#include "server/large_pages.h"
 #include "server/memory.h"
 #include "server/outcomes.h"
 #include "server/scans.h"
@@ -52,6 +53,8 @@ struct ServerOptions {
   /// With a tokens_file: whether it serves who has none, too, for reading and writing. (A client that has one
   /// proves it all the same, and is proven to.)
   bool serves_without_token = false;
+  /// Asks for large pages for the memory (server/large_pages.h), in a thread of its own.
+  bool large_pages = false;
   /// Gets one line, without its end, for each event that someone who runs a server wants to see. May be
   /// empty.
   std::function<void(std::string_view)> log;
@@ -62,8 +65,8 @@ struct ServerOptions {
 class Server {
  public:
   /// Makes the memory and opens the store in it; see Store::Open for the errors, and ReadTokens. Starts no
-  /// thread: Step does the work when it is called (but a backup has a thread, while it is made), and time is
-  /// the store's clock, so that a test can run it in steps.
+  /// thread: Step does the work when it is called (but a backup has a thread, while it is made, and so do
+  /// large pages), and time is the store's clock, so that a test can run it in steps.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
 
   /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
@@ -187,6 +190,7 @@ class Server {
 
   const ServerOptions options_;
   std::unique_ptr<ExportedMemory> memory_;
+  std::unique_ptr<LargePages> large_pages_;  // null: the system's affair alone
   std::unique_ptr<Store> store_;
   std::vector<Port> ports_;
   std::unique_ptr<Outcomes> outcomes_;

@@ -37,14 +37,6 @@ std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes) {
   return std::max<std::size_t>(kMinMemorySize, index_bytes + record_bytes + ends + 8 * kSegmentSize);
 }
 
-void ProvidePages(std::span<std::byte> memory) {
-#ifdef MADV_POPULATE_WRITE
-  const int saved = errno;
-  ::madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE);
-  errno = saved;
-#endif
-}
-
 absl::StatusOr<std::unique_ptr<AnonymousMemory>> AnonymousMemory::Map(std::size_t size) {
   // NORESERVE: the limit says what the store may grow to, not what it takes.
   void* address =

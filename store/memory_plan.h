@@ -15,10 +15,6 @@ namespace remora {
 /// log. More than kMaxMemorySize when none can.
 std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes);
 
-/// Has the system provide these pages now, all at once, which takes a fraction of what it takes when they are
-/// touched one by one. Where it cannot, that is what happens.
-void ProvidePages(std::span<std::byte> memory);
-
 /// Zero-filled memory of this process alone, which it takes from the system as it is touched.
 class AnonymousMemory {
  public:

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "store/base/check.h"
 
 namespace remora {
 
-Segments::Segments(std::span<std::byte> region, Duration rest)
-    : region_(region), rest_(rest), segments_(SegmentCount(region.size())) {
+Segments::Segments(std::span<std::byte> region, Duration rest,
+                   std::function<void(std::uint64_t end)> on_reach)
+    : region_(region), rest_(rest), on_reach_(std::move(on_reach)), segments_(SegmentCount(region.size())) {
   const std::size_t first = FirstSegment(region.size());
   for (std::size_t i = first; i < segments_.size(); ++i) {
     segments_[i].begin = i * kSegmentSize;
@@ -25,6 +27,10 @@ std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
   segment.end = segment.begin;
   segment.live = 0;
   segment.not_before_ms = 0;
+  if (number >= reached_) {
+    reached_ = number + 1;
+    if (on_reach_) on_reach_(EndOf(number));
+  }
   return number;
 }
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <set>
@@ -44,8 +45,8 @@ class Segments {
   /// Segments that only the cleaner may take: with one, it can always empty another.
   static constexpr std::size_t kReserve = 1;
 
-  /// `region` outlives this. What rests does so for `rest`.
-  Segments(std::span<std::byte> region, Duration rest);
+  /// `region` outlives this. What rests does so for `rest`. `on_reach`: as StoreOptions.
+  Segments(std::span<std::byte> region, Duration rest, std::function<void(std::uint64_t end)> on_reach = {});
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
 
@@ -220,6 +221,8 @@ class Segments {
 
   const std::span<std::byte> region_;
   Duration rest_;
+  const std::function<void(std::uint64_t end)> on_reach_;
+  SegmentNumber reached_ = 0;  // none from here on was ever taken, but for runs
   std::vector<Segment> segments_;
   FreeSegments free_;
   std::deque<Rest> resting_;       // in the order of time

@@ -84,6 +84,9 @@ struct StoreOptions {
   /// Called, by whichever thread made them so and without a lock, when writes that Submit left pending have
   /// become visible, or failed. May be empty.
   std::function<void()> on_synced{};
+  /// Called, by whichever thread writes and under its lock, when more of the memory comes into use than ever
+  /// did: a segment that ends `end` bytes from the region's start. Must not block. May be empty.
+  std::function<void(std::uint64_t end)> on_reach{};
   /// Makes each store's incarnation; handed in so that a test may choose it. 0: from the system's randomness.
   std::uint64_t incarnation = 0;
   /// T of layout.h, I6. Longer: memory waits longer before it is used again. Shorter: a reader that was held

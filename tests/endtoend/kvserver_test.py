@@ -39,7 +39,7 @@ class BadStartTest(harness.TestCase):
             [listen, memory, "--default_ttl=10"], [listen, memory, "--default_ttl="],
             [listen, memory, "--default_ttl=999999999999999999999d"],
             [listen, memory, "--memory=much"], [listen, memory, "--memory=1K"], [listen, memory, "--memory=0"],
-            [listen, memory, "--memory_windows=sometimes"],
+            [listen, memory, "--memory_windows=sometimes"], [listen, memory, "--large_pages=sometimes"],
             [listen, memory, "--memory=16M"], [listen, memory, "--memory=64M", "--max_clients=200"],
             ["--listen=tcp://host:1", memory], ["--listen=local://relative", memory], ["--listen=verbs://host", memory],
             ["--listen=local:///" + "x" * 120, memory],

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -37,6 +39,44 @@ TEST(SharedMemory, AnotherMappingSeesTheOwnersBytes) {
     EXPECT_EQ(static_cast<const std::byte*>(other)[77], std::byte{42});
     munmap(other, 4096);
   }
+}
+
+/// Bytes of this process's shared memory that are in large pages, by the kernel's count.
+std::size_t MappedInLargePages() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::size_t kilobytes = 0;
+  for (std::string word; rollup >> word;) {
+    if (word == "ShmemPmdMapped:") rollup >> kilobytes;
+  }
+  return kilobytes << 10;
+}
+
+TEST(SharedMemory, LargePagesHoldWhatWasThere) {
+  const std::size_t size = 2 * kLargePage;
+  const auto memory = Make(size + 4096, SharedMemory::Writers::kOwnerOnly);
+  std::byte* const bytes = memory->bytes().data();
+  ASSERT_EQ(reinterpret_cast<std::uintptr_t>(bytes) % kLargePage, 0u);
+  void* const mapped = MapShared(memory->fd(), size, PROT_READ);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const auto* const other = static_cast<const std::byte*>(mapped);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mapped) % kLargePage, 0u);
+  // Of the second nothing is there so far.
+  for (std::size_t i = 0; i < kLargePage; ++i) bytes[i] = static_cast<std::byte>(i * 31 % 251);
+  const std::size_t before = MappedInLargePages();
+  const bool has_some = ProvideLargePage(bytes) && ProvideLargePage(bytes + kLargePage);
+  for (std::size_t i = 0; i < kLargePage; ++i) {
+    ASSERT_EQ(bytes[i], static_cast<std::byte>(i * 31 % 251)) << i;
+    ASSERT_EQ(other[i], bytes[i]) << i;
+  }
+  EXPECT_TRUE(std::ranges::all_of(memory->bytes().subspan(kLargePage),
+                                  [](std::byte byte) { return byte == std::byte{0}; }));
+  bytes[kLargePage - 1] = std::byte{252};
+  EXPECT_EQ(other[kLargePage - 1], std::byte{252});
+  const std::size_t in_large = MappedInLargePages() - before;
+  munmap(mapped, size);
+  if (!has_some)
+    GTEST_SKIP() << "the system has no large pages: before Linux 6.1, or memory is in small pieces";
+  EXPECT_GE(in_large, size) << "neither of the two mappings";
 }
 
 TEST(SharedMemory, OwnersMemoryHasNoOtherWriter) {

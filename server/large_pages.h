@@ -1,0 +1,58 @@
+// Large pages for the memory that clients map. Most READs are of a place at random, and to find the page of
+// that takes about as long as the READ itself where pages have 4 KiB; with pages of 2 MiB it is next to
+// nothing.
+//
+// The system has such pages for shared memory where it was told to (shmem_enabled); where it was not, one may
+// still ask for each by itself, from Linux 6.1 on (MADV_COLLAPSE): what is there is copied into it. That
+// takes about a millisecond, for which who uses just that memory waits. So a thread does it, some way behind
+// the store, and rests in between.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#include "store/store.h"
+
+namespace remora {
+
+/// Thread Safety: Reached may be called from any thread; the rest by one.
+class LargePages {
+ public:
+  /// Of `region`, which begins at a multiple of rdma::kLargePage, as SharedMemory does.
+  explicit LargePages(std::span<std::byte> region) : region_(region) {}
+  ~LargePages() { Stop(); }
+  LargePages(const LargePages&) = delete;
+  LargePages& operator=(const LargePages&) = delete;
+
+  /// The store uses the region up to here, as StoreOptions::on_reach.
+  void Reached(std::uint64_t end);
+  /// Begins to provide what was reached, and to count it there (Counter::kLargePageBytes). The store outlives
+  /// this, or Stop.
+  void Start(Store* store);
+  /// All of the region, as far as there are any, before it returns: for a device that is going to lock it.
+  /// REQUIRES: Start.
+  void ProvideAll();
+  /// Of what is reached from now on, nothing comes. Waits for the page that is being provided.
+  void Stop();
+
+ private:
+  void Run();
+
+  const std::span<std::byte> region_;
+  Store* store_ = nullptr;
+  std::thread thread_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::uint64_t reached_ = 0;
+  bool in_haste_ = false;  // somebody waits for all of it
+  bool stop_ = false;
+  bool has_ended_ = false;  // all of the region is done, or there are no large pages any more
+};
+
+}  // namespace remora
