@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -74,14 +76,46 @@ CallOptions AsyncWorker::SomeCallOptions() {
   return {.timeout = milliseconds(1 + Below(20))};
 }
 
+void AsyncWorker::UseMemoryOf(AsyncClient& client) {
+  registered_.reset();
+  memory_.assign(kPieces * kPieceSize, std::byte{0});
+  absl::StatusOr<std::unique_ptr<RegisteredBuffer>> registered = client.Register(memory_);
+  if (!registered.ok()) return;  // its connection is gone already: it begins nothing either
+  registered_ = *std::move(registered);
+  free_pieces_.resize(kPieces);
+  std::iota(free_pieces_.begin(), free_pieces_.end(), 0u);
+}
+
+std::optional<std::size_t> AsyncWorker::SomePiece() {
+  if (free_pieces_.empty() || Below(3) != 0) return std::nullopt;
+  const std::size_t piece = free_pieces_.back();
+  free_pieces_.pop_back();
+  return piece;
+}
+
+void AsyncWorker::GiveBack(std::optional<std::size_t> piece) {
+  if (!piece) return;
+  std::fill_n(memory_.begin() + static_cast<std::ptrdiff_t>(*piece * kPieceSize), kPieceSize,
+              std::byte{0xee});
+  free_pieces_.push_back(*piece);
+}
+
 void AsyncWorker::Get(AsyncClient& client) {
   const std::string key = AnyKey();
   const std::size_t place = Begin(Kind::kGet, key);
+  const std::optional<std::size_t> piece = SomePiece();
   Run(
       client,
-      [&](AsyncClient::Done done, const CallOptions& call) { return client.Get(key, std::move(done), call); },
-      [this, place](const AsyncResult& got) {
-        EndGet(place, got.status, std::string(got.value), got.version);
+      [&](AsyncClient::Done done, const CallOptions& call) {
+        if (!piece) return client.Get(key, std::move(done), call);
+        return client.Get(key, Piece(*piece, kPieceSize), std::move(done), call);
+      },
+      [this, place, piece](const AsyncResult& got) {
+        // It was there, but too large: nobody knows what.
+        const absl::Status status =
+            absl::IsOutOfRange(got.status) ? absl::CancelledError(got.status.message()) : got.status;
+        EndGet(place, status, std::string(got.value), got.version);
+        GiveBack(piece);
       });
 }
 
@@ -111,12 +145,19 @@ void AsyncWorker::EndWrite(std::size_t place, const AsyncResult& result) {
 
 void AsyncWorker::Put(AsyncClient& client) {
   const Planned put = PlanPut();
+  const std::optional<std::size_t> piece = put.value.size() <= kPieceSize ? SomePiece() : std::nullopt;
   Run(
       client,
       [&](AsyncClient::Done done, const CallOptions& call) {
-        return client.Put(put.key, put.value, put.options, std::move(done), call);
+        if (!piece) return client.Put(put.key, put.value, put.options, std::move(done), call);
+        const RegisteredBytes value = Piece(*piece, put.value.size());
+        std::memcpy(value.bytes().data(), put.value.data(), put.value.size());
+        return client.Put(put.key, value, put.options, std::move(done), call);
       },
-      [this, place = put.place](const AsyncResult& result) { EndWrite(place, result); });
+      [this, place = put.place, piece](const AsyncResult& result) {
+        EndWrite(place, result);
+        GiveBack(piece);
+      });
 }
 
 void AsyncWorker::Delete(AsyncClient& client) {

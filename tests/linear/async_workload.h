@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "client/async.h"
@@ -19,7 +21,14 @@ class AsyncWorker : public Recorder {
   /// this throws, or the client is destroyed; this outlives it.
   void Do(AsyncClient& client);
 
+  /// Some of the values come from, and some go to, memory that is registered with this client, from now on.
+  /// REQUIRES: there is none before it any more.
+  void UseMemoryOf(AsyncClient& client);
+
  private:
+  static constexpr std::size_t kPieces = 6;
+  static constexpr std::size_t kPieceSize = 4096;
+
   /// As it is noted when it begins, and what its callback does.
   using Start = std::function<AsyncClient::Begun(AsyncClient::Done, const CallOptions&)>;
   using Ended = std::function<void(const AsyncResult&)>;
@@ -37,9 +46,19 @@ class AsyncWorker : public Recorder {
   /// Of a write that was told its version.
   void EndWrite(std::size_t place, const AsyncResult& result);
   CallOptions SomeCallOptions();
+  /// A piece of the memory, of which nobody knows what is in it; now and then, if there is one.
+  std::optional<std::size_t> SomePiece();
+  RegisteredBytes Piece(std::size_t piece, std::size_t size) const {
+    return registered_->Part(piece * kPieceSize, size);
+  }
+  /// Whatever the client does to it from now on is a fault.
+  void GiveBack(std::optional<std::size_t> piece);
 
   std::vector<AsyncClient::OperationId> begun_;  // of late; most have ended
   std::size_t most_ = 4;                         // under way, for now
+  std::vector<std::byte> memory_;
+  std::unique_ptr<RegisteredBuffer> registered_;
+  std::vector<std::size_t> free_pieces_;
 };
 
 }  // namespace remora::linear

@@ -60,6 +60,7 @@ class ManyAtOnce final : public SimClient {
   absl::Status Connect(Client::Dialer dialer, const ClientOptions& options, const Clock& clock) override {
     REMORA_ASSIGN_OR_RETURN(client_,
                             AsyncClient::Connect(std::move(dialer), options, {.depth = kDepth}, clock));
+    worker_.UseMemoryOf(*client_);
     return absl::OkStatus();
   }
   void Disconnect() override { client_.reset(); }
