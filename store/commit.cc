@@ -342,9 +342,13 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
     }
   }
 
-  // A cold key's record comes to a slot of its own.
+  // Behind one that is synced, each is: they become visible in order.
+  staged.synced = LevelOf(write) == Durability::kSynced || old.unsynced;
+
+  // A cold key's record comes to a slot of its own. The slot of a delete that waits is not free when others of
+  // the group become visible.
   const bool takes_slot = !staged.is_delete() && !old.place;
-  const bool frees_slot = staged.is_delete() && (old.place || old.cold);
+  const bool frees_slot = staged.is_delete() && (old.place || old.cold) && !staged.synced;
   Change change;
   if (takes_slot || frees_slot) {
     change = {std::nullopt, index_.MainBucketOf(staged.key_hash), takes_slot ? 1 : -1};
@@ -357,8 +361,6 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   }
   // Of those staged, each has the next; so a condition can be about a write of the same group.
   staged.version = next_version_ + staged_.size() - 1;
-  // Behind one that is synced, each is: they become visible in order.
-  staged.synced = LevelOf(write) == Durability::kSynced || old.unsynced;
   const auto [found, is_first] = group_records_.try_emplace(staged.key);
   Known& next = found->second;
   if (in_batch_) {

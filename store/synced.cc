@@ -56,6 +56,9 @@ void Store::Impl::SyncAllOrNone(std::span<Staged> batch) {
     staged.synced = true;
     group_records_.find(staged.key)->second.unsynced = true;
   }
+  for (const Change& change : batch_changes_) {
+    if (change.growth < 0) group_growth_[change.bucket] -= change.growth;  // as Decide
+  }
 }
 
 void Store::Impl::PublishOrAwait(TimePoint now) {

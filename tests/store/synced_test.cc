@@ -17,6 +17,7 @@
 #include "store/delete_range.h"
 #include "store/scan.h"
 #include "store/store.h"
+#include "synced_fixture.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
 
@@ -24,66 +25,6 @@ namespace remora {
 namespace {
 
 using std::chrono::milliseconds;
-
-Write PutOf(std::string_view key, std::string_view value, std::optional<Durability> level = {}) {
-  Write write;
-  write.key = key;
-  write.value = value;
-  write.durability = level;
-  return write;
-}
-
-Write DeleteOf(std::string_view key) {
-  Write write;
-  write.kind = Write::Kind::kDelete;
-  write.key = key;
-  return write;
-}
-
-class SyncedTest : public testing::Test {
- protected:
-  SyncedTest() { Open(); }
-  void Open(std::size_t memory_size = kMinMemorySize, Durability level = Durability::kSynced) {
-    store_.reset();
-    StoreOptions options = LoggedIn(temp_ / "store", memory_size);
-    options.durability = level;
-    options.syncing = Syncing::kInSteps;
-    options.clock = &clock_;
-    auto store = Store::Open(options);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-    // The first one raises the limit of versions, and is synced with that at once.
-    ASSERT_TRUE(store_->Put("first", "", {.durability = Durability::kLogged}).ok());
-  }
-  /// What became of each: the name of its status, or "pending".
-  std::vector<std::string> Submit(std::vector<Write> writes) {
-    store_->Submit(writes);
-    std::vector<std::string> outcomes;
-    tickets_.clear();
-    for (const Write& write : writes) {
-      tickets_.push_back(write.ticket);
-      outcomes.push_back(write.ticket != 0 ? "pending" : absl::StatusCodeToString(write.status.code()));
-    }
-    return outcomes;
-  }
-  std::vector<SyncedWrite> Sync() {
-    EXPECT_TRUE(store_->Sync());
-    std::vector<SyncedWrite> outcomes;
-    store_->TakeSynced(&outcomes);
-    return outcomes;
-  }
-  std::string Get(std::string_view key) {
-    std::string value;
-    const absl::Status status = store_->Get(key, &value);
-    return status.ok() ? value : absl::StatusCodeToString(status.code());
-  }
-  using Outcomes = std::vector<std::string>;
-
-  const TempDir temp_;
-  ManualClock clock_;
-  std::unique_ptr<Store> store_;
-  std::vector<std::uint64_t> tickets_;
-};
 
 TEST_F(SyncedTest, AWriteIsVisibleWhenTheDiskHasIt) {
   EXPECT_EQ(Submit({PutOf("key", "one")}), Outcomes{"pending"});

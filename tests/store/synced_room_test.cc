@@ -1,0 +1,78 @@
+// Room in the index for writes that become visible at once, beside others of their group that do not.
+#include <cstddef>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "synced_fixture.h"
+
+namespace remora {
+namespace {
+
+class SyncedRoomTest : public SyncedTest {
+ protected:
+  /// Buckets that are about full, so that most of what comes needs a slot that somebody leaves.
+  void Fill() {
+    for (int i = 0; i < 3000; ++i) {
+      const std::string key = "key " + std::to_string(i);
+      ASSERT_TRUE(store_->Put(key, "", {.durability = Durability::kLogged}).ok());
+      keys_.push_back(key);
+    }
+  }
+  std::string Draw() {
+    const std::size_t at = random_() % keys_.size();
+    std::swap(keys_[at], keys_.back());
+    const std::string key = keys_.back();
+    keys_.pop_back();
+    return key;
+  }
+
+  std::mt19937 random_{1};
+  std::vector<std::string> keys_;
+};
+
+// What a pending delete will leave is not free yet.
+TEST_F(SyncedRoomTest, NothingCountsOnTheSlotsOfDeletesThatArePending) {
+  ASSERT_NO_FATAL_FAILURE(Fill());
+  for (int round = 0; round < 60; ++round) {
+    std::vector<std::string> names;
+    for (int i = 0; i < 200; ++i) names.push_back(Draw());
+    for (int i = 0; i < 200; ++i) names.push_back("round " + std::to_string(round) + " " + std::to_string(i));
+    std::vector<Write> writes;
+    for (int i = 0; i < 200; ++i) writes.push_back(DeleteOf(names[i], Durability::kSynced));
+    for (int i = 200; i < 400; ++i) writes.push_back(PutOf(names[i], "value", Durability::kLogged));
+    const Outcomes outcomes = Submit(writes);
+    for (int i = 0; i < 400; ++i) ASSERT_EQ(outcomes[i], i < 200 ? "pending" : "OK") << i;
+    for (int i = 200; i < 400; ++i) ASSERT_EQ(Get(names[i]), "value");
+    Sync();
+    for (int i = 0; i < 200; ++i) ASSERT_EQ(Get(names[i]), "NOT_FOUND");
+    keys_.insert(keys_.end(), names.begin() + 200, names.end());
+  }
+}
+
+// Of a batch, all are pending where one has to be.
+TEST_F(SyncedRoomTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
+  ASSERT_NO_FATAL_FAILURE(Fill());
+  for (int round = 0; round < 60; ++round) {
+    std::vector<std::string> names;
+    for (int i = 0; i < 100; ++i) names.push_back(Draw());
+    const std::string held = Draw();
+    for (int i = 0; i < 100; ++i) names.push_back("round " + std::to_string(round) + " " + std::to_string(i));
+    std::vector<Write> writes = {PutOf(held, "before", Durability::kSynced)};
+    for (int i = 0; i < 100; ++i) writes.push_back(DeleteOf(names[i], Durability::kLogged));
+    writes.push_back(PutOf(held, "behind", Durability::kLogged));
+    for (std::size_t i = 1; i + 1 < writes.size(); ++i) writes[i].with_next = true;
+    for (int i = 100; i < 200; ++i) writes.push_back(PutOf(names[i], "value", Durability::kLogged));
+    const Outcomes outcomes = Submit(writes);
+    for (std::size_t i = 0; i < outcomes.size(); ++i) ASSERT_EQ(outcomes[i], i < 102 ? "pending" : "OK") << i;
+    Sync();
+    ASSERT_EQ(Get(held), "behind");
+    for (int i = 0; i < 200; ++i) ASSERT_EQ(Get(names[i]), i < 100 ? "NOT_FOUND" : "value");
+    keys_.insert(keys_.end(), names.begin() + 100, names.end());
+    keys_.push_back(held);
+  }
+}
+
+}  // namespace
+}  // namespace remora
