@@ -345,8 +345,8 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   // Behind one that is synced, each is: they become visible in order.
   staged.synced = LevelOf(write) == Durability::kSynced || old.unsynced;
 
-  // A cold key's record comes to a slot of its own. The slot of a delete that waits is not free when others of
-  // the group become visible.
+  // A cold key's record comes to a slot of its own. The slot of a delete that waits is not free when others
+  // of the group become visible.
   const bool takes_slot = !staged.is_delete() && !old.place;
   const bool frees_slot = staged.is_delete() && (old.place || old.cold) && !staged.synced;
   Change change;
