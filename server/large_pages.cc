@@ -8,8 +8,8 @@
 namespace remora {
 namespace {
 
-// It takes a tenth of a processor, at most.
-constexpr int kRest = 10;
+// It takes a twentieth of a processor, at most.
+constexpr int kRest = 20;
 // Where memory is in small pieces, the next try takes long, and ends the same way.
 constexpr int kMostRefusals = 8;
 

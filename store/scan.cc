@@ -163,7 +163,7 @@ std::size_t Store::Impl::WalkIndex(const ScanRange& range, IndexWalk* walk, std:
     std::uint64_t order;
     std::string_view key;
     std::uint64_t version;
-    auto operator<=>(const Found&) const = default;
+    auto operator<=>(const Found&) const = default;  // NOLINT: clang-tidy 14 takes it for a null pointer
   };
   std::vector<Found> found;
   std::size_t looks = 0;
