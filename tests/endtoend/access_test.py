@@ -1,6 +1,7 @@
 """Tokens, with the real programs: made, demanded, proven, taken back."""
 
 import os
+import re
 import signal
 import subprocess
 import unittest
@@ -90,13 +91,17 @@ class AccessTest(harness.TestCase):
         writer, reader = self.make_token("writer"), self.make_token("reader", "read-only")
         tokens = self.write("tokens", writer + reader)
         server = self.logged_server(f"--tokens={tokens}")
-        reader_file = self.write("reader", reader)
+        reader_file, writer_file = self.write("reader", reader), self.write("writer", writer)
         with subprocess.Popen(
             [harness.program("kvctl"), f"--server={self.address}", f"--token_file={reader_file}", "watch"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as watch:  # fmt: skip
             try:
-                harness.wait_until(lambda: b"with the token reader" in server.said(), "it is connected")
+                harness.wait_until(
+                    lambda: re.search(rb"^watches +1$", self.kvctl(writer_file, "stats").stdout, re.MULTILINE), "it has begun"
+                )  # fmt: skip
+                self.assertEqual(self.kvctl(writer_file, "put", "key", "value").returncode, 0)
+                self.assertIn(b"key", watch.stdout.readline())
                 self.write("tokens", writer)
                 server.process.send_signal(signal.SIGHUP)
                 _, errors = watch.communicate(timeout=harness.PATIENCE)
