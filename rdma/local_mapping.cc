@@ -32,8 +32,6 @@ absl::StatusOr<LocalMapping> LocalMapping::Map(int fd, std::uint64_t size, bool 
   if (address == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", size, " bytes of the peer (ulimit -v?)"));
   }
-  // As the peer did for its own mapping (memory.cc).
-  madvise(address, size, MADV_HUGEPAGE);
   return LocalMapping(std::span(static_cast<std::byte*>(address), size));
 }
 

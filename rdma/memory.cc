@@ -17,6 +17,13 @@
 namespace remora::rdma {
 namespace {
 
+// Where the system gives shared memory large pages if asked (kvserver(8)): most accesses are to a place at
+// random, and finding its page costs about as much as they do. Else it is as it is.
+void AskForLargePages(void* address, std::size_t size) {
+  const int before = errno;
+  if (madvise(address, size, MADV_HUGEPAGE) != 0) errno = before;
+}
+
 absl::Status Exhausted(const std::string& name, std::size_t size, const char* call, int error) {
   return absl::ResourceExhaustedError(
       absl::StrCat("no shared memory of ", size, " bytes for ", name, ": ", call, ": ", std::strerror(error),
@@ -37,7 +44,11 @@ bool ProvideLargePage(std::byte* at) {
 }
 
 void* MapShared(int fd, std::size_t size, int protection) {
-  if (size < kLargePage) return mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  if (size < kLargePage) {
+    void* const small = mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+    if (small != MAP_FAILED) AskForLargePages(small, size);
+    return small;
+  }
   // Room for it wherever the first multiple is, and then what is too much of that.
   const std::size_t rounded = SharedMemory::RoundUp(size);
   void* const room =
@@ -54,6 +65,7 @@ void* MapShared(int fd, std::size_t size, int protection) {
   }
   if (before > 0) munmap(room, before);
   if (before < kLargePage) munmap(start + before + rounded, kLargePage - before);
+  AskForLargePages(address, size);
   return address;
 }
 
@@ -77,10 +89,6 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_v
   if (ftruncate(fd, static_cast<off_t>(rounded)) != 0) return fail("ftruncate");
   void* address = MapShared(fd, rounded, PROT_READ | PROT_WRITE);
   if (address == MAP_FAILED) return fail("mmap");
-  // Where the system gives shared memory large pages if asked (kvserver(8)): most accesses are to a place at
-  // random, and finding its page costs about as much as they do. Else it is as it is.
-  const int before = errno;
-  if (madvise(address, rounded, MADV_HUGEPAGE) != 0) errno = before;
   // F_SEAL_FUTURE_WRITE spares the mapping just made: it stays the only writable one there will ever be.
   const int seals =
       F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | (writers == Writers::kOwnerOnly ? F_SEAL_FUTURE_WRITE : 0);

@@ -18,8 +18,9 @@ inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
 /// `at` is a multiple of kLargePage in a SharedMemory, which has as much from there on.
 bool ProvideLargePage(std::byte* at);
 
-/// Maps the first `size` bytes of a memfd, shared. Where a large page fits in, at a multiple of its size: no
-/// other place can have it in one piece. MAP_FAILED, and errno, as mmap.
+/// Maps the first `size` bytes of a memfd, shared, with large pages where the system gives them to who asks.
+/// Where a large page fits in, at a multiple of its size: no other place can have it in one piece.
+/// MAP_FAILED, and errno, as mmap.
 void* MapShared(int fd, std::size_t size, int protection);
 
 /// Zero-filled memory backed by a memfd, so that one and the same bytes can be registered with an

@@ -1,7 +1,6 @@
 """Tokens, with the real programs: made, demanded, proven, taken back."""
 
 import os
-import re
 import signal
 import subprocess
 import unittest
@@ -34,9 +33,7 @@ class AccessTest(harness.TestCase):
         self.assertEqual(run.returncode, 77)
         self.assertIn(b"does not know this client's token", run.stderr)
         environment = {**os.environ, "REMORA_TOKEN_FILE": reader_file}
-        run = harness.kvctl(self.address, "stats", env=environment)
-        self.assertEqual(run.returncode, 0)
-        counters = {name: int(value) for name, value in (line.split() for line in run.stdout.decode().splitlines())}
+        counters = harness.stats(self.address, env=environment)
         self.assertEqual(counters["refused_token"], 2)
         self.assertEqual(counters["requests_denied"], 1)
         self.assertEqual(counters["tokens"], 2)
@@ -92,14 +89,13 @@ class AccessTest(harness.TestCase):
         tokens = self.write("tokens", writer + reader)
         server = self.logged_server(f"--tokens={tokens}")
         reader_file, writer_file = self.write("reader", reader), self.write("writer", writer)
+        environment = {**os.environ, "REMORA_TOKEN_FILE": writer_file}
         with subprocess.Popen(
             [harness.program("kvctl"), f"--server={self.address}", f"--token_file={reader_file}", "watch"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as watch:  # fmt: skip
             try:
-                harness.wait_until(
-                    lambda: re.search(rb"^watches +1$", self.kvctl(writer_file, "stats").stdout, re.MULTILINE), "it has begun"
-                )  # fmt: skip
+                harness.wait_until(lambda: harness.stats(self.address, env=environment)["watches"] == 1, "it has begun")
                 self.assertEqual(self.kvctl(writer_file, "put", "key", "value").returncode, 0)
                 self.assertIn(b"key", watch.stdout.readline())
                 self.write("tokens", writer)

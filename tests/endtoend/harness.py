@@ -32,8 +32,9 @@ def kvctl(address, *arguments, stdin=b"", **options):
     )  # fmt: skip
 
 
-def stats(address):
-    run = kvctl(address, "stats")
+def stats(address, **options):
+    """The server's counters, by kvctl, which gets the options."""
+    run = kvctl(address, "stats", **options)
     if run.returncode != 0:
         raise AssertionError(f"kvctl stats: {run.returncode}: {run.stderr!r}")
     return {name: int(value) for name, value in (line.split() for line in run.stdout.decode().splitlines())}

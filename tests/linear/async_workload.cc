@@ -78,6 +78,7 @@ CallOptions AsyncWorker::SomeCallOptions() {
 
 void AsyncWorker::UseMemoryOf(AsyncClient& client) {
   registered_.reset();
+  free_pieces_.clear();
   memory_.assign(kPieces * kPieceSize, std::byte{0});
   absl::StatusOr<std::unique_ptr<RegisteredBuffer>> registered = client.Register(memory_);
   if (!registered.ok()) return;  // its connection is gone already: it begins nothing either

@@ -61,23 +61,23 @@ KeyChecker::KeyChecker(std::vector<Operation> operations, const CheckOptions& op
 
 void KeyChecker::Sign() {
   signatures_.resize(operations_.size());
+  std::vector<std::string> texts(operations_.size());
   // Of each client, what all of its writes of unknown outcome are alike in; empty: in nothing, or others come
   // behind them.
   std::unordered_map<std::uint32_t, std::string> all_of;
   for (std::uint32_t i = 0; i < operations_.size(); ++i) {
     if (!IsUnknown(i)) continue;
-    const std::string signature = register_.Signature(operations_[i]);
-    std::string& all = all_of.emplace(operations_[i].client, signature).first->second;
-    if (behind_[i] != kNoPlace || all != signature) all.clear();
+    texts[i] = register_.Signature(operations_[i]);
+    std::string& all = all_of.emplace(operations_[i].client, texts[i]).first->second;
+    if (behind_[i] != kNoPlace || all != texts[i]) all.clear();
   }
   std::unordered_map<std::string, std::size_t> signatures;
   for (std::uint32_t i = 0; i < operations_.size(); ++i) {
     if (!IsUnknown(i)) continue;
-    std::string signature = register_.Signature(operations_[i]);
     // Else the others have their turns behind it, or may not come any more.
     const bool is_any_clients = !options_.writes_in_order || !all_of.at(operations_[i].client).empty();
-    if (!is_any_clients) signature += " of " + std::to_string(operations_[i].client);
-    signatures_[i] = signatures.emplace(std::move(signature), signatures.size()).first->second;
+    if (!is_any_clients) texts[i] += " of " + std::to_string(operations_[i].client);
+    signatures_[i] = signatures.emplace(std::move(texts[i]), signatures.size()).first->second;
   }
   tried_.resize(signatures.size());
 }

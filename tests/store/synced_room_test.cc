@@ -1,8 +1,8 @@
 // Room in the index for writes that become visible at once, beside others of their group that do not.
 #include <cstddef>
 #include <random>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "synced_fixture.h"
