@@ -10,11 +10,22 @@ export REMORA_REQUIRE_VERBS=1
 
 say() { echo "== $* (${SECONDS} s)"; }
 
+# What a suite said of each test that failed, and of the one that was under way when it ended early.
+what_failed() {
+  awk '/^\[ RUN/ { said = "" } { said = said $0 "\n" } /^\[  FAILED/ { printf "%s", said; said = "" }
+       END { printf "%s", said }' "$scratch/suite"
+}
+
 # A suite in which a test was skipped, or that had none, shows nothing: that is a failure, too.
 run_suite() {
   say "$1, the tests of $2"
-  "$bin/$1" --gtest_filter="$2" --gtest_color=no --gtest_print_time=1 | tee "$scratch/suite"
-  grep -q '^\[==========\] [1-9][0-9]* tests\? .* ran' "$scratch/suite" || { echo "$1: no test ran"; return 1; }
+  timeout 1000 "$bin/$1" --gtest_filter="$2" --gtest_color=no --gtest_print_time=1 >"$scratch/suite" 2>&1 || {
+    local status=$?
+    what_failed
+    echo "$1: exit status $status"
+    return 1
+  }
+  grep '^\[==========\] [1-9][0-9]* tests\? .* ran' "$scratch/suite" || { echo "$1: no test ran"; return 1; }
   ! grep '^\[  SKIPPED \]' "$scratch/suite" || { echo "$1: tests were skipped"; return 1; }
 }
 
