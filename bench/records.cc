@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "bench/random.h"
 #include "store/format/record.h"
 
@@ -39,12 +40,11 @@ std::uint64_t UnhashedNumber(std::uint64_t hashed) {
 
 // Writes prefix and digits, so that they end at `end`. Returns where they begin.
 char* WriteKey(std::string_view prefix, std::uint64_t number, std::size_t digits, char* end) {
-  char* at = end;
-  do {
-    *--at = static_cast<char>('0' + number % 10);
-    number /= 10;
-  } while (number != 0);
-  while (at > end - digits) *--at = '0';
+  // Keys are made while a clock runs: no digit by itself.
+  const absl::AlphaNum text(number);
+  char* at = end - std::max(text.size(), digits);
+  std::fill(at, end - text.size(), '0');
+  std::memcpy(end - text.size(), text.data(), text.size());
   at -= prefix.size();
   std::memcpy(at, prefix.data(), prefix.size());
   return at;
