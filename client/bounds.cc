@@ -17,7 +17,7 @@ absl::Status CheckValue(std::string_view value) {
 }  // namespace
 
 absl::Status CheckKey(std::string_view key) {
-  if (key.size() >= kMinKeySize && key.size() <= kMaxKeySize) return absl::OkStatus();
+  if (IsKey(key)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a key of ", key.size(), " bytes; allowed are ", kMinKeySize, " to ", kMaxKeySize));
 }

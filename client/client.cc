@@ -114,12 +114,11 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
 }
 
 absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
-  REMORA_RETURN_IF_ERROR(CheckKey(key));
+  if (!IsKey(key)) return CheckKey(key);
   RecordFacts facts;
-  REMORA_RETURN_IF_ERROR(
-      impl_->Do([&](Session& session) { return remora::Get(session, key, value, &facts); }));
-  if (version != nullptr) *version = facts.version;
-  return absl::OkStatus();
+  absl::Status status = impl_->Do([&](Session& session) { return remora::Get(session, key, value, &facts); });
+  if (version != nullptr && status.ok()) *version = facts.version;
+  return status;
 }
 
 absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) {

@@ -15,6 +15,10 @@
 // A large value, and one that is to land in memory of the caller, is read in pieces: client/read_pieces.h.
 #include "client/get.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -53,11 +57,25 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
   return JudgeKnown(session, key_hash, *known, record, start, found);
 }
 
+// What a search begins with, as far as it was read.
+struct FirstLook {
+  TimePoint start;  // before
+  bool has_bucket = false;
+  bool has_record = false;  // that of the first slot in question
+  Bucket bucket;
+  RecordCopy record;
+};
+
 absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
-                                      Found* found) {
-  const TimePoint start = session.Coarse();
+                                      const FirstLook* first, Found* found) {
+  const TimePoint start = first != nullptr ? first->start : session.Coarse();
   KeySearch search(key, key_hash, session.shape(), &session.view());
   RecordCopy record;
+  if (first != nullptr) {
+    search.TakeBucket(first->bucket);
+    if (first->has_record) search.TakeJudged(first->record.state);
+    record = first->record;
+  }
   for (;;) {
     if (search.step() == KeySearch::Step::kReadBucket) {
       REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, session.ReadBucket(search.bucket()));
@@ -150,11 +168,12 @@ absl::Status AskUntilInTime(Session& session, std::string_view key, std::uint64_
 }
 
 absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_hash, GetOutcome outcome,
-                     Found* found) {
+                     const FirstLook* first, Found* found) {
   // Before the search: what it read may be as of then, whatever the server says later.
   const bool was_loading = session.store_is_loading();
   for (int searches = 0; searches < kMaxSearches && outcome == GetOutcome::kUnsure; ++searches) {
-    REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, found));
+    REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, first, found));
+    first = nullptr;
     if (outcome == GetOutcome::kUnsure) ++session.counters().retries;
   }
   if (outcome == GetOutcome::kMissing && !was_loading) return absl::NotFoundError("no such key");
@@ -162,13 +181,13 @@ absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_h
   return AskUntilInTime(session, key, key_hash, found);
 }
 
-absl::Status GetAny(Session& session, std::string_view key, Found& found) {
-  const std::uint64_t key_hash = HashKey(key);
+absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_hash, const FirstLook* first,
+                    Found& found) {
   const std::uint64_t locates = session.counters().locates;
   REMORA_ASSIGN_OR_RETURN(const GetOutcome warm, GetWarm(session, key, key_hash, &found));
   if (warm != GetOutcome::kFound) {
     const std::uint64_t reads = session.counters().reads;
-    const absl::Status status = GetCold(session, key, key_hash, warm, &found);
+    const absl::Status status = GetCold(session, key, key_hash, warm, first, &found);
     session.allowance().Earn(session.counters().reads - reads);
     REMORA_RETURN_IF_ERROR(status);
   }
@@ -177,26 +196,69 @@ absl::Status GetAny(Session& session, std::string_view key, Found& found) {
   return absl::OkStatus();
 }
 
+// What nearly all GETs come to where a READ is a copy: the key's main bucket, of the depth that was expected,
+// and the record of its first slot with the key's fingerprint. Of what SearchOnce knows this is that one way,
+// in half of its instructions. False: nothing is known yet; search, beginning with what was read.
+bool GetAtOnce(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value,
+               RecordFacts* facts, FirstLook* first) {
+  if (!session.reads_now() || session.locations().is_on()) return false;
+  first->start = session.Coarse();
+  const Home home = session.view().HomeOf(key_hash);
+  const std::optional<std::uint64_t> bucket_offset = session.KnownOffsetOf({false, home.bucket});
+  if (!bucket_offset) return false;
+  Bucket& bucket = first->bucket;
+  first->has_bucket = session.ReadNow(std::as_writable_bytes(std::span(&bucket, 1)), *bucket_offset);
+  if (!first->has_bucket) return false;
+  if (std::max(ControlDepth(bucket.control), session.shape().base_depth) != home.depth) return false;
+  SlotSet slots = FindSlots(bucket, key_hash);
+  if (slots.empty()) return false;
+  const Slot slot = DecodeSlot(bucket.slots[static_cast<std::size_t>(slots.Next())]);
+  const std::size_t size = slot.extent_bytes();
+  if (!SlotNamesPlace(slot, session.shape().memory_size) || size > kMaxSmallExtent) return false;
+  const std::span<std::byte> copy = session.record_buffer().first(size);
+  if (!session.ReadNow(copy, slot.offset_bytes())) return false;
+  RecordCopy& record = first->record;
+  JudgeCopy(copy, key, key_hash, {slot.offset_units, size, home, session.shape().incarnation}, &record);
+  first->has_record = true;
+  const bool is_found = record.state == RecordState::kLive && record.header.expiry_ms == 0;
+  const bool is_known = is_found && session.InTime(first->start);  // as of every search (key_search.h)
+  if (!is_known) return false;
+  Assign(record.Value(), value);
+  *facts = record.facts();
+  return true;
+}
+
+[[gnu::noinline]] absl::Status GetText(Session& session, std::string_view key, std::uint64_t key_hash,
+                                       const FirstLook& first, std::string* value, RecordFacts* facts) {
+  Found found{.target = {.text = value, .memory = {}}};
+  REMORA_RETURN_IF_ERROR(GetAny(session, key, key_hash, first.has_bucket ? &first : nullptr, found));
+  *facts = found.facts;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
-  Found found{.target = {.text = value, .memory = {}}};
-  REMORA_RETURN_IF_ERROR(GetAny(session, key, found));
-  if (facts != nullptr) *facts = found.facts;
+  const std::uint64_t key_hash = HashKey(key);
+  FirstLook first;
+  if (!GetAtOnce(session, key, key_hash, value, facts, &first)) {
+    return GetText(session, key, key_hash, first, value, facts);
+  }
+  session.NoteRead(key_hash);
   return absl::OkStatus();
 }
 
 absl::Status Find(Session& session, std::string_view key) {
   Found found{.target = {}};
-  return GetAny(session, key, found);
+  return GetAny(session, key, HashKey(key), nullptr, found);
 }
 
 absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Sge& memory,
                                     RecordFacts* facts) {
   Found found{.target = {.text = nullptr, .memory = memory}};
-  REMORA_RETURN_IF_ERROR(GetAny(session, key, found));
+  REMORA_RETURN_IF_ERROR(GetAny(session, key, HashKey(key), nullptr, found));
   REMORA_RETURN_IF_ERROR(CheckFits(found.size, memory));
-  if (facts != nullptr) *facts = found.facts;
+  *facts = found.facts;
   return found.size;
 }
 

@@ -18,9 +18,8 @@ struct RecordFacts {
   std::uint64_t expiry_ms = 0;  // store/format/expiry.h
 };
 
-/// See Client::Get. REQUIRES: the key's size is in bounds, and Session::BeginCall was OK. `facts` may be
-/// null.
-absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts = nullptr);
+/// See Client::Get. REQUIRES: the key's size is in bounds, and Session::BeginCall was OK.
+absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts);
 
 /// As Get, for who does not want the value. That of a large record is not READ; the server is asked instead.
 absl::Status Find(Session& session, std::string_view key);
@@ -28,6 +27,6 @@ absl::Status Find(Session& session, std::string_view key);
 /// See Client::Get into RegisteredBytes. REQUIRES: as Get; `memory` is registered with the session's
 /// connection.
 absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Sge& memory,
-                                    RecordFacts* facts = nullptr);
+                                    RecordFacts* facts);
 
 }  // namespace remora

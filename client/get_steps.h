@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -33,14 +34,28 @@ struct RecordCopy {
   std::string_view Value() const {
     return {reinterpret_cast<const char*>(body) + header.key_size, header.value_size};
   }
+  RecordFacts facts() const { return {header.version_live >> 1, header.expiry_ms}; }
 };
 
-/// Of a whole record, as it was read.
+/// To a string that often has the right size already: then half of assign's instructions.
+inline void Assign(std::string_view value, std::string* to) {
+  if (to->size() != value.size()) {
+    to->assign(value);
+  } else {
+    std::memcpy(to->data(), value.data(), value.size());
+  }
+}
+
+/// Judges a whole record, as it was read from its place.
+inline void JudgeCopy(std::span<const std::byte> bytes, std::string_view key, std::uint64_t key_hash,
+                      const RecordPlace& place, RecordCopy* record) {
+  std::memcpy(&record->header, bytes.data(), sizeof(record->header));
+  record->body = bytes.data() + sizeof(record->header);
+  record->state = CheckRecord(record->header, record->body, key, key_hash, place);
+}
 inline RecordCopy CopyOf(std::span<const std::byte> bytes, const WantedRecord& wanted) {
   RecordCopy record;
-  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
-  record.body = bytes.data() + sizeof(record.header);
-  record.state = CheckRecord(record.header, record.body, wanted.key, wanted.key_hash, wanted.place);
+  JudgeCopy(bytes, wanted.key, wanted.key_hash, wanted.place, &record);
   return record;
 }
 
@@ -51,9 +66,9 @@ struct Found {
   RecordFacts facts{};
 
   void Take(const RecordCopy& record) {
-    if (record.body != nullptr && target.text != nullptr) target.text->assign(record.Value());
+    if (record.body != nullptr && target.text != nullptr) Assign(record.Value(), target.text);
     size = record.header.value_size;
-    facts = {record.header.version_live >> 1, record.header.expiry_ms};
+    facts = record.facts();
   }
 };
 

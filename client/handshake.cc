@@ -101,9 +101,11 @@ absl::Status Session::Join(std::unique_ptr<rdma::Connection> connection, const H
                            TimePoint deadline) {
   registration_.reset();
   scan_window_registration_.reset();
+  mapped_ = nullptr;
   connection_ = std::move(connection);
   REMORA_RETURN_IF_ERROR(Register());
   REMORA_RETURN_IF_ERROR(Greet(hello, deadline));
+  mapped_ = connection_->Mapped(hello_.memory);
   return AdoptSuperblock();
 }
 

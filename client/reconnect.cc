@@ -124,6 +124,7 @@ void Session::EndConnection() {
   registration_.reset();
   scan_window_registration_.reset();
   for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
+  mapped_ = nullptr;
   connection_.reset();
 }
 

@@ -110,13 +110,6 @@ absl::StatusOr<std::uint64_t> Session::OffsetOf(const BucketRef& bucket) {
   return KnownOffsetOf(bucket).value_or(0);
 }
 
-std::optional<std::uint64_t> Session::KnownOffsetOf(const BucketRef& bucket) const {
-  if (bucket.overflow) return bucket.number * sizeof(Bucket);
-  const std::uint64_t index = bucket.number / kBucketsPerSegment;
-  if (index >= directory_.size() || directory_[index] == 0) return std::nullopt;
-  return MainBucketPlace(directory_[index], bucket.number) * sizeof(Bucket);
-}
-
 Session::DirectoryRange Session::DirectoryAround(const BucketRef& bucket) const {
   const std::uint64_t index = bucket.number / kBucketsPerSegment;
   const std::uint64_t count = SegmentCount(shape_.memory_size);
@@ -288,9 +281,7 @@ absl::StatusOr<Session::Answer> Session::Exchange(const Request& request, std::s
   return answer;
 }
 
-void Session::NoteRead(std::uint64_t key_hash) {
-  reads_.Note(key_hash);
-  if (!reads_.full()) return;
+void Session::ReportReads() {
   const TimePoint now = clock_.Coarse();
   if (now - reads_reported_ < kReportPause) return;
   reads_reported_ = now;

@@ -24,6 +24,7 @@
 #include "client/registered.h"
 #include "client/scan.h"
 #include "client/server_time.h"
+#include "rdma/mapped_region.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/key_search.h"
@@ -156,15 +157,17 @@ class Session {
   absl::Status PostRead(std::span<const rdma::Sge> to, std::uint64_t offset);
   /// True: it is done already, and not to be awaited. False: PostRead it.
   bool ReadNow(std::span<std::byte> to, std::uint64_t offset) {
-    const bool done = connection_->ReadNow(to, hello_.memory, offset);
+    const bool done = mapped_ != nullptr && mapped_->Read(to, offset);
     counters_.reads += done ? 1 : 0;
     return done;
   }
+  /// Whether READs are done so, but now and then.
+  bool reads_now() const { return mapped_ != nullptr; }
   /// OK: all that were posted are done.
   absl::Status AwaitRead() { return Await(reads_done_); }
   /// A READ of this may follow.
   void Prefetch(std::uint64_t offset, std::size_t size) {
-    connection_->Prefetch(hello_.memory, offset, size);
+    if (mapped_ != nullptr) mapped_->Prefetch(offset, size);
   }
   /// Where a bucket is in the region; 0: as ReadBucket's null. Costs what that says, and then waits.
   absl::StatusOr<std::uint64_t> OffsetOf(const BucketRef& bucket);
@@ -248,7 +251,12 @@ class Session {
 
   // OffsetOf in steps, for who must not wait.
   /// Nothing: the directory has to be READ first.
-  std::optional<std::uint64_t> KnownOffsetOf(const BucketRef& bucket) const;
+  std::optional<std::uint64_t> KnownOffsetOf(const BucketRef& bucket) const {
+    if (bucket.overflow) return bucket.number * sizeof(Bucket);
+    const std::uint64_t index = bucket.number / kBucketsPerSegment;
+    if (index >= directory_.size() || directory_[index] == 0) return std::nullopt;
+    return MainBucketPlace(directory_[index], bucket.number) * sizeof(Bucket);
+  }
   /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not
   /// known.
   struct DirectoryRange {
@@ -293,7 +301,10 @@ class Session {
   void Learn(std::uint64_t key_hash, const Slot& slot);
 
   /// The key with this hash was read. Now and then, costs a request.
-  void NoteRead(std::uint64_t key_hash);
+  void NoteRead(std::uint64_t key_hash) {
+    reads_.Note(key_hash);
+    if (reads_.full()) ReportReads();
+  }
 
   rdma::Connection& connection() { return *connection_; }
 
@@ -343,6 +354,7 @@ class Session {
   absl::StatusOr<Answer> Exchange(const Request& request, std::size_t inline_size);
 
   absl::Status Read(std::uint64_t offset, std::size_t buffer_offset, std::size_t size);
+  void ReportReads();
   /// Takes completions until `done`, which Take sets.
   absl::Status Await(const bool& done);
   absl::Status Take(const rdma::Completion& completion);
@@ -408,6 +420,7 @@ class Session {
   std::vector<std::byte> buffer_;
   std::unique_ptr<rdma::SharedMemory> scan_window_;  // null: none
   std::unique_ptr<rdma::Connection> connection_;
+  rdma::MappedRegion* mapped_ = nullptr;  // the connection's, of hello_.memory; null: there is none
   std::unique_ptr<rdma::Registration> registration_;
   std::unique_ptr<rdma::Registration> scan_window_registration_;  // null: not yet
 };

@@ -182,22 +182,10 @@ absl::Status LocalClient::PostReadv(std::uint64_t context, std::span<const Sge> 
   return absl::OkStatus();
 }
 
-bool LocalClient::ReadNow(std::span<std::byte> to, const RemoteRegion& region, std::uint64_t offset) {
-  // Whoever only READs so would never look at the socket: now and then, the Poll behind PostReadv does.
-  if (!usable() || (polls_ + 1) % kPollsPerSocketCheck == 0) return false;
-  if (!region.Contains(offset, to.size())) return false;
-  const std::byte* const from = Find(region, offset, to.size(), false);
-  if (from == nullptr) return false;
-  ++polls_;
-  CopyShared(to.data(), from, to.size());
-  AcquireFence();  // as in PostReadv
-  return IsAlive(*listener_page_) && !PeerHasClosed();
-}
-
-void LocalClient::Prefetch(const RemoteRegion& region, std::uint64_t offset, std::uint64_t size) {
-  const std::byte* const from = Find(region, offset, size, false);
-  if (from == nullptr) return;  // who READs it will hear of it
-  for (std::uint64_t at = 0; at < size; at += kCacheLine) __builtin_prefetch(from + at);
+MappedRegion* LocalClient::Mapped(const RemoteRegion& region) {
+  const std::byte* const bytes = Find(region, 0, region.size, false);
+  if (!usable() || bytes == nullptr) return nullptr;
+  return MapRegion({bytes, region.size}, *listener_page_);
 }
 
 absl::Status LocalClient::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
@@ -224,7 +212,9 @@ std::size_t LocalClient::Poll(std::span<Completion> out) {
     // Before Take looks into the ring, so that what the server sent before it died is delivered.
     if (!IsAlive(*listener_page_)) PeerIsGone();
     AcquireFence();
-    if (++polls_ % kPollsPerSocketCheck == 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
+    const bool is_due = ++polls_ % kPollsPerSocketCheck == 0 || mapped_region().wants_poll();
+    if (is_due && !DrainWakeUps(socket_.get())) PeerIsGone();
+    if (is_due) mapped_region().Polled();
   }
   return Take(out);
 }

@@ -28,8 +28,7 @@ class LocalClient final : public LocalConnection {
 
   absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                          std::uint64_t offset) override;
-  bool ReadNow(std::span<std::byte> to, const RemoteRegion& region, std::uint64_t offset) override;
-  void Prefetch(const RemoteRegion& region, std::uint64_t offset, std::uint64_t size) override;
+  MappedRegion* Mapped(const RemoteRegion& region) override;
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override;
   std::size_t Poll(std::span<Completion> out) override;

@@ -69,6 +69,7 @@ void LocalConnection::Open(LocalSide* own, const LocalSide* peer, const SleepMar
 void LocalConnection::Break(absl::Status cause) {
   REMORA_CHECK(!cause.ok());
   usable_ = false;
+  mapped_region_ = {};
   if (!failure_.ok()) return;
   failure_ = std::move(cause);
   Close();

@@ -10,6 +10,7 @@
 #include "rdma/local_ring.h"
 #include "rdma/local_socket.h"
 #include "rdma/local_wire.h"
+#include "rdma/mapped_region.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
@@ -81,6 +82,12 @@ class LocalConnection : public Connection {
 
   /// Makes the rings usable. `peer_sleeping` says when the peer wants to be woken.
   void Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping, std::uint32_t slots);
+  /// What Connection::Mapped returns. REQUIRES: usable.
+  MappedRegion* MapRegion(std::span<const std::byte> bytes, const LocalListenerPage& page) {
+    mapped_region_ = MappedRegion(bytes, page, *peer_side_);
+    return &mapped_region_;
+  }
+  MappedRegion& mapped_region() { return mapped_region_; }
   /// Notes the first cause, and tells the peer. From now on nothing is posted, and Take flushes.
   void Break(absl::Status cause);
   /// Tells the peer that this side wants no more. REQUIRES: the memory given to Open is still there.
@@ -136,6 +143,7 @@ class LocalConnection : public Connection {
   std::size_t Flush(std::span<Completion> out);
 
   absl::Status failure_;
+  MappedRegion mapped_region_;
   bool usable_ = false;  // Open was called and Break was not
   bool peer_gone_ = false;
   bool disconnect_told_ = false;

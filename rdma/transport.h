@@ -106,6 +106,7 @@ inline Sge MakeSge(const Registration& registration, std::size_t offset, std::si
 }
 
 class Connection;
+class MappedRegion;
 
 enum class CompletionKind : std::uint8_t {
   kRead = 1,
@@ -198,17 +199,10 @@ class Connection {
   virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                                  std::uint64_t offset) = 0;
 
-  /// The same at once, without a completion, where a READ is a copy. True: `to`, inside a Registration, holds
-  /// the bytes, as if a READ that was posted now had completed. False: post one; that says what is wrong, if
-  /// anything is.
-  virtual bool ReadNow(std::span<std::byte> /*to*/, const RemoteRegion& /*region*/,
-                       std::uint64_t /*offset*/) {
-    return false;
-  }
-
-  /// Says that such a READ may follow: where a READ is a copy, memory may come to the processor meanwhile.
-  /// Has no effect but on time.
-  virtual void Prefetch(const RemoteRegion& /*region*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) {}
+  /// Client, after Connect: where a READ of this region is a copy, what does it at once, without a completion
+  /// (rdma/mapped_region.h). It is the connection's, and of the region that was asked for last; when the
+  /// connection breaks, it reads nothing any more. Null: there is none.
+  virtual MappedRegion* Mapped(const RemoteRegion& /*region*/) { return nullptr; }
 
   /// WRITEs `from`, in order, to the peer's `region` at `offset` (rdma_post_writev(3)). No completion;
   /// post a SEND or a READ behind it. The buffers are the caller's again at the completion of that. A server

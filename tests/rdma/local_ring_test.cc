@@ -147,10 +147,11 @@ TEST(LocalRing, TwoThreads) {
 }
 
 TEST(CopyShared, AllAlignmentsAndSizes) {
-  std::vector<std::byte> from(2 * kWordCopyLimit);
+  constexpr std::size_t kLongest = 532;
+  std::vector<std::byte> from(kLongest + 16);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
   for (std::size_t offset = 0; offset < 9; ++offset) {
-    for (std::size_t size = 0; size < kWordCopyLimit + 20; ++size) {
+    for (std::size_t size = 0; size <= kLongest; ++size) {
       std::vector<std::byte> to(size + 2, std::byte{0xee});
       CopyShared(to.data() + 1, from.data() + offset, size);
       ASSERT_EQ(std::memcmp(to.data() + 1, from.data() + offset, size), 0) << offset << ' ' << size;

@@ -10,15 +10,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <string>
 #include <thread>
 
 #include "rdma/local_alive.h"
 #include "rdma/local_socket.h"
+#include "rdma/mapped_region.h"
 #include "tests/rdma/transport_fixture.h"
 #include "tests/rdma/transport_peer.h"
 
@@ -262,6 +265,93 @@ TEST_F(LocalTest, LastWordsAreDelivered) {
   ASSERT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
   EXPECT_THAT(client->AwaitDisconnect(), IsOk());
   EXPECT_EQ(client->receive_count(), 5u);
+}
+
+// --- READs at once ---------------------------------------------------------------------------------
+
+TEST_F(LocalTest, AMappedRegionIsReadAtOnce) {
+  StartService();
+  const auto client = Open();
+  const RemoteRegion& region = client->welcome().region;
+  MappedRegion* const mapped = client->connection().Mapped(region);
+  ASSERT_NE(mapped, nullptr);
+  std::string text(100, '\0');
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(text));
+  ASSERT_TRUE(mapped->Read(bytes, 17));
+  EXPECT_EQ(text, RegionText(17, text.size()));
+  ASSERT_TRUE(mapped->Read(bytes, region.size - text.size()));
+  EXPECT_EQ(text, RegionText(region.size - text.size(), text.size()));
+  mapped->Prefetch(region.size - 1, 1);
+  // What is not inside is not read, nor is it a reason to end.
+  for (const std::uint64_t offset : {region.size - 5, region.size, region.size + 1, ~std::uint64_t{0}}) {
+    text = "before";
+    EXPECT_FALSE(mapped->Read(std::as_writable_bytes(std::span(text)), offset)) << offset;
+    EXPECT_EQ(text, "before");
+    mapped->Prefetch(offset, text.size());
+  }
+  EXPECT_THAT(client->connection().status(), IsOk());
+}
+
+TEST_F(LocalTest, WhatIsNoRegionIsNotMapped) {
+  StartService();
+  const auto client = Open();
+  RemoteRegion region = client->welcome().region;
+  region.size += 1;
+  EXPECT_EQ(client->connection().Mapped(region), nullptr);
+  region = client->welcome().region;
+  region.key += 1000;
+  EXPECT_EQ(client->connection().Mapped(region), nullptr);
+  EXPECT_THAT(client->Read(0, {8}), IsOk());
+}
+
+// Whoever only READs at once looks at the socket, too, now and then: by a READ that is posted.
+TEST_F(LocalTest, AMappedRegionAsksForAPollNowAndThen) {
+  StartService();
+  const auto client = Open();
+  MappedRegion* const mapped = client->connection().Mapped(client->welcome().region);
+  std::array<std::byte, 8> bytes{};
+  for (int round = 0; round < 3; ++round) {
+    std::uint32_t reads = 0;
+    while (reads <= MappedRegion::kReadsPerPoll && mapped->Read(bytes, 0)) ++reads;
+    EXPECT_LE(reads, MappedRegion::kReadsPerPoll);
+    EXPECT_GT(reads, MappedRegion::kReadsPerPoll / 2);
+    EXPECT_FALSE(mapped->Read(bytes, 0));
+    ASSERT_THAT(client->Read(0, {8}), IsOk());
+  }
+}
+
+TEST_F(LocalTest, NothingIsReadAtOnceOverWhatHasBroken) {
+  StartService();
+  const auto client = Open();
+  MappedRegion* const mapped = client->connection().Mapped(client->welcome().region);
+  std::array<std::byte, 8> bytes{};
+  ASSERT_TRUE(mapped->Read(bytes, 0));
+  // By our own fault; the server lives.
+  EXPECT_THAT(client->ReadFrom({.size = 4096, .key = 4711}, 0, {8}),
+              HasCode(absl::StatusCode::kPermissionDenied));
+  EXPECT_FALSE(mapped->Read(bytes, 0));
+  EXPECT_EQ(client->connection().Mapped(client->welcome().region), nullptr);
+
+  const auto another = Open();
+  MappedRegion* const its = another->connection().Mapped(another->welcome().region);
+  ASSERT_TRUE(its->Read(bytes, 0));
+  ASSERT_THAT(another->Send(CommandText(ServiceOp::kClose)), IsOk());
+  ASSERT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
+  EXPECT_FALSE(its->Read(bytes, 0));
+}
+
+TEST_F(LocalTest, NothingIsReadAtOnceOfAServerThatWasKilled) {
+  PeerProcess peer("serve", ServeArgument(where_));
+  ASSERT_EQ(peer.line(), where_.ToString());
+  const auto client = Open();
+  MappedRegion* const mapped = client->connection().Mapped(client->welcome().region);
+  std::array<std::byte, 8> bytes{};
+  ASSERT_TRUE(mapped->Read(bytes, 0));
+  peer.Kill();
+  // It dies a moment later, for good.
+  const TimePoint end = clock_.Now() + std::chrono::seconds(20);
+  while (mapped->Read(bytes, 0) && clock_.Now() < end) client->Read(0, {8}).IgnoreError();
+  EXPECT_FALSE(mapped->Read(bytes, 0));
 }
 
 }  // namespace

@@ -1,0 +1,56 @@
+// A region of the peer's that this process maps: a READ of it is a copy, done at once, without a completion.
+// All inline: one GET is two of these.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "rdma/local_alive.h"
+#include "rdma/local_copy.h"
+#include "rdma/local_wire.h"
+
+namespace remora::rdma {
+
+/// Thread Safety: as the connection that it is of.
+class MappedRegion {
+ public:
+  /// None: nothing can be read.
+  MappedRegion() = default;
+  /// What the page, which is the listener's, and the peer's side say goes for its bytes.
+  MappedRegion(std::span<const std::byte> bytes, const LocalListenerPage& page, const LocalSide& peer)
+      : bytes_(bytes.data()), size_(bytes.size()), page_(&page), peer_(&peer) {}
+
+  /// True: `to` holds the bytes from `offset` on, as if a READ that was posted now had completed. False: post
+  /// one (Connection::PostReadv), and poll; that says what is wrong, if anything is.
+  bool Read(std::span<std::byte> to, std::uint64_t offset) {
+    if (offset > size_ || to.size() > size_ - offset || reads_left_ == 0) return false;
+    --reads_left_;
+    CopyShared(to.data(), bytes_ + offset, to.size());
+    AcquireFence();  // A1 of local_wire.h: the bytes first, then whether the server that they are of still
+                     // lives
+    return IsAlive(*page_) && peer_->closed.load(std::memory_order_acquire) == 0;
+  }
+
+  /// Such a READ may follow: memory may come to the processor meanwhile. Has no effect but on time.
+  void Prefetch(std::uint64_t offset, std::size_t size) const {
+    if (offset > size_ || size > size_ - offset) return;  // who READs it will hear of it
+    for (std::size_t at = 0; at < size; at += kCacheLine) __builtin_prefetch(bytes_ + offset + at);
+  }
+
+  // For its connection.
+  /// Whoever only READs so would never look at the socket (A1): so often, the Poll behind a PostReadv does.
+  static constexpr std::uint32_t kReadsPerPoll = 4096;
+  bool wants_poll() const { return reads_left_ == 0; }
+  void Polled() { reads_left_ = kReadsPerPoll; }
+
+ private:
+  const std::byte* bytes_ = nullptr;
+  std::uint64_t size_ = 0;
+  const LocalListenerPage* page_ = nullptr;
+  const LocalSide* peer_ = nullptr;
+  std::uint32_t reads_left_ = kReadsPerPoll;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,190 @@
+// GETs where a READ is a copy: what is found at once, and what is not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "client/client.h"
+#include "store/store.h"
+#include "tests/behaviour/behaviour_fixture.h"
+
+namespace remora {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// The machine's clock, in a process that is held up for once: just before a certain look at it.
+class HeldUpClock final : public Clock {
+ public:
+  TimePoint Now() const override { return machine_.Now() + late_; }
+  TimePoint Coarse() const override {
+    if (looks_left_ > 0 && --looks_left_ == 0) late_ += for_;
+    return machine_.Coarse() + late_;
+  }
+  std::int64_t UnixMillis() const override { return machine_.UnixMillis(); }
+  /// Before the look of this number, from 1 on.
+  void HoldUp(int look, Duration duration) {
+    looks_left_ = look;
+    for_ = duration;
+  }
+
+ private:
+  const SteadyClock machine_{};
+  mutable Duration late_{};
+  mutable int looks_left_ = 0;
+  Duration for_{};
+};
+
+class GetAtOnce : public testing::Test {
+ protected:
+  static constexpr milliseconds kGrace{60'000};  // longer than this machine holds us up
+
+  void SetUp() override {
+    std::string why_not;
+    deployment_ = Deployment::Create(
+        DeploymentKind::kLocal,
+        {.durability = Durability::kMemory, .memory_size = kMinMemorySize, .grace = kGrace}, &why_not);
+    ASSERT_NE(deployment_, nullptr) << why_not;
+    client_ = Connect({});
+    ASSERT_NE(client_, nullptr);
+  }
+
+  std::unique_ptr<Client> Connect(ClientOptions options) {
+    options.location_cache_bytes = 0;
+    auto client = Client::Connect([this](TimePoint) { return deployment_->Dial(); }, options, clock_);
+    EXPECT_TRUE(client.ok()) << client.status();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+  /// READs that it took.
+  std::uint64_t Get(std::string_view key, std::string_view expected) {
+    const std::uint64_t before = client_->counters().reads;
+    std::string value = "before";
+    std::uint64_t version = 0;
+    EXPECT_CODE(kOk, client_->Get(key, &value, &version));
+    EXPECT_EQ(value, expected);
+    EXPECT_GT(version, 0u);
+    return client_->counters().reads - before;
+  }
+
+  HeldUpClock clock_;
+  std::unique_ptr<Deployment> deployment_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(GetAtOnce, TakesTwoReads) {
+  ASSERT_CODE(kOk, client_->Put("key", "value"));
+  Get("key", "value");  // from here on, it knows the index
+  EXPECT_EQ(Get("key", "value"), 2u);
+  ASSERT_CODE(kOk, client_->Put("key", "longer than before"));
+  EXPECT_EQ(Get("key", "longer than before"), 2u);
+  ASSERT_CODE(kOk, client_->Put("key", ""));
+  EXPECT_EQ(Get("key", ""), 2u);
+}
+
+TEST_F(GetAtOnce, WhoIsHeldUpReadsAgain) {
+  ASSERT_CODE(kOk, client_->Put("key", "value"));
+  Get("key", "value");
+  // Behind both READs, when the place may have been another record's before the second.
+  clock_.HoldUp(2, kGrace + milliseconds(1));
+  EXPECT_EQ(Get("key", "value"), 4u);
+  // Before both, or for less: nothing can have come in between.
+  clock_.HoldUp(1, kGrace + milliseconds(1));
+  EXPECT_EQ(Get("key", "value"), 2u);
+  clock_.HoldUp(2, kGrace / 2);
+  EXPECT_EQ(Get("key", "value"), 2u);
+}
+
+// What it leaves to the search, it leaves in whole.
+TEST_F(GetAtOnce, WhatIsNotPlainIsSearched) {
+  std::string value;
+  EXPECT_CODE(kNotFound, client_->Get("missing", &value));
+  ASSERT_CODE(kOk, client_->Put("expires", "value", {.ttl = std::chrono::hours(1)}));
+  Get("expires", "value");
+  ASSERT_CODE(kOk, client_->Put("expired", "value", {.ttl = milliseconds(1)}));
+  clock_.Sleep(milliseconds(50));
+  EXPECT_CODE(kNotFound, client_->Get("expired", &value));
+  const std::string large(std::size_t{1} << 20, 'l');
+  ASSERT_CODE(kOk, client_->Put("large", large));
+  Get("large", large);
+  ASSERT_CODE(kOk, client_->Delete("large"));
+  EXPECT_CODE(kNotFound, client_->Get("large", &value));
+}
+
+// In overflow buckets, behind others with the same fingerprint, in buckets that were split since: with so
+// many keys there are some of each.
+TEST_F(GetAtOnce, EveryKeyIsFoundWhileTheIndexGrows) {
+  const auto reader = Connect({});  // which learns of it by what it reads alone
+  ASSERT_NE(reader, nullptr);
+  std::string value;
+  constexpr int kKeys = 20'000;
+  for (int i = 0; i < kKeys; ++i) {
+    ASSERT_CODE(kOk, client_->Put("key " + std::to_string(i), std::to_string(i)));
+    for (const int j : {i, i / 2, i / 3}) {
+      ASSERT_CODE(kOk, reader->Get("key " + std::to_string(j), &value));
+      ASSERT_EQ(value, std::to_string(j));
+    }
+  }
+  EXPECT_GT(reader->counters().reads, 2u * 3 * kKeys) << "no key needed a search";
+  EXPECT_LT(reader->counters().reads, 3u * 3 * kKeys);
+}
+
+// All bytes of this process's memory that others may map, and that say this. (One of them is the record.)
+std::vector<char*> SharedPlacesOf(std::string_view text) {
+  std::vector<char*> places;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx rw-s", &begin, &end) != 2 || !absl::StrContains(line, " rw-s "))
+      continue;
+    char* const last = reinterpret_cast<char*>(end);
+    for (char* at = reinterpret_cast<char*>(begin);;) {
+      at = std::search(at, last, text.begin(), text.end());
+      if (at == last) break;
+      places.push_back(at);
+      at += text.size();
+    }
+  }
+  return places;
+}
+
+TEST_F(GetAtOnce, WhatIsNotWholeIsNotServed) {
+  const std::string written = "the value that was written for this key, and no other";
+  ASSERT_CODE(kOk, client_->Put("key", written));
+  Get("key", written);
+  const std::vector<char*> places = SharedPlacesOf(written);
+  ASSERT_FALSE(places.empty());
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto flip = [&] {
+      for (char* const place : places) place[i] = static_cast<char>(place[i] ^ 1 << i % 8);
+    };
+    flip();
+    std::string value;
+    const absl::Status status = client_->Get("key", &value);
+    EXPECT_FALSE(status.ok()) << value;
+    flip();
+  }
+  Get("key", written);
+}
+
+TEST_F(GetAtOnce, AServerThatHasStoppedIsNotRead) {
+  ASSERT_CODE(kOk, client_->Put("key", "value"));
+  client_ = Connect({.reconnect = false});
+  ASSERT_NE(client_, nullptr);
+  Get("key", "value");
+  deployment_->Stop();
+  std::string value = "before";
+  EXPECT_CODE(kUnavailable, client_->Get("key", &value));
+  EXPECT_EQ(value, "before");
+}
+
+}  // namespace
+}  // namespace remora
