@@ -30,10 +30,11 @@ struct Figures {
 };
 
 /// False: an operation ended as it must not.
-bool Measure(const Served& served, const Attack& attack, std::chrono::milliseconds time, int rounds) {
+bool Measure(Served& served, const Attack& attack, std::chrono::milliseconds time, int rounds) {
   Figures quiet, attacked;
   std::uint64_t acts = 0;
   for (int round = 0; round < rounds; ++round) {
+    served.AwaitNoMore("connections", 1);  // what the attack before has left
     Witness before(served.address(), served.clock());
     std::this_thread::sleep_for(time);
     quiet.Add(before.Stop());
