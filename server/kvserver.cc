@@ -1,5 +1,5 @@
 // kvserver: serves one store at one or several addresses until TERM or INT.
-#include <signal.h>  // NOLINT: POSIX has sigaction here, C++ has not in its own
+#include <signal.h>
 #include <sysexits.h>
 #include <unistd.h>
 
