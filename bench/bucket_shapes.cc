@@ -221,12 +221,13 @@ class Table {
   double slots_used() const {
     // In each shape all blocks are of one size, and each has one word that is no slot.
     constexpr std::uint64_t kBlock = Shape::kOverflowWords;
-    return static_cast<double>(keys_) / static_cast<double>(next_overflow_ / kBlock * (kBlock - 1));
+    const std::uint64_t slots = next_overflow_ / kBlock * (kBlock - 1);
+    return static_cast<double>(keys_) / static_cast<double>(slots);
   }
   /// A miss follows its bucket's chain to the end, and each bucket is as likely as the others.
   double extra_reads_per_miss() const {
-    return static_cast<double>((next_overflow_ - Shape::MainWords(buckets_)) / Shape::kOverflowWords) /
-           static_cast<double>(buckets_);
+    const std::uint64_t overflows = (next_overflow_ - Shape::MainWords(buckets_)) / Shape::kOverflowWords;
+    return static_cast<double>(overflows) / static_cast<double>(buckets_);
   }
   double extra_reads_per_hit() const { return static_cast<double>(key_depths_) / static_cast<double>(keys_); }
 

@@ -44,9 +44,8 @@ class Scale {
     axis_.title = setting;
     axis_.low = std::floor(std::log10(least));
     axis_.high = std::ceil(std::log10(most));
-    for (double power = axis_.low; power <= axis_.high; ++power) {
-      axis_.marks.emplace_back(power,
-                               Grouped(static_cast<std::uint64_t>(std::pow(10, std::max(0.0, power)))));
+    for (int power = static_cast<int>(axis_.low); power <= static_cast<int>(axis_.high); ++power) {
+      axis_.marks.emplace_back(power, Grouped(static_cast<std::uint64_t>(std::pow(10, std::max(0, power)))));
     }
   }
   const Axis& axis() const { return axis_; }

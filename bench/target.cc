@@ -33,7 +33,7 @@ void MultiGet(Source& source, std::span<Request* const> requests) {
   }
   const absl::Status status = source.MultiGet(keys, results);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    requests[i]->status = status.ok() ? std::move(results[i].status) : status;
+    requests[i]->status = status.ok() ? results[i].status : status;
     requests[i]->found->swap(results[i].value);
   }
 }
@@ -62,7 +62,7 @@ class ClientSession final : public BatchSession {
     }
     const absl::Status status = client_->MultiPut(puts, results);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      requests[i]->status = status.ok() ? std::move(results[i].status) : status;
+      requests[i]->status = status.ok() ? results[i].status : status;
     }
   }
 

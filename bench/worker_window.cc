@@ -23,6 +23,7 @@ struct Worker::Place : Request {
 void Worker::RunWindow(TimePoint deadline) {
   std::vector<Place> places(workload_.depth);
   std::vector<Place*> free;
+  free.reserve(places.size());
   for (Place& place : places) free.push_back(&place);
   std::vector<Request*> ended;
   std::vector<Request*> later;  // of an insert that cannot be acknowledged yet: it is looked at again

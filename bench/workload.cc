@@ -15,7 +15,7 @@ OperationKind DrawKind(const Mix& mix, Random& random) {
   if ((left -= mix.read) < 0) return OperationKind::kRead;
   if ((left -= mix.update) < 0) return OperationKind::kUpdate;
   if ((left -= mix.insert) < 0) return OperationKind::kInsert;
-  if ((left -= mix.scan) < 0) return OperationKind::kScan;
+  if (left < mix.scan) return OperationKind::kScan;
   if (mix.read_modify_write > 0) return OperationKind::kReadModifyWrite;
   // The parts add up to a little less than 1, as sums of decimals do.
   return mix.read > 0     ? OperationKind::kRead

@@ -149,14 +149,12 @@ class CoroutineClient {
   /// An operation that somebody awaits. It lives in that coroutine.
   class Operation {
    public:
+    virtual ~Operation() = default;
     virtual AsyncClient::Begun Begin(AsyncClient& client, AsyncClient::Done done) = 0;
     virtual void Take(const AsyncResult& result) = 0;
 
     std::coroutine_handle<> awaiting;
     Operation* next = nullptr;
-
-   protected:
-    ~Operation() = default;
   };
 
   class Queue {

@@ -168,7 +168,7 @@ void LocalListener::AcceptSockets() {
 // sleeping.
 void LocalListener::RefuseOne() {
   spare_ = UniqueFd();
-  UniqueFd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  static_cast<void>(UniqueFd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
   ++dropped_handshakes_;
   spare_ = OpenSpare();
 }

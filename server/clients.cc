@@ -19,6 +19,9 @@ namespace {
 // would keep its slice for ever.
 constexpr std::chrono::seconds kProbeEvery{5};
 
+constexpr BoundedLog::Kind kClients = BoundedLog::Kind::kClients;
+constexpr BoundedLog::Kind kStrangers = BoundedLog::Kind::kStrangers;
+
 }  // namespace
 
 // --- Clients come ---------------------------------------------------------------------------------------
@@ -65,8 +68,9 @@ bool Server::AcceptClients(Port& port) {
     store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(bytes));
     store_->Add(Counter::kConnections, 1);
     store_->Add(Counter::kConnectionsAccepted, 1);
-    Log(absl::StrCat("client ", peer, ": connected", use == nullptr ? "" : " with the token ",
-                     use == nullptr ? "" : use->token.name));
+    bounded_log_->Write(kClients,
+                        absl::StrCat("client ", peer, ": connected", use == nullptr ? "" : " with the token ",
+                                     use == nullptr ? "" : use->token.name));
     return true;
   }
   if (client != nullptr) outcomes_->End(*client);
@@ -74,7 +78,9 @@ bool Server::AcceptClients(Port& port) {
     Refuse(*connection, Counter::kRefusedFull, {.reason = RefusalReason::kFull},
            StdView(session.status().message()));
   } else {
-    Log(absl::StrCat("client ", peer, ": gone while being accepted: ", session.status().message()));
+    bounded_log_->Write(
+        kStrangers,
+        absl::StrCat("client ", peer, ": gone while being accepted: ", session.status().message()));
   }
   return true;
 }
@@ -165,7 +171,8 @@ NamedClient& Server::BeginClient(std::uint64_t name, rdma::Connection* connectio
   store_->Add(Counter::kClientsRemembered,
               static_cast<std::int64_t>(outcomes_->size()) - static_cast<std::int64_t>(before));
   if (const absl::Status status = store_->Remember(name, forgotten); !status.ok()) {
-    Log(absl::StrCat("client ", connection->peer(), ": a restart may forget it: ", status.message()));
+    bounded_log_->Write(kClients, absl::StrCat("client ", connection->peer(),
+                                               ": a restart may forget it: ", status.message()));
   }
   return client;
 }
@@ -175,13 +182,14 @@ void Server::Refuse(rdma::Connection& connection, Counter why, HelloRefusal refu
   connection.Reject(AsBytes(refusal));
   store_->Add(Counter::kConnectionsRefused, 1);
   if (why != Counter::kConnectionsRefused) store_->Add(why, 1);
-  Log(absl::StrCat("client ", connection.peer(), ": refused: ", AbslView(text)));
+  bounded_log_->Write(kStrangers, absl::StrCat("client ", connection.peer(), ": refused: ", AbslView(text)));
 }
 
 // --- Clients go -----------------------------------------------------------------------------------------
 
 void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
-  Log(absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
+  bounded_log_->Write(kClients,
+                      absl::StrCat("client ", connection->peer(), ": disconnected: ", why.message()));
   if (!absl::IsUnavailable(why)) store_->Add(Counter::kConnectionsBroken, 1);
   grants_->End(*connection);
   scans_->End(*connection);

@@ -1,5 +1,5 @@
 // kvserver: serves one store at one or several addresses until TERM or INT.
-#include <signal.h>  // NOLINT: POSIX has sigaction here, C++ has not in its own
+#include <signal.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -191,7 +191,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
       ->transform(CLI::CheckedTransformer(large_pages))
       ->default_str("auto");
   bool quiet = false;
-  app.add_flag("--quiet", quiet, "Do not log the coming and going of clients to standard error");
+  app.add_flag("--quiet", quiet,
+               "Log nothing to standard error, neither of clients nor of the disk, but why it ends");
   app.set_version_flag("--version", "kvserver " REMORA_VERSION);
   try {
     app.parse(argc, argv);

@@ -76,9 +76,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   }
   server->grants_ = std::make_unique<Grants>(*server->store_, *server->memory_);
   server->scans_ = std::make_unique<Scans>(*server->store_);
-  server->backups_ =
-      std::make_unique<Backups>(*server->store_, options.backup_dir, options.backup_keep,
-                                [server = server.get()](std::string_view line) { server->Log(line); });
+  server->bounded_log_ = std::make_unique<BoundedLog>(options.log, server->store_->clock());
+  server->backups_ = std::make_unique<Backups>(*server->store_, options.backup_dir, options.backup_keep,
+                                               [log = server->bounded_log_.get()](std::string_view line) {
+                                                 log->Write(BoundedLog::Kind::kBackups, line);
+                                               });
   server->store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(server->memory_->region().size()));
   return server;
 }
@@ -125,6 +127,7 @@ bool Server::Step() {
   busy |= AnswerReserves();
   scans_->Expire();
   if (next_probe_) ProbeClients();
+  if (bounded_log_->next_telling()) bounded_log_->TellDue();
   if (load_began_) SeeHowTheLoadGoes();
   if ((store_->Read(Counter::kDiskRefuses) != 0) != disk_refuses_) SeeHowTheDiskDoes();
   // With commits, the store does its housekeeping at their pace.
@@ -294,6 +297,7 @@ absl::Status Server::Run() {
     expected_ = 0;
     Sleep();
   }
+  bounded_log_->TellAll();
   return store_->load_status();
 }
 
@@ -317,7 +321,8 @@ int Server::MillisToNextWork() const {
   // What was put off wants another try, whether the store knows of work or not.
   if (!reserves_.empty() || !write_requests_.empty() || !other_requests_.empty()) return 1;
   std::optional<TimePoint> next = store_->next_work();
-  for (const auto& expiry : {grants_->next_expiry(), scans_->next_expiry(), next_probe_}) {
+  for (const auto& expiry :
+       {grants_->next_expiry(), scans_->next_expiry(), next_probe_, bounded_log_->next_telling()}) {
     if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
   }
   for (const auto& [use, waiting] : delayed_) {

@@ -26,6 +26,7 @@
 #include "rdma/transport.h"
 #include "server/admission.h"
 #include "server/backups.h"
+#include "server/bounded_log.h"
 #include "server/grants.h"
 #include "server/large_pages.h"
 #include "server/memory.h"
@@ -55,8 +56,8 @@ struct ServerOptions {
   bool serves_without_token = false;
   /// Asks for large pages for the memory (server/large_pages.h), in a thread of its own.
   bool large_pages = false;
-  /// Gets one line, without its end, for each event that someone who runs a server wants to see. May be
-  /// empty.
+  /// Gets one line, without its end, for each event that someone who runs a server wants to see; of what
+  /// clients cause, so many in a time (server/bounded_log.h). May be empty.
   std::function<void(std::string_view)> log;
 };
 
@@ -158,6 +159,7 @@ class Server {
   void Sleep();
   /// For poll: -1 when nothing is to be done before somebody comes.
   int MillisToNextWork() const;
+  /// For what clients do not cause: always written.
   void Log(std::string_view line);
 
   // --- commits.cc
@@ -192,6 +194,7 @@ class Server {
   std::unique_ptr<ExportedMemory> memory_;
   std::unique_ptr<LargePages> large_pages_;  // null: the system's affair alone
   std::unique_ptr<Store> store_;
+  std::unique_ptr<BoundedLog> bounded_log_;  // for all that clients cause
   std::vector<Port> ports_;
   std::unique_ptr<Outcomes> outcomes_;
   std::unique_ptr<Admission> admission_;  // null: no tokens

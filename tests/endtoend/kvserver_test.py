@@ -2,10 +2,14 @@
 
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
+import socket
+import struct
 import subprocess
+import time
 import unittest
 
 import harness
@@ -196,6 +200,45 @@ class RunTest(harness.TestCase):
         self.assertGreater(refused, 0)
         self.assertEqual(kvctl(self.address, "get", "0").stdout, value)
         self.assertEqual(kvctl(self.address, "get", str(refused)).returncode, 1)
+
+
+class LogTest(harness.TestCase):
+    LINES = 30  # of one kind
+    WINDOW = 10  # seconds
+
+    def be_refused(self, times):
+        """Connects, and says no client's greeting; returns how many windows there may have been meanwhile."""
+        begin = time.monotonic()
+        hello = struct.pack("=8sII56x", b"remlocal", 3, 0)
+        for _ in range(times):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+                stranger.connect(str(self.folder / "socket"))
+                stranger.send(hello)
+                self.assertTrue(stranger.recv(4096))
+        return int((time.monotonic() - begin) / self.WINDOW) + 2
+
+    @staticmethod
+    def left_out(said):
+        told = re.findall(rb"^kvserver: ([0-9]+) more lines of clients that were refused were not written", said, re.M)
+        return sum(map(int, told))
+
+    def test_who_comes_without_end_does_not_fill_it(self):
+        server = self.memory_server(f"--tokens={self.write('tokens', self.make_token('writer'))}", "--insecure_open")
+        windows = self.be_refused(1000)
+        refused = server.said().count(b": refused: ")
+        self.assertGreaterEqual(refused, self.LINES)
+        self.assertLessEqual(refused, windows * self.LINES)
+        # Nobody comes any more: all the same, it says how many there were.
+        harness.wait_until(lambda: self.left_out(server.said()) == 1000 - refused, "the rest is told of")
+        # Others, and what no client causes, are not hidden by it; nor is how many there were by its end.
+        self.be_refused(1000)
+        self.assertEqual(kvctl(self.address, "ping").returncode, 0)
+        harness.wait_until(lambda: b": disconnected" in server.said(), "a client came and went")
+        server.process.send_signal(signal.SIGHUP)
+        harness.wait_until(lambda: b"read 1 tokens anew" in server.said(), "the tokens are read")
+        self.assertEqual(server.stop()[0], 0)
+        said = server.said()
+        self.assertEqual(said.count(b": refused: ") + self.left_out(said), 2000)
 
 
 if __name__ == "__main__":

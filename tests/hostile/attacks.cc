@@ -45,6 +45,15 @@ void ComeInACrowd(const rdma::Address& where) {
   }
 }
 
+// As fast as it goes, and by the book.
+void ComeAndGo(const rdma::Address& where) {
+  for (int i = 0; i < (where.kind == kVerbs ? 2 : 20); ++i) RawPeer::At(where)->Join(HelloRequest());
+}
+
+void HangUp(const rdma::Address& where) {
+  for (int i = 0; i < 100; ++i) const RawLocal gone(where, true);
+}
+
 // More than the listener keeps of such.
 void SaySilence(const rdma::Address& where) {
   std::vector<std::unique_ptr<RawLocal>> silent;
@@ -166,6 +175,7 @@ void KeepBusy(const rdma::Address&) {
 std::vector<Attack> AttacksOver(rdma::TransportKind kind) {
   std::vector<Attack> attacks = {{"nonsense at the door", "refused_version", SayNonsense},
                                  {"a crowd", "refused_full", ComeInACrowd},
+                                 {"comes and goes", "connections_accepted", ComeAndGo},
                                  {"takes no replies", "connections_broken", BeDeaf},
                                  {"stops in mid-write", "connections_accepted", StopInMidWrite},
                                  {"frozen with a grant", "connections_accepted", Freeze},
@@ -176,6 +186,7 @@ std::vector<Attack> AttacksOver(rdma::TransportKind kind) {
   } else {
     // Over verbs, the device itself makes who sends more than there are receives wait.
     attacks.push_back({"sends without credit", "connections_broken", SendWithoutCredit});
+    attacks.push_back({"hangs up", "handshakes_dropped", HangUp});
     attacks.push_back({"says nothing", "handshakes_dropped", SaySilence});
     attacks.push_back({"a byte at a time", "handshakes_dropped", Drip});
     attacks.push_back({"forged counters", "connections_broken", ForgeCounters});

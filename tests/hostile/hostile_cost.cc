@@ -30,10 +30,11 @@ struct Figures {
 };
 
 /// False: an operation ended as it must not.
-bool Measure(const Served& served, const Attack& attack, std::chrono::milliseconds time, int rounds) {
+bool Measure(Served& served, const Attack& attack, std::chrono::milliseconds time, int rounds) {
   Figures quiet, attacked;
   std::uint64_t acts = 0;
   for (int round = 0; round < rounds; ++round) {
+    served.AwaitNoMore("connections", 1);  // what the attack before has left
     Witness before(served.address(), served.clock());
     std::this_thread::sleep_for(time);
     quiet.Add(before.Stop());
@@ -49,19 +50,20 @@ bool Measure(const Served& served, const Attack& attack, std::chrono::millisecon
     return Percentile(with, percent) / std::max(1.0, static_cast<double>(Percentile(without, percent)));
   };
   const auto us = [](std::vector<std::uint32_t>& values) { return Percentile(values, 99) / 1e3; };
+  const std::uint64_t operations = quiet.operations + attacked.operations;
+  const std::uint64_t faults = quiet.faults + attacked.faults;
   std::printf(
       "%-24s %6llu acts  GET p99 %9.1f us, beside it %9.1f: %6.2f   PUT p99 %9.1f us, beside it %9.1f: %6.2f"
       "   %llu operations, %llu wrong\n",
       attack.name, static_cast<unsigned long long>(acts), us(quiet.get_ns), us(attacked.get_ns),
       ratio(attacked.get_ns, quiet.get_ns, 99), us(quiet.put_ns), us(attacked.put_ns),
-      ratio(attacked.put_ns, quiet.put_ns, 99),
-      static_cast<unsigned long long>(quiet.operations + attacked.operations),
-      static_cast<unsigned long long>(quiet.faults + attacked.faults));
+      ratio(attacked.put_ns, quiet.put_ns, 99), static_cast<unsigned long long>(operations),
+      static_cast<unsigned long long>(faults));
   std::fflush(stdout);
   for (const Figures* figures : {&quiet, &attacked}) {
     if (figures->faults > 0) std::printf("  %s\n", figures->first_fault.c_str());
   }
-  return quiet.faults + attacked.faults == 0;
+  return faults == 0;
 }
 
 int Main(int argc, char** argv) {

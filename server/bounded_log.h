@@ -1,0 +1,61 @@
+// Lines of the log that others cause, who may come without end: of each kind some are written, the others are
+// counted, and one line says how many.
+//
+//   A window of a kind begins with a line, and lasts kWindow. The first kLines in it are written. At its end,
+//   if there were more, one line says how many were not; the next line begins the next window.
+//
+// So a kind writes kLines + 1 lines in each kWindow at most, every line is written or counted, and who is
+// refused without end hides nothing but others who are refused. What does not come from outside (the start,
+// the disk, the tokens) is not written here.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "store/base/clock.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class BoundedLog {
+ public:
+  enum class Kind { kClients, kStrangers, kBackups };
+  static constexpr std::size_t kLines = 30;
+  static constexpr std::chrono::seconds kWindow{10};
+
+  /// `write` gets the lines; it may be empty. The clock outlives this.
+  BoundedLog(std::function<void(std::string_view)> write, const Clock& clock)
+      : write_(std::move(write)), clock_(clock) {}
+  BoundedLog(const BoundedLog&) = delete;
+  BoundedLog& operator=(const BoundedLog&) = delete;
+
+  void Write(Kind kind, std::string_view line);
+
+  /// When TellDue will have something to say. Nothing: all lines were written, or told of.
+  std::optional<TimePoint> next_telling() const { return next_telling_; }
+  /// Of the windows that are over: how many lines they did without.
+  void TellDue();
+  /// Of all windows, as the log ends.
+  void TellAll();
+
+ private:
+  struct Window {
+    std::optional<TimePoint> end{};  // nothing: none has begun
+    std::size_t written = 0;
+    std::uint64_t left_out = 0;
+  };
+
+  void Close(Kind kind);
+
+  const std::function<void(std::string_view)> write_;
+  const Clock& clock_;
+  std::array<Window, 3> windows_;  // by Kind
+  std::optional<TimePoint> next_telling_;
+};
+
+}  // namespace remora
