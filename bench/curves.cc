@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -26,6 +28,22 @@ struct Point {
 
 /// Lines of points, by what they are called: runs of one workload at one depth.
 using Lines = std::map<std::string, std::vector<Point>>;
+
+/// In the order of x, at each the run of the median throughput; of two, the slower one.
+std::vector<Point> MedianRuns(std::vector<Point> points) {
+  const auto rate = [](const Point& point) { return point.run->per_second(point.run->all_operations()); };
+  std::sort(points.begin(), points.end(), [&rate](const Point& a, const Point& b) {
+    return std::pair(a.x, rate(a)) < std::pair(b.x, rate(b));
+  });
+  std::vector<Point> medians;
+  for (auto begin = points.begin(); begin != points.end();) {
+    const auto end =
+        std::find_if(begin, points.end(), [&](const Point& point) { return point.x != begin->x; });
+    medians.push_back(begin[(end - begin - 1) / 2]);
+    begin = end;
+  }
+  return medians;
+}
 
 /// Where a value of the setting stands. Logarithms, unless one of them has none.
 class Scale {
@@ -114,9 +132,7 @@ absl::StatusOr<std::string> Curves(const std::vector<NamedReport>& reports, std:
     }
     lines[label].push_back({x, &named.report.phases.back()});
   }
-  for (auto& [label, points] : lines) {
-    std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
-  }
+  for (auto& [label, points] : lines) points = MedianRuns(std::move(points));
   const Scale scale(setting, lines);
   std::string html = Throughput(lines, scale);
   for (std::size_t kind = 0; kind < kOperationKinds; ++kind) html += Latencies(lines, scale, kind);

@@ -1,6 +1,11 @@
 // Reports as one page: no file beside it, no network, no script.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -99,6 +104,71 @@ std::string SummaryTable(const std::vector<NamedReport>& reports) {
     }
   }
   return html + "</table></div>\n";
+}
+
+/// Of an odd number of them the middle one, else the lower of the two. REQUIRES: one at least.
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Reports with the same settings, but for where random numbers began: runs of one thing.
+struct Alike {
+  std::string name;  // the first one's
+  std::vector<const PhaseResult*> runs;
+};
+
+std::vector<Alike> RunsThatAreAlike(const std::vector<NamedReport>& reports) {
+  std::map<std::vector<std::pair<std::string, std::string>>, Alike> by_settings;
+  for (const NamedReport& named : reports) {
+    const PhaseResult* const phase = ShownPhase(named.report);
+    if (phase == nullptr) continue;
+    auto settings = named.report.settings;
+    std::erase_if(settings, [](const auto& setting) { return setting.first == "seed"; });
+    Alike& alike = by_settings.try_emplace(std::move(settings), Alike{named.name, {}}).first->second;
+    alike.runs.push_back(phase);
+  }
+  std::vector<Alike> all;
+  for (auto& [settings, alike] : by_settings) all.push_back(std::move(alike));
+  return all;
+}
+
+std::string MediansTable(const std::vector<NamedReport>& reports) {
+  std::string rows;
+  for (const auto& [name, runs] : RunsThatAreAlike(reports)) {
+    if (runs.size() < 2) continue;
+    for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
+      const auto of_all = [&runs](const auto& value) {
+        std::vector<double> values;
+        for (const PhaseResult* const run : runs) values.push_back(value(*run));
+        return values;
+      };
+      const std::vector<double> rates =
+          of_all([kind](const PhaseResult& run) { return run.per_second(run.operations[kind]); });
+      const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
+      if (*most == 0) continue;
+      rows += "<tr>";
+      Cell(&rows, "td", absl::StrCat(name, ", ..."), true);
+      Cell(&rows, "td", kOperationNames[kind], true);
+      Cell(&rows, "td", Grouped(runs.size()));
+      for (const double rate : {Median(rates), *least, *most}) {
+        Cell(&rows, "td", Grouped(static_cast<std::uint64_t>(rate)));
+      }
+      for (const NamedQuantile& quantile : kQuantiles) {
+        Cell(&rows, "td", TimeText(Median(of_all([&](const PhaseResult& run) {
+          return static_cast<double>(run.latency[kind].Quantile(quantile.fraction));
+        }))));
+      }
+      rows += "</tr>\n";
+    }
+  }
+  if (rows.empty()) return rows;
+  std::string html = "<h2>Medians of runs with the same settings</h2>\n<div class=\"wide\"><table>\n<tr>";
+  for (const char* heading : {"", "operation"}) Cell(&html, "th", heading, true);
+  for (const char* heading : {"runs", "per second", "least", "most"}) Cell(&html, "th", heading);
+  for (const NamedQuantile& quantile : kQuantiles) Cell(&html, "th", quantile.name);
+  return html + "</tr>\n" + rows + "</table></div>\n";
 }
 
 std::string Comparison(const std::vector<NamedReport>& reports) {
@@ -220,8 +290,8 @@ std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& c
   const std::string charts =
       !curves.empty() ? curves
                       : Comparison(reports) + ThroughputOverTime(reports) + LatencyDistributions(reports);
-  return kHead + SummaryTable(reports) + Errors(reports) + charts + SettingsTable(reports) +
-         "</body>\n</html>\n";
+  return kHead + MediansTable(reports) + SummaryTable(reports) + Errors(reports) + charts +
+         SettingsTable(reports) + "</body>\n</html>\n";
 }
 
 }  // namespace remora::bench

@@ -54,11 +54,13 @@ struct NamedReport {
   RunReport report;
 };
 
-/// One page with tables and charts, which compares the reports if there are several (html.cc). Well-formed
-/// XML that needs no other file. `curves`: as Curves makes them, to be shown instead.
+/// One page with tables and charts, which compares the reports if there are several, and has the medians of
+/// those with the same settings (html.cc). Well-formed XML that needs no other file. `curves`: as Curves
+/// makes them, to be shown instead.
 std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& curves = {});
 
-/// How throughput and latency change with a setting, with a line for each workload and depth (curves.cc).
+/// How throughput and latency change with a setting, with a line for each workload and depth (curves.cc); of
+/// several runs at one point, the one of the median throughput.
 /// InvalidArgument: a report has no such setting, or it is no number. REQUIRES: one report at least.
 absl::StatusOr<std::string> Curves(const std::vector<NamedReport>& reports, std::string_view setting);
 

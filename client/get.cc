@@ -15,13 +15,12 @@
 // A large value, and one that is to land in memory of the caller, is read in pieces: client/read_pieces.h.
 #include "client/get.h"
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
+#include "client/first_look.h"
 #include "client/get_steps.h"
 #include "client/read_pieces.h"
 #include "store/base/status_macros.h"
@@ -57,24 +56,15 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
   return JudgeKnown(session, key_hash, *known, record, start, found);
 }
 
-// What a search begins with, as far as it was read.
-struct FirstLook {
-  TimePoint start;  // before
-  bool has_bucket = false;
-  bool has_record = false;  // that of the first slot in question
-  Bucket bucket;
-  RecordCopy record;
-};
-
+// `first`: what was read of it already; null: nothing.
 absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
                                       const FirstLook* first, Found* found) {
-  const TimePoint start = first != nullptr ? first->start : session.Coarse();
+  const TimePoint start = first != nullptr ? first->start() : session.Coarse();
   KeySearch search(key, key_hash, session.shape(), &session.view());
   RecordCopy record;
   if (first != nullptr) {
-    search.TakeBucket(first->bucket);
-    if (first->has_record) search.TakeJudged(first->record.state);
-    record = first->record;
+    first->Tell(&search);
+    record = first->record();
   }
   for (;;) {
     if (search.step() == KeySearch::Step::kReadBucket) {
@@ -196,42 +186,25 @@ absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_ha
   return absl::OkStatus();
 }
 
-// What nearly all GETs come to where a READ is a copy: the key's main bucket, of the depth that was expected,
-// and the record of its first slot with the key's fingerprint. Of what SearchOnce knows this is that one way,
-// in half of its instructions. False: nothing is known yet; search, beginning with what was read.
+// False: nothing is known yet; search.
 bool GetAtOnce(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value,
-               RecordFacts* facts, FirstLook* first) {
-  if (!session.reads_now() || session.locations().is_on()) return false;
-  first->start = session.Coarse();
-  const Home home = session.view().HomeOf(key_hash);
-  const std::optional<std::uint64_t> bucket_offset = session.KnownOffsetOf({false, home.bucket});
-  if (!bucket_offset) return false;
-  Bucket& bucket = first->bucket;
-  first->has_bucket = session.ReadNow(std::as_writable_bytes(std::span(&bucket, 1)), *bucket_offset);
-  if (!first->has_bucket) return false;
-  if (std::max(ControlDepth(bucket.control), session.shape().base_depth) != home.depth) return false;
-  SlotSet slots = FindSlots(bucket, key_hash);
-  if (slots.empty()) return false;
-  const Slot slot = DecodeSlot(bucket.slots[static_cast<std::size_t>(slots.Next())]);
-  const std::size_t size = slot.extent_bytes();
-  if (!SlotNamesPlace(slot, session.shape().memory_size) || size > kMaxSmallExtent) return false;
-  const std::span<std::byte> copy = session.record_buffer().first(size);
-  if (!session.ReadNow(copy, slot.offset_bytes())) return false;
-  RecordCopy& record = first->record;
-  JudgeCopy(copy, key, key_hash, {slot.offset_units, size, home, session.shape().incarnation}, &record);
-  first->has_record = true;
-  const bool is_found = record.state == RecordState::kLive && record.header.expiry_ms == 0;
-  const bool is_known = is_found && session.InTime(first->start);  // as of every search (key_search.h)
+               RecordFacts* facts, Bucket* bucket, FirstLook* look) {
+  if (!FirstLook::IsFor(session) || !look->FindBucket(session, key_hash, session.Coarse())) return false;
+  if (!look->ReadBucket(session, key_hash, bucket)) return false;
+  if (!look->ReadRecord(session, key, key_hash, session.record_buffer()) ||
+      look->record().header.expiry_ms != 0)
+    return false;
+  const bool is_known = session.InTime(look->start());  // as of every search (key_search.h)
   if (!is_known) return false;
-  Assign(record.Value(), value);
-  *facts = record.facts();
+  Assign(look->record().Value(), value);
+  *facts = look->record().facts();
   return true;
 }
 
 [[gnu::noinline]] absl::Status GetText(Session& session, std::string_view key, std::uint64_t key_hash,
                                        const FirstLook& first, std::string* value, RecordFacts* facts) {
   Found found{.target = {.text = value, .memory = {}}};
-  REMORA_RETURN_IF_ERROR(GetAny(session, key, key_hash, first.has_bucket ? &first : nullptr, found));
+  REMORA_RETURN_IF_ERROR(GetAny(session, key, key_hash, first.has_bucket() ? &first : nullptr, found));
   *facts = found.facts;
   return absl::OkStatus();
 }
@@ -240,8 +213,9 @@ bool GetAtOnce(Session& session, std::string_view key, std::uint64_t key_hash, s
 
 absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
   const std::uint64_t key_hash = HashKey(key);
+  Bucket bucket;
   FirstLook first;
-  if (!GetAtOnce(session, key, key_hash, value, facts, &first)) {
+  if (!GetAtOnce(session, key, key_hash, value, facts, &bucket, &first)) {
     return GetText(session, key, key_hash, first, value, facts);
   }
   session.NoteRead(key_hash);

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/first_look.h"
 #include "client/get.h"
 #include "client/get_steps.h"
 #include "store/base/status_macros.h"
@@ -32,12 +33,18 @@ constexpr std::size_t kCacheLine = 64;
 // the processor's own foresight.
 constexpr std::size_t kPrefetched = 1024;
 
+/// What is left of them behind one of this size.
+std::span<std::byte> Behind(std::size_t size, std::span<std::byte> records) {
+  return records.subspan(std::min((size + kCacheLine - 1) / kCacheLine * kCacheLine, records.size()));
+}
+
 class Lookup {
  public:
   void Begin(std::string_view key, GetResult* result) {
     key_ = key;
     key_hash_ = HashKey(key);
     result_ = result;
+    first_ = {};
     known_.reset();
     search_.reset();
     outcome_ = GetOutcome::kUnsure;
@@ -59,6 +66,28 @@ class Lookup {
     REMORA_ASSIGN_OR_RETURN(known_, KnownPlace(session, key_hash_, start));
     if (!known_) search_.emplace(key_, key_hash_, session.shape(), &session.view());
     return absl::OkStatus();
+  }
+
+  // The same where a READ is a copy, in steps that those of other keys come between.
+  void FindBucket(Session& session, TimePoint start) {
+    goes_on_ = first_.FindBucket(session, key_hash_, start);
+    if (goes_on_) first_.PrefetchBucket(session);
+  }
+  void ReadBucket(Session& session, Bucket* bucket) {
+    goes_on_ = goes_on_ && first_.ReadBucket(session, key_hash_, bucket);
+    if (goes_on_) first_.PrefetchRecord(session);
+  }
+  void ReadRecord(Session& session, TimePoint start, std::span<std::byte>* records) {
+    if (goes_on_ && first_.extent_bytes() > records->size()) *records = session.record_buffer();
+    const std::span<std::byte> buffer = *records;
+    if (goes_on_) *records = Behind(first_.extent_bytes(), *records);
+    if (goes_on_ && first_.ReadRecord(session, key_, key_hash_, buffer)) {
+      return EndLive(session, first_.record(), start);
+    }
+    search_.emplace(key_, key_hash_, session.shape(), &session.view());
+    if (!first_.has_bucket()) return;
+    first_.Tell(&*search_);
+    GoOn(session, {}, start);
   }
 
   /// Says what is to be read next, and makes sure that it may be. As Start, before any READ of the round.
@@ -94,8 +123,7 @@ class Lookup {
       bytes_ = bucket;
     } else if (size_ <= records->size()) {
       bytes_ = records->first(size_);
-      *records =
-          records->subspan(std::min((size_ + kCacheLine - 1) / kCacheLine * kCacheLine, records->size()));
+      *records = Behind(size_, *records);
     } else {
       return Posted::kNoRoom;
     }
@@ -126,16 +154,18 @@ class Lookup {
       record = CopyOf(bytes_, {key_, key_hash_, search_->slot(), search_->place(), start});
       search_->TakeJudged(record.state);
     }
+    GoOn(session, record, start);
+  }
+
+ private:
+  /// Where the search stands, behind what was read last: `record`, if that is what it was.
+  void GoOn(Session& session, const RecordCopy& record, TimePoint start) {
     switch (search_->step()) {
       case KeySearch::Step::kReadBucket:
       case KeySearch::Step::kReadRecord:
         return;
-      case KeySearch::Step::kFound: {
-        if (!session.InTime(start)) return End(GetOutcome::kUnsure);
-        const GetOutcome outcome = Judge(session, record, start, &found);
-        if (outcome == GetOutcome::kFound) session.Learn(key_hash_, search_->slot());
-        return EndWith(outcome, found);
-      }
+      case KeySearch::Step::kFound:
+        return EndLive(session, record, start);
       case KeySearch::Step::kMissing:
         return End(session.InTime(start) ? GetOutcome::kMissing : GetOutcome::kUnsure);
       case KeySearch::Step::kCold:
@@ -143,8 +173,14 @@ class Lookup {
         return End(GetOutcome::kUnsure);
     }
   }
-
- private:
+  /// It is the key's, live and verified.
+  void EndLive(Session& session, const RecordCopy& record, TimePoint start) {
+    if (!session.InTime(start)) return End(GetOutcome::kUnsure);
+    Found found{.target = {.text = &result_->value, .memory = {}}};
+    const GetOutcome outcome = Judge(session, record, start, &found);
+    if (outcome == GetOutcome::kFound && search_) session.Learn(key_hash_, search_->slot());
+    EndWith(outcome, found);
+  }
   void EndWith(GetOutcome outcome, const Found& found) {
     result_->version = found.facts.version;
     End(outcome);
@@ -156,7 +192,10 @@ class Lookup {
   GetOutcome outcome_ = GetOutcome::kUnsure;
   bool done_ = true;
 
-  // One of the two.
+  FirstLook first_;
+  bool goes_on_ = false;  // at once
+
+  // Else one of the two.
   std::optional<KnownLocation> known_;
   std::optional<KeySearch> search_;
 
@@ -167,11 +206,23 @@ class Lookup {
   std::span<std::byte> bytes_;
 };
 
+/// Each has a buffer of its own: its search looks at the last bucket again while it reads records.
+Bucket* BucketIn(const Session& session, std::size_t number) {
+  return reinterpret_cast<Bucket*>(session.bucket_buffer(number).data());
+}
+
 /// Until each is done.
 absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
   const TimePoint start = session.Coarse();
   const std::uint64_t before = session.counters().reads;
-  for (Lookup& lookup : lookups) REMORA_RETURN_IF_ERROR(lookup.Start(session, start));
+  if (FirstLook::IsFor(session)) {
+    for (Lookup& lookup : lookups) lookup.FindBucket(session, start);
+    for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].ReadBucket(session, BucketIn(session, i));
+    std::span<std::byte> records = session.record_buffer();
+    for (Lookup& lookup : lookups) lookup.ReadRecord(session, start, &records);
+  } else {
+    for (Lookup& lookup : lookups) REMORA_RETURN_IF_ERROR(lookup.Start(session, start));
+  }
   for (;;) {
     for (Lookup& lookup : lookups) {
       if (!lookup.done()) REMORA_RETURN_IF_ERROR(lookup.Prepare(session, start));
@@ -182,7 +233,6 @@ absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
     std::span<std::byte> records = session.record_buffer();
     for (std::size_t i = 0; i < lookups.size(); ++i) {
       if (lookups[i].done()) continue;
-      // Each has a buffer of its own: its search looks at the last bucket again while it reads records.
       REMORA_ASSIGN_OR_RETURN(const Lookup::Posted was,
                               lookups[i].Post(session, session.bucket_buffer(i), &records));
       all_done = false;

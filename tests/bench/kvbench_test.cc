@@ -194,7 +194,8 @@ TEST_F(KvbenchTest, ReportsAreShownAndCompared) {
               AllOf(HasSubstr("<td>123</td>"), HasSubstr("latency of update"), HasSubstr("</html>")));
   const std::string json = directory_ + "/out.json";
   ASSERT_EQ(Kvbench({"report", json.c_str(), json.c_str(), html_flag.c_str()}), 0) << err_;
-  EXPECT_THAT(File("out.html"), AllOf(HasSubstr("<h2>Operations per second"), HasSubstr("out, p99")));
+  EXPECT_THAT(File("out.html"), AllOf(HasSubstr("<h2>Operations per second"), HasSubstr("out, p99"),
+                                      HasSubstr("Medians of runs with the same settings")));
 
   ASSERT_EQ(Kvbench({"report", json.c_str(), json.c_str(), "--by=recordcount", html_flag.c_str()}), 0)
       << err_;

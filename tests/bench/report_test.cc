@@ -144,6 +144,42 @@ TEST(Html, ComparesSeveral) {
                   HasSubstr(">fast, p99</text>"), HasSubstr(">slow, p99</text>")));
 }
 
+// Of a second, of two, of four.
+std::vector<NamedReport> ThreeRuns() {
+  std::vector<NamedReport> runs;
+  for (const double seconds : {4.0, 1.0, 2.0}) {
+    RunReport run = Known();
+    run.phases[0].seconds = seconds;
+    run.settings.emplace_back("seed", std::to_string(seconds));
+    runs.push_back({"of " + std::to_string(runs.size()), run});
+  }
+  return runs;
+}
+
+TEST(Html, HasTheMediansOfRunsThatAreAlike) {
+  std::vector<NamedReport> reports = ThreeRuns();
+  RunReport other = Known();
+  other.settings.emplace_back("depth", "7");
+  reports.push_back({"other", other});
+  const std::string page = ToHtml(reports);
+  EXPECT_THAT(page,
+              HasSubstr("<td class=\"name\">of 0, ...</td><td class=\"name\">read</td><td>3</td><td>500</td>"
+                        "<td>250</td><td>1,000</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("other, ...")));
+  EXPECT_THAT(ToHtml({{"one", Known()}}), Not(HasSubstr("Medians")));
+}
+
+TEST(Html, CurvesGoThroughTheMedianOfEachPoint) {
+  std::vector<NamedReport> reports = ThreeRuns();
+  for (NamedReport& named : reports) named.report.settings.emplace_back("points", "5");
+  const absl::StatusOr<std::string> all = Curves(reports, "points");
+  ASSERT_TRUE(all.ok()) << all.status();
+  const absl::StatusOr<std::string> median = Curves({reports[2]}, "points");
+  ASSERT_TRUE(median.ok()) << median.status();
+  EXPECT_EQ(*all, *median);
+  EXPECT_NE(*all, *Curves({reports[0]}, "points"));
+}
+
 TEST(Html, WhatWasNotMeasuredIsLeftOut) {
   RunReport empty = Known();
   empty.phases[0] = PhaseResult();
