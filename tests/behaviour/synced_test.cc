@@ -107,7 +107,8 @@ TEST_P(Synced, ManyWritersShareTheDisksTurns) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(Get("counter"), std::to_string(kClients * kWrites));
-  // How many share a turn is a matter of time; a server that asks the disk for each write asks it as often as this.
+  // How many share a turn is a matter of time; a server that asks the disk for each write asks it as often as
+  // this.
   EXPECT_LT(store().Read(Counter::kSyncs), 2 * kClients * kWrites);
 }
 

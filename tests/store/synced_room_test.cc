@@ -58,7 +58,8 @@ TEST_F(SyncedRoomTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
     std::vector<std::string> names;
     for (int i = 0; i < 100; ++i) names.push_back(Draw());
     const std::string held = Draw();
-    for (std::size_t i = 0; i < 100; ++i) names.push_back("round " + std::to_string(round) + " " + std::to_string(i));
+    for (std::size_t i = 0; i < 100; ++i)
+      names.push_back("round " + std::to_string(round) + " " + std::to_string(i));
     std::vector<Write> writes = {PutOf(held, "before", Durability::kSynced)};
     for (std::size_t i = 0; i < 100; ++i) writes.push_back(DeleteOf(names[i], Durability::kLogged));
     writes.push_back(PutOf(held, "behind", Durability::kLogged));

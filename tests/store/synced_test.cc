@@ -428,7 +428,8 @@ TEST(SyncedThreadsTest, ManyWritersShareTheDisksTurns) {
   ASSERT_TRUE((*store)->Get("counter", &got).ok());
   EXPECT_EQ(got, std::to_string(kThreads * kWrites));
   EXPECT_EQ((*store)->Read(Counter::kSyncedWrites), 2u * kThreads * kWrites);
-  // How many share a turn is a matter of time; a store that asks the disk for each write asks it as often as this.
+  // How many share a turn is a matter of time; a store that asks the disk for each write asks it as often as
+  // this.
   EXPECT_LT((*store)->Read(Counter::kSyncs), 2u * kThreads * kWrites);
 }
 
