@@ -34,7 +34,7 @@ class AllocationTest : public testing::Test {
   void SetUp() override { ASSERT_TRUE(server_.ok()) << server_.status(); }
   const std::string& address() const { return (*server_)->address(); }
 
-  const SteadyClock clock_;
+  const SteadyClock clock_ = {};
 
  private:
   const TempDir directory_;

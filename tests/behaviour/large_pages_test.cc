@@ -49,7 +49,7 @@ class LargePagesTest : public testing::TestWithParam<rdma::TransportKind> {
     }
   }
 
-  const SteadyClock clock_;
+  const SteadyClock clock_ = {};
   const TempDir directory_;
   ServerOptions options_;
   std::unique_ptr<ServerThread> server_;

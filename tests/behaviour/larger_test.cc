@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/async.h"
 #include "store/format/record.h"
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/sim/sim_served.h"
@@ -105,6 +106,31 @@ TEST_P(Larger, WhoOnlyReadsSaysSoNowAndThen) {
   }
   EXPECT_GE(store().Read(Counter::kReadsReported), reported + 64);
   EXPECT_LE(kv_->client()->counters().requests, requests + 11);
+}
+
+TEST_P(Larger, SoDoesAnAsyncOne) {
+  START(InLittleMemory(Durability::kMemory));
+  if (!remote()) GTEST_SKIP() << "an embedded store has no clients";
+  ASSERT_NO_FATAL_FAILURE(Fill());
+  auto connection = deployment_->Dial();
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const auto client = AsyncClient::Connect(*std::move(connection), {}, {}, deployment_->clock());
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto wait = [&] { return (*client)->WaitAll(deployment_->clock().Now() + std::chrono::minutes(1)); };
+  ASSERT_TRUE((*client)->Ping({}).ok());  // the reply says that reads are wanted
+  ASSERT_CODE(kOk, wait());
+  const std::uint64_t reported = store().Read(Counter::kReadsReported);
+  const std::uint64_t pings = store().Read(Counter::kPings);
+  int found = 0;
+  const auto count = [&found](const AsyncResult& got) { found += got.status.ok() ? 1 : 0; };
+  for (int i = 0; i < 640; ++i) {
+    ASSERT_TRUE((*client)->Get(KeyOf(kKeys - 1), count).ok());
+    ASSERT_CODE(kOk, wait());
+    if (i % 64 == 0) deployment_->Advance(std::chrono::milliseconds(150));
+  }
+  EXPECT_EQ(found, 640);
+  EXPECT_GE(store().Read(Counter::kReadsReported), reported + 64);
+  EXPECT_LE(store().Read(Counter::kPings), pings + 11);
 }
 
 // --- Under the adversary ----------------------------------------------------------------------------------

@@ -103,6 +103,20 @@ class FaultsTest(harness.TestCase):
         self.get("before")
         self.get("again")
 
+    def test_a_drop_on_a_full_disk_deletes_nothing_and_says_so(self):
+        self.start()
+        for number in range(3):
+            self.put(f"{number}")
+        self.set(WRITE, errno.ENOSPC)
+        run = kvctl(self.address, "drop", "--yes")
+        self.assertEqual((run.returncode, run.stdout), (69, b""), run.stderr)
+        self.assertRegex(run.stderr.decode(), "no space left")
+        for number in range(3):
+            self.get(f"{number}")
+        self.set(WRITE, 0)
+        self.wait_for_writes()
+        self.assertEqual(kvctl(self.address, "drop", "--yes").stdout, b"4\n")
+
     def failing_writes(self, error, faults):
         server = self.start()
         self.put("before")

@@ -1,6 +1,8 @@
 """Backups of a server that goes on serving, and what is restored of them."""
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -8,6 +10,9 @@ import unittest
 
 import harness
 from harness import kvctl
+
+
+NOBODY = 65534
 
 
 def fields(output):
@@ -177,6 +182,41 @@ class BackupTest(harness.TestCase):
             self.assertEqual(info["id"], number)
         self.run_ok("restore", f"--from={self.backups}", f"--to={self.folder}/restored", offline=True)
         self.assertEqual(self.export_of(f"{self.folder}/restored"), whole)
+
+    def test_one_at_a_time(self):
+        """Another one is under way, or is being read: who comes then is to come again."""
+        server = self.serve()
+        self.run_ok("put", "key", "value")
+        self.run_ok("backup")
+        with open(f"{self.backups}/REMORA-BACKUPS", "rb") as marker:
+            fcntl.flock(marker, fcntl.LOCK_EX)
+            self.refused(75, "in use by another backup", "backup", offline=False)
+            self.refused(75, "in use by another backup", "backups", f"--from={self.backups}")
+            self.refused(75, "in use by another backup", "check", f"--from={self.backups}")
+            self.refused(75, "in use by another backup", "restore", f"--from={self.backups}", f"--to={self.folder}/new")
+            server.stop()
+            data = [f"--data={self.folder}/data", f"--to={self.backups}"]
+            self.refused(75, "in use by another backup", "backup", *data)
+            self.assertFalse(os.path.exists(f"{self.folder}/new"))
+        self.assertEqual(fields(self.run_ok("backup", *data, offline=True))["id"], 2)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can become another user")
+    def test_of_another_user(self):
+        self.serve().stop()
+        # A copy: the build may lie where that user cannot go.
+        program = shutil.copy(harness.program("kvctl"), self.folder)
+        self.folder.chmod(0o755)
+        for arguments in (
+            ["check", f"--data={self.folder}/data"], ["backups", f"--from={self.backups}"],
+            ["backup", f"--data={self.folder}/data", f"--to={self.backups}"],
+        ):  # fmt: skip
+            with self.subTest(arguments=arguments):
+                run = subprocess.run(
+                    [program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE,
+                    check=False, user=NOBODY, group=NOBODY, extra_groups=[],
+                )  # fmt: skip
+                self.assertEqual((run.returncode, run.stdout), (77, b""), run.stderr)
+                self.assertRegex(run.stderr, rb"\Akvctl: [^\n]*ermi[^\n]*\n\Z")
 
     def test_damage_is_found(self):
         server = self.serve()

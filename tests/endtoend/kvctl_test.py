@@ -187,6 +187,20 @@ class KvctlTest(harness.TestCase):
         self.assertEqual(run.returncode, 74)
         self.assertIn(b"No space left on device", run.stderr)
 
+    def test_input_that_cannot_be_read(self):
+        folder = os.open(self.folder, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        self.expect(kvctl(self.address, "put", "key", "value"), 0)
+        for command in ("put", "append"):
+            with self.subTest(command=command):
+                run = subprocess.run(
+                    [harness.program("kvctl"), f"--server={self.address}", command, "key"],
+                    stdin=folder, capture_output=True, timeout=harness.PATIENCE, check=False,
+                )  # fmt: skip
+                self.expect(run, 74)
+                self.assertIn(b"standard input: Is a directory", run.stderr)
+        self.expect(kvctl(self.address, "get", "key"), 0, b"value")
+
     def test_a_store_in_memory_is_not_scanned(self):
         run = kvctl(self.address, "scan")
         self.assertEqual((run.returncode, run.stdout), (69, b""))
@@ -232,6 +246,24 @@ class LoggedTest(harness.TestCase):
         self.expect(kvctl(self.address, "drop", "--yes"), 0, b"2\n")
         self.expect(kvctl(self.address, "scan"), 0)
         self.expect(kvctl(self.address, "count"), 0, b"0\n")
+
+    def test_what_is_longer_than_a_piece_of_output(self):
+        value = "v" * 1000
+        expected = b""
+        for i in range(200):
+            self.expect(kvctl(self.address, "put", f"{i:03}", value), 0)
+            expected += f"{i:03}\t{value}\n".encode()
+        self.expect(kvctl(self.address, "scan"), 0, expected)
+        start = kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
+        self.expect(kvctl(self.address, "put", "last", "value"), 0)
+        for arguments in (["scan"], ["scan", "--limit=1"], ["watch", "--token", start, "--idle=1ms"], ["stats"]):
+            with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
+                run = subprocess.run(
+                    [harness.program("kvctl"), f"--server={self.address}", *arguments],
+                    stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, timeout=harness.PATIENCE, check=False,
+                )  # fmt: skip
+                self.assertEqual(run.returncode, 74, run.stderr)
+                self.assertIn(b"No space left on device", run.stderr)
 
     def test_watch(self):
         start = kvctl(self.address, "watch", "--tokens", "--idle=1ms")

@@ -51,6 +51,14 @@ class BadStartTest(harness.TestCase):
             with self.subTest(flags=flags):
                 self.expect_refusal(start(*flags), 64)
 
+    def test_retention_that_is_none(self):
+        for span in ("soon", "-1s", "0s", "10", "", "never"):
+            with self.subTest(span=span):
+                run = start(f"--listen={self.address}", f"--data_dir={self.folder}/data", f"--watch_retention={span}")
+                self.expect_refusal(run, 64)
+                self.assertIn(b"--watch_retention: ", run.stderr)
+        self.assertFalse((self.folder / "data").exists())
+
     @unittest.skipIf(pathlib.Path("/sys/class/infiniband").exists(), "this machine has RDMA devices")
     def test_no_rdma_device(self):
         self.expect_refusal(start("--listen=verbs://127.0.0.1:7470", "--durability=memory"), 69)
@@ -185,6 +193,22 @@ class RunTest(harness.TestCase):
         harness.wait_until(lambda: line in server.said(), "the log says that it has loaded")
         counters = harness.stats(self.address)
         self.assertEqual((counters["loading"], counters["keys_loaded"]), (0, 1))
+
+    def test_a_watch_finds_what_is_retained(self):
+        """And without --watch_retention, it is told that a restart has removed what it missed."""
+        none = (69, b"")
+        for flags, expected in ([], none), (["--watch_retention=1h"], (0, b"put\tkey\tvalue\n")), ([], none):
+            with self.subTest(flags=flags):
+                server = self.logged_server(*flags)
+                token = kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
+                self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+                for _ in range(2):  # the first one makes a table of the log
+                    server.stop()
+                    server = self.logged_server(*flags)
+                run = kvctl(self.address, "watch", "--token", token, "--idle=1ms")
+                self.assertEqual((run.returncode, run.stdout), expected, run.stderr)
+                self.assertEqual(b"cannot go on there" in run.stderr, run.returncode != 0, run.stderr)
+                server.stop()
 
     def test_several_addresses_serve_one_store(self):
         second = f"local://{self.folder}/second"

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import subprocess
 import time
 import unittest
 
@@ -76,6 +77,43 @@ class TransferTest(harness.TestCase):
             one.pop("version"), other.pop("version")
         # To the millisecond: however long an import takes, nothing is there for longer.
         self.assertEqual(records, second)
+
+    def test_text_with_what_json_escapes(self):
+        """Text stays text, for who reads it, where only some of it has to be escaped."""
+        value = "He said: \"so be it\",\nand C:\\temp\tand\x1f\x01 were " + "much like the rest of it. " * 4
+        self.run_ok("put", 'the key of a "quotation"', value)
+        export = self.run_ok("export")
+        self.assertNotIn(b"_base64", export)
+        record = records_of(export)[0]
+        self.assertEqual((record["key"], record["value"]), ('the key of a "quotation"', value))
+        self.run_ok("drop", "--yes")
+        self.assertEqual(self.run_ok("import", stdin=export), counts(1))
+        self.assertEqual(self.run_ok("get", 'the key of a "quotation"'), value.encode())
+
+    def test_a_value_that_is_too_large(self):
+        size = (64 << 20) + 1
+        record = b'{"key":"large","value_base64":"%s"}\n' % base64.b64encode(bytes(size))
+        said = self.refused(65, "import", stdin=FIRST + record + last(1))
+        self.assertRegex(said, f"line 2: its value has {size} bytes; .*; 0 records were imported")
+        self.assertEqual(self.run_ok("count"), b"0\n")
+
+    def test_an_export_that_loses_its_moment_says_so(self):
+        """Its server was started anew in between: what comes then would be of another moment."""
+        value = os.urandom(1 << 20)
+        for i in range(8):
+            self.run_ok("put", f"{i}", stdin=value)
+        with subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", "export"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as export:  # fmt: skip
+            self.assertEqual(export.stdout.readline(), FIRST)
+            self.running.kill()  # while the export waits for who takes its output
+            self.running = self.logged_server(memory="192M")
+            output, errors = export.communicate(timeout=harness.PATIENCE)
+        self.assertEqual(export.returncode, 75, errors)
+        self.assertRegex(errors, rb"\Akvctl: export: [^\n]*of one moment[^\n]*\n\Z")
+        self.assertNotIn(b'{"records":', output)
+        self.refused(65, "import", stdin=FIRST + output)
 
     def test_the_largest_value(self):
         for value in (os.urandom(64 << 20), bytes(64 << 20)):

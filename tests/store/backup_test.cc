@@ -21,6 +21,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "store/data_dir.h"
 #include "store/scan.h"
@@ -253,6 +254,31 @@ TEST_F(BackupTest, ADamagedNewestOneIsNotPassedOver) {
   EXPECT_EQ(newest.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(newest.status().message()), HasSubstr("backup 2"));
   EXPECT_EQ(ContentsOf(*Restored(1)).size(), 10u) << "the one before is good";
+}
+
+// What is noted of each is of the store that made it, which may be a newer one.
+TEST_F(BackupTest, WhatIsNotedOfItIsRead) {
+  Put(0, 10);
+  BackUp();
+  const std::string file = backups_ + "/meta/1", text = ReadFile(file);
+  const std::size_t begin = text.find("metadata ") + 9, end = text.find('\n', begin);
+  const std::string note = absl::HexStringToBytes(text.substr(begin, end - begin));
+  ASSERT_THAT(note, testing::StartsWith("remora-data "));
+  const auto outcome = [&](const std::string& changed) {
+    WriteFile(file, text.substr(0, begin) + absl::BytesToHexString(changed) + text.substr(end));
+    const absl::Status verified = VerifyBackup(backups_, 0).status();
+    EXPECT_EQ(RestoreBackup(backups_, 0, temp_ / "restored", kNow).status(), verified);
+    EXPECT_EQ(std::filesystem::exists(temp_ / "restored"), verified.ok());
+    return verified;
+  };
+  for (const char* none :
+       {"", "other-data 1 1", "remora-data", "remora-data x 1", "remora-data 1", "remora-data 1 x"}) {
+    EXPECT_EQ(outcome(none).code(), absl::StatusCode::kDataLoss) << none;
+  }
+  const absl::Status newer = outcome("remora-data 99 1");
+  EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(newer.message()), HasSubstr("format 99; this program knows format"));
+  EXPECT_TRUE(outcome(note).ok());
 }
 
 TEST_F(BackupTest, RestoreTouchesNothingThatIsThere) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
 #include "test_files.h"
@@ -78,6 +79,29 @@ TEST(DataDirTest, AMarkerThatIsNotOursIsRefused) {
     WriteFile(temp / "REMORA", text);
     EXPECT_EQ(DataDir::Open(temp.path()).status().code(), absl::StatusCode::kFailedPrecondition) << text;
   }
+}
+
+TEST(DataDirTest, WhoOnlyReadsMakesNothing) {
+  TempDir temp;
+  const auto why_not = [&](const std::string& path, absl::StatusCode code) {
+    const auto dir = DataDir::OpenToRead(path);
+    EXPECT_EQ(dir.status().code(), code) << path;
+    return std::string(dir.status().message());
+  };
+  why_not(temp / "missing", absl::StatusCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(temp / "missing"));
+  EXPECT_THAT(why_not(temp.path(), absl::StatusCode::kFailedPrecondition), HasSubstr("has no file REMORA"));
+  EXPECT_THAT(FilesIn(temp.path()), testing::IsEmpty());
+  {
+    auto begun = DataDir::Open(temp.path());
+    ASSERT_TRUE(begun.ok());
+    EXPECT_THAT(why_not(temp.path(), absl::StatusCode::kAlreadyExists), HasSubstr("in use"));
+  }
+  EXPECT_THAT(why_not(temp.path(), absl::StatusCode::kFailedPrecondition), HasSubstr("holds nothing yet"));
+  ASSERT_TRUE((*DataDir::Open(temp.path()))->MarkComplete().ok());
+  const auto one = DataDir::OpenToRead(temp.path()), other = DataDir::OpenToRead(temp.path());
+  EXPECT_TRUE(one.ok() && other.ok()) << "who reads keeps no other reader out";
+  EXPECT_EQ(DataDir::Open(temp.path()).status().code(), absl::StatusCode::kAlreadyExists);
 }
 
 TEST(DataDirTest, OnlyOneAtATimeInThisProcess) {

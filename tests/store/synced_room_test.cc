@@ -40,13 +40,13 @@ TEST_F(SyncedRoomTest, NothingCountsOnTheSlotsOfDeletesThatArePending) {
     for (int i = 0; i < 200; ++i) names.push_back(Draw());
     for (int i = 0; i < 200; ++i) names.push_back("round " + std::to_string(round) + " " + std::to_string(i));
     std::vector<Write> writes;
-    for (int i = 0; i < 200; ++i) writes.push_back(DeleteOf(names[i], Durability::kSynced));
-    for (int i = 200; i < 400; ++i) writes.push_back(PutOf(names[i], "value", Durability::kLogged));
+    for (std::size_t i = 0; i < 200; ++i) writes.push_back(DeleteOf(names[i], Durability::kSynced));
+    for (std::size_t i = 200; i < 400; ++i) writes.push_back(PutOf(names[i], "value", Durability::kLogged));
     const Outcomes outcomes = Submit(writes);
-    for (int i = 0; i < 400; ++i) ASSERT_EQ(outcomes[i], i < 200 ? "pending" : "OK") << i;
-    for (int i = 200; i < 400; ++i) ASSERT_EQ(Get(names[i]), "value");
+    for (std::size_t i = 0; i < 400; ++i) ASSERT_EQ(outcomes[i], i < 200 ? "pending" : "OK") << i;
+    for (std::size_t i = 200; i < 400; ++i) ASSERT_EQ(Get(names[i]), "value");
     Sync();
-    for (int i = 0; i < 200; ++i) ASSERT_EQ(Get(names[i]), "NOT_FOUND");
+    for (std::size_t i = 0; i < 200; ++i) ASSERT_EQ(Get(names[i]), "NOT_FOUND");
     keys_.insert(keys_.end(), names.begin() + 200, names.end());
   }
 }
@@ -58,17 +58,18 @@ TEST_F(SyncedRoomTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
     std::vector<std::string> names;
     for (int i = 0; i < 100; ++i) names.push_back(Draw());
     const std::string held = Draw();
-    for (int i = 0; i < 100; ++i) names.push_back("round " + std::to_string(round) + " " + std::to_string(i));
+    for (std::size_t i = 0; i < 100; ++i)
+      names.push_back("round " + std::to_string(round) + " " + std::to_string(i));
     std::vector<Write> writes = {PutOf(held, "before", Durability::kSynced)};
-    for (int i = 0; i < 100; ++i) writes.push_back(DeleteOf(names[i], Durability::kLogged));
+    for (std::size_t i = 0; i < 100; ++i) writes.push_back(DeleteOf(names[i], Durability::kLogged));
     writes.push_back(PutOf(held, "behind", Durability::kLogged));
     for (std::size_t i = 1; i + 1 < writes.size(); ++i) writes[i].with_next = true;
-    for (int i = 100; i < 200; ++i) writes.push_back(PutOf(names[i], "value", Durability::kLogged));
+    for (std::size_t i = 100; i < 200; ++i) writes.push_back(PutOf(names[i], "value", Durability::kLogged));
     const Outcomes outcomes = Submit(writes);
     for (std::size_t i = 0; i < outcomes.size(); ++i) ASSERT_EQ(outcomes[i], i < 102 ? "pending" : "OK") << i;
     Sync();
     ASSERT_EQ(Get(held), "behind");
-    for (int i = 0; i < 200; ++i) ASSERT_EQ(Get(names[i]), i < 100 ? "NOT_FOUND" : "value");
+    for (std::size_t i = 0; i < 200; ++i) ASSERT_EQ(Get(names[i]), i < 100 ? "NOT_FOUND" : "value");
     keys_.insert(keys_.end(), names.begin() + 100, names.end());
     keys_.push_back(held);
   }
