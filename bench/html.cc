@@ -136,7 +136,8 @@ std::vector<Alike> RunsThatAreAlike(const std::vector<NamedReport>& reports) {
 
 std::string MediansTable(const std::vector<NamedReport>& reports) {
   std::string rows;
-  for (const auto& [name, runs] : RunsThatAreAlike(reports)) {
+  for (const Alike& alike : RunsThatAreAlike(reports)) {
+    const std::vector<const PhaseResult*>& runs = alike.runs;
     if (runs.size() < 2) continue;
     for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
       const auto of_all = [&runs](const auto& value) {
@@ -149,7 +150,7 @@ std::string MediansTable(const std::vector<NamedReport>& reports) {
       const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
       if (*most == 0) continue;
       rows += "<tr>";
-      Cell(&rows, "td", absl::StrCat(name, ", ..."), true);
+      Cell(&rows, "td", absl::StrCat(alike.name, ", ..."), true);
       Cell(&rows, "td", kOperationNames[kind], true);
       Cell(&rows, "td", Grouped(runs.size()));
       for (const double rate : {Median(rates), *least, *most}) {
