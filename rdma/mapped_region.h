@@ -25,7 +25,7 @@ class MappedRegion {
   /// True: `to` holds the bytes from `offset` on, as if a READ that was posted now had completed. False: post
   /// one (Connection::PostReadv), and poll; that says what is wrong, if anything is.
   bool Read(std::span<std::byte> to, std::uint64_t offset) {
-    if (offset > size_ || to.size() > size_ - offset || reads_left_ == 0) return false;
+    if (offset >= size_ || to.size() > size_ - offset || reads_left_ == 0) return false;
     --reads_left_;
     CopyShared(to.data(), bytes_ + offset, to.size());
     AcquireFence();  // A1 of local_wire.h: the bytes first, then whether the server that they are of still

@@ -330,6 +330,7 @@ TEST_F(LocalTest, NothingIsReadAtOnceOverWhatHasBroken) {
   EXPECT_THAT(client->ReadFrom({.size = 4096, .key = 4711}, 0, {8}),
               HasCode(absl::StatusCode::kPermissionDenied));
   EXPECT_FALSE(mapped->Read(bytes, 0));
+  EXPECT_FALSE(mapped->Read({}, 0));
   EXPECT_EQ(client->connection().Mapped(client->welcome().region), nullptr);
 
   const auto another = Open();
