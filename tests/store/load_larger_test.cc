@@ -138,7 +138,8 @@ TEST_F(LoadLargerTest, LargeOnesAreColdWhereThereIsNoRunForThem) {
     ASSERT_NO_FATAL_FAILURE(LoadAll());
     EXPECT_EQ(store_->Read(Counter::kEvictions), 0u);
     EXPECT_GT(store_->Read(Counter::kColdKeys), 10u);
-    EXPECT_LT(store_->Read(Counter::kColdKeys), 25u);
+    // Of the large ones, how many find a run is a matter of what else is free at their moment.
+    EXPECT_LE(store_->Read(Counter::kColdKeys), 26u) << "small ones are cold, too";
     ASSERT_NO_FATAL_FAILURE(ExpectStored());
   }
 }
