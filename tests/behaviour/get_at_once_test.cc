@@ -137,6 +137,27 @@ TEST_F(GetAtOnce, EveryKeyIsFoundWhileTheIndexGrows) {
   EXPECT_LT(reader->counters().reads, 3u * 3 * kKeys);
 }
 
+// What one key's bucket says of the growth must not send another's search, which has read the bucket of before,
+// elsewhere.
+TEST_F(GetAtOnce, KeysSideBySideAreFoundWhileTheIndexGrows) {
+  const auto reader = Connect({});  // which learns of it by what it reads alone
+  ASSERT_NE(reader, nullptr);
+  const auto key_of = [](int i) { return "key " + std::to_string(i); };
+  int keys = 0;
+  for (int round = 0; round < 50; ++round) {
+    for (int i = 0; i < 1000; ++i, ++keys) ASSERT_CODE(kOk, client_->Put(key_of(keys), std::to_string(keys)));
+    std::vector<std::string> names;
+    for (int i = 0; i < 32; ++i) names.push_back(key_of((round * 7919 + i * 104'729) % keys));
+    const std::vector<std::string_view> asked(names.begin(), names.end());
+    std::vector<GetResult> results(asked.size());
+    ASSERT_CODE(kOk, reader->MultiGet(asked, results));
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      ASSERT_CODE(kOk, results[i].status) << asked[i] << " of " << keys;
+      ASSERT_EQ("key " + results[i].value, asked[i]);
+    }
+  }
+}
+
 // All bytes of this process's memory that others may map, and that say this. (One of them is the record.)
 std::vector<char*> SharedPlacesOf(std::string_view text) {
   std::vector<char*> places;
