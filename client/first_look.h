@@ -72,9 +72,9 @@ class FirstLook {
   /// As long as the buffer is what it was.
   const RecordCopy& record() const { return record_; }
   bool has_bucket() const { return bucket_ != nullptr; }
-  /// Tells a search that has just begun what it would have read. Since the look began, others may have learned
-  /// that the index has grown, so that the search begins at another bucket: then that is of no use to it.
-  /// REQUIRES: has_bucket().
+  /// Tells a search that has just begun what it would have read. Since the look began, others may have
+  /// learned that the index has grown, so that the search begins at another bucket: then that is of no use to
+  /// it. REQUIRES: has_bucket().
   void Tell(KeySearch* search) const {
     if (search->bucket() != BucketRef{false, home_.bucket}) return;
     search->TakeBucket(*bucket_);

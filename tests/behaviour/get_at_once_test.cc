@@ -137,8 +137,8 @@ TEST_F(GetAtOnce, EveryKeyIsFoundWhileTheIndexGrows) {
   EXPECT_LT(reader->counters().reads, 3u * 3 * kKeys);
 }
 
-// What one key's bucket says of the growth must not send another's search, which has read the bucket of before,
-// elsewhere.
+// What one key's bucket says of the growth must not send another's search, which has read the bucket of
+// before, elsewhere.
 TEST_F(GetAtOnce, KeysSideBySideAreFoundWhileTheIndexGrows) {
   const auto reader = Connect({});  // which learns of it by what it reads alone
   ASSERT_NE(reader, nullptr);
