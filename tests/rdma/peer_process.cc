@@ -2,6 +2,8 @@
 //   rdma_test_peer serve ADDRESS      serves as transport_service.h; prints the address it took
 //   rdma_test_peer connect ADDRESS    connects, prints "connected", then does nothing for ever
 // An ADDRESS is local:///PATH, or verbs://HOST to serve at any port.
+#include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -56,6 +58,7 @@ absl::Status ConnectForEver(std::string_view address_text) {
 }  // namespace remora::rdma
 
 int main(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that crashes leaves nobody behind
   if (argc != 3) return 2;
   const bool serve = std::strcmp(argv[1], "serve") == 0;
   const absl::Status status =
