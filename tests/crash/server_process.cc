@@ -50,10 +50,10 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::s
                                         "--data_dir=" + place.data_dir(),
                                         absl::StrCat("--ready_fd=", kReadyFd)};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
-  std::vector<std::string> settings = {"LD_PRELOAD=" REMORA_DISK_LIBRARY, "REMORA_DISK=" + place.disk(),
-                                       "REMORA_DISK_JOURNAL=" + place.journal(),
-                                       "REMORA_DISK_FAULTS=" + place.faults(),
-                                       "REMORA_DISK_BOOT=" + place.boot()};
+  std::vector<std::string> settings = {
+      std::string("LD_PRELOAD=") + REMORA_DISK_LIBRARY, "REMORA_DISK=" + place.disk(),
+      "REMORA_DISK_JOURNAL=" + place.journal(), "REMORA_DISK_FAULTS=" + place.faults(),
+      "REMORA_DISK_BOOT=" + place.boot()};
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -137,10 +137,10 @@ TEST_F(DurableRecoveryTest, NoBitOfALogIsTakenForItsEnd) {
   ASSERT_FALSE(CheckLog(log)->damaged_at);
   for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += 11) {
     const auto flipped = static_cast<char>(1 << (bit % 8));
-    bytes[bit / 8] ^= flipped;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ flipped);
     WriteFile(log, bytes);
     EXPECT_TRUE(CheckLog(log)->damaged_at) << "bit " << bit;
-    bytes[bit / 8] ^= flipped;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ flipped);
   }
 }
 

@@ -208,8 +208,8 @@ TEST_P(ExpiryTest, AGroupDecidesAsOfItsWrites) {
       TouchOf("l", hours(3)),
   };
   store_->Commit(writes);
-  const auto kOk = absl::StatusCode::kOk;
-  const auto kNotFound = absl::StatusCode::kNotFound;
+  constexpr auto kOk = absl::StatusCode::kOk;
+  constexpr auto kNotFound = absl::StatusCode::kNotFound;
   const std::vector<absl::StatusCode> expected = {kNotFound, kNotFound, kOk, kOk, kOk, kOk,
                                                   kOk,       kNotFound, kOk, kOk, kOk};
   for (std::size_t i = 0; i < writes.size(); ++i) EXPECT_EQ(writes[i].status.code(), expected[i]) << i;
