@@ -190,7 +190,9 @@ absl::Status Server::Locate(const ServerSession& session, const Request& request
 void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_view behind) {
   const auto found = sessions_.find(connection);
   if (found == sessions_.end()) return;
-  reply.server_ms = store_->clock().UnixMillis();
+  // Any moment between request and reply will do (client/server_time.h).
+  if (!reply_ms_) reply_ms_ = store_->clock().UnixMillis();
+  reply.server_ms = *reply_ms_;
   reply.flags = LoadingFlag();
   if (store_->wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
   ++expected_;

@@ -9,6 +9,7 @@
 // One thread does all of it. GETs are not among its work: clients READ the memory.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -141,6 +142,10 @@ class Server {
 
   // --- server.cc
 
+  /// Step, behind TakeRequests. `came`: what that returned.
+  bool Serve(bool came);
+  /// To where they are answered from. False: there were none.
+  bool TakeRequests();
   bool TakeCompletions(Port& port);
   void TakeRequest(ServerSession& session, const rdma::Completion& completion);
   /// To where it is answered from.
@@ -156,6 +161,8 @@ class Server {
   void SeeHowTheLoadGoes();
   /// Says when the disk takes no writes, and when it does again.
   void SeeHowTheDiskDoes();
+  /// Before what else there is to do: somebody is about to ask, and the disk has nothing to tell.
+  bool IsWorthALook() const;
   void Sleep();
   /// For poll: -1 when nothing is to be done before somebody comes.
   int MillisToNextWork() const;
@@ -204,9 +211,11 @@ class Server {
   std::unique_ptr<Backups> backups_;
 
   // One step's work; kept for their memory.
+  std::array<rdma::Completion, 64> completions_;
   std::vector<Pending> write_requests_;
   std::vector<Write> writes_;
-  std::vector<std::string> batches_;  // private copies
+  std::optional<std::int64_t> reply_ms_;  // Clock::UnixMillis, since requests were taken last
+  std::vector<std::string> batches_;      // private copies
   std::vector<Pending> other_requests_;
   absl::flat_hash_map<TokenUse*, std::deque<Pending>> delayed_;  // none of them empty
   std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most

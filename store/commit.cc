@@ -143,8 +143,9 @@ void Store::Impl::SubmitLocked(std::span<Write> writes) {
     for (Write& write : writes) write.status = sync_failed_;
     return;
   }
+  if (writes.size() == 1) ForeseeBucket(HashOf(writes.front()));
   const TimePoint now = clock_.Now();
-  const std::int64_t unix_ms = clock_.UnixMillis();
+  const std::int64_t unix_ms = clock_.UnixMillisAt(now);
   Release(now);
   PublishSynced(now, unix_ms);
   while (!writes.empty()) {
@@ -281,9 +282,9 @@ void Store::Impl::UnstageTo(std::size_t count) {
     const Change& change = batch_changes_.back();
     if (change.growth != 0) group_growth_[change.bucket] -= change.growth;
     if (change.before) {
-      group_records_.find(staged.key)->second = *change.before;
+      group_records_.find(staged.hashed_key())->second = *change.before;
     } else {
-      group_records_.erase(staged.key);
+      group_records_.erase(staged.hashed_key());
     }
     TakeBack(staged);
   }
@@ -361,7 +362,7 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   }
   // Of those staged, each has the next; so a condition can be about a write of the same group.
   staged.version = next_version_ + staged_.size() - 1;
-  const auto [found, is_first] = group_records_.try_emplace(staged.key);
+  const auto [found, is_first] = group_records_.try_emplace(staged.hashed_key());
   Known& next = found->second;
   if (in_batch_) {
     if (!is_first) change.before = next;
@@ -374,7 +375,7 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
 }
 
 absl::StatusOr<Store::Impl::Known> Store::Impl::Look(const Staged& staged) const {
-  const auto earlier = group_records_.find(staged.key);
+  const auto earlier = group_records_.find(staged.hashed_key());
   if (earlier != group_records_.end()) return earlier->second;
   if (const UnsyncedKeys::Record* const pending = unsynced_keys_.Find(staged.key)) {
     return Known{pending->place, false, false, pending->expiry_ms, pending->version, true};

@@ -1,5 +1,7 @@
 // What a group of writes is going to look at lies anywhere in memory: each key's bucket, its record, its
-// counts. Asked for side by side, before they are needed, they come in the time of one.
+// counts. Asked for side by side, before they are needed, they come in the time of one. Of one write alone,
+// the bucket is asked for as early as can be, and its record, which the bucket tells, before the write's
+// bytes are copied.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -10,19 +12,26 @@
 
 namespace remora {
 
+// Of bytes that may change yet: it is a guess.
+std::uint64_t Store::Impl::HashOf(const Write& write) const {
+  return HashKey(write.reserved != nullptr ? log_.Key(PlaceOf(*write.reserved)) : write.key);
+}
+
+void Store::Impl::ForeseeBucket(std::uint64_t hash) const {
+  index_.PrefetchBucket(hash);
+  frequency_.Prefetch(hash);
+}
+
 std::size_t Store::Impl::Foresee(std::span<const Write> writes) const {
   constexpr std::size_t kMost = 16;  // a processor has no more accesses under way
-  std::array<std::uint64_t, kMost> hashes;
   const std::size_t count = std::min(writes.size(), kMost);
+  std::array<std::uint64_t, kMost> hashes;
   for (std::size_t i = 0; i < count; ++i) {
-    // Of bytes that may change yet: it is a guess.
-    const Write& write = writes[i];
-    hashes[i] = HashKey(write.reserved != nullptr ? log_.Key(PlaceOf(*write.reserved)) : write.key);
-    index_.PrefetchBucket(hashes[i]);
-    frequency_.Prefetch(hashes[i]);
+    hashes[i] = HashOf(writes[i]);
+    if (count > 1) ForeseeBucket(hashes[i]);
   }
-  // That needs the buckets. One write alone comes to it about as soon.
-  for (std::size_t i = 0; i < count && count > 1; ++i) index_.PrefetchRecords(hashes[i]);
+  // That needs the buckets.
+  for (const std::uint64_t hash : std::span(hashes).first(count)) index_.PrefetchRecords(hash);
   return count;
 }
 

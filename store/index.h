@@ -130,6 +130,7 @@ class Index {
   void Tick(TimePoint now);
   /// What came to rest since the last call rests from `now`, which is read after it did.
   void RestFrom(TimePoint now);
+  bool has_come_to_rest() const { return just_resting_ > 0; }
   /// When what is left has rested long enough. Nothing: nothing rests.
   std::optional<TimePoint> next_tick() const;
 

@@ -101,6 +101,7 @@ class Segments {
 
   /// What was retired since the last call rests from `now`, which is read after it was.
   void RestFrom(TimePoint now);
+  bool has_retired() const { return just_retired_ > 0; }
 
   /// Frees what has rested long enough.
   void Release(TimePoint now);

@@ -148,6 +148,18 @@ class Store::Impl {
 
   // --- commit.cc
 
+  /// A key with its hash, so that a table need not make another one.
+  struct HashedKey {
+    std::string_view key;
+    std::uint64_t hash = 0;
+
+    bool operator==(const HashedKey& other) const { return key == other.key; }
+    template <typename State>
+    friend State AbslHashValue(State state, const HashedKey& hashed) {
+      return State::combine(std::move(state), hashed.hash);
+    }
+  };
+
   /// A write of the group that is being committed, once nothing but the durable tier can fail it.
   struct Staged {
     Write* write = nullptr;
@@ -167,6 +179,7 @@ class Store::Impl {
     std::uint64_t expiry_ms = 0;
 
     bool is_delete() const { return write->kind == Write::Kind::kDelete; }
+    HashedKey hashed_key() const { return {key, key_hash}; }
   };
 
   /// What a key's record is, as of all writes staged before.
@@ -182,8 +195,11 @@ class Store::Impl {
   void SubmitLocked(std::span<Write> writes);
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
   std::size_t CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
-  /// Of the first of them, returns of how many (foresee.cc).
+  // foresee.cc: no effect but on time.
+  /// What the first of them are going to look at; returns of how many. Of one alone, after ForeseeBucket.
   std::size_t Foresee(std::span<const Write> writes) const;
+  void ForeseeBucket(std::uint64_t key_hash) const;
+  std::uint64_t HashOf(const Write& write) const;
   /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
   /// Aborted: no room.
   absl::Status Stage(Write& write, TimePoint now, std::int64_t unix_ms);
@@ -386,7 +402,7 @@ class Store::Impl {
   // The group that is being committed; members only so that their memory is used again. Under mutex_.
   std::vector<Staged> staged_;
   // The keys' records after the staged writes.
-  absl::flat_hash_map<std::string_view, Known> group_records_;
+  absl::flat_hash_map<HashedKey, Known> group_records_;
   absl::flat_hash_map<std::uint64_t, std::int64_t> group_growth_;  // by main bucket: entries more than now
   std::string appended_;                                           // a value, as Modify makes it
   // What Decide changed for the writes that were staged of a batch.

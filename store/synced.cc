@@ -54,7 +54,7 @@ void Store::Impl::SyncAllOrNone(std::span<Staged> batch) {
   if (std::ranges::none_of(batch, &Staged::synced)) return;
   for (Staged& staged : batch) {
     staged.synced = true;
-    group_records_.find(staged.key)->second.unsynced = true;
+    group_records_.find(staged.hashed_key())->second.unsynced = true;
   }
   for (const Change& change : batch_changes_) {
     if (change.growth < 0) group_growth_[change.bucket] -= change.growth;  // as Decide

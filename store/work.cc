@@ -32,7 +32,8 @@ constexpr std::size_t kBitOfColdSweeping = 500;
 
 bool Store::Impl::Work() {
   std::unique_lock lock(mutex_);
-  const bool worked = WorkLocked(clock_.Now(), clock_.UnixMillis());
+  const TimePoint now = clock_.Now();
+  const bool worked = WorkLocked(now, clock_.UnixMillisAt(now));
   FinishWork();
   TellAll(lock);
   return worked;
@@ -68,9 +69,11 @@ void Store::Impl::FinishWork() {
   sweeper_.Flush();
   // Memory rests from the moment that nothing leads there any more, and between the look at the clock with
   // which a piece of work begins and its end, a disk may have stalled, or this thread.
-  const TimePoint now = clock_.Now();
-  index_.RestFrom(now);
-  segments_.RestFrom(now);
+  if (index_.has_come_to_rest() || segments_.has_retired()) {
+    const TimePoint now = clock_.Now();
+    index_.RestFrom(now);
+    segments_.RestFrom(now);
+  }
   const bool filling = segments_.free_count() < segments_.count() / kFillingShare;
   wants_reads_.store(evictor_.is_on() && filling, std::memory_order_relaxed);
   frequency_.set_keys(index_.entry_count() - index_.cold_count());

@@ -21,6 +21,8 @@ class Clock {
   virtual TimePoint Coarse() const { return Now(); }
   /// Milliseconds since 1970, rounded down; goes on as Now does.
   virtual std::int64_t UnixMillis() const = 0;
+  /// The same at `now`, which Now has just said: of two looks at a clock, one will do.
+  virtual std::int64_t UnixMillisAt([[maybe_unused]] TimePoint now) const { return UnixMillis(); }
   /// Returns when this much time has passed.
   virtual void Sleep(Duration duration) const { std::this_thread::sleep_for(duration); }
 
@@ -37,14 +39,15 @@ class SteadyClock final : public Clock {
     ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return TimePoint(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
   }
+  std::int64_t UnixMillis() const override { return UnixMillisAt(Now()); }
   // What the system's clock said at the first use in this process, and the time since: a system clock that is
   // set anew later moves nothing.
-  std::int64_t UnixMillis() const override {
+  std::int64_t UnixMillisAt(TimePoint now) const override {
     using std::chrono::duration_cast, std::chrono::nanoseconds;
     static const nanoseconds epoch =
         duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch() -
                                    std::chrono::steady_clock::now().time_since_epoch());
-    return std::chrono::floor<std::chrono::milliseconds>(Now().time_since_epoch() + epoch).count();
+    return std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch() + epoch).count();
   }
 };
 
