@@ -33,9 +33,11 @@ void EndSwitch([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** 
 #endif
 }
 
+thread_local Fiber* current = nullptr;
+
 }  // namespace
 
-thread_local Fiber* Fiber::current_ = nullptr;
+Fiber* Fiber::Current() { return current; }
 
 Fiber::Fiber(std::function<void()> body) : body_(std::move(body)), stack_(kStackSize) {
   REMORA_CHECK(getcontext(&context_) == 0);
@@ -48,19 +50,19 @@ Fiber::Fiber(std::function<void()> body) : body_(std::move(body)), stack_(kStack
 Fiber::~Fiber() { REMORA_CHECK(has_ended_ || !has_started_); }
 
 void Fiber::Resume() {
-  REMORA_CHECK(current_ == nullptr && !has_ended_);
-  current_ = this;
+  REMORA_CHECK(current == nullptr && !has_ended_);
+  current = this;
   has_started_ = true;
   BeginSwitch(&resumer_fake_stack_, stack_.data(), stack_.size());
   REMORA_CHECK(swapcontext(&resumer_, &context_) == 0);
   EndSwitch(resumer_fake_stack_, nullptr, nullptr);
-  current_ = nullptr;
+  current = nullptr;
   if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 void Fiber::Yield() {
-  REMORA_CHECK(current_ != nullptr);
-  current_->SwitchBack();
+  REMORA_CHECK(current != nullptr);
+  current->SwitchBack();
 }
 
 void Fiber::SwitchBack() {
@@ -71,7 +73,7 @@ void Fiber::SwitchBack() {
 }
 
 void Fiber::Start() {
-  Fiber* const self = current_;
+  Fiber* const self = current;
   EndSwitch(nullptr, &self->resumer_stack_, &self->resumer_stack_size_);
   try {
     self->body_();

@@ -26,7 +26,7 @@ class Fiber {
   bool has_ended() const { return has_ended_; }
 
   /// The fiber that runs; null: none does.
-  static Fiber* Current() { return current_; }
+  static Fiber* Current();
   /// Back to who resumed the current one, until it is resumed again. Not where an exception is being handled.
   static void Yield();
 
@@ -35,8 +35,6 @@ class Fiber {
 
   static void Start();
   void SwitchBack();
-
-  static thread_local Fiber* current_;
 
   const std::function<void()> body_;
   std::vector<std::byte> stack_;
