@@ -140,10 +140,12 @@ void LocalListener::HandleEvents() {
   for (int i = 0; i < count; ++i) {
     // No connection is destroyed in here, so the pointers of one batch stay good.
     auto* connection = static_cast<LocalServerConnection*>(events[static_cast<std::size_t>(i)].data.ptr);
-    if (connection != nullptr) {
-      connection->OnSocketEvent();
-    } else {
+    if (connection == nullptr) {
       new_clients = true;
+    } else if (!armed_) {
+      // Who is about to sleep, and has looked for messages already, would not hear of the byte that this
+      // takes.
+      connection->OnSocketEvent();
     }
   }
   if (new_clients) AcceptSockets();

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/rdma/transport_fixture.h"
@@ -369,6 +371,51 @@ TEST_P(TransportTest, ADescriptorRestsWhenNothingComes) {
     client->connection().Disarm();
   }
   EXPECT_TRUE(rests);
+}
+
+// NextRequest, of whatever wakes, takes only what it returns.
+TEST_P(TransportTest, AListenerThatIsWokenBetweenItsTwoLooksStaysAwake) {
+  const auto listener = Listen(where_, {}, clock_);
+  ASSERT_THAT(listener, IsOk());
+  const TimePoint deadline = clock_.Now() + std::chrono::minutes(1);
+  std::unique_ptr<Connection> client;
+  std::thread connecting([&] {
+    auto dialed = Dial((*listener)->address(), {}, clock_, deadline);
+    ASSERT_THAT(dialed, IsOk());
+    client = *std::move(dialed);
+    EXPECT_THAT(client->Connect({}, deadline), IsOk());
+  });
+  std::array<std::byte, kMaxMessageSize> received{};
+  std::array<std::byte, 8> sent{};
+  std::unique_ptr<Connection> server;
+  while (server == nullptr && clock_.Now() < deadline) server = (*listener)->NextRequest();
+  std::unique_ptr<Registration> to;
+  if (server != nullptr) {
+    auto messages = server->RegisterMessages(received);
+    EXPECT_THAT(messages, IsOk());
+    to = *std::move(messages);
+    EXPECT_THAT(server->PostRecv(1, MakeSge(*to, 0, received.size())), IsOk());
+    EXPECT_THAT(server->Accept({}), IsOk());
+  }
+  connecting.join();
+  ASSERT_NE(server, nullptr);
+  const auto from = client->RegisterMessages(sent);
+  ASSERT_THAT(from, IsOk());
+
+  std::array<Completion, 4> completions;
+  (*listener)->Arm();
+  while ((*listener)->Poll(completions) > 0) {
+  }
+  ASSERT_THAT(client->PostSend(1, MakeSge(**from, 0, sent.size())), IsOk());
+  ASSERT_TRUE(SleepOn((*listener)->wait_fd()));
+  EXPECT_EQ((*listener)->NextRequest(), nullptr);
+  pollfd one = {(*listener)->wait_fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&one, 1, 0), 1) << "it would sleep, with a message there";
+  (*listener)->Disarm();
+  std::size_t count = 0;
+  while (count == 0 && clock_.Now() < deadline) count = (*listener)->Poll(completions);
+  ASSERT_EQ(count, 1u);
+  EXPECT_EQ(completions[0].kind, CompletionKind::kReceive);
 }
 
 TEST_P(TransportTest, ReadsDoNotWakeTheServer) {
