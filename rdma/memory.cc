@@ -38,7 +38,11 @@ bool ProvideLargePage(std::byte* at) {
   constexpr int kCollapse = 25;
   const int before = errno;
   // Where there is nothing at all, there is nothing to be made large: one small page of it first.
-  const bool done = madvise(at, 1, kPopulateRead) == 0 && madvise(at, kLargePage, kCollapse) == 0;
+  bool done = madvise(at, 1, kPopulateRead) == 0 && madvise(at, kLargePage, kCollapse) == 0;
+  // One of its pages was just being used; the next moment it is not.
+  for (int tries = 1; !done && (errno == EAGAIN || errno == EBUSY) && tries < 8; ++tries) {
+    done = madvise(at, kLargePage, kCollapse) == 0;
+  }
   errno = before;
   return done;
 }
