@@ -398,6 +398,7 @@ TEST_P(TransportTest, AListenerThatIsWokenBetweenItsTwoLooksStaysAwake) {
     EXPECT_THAT(server->Accept({}), IsOk());
   }
   connecting.join();
+  ASSERT_NE(client, nullptr);
   ASSERT_NE(server, nullptr);
   const auto from = client->RegisterMessages(sent);
   ASSERT_THAT(from, IsOk());
