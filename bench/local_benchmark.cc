@@ -168,11 +168,14 @@ void ClientGet(benchmark::State& state) {
   if (served == nullptr) return;
   Drawn<KeyText> keys = PresentKeys();
   std::string value;
+  const std::uint64_t reads = served->client().counters().reads;
   for (auto _ : state) {
     const absl::Status status = served->client().Get(keys.Next().view(), &value);
     if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
     benchmark::DoNotOptimize(value.data());
   }
+  state.counters["READs"] = benchmark::Counter(static_cast<double>(served->client().counters().reads - reads),
+                                               benchmark::Counter::kAvgIterations);
 }
 
 // Keys side by side, against as many one after the other: the times are of all of them.

@@ -25,9 +25,6 @@ static_assert(kStride % alignof(Bucket) == 0 && kRecordBytes >= Lookup::kMostSid
 constexpr std::size_t kLargeBuffers = 3;
 constexpr std::size_t kLargeBytes = (kMaxSmallExtent + 127) / 128 * 128;
 
-// As in client/multi_get.cc: of a record, the rest comes by the processor's own foresight.
-constexpr std::size_t kPrefetched = 1024;
-
 // As in client/session.cc.
 constexpr std::chrono::milliseconds kReportPause{100};
 
@@ -209,7 +206,7 @@ AsyncClient::Begun AsyncClient::Core::BeginNothing(Done done, const CallOptions&
 void AsyncClient::Core::Advance(AsyncOperation& operation) {
   switch (operation.lookup.step()) {
     case Lookup::Step::kRead:
-      session_->Prefetch(operation.lookup.offset(), std::min(operation.lookup.size(), kPrefetched));
+      session_->Prefetch(operation.lookup.offset(), operation.lookup.size());
       return readers_.Push(operation);
     case Lookup::Step::kAsk:
       return askers_.Push(operation);

@@ -113,6 +113,12 @@ bool AsyncClient::Core::PostReads() {
   bool any = false;
   while (broken_.ok() && !readers_.empty() && reads_under_way_ < kMostReads) {
     AsyncOperation& operation = readers_.Pop();
+    if (operation.lookup.is_look()) {
+      operation.lookup.Look(record_buffer(operation));
+      Advance(operation);
+      any = true;
+      continue;
+    }
     if (!PrepareRead(operation)) {
       large_readers_.Push(operation);
       continue;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/bounds.h"
+#include "client/first_look.h"
 #include "client/get.h"
 #include "client/multi_get.h"
 #include "client/multi_put.h"
@@ -77,6 +78,14 @@ class Client::Impl {
     return session->Reconnect(begun, session->deadline());
   }
 
+  /// What is not done at once. Apart, so that what is has little to put on the stack.
+  [[gnu::noinline]] absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) const {
+    RecordFacts facts;
+    absl::Status status = Do([&](Session& s) { return remora::Get(s, key, value, &facts); });
+    if (version != nullptr && status.ok()) *version = facts.version;
+    return status;
+  }
+
   const std::unique_ptr<Session> session;
 };
 
@@ -115,10 +124,8 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
 
 absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
-  RecordFacts facts;
-  absl::Status status = impl_->Do([&](Session& session) { return remora::Get(session, key, value, &facts); });
-  if (version != nullptr && status.ok()) *version = facts.version;
-  return status;
+  if (GetAtOnce(*impl_->session, key, value, version)) return absl::OkStatus();
+  return impl_->Get(key, value, version);
 }
 
 absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) {

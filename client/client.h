@@ -68,7 +68,7 @@ inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
 
 /// What one client did, since it was made. For tests and tuning.
 struct ClientCounters {
-  std::uint64_t reads = 0;     // one-sided READs posted
+  std::uint64_t reads = 0;     // one-sided READs posted, or what came in their place where one is a copy
   std::uint64_t requests = 0;  // messages sent, each one round trip
   std::uint64_t retries = 0;   // GETs begun again because what they read was torn or dead
   // GETs that asked the server in the end: disturbed, in doubt of an expiry, or in vain while it loads; and

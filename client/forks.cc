@@ -3,15 +3,8 @@
 #include <pthread.h>
 
 namespace remora {
-namespace {
 
-// Written in a child before it has a second thread.
-std::uint64_t count = 0;
-
-[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { ++count; });
-
-}  // namespace
-
-std::uint64_t Forks::Count() { return count; }
+std::uint64_t Forks::count_ = 0;
+const int Forks::registered_ = pthread_atfork(nullptr, nullptr, [] { ++count_; });
 
 }  // namespace remora

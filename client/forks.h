@@ -9,7 +9,11 @@ namespace remora {
 /// Grows in each child of fork(2); the same as long as it is one process. One load.
 class Forks {
  public:
-  static std::uint64_t Count();
+  static std::uint64_t Count() { return count_; }
+
+ private:
+  static std::uint64_t count_;  // written in a child before it has a second thread
+  [[maybe_unused]] static const int registered_;
 };
 
 inline constexpr const char* kForked =

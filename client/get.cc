@@ -12,6 +12,9 @@
 // version; what is there stays readable for the grace period, so one more READ has the value that was current
 // when the server answered, even if its live bit is gone by then.
 //
+// Where a READ is a copy, nearly every GET is done by one look (client/first_look.h), and the others begin as
+// if there had been none.
+//
 // A large value, and one that is to land in memory of the caller, is read in pieces: client/read_pieces.h.
 #include "client/get.h"
 
@@ -20,7 +23,6 @@
 #include <optional>
 #include <span>
 
-#include "client/first_look.h"
 #include "client/get_steps.h"
 #include "client/read_pieces.h"
 #include "store/base/status_macros.h"
@@ -56,16 +58,11 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
   return JudgeKnown(session, key_hash, *known, record, start, found);
 }
 
-// `first`: what was read of it already; null: nothing.
 absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,
-                                      const FirstLook* first, Found* found) {
-  const TimePoint start = first != nullptr ? first->start() : session.Coarse();
+                                      Found* found) {
+  const TimePoint start = session.Coarse();
   KeySearch search(key, key_hash, session.shape(), &session.view());
   RecordCopy record;
-  if (first != nullptr) {
-    first->Tell(&search);
-    record = first->record();
-  }
   for (;;) {
     if (search.step() == KeySearch::Step::kReadBucket) {
       REMORA_ASSIGN_OR_RETURN(const Bucket* bucket, session.ReadBucket(search.bucket()));
@@ -158,12 +155,11 @@ absl::Status AskUntilInTime(Session& session, std::string_view key, std::uint64_
 }
 
 absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_hash, GetOutcome outcome,
-                     const FirstLook* first, Found* found) {
+                     Found* found) {
   // Before the search: what it read may be as of then, whatever the server says later.
   const bool was_loading = session.store_is_loading();
   for (int searches = 0; searches < kMaxSearches && outcome == GetOutcome::kUnsure; ++searches) {
-    REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, first, found));
-    first = nullptr;
+    REMORA_ASSIGN_OR_RETURN(outcome, SearchOnce(session, key, key_hash, found));
     if (outcome == GetOutcome::kUnsure) ++session.counters().retries;
   }
   if (outcome == GetOutcome::kMissing && !was_loading) return absl::NotFoundError("no such key");
@@ -171,13 +167,12 @@ absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_h
   return AskUntilInTime(session, key, key_hash, found);
 }
 
-absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_hash, const FirstLook* first,
-                    Found& found) {
+absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_hash, Found& found) {
   const std::uint64_t locates = session.counters().locates;
   REMORA_ASSIGN_OR_RETURN(const GetOutcome warm, GetWarm(session, key, key_hash, &found));
   if (warm != GetOutcome::kFound) {
     const std::uint64_t reads = session.counters().reads;
-    const absl::Status status = GetCold(session, key, key_hash, warm, first, &found);
+    const absl::Status status = GetCold(session, key, key_hash, warm, &found);
     session.allowance().Earn(session.counters().reads - reads);
     REMORA_RETURN_IF_ERROR(status);
   }
@@ -186,51 +181,24 @@ absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_ha
   return absl::OkStatus();
 }
 
-// False: nothing is known yet; search.
-bool GetAtOnce(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value,
-               RecordFacts* facts, Bucket* bucket, FirstLook* look) {
-  if (!FirstLook::IsFor(session) || !look->FindBucket(session, key_hash, session.Coarse())) return false;
-  if (!look->ReadBucket(session, key_hash, bucket)) return false;
-  if (!look->ReadRecord(session, key, key_hash, session.record_buffer()) ||
-      look->record().header.expiry_ms != 0)
-    return false;
-  const bool is_known = session.InTime(look->start());  // as of every search (key_search.h)
-  if (!is_known) return false;
-  Assign(look->record().Value(), value);
-  *facts = look->record().facts();
-  return true;
-}
-
-[[gnu::noinline]] absl::Status GetText(Session& session, std::string_view key, std::uint64_t key_hash,
-                                       const FirstLook& first, std::string* value, RecordFacts* facts) {
-  Found found{.target = {.text = value, .memory = {}}};
-  REMORA_RETURN_IF_ERROR(GetAny(session, key, key_hash, first.has_bucket() ? &first : nullptr, found));
-  *facts = found.facts;
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
-  const std::uint64_t key_hash = HashKey(key);
-  Bucket bucket;
-  FirstLook first;
-  if (!GetAtOnce(session, key, key_hash, value, facts, &bucket, &first)) {
-    return GetText(session, key, key_hash, first, value, facts);
-  }
-  session.NoteRead(key_hash);
+  Found found{.target = {.text = value, .memory = {}}};
+  REMORA_RETURN_IF_ERROR(GetAny(session, key, HashKey(key), found));
+  *facts = found.facts;
   return absl::OkStatus();
 }
 
 absl::Status Find(Session& session, std::string_view key) {
   Found found{.target = {}};
-  return GetAny(session, key, HashKey(key), nullptr, found);
+  return GetAny(session, key, HashKey(key), found);
 }
 
 absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Sge& memory,
                                     RecordFacts* facts) {
   Found found{.target = {.text = nullptr, .memory = memory}};
-  REMORA_RETURN_IF_ERROR(GetAny(session, key, HashKey(key), nullptr, found));
+  REMORA_RETURN_IF_ERROR(GetAny(session, key, HashKey(key), found));
   REMORA_RETURN_IF_ERROR(CheckFits(found.size, memory));
   *facts = found.facts;
   return found.size;

@@ -21,7 +21,24 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
   if (session.locations().is_on()) return Warm();
+  if (FirstLook::IsFor(session) && !into_ && first_.FindLine(session, key_hash_)) {
+    return Read(Reading::kLine, first_.bucket_offset(), sizeof(Bucket));
+  }
   Search();
+}
+
+// --- Where it is most likely --------------------------------------------------------------------------
+
+void Lookup::Look(std::span<std::byte> buffer) {
+  if (reading_ == Reading::kLine) {
+    const bool is_named = first_.ReadLine(*session_, key_hash_) && first_.extent_bytes() <= buffer.size();
+    return is_named ? Read(Reading::kLikely, first_.record_offset(), first_.extent_bytes()) : Search();
+  }
+  if (!first_.ReadRecord(*session_, key_, key_hash_, buffer)) return Search();
+  record_ = first_.record();
+  const std::uint64_t expiry_ms = record_.header.expiry_ms;
+  if (expiry_ms != 0 && !session_->IsAlive(expiry_ms)) return Search();
+  EndFound(record_.facts());
 }
 
 // --- Where the key's record was before ------------------------------------------------------------------
@@ -87,9 +104,9 @@ void Lookup::Advance() {
 
 void Lookup::ReadBucket() {
   const BucketRef& bucket = search_->bucket();
-  if (const std::optional<std::uint64_t> offset = session_->KnownOffsetOf(bucket)) {
+  if (const std::uint64_t offset = session_->KnownOffsetOf(bucket)) {
     directory_read_ = false;
-    return Read(Reading::kBucket, *offset, sizeof(Bucket));
+    return Read(Reading::kBucket, offset, sizeof(Bucket));
   }
   directory_ = session_->DirectoryAround(bucket);
   // Read and still not known: its entry was torn, or the index is not that large.
@@ -191,6 +208,9 @@ void Lookup::Posted() {
 
 void Lookup::Take(std::span<const std::byte> bytes) {
   switch (reading_) {
+    case Reading::kLine:
+    case Reading::kLikely:
+      return;  // they are not READ
     case Reading::kLook:
       look_->is = false;
       ++session_->counters().location_looks;

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "client/first_look.h"
 #include "client/generations.h"
 #include "client/get.h"
 #include "client/get_steps.h"
@@ -57,6 +58,10 @@ class Lookup {
   std::uint64_t offset() const { return offset_; }
   std::size_t size() const { return size_; }
   bool is_bucket() const { return reading_ == Reading::kBucket; }
+  /// Of a first look (client/first_look.h): it is not READ, but looked at. `buffer`: for a record; it must
+  /// stay as it is until the lookup ends.
+  bool is_look() const { return reading_ == Reading::kLine || reading_ == Reading::kLikely; }
+  void Look(std::span<std::byte> buffer);
   /// Of a record that comes in pieces: its bytes may go once they were taken. Of a large one, progress was
   /// made.
   bool is_piece() const { return reading_ == Reading::kPiece; }
@@ -89,7 +94,7 @@ class Lookup {
   const absl::Status& status() const { return status_; }
 
  private:
-  enum class Reading : std::uint8_t { kBucket = 1, kRecord, kPiece, kDirectory, kLook };
+  enum class Reading : std::uint8_t { kLine = 1, kLikely, kBucket, kRecord, kPiece, kDirectory, kLook };
 
   /// How its place is known: from before, by the search, from the server.
   enum class Source : std::uint8_t { kRemembered = 1, kSearch, kServer };
@@ -138,6 +143,7 @@ class Lookup {
   TimePoint start_;           // of the search, or of asking
   bool was_loading_ = false;  // the server, before what was read since
   int searches_ = 0;
+  FirstLook first_;
   std::optional<KeySearch> search_;
   KnownLocation known_;
   Session::DirectoryRange directory_;

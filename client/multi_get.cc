@@ -29,10 +29,6 @@ namespace {
 // Records of one round begin at multiples of this in the session's buffer.
 constexpr std::size_t kCacheLine = 64;
 
-// The bytes at the start of a record that are worth fetching before they are copied; what follows comes by
-// the processor's own foresight.
-constexpr std::size_t kPrefetched = 1024;
-
 /// What is left of them behind one of this size.
 std::span<std::byte> Behind(std::size_t size, std::span<std::byte> records) {
   return records.subspan(std::min((size + kCacheLine - 1) / kCacheLine * kCacheLine, records.size()));
@@ -44,7 +40,6 @@ class Lookup {
     key_ = key;
     key_hash_ = HashKey(key);
     result_ = result;
-    first_ = {};
     known_.reset();
     search_.reset();
     outcome_ = GetOutcome::kUnsure;
@@ -69,12 +64,12 @@ class Lookup {
   }
 
   // The same where a READ is a copy, in steps that those of other keys come between.
-  void FindBucket(Session& session, TimePoint start) {
-    goes_on_ = first_.FindBucket(session, key_hash_, start);
+  void FindLine(Session& session) {
+    goes_on_ = first_.FindLine(session, key_hash_);
     if (goes_on_) first_.PrefetchBucket(session);
   }
-  void ReadBucket(Session& session, Bucket* bucket) {
-    goes_on_ = goes_on_ && first_.ReadBucket(session, key_hash_, bucket);
+  void ReadLine(Session& session) {
+    goes_on_ = goes_on_ && first_.ReadLine(session, key_hash_);
     if (goes_on_) first_.PrefetchRecord(session);
   }
   void ReadRecord(Session& session, TimePoint start, std::span<std::byte>* records) {
@@ -82,12 +77,10 @@ class Lookup {
     const std::span<std::byte> buffer = *records;
     if (goes_on_) *records = Behind(first_.extent_bytes(), *records);
     if (goes_on_ && first_.ReadRecord(session, key_, key_hash_, buffer)) {
-      return EndLive(session, first_.record(), start);
+      EndLive(session, first_.record(), start);
+    } else {
+      search_.emplace(key_, key_hash_, session.shape(), &session.view());
     }
-    search_.emplace(key_, key_hash_, session.shape(), &session.view());
-    if (!first_.has_bucket()) return;
-    first_.Tell(&*search_);
-    GoOn(session, {}, start);
   }
 
   /// Says what is to be read next, and makes sure that it may be. As Start, before any READ of the round.
@@ -109,7 +102,7 @@ class Lookup {
         REMORA_RETURN_IF_ERROR(Look(session, segment).status());
       }
     }
-    if (!done_) session.Prefetch(offset_, std::min(size_, kPrefetched));
+    if (!done_) session.Prefetch(offset_, size_);
     return absl::OkStatus();
   }
 
@@ -165,7 +158,7 @@ class Lookup {
       case KeySearch::Step::kReadRecord:
         return;
       case KeySearch::Step::kFound:
-        return EndLive(session, record, start);
+        return session.InTime(start) ? EndLive(session, record, start) : End(GetOutcome::kUnsure);
       case KeySearch::Step::kMissing:
         return End(session.InTime(start) ? GetOutcome::kMissing : GetOutcome::kUnsure);
       case KeySearch::Step::kCold:
@@ -173,9 +166,8 @@ class Lookup {
         return End(GetOutcome::kUnsure);
     }
   }
-  /// It is the key's, live and verified.
+  /// It is the key's, live and verified, and was read since.
   void EndLive(Session& session, const RecordCopy& record, TimePoint start) {
-    if (!session.InTime(start)) return End(GetOutcome::kUnsure);
     Found found{.target = {.text = &result_->value, .memory = {}}};
     const GetOutcome outcome = Judge(session, record, start, &found);
     if (outcome == GetOutcome::kFound && search_) session.Learn(key_hash_, search_->slot());
@@ -206,18 +198,13 @@ class Lookup {
   std::span<std::byte> bytes_;
 };
 
-/// Each has a buffer of its own: its search looks at the last bucket again while it reads records.
-Bucket* BucketIn(const Session& session, std::size_t number) {
-  return reinterpret_cast<Bucket*>(session.bucket_buffer(number).data());
-}
-
 /// Until each is done.
 absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
   const TimePoint start = session.Coarse();
   const std::uint64_t before = session.counters().reads;
   if (FirstLook::IsFor(session)) {
-    for (Lookup& lookup : lookups) lookup.FindBucket(session, start);
-    for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].ReadBucket(session, BucketIn(session, i));
+    for (Lookup& lookup : lookups) lookup.FindLine(session);
+    for (Lookup& lookup : lookups) lookup.ReadLine(session);
     std::span<std::byte> records = session.record_buffer();
     for (Lookup& lookup : lookups) lookup.ReadRecord(session, start, &records);
   } else {
@@ -233,6 +220,7 @@ absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
     std::span<std::byte> records = session.record_buffer();
     for (std::size_t i = 0; i < lookups.size(); ++i) {
       if (lookups[i].done()) continue;
+      // A bucket's buffer is the key's own: its search looks at the last bucket again while it reads records.
       REMORA_ASSIGN_OR_RETURN(const Lookup::Posted was,
                               lookups[i].Post(session, session.bucket_buffer(i), &records));
       all_done = false;

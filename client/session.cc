@@ -19,7 +19,8 @@ constexpr std::size_t kReceives = Session::kMostUnderWay + 2;
 
 // The one registered buffer, in parts.
 constexpr std::size_t RoundUp(std::size_t size) { return (size + 127) / 128 * 128; }
-constexpr std::size_t kBucketOffset = 0;
+constexpr std::size_t kRecordOffset = 0;  // record_buffer
+constexpr std::size_t kBucketOffset = kRecordOffset + RoundUp(kMaxSmallExtent);
 constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(Session::kSideBySide * sizeof(Bucket));
 constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
 constexpr std::size_t kDirectoryEntries = 64;  // of one READ
@@ -30,8 +31,7 @@ constexpr std::size_t kAsideOffset = kRequestOffset + Session::kMostUnderWay * k
 constexpr std::size_t kRepliesOffset = kAsideOffset + kRequestStride;
 constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
 constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride;
-constexpr std::size_t kRecordOffset = kPayloadOffset + RoundUp(kMaxPayloadSize);
-constexpr std::size_t kBufferSize = kRecordOffset + RoundUp(kMaxSmallExtent);
+constexpr std::size_t kBufferSize = kPayloadOffset + RoundUp(kMaxPayloadSize);
 constexpr std::size_t kAlignment = alignof(Bucket);
 static_assert(sizeof(Request) + kMaxInlinePayload <= kMaxPayloadSize);
 static_assert(sizeof(Request) + kMaxInlinePayload <= rdma::kMaxMessageSize);
@@ -102,12 +102,12 @@ absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
 }
 
 absl::StatusOr<std::uint64_t> Session::OffsetOf(const BucketRef& bucket) {
-  if (const std::optional<std::uint64_t> known = KnownOffsetOf(bucket)) return *known;
+  if (const std::uint64_t known = KnownOffsetOf(bucket)) return known;
   const DirectoryRange range = DirectoryAround(bucket);
   if (range.size == 0) return 0;
   REMORA_RETURN_IF_ERROR(Read(range.offset, kDirectoryOffset, range.size));
   TakeDirectory(range, registration_->bytes().subspan(kDirectoryOffset, range.size));
-  return KnownOffsetOf(bucket).value_or(0);
+  return KnownOffsetOf(bucket);
 }
 
 Session::DirectoryRange Session::DirectoryAround(const BucketRef& bucket) const {
@@ -186,10 +186,6 @@ absl::Status Session::PostFence() {
 
 std::span<std::byte> Session::bucket_buffer(std::size_t number) const {
   return registration_->bytes().subspan(kBucketOffset + number * sizeof(Bucket), sizeof(Bucket));
-}
-
-std::span<std::byte> Session::record_buffer() const {
-  return registration_->bytes().subspan(kRecordOffset, kMaxSmallExtent);
 }
 
 std::span<std::byte> Session::request_buffer(std::size_t number) const {

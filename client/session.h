@@ -98,6 +98,8 @@ class Session {
     if (is_forked()) broken_ = absl::FailedPreconditionError(kForked);
     return broken_;
   }
+  /// Whether that would be OK.
+  bool is_ready() const { return broken_.ok() && !is_forked(); }
   /// This is a child's copy: nothing may be done with it. No attempt to reconnect it succeeds.
   bool is_forked() const { return forks_ != Forks::Count(); }
   /// Of the call: begins to run if it did not yet.
@@ -151,6 +153,10 @@ class Session {
   /// region.
   absl::Status LookAtGenerations(std::uint64_t segment);
 
+  // The bytes at the start of a record that are worth fetching before they are copied; what follows comes by
+  // the processor's own foresight.
+  static constexpr std::size_t kPrefetched = 1024;
+
   // READs of which the caller says where they go, and when they are waited for.
   /// At most this many before an AwaitRead.
   static constexpr std::size_t kSideBySide = 32;
@@ -163,11 +169,17 @@ class Session {
   }
   /// Whether READs are done so, but now and then.
   bool reads_now() const { return mapped_ != nullptr; }
+  /// As ReadNow, of what only tells where to read next (MappedRegion::Peek), and is not counted. REQUIRES:
+  /// reads_now.
+  bool PeekNow(std::span<std::byte> to, std::uint64_t offset) const { return mapped_->Peek(to, offset); }
+  /// What was read between two looks at this that told the same, is to be trusted whatever the time
+  /// (layout.h, I6). REQUIRES: reads_now.
+  std::uint64_t Reuses() const { return mapped_->Word(offsetof(Superblock, reuses)); }
   /// OK: all that were posted are done.
   absl::Status AwaitRead() { return Await(reads_done_); }
   /// A READ of this may follow.
   void Prefetch(std::uint64_t offset, std::size_t size) {
-    if (mapped_ != nullptr) mapped_->Prefetch(offset, size);
+    if (mapped_ != nullptr) mapped_->Prefetch(offset, std::min(size, kPrefetched));
   }
   /// Where a bucket is in the region; 0: as ReadBucket's null. Costs what that says, and then waits.
   absl::StatusOr<std::uint64_t> OffsetOf(const BucketRef& bucket);
@@ -181,7 +193,7 @@ class Session {
   SgeList Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const;
   /// Registered memory between calls: what ReadRecord and Call use too. Of kMaxSmallExtent bytes at least,
   /// and kMaxPayloadSize.
-  std::span<std::byte> record_buffer() const;
+  std::span<std::byte> record_buffer() const { return registration_->bytes().first(kMaxSmallExtent); }
   /// The same, for a bucket each. REQUIRES: number < kSideBySide.
   std::span<std::byte> bucket_buffer(std::size_t number) const;
   std::span<std::byte> payload_buffer() const;
@@ -250,11 +262,11 @@ class Session {
   absl::Status Break(absl::Status cause);
 
   // OffsetOf in steps, for who must not wait.
-  /// Nothing: the directory has to be READ first.
-  std::optional<std::uint64_t> KnownOffsetOf(const BucketRef& bucket) const {
+  /// 0: the directory has to be READ first.
+  std::uint64_t KnownOffsetOf(const BucketRef& bucket) const {
     if (bucket.overflow) return bucket.number * sizeof(Bucket);
     const std::uint64_t index = bucket.number / kBucketsPerSegment;
-    if (index >= directory_.size() || directory_[index] == 0) return std::nullopt;
+    if (index >= directory_.size() || directory_[index] == 0) return 0;
     return MainBucketPlace(directory_[index], bucket.number) * sizeof(Bucket);
   }
   /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not
@@ -278,6 +290,11 @@ class Session {
   /// Whether a record has expired that was read since `start`; for those that never do, it looks at no clock.
   ServerTime::Life LifeOf(std::uint64_t expiry_ms, TimePoint start) const {
     return expiry_ms == 0 ? ServerTime::Life::kAlive : server_time_.Of(expiry_ms, start, clock_.Now());
+  }
+  /// Whether one that was read just now has not, for sure.
+  bool IsAlive(std::uint64_t expiry_ms) const {
+    const TimePoint now = clock_.Now();
+    return server_time_.Of(expiry_ms, now, now) == ServerTime::Life::kAlive;
   }
   ServerTime& server_time() { return server_time_; }
   /// Until a record expires, or a little less. REQUIRES: it does.

@@ -33,6 +33,21 @@ class MappedRegion {
     return IsAlive(*page_) && peer_->closed.load(std::memory_order_acquire) == 0;
   }
 
+  /// The same of what tells nothing by itself, but only where to Read next: nobody asks yet whether the
+  /// server lives. False: it is not inside.
+  bool Peek(std::span<std::byte> to, std::uint64_t offset) const {
+    if (offset >= size_ || to.size() > size_ - offset) return false;
+    CopyShared(to.data(), bytes_ + offset, to.size());
+    return true;
+  }
+
+  /// A word that the server changes whole: what is read behind it, is read later. 0: it is not inside.
+  /// REQUIRES: it is aligned.
+  std::uint64_t Word(std::uint64_t offset) const {
+    if (offset >= size_) return 0;
+    return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(bytes_ + offset), __ATOMIC_ACQUIRE);
+  }
+
   /// Such a READ may follow: memory may come to the processor meanwhile. Has no effect but on time.
   void Prefetch(std::uint64_t offset, std::size_t size) const {
     if (offset > size_ || size > size_ - offset) return;  // who READs it will hear of it

@@ -1,5 +1,5 @@
-// A bucket is several cache lines: who adds an entry looks for room in one of them first, so that a load,
-// which adds millions, touches one line for each.
+// A bucket is several cache lines: who adds an entry looks for room first in the one where its key is looked
+// for first (LineOf), so that a load, which adds millions, touches one line for each.
 #pragma once
 
 #ifdef __SSE2__
@@ -12,13 +12,6 @@
 #include "store/format/layout.h"
 
 namespace remora {
-
-// A bucket's words by cache line; the first of the first line is the control word.
-inline constexpr std::size_t kWordsPerLine = 8;
-inline constexpr std::size_t kLines = sizeof(Bucket) / sizeof(std::uint64_t) / kWordsPerLine;
-
-/// Neither the bits that choose the bucket nor the fingerprint's.
-constexpr std::size_t LineOf(std::uint64_t key_hash) { return (key_hash >> 50) % kLines; }
 
 /// Which of a line's words are 0, as bits. All are looked at: there is no branch to predict wrongly. Nobody
 /// else writes them meanwhile.

@@ -10,7 +10,7 @@
 
 namespace remora {
 
-// Memory orders, all in this file:
+// Memory orders, here and in index_reads.cc:
 //   A slot is stored with release: whoever acquires it sees the record that it names, whole and live, and the
 //   old record's live bit cleared (I5). A control word is stored with release for the same reason: the bucket
 //   that it links, and the other half of the bucket that it calls split, are visible before (I3). So is the
@@ -32,31 +32,26 @@ void Index::Begin(std::uint32_t level) {
   PublishView();
 }
 
-IndexView Index::view() const {
-  const std::uint64_t packed = view_.load(std::memory_order_acquire);
-  return {static_cast<std::uint32_t>(packed >> 56), packed & ((std::uint64_t{1} << 56) - 1)};
-}
-
-void Index::Copy(const BucketRef& bucket, Bucket* copy) const {
-  const Bucket& shared = At(bucket.overflow ? bucket.number : Main(bucket.number));
-  copy->control = LoadWord(shared.control, std::memory_order_acquire);
-  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-    copy->slots[i] = LoadWord(shared.slots[i], std::memory_order_acquire);
-  }
-}
-
 // --- Entries --------------------------------------------------------------------------------------------
 
+std::optional<Index::Entry> Index::FindAmong(std::uint64_t bucket, SlotSet slots,
+                                             std::string_view key) const {
+  while (!slots.empty()) {
+    const auto slot = static_cast<std::size_t>(slots.Next());
+    const std::uint64_t word = SlotWord(bucket, slot);
+    if (SlotIsCold(word)) continue;
+    const Place place = Place::Of(DecodeSlot(word));
+    // A slot that rests may name a record that is dead since.
+    if (log_.Key(place) == key && log_.IsLive(place)) return Entry{bucket, slot, place};
+  }
+  return std::nullopt;
+}
+
 std::optional<Index::Entry> Index::Find(std::string_view key, std::uint64_t key_hash) const {
-  for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
-    for (SlotSet found = FindSlots(At(bucket), key_hash); !found.empty();) {
-      const auto slot = static_cast<std::size_t>(found.Next());
-      const std::uint64_t word = SlotWord(bucket, slot);
-      if (SlotIsCold(word)) continue;
-      const Place place = Place::Of(DecodeSlot(word));
-      // A slot that rests may name a record that is dead since.
-      if (log_.Key(place) == key && log_.IsLive(place)) return Entry{bucket, slot, place};
-    }
+  const std::uint64_t main = Main(MainBucketOf(key_hash));
+  if (auto entry = FindAmong(main, FindSlotsInLine(At(main), key_hash), key)) return entry;
+  for (std::uint64_t bucket = main; bucket != 0; bucket = Next(bucket)) {
+    if (auto entry = FindAmong(bucket, FindSlots(At(bucket), key_hash), key)) return entry;
   }
   return std::nullopt;
 }
@@ -99,14 +94,8 @@ void Index::Insert(std::uint64_t key_hash, const Place& place) {
 }
 
 std::optional<Index::Room> Index::FindRoom(std::uint64_t key_hash) {
-  const std::uint64_t main = Main(MainBucketOf(key_hash));
-  const std::size_t line = LineOf(key_hash) * kWordsPerLine;
-  std::uint32_t empty = ZeroWords(reinterpret_cast<const std::uint64_t*>(&At(main)) + line);
-  if (line == 0) empty &= ~1u;  // the control word
-  if (empty != 0) return Room{main, line + static_cast<std::size_t>(std::countr_zero(empty)) - 1};
-  for (std::uint64_t bucket = main;; bucket = Next(bucket)) {
-    SlotSet free = SlotsWith(At(bucket), 0);
-    if (!free.empty()) return Room{bucket, static_cast<std::size_t>(free.Next())};
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash));; bucket = Next(bucket)) {
+    if (const auto slot = FreeSlotIn(bucket, LineOf(key_hash))) return Room{bucket, *slot};
     if (Next(bucket) == 0 && !AddOverflow(bucket)) return std::nullopt;
   }
 }
@@ -115,31 +104,6 @@ void Index::InsertAt(const Room& room, std::uint64_t key_hash, const Place& plac
   StoreSlot(room.bucket, room.slot,
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
-}
-
-void Index::Prefetch(std::uint64_t key_hash) const {
-  // The view may be behind; then another bucket comes closer.
-  const auto* words = reinterpret_cast<const std::uint64_t*>(&At(Main(view().HomeOf(key_hash).bucket)));
-  __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);
-}
-
-void Index::PrefetchBucket(std::uint64_t key_hash) const {
-  const auto* words = reinterpret_cast<const std::uint64_t*>(&At(Main(view().HomeOf(key_hash).bucket)));
-  for (std::size_t line = 0; line < kLines; ++line) {
-    __builtin_prefetch(words + line * kWordsPerLine, /*rw=*/1);
-  }
-}
-
-void Index::PrefetchRecords(std::uint64_t key_hash) const {
-  const std::uint64_t bucket = Main(view().HomeOf(key_hash).bucket);
-  for (SlotSet found = FindSlots(At(bucket), key_hash); !found.empty();) {
-    const std::uint64_t word = SlotWord(bucket, static_cast<std::size_t>(found.Next()));
-    if (SlotIsCold(word)) continue;
-    // Its header, and a key of usual length.
-    const RecordHeader& header = log_.Header(Place::Of(DecodeSlot(word)));
-    __builtin_prefetch(&header, /*rw=*/1);
-    __builtin_prefetch(&header + 1);
-  }
 }
 
 void Index::Replace(const Entry& entry, const Place& place) {
@@ -208,18 +172,6 @@ void Index::RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now)
   Rest(std::move(clear));
 }
 
-std::uint64_t& Index::DirectoryEntry(std::uint64_t number) const {
-  return reinterpret_cast<std::uint64_t*>(region_.data() + DirectoryOffset())[number / kBucketsPerSegment];
-}
-
-std::uint64_t Index::Main(std::uint64_t number) const {
-  return MainBucketPlace(LoadWord(DirectoryEntry(number), std::memory_order_relaxed), number);
-}
-
-std::uint64_t Index::SlotWord(std::uint64_t bucket, std::size_t slot) const {
-  return LoadWord(At(bucket).slots[slot], std::memory_order_relaxed);
-}
-
 void Index::StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word) {
   StoreWord(At(bucket).slots[slot], word, std::memory_order_release);
 }
@@ -234,10 +186,19 @@ void Index::Link(std::uint64_t bucket, std::uint64_t next) {
   StoreWord(control, EncodeControl(depth, next), std::memory_order_release);
 }
 
+std::optional<std::size_t> Index::FreeSlotIn(std::uint64_t bucket, std::size_t line) const {
+  const std::size_t begin = line * kWordsPerLine;
+  std::uint32_t empty = ZeroWords(WordsOf(At(bucket)) + begin);
+  if (line == 0) empty &= ~std::uint32_t{1};  // the control word
+  if (empty != 0) return begin + static_cast<std::size_t>(std::countr_zero(empty)) - 1;
+  SlotSet free = SlotsWith(At(bucket), 0);
+  if (free.empty()) return std::nullopt;
+  return static_cast<std::size_t>(free.Next());
+}
+
 Index::SlotRef Index::FreeSlot(std::uint64_t key_hash) const {
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
-    SlotSet free = SlotsWith(At(bucket), 0);
-    if (!free.empty()) return {bucket, static_cast<std::size_t>(free.Next()), 0};
+    if (const auto slot = FreeSlotIn(bucket, LineOf(key_hash))) return {bucket, *slot, 0};
   }
   REMORA_CHECK(false);  // it was reserved
   return {};
@@ -315,24 +276,28 @@ bool Index::EnsureMain(std::uint64_t number) {
 }
 
 /// Makes a bucket, and what continues it, of memory that no reader is led to.
-bool Index::Fill(std::uint64_t place, std::uint32_t depth, const std::vector<SlotRef>& entries) {
+bool Index::Fill(std::uint64_t place, std::uint32_t depth, std::span<const Mover> entries) {
   std::uint64_t link = 0;
-  if (entries.size() > kSlotsPerBucket) {
+  const std::span<const Mover> here = entries.first(std::min<std::size_t>(entries.size(), kSlotsPerBucket));
+  if (entries.size() > here.size()) {
     const std::optional<std::uint64_t> overflow = TakeOverflow();
     if (!overflow) return false;
-    const std::vector<SlotRef> rest(entries.begin() + kSlotsPerBucket, entries.end());
-    if (!Fill(*overflow, 0, rest)) {
+    if (!Fill(*overflow, 0, entries.subspan(here.size()))) {
       free_overflow_.push_back(*overflow);
       --overflow_used_;
       return false;
     }
     link = *overflow;
   }
-  Bucket& bucket = At(place);
+  // Nobody looks at it before its control word is there, and leads here.
   for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-    StoreWord(bucket.slots[i], i < entries.size() ? entries[i].word : 0, std::memory_order_relaxed);
+    StoreWord(At(place).slots[i], 0, std::memory_order_relaxed);
   }
-  StoreWord(bucket.control, EncodeControl(depth, link), std::memory_order_release);
+  for (const Mover& entry : here) {
+    const std::size_t slot = FreeSlotIn(place, entry.line).value();
+    StoreWord(At(place).slots[slot], entry.word, std::memory_order_relaxed);
+  }
+  StoreWord(At(place).control, EncodeControl(depth, link), std::memory_order_release);
   return true;
 }
 
@@ -363,8 +328,8 @@ bool Index::Split(TimePoint now) {
         clear.slots.push_back(entry);
       }
       const bool twice = std::any_of(movers_.begin(), movers_.end(),
-                                     [&](const SlotRef& mover) { return mover.word == entry.word; });
-      if (!twice) movers_.push_back(entry);
+                                     [&](const Mover& mover) { return mover.word == entry.word; });
+      if (!twice) movers_.push_back({entry.word, LineOf(*key_hash)});
     }
   }
   if (!Fill(Main(sibling), upper.depth, movers_)) return false;

@@ -24,6 +24,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "store/atomic_word.h"
 #include "store/base/clock.h"
 #include "store/format/key_search.h"
 #include "store/format/layout.h"
@@ -33,7 +34,7 @@
 
 namespace remora {
 
-/// Thread Safety: view and Copy from any thread; all else by one writer at a time.
+/// Thread Safety: view, Copy and Peek from any thread; all else by one writer at a time.
 class Index {
  public:
   /// Entries for each main bucket at which the index grows. Measured (docs/index-buckets.md): on the way from
@@ -63,6 +64,10 @@ class Index {
   /// A private copy of a bucket. REQUIRES: there is such a bucket.
   void Copy(const BucketRef& bucket, Bucket* copy) const;
 
+  /// What the first slot with the key's fingerprint in its line says; all 0: there is none. REQUIRES:
+  /// nothing; it may be another key's, or an old one.
+  Slot Peek(std::uint64_t key_hash) const;
+
   /// Where a key's entry is, and what it says.
   struct Entry {
     std::uint64_t bucket = 0;  // its place, counted in buckets from the region's start
@@ -88,9 +93,9 @@ class Index {
 
   /// Publishes a record that the index does not know. REQUIRES: Reserve, and that Find would find nothing.
   void Insert(std::uint64_t key_hash, const Place& place);
-  /// Room for one entry: as Reserve for one and Insert, for who inserts many. Looks first at one cache line
-  /// of the bucket, which the hash chooses, and mostly at no other: what an insert costs is what it has to
-  /// wait for from memory. Good until the next change of the index.
+  /// Room for one entry: as Reserve for one and Insert, for who inserts many. Looks first at one line of the
+  /// bucket (LineOf), and mostly at no other: what an insert costs is what it has to wait for from memory.
+  /// Good until the next change of the index.
   struct Room {
     std::uint64_t bucket = 0;
     std::size_t slot = 0;
@@ -157,6 +162,12 @@ class Index {
     std::uint64_t word = 0;
   };
 
+  // An entry that goes to another bucket, and the line that it is for.
+  struct Mover {
+    std::uint64_t word = 0;
+    std::size_t line = 0;
+  };
+
   // What is to be done when it has rested.
   struct Resting {
     enum class Kind : std::uint8_t {
@@ -180,16 +191,26 @@ class Index {
   Bucket& At(std::uint64_t place) const {
     return *reinterpret_cast<Bucket*>(region_.data() + place * sizeof(Bucket));
   }
-  std::uint64_t& DirectoryEntry(std::uint64_t number) const;
+  std::uint64_t& DirectoryEntry(std::uint64_t number) const {
+    return reinterpret_cast<std::uint64_t*>(region_.data() + DirectoryOffset())[number / kBucketsPerSegment];
+  }
   /// The place of a main bucket.
-  std::uint64_t Main(std::uint64_t number) const;
-  std::uint64_t SlotWord(std::uint64_t bucket, std::size_t slot) const;
+  std::uint64_t Main(std::uint64_t number) const {
+    return MainBucketPlace(LoadWord(DirectoryEntry(number), std::memory_order_relaxed), number);
+  }
+  std::uint64_t SlotWord(std::uint64_t bucket, std::size_t slot) const {
+    return LoadWord(At(bucket).slots[slot], std::memory_order_relaxed);
+  }
   void StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word);
   /// The place of the bucket that continues this one, or 0.
   std::uint64_t Next(std::uint64_t bucket) const;
   void Link(std::uint64_t bucket, std::uint64_t next);
+  /// A free slot of a bucket, in this line if there is one.
+  std::optional<std::size_t> FreeSlotIn(std::uint64_t bucket, std::size_t line) const;
   /// The first free slot of a key's chain. REQUIRES: there is one.
   SlotRef FreeSlot(std::uint64_t key_hash) const;
+  /// The entry of the key among these slots.
+  std::optional<Entry> FindAmong(std::uint64_t bucket, SlotSet slots, std::string_view key) const;
   /// The hash of the key whose entry this is; of that of a cold one, what its slot says. Nothing: it is
   /// nobody's any more, and rests.
   std::optional<std::uint64_t> OwnerHash(const SlotRef& slot) const;
@@ -205,7 +226,7 @@ class Index {
   bool Split(TimePoint now);
   void Begin(std::uint32_t level);
   bool EnsureMain(std::uint64_t number);
-  bool Fill(std::uint64_t place, std::uint32_t depth, const std::vector<SlotRef>& entries);
+  bool Fill(std::uint64_t place, std::uint32_t depth, std::span<const Mover> entries);
   void Rest(Resting&& what);
   /// The slot is cleared when it has rested.
   void RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now);
@@ -242,7 +263,7 @@ class Index {
   std::vector<std::uint64_t> to_compact_;                  // main buckets of chains that lost an entry
   absl::flat_hash_map<std::uint64_t, Unlinked> unlinked_;  // by the bucket that it continued
 
-  std::vector<SlotRef> movers_;  // of one split; kept for its memory
+  std::vector<Mover> movers_;  // of one split; kept for its memory
 };
 
 }  // namespace remora

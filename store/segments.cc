@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "store/atomic_word.h"
 #include "store/base/check.h"
 
 namespace remora {
@@ -92,7 +93,10 @@ void Segments::Release(TimePoint now) {
 }
 
 void Segments::AddFree(SegmentNumber first, std::size_t length) {
-  ++times_freed_;
+  // Before all that is written there from now on, also to who sees only some of it (I6).
+  auto& superblock = *reinterpret_cast<Superblock*>(region_.data());
+  StoreWord(superblock.reuses, ++times_freed_, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   for (auto number = first; number < first + length; ++number) {
     if (InClaim(number)) {
       segments_[number].use = Use::kClaimed;

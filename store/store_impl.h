@@ -53,6 +53,8 @@ class Store::Impl {
   Impl& operator=(const Impl&) = delete;
 
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version);
+  /// The same where nothing comes in between: true, and it is done. False: nothing is known yet.
+  bool GetAtOnce(std::string_view key, std::string* value, std::uint64_t* version);
   absl::Status Exists(std::string_view key);
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::StatusOr<Location> Locate(std::string_view key);

@@ -46,9 +46,11 @@
 //      used for something else no sooner than 2T after nothing leads there any more. A reader discards what
 //      it read more than T after it learned the place: it begins again. T is the same time on both sides as
 //      long as no clock runs at twice the speed of another. A record that takes longer than T to read is
-//      proven by the generations of its segments instead (client/read_pieces.h). Memory that nothing ever
-//      led to, as a run that was reserved and given back, need not rest; a client may write it until its
-//      grant is revoked, which is before anything leads there (server/grants.h).
+//      proven by the generations of its segments instead (client/read_pieces.h). A reader that can look at
+//      the region at once, as it maps it, needs no clock: it discards what it read if memory of records has
+//      come to be used for something else since it began (`reuses`). Memory that nothing ever led to, as a
+//      run that was reserved and given back, need not rest; a client may write it until its grant is revoked,
+//      which is before anything leads there (server/grants.h).
 //
 // All integers are little-endian. `LayoutSignature` covers every number here; peers that differ do not talk.
 #pragma once
@@ -63,7 +65,7 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 6;
+inline constexpr std::uint32_t kFormatVersion = 7;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
@@ -108,7 +110,7 @@ inline constexpr std::uint64_t kMaxVersion = ~std::uint64_t{0} >> 1;
 
 // --- Extent: the size of a record's place, as a slot can express it -------------------------------------
 
-/// 12 bits: 8 of mantissa, 4 of exponent; `mantissa << exponent` units. Exact up to 255 units (4080 bytes),
+/// 12 bits: 8 of mantissa, 4 of exponent; `mantissa << exponent` units. Exact up to kMaxExactExtent bytes,
 /// rounded up by less than 1/128 beyond. Code 0 is no extent.
 inline constexpr int kExtentMantissaBits = 8;
 inline constexpr int kExtentCodeBits = 12;
@@ -116,6 +118,8 @@ inline constexpr int kExtentCodeBits = 12;
 constexpr std::uint64_t ExtentUnits(std::uint32_t code) {
   return std::uint64_t{code & 0xff} << (code >> kExtentMantissaBits);
 }
+
+inline constexpr std::size_t kMaxExactExtent = ((1 << kExtentMantissaBits) - 1) * kUnitSize;
 
 /// The code of the smallest extent that holds `units` (1 to 255 << 15).
 constexpr std::uint32_t ExtentCode(std::uint64_t units) {
@@ -188,6 +192,10 @@ struct alignas(64) Bucket {
   std::uint64_t control;
   std::array<std::uint64_t, kSlotsPerBucket> slots;
 };
+/// By cache line. A key's slot is in the line that its hash says (LineOf), if there was room when it came
+/// there: whoever does not have to READ a whole bucket looks there first.
+inline constexpr std::size_t kWordsPerLine = 8;
+inline constexpr std::size_t kLinesPerBucket = sizeof(Bucket) / sizeof(std::uint64_t) / kWordsPerLine;
 static_assert(sizeof(Bucket) == 256 && offsetof(Bucket, slots) == 8);
 static_assert(std::has_unique_object_representations_v<Bucket>);
 
@@ -344,7 +352,8 @@ inline constexpr std::size_t kCounterCount = std::size(kCounterNames);
 inline constexpr std::size_t kCounterCapacity = 128;
 static_assert(kCounterCount <= kCounterCapacity);
 
-/// Everything above `level` is written before the first client connects, and never again.
+/// Of what stands before the counters, all but `level` and `reuses` is written before the first client
+/// connects, and never again.
 struct Superblock {
   std::uint64_t magic;
   std::uint32_t format_version;
@@ -354,10 +363,15 @@ struct Superblock {
   std::uint64_t memory_size;  // bytes of the region, whole segments
   std::uint64_t level;        // at least 2^level main buckets are there; below 64, so one byte tells
   std::uint64_t base_depth;   // of a main bucket that says 0, as it was never written; at most 255
-  std::uint64_t padding[9];
+  std::uint64_t padding;
+  /// Grows before memory of records that readers may have been led to is used for something else (I6). A
+  /// cache line to itself, which is hardly ever written.
+  std::uint64_t reuses;
+  std::uint64_t more_padding[7];
   std::array<std::uint64_t, kCounterCapacity> counters;  // by Counter
 };
-static_assert(offsetof(Superblock, counters) == 128 && sizeof(Superblock) <= kSuperblockSize);
+static_assert(offsetof(Superblock, reuses) == 64 && offsetof(Superblock, counters) == 128);
+static_assert(sizeof(Superblock) <= kSuperblockSize);
 static_assert(std::has_unique_object_representations_v<Superblock>);
 
 /// Where things stand in a region of `memory_size` bytes.
@@ -383,7 +397,8 @@ constexpr std::uint64_t LayoutSignature() {
         std::uint64_t{sizeof(Bucket)}, std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize},
         std::uint64_t{kSuperblockSize}, std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits},
         std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
-        std::uint64_t{offsetof(Superblock, counters)}, kSuperblockMagic, std::uint64_t{kCounterCount}}) {
+        std::uint64_t{offsetof(Superblock, reuses)}, std::uint64_t{offsetof(Superblock, counters)},
+        kSuperblockMagic, std::uint64_t{kCounterCount}}) {
     signature = (signature ^ number) * 0x100000001b3;
   }
   return signature;

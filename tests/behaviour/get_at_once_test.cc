@@ -13,7 +13,12 @@
 
 #include "absl/strings/match.h"
 #include "client/client.h"
+#include "client/first_look.h"
+#include "client/get.h"
+#include "client/session.h"
+#include "store/base/clock.h"
 #include "store/base/tsan.h"
+#include "store/format/record.h"
 #include "store/store.h"
 #include "tests/behaviour/behaviour_fixture.h"
 
@@ -22,31 +27,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// The machine's clock, in a process that is held up for once: just before a certain look at it.
-class HeldUpClock final : public Clock {
- public:
-  TimePoint Now() const override { return machine_.Now() + late_; }
-  TimePoint Coarse() const override {
-    if (looks_left_ > 0 && --looks_left_ == 0) late_ += for_;
-    return machine_.Coarse() + late_;
-  }
-  std::int64_t UnixMillis() const override { return machine_.UnixMillis(); }
-  /// Before the look of this number, from 1 on.
-  void HoldUp(int look, Duration duration) {
-    looks_left_ = look;
-    for_ = duration;
-  }
-
- private:
-  const SteadyClock machine_{};
-  mutable Duration late_{};
-  mutable int looks_left_ = 0;
-  Duration for_{};
-};
-
 class GetAtOnce : public testing::Test {
  protected:
-  static constexpr milliseconds kGrace{60'000};  // longer than this machine holds us up
+  static constexpr milliseconds kGrace{kMinGraceMs};  // so that memory is soon used again
 
   void SetUp() override {
     std::string why_not;
@@ -75,7 +58,7 @@ class GetAtOnce : public testing::Test {
     return client_->counters().reads - before;
   }
 
-  HeldUpClock clock_;
+  const SteadyClock clock_{};
   std::unique_ptr<Deployment> deployment_;
   std::unique_ptr<Client> client_;
 };
@@ -90,17 +73,40 @@ TEST_F(GetAtOnce, TakesTwoReads) {
   EXPECT_EQ(Get("key", ""), 2u);
 }
 
-TEST_F(GetAtOnce, WhoIsHeldUpReadsAgain) {
-  ASSERT_CODE(kOk, client_->Put("key", "value"));
-  Get("key", "value");
-  // Behind both READs, when the place may have been another record's before the second.
-  clock_.HoldUp(2, kGrace + milliseconds(1));
-  EXPECT_EQ(Get("key", "value"), 4u);
-  // Before both, or for less: nothing can have come in between.
-  clock_.HoldUp(1, kGrace + milliseconds(1));
-  EXPECT_EQ(Get("key", "value"), 2u);
-  clock_.HoldUp(2, kGrace / 2);
-  EXPECT_EQ(Get("key", "value"), 2u);
+TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
+  constexpr std::string_view kKey = "a key that stays where it is";
+  // Among others that stay, so that nobody moves it away.
+  const std::string filling(1000, 'f');
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_CODE(kOk, client_->Put(i == 1500 ? std::string(kKey) : "stays " + std::to_string(i), filling));
+  }
+  const absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Start(deployment_->Dial().value(), {}, ClientOptions{.location_cache_bytes = 0}, clock_);
+  ASSERT_CODE(kOk, session.status());
+  const std::uint64_t hash = HashKey(kKey);
+  FirstLook look;
+  ASSERT_TRUE(FirstLook::IsFor(**session));
+  RecordFacts facts;
+  std::string value;
+  ASSERT_CODE(kOk, (*session)->BeginCall());
+  ASSERT_CODE(kOk, remora::Get(**session, kKey, &value, &facts));  // it knows the index now
+  const auto find = [&] { return look.FindLine(**session, hash) && look.ReadLine(**session, hash); };
+  const auto read = [&] { return look.ReadRecord(**session, kKey, hash, (*session)->record_buffer()); };
+  ASSERT_TRUE(find());
+  // Held up for whatever else: its record is as good as ever.
+  for (int i = 0; i < 100; ++i) ASSERT_CODE(kOk, client_->Put("another", std::to_string(i)));
+  clock_.Sleep(3 * kGrace);
+  EXPECT_TRUE(read());
+  ASSERT_TRUE(find());
+  const std::uint64_t before = (*session)->Reuses();
+  const std::string large(100'000, 'l');
+  const TimePoint deadline = clock_.Now() + std::chrono::seconds(60);
+  while ((*session)->Reuses() == before && clock_.Now() < deadline) {
+    ASSERT_CODE(kOk, client_->Put("another", large));
+  }
+  ASSERT_NE((*session)->Reuses(), before) << "the test means memory to be used again";
+  EXPECT_FALSE(read()) << "it might have been this record's";
+  EXPECT_TRUE(find() && read());
 }
 
 // What it leaves to the search, it leaves in whole.

@@ -322,14 +322,60 @@ TEST(CheckRecordTest, SizesBeyondTheirBoundsReadNothing) {
   EXPECT_EQ(check(8, 8, 1), RecordState::kTorn) << "flags of a later format";
 }
 
+// The quick answer is the same as the whole one: of records whole, in other places, and with any bit flipped.
+TEST(CheckRecordTest, WhoAsksOnlyWhetherItIsTheKeysIsToldTheSame) {
+  int live = 0;
+  const auto compare = [&](const RecordImage& record, std::string_view key, const RecordPlace& place) {
+    const std::byte* const body = record.bytes.data() + sizeof(RecordHeader);
+    const bool is_live = IsLiveRecordOf(key, HashKey(key), record.header(), body, place);
+    ASSERT_EQ(is_live, record.Check(key, place) == RecordState::kLive) << key.size() << " " << key;
+    live += is_live ? 1 : 0;
+  };
+  constexpr std::size_t kKeySizes[] = {1, 8, 15, 16, 17, 31, 32, 33, 200, 4096};
+  constexpr std::size_t kValueSizes[] = {0, 1, 16, 40, 64, 300, 4048, 9000};
+  for (const std::size_t key_size : kKeySizes) {
+    for (const std::size_t value_size : kValueSizes) {
+      const std::string key(key_size, 'k');
+      for (const bool is_live : {true, false}) {
+        RecordImage record = MakeRecord(key, std::string(value_size, 'v'), 5, is_live);
+        compare(record, key, record.place);
+        std::string other = key;
+        other.back() = 'K';
+        compare(record, other, record.place);
+        compare(record, key + "k", record.place);
+        compare(record, key.substr(1), record.place);
+        RecordPlace place = record.place;
+        ++place.offset_units;
+        compare(record, key, place);
+        place = record.place;
+        ++place.incarnation;
+        compare(record, key, place);
+        place = record.place;
+        if (place.extent_bytes > sizeof(RecordHeader) + kUnitSize) {
+          place.extent_bytes -= kUnitSize;
+          compare(record, key, place);
+        }
+        const std::size_t bits = std::min<std::size_t>(record.bytes.size(), 400) * 8;
+        for (std::size_t bit = 0; bit < bits; ++bit) {
+          const std::byte flip{static_cast<unsigned char>(1 << bit % 8)};
+          record.bytes[bit / 8] ^= flip;
+          compare(record, key, record.place);
+          record.bytes[bit / 8] ^= flip;
+        }
+      }
+    }
+  }
+  EXPECT_GE(live, 80) << "hardly one was";
+}
+
 // --- The format, pinned ---------------------------------------------------------------------------------
 // Whoever changes one of these changes the format, and then kFormatVersion.
 
 TEST(FormatTest, IsPinned) {
   EXPECT_EQ(HashKey("remora"), 0xeaeae9574c4dcac0u) << "another version of the hash library?";
   EXPECT_EQ(HashValue(nullptr, 0), 0x2d06800538d394c2u);
-  EXPECT_EQ(MakeRecord("key", "value", 5, true).header().checksum, 0x21f6c29feccc76ffu);
-  EXPECT_EQ(kFormatVersion, 6u);
+  EXPECT_EQ(MakeRecord("key", "value", 5, true).header().checksum, 0x5557ec4c60fd7cf2u);
+  EXPECT_EQ(kFormatVersion, 7u);
   EXPECT_EQ(EncodeControl(7, 0x12345), 0x2107000000012345u);
   EXPECT_EQ(EncodeControl(7, 0), 0x0007000000000000u);
   EXPECT_EQ(EncodeDirectoryEntry(0x12345), 0xfffedcba00012345u);

@@ -55,6 +55,31 @@ TEST_F(IndexTest, ANewIndexIsEmptyAndSaysHowFarItHasGrown) {
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
 }
 
+// Where readers look first (layout.h).
+TEST_F(IndexTest, EntriesAreInTheirLinesAsLongAsThereIsRoom) {
+  int in_line = 0;
+  int all = 0;
+  const auto count = [&](int keys) {
+    in_line = 0;
+    all = keys;
+    for (int i = 0; i < keys; ++i) {
+      const std::string key = "key " + std::to_string(i);
+      const Index::Entry entry = EntryOf(key);
+      in_line += (entry.slot + 1) / kWordsPerLine == LineOf(HashKey(key)) ? 1 : 0;
+    }
+  };
+  for (int i = 0; i < 300; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i)));
+  count(300);  // fewer than five to a bucket
+  EXPECT_GE(in_line, all - 3);
+  for (int i = 300; i < 20'000; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i)));
+    index_.Grow(1, parts_.now);
+    parts_.Pass(kTestRest / 100);
+  }
+  count(20'000);
+  EXPECT_GT(in_line, all * 8 / 10);
+}
+
 TEST_F(IndexTest, InsertReplaceErase) {
   EXPECT_FALSE(index_.Find("key", HashKey("key")).has_value());
   ASSERT_NO_FATAL_FAILURE(Put("key"));

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "store/store.h"
 #include "tests/support/manual_clock.h"
@@ -74,6 +76,51 @@ TEST_F(StoreTimeTest, WhatWasOverwrittenStaysReadable) {
   PutUntilAborted();
   EXPECT_EQ(header->checksum, checksum);
   EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(header + 1) + 3, value_.size()), value_);
+}
+
+/// A clock that is looked at in the middle of a GET: then something else happens first.
+class BusyClock final : public ManualClock {
+ public:
+  std::int64_t UnixMillis() const override {
+    if (meanwhile) std::exchange(meanwhile, {})();
+    return ManualClock::UnixMillis();
+  }
+  mutable std::function<void()> meanwhile;
+};
+
+// A GET that is held up for so long that its record's memory is another's by then.
+TEST(SlowReaderTest, IsNotGivenWhatCameThereMeanwhile) {
+  BusyClock clock;
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  options.eviction = Eviction::kNone;
+  options.clock = &clock;
+  const auto store = *Store::Open(options);
+  const auto put = [&](std::string_view key, std::string_view value, PutOptions how = {}) {
+    return store->Put(key, value, how);
+  };
+  const std::string large(100'000, 'l');
+  const std::string old(300, 'o');
+  ASSERT_TRUE(put("key", old, {.ttl = std::chrono::hours(1)}).ok());
+  std::string value;
+  bool was_busy = false;
+  clock.meanwhile = [&] {
+    was_busy = true;
+    const std::uint64_t before = store->superblock().reuses;
+    ASSERT_TRUE(put("key", "new").ok());
+    for (int i = 0; i < 1000; ++i) {
+      Write write;
+      const std::string name = "other" + std::to_string(i % 10);
+      write.key = name;
+      write.value = large;
+      store->Commit(std::span(&write, 1));
+      if (!write.status.ok()) clock.Advance(options.grace);
+    }
+    EXPECT_NE(store->superblock().reuses, before);
+  };
+  ASSERT_TRUE(store->Get("key", &value).ok());
+  EXPECT_TRUE(was_busy) << "the test means to come in between";
+  EXPECT_EQ(value, "new");
 }
 
 // Overwrites of small records among large ones that stay: the cleaner must move what lives.
