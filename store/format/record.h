@@ -136,10 +136,12 @@ inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body
 inline bool IsLiveRecordOf(std::string_view key, std::uint64_t key_hash, const RecordHeader& header,
                            const std::byte* body, const RecordPlace& place) {
   const std::uint64_t size = sizeof(header) + key.size() + header.value_size;
-  const bool is_exact = place.extent_bytes <= kMaxExactExtent;
-  // An exact extent has fewer bytes to spare than a unit.
-  if (is_exact ? place.extent_bytes - size >= kUnitSize : !SizesMatch(header, place.extent_bytes))
-    return false;
+  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole, and must have this
+  // key's size, as the value is looked for behind it.
+  const bool fits = place.extent_bytes <= kMaxExactExtent
+                        ? place.extent_bytes - size < kUnitSize
+                        : header.key_size == key.size() && SizesMatch(header, place.extent_bytes);
+  if (!fits) return false;
   const std::uint64_t value_hash = HashValue(body + key.size(), header.value_size);
   std::uint64_t wrong =
       header.checksum ^ RecordChecksum(header, key_hash, value_hash, place.offset_units, place.incarnation);
