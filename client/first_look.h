@@ -100,6 +100,20 @@ class FirstLook {
   const std::byte* record_;
 };
 
+/// Its last step, and all of a GET that is left then: true, and it is done. False: nothing is known yet.
+/// `version`: as Client::Get. REQUIRES: the line led to a record.
+[[gnu::always_inline]] inline bool TakeRecord(Session& session, FirstLook& look, std::string_view key,
+                                              std::uint64_t key_hash, std::string* value,
+                                              std::uint64_t* version) {
+  if (!look.ReadRecord(session, key, key_hash, session.record_buffer())) return false;
+  const RecordHeader& header = look.header();
+  if (header.expiry_ms != 0 && !session.IsAlive(header.expiry_ms)) return false;
+  Assign({reinterpret_cast<const char*>(look.body()) + key.size(), header.value_size}, value);
+  if (version != nullptr) *version = header.version_live >> 1;
+  session.NoteRead(key_hash);
+  return true;
+}
+
 /// A GET where nothing comes in between: true, and it is done. False: nothing is known yet; Get. `version`:
 /// as Client::Get. Inline: what comes behind the record's READ, up to the next GET's first, is best so short
 /// that a processor begins that one while it waits for this one. REQUIRES: the key's size is in bounds.
@@ -109,13 +123,7 @@ class FirstLook {
   const std::uint64_t key_hash = HashKey(key);
   FirstLook look;
   if (!look.FindLine(session, key_hash) || !look.ReadLine(session, key_hash)) return false;
-  if (!look.ReadRecord(session, key, key_hash, session.record_buffer())) return false;
-  const RecordHeader& header = look.header();
-  if (header.expiry_ms != 0 && !session.IsAlive(header.expiry_ms)) return false;
-  Assign({reinterpret_cast<const char*>(look.body()) + key.size(), header.value_size}, value);
-  if (version != nullptr) *version = header.version_live >> 1;
-  session.NoteRead(key_hash);
-  return true;
+  return TakeRecord(session, look, key, key_hash, value, version);
 }
 
 }  // namespace remora

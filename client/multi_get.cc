@@ -2,6 +2,9 @@
 // for any, so that a round costs about as much as its slowest READ. Most keys take two, for their bucket and
 // for their record, or one where the record's place is known.
 //
+// Where a READ is a copy, nearly all keys are found before any round, by the first look that a GET of one key
+// makes (client/first_look.h). The rounds are for the others.
+//
 // It drives the same search that a GET of one key makes (store/format/key_search.h), and judges what it reads
 // in the same steps (client/get_steps.h). Whatever is out of the ordinary ends a key's part in the rounds,
 // and it is got by itself afterwards: it was disturbed or took too long, or the server must be asked, or the
@@ -10,12 +13,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "absl/container/inlined_vector.h"
 #include "client/first_look.h"
 #include "client/get.h"
 #include "client/get_steps.h"
@@ -36,15 +40,7 @@ std::span<std::byte> Behind(std::size_t size, std::span<std::byte> records) {
 
 class Lookup {
  public:
-  void Begin(std::string_view key, GetResult* result) {
-    key_ = key;
-    key_hash_ = HashKey(key);
-    result_ = result;
-    known_.reset();
-    search_.reset();
-    outcome_ = GetOutcome::kUnsure;
-    done_ = false;
-  }
+  Lookup(std::string_view key, GetResult* result) : key_(key), key_hash_(HashKey(key)), result_(result) {}
 
   bool done() const { return done_; }
   GetOutcome outcome() const { return outcome_; }
@@ -61,26 +57,6 @@ class Lookup {
     REMORA_ASSIGN_OR_RETURN(known_, KnownPlace(session, key_hash_, start));
     if (!known_) search_.emplace(key_, key_hash_, session.shape(), &session.view());
     return absl::OkStatus();
-  }
-
-  // The same where a READ is a copy, in steps that those of other keys come between.
-  void FindLine(Session& session) {
-    goes_on_ = first_.FindLine(session, key_hash_);
-    if (goes_on_) first_.PrefetchBucket(session);
-  }
-  void ReadLine(Session& session) {
-    goes_on_ = goes_on_ && first_.ReadLine(session, key_hash_);
-    if (goes_on_) first_.PrefetchRecord(session);
-  }
-  void ReadRecord(Session& session, TimePoint start, std::span<std::byte>* records) {
-    if (goes_on_ && first_.extent_bytes() > records->size()) *records = session.record_buffer();
-    const std::span<std::byte> buffer = *records;
-    if (goes_on_) *records = Behind(first_.extent_bytes(), *records);
-    if (goes_on_ && first_.ReadRecord(session, key_, key_hash_, buffer)) {
-      EndLive(session, first_.record(), start);
-    } else {
-      search_.emplace(key_, key_hash_, session.shape(), &session.view());
-    }
   }
 
   /// Says what is to be read next, and makes sure that it may be. As Start, before any READ of the round.
@@ -179,15 +155,12 @@ class Lookup {
   }
 
   std::string_view key_;
-  std::uint64_t key_hash_ = 0;
-  GetResult* result_ = nullptr;
+  std::uint64_t key_hash_;
+  GetResult* result_;
   GetOutcome outcome_ = GetOutcome::kUnsure;
-  bool done_ = true;
+  bool done_ = false;
 
-  FirstLook first_;
-  bool goes_on_ = false;  // at once
-
-  // Else one of the two.
+  // One of the two.
   std::optional<KnownLocation> known_;
   std::optional<KeySearch> search_;
 
@@ -202,14 +175,7 @@ class Lookup {
 absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
   const TimePoint start = session.Coarse();
   const std::uint64_t before = session.counters().reads;
-  if (FirstLook::IsFor(session)) {
-    for (Lookup& lookup : lookups) lookup.FindLine(session);
-    for (Lookup& lookup : lookups) lookup.ReadLine(session);
-    std::span<std::byte> records = session.record_buffer();
-    for (Lookup& lookup : lookups) lookup.ReadRecord(session, start, &records);
-  } else {
-    for (Lookup& lookup : lookups) REMORA_RETURN_IF_ERROR(lookup.Start(session, start));
-  }
+  for (Lookup& lookup : lookups) REMORA_RETURN_IF_ERROR(lookup.Start(session, start));
   for (;;) {
     for (Lookup& lookup : lookups) {
       if (!lookup.done()) REMORA_RETURN_IF_ERROR(lookup.Prepare(session, start));
@@ -238,14 +204,56 @@ absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
   return absl::OkStatus();
 }
 
-absl::Status GetSome(Session& session, std::span<const std::string_view> keys, std::span<GetResult> results) {
-  std::array<Lookup, Session::kSideBySide> all;
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (results[i].status.ok()) all[count++].Begin(keys[i], &results[i]);
+/// Those that nothing comes in between of, one step of all keys after the other, so that what one waits for
+/// comes while others are looked for. Returns which are left, one bit for each, the first the lowest.
+std::uint32_t GetAtOnce(Session& session, std::span<const std::string_view> keys,
+                        std::span<GetResult> results) {
+  static_assert(Session::kSideBySide <= 32);
+  std::uint32_t left = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) left |= std::uint32_t{results[i].status.ok()} << i;
+  if (!FirstLook::IsFor(session)) return left;
+  struct Glance {
+    FirstLook look;
+    std::uint64_t key_hash;
+  };
+  std::array<Glance, Session::kSideBySide> glances;
+  std::uint32_t found = 0;
+  for (std::uint32_t rest = left; rest != 0; rest &= rest - 1) {
+    const int i = std::countr_zero(rest);
+    Glance& glance = glances[static_cast<std::size_t>(i)];
+    glance.key_hash = HashKey(keys[static_cast<std::size_t>(i)]);
+    if (!glance.look.FindLine(session, glance.key_hash)) continue;
+    glance.look.PrefetchBucket(session);
+    found |= std::uint32_t{1} << i;
   }
-  const std::span<Lookup> lookups = std::span(all).first(count);
-  // Before anything is read: when the server was asked for one key, it may have loaded the next one, too.
+  for (std::uint32_t rest = found; rest != 0; rest &= rest - 1) {
+    Glance& glance = glances[static_cast<std::size_t>(std::countr_zero(rest))];
+    if (glance.look.ReadLine(session, glance.key_hash)) {
+      glance.look.PrefetchRecord(session);
+    } else {
+      found ^= rest & -rest;
+    }
+  }
+  for (std::uint32_t rest = found; rest != 0; rest &= rest - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(rest));
+    if (TakeRecord(session, glances[i].look, keys[i], glances[i].key_hash, &results[i].value,
+                   &results[i].version)) {
+      left ^= rest & -rest;
+    }
+  }
+  return left;
+}
+
+/// Of those that are left.
+absl::Status GetInRounds(Session& session, std::span<const std::string_view> keys,
+                         std::span<GetResult> results, std::uint32_t left) {
+  absl::InlinedVector<Lookup, Session::kSideBySide> lookups;
+  for (; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    lookups.emplace_back(keys[i], &results[i]);
+  }
+  // Before what is judged is read: when the server was asked for one key, it may have loaded the next one,
+  // too.
   const bool was_loading = session.store_is_loading();
   REMORA_RETURN_IF_ERROR(DoRounds(session, lookups));
   for (Lookup& lookup : lookups) {
@@ -262,6 +270,11 @@ absl::Status GetSome(Session& session, std::span<const std::string_view> keys, s
     }
   }
   return session.status();
+}
+
+absl::Status GetSome(Session& session, std::span<const std::string_view> keys, std::span<GetResult> results) {
+  const std::uint32_t left = GetAtOnce(session, keys, results);
+  return left == 0 ? session.status() : GetInRounds(session, keys, results, left);
 }
 
 }  // namespace
