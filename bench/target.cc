@@ -22,21 +22,25 @@ absl::Status ShowAll(const absl::StatusOr<std::unique_ptr<Scan>>& scan, ScanSink
   return (*scan)->status();
 }
 
-// MultiGet of a Client or a Store.
-template <typename Source>
-void MultiGet(Source& source, std::span<Request* const> requests) {
-  std::vector<std::string_view> keys;
-  std::vector<GetResult> results(requests.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    keys.push_back(requests[i]->key);
-    results[i].value.swap(*requests[i]->found);  // its memory is used again
+/// MultiGet of a Client or a Store. What it needs is kept from one to the next.
+class KeysTogether {
+ public:
+  template <typename Source>
+  void Get(Source& source, std::span<Request* const> requests) {
+    keys_.resize(requests.size());
+    results_.resize(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) keys_[i] = requests[i]->key;
+    const absl::Status status = source.MultiGet(keys_, results_);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i]->status = status.ok() ? results_[i].status : status;
+      requests[i]->found->swap(results_[i].value);  // whose memory is used again
+    }
   }
-  const absl::Status status = source.MultiGet(keys, results);
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    requests[i]->status = status.ok() ? results[i].status : status;
-    requests[i]->found->swap(results[i].value);
-  }
-}
+
+ private:
+  std::vector<std::string_view> keys_;
+  std::vector<GetResult> results_;
+};
 
 // --- A Remora server ----------------------------------------------------------------------------------
 
@@ -52,7 +56,7 @@ class ClientSession final : public BatchSession {
   ClientCounters OwnCounters() const override { return client_->counters(); }
 
  private:
-  void GetAll(std::span<Request* const> requests) override { MultiGet(*client_, requests); }
+  void GetAll(std::span<Request* const> requests) override { together_.Get(*client_, requests); }
   void PutAll(std::span<Request* const> requests) override {
     std::vector<PutRequest> puts(requests.size());
     std::vector<PutResult> results(requests.size());
@@ -67,6 +71,7 @@ class ClientSession final : public BatchSession {
   }
 
   const std::unique_ptr<Client> client_;
+  KeysTogether together_;
 };
 
 class AsyncSession final : public Session {
@@ -152,7 +157,7 @@ class StoreSession final : public BatchSession {
   }
 
  private:
-  void GetAll(std::span<Request* const> requests) override { MultiGet(store_, requests); }
+  void GetAll(std::span<Request* const> requests) override { together_.Get(store_, requests); }
   void PutAll(std::span<Request* const> requests) override {
     std::vector<Write> writes(requests.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -169,6 +174,7 @@ class StoreSession final : public BatchSession {
   }
 
   Store& store_;
+  KeysTogether together_;
 };
 
 class EmbeddedTarget final : public Target {

@@ -31,7 +31,7 @@ Worker::Worker(const Workload& workload, const Share& share, Session& session, c
       clock_(clock),
       shared_(shared),
       done_(shared.progress()[share.worker].done),
-      keys_(workload.keys),
+      keys_(kTurns + 1, KeyMaker(workload.keys)),
       values_(workload.fields),
       // Far from those of the other threads, of the other phases, and of runs with other seeds.
       first_write_number_(
@@ -65,12 +65,13 @@ void Worker::RunInTurn(TimePoint deadline) {
   for (std::uint64_t number = 0; number < share_.operations && last_ < deadline; ++number) {
     // Relaxed: it says only that going on is pointless, and publishes nothing.
     if (shared_.stop().load(std::memory_order_relaxed)) break;
-    const Step step = NextStep(number);
+    if (number % kTurns == 0) Plan(number);
+    const Turn& turn = turns_[number % kTurns];
     const bool timed = IsTimed(number);
     const TimePoint started = timed ? Begin(number) : last_;
-    const Outcome outcome = Do(step, number);
+    const Outcome outcome = Do(turn, number);
     if (timed) last_ = clock_.Now();
-    Count(step.kind, outcome, timed, started);
+    Count(turn.step.kind, outcome, timed, started);
     if (outcome == Outcome::kPointless) break;
   }
 }
@@ -104,13 +105,32 @@ Step Worker::NextStep(std::uint64_t number) {
   return {OperationKind::kInsert, share_.first_record + number};
 }
 
+void Worker::Plan(std::uint64_t number) {
+  const std::uint64_t count = std::min<std::uint64_t>(kTurns, share_.operations - number);
+  for (std::size_t i = 0; i < count; ++i) {
+    Turn& turn = turns_[i];
+    turn.step = NextStep(number + i);
+    // What inserts of before come to says which record the next one is for, and which are the newest.
+    turn.is_planned =
+        share_.phase == PhaseKind::kLoad || (turn.step.kind != OperationKind::kInsert && !CountsBack());
+    if (!turn.is_planned) continue;
+    turn.record = RecordOf(turn.step);
+    turn.key = keys_[i].Make(turn.record);
+  }
+  // What this took is no part of the next operation.
+  if (workload_.time_every == 1) last_ = clock_.Now();
+}
+
+bool Worker::CountsBack() const {
+  const auto distribution = workload_.distribution.kind;
+  return distribution == RequestDistribution::Kind::kLatest ||
+         distribution == RequestDistribution::Kind::kExponential;
+}
+
 std::uint64_t Worker::RecordOf(const Step& step) {
   if (share_.phase == PhaseKind::kLoad) return step.drawn;
   if (step.kind == OperationKind::kInsert) return shared_.inserted().Take();
-  const auto distribution = workload_.distribution.kind;
-  const bool counts_back = distribution == RequestDistribution::Kind::kLatest ||
-                           distribution == RequestDistribution::Kind::kExponential;
-  return counts_back ? shared_.inserted().end() - 1 - step.drawn : workload_.first_record + step.drawn;
+  return CountsBack() ? shared_.inserted().end() - 1 - step.drawn : workload_.first_record + step.drawn;
 }
 
 bool Worker::IsTimed(std::uint64_t number) const {
@@ -139,10 +159,11 @@ bool Worker::ReadsFirst(const Step& step) const {
          ReplacesField(step);
 }
 
-Worker::Outcome Worker::Do(const Step& step, std::uint64_t number) {
-  const std::uint64_t record = RecordOf(step);
+Worker::Outcome Worker::Do(const Turn& turn, std::uint64_t number) {
+  const Step& step = turn.step;
+  const std::uint64_t record = turn.is_planned ? turn.record : RecordOf(step);
   const std::uint64_t write_number = first_write_number_ + number;
-  const std::string_view key = keys_.Make(record);
+  const std::string_view key = turn.is_planned ? turn.key : keys_.back().Make(record);
   if (step.kind == OperationKind::kScan) return Scan(key);
   if (ReadsFirst(step)) {
     const Outcome outcome = Read(step.kind, key, record);
@@ -187,7 +208,7 @@ Worker::Outcome Worker::Scan(std::string_view key) {
       session_.Scan(first, length, [&](std::string_view found, std::string_view value) {
         ++shown;
         if (!workload_.verify || outcome != Outcome::kRight) return;
-        const std::optional<std::uint64_t> record = keys_.RecordOf(found);
+        const std::optional<std::uint64_t> record = keys_.back().RecordOf(found);
         if (shown == 1 ? found != first : found <= before) {
           outcome = Wrong(OperationKind::kScan, found, value.size(), "are not what comes next");
         } else if (record) {

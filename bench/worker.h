@@ -62,10 +62,21 @@ class Worker {
 
  private:
   struct Place;
+  /// An operation of those that come one after the other.
+  struct Turn {
+    Step step;
+    /// Whether what follows was known before those ahead of it were done.
+    bool is_planned = false;
+    std::uint64_t record = 0;
+    std::string_view key;
+  };
+  /// So many are planned at once, so that what this takes does not stand between each and the next.
+  static constexpr std::size_t kTurns = 16;
   enum class Outcome { kRight, kWrong, kPointless };
 
   Step NextStep(std::uint64_t number);
   std::uint64_t RecordOf(const Step& step);
+  bool CountsBack() const;
   bool IsTimed(std::uint64_t number) const;
   bool IsPaced() const { return share_.phase != PhaseKind::kLoad && workload_.rate > 0; }
   /// Paced: the moment at which the operation should begin.
@@ -79,7 +90,9 @@ class Worker {
   void RunInTurn(TimePoint deadline);
   /// When the operation begins, or should have. Waits for a moment that is still to come.
   TimePoint Begin(std::uint64_t number);
-  Outcome Do(const Step& step, std::uint64_t number);
+  /// The operations from this number on.
+  void Plan(std::uint64_t number);
+  Outcome Do(const Turn& turn, std::uint64_t number);
   Outcome Read(OperationKind kind, std::string_view key, std::uint64_t record);
   Outcome Write(OperationKind kind, std::string_view key, std::uint64_t record, std::string_view value);
   Outcome Scan(std::string_view key);
@@ -104,7 +117,8 @@ class Worker {
 
   std::optional<Steps> steps_;
   std::optional<Zipfian> scan_lengths_;
-  KeyMaker keys_;
+  std::vector<KeyMaker> keys_;  // one for each turn; the last: for what was not planned
+  std::array<Turn, kTurns> turns_;
   ValueMaker values_;
   const std::uint64_t first_write_number_;
   Random random_;      // which field an update changes, and how far scans go

@@ -8,12 +8,14 @@ namespace remora::bench {
 
 // One of those under way. An operation that reads and then writes is one request after the other.
 struct Worker::Place : Request {
+  explicit Place(const KeyOptions& keys) : key_text(keys) {}
+
   Step step;
   std::uint64_t number = 0;
   std::uint64_t record = 0;
   TimePoint started;
   // What the request points to.
-  std::string key_text;
+  KeyMaker key_text;
   std::string value_text;
 };
 
@@ -21,7 +23,7 @@ struct Worker::Place : Request {
 // to the thread's time; paced, when it is due, or as soon as there is a place, and its latency runs from when
 // it was due. The clock is read each time some have ended.
 void Worker::RunWindow(TimePoint deadline) {
-  std::vector<Place> places(workload_.depth);
+  std::vector<Place> places(workload_.depth, Place(workload_.keys));
   std::vector<Place*> free;
   free.reserve(places.size());
   for (Place& place : places) free.push_back(&place);
@@ -72,8 +74,7 @@ void Worker::BeginOne(Place& place, std::uint64_t number, TimePoint started) {
   place.number = number;
   place.record = RecordOf(place.step);
   place.started = started;
-  place.key_text = keys_.Make(place.record);
-  place.key = place.key_text;
+  place.key = place.key_text.Make(place.record);
   place.is_put = !ReadsFirst(place.step);
   place.found = &place.value_text;
   if (place.is_put) {

@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include "bench/random.h"
+
 namespace remora::bench {
 namespace {
 
@@ -96,6 +98,16 @@ TEST(KeyMaker, OrderedKeysAreTheNumbers) {
   EXPECT_EQ(KeyMaker({.ordered = true, .digits = 2}).Make(1234), "user1234");
   EXPECT_EQ(KeyMaker({.prefix = "", .ordered = true}).Make(7), "7");
   EXPECT_EQ(KeyMaker({.prefix = "k:", .ordered = true, .digits = 30}).Make(7).size(), 32u);
+}
+
+// A hash's digits are written all at once, and read one after the other.
+TEST(KeyMaker, EachDigitIsRight) {
+  KeyMaker keys{KeyOptions()};
+  Random random(1);
+  for (std::uint64_t i = 0; i < 200'000; ++i) {
+    const std::uint64_t record = i < 100'000 ? i : random.NextBelow(kMaxRecords);
+    ASSERT_EQ(keys.RecordOf(std::string(keys.Make(record))), record);
+  }
 }
 
 TEST(KeyMaker, HashedKeysStayApartWithFewerDigits) {
