@@ -1,13 +1,17 @@
 // What attacks cost others: the 99th percentile of a well-behaved client's GETs and PUTs beside each attack,
 // as a ratio to what it is without. The value of each operation is judged.
+#include <sched.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "store/base/check.h"
 #include "tests/hostile/attacks.h"
 #include "tests/hostile/served.h"
 
@@ -29,21 +33,58 @@ struct Figures {
   }
 };
 
+/// How it is measured.
+struct How {
+  std::chrono::milliseconds time{500};  // of each round, with and without
+  int rounds = 5;
+  /// Of the client that is measured, between two operations.
+  std::chrono::microseconds pause{0};
+  /// The attacker takes what others leave of the processors, as if it had a machine of its own; and without
+  /// it, somebody who only computes does the same, so that neither finds a processor asleep.
+  bool aside = false;
+};
+
+/// Of this thread, and of the processes that it starts.
+void TakeWhatOthersLeave() {
+  const sched_param none{};
+  REMORA_CHECK(sched_setscheduler(0, SCHED_IDLE, &none) == 0);
+}
+
+/// Acts again and again until it is destroyed.
+class Attacker {
+ public:
+  Attacker(const Attack& attack, const Served& served, bool aside)
+      : thread_([this, &attack, &served, aside](const std::stop_token& stop) {
+          if (aside) TakeWhatOthersLeave();
+          for (; !stop.stop_requested(); ++acts_) attack.act(served.where());
+        }) {}
+  std::uint64_t Stop() {
+    thread_.request_stop();
+    thread_.join();
+    return acts_;
+  }
+
+ private:
+  std::uint64_t acts_ = 0;
+  std::jthread thread_;
+};
+
 /// False: an operation ended as it must not.
-bool Measure(Served& served, const Attack& attack, std::chrono::milliseconds time, int rounds) {
+bool Measure(Served& served, const Attack& attack, const Attack& busy, const How& how) {
   Figures quiet, attacked;
   std::uint64_t acts = 0;
-  for (int round = 0; round < rounds; ++round) {
+  const auto beside = [&](const Attack* other, Figures& figures) {
     served.AwaitNoMore("connections", 1);  // what the attack before has left
-    Witness before(served.address(), served.clock());
-    std::this_thread::sleep_for(time);
-    quiet.Add(before.Stop());
-    Witness beside(served.address(), served.clock());
-    std::jthread attacker([&](const std::stop_token& stop) {
-      for (; !stop.stop_requested(); ++acts) attack.act(served.where());
-    });
-    std::this_thread::sleep_for(time);
-    attacked.Add(beside.Stop());
+    Witness witness(served.address(), served.clock(), "witness", how.pause);
+    std::optional<Attacker> attacker;
+    if (other != nullptr) attacker.emplace(*other, served, how.aside);
+    std::this_thread::sleep_for(how.time);
+    figures.Add(witness.Stop());
+    return attacker ? attacker->Stop() : 0;
+  };
+  for (int round = 0; round < how.rounds; ++round) {
+    beside(how.aside ? &busy : nullptr, quiet);
+    acts += beside(&attack, attacked);
   }
   const auto ratio = [](std::vector<std::uint32_t>& with, std::vector<std::uint32_t>& without,
                         double percent) {
@@ -69,17 +110,27 @@ bool Measure(Served& served, const Attack& attack, std::chrono::milliseconds tim
 int Main(int argc, char** argv) {
   CLI::App app("hostile_cost: what attacks cost others.");
   std::string on = "local", only;
-  int milliseconds = 500, rounds = 5;
+  How how;
   app.add_option("--on", on, "local or verbs")
       ->check(CLI::IsMember({"local", "verbs"}))
       ->capture_default_str();
   app.add_option("--attack", only, "This one alone")->type_name("NAME");
-  app.add_option("--milliseconds", milliseconds, "Of each round, with and without")->capture_default_str();
-  app.add_option("--rounds", rounds, "Of both")->capture_default_str();
+  app.add_option_function<int>(
+      "--milliseconds", [&](int ms) { how.time = std::chrono::milliseconds(ms); },
+      "Of each round, with and without (500)");
+  app.add_option("--rounds", how.rounds, "Of both")->capture_default_str();
+  app.add_option_function<int>(
+      "--pause", [&](int us) { how.pause = std::chrono::microseconds(us); },
+      "Microseconds between two operations of who is measured (0)");
+  app.add_flag(
+      "--aside", how.aside,
+      "The attacker takes only what others leave of the processors, as if it had a machine of its own; "
+      "and is compared to somebody who does so and only computes");
   CLI11_PARSE(app, argc, argv);
   const auto kind = on == "verbs" ? rdma::TransportKind::kVerbs : rdma::TransportKind::kLocal;
   bool all_good = true;
-  for (const Attack& attack : AttacksOver(kind)) {
+  const std::vector<Attack> attacks = AttacksOver(kind);
+  for (const Attack& attack : attacks) {
     if (!only.empty() && only != attack.name) continue;
     // One of its own for each: what an attack leaves behind is not the next one's.
     const auto served = Served::Start(kind, {"--max_clients=" + std::to_string(kAttackedClients)});
@@ -87,7 +138,7 @@ int Main(int argc, char** argv) {
       std::fprintf(stderr, "hostile_cost: %s\n", served.status().ToString().c_str());
       return 1;
     }
-    all_good = Measure(**served, attack, std::chrono::milliseconds(milliseconds), rounds) && all_good;
+    all_good = Measure(**served, attack, attacks.back(), how) && all_good;
   }
   return all_good ? 0 : 1;
 }

@@ -132,8 +132,9 @@ bool Served::AwaitNoMore(const std::string& counter, std::uint64_t at_most) {
 
 // --- A witness ------------------------------------------------------------------------------------------
 
-Witness::Witness(const std::string& address, const Clock& clock, const std::string& name)
-    : thread_([this, address, &clock, name] { Run(address, clock, name); }) {
+Witness::Witness(const std::string& address, const Clock& clock, const std::string& name,
+                 std::chrono::microseconds pause)
+    : thread_([this, address, &clock, name, pause] { Run(address, clock, name, pause); }) {
   while (operations() == 0 && !has_ended()) std::this_thread::yield();
 }
 
@@ -148,7 +149,8 @@ Witness::Report Witness::Stop(std::uint64_t at_least) {
   return std::move(report_);
 }
 
-void Witness::Run(const std::string& address, const Clock& clock, const std::string& name) {
+void Witness::Run(const std::string& address, const Clock& clock, const std::string& name,
+                  std::chrono::microseconds pause) {
   constexpr std::uint64_t kKeys = 16;
   const auto fault = [&](const std::string& what) {
     if (report_.faults++ == 0) report_.first_fault = absl::StrCat(done_.load(), " operations on: ", what);
@@ -187,6 +189,7 @@ void Witness::Run(const std::string& address, const Clock& clock, const std::str
     }
     ++report_.operations;
     done_.store(i + 1, std::memory_order_relaxed);
+    if (pause.count() > 0) std::this_thread::sleep_for(pause);
   }
   ended_ = true;
 }

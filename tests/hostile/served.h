@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -59,8 +60,8 @@ class Served {
   std::unique_ptr<Client> asker_;
 };
 
-/// Reads and writes keys of its own in a thread, without pause, from its construction on. Nobody else writes
-/// these keys, so it knows what each operation has to end with.
+/// Reads and writes keys of its own in a thread, from its construction on, without pause or with `pause`
+/// between two operations. Nobody else writes these keys, so it knows what each operation has to end with.
 class Witness {
  public:
   struct Report {
@@ -72,7 +73,8 @@ class Witness {
     std::vector<std::uint32_t> put_ns;
   };
 
-  Witness(const std::string& address, const Clock& clock, const std::string& name = "witness");
+  Witness(const std::string& address, const Clock& clock, const std::string& name = "witness",
+          std::chrono::microseconds pause = {});
   ~Witness();
   /// Ends it. At least this many operations are made before.
   Report Stop(std::uint64_t at_least = 100);
@@ -81,7 +83,8 @@ class Witness {
   bool has_ended() const { return ended_.load(std::memory_order_relaxed); }
 
  private:
-  void Run(const std::string& address, const Clock& clock, const std::string& name);
+  void Run(const std::string& address, const Clock& clock, const std::string& name,
+           std::chrono::microseconds pause);
 
   std::atomic<bool> stop_ = false;
   std::atomic<std::uint64_t> at_least_ = 0;
