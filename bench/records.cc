@@ -107,13 +107,12 @@ KeyMaker::KeyMaker(const KeyOptions& options)
     : prefix_(options.prefix),
       ordered_(options.ordered),
       digits_(options.digits.value_or(options.ordered ? 1 : kHashDigits)),
-      is_usual_(!ordered_ && digits_ == kHashDigits),
       text_(prefix_.size() + std::max(digits_, kHashDigits), '\0') {
   std::memcpy(text_.data(), prefix_.data(), prefix_.size());
 }
 
 std::string_view KeyMaker::Make(std::uint64_t record) {
-  if (is_usual_) {
+  if (!ordered_ && digits_ == kHashDigits) {
     WriteHashDigits(HashedNumber(record), text_.data() + prefix_.size());
     return text_;
   }

@@ -48,7 +48,6 @@ class KeyMaker {
   const std::string prefix_;
   const bool ordered_;
   const std::size_t digits_;
-  const bool is_usual_;  // the digits of a hash, and no more
   std::string text_;
 };
 

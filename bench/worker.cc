@@ -31,7 +31,8 @@ Worker::Worker(const Workload& workload, const Share& share, Session& session, c
       clock_(clock),
       shared_(shared),
       done_(shared.progress()[share.worker].done),
-      keys_(kTurns + 1, KeyMaker(workload.keys)),
+      keys_(workload.keys),
+      turns_(kTurns, Turn(workload.keys)),
       values_(workload.fields),
       // Far from those of the other threads, of the other phases, and of runs with other seeds.
       first_write_number_(
@@ -66,9 +67,10 @@ void Worker::RunInTurn(TimePoint deadline) {
     // Relaxed: it says only that going on is pointless, and publishes nothing.
     if (shared_.stop().load(std::memory_order_relaxed)) break;
     if (number % kTurns == 0) Plan(number);
-    const Turn& turn = turns_[number % kTurns];
+    Turn& turn = turns_[number % kTurns];
     const bool timed = IsTimed(number);
     const TimePoint started = timed ? Begin(number) : last_;
+    if (!turn.is_known) Know(turn);
     const Outcome outcome = Do(turn, number);
     if (timed) last_ = clock_.Now();
     Count(turn.step.kind, outcome, timed, started);
@@ -111,14 +113,18 @@ void Worker::Plan(std::uint64_t number) {
     Turn& turn = turns_[i];
     turn.step = NextStep(number + i);
     // What inserts of before come to says which record the next one is for, and which are the newest.
-    turn.is_planned =
+    turn.is_known =
         share_.phase == PhaseKind::kLoad || (turn.step.kind != OperationKind::kInsert && !CountsBack());
-    if (!turn.is_planned) continue;
-    turn.record = RecordOf(turn.step);
-    turn.key = keys_[i].Make(turn.record);
+    if (turn.is_known) Know(turn);
   }
   // What this took is no part of the next operation.
   if (workload_.time_every == 1) last_ = clock_.Now();
+}
+
+void Worker::Know(Turn& turn) {
+  turn.record = RecordOf(turn.step);
+  turn.key = turn.key_text.Make(turn.record);
+  turn.is_known = true;
 }
 
 bool Worker::CountsBack() const {
@@ -161,9 +167,9 @@ bool Worker::ReadsFirst(const Step& step) const {
 
 Worker::Outcome Worker::Do(const Turn& turn, std::uint64_t number) {
   const Step& step = turn.step;
-  const std::uint64_t record = turn.is_planned ? turn.record : RecordOf(step);
+  const std::uint64_t record = turn.record;
   const std::uint64_t write_number = first_write_number_ + number;
-  const std::string_view key = turn.is_planned ? turn.key : keys_.back().Make(record);
+  const std::string_view key = turn.key;
   if (step.kind == OperationKind::kScan) return Scan(key);
   if (ReadsFirst(step)) {
     const Outcome outcome = Read(step.kind, key, record);
@@ -208,7 +214,7 @@ Worker::Outcome Worker::Scan(std::string_view key) {
       session_.Scan(first, length, [&](std::string_view found, std::string_view value) {
         ++shown;
         if (!workload_.verify || outcome != Outcome::kRight) return;
-        const std::optional<std::uint64_t> record = keys_.back().RecordOf(found);
+        const std::optional<std::uint64_t> record = keys_.RecordOf(found);
         if (shown == 1 ? found != first : found <= before) {
           outcome = Wrong(OperationKind::kScan, found, value.size(), "are not what comes next");
         } else if (record) {

@@ -64,11 +64,13 @@ class Worker {
   struct Place;
   /// An operation of those that come one after the other.
   struct Turn {
+    explicit Turn(const KeyOptions& keys) : key_text(keys) {}
+
     Step step;
-    /// Whether what follows was known before those ahead of it were done.
-    bool is_planned = false;
+    bool is_known = false;  // what follows
     std::uint64_t record = 0;
     std::string_view key;
+    KeyMaker key_text;
   };
   /// So many are planned at once, so that what this takes does not stand between each and the next.
   static constexpr std::size_t kTurns = 16;
@@ -90,8 +92,10 @@ class Worker {
   void RunInTurn(TimePoint deadline);
   /// When the operation begins, or should have. Waits for a moment that is still to come.
   TimePoint Begin(std::uint64_t number);
-  /// The operations from this number on.
+  /// The operations from this number on, as far as they can be known yet.
   void Plan(std::uint64_t number);
+  /// The record of its step, and its key.
+  void Know(Turn& turn);
   Outcome Do(const Turn& turn, std::uint64_t number);
   Outcome Read(OperationKind kind, std::string_view key, std::uint64_t record);
   Outcome Write(OperationKind kind, std::string_view key, std::uint64_t record, std::string_view value);
@@ -117,8 +121,8 @@ class Worker {
 
   std::optional<Steps> steps_;
   std::optional<Zipfian> scan_lengths_;
-  std::vector<KeyMaker> keys_;  // one for each turn; the last: for what was not planned
-  std::array<Turn, kTurns> turns_;
+  KeyMaker keys_;  // of what scans find
+  std::vector<Turn> turns_;
   ValueMaker values_;
   const std::uint64_t first_write_number_;
   Random random_;      // which field an update changes, and how far scans go

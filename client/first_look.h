@@ -12,11 +12,9 @@
 // is needed either: see Session::Reuses.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 

@@ -63,9 +63,12 @@ int Run(const Options& options) {
     for (const std::string& complaint : result.complaints) std::printf("%s\n", complaint.c_str());
     std::printf("%s", linear::Text(result.verdict).c_str());
     const bool is_faulty = differs || !result.complaints.empty() || !result.verdict.faults.empty();
+    if (is_faulty) {
+      ++failed;
+    } else if (!result.ok()) {
+      ++undecided;
+    }
     if (is_faulty || !result.ok()) {
-      failed += is_faulty ? 1 : 0;
-      undecided += is_faulty ? 0 : 1;
       std::printf("again: sim_run --seed=%llu --worlds=1 --world=%llu\n",
                   static_cast<unsigned long long>(seed), static_cast<unsigned long long>(options.world));
     }
