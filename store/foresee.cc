@@ -19,7 +19,7 @@ std::uint64_t Store::Impl::HashOf(const Write& write) const {
 
 void Store::Impl::ForeseeBucket(std::uint64_t hash) const {
   index_.PrefetchBucket(hash);
-  frequency_.Prefetch(hash);
+  if (wants_reads()) frequency_.Prefetch(hash);
 }
 
 std::size_t Store::Impl::Foresee(std::span<const Write> writes) const {

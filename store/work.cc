@@ -18,8 +18,11 @@ constexpr std::size_t kMinFree = 3;
 constexpr std::size_t kMaxAheadShare = 4;
 constexpr int kGoAheadFor = 10;
 
-// With less than this free, it is worth knowing which keys are used: some of the others will have to go.
+// With less than this free, and more than this of the log alive, it is worth knowing which keys are used:
+// some of the others will have to go. What is dead goes first: nothing is evicted where a quarter of a
+// segment is.
 constexpr std::size_t kFillingShare = 4;
+constexpr std::size_t kAliveShare = 2;
 
 // A bounded bit of work: about a millisecond of records of 100 bytes.
 constexpr std::uint64_t kBitOfCleaning = std::uint64_t{256} << 10;
@@ -74,7 +77,9 @@ void Store::Impl::FinishWork() {
     index_.RestFrom(now);
     segments_.RestFrom(now);
   }
-  const bool filling = segments_.free_count() < segments_.count() / kFillingShare;
+  const std::size_t log_segments = segments_.count() - index_.segment_count();
+  const bool filling = segments_.free_count() < segments_.count() / kFillingShare &&
+                       segments_.live_bytes() > log_segments * kSegmentSize / kAliveShare;
   wants_reads_.store(evictor_.is_on() && filling, std::memory_order_relaxed);
   frequency_.set_keys(index_.entry_count() - index_.cold_count());
   SetSizeCounters();

@@ -297,6 +297,10 @@ TEST_F(EvictionTest, ReadsAreWantedOnlyWhenTheMemoryFills) {
   EXPECT_FALSE(store_->wants_reads());
   ASSERT_NO_FATAL_FAILURE(Fill(0, 100));
   EXPECT_FALSE(store_->wants_reads());
+  // What is dead will do for what comes.
+  for (int i = 0; i < 8 * kMuch; ++i) ASSERT_TRUE(Put(KeyOf(i % 100), ValueOf(i % 100)).ok());
+  EXPECT_EQ(store_->Read(Counter::kEvictions), 0u);
+  EXPECT_FALSE(store_->wants_reads());
   ASSERT_NO_FATAL_FAILURE(Fill());
   EXPECT_TRUE(store_->wants_reads());
 }
