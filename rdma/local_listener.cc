@@ -25,6 +25,11 @@ constexpr std::size_t kMaxReady = 16;
 // A server that never sleeps looks at its sockets (for new clients and for killed ones) every so many calls:
 // some tens of microseconds apart, and one system call divided by so many.
 constexpr std::uint32_t kPollsPerEventCheck = 256;
+// Who waits for an answer must not wait for a crowd at the door: of those with something to say, or who are
+// new, so many are looked at, and the others the next time.
+constexpr std::size_t kMostAtTheDoor = 2;
+// And then there is so much time for those who are in, for each as long as that took.
+constexpr int kRestFromTheDoor = 4;
 
 absl::Status WatchFd(int epoll, int fd, void* whose) {
   epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = whose}};
@@ -54,10 +59,12 @@ absl::Status LocalListener::Start() {
   REMORA_ASSIGN_OR_RETURN(alive_, LocalAlive::Create());
   spare_ = OpenSpare();
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return absl::ErrnoToStatus(errno, "epoll_create1");
+  door_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_ || !door_) return absl::ErrnoToStatus(errno, "epoll_create1");
   REMORA_ASSIGN_OR_RETURN(listening_, ListenAt(address_.path));
   file_ = FileAt(address_.path);
-  return WatchFd(epoll_.get(), listening_.get(), nullptr);
+  REMORA_RETURN_IF_ERROR(WatchFd(door_.get(), listening_.get(), nullptr));
+  return WatchFd(epoll_.get(), door_.get(), nullptr);
 }
 
 LocalListener::~LocalListener() {
@@ -136,33 +143,47 @@ void LocalListener::HandleEvents() {
   polls_ = 0;
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
-  bool new_clients = false;
+  bool is_somebody_at_the_door = false;
   for (int i = 0; i < count; ++i) {
     // No connection is destroyed in here, so the pointers of one batch stay good.
     auto* connection = static_cast<LocalServerConnection*>(events[static_cast<std::size_t>(i)].data.ptr);
     if (connection == nullptr) {
-      new_clients = true;
+      is_somebody_at_the_door = true;
     } else if (!armed_) {
       // Who is about to sleep, and has looked for messages already, would not hear of the byte that this
       // takes.
       connection->OnSocketEvent();
     }
   }
-  if (new_clients) AcceptSockets();
-  if (!half_open_.empty()) HearHalfOpen();
+  if (is_somebody_at_the_door && (watched_.empty() || clock_.Now() >= door_rests_until_)) LookAtTheDoor();
+  while (!half_open_.empty() && half_open_.front().since <= clock_.Now() - kHalfOpenTime) DropOldest();
 }
 
-void LocalListener::AcceptSockets() {
-  // Whoever has something to say has mostly said it by now, and is heard before he could be pushed out.
-  for (std::size_t i = 0; i < kMaxHalfOpen && ready_.size() < kMaxReady; ++i) {
-    UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket) {
-      Meet(std::move(socket));
-    } else if (errno == EMFILE || errno == ENFILE) {
-      return RefuseOne();
-    } else if (errno != EINTR && errno != ECONNABORTED) {
-      return;
+void LocalListener::LookAtTheDoor() {
+  const TimePoint start = clock_.Now();
+  std::array<epoll_event, kMostAtTheDoor> events;
+  const int count = epoll_wait(door_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    const auto* client = static_cast<const HalfOpen*>(events[static_cast<std::size_t>(i)].data.ptr);
+    if (client == nullptr) {
+      AcceptSocket();
+      continue;
     }
+    // Not there: it was pushed out by the one accepted just before.
+    const auto it = std::ranges::find(half_open_, client, [](const HalfOpen& other) { return &other; });
+    if (it != half_open_.end() && Hear(*it)) half_open_.erase(it);
+  }
+  const TimePoint end = clock_.Now();
+  door_rests_until_ = end + kRestFromTheDoor * (end - start);
+}
+
+void LocalListener::AcceptSocket() {
+  if (ready_.size() == kMaxReady) return;
+  UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket) {
+    Meet(std::move(socket));
+  } else if (errno == EMFILE || errno == ENFILE) {
+    RefuseOne();
   }
 }
 
@@ -184,25 +205,18 @@ void LocalListener::Meet(UniqueFd socket) {
   }
   HalfOpen client = {.socket = std::move(socket), .peer = peer, .since = clock_.Now()};
   if (Hear(client)) return;
-  if (half_open_.size() == kMaxHalfOpen) {
-    half_open_.pop_front();
-    ++dropped_handshakes_;
-  }
-  if (!WatchFd(epoll_.get(), client.socket.get(), nullptr).ok()) {
-    ++dropped_handshakes_;
-    return;  // no kernel memory: it is hung up on
-  }
+  if (half_open_.size() == kMaxHalfOpen) DropOldest();
   half_open_.push_back(std::move(client));
+  if (!WatchFd(door_.get(), half_open_.back().socket.get(), &half_open_.back()).ok()) {
+    ++dropped_handshakes_;
+    half_open_.pop_back();  // no kernel memory: it is hung up on
+  }
 }
 
-void LocalListener::HearHalfOpen() {
-  const TimePoint oldest = clock_.Now() - kHalfOpenTime;
-  std::erase_if(half_open_, [&](HalfOpen& client) {
-    if (Hear(client)) return true;
-    const bool is_late = client.since <= oldest;
-    if (is_late) ++dropped_handshakes_;
-    return is_late;
-  });
+void LocalListener::DropOldest() {
+  // What it may have said meanwhile is heard.
+  if (!Hear(half_open_.front())) ++dropped_handshakes_;
+  half_open_.pop_front();
 }
 
 bool LocalListener::Hear(HalfOpen& client) {
@@ -228,8 +242,8 @@ bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
     if (!mapped.ok()) return false;
     peer_memory = *std::move(mapped);
   }
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(),
-            nullptr);  // from now on the connection's affair
+  // From now on the connection's affair. Fails where it was heard at once.
+  epoll_ctl(door_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
   ready_.push_back(std::make_unique<LocalServerConnection>(*this, std::move(client.socket), client.peer,
                                                            hello, std::move(peer_memory)));
   return true;

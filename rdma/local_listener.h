@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "rdma/local_server.h"
 #include "rdma/local_socket.h"
 #include "rdma/memory.h"
+#include "rdma/memory_stock.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
@@ -37,6 +39,7 @@ class LocalListener final : public Listener {
   // --- For its connections ---
   int page_fd() const { return alive_->memory().fd(); }
   const std::vector<SharedMemory*>& reads() const { return reads_; }
+  MemoryStock& stock() { return stock_; }
   /// Each connection is added when it is made and removed when it is destroyed.
   void Add(LocalServerConnection* connection);
   void Remove(LocalServerConnection* connection);
@@ -59,10 +62,12 @@ class LocalListener final : public Listener {
 
   /// Looks at all sockets that have events.
   void HandleEvents();
-  void AcceptSockets();
+  /// At some of those who have just come, or said something.
+  void LookAtTheDoor();
+  void AcceptSocket();
   void RefuseOne();
   void Meet(UniqueFd socket);
-  void HearHalfOpen();
+  void DropOldest();
   /// Whether `client` has spoken, well or badly, and is therefore no longer half-open. Counts who is dropped.
   bool Hear(HalfOpen& client);
   /// What it has said. False: it is none that is a request.
@@ -71,20 +76,23 @@ class LocalListener final : public Listener {
   const Address address_;
   const QueueLimits limits_;
   const Clock& clock_;
+  MemoryStock stock_;
   // Released last, when nothing of this server is left: see A1 of local_wire.h.
   UniqueFd lock_;
   std::unique_ptr<LocalAlive> alive_;
   UniqueFd spare_;
   UniqueFd listening_;
-  FileName file_;  // of the socket's path
-  UniqueFd epoll_;
+  FileName file_;   // of the socket's path
+  UniqueFd door_;   // an epoll: the listening socket (null) and those of half_open_ (their addresses)
+  UniqueFd epoll_;  // the door (null) and connections (their addresses)
   std::vector<SharedMemory*> reads_;  // by key - 1
-  std::deque<HalfOpen> half_open_;    // oldest first
+  std::list<HalfOpen> half_open_;     // oldest first
   std::deque<std::unique_ptr<LocalServerConnection>> ready_;
   std::vector<LocalServerConnection*> watched_;
   std::size_t connection_count_ = 0;
   std::size_t first_ = 0;  // in watched_, of the next Poll
   std::uint32_t polls_ = 0;
+  TimePoint door_rests_until_;
   std::uint64_t dropped_handshakes_ = 0;
   bool armed_ = false;
 };

@@ -43,6 +43,11 @@ LocalServerConnection::~LocalServerConnection() {
   listener_.Remove(this);
 }
 
+absl::StatusOr<std::unique_ptr<SharedMemory>> LocalServerConnection::CreateWrite(std::string_view name,
+                                                                                 std::size_t size) {
+  return listener_.stock().Create(name, size, SharedMemory::Writers::kPeers);
+}
+
 absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::RegisterWrite(SharedMemory& memory) {
   if (memory.writers() != SharedMemory::Writers::kPeers) {
     return absl::InvalidArgumentError("memory for clients to WRITE must be made with Writers::kPeers");
@@ -89,10 +94,10 @@ absl::Status LocalServerConnection::Accept(std::span<const std::byte> data) {
 
 absl::Status LocalServerConnection::MakeSides(std::uint32_t slots) {
   const std::size_t size = LocalSideBytes(slots);
-  REMORA_ASSIGN_OR_RETURN(server_memory_,
-                          SharedMemory::Create("remora-to-client", size, SharedMemory::Writers::kOwnerOnly));
+  REMORA_ASSIGN_OR_RETURN(
+      server_memory_, listener_.stock().Create("remora-to-client", size, SharedMemory::Writers::kOwnerOnly));
   REMORA_ASSIGN_OR_RETURN(client_memory_,
-                          SharedMemory::Create("remora-to-server", size, SharedMemory::Writers::kPeers));
+                          listener_.stock().Create("remora-to-server", size, SharedMemory::Writers::kPeers));
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "rdma/local_connection.h"
@@ -24,6 +25,7 @@ class LocalServerConnection final : public LocalConnection {
                         LocalMapping offered);
   ~LocalServerConnection() override;
 
+  absl::StatusOr<std::unique_ptr<SharedMemory>> CreateWrite(std::string_view name, std::size_t size) override;
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::Status OfferWrite(SharedMemory& memory) override;
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "rdma/memory_stock.h"
 #include "store/base/check.h"
 
 namespace remora::rdma {
@@ -49,9 +50,7 @@ bool ProvideLargePage(std::byte* at) {
 
 void* MapShared(int fd, std::size_t size, int protection) {
   if (size < kLargePage) {
-    void* const small = mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
-    if (small != MAP_FAILED) AskForLargePages(small, size);
-    return small;
+    return mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
   }
   // Room for it wherever the first multiple is, and then what is too much of that.
   const std::size_t rounded = SharedMemory::RoundUp(size);
@@ -107,8 +106,16 @@ std::size_t SharedMemory::RoundUp(std::size_t size) {
 }
 
 SharedMemory::~SharedMemory() {
-  munmap(bytes_.data(), bytes_.size());
-  close(fd_);
+  if (stock_ != nullptr) {
+    stock_->TakeApart({.fd = fd_, .bytes = bytes_});
+  } else {
+    Release(fd_, bytes_);
+  }
+}
+
+void SharedMemory::Release(int fd, std::span<std::byte> bytes) {
+  munmap(bytes.data(), bytes.size());
+  close(fd);
 }
 
 }  // namespace remora::rdma

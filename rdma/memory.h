@@ -23,6 +23,8 @@ bool ProvideLargePage(std::byte* at);
 /// MAP_FAILED, and errno, as mmap.
 void* MapShared(int fd, std::size_t size, int protection);
 
+class MemoryStock;
+
 /// Zero-filled memory backed by a memfd, so that one and the same bytes can be registered with an
 /// RDMA device and mapped by another process of this host. Neither copied nor moved: its address
 /// stays for its life. Page-aligned.
@@ -54,12 +56,16 @@ class SharedMemory {
   Writers writers() const { return writers_; }
 
  private:
+  friend class MemoryStock;
+
   SharedMemory(int fd, std::span<std::byte> bytes, Writers writers)
       : fd_(fd), bytes_(bytes), writers_(writers) {}
+  static void Release(int fd, std::span<std::byte> bytes);
 
   int fd_;
   std::span<std::byte> bytes_;
   Writers writers_;
+  MemoryStock* stock_ = nullptr;  // which takes apart what is left of it; null: this does
 };
 
 }  // namespace remora::rdma

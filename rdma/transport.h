@@ -24,6 +24,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -160,6 +161,12 @@ class Connection {
   /// On a server's connection, before Accept; on a client's, at any time, what it has offered. Errors as
   /// RegisterMessages. A server's is bound to the connection where Listener::binds_writes.
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) = 0;
+
+  /// Server, before Accept: memory for RegisterWrite, as SharedMemory::Create makes it of Writers::kPeers; of
+  /// what was made ahead, where the transport does so. It must not outlive the listener.
+  virtual absl::StatusOr<std::unique_ptr<SharedMemory>> CreateWrite(std::string_view name, std::size_t size) {
+    return SharedMemory::Create(name, size, SharedMemory::Writers::kPeers);
+  }
 
   /// Client, before Connect: says which memory (Writers::kPeers) may be registered for the server to WRITE.
   /// Touches and pins none of it: that is RegisterWrite's, now, later or never. One memory, of

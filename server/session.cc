@@ -56,11 +56,12 @@ absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
 }
 
 absl::Status ServerSession::Prepare() {
-  using Writers = rdma::SharedMemory::Writers;
-  REMORA_ASSIGN_OR_RETURN(slice_,
-                          rdma::SharedMemory::Create("remora-slice", kMaxPayloadSize,
-                                                     read_only_ ? Writers::kOwnerOnly : Writers::kPeers));
-  if (!read_only_) {
+  constexpr char kName[] = "remora-slice";
+  if (read_only_) {
+    REMORA_ASSIGN_OR_RETURN(
+        slice_, rdma::SharedMemory::Create(kName, kMaxPayloadSize, rdma::SharedMemory::Writers::kOwnerOnly));
+  } else {
+    REMORA_ASSIGN_OR_RETURN(slice_, connection_->CreateWrite(kName, kMaxPayloadSize));
     REMORA_ASSIGN_OR_RETURN(slice_registration_, connection_->RegisterWrite(*slice_));
   }
   messages_.resize(MessagesSize(read_only_));

@@ -1,5 +1,6 @@
 """--memory bounds all the memory that clients can reach: the region, and what each client has to itself."""
 
+import collections
 import os
 import pathlib
 import re
@@ -16,14 +17,20 @@ def resident_shared(pid):
 
 
 def memfds(pid):
-    """Of all the memfds that the process has open: their bytes in memory, whoever touched them, and their sizes."""
+    """Of all the memfds that the process has open: their bytes in memory, whoever touched them, the sizes of those that
+    somebody has touched, and how many of each name nobody has: they are ready for clients to come."""
     used = size = 0
+    ready = collections.Counter()
     for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        if os.readlink(link).startswith("/memfd:"):
+        name = os.readlink(link)
+        if name.startswith("/memfd:"):
             stat = link.stat()
             used += stat.st_blocks * 512
-            size += stat.st_size
-    return used, size
+            if stat.st_blocks > 0:
+                size += stat.st_size
+            else:
+                ready[name] += 1
+    return used, size, ready
 
 
 class MemoryTest(harness.TestCase):
@@ -37,7 +44,7 @@ class MemoryTest(harness.TestCase):
             refusal = process.stdout.readline().decode()
             registered = int(process.stdout.readline())
             resident = resident_shared(server.process.pid)
-            used, size = memfds(server.process.pid)
+            used, size, ready = memfds(server.process.pid)
             process.stdin.close()
             self.assertEqual(process.wait(timeout=harness.PATIENCE), 0)
         self.assertEqual(connected, clients)
@@ -47,6 +54,8 @@ class MemoryTest(harness.TestCase):
         self.assertLessEqual(resident, registered)
         self.assertLessEqual(used, registered)
         self.assertLessEqual(size, registered)
+        self.assertEqual(len(ready), 3, ready)
+        self.assertLessEqual(max(ready.values()), 4, ready)
         return registered
 
     def plan(self, server):

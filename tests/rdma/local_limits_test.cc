@@ -159,6 +159,37 @@ TEST_F(LocalLimitsTest, AServerThatTakesNobodyInIsWaitedForSoLong) {
   EXPECT_THAT(ConnectTo(where_.path, {}), HasCode(absl::StatusCode::kDeadlineExceeded));
 }
 
+// --- A crowd at the door ----------------------------------------------------------------------------
+
+TEST_F(LocalLimitsTest, ACrowdAtTheDoorIsLookedAtByAndBy) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  constexpr std::uint64_t kCrowd = 40;
+  for (std::uint64_t i = 0; i < kCrowd; ++i) ASSERT_THAT(ConnectTo(where_.path, kPatience), IsOk());
+  listener_->Arm();
+  std::uint64_t dropped = 0;
+  for (std::uint64_t looks = 0; dropped < kCrowd; ++looks) {
+    ASSERT_LT(looks, 10 * kCrowd);
+    EXPECT_EQ(listener_->NextRequest(), nullptr);
+    EXPECT_LE(listener_->dropped_handshakes() - dropped, 2u) << "in one look, for which others wait";
+    dropped = listener_->dropped_handshakes();
+  }
+  listener_->Disarm();
+}
+
+TEST_F(LocalLimitsTest, WhoHasSpokenIsHeardWhenACrowdThatSaysNothingComesBehindHim) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  auto early = ConnectTo(where_.path, kPatience);
+  ASSERT_THAT(early, IsOk());
+  EXPECT_EQ(Next(), nullptr) << "he has said nothing yet";
+  ASSERT_THAT(SendHello(early->get(), {}, {}), IsOk());
+  std::vector<UniqueFd> crowd;
+  for (int i = 0; i < 100; ++i) crowd.push_back(*ConnectTo(where_.path, kPatience));
+  const auto connection = Next();
+  ASSERT_NE(connection, nullptr);
+  EXPECT_THAT(connection->Accept({}), IsOk());
+  EXPECT_TRUE(ReceiveReply(early->get()).ok());
+}
+
 // --- Regions ----------------------------------------------------------------------------------------
 
 TEST_F(LocalLimitsTest, AListenerHasSoManyRegionsAndNoneThatOthersMayWrite) {

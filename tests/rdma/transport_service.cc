@@ -115,8 +115,8 @@ absl::Status Service::Admit(std::unique_ptr<Connection> connection, ServiceMode 
   session->connection = std::move(connection);
   session->buffers.resize((limits_.receives + limits_.sends) * kMaxMessageSize);
   session->receive_size = mode == ServiceMode::kTinyReceives ? 8 : kMaxMessageSize;
-  REMORA_ASSIGN_OR_RETURN(session->slice_memory, SharedMemory::Create("remora-test-slice", kTestSliceSize,
-                                                                      SharedMemory::Writers::kPeers));
+  REMORA_ASSIGN_OR_RETURN(session->slice_memory,
+                          session->connection->CreateWrite("remora-test-slice", kTestSliceSize));
   REMORA_ASSIGN_OR_RETURN(session->slice, session->connection->RegisterWrite(*session->slice_memory));
   REMORA_ASSIGN_OR_RETURN(session->messages, session->connection->RegisterMessages(session->buffers));
   for (std::uint64_t i = 0; i < limits_.receives; ++i) REMORA_RETURN_IF_ERROR(session->PostReceive(i));

@@ -454,9 +454,18 @@ TEST_P(TransportTest, ResourcesAreGivenBack) {
   connect_some(3);  // what libraries keep for good
   const Held before = CountHeld();
   connect_some(Rounds(200));
-  const Held after = CountHeld();
-  EXPECT_EQ(after.descriptors, before.descriptors);
-  EXPECT_EQ(after.mappings, before.mappings);
+  // rdma/memory_stock.h: of each of three, so many may have been made ahead since; and what is left of the
+  // last ones is taken apart by and by.
+  const std::ptrdiff_t ahead = is_verbs() ? 0 : 3 * 4;
+  const auto is_more = [&](const Held& held) {
+    return held.descriptors > before.descriptors + ahead || held.mappings > before.mappings + ahead;
+  };
+  Held after = CountHeld();
+  for (int i = 0; i < 1000 && is_more(after); ++i, after = CountHeld()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_LE(after.descriptors, before.descriptors + ahead);
+  EXPECT_LE(after.mappings, before.mappings + ahead);
 }
 
 }  // namespace

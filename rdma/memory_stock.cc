@@ -1,0 +1,94 @@
+#include "rdma/memory_stock.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace remora::rdma {
+namespace {
+
+// Of each kind. Who comes while there is none waits for his own.
+constexpr std::size_t kAhead = 4;
+
+}  // namespace
+
+MemoryStock::~MemoryStock() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+absl::StatusOr<std::unique_ptr<SharedMemory>> MemoryStock::Create(std::string_view name, std::size_t size,
+                                                                  SharedMemory::Writers writers) {
+  std::unique_ptr<SharedMemory> memory;
+  {
+    const std::lock_guard lock(mutex_);
+    Shelf& shelf = ShelfOf(name, size, writers);
+    shelf.wants_more = true;
+    if (!shelf.ready.empty()) {
+      memory = std::move(shelf.ready.back());
+      shelf.ready.pop_back();
+    }
+  }
+  changed_.notify_one();
+  if (memory == nullptr) {
+    auto made = SharedMemory::Create(name, size, writers);
+    if (!made.ok()) return made;
+    memory = *std::move(made);
+  }
+  memory->stock_ = this;
+  return memory;
+}
+
+MemoryStock::Shelf& MemoryStock::ShelfOf(std::string_view name, std::size_t size,
+                                         SharedMemory::Writers writers) {
+  for (const auto& shelf : shelves_) {
+    if (shelf->size == size && shelf->writers == writers && shelf->name == name) return *shelf;
+  }
+  return *shelves_.emplace_back(
+      std::make_unique<Shelf>(Shelf{.name = std::string(name), .size = size, .writers = writers}));
+}
+
+void MemoryStock::TakeApart(Ended ended) {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_.push_back(ended);
+  }
+  changed_.notify_one();
+}
+
+void MemoryStock::Run() {
+  std::unique_lock lock(mutex_);
+  std::vector<Ended> ended;
+  while (true) {
+    if (!ended_.empty()) {
+      ended.swap(ended_);
+      lock.unlock();
+      for (const Ended& each : ended) SharedMemory::Release(each.fd, each.bytes);
+      ended.clear();
+      lock.lock();
+      continue;
+    }
+    if (stop_) return;
+    const auto low = std::ranges::find_if(shelves_, [](const std::unique_ptr<Shelf>& shelf) {
+      return shelf->wants_more && shelf->ready.size() < kAhead;
+    });
+    if (low == shelves_.end()) {
+      changed_.wait(lock);
+      continue;
+    }
+    Shelf& shelf = **low;  // stays where it is
+    lock.unlock();
+    auto made = SharedMemory::Create(shelf.name, shelf.size, shelf.writers);
+    lock.lock();
+    if (made.ok()) {
+      shelf.ready.push_back(*std::move(made));
+    } else {
+      shelf.wants_more = false;
+    }
+  }
+}
+
+}  // namespace remora::rdma
