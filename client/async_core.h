@@ -200,6 +200,7 @@ class AsyncClient::Core {
   std::array<rdma::Completion, kMostReads> completions_;  // of one Poll; kept, to be cleared only once
   TimePoint earliest_ = TimePoint::max();                 // no deadline is earlier; one may be later
   std::uint32_t polls_ = 0;
+  bool has_more_ = false;  // to do, where Poll has returned
   TimePoint reads_reported_;
   bool in_poll_ = false;
 

@@ -19,6 +19,13 @@ namespace {
 // Looks at the clock, where completions never cease.
 constexpr std::uint32_t kPollsPerClock = 64;
 
+// Rounds of one Poll in which nothing need have ended. Lookups whose answers come too late to be used begin
+// anew, again and again, each in another round, so that there is always something to do: their deadlines end
+// them, which are looked at behind the rounds.
+constexpr int kMostRounds = 64;
+
+constexpr char kNothingEnded[] = "no operation ended in time";
+
 }  // namespace
 
 std::size_t AsyncClient::Core::Poll() {
@@ -30,12 +37,14 @@ std::size_t AsyncClient::Core::Poll() {
   std::size_t ended = 0;
   // At least once, to see the connection's end.
   bool busy = broken_.ok() ? TakeCompletions() : TryToReconnect();
+  int rounds = 0;
   do {
     busy |= SendMessages();
     busy |= PostReads();
     if (reads_under_way_ > 0 || !exchanges_.empty()) busy |= TakeCompletions();
     ended += Deliver(most - ended);
-    if (ended == most) {
+    has_more_ = ended == most || ++rounds == kMostRounds;
+    if (has_more_) {
       Signal();  // for what is left
       break;
     }
@@ -195,7 +204,9 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
   if (!is_piece || !operation.ended) operation.lookup.Take(operation.bytes);
   // Large values come side by side, and others between their pieces.
   if (is_piece) ReleaseLargeBuffer(operation);
-  if (is_piece && !operation.ended && operation.lookup.is_large()) Progress(operation);
+  if (is_piece && !operation.ended && operation.lookup.is_large() && !operation.lookup.is_told_again()) {
+    Progress(operation);
+  }
   if (!operation.ended) return Advance(operation);
   if (operation.id == 0) return Free(operation);
   EndIfMemoryIsFree(operation);
@@ -241,10 +252,14 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
   while (in_flight_ > 0) {
     if (session_->is_forked()) return absl::FailedPreconditionError(kForked);
     if (const std::size_t ended = Poll(); ended > 0) return ended;
+    if (has_more_) {
+      if (session_->clock().Now() >= deadline) return absl::DeadlineExceededError(kNothingEnded);
+      continue;
+    }
     // As rdma::PollUntil: who has to share its processor with the server must not spin for long.
     if (!broken_.ok()) {
       const TimePoint now = session_->clock().Now();
-      if (now >= deadline) return absl::DeadlineExceededError("no operation ended in time");
+      if (now >= deadline) return absl::DeadlineExceededError(kNothingEnded);
       session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, next_attempt_}) - now));
       continue;
     }
@@ -260,7 +275,7 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
     if (!absl::IsDeadlineExceeded(woken)) {
       Break(woken);
     } else if (session_->clock().Now() >= deadline) {
-      return absl::DeadlineExceededError("no operation ended in time");
+      return absl::DeadlineExceededError(kNothingEnded);
     }
   }
   return std::size_t{0};

@@ -15,6 +15,7 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
   searches_ = 0;
   looked_ = false;
   has_asked_ = false;
+  answers_ = 0;
   if (pieces_ != nullptr) pieces_->reset();
   if (!text_.empty()) text_ = {};
   record_ = {};
@@ -243,6 +244,7 @@ void Lookup::Asked() {
 
 void Lookup::Take(const Session::Answer& answer) {
   ++session_->counters().locates;
+  ++answers_;
   session_->server_time().Learn(answer.reply.server_ms, asked_, session_->clock().Now());
   located_ = answer.reply;
   record_ = {};

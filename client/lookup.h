@@ -89,6 +89,9 @@ class Lookup {
   std::uint64_t key_hash() const { return key_hash_; }
   /// Whether the server was asked: then it knows that the key is used.
   bool has_asked() const { return has_asked_; }
+  /// Whether the server's answer before the last came too late to be read. What is read after that is no
+  /// progress: it may go on like that for ever.
+  bool is_told_again() const { return answers_ > 1; }
 
   // kFailed
   const absl::Status& status() const { return status_; }
@@ -154,6 +157,7 @@ class Lookup {
   std::uint64_t looks_ = 0;  // that had ended when the record's READ was posted
 
   bool has_asked_ = false;
+  std::uint32_t answers_ = 0;
   TimePoint asked_;
   Reply located_;
 

@@ -236,6 +236,22 @@ TEST_F(AsyncEnd, AReadThatIsLate) {
   ExpectThatAllIsWell();
 }
 
+// Each reads for longer than the server keeps memory for readers, asks it, reads for too long what it has
+// said, and asks again: there is always something to do for one of them.
+TEST_F(AsyncEnd, GetsThatAreAlwaysTooLateEndAllTheSame) {
+  constexpr int kGets = 8;
+  for (int i = 0; i < kGets; ++i) ASSERT_TRUE(other_->Put(std::to_string(i), "value").ok());
+  network_.set_interference([this] { network_.Advance(milliseconds(300)); }, 1);
+  std::vector<Outcome> outcomes(kGets);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    ASSERT_TRUE(client_->Get(std::to_string(i), Into(outcomes[i]), {.timeout = seconds(300)}).ok());
+  }
+  WaitAll();
+  for (const Outcome& outcome : outcomes) EXPECT_OUTCOME(kDeadlineExceeded, outcome);
+  network_.set_interference({}, 1);
+  ExpectThatAllIsWell();
+}
+
 // --- The client's end, and the connection's ---------------------------------------------------------------
 
 TEST_F(AsyncEnd, DestroyedWithOperationsUnderWay) {
