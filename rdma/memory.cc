@@ -114,8 +114,8 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::Release(int fd, std::span<std::byte> bytes) {
-  munmap(bytes.data(), bytes.size());
   close(fd);
+  munmap(bytes.data(), bytes.size());  // last: where nothing is mapped any more, nothing is open either
 }
 
 }  // namespace remora::rdma

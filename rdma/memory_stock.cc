@@ -44,11 +44,10 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> MemoryStock::Create(std::string_vi
 
 MemoryStock::Shelf& MemoryStock::ShelfOf(std::string_view name, std::size_t size,
                                          SharedMemory::Writers writers) {
-  for (const auto& shelf : shelves_) {
-    if (shelf->size == size && shelf->writers == writers && shelf->name == name) return *shelf;
+  for (Shelf& shelf : shelves_) {
+    if (shelf.size == size && shelf.writers == writers && shelf.name == name) return shelf;
   }
-  return *shelves_.emplace_back(
-      std::make_unique<Shelf>(Shelf{.name = std::string(name), .size = size, .writers = writers}));
+  return shelves_.emplace_back(Shelf{.name = std::string(name), .size = size, .writers = writers});
 }
 
 void MemoryStock::TakeApart(Ended ended) {
@@ -72,14 +71,13 @@ void MemoryStock::Run() {
       continue;
     }
     if (stop_) return;
-    const auto low = std::ranges::find_if(shelves_, [](const std::unique_ptr<Shelf>& shelf) {
-      return shelf->wants_more && shelf->ready.size() < kAhead;
-    });
+    const auto low = std::ranges::find_if(
+        shelves_, [](const Shelf& shelf) { return shelf.wants_more && shelf.ready.size() < kAhead; });
     if (low == shelves_.end()) {
       changed_.wait(lock);
       continue;
     }
-    Shelf& shelf = **low;  // stays where it is
+    Shelf& shelf = *low;  // stays where it is
     lock.unlock();
     auto made = SharedMemory::Create(shelf.name, shelf.size, shelf.writers);
     lock.lock();

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -59,7 +60,7 @@ class MemoryStock {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
-  std::vector<std::unique_ptr<Shelf>> shelves_;
+  std::deque<Shelf> shelves_;
   std::vector<Ended> ended_;
   bool stop_ = false;
 

@@ -485,7 +485,7 @@ void Store::Impl::Publish(const Staged& staged, TimePoint now) {
     } else {
       index_.Insert(staged.key_hash, staged.place);
     }
-    if (wants_reads()) frequency_.Note(staged.key_hash);
+    NoteRead(staged.key_hash);  // a write is a use, too
     Add(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts, 1);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});

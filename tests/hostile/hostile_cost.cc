@@ -74,20 +74,6 @@ void TakeWhatOthersLeave(pid_t pid = 0) {
   REMORA_CHECK(sched_setscheduler(pid, SCHED_IDLE, &none) == 0);
 }
 
-/// Computes until it is destroyed.
-class Filler {
- public:
-  Filler()
-      : thread_([](const std::stop_token& stop) {
-          TakeWhatOthersLeave();
-          while (!stop.stop_requested()) {
-          }
-        }) {}
-
- private:
-  std::jthread thread_;
-};
-
 /// Acts again and again until it is destroyed.
 class Attacker {
  public:
@@ -168,7 +154,8 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   const auto kind = on == "verbs" ? rdma::TransportKind::kVerbs : rdma::TransportKind::kLocal;
   bool all_good = true;
-  for (const Attack& attack : AttacksOver(kind)) {
+  const std::vector<Attack> attacks = AttacksOver(kind);
+  for (const Attack& attack : attacks) {
     if (!only.empty() && only != attack.name) continue;
     // One of its own for each: what an attack leaves behind is not the next one's. With room for what who
     // writes without end writes before it may be overwritten: that all writers wait when there is none is no
@@ -183,12 +170,12 @@ int Main(int argc, char** argv) {
       std::fprintf(stderr, "hostile_cost: %s\n", each->status().ToString().c_str());
       return 1;
     }
+    std::optional<Attacker> filler;
     if (how.aside) {
       TakeWhatOthersLeave((*elsewhere)->pid());
       Part(**served, **elsewhere);
+      filler.emplace(attacks.back(), **served, how.aside);  // it only computes
     }
-    std::optional<Filler> filler;
-    if (how.aside) filler.emplace();
     all_good = Measure(**served, elsewhere->get(), attack, how) && all_good;
   }
   return all_good ? 0 : 1;
