@@ -35,7 +35,6 @@ class LocalRegistration final : public Registration {
   LocalRegistration(std::span<std::byte> bytes, RemoteRegion remote)
       : Registration(bytes, kLocalKey, remote) {}
 
- private:
   static constexpr std::uint32_t kLocalKey = 1;
 };
 

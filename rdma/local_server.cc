@@ -18,6 +18,15 @@ namespace {
 
 LocalSide* SideIn(SharedMemory& memory) { return reinterpret_cast<LocalSide*>(memory.bytes().data()); }
 
+class ProvidedRegistration final : public Registration {
+ public:
+  ProvidedRegistration(std::unique_ptr<SharedMemory> memory, RemoteRegion remote)
+      : Registration(memory->bytes(), LocalRegistration::kLocalKey, remote), memory_(std::move(memory)) {}
+
+ private:
+  const std::unique_ptr<SharedMemory> memory_;
+};
+
 absl::Status ClientHasNoRegions() {
   return absl::InvalidArgumentError("a client of the local transport has no regions to READ");
 }
@@ -43,24 +52,23 @@ LocalServerConnection::~LocalServerConnection() {
   listener_.Remove(this);
 }
 
-absl::StatusOr<std::unique_ptr<SharedMemory>> LocalServerConnection::CreateWrite(std::string_view name,
-                                                                                 std::size_t size) {
-  return listener_.stock().Create(name, size, SharedMemory::Writers::kPeers);
+absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::RegisterWrite(SharedMemory&) {
+  return absl::FailedPreconditionError("RegisterWrite is for the client's end of a connection");
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::RegisterWrite(SharedMemory& memory) {
-  if (memory.writers() != SharedMemory::Writers::kPeers) {
-    return absl::InvalidArgumentError("memory for clients to WRITE must be made with Writers::kPeers");
-  }
-  if (answered_) return absl::FailedPreconditionError("RegisterWrite comes before Accept");
+absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::ProvideWrite(std::string_view name,
+                                                                                  std::size_t size) {
+  if (answered_) return absl::FailedPreconditionError("ProvideWrite comes before Accept");
   if (writes_.size() == kLocalMaxWrites) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a connection has at most ", kLocalMaxWrites, " regions to WRITE"));
   }
-  writes_.push_back(&memory);
-  const RemoteRegion remote = {.size = memory.bytes().size(),
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
+                          listener_.stock().Create(name, size, SharedMemory::Writers::kPeers));
+  writes_.push_back(memory.get());
+  const RemoteRegion remote = {.size = memory->bytes().size(),
                                .key = static_cast<std::uint32_t>(kLocalMaxReads + writes_.size())};
-  return std::make_unique<LocalRegistration>(memory.bytes(), remote);
+  return std::make_unique<ProvidedRegistration>(std::move(memory), remote);
 }
 
 absl::Status LocalServerConnection::OfferWrite(SharedMemory&) {

@@ -25,8 +25,9 @@ class LocalServerConnection final : public LocalConnection {
                         LocalMapping offered);
   ~LocalServerConnection() override;
 
-  absl::StatusOr<std::unique_ptr<SharedMemory>> CreateWrite(std::string_view name, std::size_t size) override;
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
+  absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name,
+                                                             std::size_t size) override;
   absl::Status OfferWrite(SharedMemory& memory) override;
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
   absl::Status Accept(std::span<const std::byte> data) override;

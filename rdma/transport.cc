@@ -1,11 +1,41 @@
 #include "rdma/transport.h"
 
+#include <memory>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "rdma/local.h"
 #include "rdma/verbs.h"
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
+namespace {
+
+class OwnedMessages final : public Registration {
+ public:
+  OwnedMessages(std::unique_ptr<std::byte[]> bytes, std::unique_ptr<Registration> registration)
+      : Registration(registration->bytes(), registration->local_key(), {}),
+        bytes_(std::move(bytes)),
+        registration_(std::move(registration)) {}
+
+ private:
+  const std::unique_ptr<std::byte[]> bytes_;
+  const std::unique_ptr<Registration> registration_;  // goes before the bytes
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Registration>> Connection::ProvideMessages(std::size_t size) {
+  auto bytes = std::make_unique<std::byte[]>(size);
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Registration> registration,
+                          RegisterMessages(std::span(bytes.get(), size)));
+  return std::make_unique<OwnedMessages>(std::move(bytes), std::move(registration));
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> Connection::ProvideWrite(std::string_view, std::size_t) {
+  return absl::FailedPreconditionError("ProvideWrite is for the server's end of a connection");
+}
+
 void CpuPause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -22,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const Q
 
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, MemoryWindows windows) {
-  if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, clock, windows);
+  if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, windows);
   return ListenLocal(address, limits, clock);
 }
 
@@ -36,7 +66,7 @@ absl::Status CheckOffer(const SharedMemory& memory) {
 }
 
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {
-  if (kind == TransportKind::kVerbs) return {};  // the queues are the device's and its driver's
+  if (kind == TransportKind::kVerbs) return SharedBytesOfVerbs();
   return SharedBytesOfLocal(limits);
 }
 

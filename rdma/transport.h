@@ -5,7 +5,7 @@
 //   client                                   server
 //   Dial(address)                            Listen(address); RegisterRead(memory)...
 //   RegisterMessages, PostRecv, OfferWrite   NextRequest() -> connection
-//   Connect(request data)          ----->      peer_data(); RegisterWrite, RegisterMessages, PostRecv
+//   Connect(request data)          ----->      peer_data(); ProvideWrite, ProvideMessages, PostRecv
 //   peer_data()                    <-----      Accept(data)   or   Reject(data)
 //   PostReadv, PostWritev, PostSend; Poll / Wait    Listener::Poll / Arm; PostWritev, PostSend
 //
@@ -69,6 +69,7 @@ enum class MemoryWindows : std::uint8_t {
 struct SharedBytes {
   std::size_t listener = 0;    // for each listener
   std::size_t connection = 0;  // for each of its connections, beside what is registered with it
+  std::size_t ahead = 0;  // not bytes: how often a listener has what it provides to one, for those to come
 };
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits);
 
@@ -136,8 +137,9 @@ struct Completion {
 /// (the peer's device refused an access), Internal (anything else, with the device's own words).
 ///
 /// Buffers that are named in a posted request belong to the transport until its completion.
-/// Destruction ends the connection at once; requests still under way get no completion, their
-/// buffers are the caller's again when the destructor returns.
+/// Destruction ends the connection; requests still under way get no completion, their
+/// buffers are the caller's again when the destructor returns. For the moment that the end takes, a server's
+/// peer may still READ.
 ///
 /// Thread Safety: none; one thread at a time. The deadline arguments are points of the Clock given to Dial or
 /// Listen.
@@ -149,24 +151,24 @@ class Connection {
 
   // --- Set-up --------------------------------------------------------------------------------
 
-  /// A server's connection takes what it needs of a device (a queue pair) with the first Register* or Accept:
-  /// who is rejected costs no more than the message that says so.
+  /// A server's connection takes what it needs of a device (a queue pair) with the first Register*, Provide*
+  /// or Accept: who is rejected costs no more than the message that says so.
   ///
   /// Registers memory of this process to send from, receive into, and read into (rdma_reg_msgs(3)).
   /// The caller keeps ownership of `bytes`. Costs a system call and pinned pages: not for the data path.
   /// ResourceExhausted: too little locked memory (says how much and which limit), or no device resources.
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) = 0;
 
-  /// Registers `memory` (Writers::kPeers) for this connection's peer to WRITE (rdma_reg_write(3)).
-  /// On a server's connection, before Accept; on a client's, at any time, what it has offered. Errors as
-  /// RegisterMessages. A server's is bound to the connection where Listener::binds_writes.
+  /// Client: registers what it has offered for its server to WRITE (rdma_reg_write(3)), at any time. Errors
+  /// as RegisterMessages; FailedPrecondition: not offered, or on a server's connection.
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) = 0;
 
-  /// Server, before Accept: memory for RegisterWrite, as SharedMemory::Create makes it of Writers::kPeers; of
-  /// what was made ahead, where the transport does so. It must not outlive the listener.
-  virtual absl::StatusOr<std::unique_ptr<SharedMemory>> CreateWrite(std::string_view name, std::size_t size) {
-    return SharedMemory::Create(name, size, SharedMemory::Writers::kPeers);
-  }
+  /// Server, before Accept: registered memory that the registration owns, zero-filled, of `size` at least; of
+  /// what was made ahead, where the transport does so. ProvideMessages: to send from and receive into.
+  /// ProvideWrite: for this connection's peer to WRITE, bound to the connection where Listener::binds_writes;
+  /// `name` as SharedMemory::Create's. Errors as RegisterMessages.
+  virtual absl::StatusOr<std::unique_ptr<Registration>> ProvideMessages(std::size_t size);
+  virtual absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name, std::size_t size);
 
   /// Client, before Connect: says which memory (Writers::kPeers) may be registered for the server to WRITE.
   /// Touches and pins none of it: that is RegisterWrite's, now, later or never. One memory, of
@@ -190,7 +192,8 @@ class Connection {
   virtual absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) = 0;
 
   /// Server: answers a request that NextRequest returned. Never waits for the client; once the client has
-  /// seen it, it may send. After Reject the connection is of no use and should be destroyed.
+  /// seen it, it may send. Where the transport answers in a thread of its own, a client that is gone by then
+  /// is one that disconnects. After Reject the connection is of no use and should be destroyed.
   virtual absl::Status Accept(std::span<const std::byte> data) = 0;
   virtual void Reject(std::span<const std::byte> data) = 0;
 

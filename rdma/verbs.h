@@ -4,8 +4,11 @@
 //   verbs_status.cc        errno, connection events and completions in plain words
 //   verbs_device.cc        what the device can do; the event channel and the completion queue
 //   verbs_client.cc        Dial, Connect, Poll, Wait
-//   verbs_listener.cc      Listen, NextRequest, Accept, Poll, Arm
-//   verbs_connection.cc    both ends: queue pair, requests, failure, end
+//   verbs_listener.cc      Listen, NextRequest, Poll, Arm
+//   verbs_server.cc        the server's end: Accept, Reject
+//   verbs_doorkeeper.cc    the listener's second thread: events, handshakes, ends
+//   verbs_stock.cc         what that thread makes ahead
+//   verbs_connection.cc    both ends: requests, failure
 //   verbs_registration.cc  memory, and windows to it
 #pragma once
 
@@ -35,6 +38,8 @@ namespace remora::rdma {
 absl::StatusOr<std::unique_ptr<Connection>> DialVerbs(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, TimePoint deadline);
 absl::StatusOr<std::unique_ptr<Listener>> ListenVerbs(const Address& address, const QueueLimits& limits,
-                                                      const Clock& clock, MemoryWindows windows);
+                                                      MemoryWindows windows);
+/// SharedBytesOf for kVerbs: the queues are the device's and its driver's.
+SharedBytes SharedBytesOfVerbs();
 
 }  // namespace remora::rdma

@@ -15,6 +15,8 @@
 #include "rdma/verbs.h"
 #include "rdma/verbs_address.h"
 #include "rdma/verbs_connection.h"
+#include "rdma/verbs_device.h"
+#include "rdma/verbs_registration.h"
 #include "rdma/verbs_status.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -68,15 +70,15 @@ class VerbsClient final : public VerbsConnection {
  public:
   VerbsClient(std::unique_ptr<EventChannel> events, IdPtr id, const QueueLimits& limits, DeviceLimits device,
               const Clock& clock)
-      : VerbsConnection(std::move(id), 0, limits, std::move(device)),
+      : VerbsConnection(id.get(), AddressText(rdma_get_peer_addr(id.get())), 0, limits, std::move(device)),
         clock_(clock),
-        events_(std::move(events)) {}
-  ~VerbsClient() override {
-    Close();
-    if (wait_fd_ >= 0) close(wait_fd_);
-  }
+        events_(std::move(events)),
+        id_(std::move(id)) {}
+  ~VerbsClient() override;
 
   absl::Status Prepare();
+  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
+  absl::Status OfferWrite(SharedMemory& memory) override;
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
   absl::Status Accept(std::span<const std::byte>) override {
     return absl::InvalidArgumentError("Accept is the server's part");
@@ -89,6 +91,8 @@ class VerbsClient final : public VerbsConnection {
   int wait_fd() const override { return wait_fd_; }
 
  private:
+  absl::Status CreateQueuePair();
+  void BreakQueuePair() override;
   absl::Status MakeWaitable();
   absl::Status AwaitAnswer(TimePoint deadline);
   std::size_t Collect(std::span<Completion> out);
@@ -96,7 +100,9 @@ class VerbsClient final : public VerbsConnection {
 
   const Clock& clock_;
   const std::unique_ptr<EventChannel> events_;
+  IdPtr id_;
   std::unique_ptr<CompletionQueue> completions_;
+  bool offered_ = false;
   bool asked_ = false;
   unsigned idle_polls_ = 0;
   int wait_fd_ = -1;  // an epoll of both channels
@@ -105,11 +111,52 @@ class VerbsClient final : public VerbsConnection {
   std::size_t found_count_ = 0;
 };
 
+// None of this waits for the peer, dead or alive: with soft-RoCE it takes some milliseconds. (rdma_disconnect
+// and rdma_destroy_ep may take seconds on ids without an event channel of their own, which wait for the
+// peer's answer.)
+VerbsClient::~VerbsClient() {
+  if (connected() && id_->qp != nullptr)
+    static_cast<void>(rdma_disconnect(id_.get()));  // also answers a peer's own
+  if (id_->qp != nullptr) rdma_destroy_qp(id_.get());
+  id_.reset();
+  if (wait_fd_ >= 0) close(wait_fd_);
+}
+
 absl::Status VerbsClient::Prepare() {
   REMORA_ASSIGN_OR_RETURN(completions_,
                           CompletionQueue::Create(id()->verbs, limits().sends + limits().receives));
-  REMORA_RETURN_IF_ERROR(CreateQueuePair(*completions_));
+  REMORA_RETURN_IF_ERROR(CreateQueuePair());
   return MakeWaitable();
+}
+
+absl::Status VerbsClient::CreateQueuePair() {
+  int error = 0;
+  for (const std::uint32_t inline_size : kInlineSizes) {
+    ibv_qp_init_attr attributes = QueuePairAttributes(*completions_, limits(), inline_size);
+    if (rdma_create_qp(id(), id()->pd, &attributes) == 0) {
+      SetInlineSize(attributes.cap.max_inline_data);
+      return absl::OkStatus();
+    }
+    error = errno;
+  }
+  return StatusFromErrno(error, "rdma_create_qp", peer());
+}
+
+void VerbsClient::BreakQueuePair() {
+  if (!SetToError(id()->qp)) rdma_destroy_qp(id());
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsClient::RegisterWrite(SharedMemory& memory) {
+  return VerbsRegistration::Create(id(), memory.bytes(), VerbsRegistration::Use::kWrite);
+}
+
+// All that a peer needs is the registration's name, so there is nothing to be said beforehand.
+absl::Status VerbsClient::OfferWrite(SharedMemory& memory) {
+  REMORA_RETURN_IF_ERROR(CheckOffer(memory));
+  if (offered_ || connected())
+    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+  offered_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status VerbsClient::MakeWaitable() {
@@ -132,7 +179,7 @@ absl::Status VerbsClient::Connect(std::span<const std::byte> request_data, TimeP
   }
   if (asked_) return absl::InvalidArgumentError("Connect was called before; make another connection");
   asked_ = true;
-  SetRetransmission();
+  SetRetransmission(id());
   rdma_conn_param param = ConnectionParameters(limits().reads, limits().reads, request_data);
   absl::Status status = rdma_connect(id(), &param) == 0 ? AwaitAnswer(deadline)
                                                         : StatusFromErrno(errno, "rdma_connect", peer());

@@ -17,11 +17,8 @@
 namespace remora::rdma {
 namespace {
 
-// How long a packet may stay unacknowledged (4.096 us << 16 = 268 ms), and how often it is then sent again: a
-// peer that cannot be reached is given up after 2 s. librdmacm's own choice on Ethernet is 19: one lost
-// packet stalls the connection for 2 s, and giving up takes 16. Shorter ones give up on hosts that are merely
-// overloaded. Not 7 retries: soft-RoCE takes that for "for ever".
-constexpr std::uint8_t kAckTimeout = 16;
+// How often a packet is sent again (SetRetransmission: 268 ms later): a peer that cannot be reached is given
+// up after 2 s. Not 7: soft-RoCE takes that for "for ever".
 constexpr std::uint8_t kRetries = 6;
 // A peer without a posted receive: 7 stands for "again and again". It may be slow for any reason; one that is
 // gone is noticed by its disconnection, or by the retries above.
@@ -80,54 +77,18 @@ RequestRing::Request RequestRing::Retire(std::uint32_t number) {
 
 // --- Set-up --------------------------------------------------------------------------------------------
 
-VerbsConnection::VerbsConnection(IdPtr id, std::uint32_t serial, const QueueLimits& limits,
-                                 DeviceLimits device)
-    : id_(std::move(id)),
+VerbsConnection::VerbsConnection(rdma_cm_id* id, std::string peer, std::uint32_t serial,
+                                 const QueueLimits& limits, DeviceLimits device)
+    : id_(id),
       serial_(serial),
       limits_(limits),
       device_(std::move(device)),
       sends_(limits.sends),
       receives_(limits.receives),
-      peer_(AddressText(rdma_get_peer_addr(id_.get()))) {}
-
-absl::Status VerbsConnection::CreateQueuePair(CompletionQueue& completions) {
-  REMORA_RETURN_IF_ERROR(device_.Check(limits_));
-  // Not every device takes messages of this size inline; one without inline is only slower.
-  int error = 0;
-  for (const std::uint32_t inline_size : {static_cast<std::uint32_t>(kMaxShortMessage), 0u}) {
-    ibv_qp_init_attr attributes{};
-    attributes.send_cq = completions.get();
-    attributes.recv_cq = completions.get();
-    attributes.qp_type = IBV_QPT_RC;
-    attributes.cap = {.max_send_wr = limits_.sends,
-                      .max_recv_wr = limits_.receives,
-                      .max_send_sge = kMaxSges,
-                      .max_recv_sge = 1,
-                      .max_inline_data = inline_size};
-    if (rdma_create_qp(id_.get(), id_->pd, &attributes) == 0) {
-      inline_size_ = attributes.cap.max_inline_data;
-      return absl::OkStatus();
-    }
-    error = errno;
-  }
-  return StatusFromErrno(error, "rdma_create_qp", peer_);
-}
+      peer_(std::move(peer)) {}
 
 absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::RegisterMessages(std::span<std::byte> bytes) {
-  return VerbsRegistration::Create(id_.get(), bytes, VerbsRegistration::Use::kMessages);
-}
-
-absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::RegisterWrite(SharedMemory& memory) {
-  return VerbsRegistration::Create(id_.get(), memory.bytes(), VerbsRegistration::Use::kWrite);
-}
-
-// All that a peer needs is the registration's name, so there is nothing to be said beforehand.
-absl::Status VerbsConnection::OfferWrite(SharedMemory& memory) {
-  REMORA_RETURN_IF_ERROR(CheckOffer(memory));
-  if (offered_ || connected_)
-    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
-  offered_ = true;
-  return absl::OkStatus();
+  return VerbsRegistration::Create(id_, bytes, VerbsRegistration::Use::kMessages);
 }
 
 absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::GrantWrite(SharedMemory& memory,
@@ -135,22 +96,23 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::GrantWrite(Shared
                                                                           std::size_t size) {
   const std::span<std::byte> bytes = memory.bytes().subspan(offset, size);
   if (!device_.memory_windows) {
-    return VerbsRegistration::Create(id_.get(), bytes, VerbsRegistration::Use::kWrite);
+    return VerbsRegistration::Create(id_, bytes, VerbsRegistration::Use::kWrite);
   }
   REMORA_RETURN_IF_ERROR(CheckSendQueue());
-  return BindWindow(bytes, /*signalled=*/false);
-}
-
-absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::BindWindow(std::span<std::byte> bytes,
-                                                                          bool signalled) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<VerbsWindow> window, VerbsWindow::Create(id_.get(), bytes));
-  const unsigned flags = signalled || sends_.free_slots() == 1 ? IBV_SEND_SIGNALED : 0;
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<VerbsWindow> window, VerbsWindow::Create(id_, bytes));
+  const unsigned flags = sends_.free_slots() == 1 ? IBV_SEND_SIGNALED : 0;
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
   if (const int error = window->PostBind(id_->qp, request_id, flags); error != 0) {
     return StatusFromErrno(error, "ibv_post_send", peer_);
   }
-  sends_.Push({.context = 0, .kind = RequestRing::Kind::kWrite});
+  NoteBind();
   return window;
+}
+
+std::uint64_t VerbsConnection::NoteBind() {
+  const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
+  sends_.Push({.context = 0, .kind = RequestRing::Kind::kWrite});
+  return request_id;
 }
 
 rdma_conn_param VerbsConnection::ConnectionParameters(std::uint32_t initiator_depth,
@@ -166,17 +128,9 @@ rdma_conn_param VerbsConnection::ConnectionParameters(std::uint32_t initiator_de
   return param;
 }
 
-void VerbsConnection::SetRetransmission() {
-  std::uint8_t timeout = kAckTimeout;
-  // A kernel before 5.3 does not know the option; then losses cost more time, and nothing else.
-  static_cast<void>(
-      rdma_set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)));
-}
-
 void VerbsConnection::SetConnected(std::uint32_t reads) {
   connected_ = true;
-  peer_ = absl::StrCat(AddressText(rdma_get_peer_addr(id_.get())), " (", device_.name, ", ", reads,
-                       " READs at once)");
+  absl::StrAppend(&peer_, " (", device_.name, ", ", reads, " READs at once)");
 }
 
 // --- Data path -------------------------------------------------------------------------------------------
@@ -232,7 +186,7 @@ absl::Status VerbsConnection::PostReadv(std::uint64_t context, std::span<const S
   SgeList list;
   REMORA_RETURN_IF_ERROR(CheckOneSided(to, region, offset, list));
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
-  if (rdma_post_readv(id_.get(), ContextOf(request_id), list.entries.data(), list.count, IBV_SEND_SIGNALED,
+  if (rdma_post_readv(id_, ContextOf(request_id), list.entries.data(), list.count, IBV_SEND_SIGNALED,
                       region.address + offset, region.key) != 0) {
     return PostFailed("rdma_post_readv");
   }
@@ -246,7 +200,7 @@ absl::Status VerbsConnection::PostWritev(std::span<const Sge> from, const Remote
   REMORA_RETURN_IF_ERROR(CheckOneSided(from, region, offset, list));
   const int flags = sends_.free_slots() == 1 ? IBV_SEND_SIGNALED : 0;
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
-  if (rdma_post_writev(id_.get(), ContextOf(request_id), list.entries.data(), list.count, flags,
+  if (rdma_post_writev(id_, ContextOf(request_id), list.entries.data(), list.count, flags,
                        region.address + offset, region.key) != 0) {
     return PostFailed("rdma_post_writev");
   }
@@ -263,7 +217,7 @@ absl::Status VerbsConnection::PostSend(std::uint64_t context, const Sge& from) {
   ibv_sge sge = DeviceSge(from);
   const int flags = IBV_SEND_SIGNALED | (from.size <= inline_size_ ? IBV_SEND_INLINE : 0);
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
-  if (rdma_post_sendv(id_.get(), ContextOf(request_id), &sge, from.size > 0 ? 1 : 0, flags) != 0) {
+  if (rdma_post_sendv(id_, ContextOf(request_id), &sge, from.size > 0 ? 1 : 0, flags) != 0) {
     return PostFailed("rdma_post_sendv");
   }
   sends_.Push({.context = context, .kind = RequestRing::Kind::kSend});
@@ -278,7 +232,7 @@ absl::Status VerbsConnection::PostRecv(std::uint64_t context, const Sge& into) {
   }
   ibv_sge sge = DeviceSge(into);
   const std::uint64_t request_id = MakeRequestId(serial_, receives_.next_number() | kReceiveBit);
-  if (rdma_post_recvv(id_.get(), ContextOf(request_id), &sge, into.size > 0 ? 1 : 0) != 0) {
+  if (rdma_post_recvv(id_, ContextOf(request_id), &sge, into.size > 0 ? 1 : 0) != 0) {
     return PostFailed("rdma_post_recvv");
   }
   receives_.Push({.context = context, .kind = RequestRing::Kind::kReceive});
@@ -290,7 +244,7 @@ absl::Status VerbsConnection::PostRecv(std::uint64_t context, const Sge& into) {
 bool VerbsConnection::Probe() {
   if (!sends_.empty() || !CheckSendQueue().ok()) return true;
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
-  if (rdma_post_writev(id_.get(), ContextOf(request_id), nullptr, 0, IBV_SEND_SIGNALED, 0, 0) == 0) {
+  if (rdma_post_writev(id_, ContextOf(request_id), nullptr, 0, IBV_SEND_SIGNALED, 0, 0) == 0) {
     sends_.Push({.context = 0, .kind = RequestRing::Kind::kWrite});
   }
   return true;
@@ -331,21 +285,13 @@ bool VerbsConnection::Finish(const ibv_wc& completion, Completion& out) {
 void VerbsConnection::Break(absl::Status cause) {
   if (!failure_.ok()) return;
   failure_ = std::move(cause);
-  if (id_->qp == nullptr) return;  // a server's that has not begun to accept
-  // In the error state a queue pair flushes what is posted. It is not there yet when only the peer went away:
-  // its requests might then be retried for ever. And a receive that was posted to a queue pair which had gone
-  // there by itself may have been overlooked (soft-RoCE posts receives without telling the kernel); this
-  // flushes it.
-  ibv_qp_attr error_state{};
-  error_state.qp_state = IBV_QPS_ERR;
-  if (ibv_modify_qp(id_->qp, &error_state, IBV_QP_STATE) != 0)
-    rdma_destroy_qp(id_.get());  // NextAfterBreak flushes
+  if (id_->qp != nullptr) BreakQueuePair();  // else a server's that has not begun to accept
 }
 
 bool VerbsConnection::NextAfterBreak(Completion& out) {
   if (failure_.ok() || disconnect_told_) return false;
   if (id_->qp == nullptr) {
-    // The device is gone and will not flush anything.
+    // Nobody else flushes what was posted.
     for (RequestRing* const ring : {&sends_, &receives_}) {
       while (!ring->empty()) {
         const RequestRing::Request request = ring->RetireOldest();
@@ -359,16 +305,6 @@ bool VerbsConnection::NextAfterBreak(Completion& out) {
   disconnect_told_ = true;
   out = {.connection = this, .kind = CompletionKind::kDisconnected, .ok = false};
   return true;
-}
-
-void VerbsConnection::Close() {
-  // None of this waits for the peer, dead or alive: with soft-RoCE it takes some milliseconds.
-  // (rdma_disconnect and rdma_destroy_ep may take seconds on ids without an event channel of their own, which
-  // wait for the peer's answer.)
-  if (connected_ && id_->qp != nullptr)
-    static_cast<void>(rdma_disconnect(id_.get()));  // also answers a peer's own
-  if (id_->qp != nullptr) rdma_destroy_qp(id_.get());
-  id_.reset();
 }
 
 }  // namespace remora::rdma

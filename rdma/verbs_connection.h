@@ -25,7 +25,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rdma/transport.h"
-#include "rdma/verbs_address.h"
 #include "rdma/verbs_device.h"
 
 namespace remora::rdma {
@@ -72,8 +71,6 @@ class RequestRing {
 class VerbsConnection : public Connection {
  public:
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
-  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
-  absl::Status OfferWrite(SharedMemory& memory) override;
   absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
                                                            std::size_t size) override;
   std::span<const std::byte> peer_data() const override { return peer_data_; }
@@ -102,27 +99,27 @@ class VerbsConnection : public Connection {
   bool NextAfterBreak(Completion& out);
 
  protected:
-  /// `id` belongs to a device and to this object from now on.
-  /// `device`: where it has memory windows, GrantWrite takes them.
-  VerbsConnection(IdPtr id, std::uint32_t serial, const QueueLimits& limits, DeviceLimits device);
+  /// `id`, the derived class', belongs to a device; looked at are its queue pair (null: none, or not any
+  /// more, and nobody else flushes what was posted), its device and its addresses. `device`: where it has
+  /// memory windows, GrantWrite takes them.
+  VerbsConnection(rdma_cm_id* id, std::string peer, std::uint32_t serial, const QueueLimits& limits,
+                  DeviceLimits device);
 
-  absl::Status CreateQueuePair(CompletionQueue& completions);
-  /// `bytes` for the peer to WRITE, over this connection only. REQUIRES: the queue pair takes requests.
-  absl::StatusOr<std::unique_ptr<Registration>> BindWindow(std::span<std::byte> bytes, bool signalled);
-  /// Ends the connection; nothing is under way afterwards. To be called in the destructor of a derived class,
-  /// before the event channel and the completion queue go.
-  void Close();
+  /// Has the queue pair flush what is posted, now or later; where it cannot, there is none any more.
+  virtual void BreakQueuePair() = 0;
+  /// A request that binds a window is posted, now or by somebody else with this id. REQUIRES: there is room.
+  std::uint64_t NoteBind();
 
-  rdma_cm_id* id() const { return id_.get(); }
+  rdma_cm_id* id() const { return id_; }
   bool connected() const { return connected_; }
   /// What to ask for, or to accept. The depths are cut to the device's, and never 0: that makes a READ hang.
   rdma_conn_param ConnectionParameters(std::uint32_t initiator_depth, std::uint32_t responder_resources,
                                        std::span<const std::byte> data) const;
-  /// Sets how soon a lost packet is sent again. Before connecting or accepting.
-  void SetRetransmission();
   void SetPeerData(std::vector<std::byte> data) { peer_data_ = std::move(data); }
   /// From now on requests may be posted. `reads`: how many READs the device works on at once.
   void SetConnected(std::uint32_t reads);
+  /// Messages up to this size travel inside the request.
+  void SetInlineSize(std::uint32_t size) { inline_size_ = size; }
   const QueueLimits& limits() const { return limits_; }
   const DeviceLimits& device() const { return device_; }
 
@@ -134,18 +131,17 @@ class VerbsConnection : public Connection {
   absl::Status CheckSendQueue() const;
   absl::Status PostFailed(absl::string_view call) const;
 
-  IdPtr id_;  // null when closed
+  rdma_cm_id* const id_;
   const std::uint32_t serial_;
   const QueueLimits limits_;
   const DeviceLimits device_;
-  std::uint32_t inline_size_ = 0;  // messages up to this size travel inside the request
+  std::uint32_t inline_size_ = 0;
   RequestRing sends_;
   RequestRing receives_;
   std::vector<std::byte> peer_data_;
   std::string peer_;
   absl::Status failure_;
   bool connected_ = false;
-  bool offered_ = false;
   bool only_flushed_ = false;  // failure_ comes from a flushed request: a real failure may replace it
   bool disconnect_told_ = false;
 };

@@ -16,6 +16,11 @@ namespace {
 // Acknowledging takes a lock, so it is done for many notifications at once.
 constexpr unsigned kMostUnacknowledged = 1024;
 
+// How long a packet may stay unacknowledged (4.096 us << 16 = 268 ms), before it is sent again (kRetries).
+// librdmacm's own choice on Ethernet is 19: one lost packet stalls the connection for 2 s, and giving up
+// takes 16. Shorter ones give up on hosts that are merely overloaded.
+constexpr std::uint8_t kAckTimeout = 16;
+
 void MakeNonblocking(int fd) { REMORA_CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0); }
 
 std::uint32_t Positive(int value) { return static_cast<std::uint32_t>(std::max(value, 1)); }
@@ -52,6 +57,36 @@ absl::Status DeviceLimits::Check(const QueueLimits& limits) const {
         " completions; asked for are ", limits.sends, " sends and ", limits.receives, " receives"));
   }
   return absl::OkStatus();
+}
+
+ibv_qp_init_attr QueuePairAttributes(const CompletionQueue& completions, const QueueLimits& limits,
+                                     std::uint32_t inline_size) {
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = completions.get();
+  attributes.recv_cq = completions.get();
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap = {.max_send_wr = limits.sends,
+                    .max_recv_wr = limits.receives,
+                    .max_send_sge = kMaxSges,
+                    .max_recv_sge = 1,
+                    .max_inline_data = inline_size};
+  return attributes;
+}
+
+void SetRetransmission(rdma_cm_id* id) {
+  std::uint8_t timeout = kAckTimeout;
+  // A kernel before 5.3 does not know the option; then losses cost more time, and nothing else.
+  static_cast<void>(
+      rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)));
+}
+
+// A queue pair may have gone there by itself. It has not when only the peer went away: its requests might
+// then be retried for ever. And a receive that was posted to one which had gone there by itself may have been
+// overlooked (soft-RoCE posts receives without telling the kernel); this flushes it.
+bool SetToError(ibv_qp* qp) {
+  ibv_qp_attr error_state{};
+  error_state.qp_state = IBV_QPS_ERR;
+  return ibv_modify_qp(qp, &error_state, IBV_QP_STATE) == 0;
 }
 
 absl::StatusOr<std::unique_ptr<EventChannel>> EventChannel::Open(absl::string_view address) {

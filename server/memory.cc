@@ -20,13 +20,18 @@ std::size_t ClientBytes(rdma::TransportKind kind, const rdma::QueueLimits& limit
   return ServerSession::MaxRegisteredBytes() + rdma::SharedBytesOf(kind, limits).connection;
 }
 
+std::size_t ListenerBytes(rdma::TransportKind kind, const rdma::QueueLimits& limits) {
+  const rdma::SharedBytes shared = rdma::SharedBytesOf(kind, limits);
+  return shared.listener + shared.ahead * ServerSession::RegisteredBytesOfAllKinds();
+}
+
 absl::StatusOr<MemoryPlan> PlanMemory(std::size_t memory, std::optional<std::uint32_t> max_clients,
                                       std::span<const rdma::Address> addresses,
                                       const rdma::QueueLimits& limits) {
   MemoryPlan plan;
   for (const rdma::Address& address : addresses) {
     plan.client_bytes = std::max(plan.client_bytes, ClientBytes(address.kind, limits));
-    plan.listener_bytes += rdma::SharedBytesOf(address.kind, limits).listener;
+    plan.listener_bytes += ListenerBytes(address.kind, limits);
   }
   const std::size_t client = std::max<std::size_t>(plan.client_bytes, 1);
   const std::size_t least = plan.listener_bytes + kMinMemorySize;

@@ -21,6 +21,10 @@ namespace remora {
 /// transport shares with it.
 std::size_t ClientBytes(rdma::TransportKind kind, const rdma::QueueLimits& limits);
 
+/// What such a listener takes: what the transport shares with all its clients, and what it has ready for
+/// those to come.
+std::size_t ListenerBytes(rdma::TransportKind kind, const rdma::QueueLimits& limits);
+
 /// How all the memory that clients may reach is split. Bytes.
 struct MemoryPlan {
   std::size_t region_size = 0;     // StoreOptions::memory_size

@@ -111,8 +111,7 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
   const rdma::QueueLimits limits = listener->limits();
   const Counter slices = listener->binds_writes() ? Counter::kSlicesBound : Counter::kSlicesUnbound;
   ports_.push_back({std::move(listener), memory, ClientBytes(kind, limits), slices});
-  store_->Add(Counter::kRegisteredBytes,
-              static_cast<std::int64_t>(rdma::SharedBytesOf(kind, limits).listener));
+  store_->Add(Counter::kRegisteredBytes, static_cast<std::int64_t>(ListenerBytes(kind, limits)));
   return absl::OkStatus();
 }
 

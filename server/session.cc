@@ -17,6 +17,9 @@ constexpr std::size_t kReplies = 2 * kCredits;
 constexpr std::size_t kRepliesOffset = 0;
 constexpr std::size_t kRequestsOffset = kRepliesOffset + kReplies * kMaxReplySize;
 
+// Whole pages, as every transport gives them.
+std::size_t SliceSize() { return rdma::SharedMemory::RoundUp(kMaxPayloadSize); }
+
 // Of who only reads, what others WRITE to their slices comes with the requests.
 constexpr std::size_t kInlineRequestSize = sizeof(Request) + kMaxInlinePayload;
 static_assert(kInlineRequestSize <= rdma::kMaxMessageSize);
@@ -28,12 +31,12 @@ static_assert(MessagesSize(true) <= MessagesSize(false) + kMaxPayloadSize);
 
 }  // namespace
 
-std::size_t ServerSession::MaxRegisteredBytes() {
-  return rdma::SharedMemory::RoundUp(kMaxPayloadSize) + MessagesSize(false);
-}
+std::size_t ServerSession::MaxRegisteredBytes() { return SliceSize() + MessagesSize(false); }
+
+std::size_t ServerSession::RegisteredBytesOfAllKinds() { return MaxRegisteredBytes() + MessagesSize(true); }
 
 std::size_t ServerSession::registered_bytes() const {
-  return messages_.size() + (read_only_ ? 0 : slice_->bytes().size());
+  return messages_->bytes().size() + (read_only_ ? 0 : slice_.size());
 }
 
 absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
@@ -43,29 +46,27 @@ absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
   std::unique_ptr<ServerSession> session(new ServerSession(std::move(connection), read_only));
   absl::Status prepared = session->Prepare();
   if (!prepared.ok()) {
-    session->slice_registration_.reset();
-    session->messages_registration_.reset();
+    session->shared_slice_.reset();
+    session->messages_.reset();
     connection = std::move(session->connection_);  // for the caller to refuse
     return prepared;
   }
   reply.credits = kCredits;
-  if (!read_only) reply.slice = session->slice_registration_->remote();
+  if (!read_only) reply.slice = session->shared_slice_->remote();
   seal(&reply);
   REMORA_RETURN_IF_ERROR(session->connection_->Accept(AsBytes(reply)));
   return session;
 }
 
 absl::Status ServerSession::Prepare() {
-  constexpr char kName[] = "remora-slice";
   if (read_only_) {
-    REMORA_ASSIGN_OR_RETURN(
-        slice_, rdma::SharedMemory::Create(kName, kMaxPayloadSize, rdma::SharedMemory::Writers::kOwnerOnly));
+    own_slice_.resize(kMaxPayloadSize);
+    slice_ = own_slice_;
   } else {
-    REMORA_ASSIGN_OR_RETURN(slice_, connection_->CreateWrite(kName, kMaxPayloadSize));
-    REMORA_ASSIGN_OR_RETURN(slice_registration_, connection_->RegisterWrite(*slice_));
+    REMORA_ASSIGN_OR_RETURN(shared_slice_, connection_->ProvideWrite("remora-slice", SliceSize()));
+    slice_ = shared_slice_->bytes();
   }
-  messages_.resize(MessagesSize(read_only_));
-  REMORA_ASSIGN_OR_RETURN(messages_registration_, connection_->RegisterMessages(messages_));
+  REMORA_ASSIGN_OR_RETURN(messages_, connection_->ProvideMessages(MessagesSize(read_only_)));
   for (std::uint64_t i = 0; i < kCredits; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
   return absl::OkStatus();
 }
@@ -76,7 +77,7 @@ absl::Status ServerSession::PostReceive(std::uint64_t index) {
 
 rdma::Sge ServerSession::ReceiveBuffer(std::uint64_t index) const {
   const std::size_t size = read_only_ ? kInlineRequestSize : sizeof(Request);
-  return rdma::MakeSge(*messages_registration_, kRequestsOffset + index * size, size);
+  return rdma::MakeSge(*messages_, kRequestsOffset + index * size, size);
 }
 
 absl::StatusOr<Request> ServerSession::TakeRequest(const rdma::Completion& completion) {
@@ -89,10 +90,9 @@ absl::StatusOr<Request> ServerSession::TakeRequest(const rdma::Completion& compl
                                                    " bytes, where requests have ", sizeof(Request)));
   }
   const std::span<const std::byte> payload = message.subspan(sizeof(request));
-  const std::span<std::byte> slice = slice_->bytes();
-  if (!payload.empty() && payload.size() <= slice.size() &&
-      request.payload_offset <= slice.size() - payload.size()) {
-    std::ranges::copy(payload, slice.subspan(request.payload_offset).begin());
+  if (!payload.empty() && payload.size() <= slice_.size() &&
+      request.payload_offset <= slice_.size() - payload.size()) {
+    std::ranges::copy(payload, slice_.subspan(request.payload_offset).begin());
   }
   if (unanswered_ == kCredits) {
     return absl::ResourceExhaustedError("the client sends more than its credits allow");
@@ -104,34 +104,31 @@ absl::StatusOr<Request> ServerSession::TakeRequest(const rdma::Completion& compl
 }
 
 ServerSession::Payload ServerSession::PayloadOf(const Request& request) const {
-  const std::span<std::byte> slice = slice_->bytes();
   const std::uint64_t size = std::uint64_t{request.key_size} + request.value_size;
   if (request.key_size < kMinKeySize || request.key_size > kMaxKeySize ||
-      request.value_size > kMaxSmallValueSize || size > slice.size() ||
-      request.payload_offset > slice.size() - size) {
+      request.value_size > kMaxSmallValueSize || size > slice_.size() ||
+      request.payload_offset > slice_.size() - size) {
     return {};
   }
-  const char* const key = reinterpret_cast<const char*>(slice.data()) + request.payload_offset;
+  const char* const key = reinterpret_cast<const char*>(slice_.data()) + request.payload_offset;
   return {{key, request.key_size}, {key + request.key_size, request.value_size}};
 }
 
 std::size_t ServerSession::TakeReads(const Request& request, Reads* reads) const {
-  const std::span<const std::byte> slice = slice_->bytes();
   const std::uint64_t before = std::uint64_t{request.key_size} + request.value_size;
   const std::size_t count = std::min<std::size_t>(request.read_count, kMaxReads);
   const std::uint64_t size = before + count * sizeof(std::uint64_t);
-  if (size > slice.size() || request.payload_offset > slice.size() - size) return 0;
-  std::memcpy(reads->data(), slice.data() + request.payload_offset + before, count * sizeof(std::uint64_t));
+  if (size > slice_.size() || request.payload_offset > slice_.size() - size) return 0;
+  std::memcpy(reads->data(), slice_.data() + request.payload_offset + before, count * sizeof(std::uint64_t));
   return count;
 }
 
 std::span<const std::byte> ServerSession::PartOf(const Request& request) const {
-  const std::span<const std::byte> slice = slice_->bytes();
-  if (request.key_size != 0 || request.payload_offset > slice.size() ||
-      request.value_size > slice.size() - request.payload_offset) {
+  if (request.key_size != 0 || request.payload_offset > slice_.size() ||
+      request.value_size > slice_.size() - request.payload_offset) {
     return {};
   }
-  return slice.subspan(request.payload_offset, request.value_size);
+  return slice_.subspan(request.payload_offset, request.value_size);
 }
 
 absl::Status ServerSession::SendReply(Reply reply, std::string_view behind) {
@@ -140,11 +137,11 @@ absl::Status ServerSession::SendReply(Reply reply, std::string_view behind) {
   }
   reply.text_size = static_cast<std::uint8_t>(std::min(behind.size(), kMaxReplyText));
   const std::size_t offset = kRepliesOffset + replies_sent_ % kReplies * kMaxReplySize;
-  std::memcpy(messages_.data() + offset, &reply, sizeof(reply));
+  std::memcpy(messages_->bytes().data() + offset, &reply, sizeof(reply));
   std::copy_n(behind.data(), reply.text_size,
-              reinterpret_cast<char*>(messages_.data() + offset + sizeof(reply)));
+              reinterpret_cast<char*>(messages_->bytes().data() + offset + sizeof(reply)));
   REMORA_RETURN_IF_ERROR(connection_->PostSend(
-      replies_sent_, rdma::MakeSge(*messages_registration_, offset, sizeof(reply) + reply.text_size)));
+      replies_sent_, rdma::MakeSge(*messages_, offset, sizeof(reply) + reply.text_size)));
   --unanswered_;
   ++replies_sent_;
   ++replies_under_way_;

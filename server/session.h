@@ -31,6 +31,8 @@ class ServerSession {
   /// What one registers for its client at most: slice and message buffers.
   static std::size_t MaxRegisteredBytes();
   std::size_t registered_bytes() const;
+  /// And one of each kind there is.
+  static std::size_t RegisteredBytesOfAllKinds();
 
   /// Gives the client message buffers and, unless the flags say kReadOnly, a slice, and accepts it with
   /// `reply`, once `seal` has done the last to it. On failure nothing was answered yet.
@@ -99,12 +101,12 @@ class ServerSession {
   std::uint64_t replies_sent_ = 0;
   std::uint64_t replies_under_way_ = 0;
 
-  // Destroyed in reverse: registrations go before the connection, and it before the memory.
-  std::unique_ptr<rdma::SharedMemory> slice_;  // of who only reads: the server's alone
-  std::vector<std::byte> messages_;
+  // Destroyed in reverse: registrations go before the connection.
   std::unique_ptr<rdma::Connection> connection_;
-  std::unique_ptr<rdma::Registration> slice_registration_;  // null: of who only reads
-  std::unique_ptr<rdma::Registration> messages_registration_;
+  std::unique_ptr<rdma::Registration> shared_slice_;  // null: of who only reads
+  std::vector<std::byte> own_slice_;                  // of who only reads: the server's alone
+  std::span<std::byte> slice_;                        // either
+  std::unique_ptr<rdma::Registration> messages_;
 };
 
 }  // namespace remora

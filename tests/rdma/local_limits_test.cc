@@ -201,15 +201,20 @@ TEST_F(LocalLimitsTest, AListenerHasSoManyRegionsAndNoneThatOthersMayWrite) {
   EXPECT_THAT(listener_->RegisterRead(*memory), HasCode(absl::StatusCode::kResourceExhausted));
 }
 
-TEST_F(LocalLimitsTest, AConnectionHasSoManyRegionsAndNoneThatIsForItsOwnerAlone) {
+TEST_F(LocalLimitsTest, AConnectionHasSoManyRegions) {
   ASSERT_NO_FATAL_FAILURE(Listen());
-  const auto memory = Memory(SharedMemory::Writers::kPeers), own = Memory(SharedMemory::Writers::kOwnerOnly);
   const UniqueFd client = Ask();
   const auto connection = Next();
   ASSERT_NE(connection, nullptr);
-  EXPECT_THAT(connection->RegisterWrite(*own), HasCode(absl::StatusCode::kInvalidArgument));
-  for (std::uint32_t i = 0; i < kLocalMaxWrites; ++i) EXPECT_THAT(connection->RegisterWrite(*memory), IsOk());
-  EXPECT_THAT(connection->RegisterWrite(*memory), HasCode(absl::StatusCode::kResourceExhausted));
+  std::vector<std::unique_ptr<Registration>> held;
+  for (std::uint32_t i = 0; i < kLocalMaxWrites; ++i) {
+    auto registration = connection->ProvideWrite("remora-test", 4096);
+    ASSERT_THAT(registration, IsOk());
+    EXPECT_TRUE(std::ranges::none_of(
+        held, [&](const auto& other) { return other->remote().key == (*registration)->remote().key; }));
+    held.push_back(*std::move(registration));
+  }
+  EXPECT_THAT(connection->ProvideWrite("remora-test", 4096), HasCode(absl::StatusCode::kResourceExhausted));
 }
 
 // --- What is for the other end ----------------------------------------------------------------------
@@ -230,6 +235,7 @@ TEST_F(LocalLimitsTest, AServersEndRefusesWhatIsForTheClients) {
   EXPECT_THAT(connection->Wait(clock_.Now()), HasCode(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(connection->PostReadv(0, {}, {}, 0), HasCode(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(connection->RegisterWrite(*memory), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection->ProvideWrite("late", 4096), HasCode(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(connection->status(), IsOk());
 }
 
@@ -244,6 +250,7 @@ TEST_F(LocalLimitsTest, AClientsEndRefusesWhatIsForTheServers) {
               HasCode(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(connection.OfferWrite(*memory), HasCode(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(connection.RegisterWrite(*memory), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection.ProvideWrite("early", 4096), HasCode(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT((*client)->Read(0, {8}), IsOk()) << "none of it has done any harm";
 }
 

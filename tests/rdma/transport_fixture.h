@@ -2,12 +2,14 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -66,6 +68,16 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
     EXPECT_EQ(pclose(tool), 0);
     const std::filesystem::directory_iterator descriptors("/proc/self/fd");
     return held + std::to_string(std::distance(begin(descriptors), end(descriptors))) + " descriptors";
+  }
+
+  /// The same when nothing changes any more: a listener ends connections, and makes others' ready, behind us.
+  static std::string HeldAtRest() {
+    std::string before, now = HeldResources();
+    do {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      before = std::exchange(now, HeldResources());
+    } while (now != before);
+    return now;
   }
 
   bool is_verbs() const { return GetParam() == "verbs"; }

@@ -35,11 +35,9 @@ std::uint64_t HashOf(std::span<const std::byte> bytes) {
 
 // Members in the order that their lives must be nested.
 struct Service::Session {
-  std::vector<std::byte> buffers;  // limits.receives to receive into, then limits.sends to send from
-  std::unique_ptr<SharedMemory> slice_memory;
   std::unique_ptr<Connection> connection;
   std::unique_ptr<Registration> slice;
-  std::unique_ptr<Registration> messages;
+  std::unique_ptr<Registration> messages;  // limits.receives to receive into, then limits.sends to send from
   std::unique_ptr<Registration> grant;
   std::vector<std::byte> page_bytes;
   std::unique_ptr<Registration> page;  // of these
@@ -113,12 +111,11 @@ void Service::Greet(std::unique_ptr<Connection> connection) {
 absl::Status Service::Admit(std::unique_ptr<Connection> connection, ServiceMode mode) {
   auto session = std::make_unique<Session>();
   session->connection = std::move(connection);
-  session->buffers.resize((limits_.receives + limits_.sends) * kMaxMessageSize);
   session->receive_size = mode == ServiceMode::kTinyReceives ? 8 : kMaxMessageSize;
-  REMORA_ASSIGN_OR_RETURN(session->slice_memory,
-                          session->connection->CreateWrite("remora-test-slice", kTestSliceSize));
-  REMORA_ASSIGN_OR_RETURN(session->slice, session->connection->RegisterWrite(*session->slice_memory));
-  REMORA_ASSIGN_OR_RETURN(session->messages, session->connection->RegisterMessages(session->buffers));
+  REMORA_ASSIGN_OR_RETURN(session->slice,
+                          session->connection->ProvideWrite("remora-test-slice", kTestSliceSize));
+  REMORA_ASSIGN_OR_RETURN(session->messages, session->connection->ProvideMessages(
+                                                 (limits_.receives + limits_.sends) * kMaxMessageSize));
   for (std::uint64_t i = 0; i < limits_.receives; ++i) REMORA_RETURN_IF_ERROR(session->PostReceive(i));
 
   std::array<std::byte, kMaxAcceptData> data;
@@ -144,7 +141,7 @@ void Service::Handle(const Completion& completion) {
   }
   if (completion.kind != CompletionKind::kReceive || !completion.ok) return;
   std::array<std::byte, kMaxMessageSize> message;
-  std::copy_n(session.buffers.begin() + static_cast<std::ptrdiff_t>(completion.context * kMaxMessageSize),
+  std::copy_n(session.messages->bytes().subspan(completion.context * kMaxMessageSize).begin(),
               completion.byte_count, message.begin());
   session.PostReceive(completion.context).IgnoreError();  // broken: kDisconnected will follow
   Obey(session, std::span(message).first(completion.byte_count));
@@ -159,7 +156,7 @@ void Service::Obey(Session& session, std::span<const std::byte> message) {
     case ServiceOp::kEcho:
       return Reply(session, message);
     case ServiceOp::kHashSlice:
-      return Reply(session, AsBytes(HashOf(session.slice_memory->bytes().subspan(command.a, command.b))));
+      return Reply(session, AsBytes(HashOf(session.slice->bytes().subspan(command.a, command.b))));
     case ServiceOp::kCountWakeUps:
       return Reply(session, AsBytes(wake_ups_));
     case ServiceOp::kWriteBack:
@@ -184,7 +181,7 @@ void Service::WriteBack(Session& session, std::span<const std::byte> message) {
   }
   // Only one of these at a time: its answer is the sign that its bytes may be overwritten.
   const std::size_t size = std::min<std::size_t>(what.command.b, kTestSliceSize);
-  std::copy_n(session.slice_memory->bytes().begin(), size, session.page_bytes.begin());
+  std::copy_n(session.slice->bytes().begin(), size, session.page_bytes.begin());
   const Sge from = MakeSge(*session.page, 0, size);
   write_back_ = session.connection->PostWritev(std::span(&from, 1), what.region, what.command.a);
   if (write_back_.ok() && session.connection->status().ok()) Reply(session, message);
@@ -215,7 +212,7 @@ void Service::RevokeGrants() {
 void Service::Reply(Session& session, std::span<const std::byte> message) {
   // A client has at most limits.receives messages unanswered, so this buffer's last SEND is long done.
   const std::size_t offset = (limits_.receives + session.sent++ % limits_.sends) * kMaxMessageSize;
-  std::copy(message.begin(), message.end(), session.buffers.begin() + static_cast<std::ptrdiff_t>(offset));
+  std::copy(message.begin(), message.end(), session.messages->bytes().subspan(offset).begin());
   const absl::Status status =
       session.connection->PostSend(0, MakeSge(*session.messages, offset, message.size()));
   REMORA_CHECK(status.ok() || !session.connection->status().ok());

@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -306,16 +308,113 @@ TEST_P(VerbsTest, AClientThatGivesUpIsForgotten) {
     ASSERT_THAT(connection, IsOk());
     EXPECT_THAT((*connection)->Connect(BytesOf("patient"), Deadline()), IsOk());
   });
+  // Each of those that were accepted too late ends as others do.
   std::vector<std::unique_ptr<Connection>> accepted;
-  for (bool served = false; !served;) {
+  const Connection* served = nullptr;
+  std::size_t too_late = 0, ended = 0;
+  while (served == nullptr || ended < too_late) {
+    std::array<Completion, 4> completions;
+    for (const Completion& completion : std::span(completions).first((*listener)->Poll(completions))) {
+      EXPECT_EQ(completion.kind, CompletionKind::kDisconnected);
+      EXPECT_NE(completion.connection, served);
+      EXPECT_THAT(completion.connection->status(), HasCode(absl::StatusCode::kUnavailable));
+      ++ended;
+    }
     std::unique_ptr<Connection> request = (*listener)->NextRequest();
     if (request == nullptr) continue;
-    served = std::ranges::equal(request->peer_data().first(7), BytesOf("patient"));
+    const bool is_patient = std::ranges::equal(request->peer_data().first(7), BytesOf("patient"));
     const absl::Status status = request->Accept({});
-    EXPECT_TRUE(status.ok() || !served) << status;
+    EXPECT_TRUE(status.ok() || !is_patient) << status;
+    if (is_patient) served = request.get();
+    if (status.ok() && !is_patient) ++too_late;
     accepted.push_back(std::move(request));
   }
   patient.join();
+}
+
+// The listener's second thread is in the midst of it.
+TEST_P(VerbsTest, AConnectionMayEndWhileItIsMade) {
+  const auto listener = Listen(where_, {}, clock_);
+  ASSERT_THAT(listener, IsOk());
+  constexpr int kClients = 24;
+  std::jthread clients([this, address = (*listener)->address()] {
+    for (int i = 0; i < kClients; ++i) {
+      const auto connection = Dial(address, {}, clock_, Deadline());
+      ASSERT_THAT(connection, IsOk());
+      // Accepted or not: it is answered, or cut off.
+      const absl::Status status = (*connection)->Connect({}, Deadline());
+      EXPECT_TRUE(status.ok() || absl::IsFailedPrecondition(status) || absl::IsUnavailable(status)) << status;
+    }
+  });
+  for (int met = 0; met < kClients;) {
+    std::array<Completion, 4> completions;
+    EXPECT_EQ((*listener)->Poll(completions), 0u);
+    std::unique_ptr<Connection> request = (*listener)->NextRequest();
+    if (request == nullptr) continue;
+    // How far it comes before it ends: asked for, with memory, accepted, or a while behind that.
+    const int stage = met++ % 4;
+    std::unique_ptr<Registration> slice, messages;
+    if (stage >= 1) {
+      slice = request->ProvideWrite("remora-test", 4096).value_or(nullptr);
+      messages = request->ProvideMessages(4096).value_or(nullptr);
+      ASSERT_TRUE(slice != nullptr && messages != nullptr);
+      EXPECT_EQ(slice->bytes().size(), 4096u);
+      EXPECT_THAT(request->PostRecv(1, MakeSge(*messages, 0, 4096)), IsOk());
+    }
+    if (stage >= 2) {
+      EXPECT_THAT(request->Accept({}), IsOk());
+    }
+    if (stage == 3) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(met / 4));
+    }
+  }
+}
+
+TEST_P(VerbsTest, AListenerMayEndBeforeItsRequestsAreTaken) {
+  std::string before;
+  for (int i = 0; i < 4; ++i) {
+    auto listener = Listen(where_, {}, clock_);
+    ASSERT_THAT(listener, IsOk());
+    std::vector<std::jthread> clients;
+    for (int client = 0; client < 3; ++client) {
+      clients.emplace_back([this, address = (*listener)->address()] {
+        const auto connection = Dial(address, {}, clock_, Deadline());
+        ASSERT_THAT(connection, IsOk());
+        EXPECT_FALSE((*connection)->Connect({}, Deadline()).ok());
+      });
+    }
+    // With none, or some, of them taken.
+    std::unique_ptr<Connection> request;
+    while (i >= 2 && request == nullptr) request = (*listener)->NextRequest();
+    request.reset();
+    (*listener).reset();
+    clients.clear();
+    if (i == 0) before = HeldAtRest();
+  }
+  EXPECT_EQ(HeldAtRest(), before);
+}
+
+// What is ready for those to come is as new for each of them.
+TEST_P(VerbsTest, EachConnectionsMemoryIsItsOwn) {
+  StartService();
+  std::set<std::uint64_t> addresses;
+  std::set<std::uint32_t> keys;
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(Open());
+    Client& client = *clients.back();
+    EXPECT_TRUE(addresses.insert(client.welcome().slice.address).second);
+    EXPECT_TRUE(keys.insert(client.welcome().slice.key).second);
+    EXPECT_EQ(NumberIn(client.Call(CommandText(ServiceOp::kHashSlice, 0, kTestSliceSize)).value_or("")),
+              HashOf(BytesOf(std::string(kTestSliceSize, '\0'))));
+    ASSERT_THAT(client.Write(0, std::string(kTestSliceSize, 'x')), IsOk());
+    ASSERT_THAT(client.Call(CommandText(ServiceOp::kEcho)), IsOk());
+    if (i % 3 == 2) {
+      addresses.erase(client.welcome().slice.address);
+      keys.erase(client.welcome().slice.key);
+      clients.pop_back();
+    }
+  }
 }
 
 TEST_P(VerbsTest, MoreConnectionsThanACompletionQueueHoldsAreRejected) {
@@ -332,7 +431,14 @@ TEST_P(VerbsTest, MoreConnectionsThanACompletionQueueHoldsAreRejected) {
   const std::size_t most = clients.size();
   clients.pop_back();
   ASSERT_TRUE(service_->Await([&](Service& service) { return service.session_count() == most - 1; }));
-  EXPECT_EQ(Open()->Call(CommandText(ServiceOp::kEcho, 7)).value_or(""), CommandText(ServiceOp::kEcho, 7));
+  // There is room again when the end has been brought about.
+  const TimePoint deadline = Deadline();
+  absl::StatusOr<std::unique_ptr<Client>> next;
+  do {
+    next = Client::Open(service_->address(), clock_);
+  } while (!next.ok() && clock_.Now() < deadline);
+  ASSERT_THAT(next, IsOk());
+  EXPECT_EQ((*next)->Call(CommandText(ServiceOp::kEcho, 7)).value_or(""), CommandText(ServiceOp::kEcho, 7));
 }
 
 TEST_P(VerbsTest, AStoppedServerIsReadAndAKilledOneIsMissed) {
@@ -365,12 +471,12 @@ TEST_P(VerbsTest, HundredsOfConnectionsLeaveNothingBehind) {
   for (int i = 0; i < 205; ++i) {
     if (i == 5) {  // what libraries keep for good is there by now
       ASSERT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
-      before = HeldResources();
+      before = HeldAtRest();
     }
     ASSERT_THAT(Open()->Read(0, {1}), IsOk());
   }
   ASSERT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
-  EXPECT_EQ(HeldResources(), before);
+  EXPECT_EQ(HeldAtRest(), before);
 }
 
 }  // namespace

@@ -198,14 +198,14 @@ TEST_P(WindowsTest, AThousandGrantsLeaveNothingBehind) {
   StartService();
   const auto client = Open();
   Grant(*client, 0, 4096);
-  const std::string before = HeldResources();
+  const std::string before = HeldAtRest();
   for (std::uint64_t i = 0; i < 1000; ++i) {
     const RemoteRegion grant = Grant(*client, i * 64, 4096);
     if (i % 100 == 0) {
       ASSERT_EQ(WriteTo(*client, grant, 0, "good"), "");
     }
   }
-  EXPECT_EQ(HeldResources(), before);
+  EXPECT_EQ(HeldAtRest(), before);
 }
 
 // Where windows are off, or the device has none, keys are all that keeps clients apart.

@@ -28,6 +28,15 @@ class SimRegistration final : public rdma::Registration {
   const std::function<void()> revoke_;
 };
 
+class ProvidedRegistration final : public rdma::Registration {
+ public:
+  ProvidedRegistration(std::unique_ptr<rdma::SharedMemory> memory, RemoteRegion remote)
+      : Registration(memory->bytes(), 1, remote), memory_(std::move(memory)) {}
+
+ private:
+  const std::unique_ptr<rdma::SharedMemory> memory_;
+};
+
 // A region's key is this plus its number in the listener; its address is the real one.
 constexpr std::uint32_t kReadKey = 100;
 constexpr std::uint32_t kWriteKey = 200;
@@ -54,6 +63,13 @@ class SimConnection final : public rdma::Connection {
   absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterWrite(rdma::SharedMemory& memory) override {
     writable_ = Name(memory.bytes(), kWriteKey);
     return std::make_unique<SimRegistration>(memory.bytes(), writable_);
+  }
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> ProvideWrite(std::string_view name,
+                                                                   std::size_t size) override {
+    auto memory = rdma::SharedMemory::Create(name, size, rdma::SharedMemory::Writers::kPeers);
+    if (!memory.ok()) return memory.status();
+    writable_ = Name((*memory)->bytes(), kWriteKey);
+    return std::make_unique<ProvidedRegistration>(*std::move(memory), writable_);
   }
   absl::Status OfferWrite(rdma::SharedMemory& memory) override { return rdma::CheckOffer(memory); }
   absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
