@@ -21,10 +21,18 @@ namespace {
 
 char last_words[64];
 
-/// A check in the code that fails ends the process: which world that was is to be known.
-void SayWhere(int signal) {
-  const auto written = ::write(STDERR_FILENO, last_words, std::char_traits<char>::length(last_words));
+/// From a signal's handler.
+void Say(const char* words) {
+  const auto written = ::write(STDERR_FILENO, words, std::char_traits<char>::length(words));
   static_cast<void>(written);
+}
+
+/// A check in the code that fails ends the process, and so does a world that goes on for ever: which one that
+/// was is to be known.
+void SayWhere(int signal) {
+  if (signal == SIGALRM) Say("still going on ");
+  Say(last_words);
+  if (signal == SIGALRM) ::_exit(EXIT_FAILURE);
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
@@ -34,6 +42,7 @@ struct Options {
   std::uint64_t operations = 1'000'000;
   std::uint64_t world = 20'000;
   std::uint64_t worlds = 0;
+  unsigned patience = 600;
   bool twice = false;
   bool verbose = false;
 };
@@ -49,6 +58,7 @@ int Run(const Options& options) {
     if (options.worlds > 0 ? counts.worlds >= options.worlds : counts.operations >= options.operations) break;
     std::snprintf(last_words, sizeof(last_words), "in world %llu\n", static_cast<unsigned long long>(seed));
     const auto world_start = steady_clock::now();
+    ::alarm(options.patience);
     const SimResult result = RunWorld({.seed = seed, .operations = options.world});
     const double world_s = std::chrono::duration<double>(steady_clock::now() - world_start).count();
     counts += result.counts;
@@ -99,6 +109,9 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--worlds", options.worlds, "as many, whatever --operations says");
+  app.add_option("--patience", options.patience,
+                 "seconds, after which a world is taken for one without an end")
+      ->capture_default_str();
   app.add_flag("--twice", options.twice, "runs each world again, which must go the same way");
   app.add_flag("--verbose", options.verbose, "says what each world was like");
   CLI11_PARSE(app, argc, argv);
@@ -108,6 +121,6 @@ int main(int argc, char** argv) {
   }
   // Its disks need not be any: what is simulated here is no power cut.
   if (std::filesystem::is_directory("/dev/shm")) ::setenv("TMPDIR", "/dev/shm", /*overwrite=*/0);
-  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS}) std::signal(signal, remora::SayWhere);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGALRM}) std::signal(signal, remora::SayWhere);
   return remora::Run(options);
 }
