@@ -138,8 +138,8 @@ struct Completion {
 ///
 /// Buffers that are named in a posted request belong to the transport until its completion.
 /// Destruction ends the connection; requests still under way get no completion, their
-/// buffers are the caller's again when the destructor returns. For the moment that the end takes, a server's
-/// peer may still READ.
+/// buffers are the caller's again when the destructor returns. A server's peer may READ until its end has
+/// been brought about (Listener::AwaitEnds).
 ///
 /// Thread Safety: none; one thread at a time. The deadline arguments are points of the Clock given to Dial or
 /// Listen.
@@ -293,6 +293,10 @@ class Listener {
   /// Of those who came and never were a request: they said nothing in time, or what nobody says, or there
   /// was no room for them.
   virtual std::uint64_t dropped_handshakes() const { return 0; }
+
+  /// Waits until the connections that were destroyed before have ended: none of their peers can READ what was
+  /// registered any more, but for what a process has mapped (local.h).
+  virtual void AwaitEnds() {}
 
   /// Takes completions of all accepted connections. Never blocks. After a connection's kDisconnected
   /// nothing more comes of it; the caller destroys it. (Completions of a connection that the caller has

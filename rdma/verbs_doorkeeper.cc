@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <future>
 #include <optional>
 #include <utility>
 
@@ -144,8 +145,13 @@ void Doorkeeper::TakeApart(OwnedMemory memory) {
   Tell([memory = std::move(memory)] {});  // it goes with the order
 }
 
-// --- The thread
-// ----------------------------------------------------------------------------------------------
+void Doorkeeper::AwaitOrders() {
+  std::promise<void> done;
+  Tell([&] { done.set_value(); });
+  done.get_future().wait();
+}
+
+// --- The thread -----------------------------------------------------------------------------------------
 
 void Doorkeeper::Run() {
   YieldToOthers();

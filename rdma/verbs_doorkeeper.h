@@ -98,6 +98,8 @@ class Doorkeeper {
   void Break(std::uint32_t serial, ibv_qp* qp);
   void End(std::uint32_t serial, ibv_qp* qp);
   void TakeApart(OwnedMemory memory);
+  /// Waits until all of that is done.
+  void AwaitOrders();
   /// So many of those that have ended have no completions left.
   void LeaveRoom(std::size_t count) { room_.fetch_add(count, std::memory_order_relaxed); }
 

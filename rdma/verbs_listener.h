@@ -31,6 +31,7 @@ class VerbsListener final : public Listener {
   bool binds_writes() const override { return device_.memory_windows; }
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<Connection> NextRequest() override;
+  void AwaitEnds() override { doorkeeper_->AwaitOrders(); }
   std::size_t Poll(std::span<Completion> out) override;
   void Arm() override;
   void Disarm() override;

@@ -52,8 +52,7 @@ absl::Status VerbsServerConnection::EnsureQueuePair() {
   return absl::OkStatus();
 }
 
-// --- Memory
-// --------------------------------------------------------------------------------------------------
+// --- Memory ---------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterMessages(
     std::span<std::byte> bytes) {
@@ -88,8 +87,7 @@ absl::Status VerbsServerConnection::OfferWrite(SharedMemory&) {
   return absl::FailedPreconditionError("OfferWrite is for the client's end of a connection");
 }
 
-// --- The handshake
-// -------------------------------------------------------------------------------------------
+// --- The handshake --------------------------------------------------------------------------------------
 
 absl::Status VerbsServerConnection::Connect(std::span<const std::byte>, TimePoint) {
   return absl::InvalidArgumentError("Connect is the client's part");
@@ -133,8 +131,7 @@ void VerbsServerConnection::Reject(std::span<const std::byte> data) {
   listener_.doorkeeper().Reject(serial(), data);
 }
 
-// --- The end
-// -------------------------------------------------------------------------------------------------
+// --- The end --------------------------------------------------------------------------------------------
 
 void VerbsServerConnection::BreakQueuePair() { listener_.doorkeeper().Break(serial(), id_.qp); }
 

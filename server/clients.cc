@@ -241,6 +241,7 @@ void Server::ReadTokensAnew() {
       Drop(connection, absl::UnavailableError(absl::StrCat("its token ", use.token.name, " was taken back")));
     }
   });
+  for (Port& port : ports_) port.listener->AwaitEnds();
   Log(absl::StrCat("read ", admission_->size(), " tokens anew"));
 }
 
