@@ -15,6 +15,32 @@
 namespace remora {
 namespace {
 
+// --- Hashes ---------------------------------------------------------------------------------------------
+
+TEST(HashTest, IsTheSameByWhicheverInstructionsAndInWhicheverPieces) {
+  std::mt19937_64 random(1);
+  std::string bytes(70'000, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  const auto expect_same = [&](std::size_t begin, std::size_t size) {
+    const char* const data = bytes.data() + begin;
+    const std::uint64_t hash = HashValue(data, size);
+    ASSERT_EQ(hash, XXH3_64bits(data, size)) << size << " bytes at " << begin;
+    ValueHasher pieces;
+    const std::size_t first = size == 0 ? 0 : random() % size;
+    pieces.Add(data, first);
+    pieces.Add(data + first, size - first);
+    ASSERT_EQ(hash, pieces.Hash()) << size << " bytes at " << begin << ", " << first << " of them first";
+    if (size > 0) {
+      bytes[begin + size / 2] ^= 1;
+      ASSERT_NE(hash, HashValue(data, size)) << size << " bytes at " << begin;
+      bytes[begin + size / 2] ^= 1;
+    }
+  };
+  for (std::size_t size = 0; size <= 2'500; ++size) ASSERT_NO_FATAL_FAILURE(expect_same(size % 67, size));
+  for (const std::size_t size : {4'096u, 9'000u, 65'536u, 69'000u})
+    ASSERT_NO_FATAL_FAILURE(expect_same(1, size));
+}
+
 // --- Extents and slots ----------------------------------------------------------------------------------
 
 TEST(ExtentTest, HoldsEverySizeAndIsTheSmallestThatDoes) {
