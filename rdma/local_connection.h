@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rdma/local_ring.h"
@@ -34,8 +36,13 @@ class LocalRegistration final : public Registration {
  public:
   LocalRegistration(std::span<std::byte> bytes, RemoteRegion remote)
       : Registration(bytes, kLocalKey, remote) {}
+  LocalRegistration(std::unique_ptr<SharedMemory> own, RemoteRegion remote)
+      : Registration(own->bytes(), kLocalKey, remote), own_(std::move(own)) {}
 
+ private:
   static constexpr std::uint32_t kLocalKey = 1;
+
+  const std::unique_ptr<SharedMemory> own_;  // null: the bytes are somebody else's
 };
 
 /// A queue that never allocates after it was made.

@@ -18,15 +18,6 @@ namespace {
 
 LocalSide* SideIn(SharedMemory& memory) { return reinterpret_cast<LocalSide*>(memory.bytes().data()); }
 
-class ProvidedRegistration final : public Registration {
- public:
-  ProvidedRegistration(std::unique_ptr<SharedMemory> memory, RemoteRegion remote)
-      : Registration(memory->bytes(), LocalRegistration::kLocalKey, remote), memory_(std::move(memory)) {}
-
- private:
-  const std::unique_ptr<SharedMemory> memory_;
-};
-
 absl::Status ClientHasNoRegions() {
   return absl::InvalidArgumentError("a client of the local transport has no regions to READ");
 }
@@ -68,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::ProvideWrit
   writes_.push_back(memory.get());
   const RemoteRegion remote = {.size = memory->bytes().size(),
                                .key = static_cast<std::uint32_t>(kLocalMaxReads + writes_.size())};
-  return std::make_unique<ProvidedRegistration>(std::move(memory), remote);
+  return std::make_unique<LocalRegistration>(std::move(memory), remote);
 }
 
 absl::Status LocalServerConnection::OfferWrite(SharedMemory&) {

@@ -29,9 +29,7 @@ void Drain(int fd) {
   static_cast<void>(eventfd_read(fd, &ignored));  // fails where there is nothing
 }
 
-std::string PeerOf(const rdma_cm_id* id) {
-  return AddressText(rdma_get_peer_addr(const_cast<rdma_cm_id*>(id)));
-}
+std::string PeerOf(rdma_cm_id* id) { return AddressText(rdma_get_peer_addr(id)); }
 
 // Who comes waits for who is served, where there is no processor for both: this thread has a tenth of what
 // another one has, and does not interrupt it when there is something to do. Not less: it would hardly run on
@@ -44,7 +42,7 @@ void YieldToOthers() {
 }
 
 /// Why a step of accepting failed: that its client is gone shows in any of them.
-absl::Status NotAccepted(int error, absl::string_view call, const rdma_cm_id* id) {
+absl::Status NotAccepted(int error, absl::string_view call, rdma_cm_id* id) {
   const std::string peer = PeerOf(id);
   if (error == ENOMEM) return StatusFromErrno(error, call, peer);
   return absl::UnavailableError(absl::StrCat(peer, ": the client gave up, or cannot be accepted (", call,

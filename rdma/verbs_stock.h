@@ -1,5 +1,6 @@
 // Queue pairs and registered memory for connections to come, made ahead: either takes the device and the
-// kernel some hundreds of microseconds, for which whoever else is served would have to wait.
+// kernel a while (1 ms with soft-RoCE in an emulated machine), for which whoever else is served would have to
+// wait.
 #pragma once
 
 #include <infiniband/verbs.h>
