@@ -5,9 +5,7 @@
 //   MakeDurable  one write for the group; the last thing that can fail
 //   Publish      each, in order; but those that are to be synced, when the disk has them (synced.cc)
 #include <algorithm>
-#include <chrono>
 #include <optional>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
@@ -128,16 +126,6 @@ Write WriteOf(const BatchWrite& write) {
   return result;
 }
 
-absl::Status Store::Impl::CommitNow(std::span<Write> writes, std::uint64_t* version) {
-  for (;;) {
-    Commit(writes);
-    if (!absl::IsAborted(writes.front().status)) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (writes.front().status.ok() && version != nullptr) *version = writes.front().version;
-  return writes.front().status;
-}
-
 void Store::Impl::SubmitLocked(std::span<Write> writes) {
   if (!sync_failed_.ok()) {
     for (Write& write : writes) write.status = sync_failed_;
@@ -185,6 +173,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   staged_.reserve(writes.size());  // views into its elements must stay good
   group_records_.clear();
   group_growth_.clear();
+  group_is_one_ = writes.size() == 1;
   group_has_synced_ = false;
   group_is_on_disk_ = false;
   ReservePending();
@@ -222,7 +211,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     PublishSynced(now, unix_ms);
   }
   if (tier_ != nullptr) SetChangesEnd();
-  Add(Counter::kCommitGroups, 1);
+  CountOne(Counter::kCommitGroups);
   Set(Counter::kLastVersion, next_version_ - 1);
   // At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked
   // at as lets the cleaner keep up.
@@ -332,6 +321,8 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   if (!exists && (staged.is_delete() || (modifies && !adds))) return NoSuchKey();
   REMORA_RETURN_IF_ERROR(CheckCondition(write.condition, exists, old.version));
   if (modifies) REMORA_RETURN_IF_ERROR(Modify(staged, old, exists, now));
+  staged.is_looked_up = old.is_looked_up;
+  staged.entry = old.entry;
   staged.cold = old.cold;
   staged.was_here = old.place.has_value();
   if (adds && exists && !write.ttl) {
@@ -362,6 +353,7 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   }
   // Of those staged, each has the next; so a condition can be about a write of the same group.
   staged.version = next_version_ + staged_.size() - 1;
+  if (group_is_one_) return absl::OkStatus();
   const auto [found, is_first] = group_records_.try_emplace(staged.hashed_key());
   Known& next = found->second;
   if (in_batch_) {
@@ -375,21 +367,27 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
 }
 
 absl::StatusOr<Store::Impl::Known> Store::Impl::Look(const Staged& staged) const {
-  const auto earlier = group_records_.find(staged.hashed_key());
-  if (earlier != group_records_.end()) return earlier->second;
+  if (!group_records_.empty()) {
+    const auto earlier = group_records_.find(staged.hashed_key());
+    if (earlier != group_records_.end()) return earlier->second;
+  }
   if (const UnsyncedKeys::Record* const pending = unsynced_keys_.Find(staged.key)) {
     return Known{pending->place, false, false, pending->expiry_ms, pending->version, true};
   }
   if (const auto entry = index_.Find(staged.key, staged.key_hash)) {
     const RecordHeader& header = log_.Header(entry->place);
-    return Known{entry->place, false, false, header.expiry_ms, header.version_live >> 1};
+    return Known{.place = entry->place,
+                 .expiry_ms = header.expiry_ms,
+                 .version = header.version_live >> 1,
+                 .is_looked_up = true,
+                 .entry = entry};
   }
   const bool loaded = known_.Knows(staged.key);
   const bool cold = loaded && index_.FindCold(staged.key_hash).has_value();
   // Who overwrites what is not loaded, whatever it is, need not know.
   const bool overwrites = staged.write->kind == Write::Kind::kPut && staged.write->condition.is_none();
   const bool unloaded = !loaded && !overwrites;
-  if (!cold && !unloaded) return Known{};
+  if (!cold && !unloaded) return Known{.is_looked_up = true};
   // The cold entry is this key's, or another's with this hash: only the tier tells.
   Known known;
   const absl::Status read = tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
@@ -456,7 +454,8 @@ void Store::Impl::TakeBack(const Staged& staged) {
 // --- Publish --------------------------------------------------------------------------------------------
 
 void Store::Impl::Publish(const Staged& staged, TimePoint now) {
-  const std::optional<Index::Entry> entry = index_.Find(staged.key, staged.key_hash);
+  const std::optional<Index::Entry> entry =
+      staged.is_looked_up ? staged.entry : index_.Find(staged.key, staged.key_hash);
   std::optional<Index::ColdEntry> cold;
   // One that was in memory may have been evicted while the write waited for the disk.
   if (staged.cold || (staged.was_here && !entry)) {
@@ -475,7 +474,7 @@ void Store::Impl::Publish(const Staged& staged, TimePoint now) {
     } else if (cold) {
       index_.EraseCold(*cold);
     }
-    Add(Counter::kDeletes, 1);
+    CountOne(Counter::kDeletes);
   } else {
     log_.MakeLive(staged.place);
     if (entry) {
@@ -486,7 +485,7 @@ void Store::Impl::Publish(const Staged& staged, TimePoint now) {
       index_.Insert(staged.key_hash, staged.place);
     }
     NoteRead(staged.key_hash);  // a write is a use, too
-    Add(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts, 1);
+    CountOne(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});
   }

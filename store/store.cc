@@ -1,7 +1,9 @@
 #include "store/store.h"
 
 #include <atomic>
+#include <chrono>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -201,6 +203,16 @@ void Store::Impl::SetSizeCounters() {
   Set(Counter::kSegmentsCleaned, cleaner_.segments_cleaned());
   Set(Counter::kBytesMoved, log_.bytes_appended(ValueLog::Head::kMoves));
   Set(Counter::kBytesWritten, log_.bytes_appended(ValueLog::Head::kWrites) + log_.large_bytes_appended());
+}
+
+absl::Status Store::Impl::CommitNow(std::span<Write> writes, std::uint64_t* version) {
+  for (;;) {
+    Commit(writes);
+    if (!absl::IsAborted(writes.front().status)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (writes.front().status.ok() && version != nullptr) *version = writes.front().version;
+  return writes.front().status;
 }
 
 // --- The public face ------------------------------------------------------------------------------------

@@ -109,6 +109,9 @@ class Store::Impl {
   const Superblock& superblock() const { return superblock_; }
   const Clock& clock() const { return clock_; }
   void Add(Counter counter, std::int64_t delta) const;
+  /// One more, of what is only counted under mutex_: without the barrier that Add is, which would wait for
+  /// what the write before it has stored.
+  void CountOne(Counter counter) const { Set(counter, Read(counter) + 1); }
   std::uint64_t Read(Counter counter) const;
 
  private:
@@ -177,6 +180,9 @@ class Store::Impl {
     bool was_here = false;  // its record is in memory, until this write
     bool synced = false;    // it is to be
     bool held = false;      // ValueLog::Hold
+    // Where the index has it, if anywhere, until this group's writes of the same key: what Look found.
+    bool is_looked_up = false;
+    std::optional<Index::Entry> entry;
     std::uint64_t version = 0;
     std::uint64_t expiry_ms = 0;
 
@@ -186,12 +192,14 @@ class Store::Impl {
 
   /// What a key's record is, as of all writes staged before.
   struct Known {
-    std::optional<Place> place;  // in memory
-    bool cold = false;           // in the durable tier only
-    bool unloaded = false;       // the same, and the index may not know it
+    std::optional<Place> place{};  // in memory
+    bool cold = false;             // in the durable tier only
+    bool unloaded = false;         // the same, and the index may not know it
     std::uint64_t expiry_ms = 0;
     std::uint64_t version = 0;
-    bool unsynced = false;  // by a write that is to be synced
+    bool unsynced = false;      // by a write that is to be synced
+    bool is_looked_up = false;  // as Staged
+    std::optional<Index::Entry> entry{};
   };
 
   void SubmitLocked(std::span<Write> writes);
@@ -403,6 +411,7 @@ class Store::Impl {
 
   // The group that is being committed; members only so that their memory is used again. Under mutex_.
   std::vector<Staged> staged_;
+  bool group_is_one_ = false;  // write: none comes after it
   // The keys' records after the staged writes.
   absl::flat_hash_map<HashedKey, Known> group_records_;
   absl::flat_hash_map<std::uint64_t, std::int64_t> group_growth_;  // by main bucket: entries more than now

@@ -110,6 +110,7 @@ void Store::Impl::Await(Staged& staged) {
   Pending& pending = AddPending(*staged.write);
   pending.staged = std::move(staged);
   pending.staged.write = &pending.write;
+  pending.staged.is_looked_up = false;  // S3
   // The string has moved.
   pending.staged.key = pending.staged.is_delete() ? std::string_view(pending.staged.own).substr(0, key_size)
                                                   : log_.Key(pending.staged.place);
