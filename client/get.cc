@@ -49,13 +49,24 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
                                    Found* found) {
   if (!session.locations().is_on()) return GetOutcome::kUnsure;
   const TimePoint start = session.Coarse();
-  REMORA_ASSIGN_OR_RETURN(const std::optional<KnownLocation> known, KnownPlace(session, key_hash, start));
-  if (!known) return GetOutcome::kUnsure;
-  const Slot slot = DecodeSlot(known->slot);
+  KnownLocation known;
+  REMORA_ASSIGN_OR_RETURN(const bool is_known, KnowsPlace(session, key_hash, start, &known));
+  if (!is_known) return GetOutcome::kUnsure;
+  const Slot slot = DecodeSlot(known.slot);
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
   RecordCopy record;
-  REMORA_RETURN_IF_ERROR(ReadRecord(session, {key, key_hash, slot, place, start}, found->target, &record));
-  return JudgeKnown(session, key_hash, *known, record, start, found);
+  if (NeedsPieces(slot, found->target)) {
+    REMORA_RETURN_IF_ERROR(ReadRecord(session, {key, key_hash, slot, place, start}, found->target, &record));
+    return JudgeKnown(session, key_hash, known, record, start, found);
+  }
+  // Nearly all GETs come here, and it is most of what they cost beside the READ: what else the record might
+  // be than the key's live one does not matter.
+  REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(slot));
+  const auto& header = *reinterpret_cast<const RecordHeader*>(bytes.data());
+  const std::byte* const body = bytes.data() + sizeof(header);
+  if (!IsLiveRecordOf(key, key_hash, header, body, place)) return Waste(session, key_hash);
+  record = {.header = header, .body = body, .state = RecordState::kLive, .proven = true};
+  return JudgeKnown(session, key_hash, known, record, start, found);
 }
 
 absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, std::uint64_t key_hash,

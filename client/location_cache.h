@@ -12,9 +12,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "client/generations.h"
+#include "store/format/lookup.h"
 
 namespace remora {
 
@@ -36,7 +38,15 @@ class LocationCache {
   bool is_on() const { return set_count_ > 0; }
   std::size_t capacity() const { return set_count_ * kWays; }
 
-  KnownLocation Find(std::uint64_t key_hash);
+  KnownLocation Find(std::uint64_t key_hash) {
+    if (set_count_ == 0) return {};
+    Set& set = SetOf(key_hash);
+    const std::size_t way = WayOf(set, key_hash);
+    if (way == kWays) return {};
+    const KnownLocation found{set.ways[way].slot, set.ways[way].number};
+    if (way > 0) std::swap(set.ways[way - 1], set.ways[way]);
+    return found;
+  }
   /// REQUIRES: location.slot is one of a record of this key.
   void Remember(std::uint64_t key_hash, const KnownLocation& location);
   void Forget(std::uint64_t key_hash);
@@ -54,9 +64,18 @@ class LocationCache {
   };
   static_assert(sizeof(Set) == 64);
 
-  Set& SetOf(std::uint64_t key_hash);
+  // The upper half, as a fraction of 2^32: any number of sets will do. The tag is the lower half.
+  Set& SetOf(std::uint64_t key_hash) { return sets_[(key_hash >> 32) * set_count_ >> 32]; }
   /// The way that holds the key's location, or kWays.
-  static std::size_t WayOf(const Set& set, std::uint64_t key_hash);
+  static std::size_t WayOf(const Set& set, std::uint64_t key_hash) {
+    const auto tag = static_cast<std::uint32_t>(key_hash);
+    const std::uint64_t fingerprint = Fingerprint(key_hash);
+    for (std::size_t way = 0; way < kWays; ++way) {
+      const Entry& entry = set.ways[way];
+      if (entry.tag == tag && entry.slot >> 52 == fingerprint) return way;
+    }
+    return kWays;
+  }
 
   std::uint64_t set_count_;
   std::vector<Set> sets_;

@@ -54,7 +54,9 @@ class Lookup {
 
   /// Finds out what is to be read first. May wait for READs of its own, so before any is posted.
   absl::Status Start(Session& session, TimePoint start) {
-    REMORA_ASSIGN_OR_RETURN(known_, KnownPlace(session, key_hash_, start));
+    KnownLocation known;
+    REMORA_ASSIGN_OR_RETURN(const bool is_known, KnowsPlace(session, key_hash_, start, &known));
+    known_ = is_known ? std::optional(known) : std::nullopt;
     if (!known_) search_.emplace(key_, key_hash_, session.shape(), &session.view());
     return absl::OkStatus();
   }
