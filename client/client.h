@@ -259,12 +259,13 @@ class Client {
   /// InvalidArgument: it is another client's.
   absl::Status Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options = {});
 
-  /// As a Put of each, in their order, but side by side: up to 16 are under way at once, as far as their
-  /// values fit into 256 KiB together, so that they take little longer than one. Each is a write of its own,
-  /// done or not whatever becomes of the others; all or none is Apply. OK: each result says what became of
-  /// its write (one that is out of bounds is InvalidArgument, and hinders no other). Not OK: the connection
-  /// broke, and so say the results of those that were not answered by then: it is not known whether they were
-  /// done. InvalidArgument: not as many results as requests. Large values are put one at a time.
+  /// As a Put of each, in their order, but side by side: those that follow each other, have no condition and
+  /// one durability, and 16 KiB together, share a message, up to 16 of them; and up to 16 messages are under
+  /// way at once, as far as they fit into 256 KiB together. Each is a write of its own, done or not whatever
+  /// becomes of the others; all or none is Apply. OK: each result says what became of its write (one that is
+  /// out of bounds is InvalidArgument, and hinders no other). Not OK: the connection broke, and so say the
+  /// results of those that were not answered by then: it is not known whether they were done.
+  /// InvalidArgument: not as many results as requests. Large values are put one at a time.
   absl::Status MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results);
 
   /// Gives the key `ttl` from now on, and Persist for ever. NotFound; InvalidArgument, ResourceExhausted as

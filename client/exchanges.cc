@@ -8,6 +8,7 @@
 
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/format/put_list.h"
 #include "store/format/record.h"
 
 namespace remora {
@@ -78,6 +79,34 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
   return true;
 }
 
+absl::StatusOr<bool> Exchanges::SendList(std::span<const PutRequest> puts, std::uint32_t owner) {
+  if (!HasCredit()) return false;
+  std::size_t size = 0;
+  for (const PutRequest& put : puts) size += ListedPutSize(put.key, put.value);
+  const std::optional<SliceRing::Piece> piece = slice_.Take(size + session_.recent_reads().bytes());
+  if (!piece) return false;
+  Request request = session_.NextRequest(Operation::kPutList, 0, size);
+  Exchange& exchange = Begin(request, owner, piece);
+  exchange.listed = static_cast<std::uint32_t>(puts.size());
+  request.put_count = static_cast<std::uint8_t>(puts.size());
+  // Without a slice, it is refused whatever it says.
+  if (!session_.is_read_only()) {
+    std::byte* const payload = session_.payload_buffer().data() + piece->offset;
+    std::byte* end = payload;
+    for (const PutRequest& put : puts) end = AddListedPut(end, put.key, put.value, put.options.ttl);
+    request.read_count = static_cast<std::uint8_t>(session_.recent_reads().Take(end));
+    end += request.read_count * sizeof(std::uint64_t);
+    request.payload_offset = piece->offset;
+    SgeList from;
+    from.Add(session_.SgeOf(std::span(payload, end)));
+    REMORA_RETURN_IF_ERROR(session_.PostWrite(from, session_.slice(), piece->offset));
+    request.durability = EncodeDurability(puts.front().options.durability);
+    request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(payload, size));
+  }
+  REMORA_RETURN_IF_ERROR(Post(exchange, request));
+  return true;
+}
+
 absl::StatusOr<bool> Exchanges::SendSizes(const Asked& asked, std::uint64_t value_hash, std::uint32_t owner) {
   if (!HasCredit()) return false;
   Request request = session_.NextRequest(asked.operation, asked.key.size(), asked.value.size());
@@ -114,6 +143,7 @@ Exchanges::Exchange& Exchanges::Begin(const Request& request, std::uint32_t owne
               .owner = owner,
               .memory = kNobody,
               .piece = piece ? piece->number : 0,
+              .listed = 0,
               .has_piece = piece.has_value(),
               .is_write = IsWrite(request.operation),
               .send_done = false,
@@ -185,7 +215,7 @@ absl::StatusOr<Exchanges::Ended> Exchanges::TakeReply(const rdma::Completion& co
     return absl::UnavailableError(AbslView(kStrayReply));
   }
   const Ended ended{found->owner, *answer, found->looks == session_.counters().location_looks,
-                    found->is_write};
+                    found->is_write, found->listed};
   found->reply_done = true;
   found->owner = kNobody;
   FreeIfDone(*found);

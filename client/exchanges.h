@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/client.h"
 #include "client/put_large.h"
 #include "client/session.h"
 #include "client/slice_ring.h"
@@ -52,6 +53,10 @@ class Exchanges {
   /// client that may ask later, an earlier request is unanswered which the server would lose sight of
   /// (store/format/protocol.h). Errors are the connection's.
   absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
+
+  /// The same of a list of puts (store/format/put_list.h). REQUIRES: they are in bounds, and so is the list;
+  /// all of one durability, and without conditions.
+  absl::StatusOr<bool> SendList(std::span<const PutRequest> puts, std::uint32_t owner);
 
   /// The same of a request that has nothing in the slice: kReserve and kCommit of a large value, of which it
   /// says the sizes. `value_hash`: of a kCommit.
@@ -93,6 +98,7 @@ class Exchanges {
     /// Nobody looked at the generations between request and reply, so the place in the reply may be learned.
     bool may_learn = false;
     bool is_write = false;
+    std::uint32_t listed = 0;  // puts of a list; 0: it was none
   };
   /// Unavailable: it answers nothing that was asked.
   absl::StatusOr<Ended> TakeReply(const rdma::Completion& completion);
@@ -103,6 +109,7 @@ class Exchanges {
     std::uint32_t owner = kNobody;
     std::uint32_t memory = kNobody;  // whose it is that is gathered until the SEND is done
     std::uint32_t piece = 0;
+    std::uint32_t listed = 0;  // as Ended
     bool has_piece = false;
     bool is_write = false;
     bool send_done = false;

@@ -1,14 +1,19 @@
-// PUTs of many keys, side by side: as many requests are unanswered at once as there are credits, and as the
-// slice has room for. They are sent in order, and the server does them in that order.
+// PUTs of many keys, side by side: small ones share messages (store/format/put_list.h), and as many of those
+// are unanswered at once as there are credits, and as the slice has room for. They are sent in order, and the
+// server does them in that order.
 #include "client/multi_put.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "client/exchanges.h"
 #include "client/put.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/format/put_list.h"
 #include "store/format/record.h"
 
 namespace remora {
@@ -39,15 +44,46 @@ class PutMany {
         REMORA_RETURN_IF_ERROR(PutAlone(request, results_[next_]));
         continue;
       }
-      const std::uint64_t key_hash = HashKey(request.key);
-      REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.Send({Operation::kPut, request.key, key_hash,
-                                                                request.value, request.options, 0},
-                                                               static_cast<std::uint32_t>(next_)));
+      const std::size_t listed = ListAt(next_);
+      REMORA_ASSIGN_OR_RETURN(const bool sent, listed > 1 ? SendList(listed) : SendOne(request));
       if (!sent) return absl::OkStatus();
-      // Even if it fails, its old place may be of no use any more.
-      session_.locations().Forget(key_hash);
+      next_ += listed - 1;
     }
     return absl::OkStatus();
+  }
+
+  /// How many from there on go into one message: those that follow each other, and are small and alike. One
+  /// with a condition goes alone, so that the server can say in full why it does not hold.
+  std::size_t ListAt(std::size_t first) const {
+    std::size_t bytes = 0;
+    std::size_t end = first;
+    for (; end < requests_.size() && end - first < kMaxListedPuts && IsPending(results_[end]); ++end) {
+      const PutRequest& request = requests_[end];
+      bytes += ListedPutSize(request.key, request.value);
+      const bool fits = bytes <= kMaxPutListBytes && request.options.condition.is_none() &&
+                        request.options.durability == requests_[first].options.durability;
+      if (!fits) break;
+    }
+    return std::max<std::size_t>(end - first, 1);
+  }
+
+  absl::StatusOr<bool> SendList(std::size_t count) {
+    const std::span<const PutRequest> puts = requests_.subspan(next_, count);
+    REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.SendList(puts, static_cast<std::uint32_t>(next_)));
+    if (sent && session_.locations().is_on()) {
+      for (const PutRequest& put : puts) session_.locations().Forget(HashKey(put.key));
+    }
+    return sent;
+  }
+
+  absl::StatusOr<bool> SendOne(const PutRequest& request) {
+    const std::uint64_t key_hash = HashKey(request.key);
+    REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.Send({Operation::kPut, request.key, key_hash,
+                                                              request.value, request.options, 0},
+                                                             static_cast<std::uint32_t>(next_)));
+    // Even if it fails, its old place may be of no use any more.
+    if (sent) session_.locations().Forget(key_hash);
+    return sent;
   }
 
   absl::Status PutAlone(const PutRequest& request, PutResult& result) {
@@ -76,17 +112,52 @@ class PutMany {
 
   absl::Status TakeReply(const rdma::Completion& completion) {
     REMORA_ASSIGN_OR_RETURN(const Exchanges::Ended ended, exchanges_.TakeReply(completion));
-    const PutRequest& request = requests_[ended.owner];
-    PutResult& result = results_[ended.owner];
-    result.status = ToStatus(ended.answer);
-    if (result.status.ok()) {
-      result.version = ended.answer.reply.version;
-      if (request.options.version != nullptr) *request.options.version = result.version;
-      if (ended.may_learn) session_.Learn(HashKey(request.key), DecodeSlot(ended.answer.reply.slot));
+    if (ended.listed == 0) {
+      TakeOutcome(ended.owner, ended.answer, ended.may_learn);
+    } else {
+      REMORA_RETURN_IF_ERROR(TakeList(ended));
     }
     session_.RestartDeadline();
     return session_.PostReceive(completion.context);
   }
+
+  void TakeOutcome(std::size_t number, const Session::Answer& answer, bool may_learn) {
+    const PutRequest& request = requests_[number];
+    PutResult& result = results_[number];
+    result.status = ToStatus(answer);
+    if (!result.status.ok()) return;
+    result.version = answer.reply.version;
+    if (request.options.version != nullptr) *request.options.version = result.version;
+    if (may_learn && session_.locations().is_on()) {
+      session_.Learn(HashKey(request.key), DecodeSlot(answer.reply.slot));
+    }
+  }
+
+  /// Unavailable: the reply is none to a list of this length.
+  absl::Status TakeList(const Exchanges::Ended& ended) {
+    Session::Answer each = ended.answer;
+    PutListOutcomes outcomes;
+    if (each.reply.status == ReplyStatus::kOk && !outcomes.Decode(ended.listed, &each.behind)) {
+      return absl::UnavailableError(AbslView(kStrayReply));
+    }
+    const std::string_view first_text = each.behind;  // why the first that was not done was not
+    ReplyStatus first_why = ReplyStatus::kOk;
+    for (std::size_t i = 0; i < ended.listed; ++i) {
+      if (ended.answer.reply.status == ReplyStatus::kOk) {
+        const PutListOutcomes::Outcome& outcome = outcomes[i];
+        each.reply.status = outcome.status;
+        each.reply.version = ended.answer.reply.version + outcome.later;
+        each.reply.slot = outcome.slot;
+        if (first_why == ReplyStatus::kOk) first_why = outcome.status;
+        each.behind = outcome.status == first_why ? first_text : kOtherWhy;
+      }
+      TakeOutcome(ended.owner + i, each, ended.may_learn);
+    }
+    return absl::OkStatus();
+  }
+
+  static constexpr std::string_view kOtherWhy =
+      "it was not done for another reason than one before it, of which alone the server said more";
 
   static bool IsPending(const PutResult& result) { return absl::IsUnknown(result.status); }
 

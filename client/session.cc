@@ -272,8 +272,8 @@ absl::StatusOr<Session::Answer> Session::Exchange(const Request& request, std::s
 
   Answer answer;
   REMORA_CHECK(FromBytes(std::span(reply_.data(), reply_size_), &answer.reply));  // Take saw to it
-  answer.behind =
-      std::string_view(reinterpret_cast<const char*>(reply_.data()) + sizeof(Reply), answer.reply.text_size);
+  answer.behind = std::string_view(reinterpret_cast<const char*>(reply_.data()) + sizeof(Reply),
+                                   answer.reply.behind_size);
   return answer;
 }
 
@@ -286,10 +286,9 @@ void Session::ReportReads() {
 }
 
 absl::Status Session::Await(const bool& done) {
-  std::array<rdma::Completion, 8> completions;
   while (!done) {
-    REMORA_ASSIGN_OR_RETURN(const std::size_t count, AwaitSome(completions));
-    for (std::size_t i = 0; i < count; ++i) REMORA_RETURN_IF_ERROR(Take(completions[i]));
+    REMORA_ASSIGN_OR_RETURN(const std::size_t count, AwaitSome(completions_));
+    for (std::size_t i = 0; i < count; ++i) REMORA_RETURN_IF_ERROR(Take(completions_[i]));
   }
   return absl::OkStatus();
 }
@@ -334,11 +333,11 @@ std::optional<Session::Answer> Session::ReplyIn(const rdma::Completion& completi
       registration_->bytes().data() + kRepliesOffset + completion.context * kReplyStride;
   Answer answer;
   if (!FromBytes(std::span(message, completion.byte_count), &answer.reply) ||
-      answer.reply.text_size > kMaxReplyText ||
-      sizeof(Reply) + answer.reply.text_size > completion.byte_count) {
+      answer.reply.behind_size > kMaxReplyBehind ||
+      sizeof(Reply) + answer.reply.behind_size > completion.byte_count) {
     return std::nullopt;
   }
-  answer.behind = {reinterpret_cast<const char*>(message) + sizeof(Reply), answer.reply.text_size};
+  answer.behind = {reinterpret_cast<const char*>(message) + sizeof(Reply), answer.reply.behind_size};
   // It goes from loading to loaded once: what is heard late is no less true.
   if ((answer.reply.flags & kLoading) == 0) store_is_loading_ = false;
   reads_.set_wanted((answer.reply.flags & ReplyFlag::kWantsReads) != 0);

@@ -338,7 +338,7 @@ class Session {
   absl::Status PostAside(const Request& request);
   absl::Status AwaitAside() { return Await(aside_.done); }
   /// The reply to the last one; not found, where its connection is gone. REQUIRES: AwaitAside was OK.
-  Answer aside() const { return {aside_.reply, {aside_.text.data(), aside_.reply.text_size}}; }
+  Answer aside() const { return {aside_.reply, {aside_.text.data(), aside_.reply.behind_size}}; }
   /// Whose pages are in the window; null: nobody's.
   ClientScan::Impl*& scan_window_owner() { return scan_window_owner_; }
   /// A cursor that nobody needs any more; 0: none.
@@ -405,6 +405,8 @@ class Session {
   TimePoint reads_reported_;  // when a request was last sent for that alone
 
   // What is under way: READs, and at most one request.
+  std::array<rdma::Completion, 8>
+      completions_;  // those of a look; here, so that none begins with writing them
   std::size_t reads_under_way_ = 0;
   bool reads_done_ = true;  // there are none
   bool send_done_ = true;
@@ -427,7 +429,7 @@ class Session {
     bool sent = true;  // its SEND is done
     bool done = true;  // its reply has come
     Reply reply;
-    std::array<char, kMaxReplyText> text;
+    std::array<char, kMaxReplyBehind> text;
   };
   Aside aside_;
   ClientScan::Impl* scan_window_owner_ = nullptr;

@@ -37,11 +37,11 @@ struct TokenUse {
   bool has_rate() const { return token.max_requests_per_second != 0; }
   /// What was not used is kept for so long.
   static constexpr std::chrono::milliseconds kBurst{100};
-  /// False: the rate is used up, until MayTakeAt. REQUIRES: has_rate().
-  bool TakeRequest(TimePoint now) {
+  /// Of one that counts as so many. False: the rate is used up, until MayTakeAt. REQUIRES: has_rate().
+  bool TakeRequest(TimePoint now, unsigned count) {
     if (now < MayTakeAt()) return false;
-    next_request =
-        std::max(next_request, now) + Duration(std::chrono::seconds(1)) / token.max_requests_per_second;
+    next_request = std::max(next_request, now) +
+                   count * Duration(std::chrono::seconds(1)) / token.max_requests_per_second;
     return true;
   }
   TimePoint MayTakeAt() const { return next_request - kBurst; }

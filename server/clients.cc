@@ -211,7 +211,7 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   for (Pending& pending : write_requests_) pending.Forget(connection);
   for (Pending& pending : other_requests_) pending.Forget(connection);
   for (Pending& pending : reserves_) pending.Forget(connection);
-  for (auto& [ticket, pending] : unsynced_) pending.Forget(connection);
+  for (auto& [ticket, unsynced] : unsynced_) unsynced.pending.Forget(connection);
   store_->Add(Counter::kConnections, -1);
 }
 

@@ -1,5 +1,8 @@
 // Writes of all connections, committed as one group.
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +11,7 @@
 #include "server/requests.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
+#include "store/base/check.h"
 
 namespace remora {
 
@@ -23,16 +27,20 @@ bool Server::CommitWrites() {
   if (write_requests_.empty()) return false;
 
   writes_.clear();
-  batches_.clear();
-  batches_.reserve(write_requests_.size());  // writes point into its elements
+  for (std::string& copy : std::span(batches_).first(batches_used_)) {
+    if (copy.capacity() > kMaxPutListBytes) copy = {};  // the rest is not worth giving back
+  }
+  batches_used_ = 0;
+  if (batches_.size() < write_requests_.size()) batches_.resize(write_requests_.size());
   for (Pending& pending : write_requests_) {
-    if (pending.request.operation == Operation::kBatch) {
+    const Operation operation = pending.request.operation;
+    if (operation == Operation::kBatch || operation == Operation::kPutList) {
       pending.refused = AddBatch(pending);
       continue;
     }
     Write& write = writes_.emplace_back();
-    write.kind = KindOf(pending.request.operation);
-    if (pending.request.operation == Operation::kCommit) {
+    write.kind = KindOf(operation);
+    if (operation == Operation::kCommit) {
       write.reserved = grants_->Committing(*pending.connection);
     } else {
       const ServerSession::Payload payload = sessions_.at(pending.connection)->PayloadOf(pending.request);
@@ -62,18 +70,27 @@ bool Server::CommitWrites() {
   const std::size_t count = write_requests_.size();
   for (std::size_t i = 0; i < count; ++i) {
     if (write_requests_[i].writes == 0) {
-      Answer(write_requests_[i], write_requests_[i].refused);
+      const Pending pending = write_requests_[i];
+      if (pending.list == nullptr) {
+        Answer(pending, pending.refused);
+      } else {  // some of its writes were done, and since then it has changed what it sent
+        Drop(pending.connection, pending.refused);
+      }
       continue;
     }
-    const Write& write = writes_[next];  // of a batch, the first
-    next += write_requests_[i].writes;
+    const std::span<const Write> writes = std::span(writes_).subspan(next, write_requests_[i].writes);
+    next += writes.size();
+    if (write_requests_[i].request.operation == Operation::kPutList) {
+      if (!TakeList(write_requests_[i], writes)) write_requests_[put_off++] = write_requests_[i];
+      continue;
+    }
+    const Write& write = writes.front();  // of a batch, the one that stands for all
     if (absl::IsAborted(write.status)) {  // and so are all behind it: another step commits them
       write_requests_[put_off++] = write_requests_[i];
       continue;
     }
     if (write.ticket != 0) {
-      if (write_requests_[i].client != nullptr) ++write_requests_[i].client->unsynced;
-      unsynced_.emplace(write.ticket, write_requests_[i]);
+      AddUnsynced(write.ticket, write_requests_[i], 0);
       continue;
     }
     AnswerWrite(write_requests_[i], write);
@@ -94,6 +111,11 @@ void Server::AnswerWrite(const Pending& pending, const Outcome& outcome) {
   SendReply(pending.connection, reply, StdView(outcome.status.message()));
 }
 
+void Server::AddUnsynced(std::uint64_t ticket, const Pending& pending, std::size_t number) {
+  if (pending.client != nullptr) ++pending.client->unsynced;
+  unsynced_.emplace(ticket, Unsynced{pending, number});
+}
+
 bool Server::AnswerSynced() {
   if (!synced_.exchange(false, std::memory_order_acquire)) return false;
   synced_writes_.clear();
@@ -101,20 +123,38 @@ bool Server::AnswerSynced() {
   for (const SyncedWrite& outcome : synced_writes_) {
     const auto node = unsynced_.extract(outcome.ticket);
     if (node.empty()) continue;
-    if (node.mapped().client != nullptr) --node.mapped().client->unsynced;
-    AnswerWrite(node.mapped(), outcome);
+    const auto& [pending, number] = node.mapped();
+    if (pending.client != nullptr) --pending.client->unsynced;
+    if (pending.list == nullptr) {
+      AnswerWrite(pending, outcome);
+      continue;
+    }
+    --pending.list->waiting;
+    pending.list->Note(number, outcome);
+    if (pending.list->is_over()) AnswerList(pending, *pending.list);
   }
   return true;
 }
 
+// --- Batches and lists ----------------------------------------------------------------------------------
+
 absl::Status Server::AddBatch(Pending& pending) {
   const auto shared = sessions_.at(pending.connection)->PartOf(pending.request);
-  const std::string& copy =
-      batches_.emplace_back(reinterpret_cast<const char*>(shared.data()), shared.size());
+  std::string& copy = batches_[batches_used_++];  // its memory is used again
+  copy.assign(reinterpret_cast<const char*>(shared.data()), shared.size());
   pending.writes = 0;
   if (!VerifyPayload(&pending.request, HashKey({}), HashValue(copy.data(), copy.size()))) {
     return absl::DataLossError(
         "what was sent was damaged on its way: the batch does not match its checksum; nothing was done");
+  }
+  if (pending.request.operation == Operation::kPutList) {
+    const std::size_t begun = pending.list == nullptr ? 0 : pending.list->outcomes.size();
+    pending.writes = AddPutList(copy, pending.request.put_count, begun, &writes_);
+    if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a list of puts are none");
+    for (Write& write : std::span(writes_).last(pending.writes)) {
+      write.durability = DecodeDurability(pending.request.durability);
+    }
+    return absl::OkStatus();
   }
   pending.writes = remora::AddBatch(copy, &writes_);
   if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a batch are none");
@@ -122,6 +162,63 @@ absl::Status Server::AddBatch(Pending& pending) {
   first.request = NameOf(pending);
   first.durability = DecodeDurability(pending.request.durability);
   return absl::OkStatus();
+}
+
+template <typename Outcome>
+void Server::PutList::Note(std::size_t number, const Outcome& outcome) {
+  const ReplyStatus status = ToReplyStatus(outcome.status);
+  outcomes.Set(number, {status, 0, outcome.slot});
+  versions[number] = outcome.version;
+  if (status == ReplyStatus::kOk || number >= text_of) return;
+  text_of = number;
+  text = StdView(outcome.status.message());
+}
+
+bool Server::TakeList(Pending& pending, std::span<const Write> writes) {
+  PutList fresh;
+  PutList& list = pending.list == nullptr ? fresh : *pending.list;
+  const std::size_t before = list.outcomes.size();
+  for (const Write& write : writes) {
+    if (absl::IsAborted(write.status)) break;
+    REMORA_CHECK(list.outcomes.size() < kMaxListedPuts);  // AddPutList saw to it
+    list.outcomes.Add({});
+    if (write.ticket == 0) {
+      list.Note(list.outcomes.size() - 1, write);
+    } else {
+      ++list.waiting;
+    }
+  }
+  const std::size_t begun = list.outcomes.size() - before;
+  list.is_put_off = begun < writes.size();
+  if (list.is_over()) {
+    AnswerList(pending, list);
+    return true;
+  }
+  if (pending.list == nullptr) pending.list = std::make_shared<PutList>(std::move(fresh));
+  for (std::size_t i = 0; i < begun; ++i) {
+    if (writes[i].ticket != 0) AddUnsynced(writes[i].ticket, pending, before + i);
+  }
+  return !pending.list->is_put_off;
+}
+
+void Server::AnswerList(const Pending& pending, const PutList& list) {
+  Reply reply;
+  reply.request_id = pending.request.request_id;
+  PutListOutcomes outcomes = list.outcomes;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    PutListOutcomes::Outcome outcome = outcomes[i];
+    if (outcome.status != ReplyStatus::kOk) continue;
+    if (reply.version == 0) reply.version = list.versions[i];
+    // Others come between only where it was put off, and that many never do.
+    outcome.later = static_cast<std::uint32_t>(list.versions[i] - reply.version);
+    outcomes.Set(i, outcome);
+  }
+  std::array<char, kMaxReplyBehind> behind;
+  const std::size_t size = PutListOutcomes::BytesFor(outcomes.size());
+  outcomes.Encode(behind.data());
+  const std::size_t text = std::min(list.text.size(), behind.size() - size);
+  std::copy_n(list.text.data(), text, behind.data() + size);
+  SendReply(pending.connection, reply, {behind.data(), size + text});
 }
 
 }  // namespace remora

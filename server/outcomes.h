@@ -10,7 +10,7 @@
 //   O2 A name is here from its first connection on, until it is forgotten. Meanwhile, whatever it wrote that
 //      was done, or may have been, is noted before the answer is sent, by its request id. With a durable tier
 //      that holds across restarts (store/remembered.h); without one, a restart forgets all names, and all
-//      that was written.
+//      that was written. (Not the puts of a list: who sends one never asks.)
 //   O3 Request ids of a name go up. So a write's place is taken by later ones only.
 // Hence, of a name that is here: a write that is noted was done. One that is not, and whose place no later
 // one has taken, was not and never will be. Of the others, nothing is known.

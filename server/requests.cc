@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "store/base/check.h"
+#include "store/format/put_list.h"
 #include "store/format/write_batch.h"
 
 namespace remora {
@@ -26,6 +27,9 @@ bool FitsItsOperation(const Request& request) {
     case Operation::kBatch:
       return request.key_size == 0 && request.value_size > 0 && request.value_size <= kMaxBatchBytes &&
              !ttl && request.condition == 0;
+    case Operation::kPutList:
+      return request.key_size == 0 && request.value_size > 0 && request.value_size <= kMaxPutListBytes &&
+             request.put_count <= kMaxListedPuts && !ttl && request.condition == 0;
     default:
       return false;
   }
@@ -61,6 +65,23 @@ std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes) {
   const std::size_t count = writes->size() - before;
   if (count > 0) writes->back().with_next = false;
   return count;
+}
+
+std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t done,
+                       std::vector<Write>* writes) {
+  const std::size_t before = writes->size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::optional<BatchWrite> write = TakeBatchWrite(&bytes);
+    if (!write || write->entry.kind != BatchKind::kPut) {
+      writes->resize(before);
+      return 0;
+    }
+    if (i < done) continue;
+    writes->push_back(WriteOf(*write));
+    writes->back().with_next = false;
+  }
+  if (!bytes.empty()) writes->resize(before);
+  return writes->size() - before;
 }
 
 bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash) {

@@ -230,6 +230,7 @@ void Server::Dispatch(ServerSession& session, const Pending& pending) {
       }
       return;
     case Operation::kBatch:
+    case Operation::kPutList:
       if (FitsItsOperation(request) && !session.PartOf(request).empty()) {
         write_requests_.push_back(pending);
       } else {
@@ -261,7 +262,9 @@ void Server::Dispatch(ServerSession& session, const Pending& pending) {
 bool Server::IsDelayed(ServerSession& session, const Pending& pending) {
   TokenUse& use = *session.token_use();
   const auto waiting = delayed_.find(&use);
-  if (waiting == delayed_.end() && use.TakeRequest(store_->clock().Now())) return false;
+  if (waiting == delayed_.end() && use.TakeRequest(store_->clock().Now(), CountOf(pending.request))) {
+    return false;
+  }
   delayed_[&use].push_back(pending);
   store_->Add(Counter::kRequestsDelayed, 1);
   return true;
@@ -273,7 +276,8 @@ bool Server::DispatchDelayed() {
   // it.
   std::vector<Pending> due;
   for (auto& [use, waiting] : delayed_) {
-    while (!waiting.empty() && due.size() < kMaxGroup / 2 && use->TakeRequest(now)) {
+    while (!waiting.empty() && due.size() < kMaxGroup / 2 &&
+           use->TakeRequest(now, CountOf(waiting.front().request))) {
       due.push_back(waiting.front());
       waiting.pop_front();
     }

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@
 #include "server/scans.h"
 #include "server/session.h"
 #include "store/base/clock.h"
+#include "store/format/put_list.h"
 #include "store/store.h"
 
 namespace remora {
@@ -106,19 +108,40 @@ class Server {
     Counter slices = Counter::kSlicesBound;  // where those of its clients are counted
     std::uint64_t dropped_handshakes = 0;    // of the listener's, those that are counted
   };
+  // What became so far of a list of puts.
+  struct PutList {
+    PutListOutcomes outcomes;                              // of those that were begun
+    std::array<std::uint64_t, kMaxListedPuts> versions{};  // of those of them that were done
+    std::size_t waiting = 0;                               // of them, for the disk
+    bool is_put_off = false;                               // there are others
+    std::size_t text_of = kMaxListedPuts;                  // the first that was not done
+    std::string text{};                                    // why that was not
+
+    /// `outcome`: a Write, or a SyncedWrite.
+    template <typename Outcome>
+    void Note(std::size_t number, const Outcome& outcome);
+    bool is_over() const { return waiting == 0 && !is_put_off; }
+  };
   // A request and the connection to answer it on. The key of a write points into its session's slice.
   struct Pending {
     rdma::Connection* connection;  // null: it is gone
     Request request;
     NamedClient* client = nullptr;  // null: no name. Of a write that is being committed, it is there
-    // What it is of the group: one write, or those of a batch; or none, and why.
+    // What it is of the group: one write, or those of a batch or list; or none, and why.
     std::size_t writes = 1;
     absl::Status refused{};
-    TimePoint not_before{};  // of what was put off: the next try
+    std::shared_ptr<PutList> list{};  // of one that was begun, and is not over
+    TimePoint not_before{};           // of what was put off: the next try
 
     void Forget(const rdma::Connection* gone) {
       if (connection == gone) connection = nullptr;
     }
+  };
+
+  // A write that waits for the disk.
+  struct Unsynced {
+    Pending pending;
+    std::size_t number = 0;  // of a list, in it
   };
 
   explicit Server(const ServerOptions& options);
@@ -179,9 +202,13 @@ class Server {
   /// Of writes that waited for the disk. False: there were none.
   bool AnswerSynced();
   static RequestName NameOf(const Pending& pending);
-  /// Copies a batch out of the slice and adds its writes to the group. InvalidArgument, DataLoss: it was no
-  /// batch, or not whole.
+  /// Copies a batch, or a list, out of the slice and adds its writes to the group. InvalidArgument, DataLoss:
+  /// it was none, or not whole.
   absl::Status AddBatch(Pending& pending);
+  void AddUnsynced(std::uint64_t ticket, const Pending& pending, std::size_t number);
+  /// What became of a list's writes in this group. False: of some nothing, as there was no room.
+  bool TakeList(Pending& pending, std::span<const Write> writes);
+  void AnswerList(const Pending& pending, const PutList& list);
 
   // --- answers.cc
 
@@ -215,7 +242,8 @@ class Server {
   std::vector<Pending> write_requests_;
   std::vector<Write> writes_;
   std::optional<std::int64_t> reply_ms_;  // Clock::UnixMillis, since requests were taken last
-  std::vector<std::string> batches_;      // private copies
+  std::vector<std::string> batches_;      // private copies; the first so many are in use:
+  std::size_t batches_used_ = 0;
   std::vector<Pending> other_requests_;
   absl::flat_hash_map<TokenUse*, std::deque<Pending>> delayed_;  // none of them empty
   std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
@@ -226,7 +254,7 @@ class Server {
   std::size_t expected_ = 0;             // requests that may come at once: replies without one behind them
 
   // Writes that wait for the disk, by their tickets.
-  absl::flat_hash_map<std::uint64_t, Pending> unsynced_;
+  absl::flat_hash_map<std::uint64_t, Unsynced> unsynced_;
   std::vector<SyncedWrite> synced_writes_;
 
   std::atomic<bool> stop_ = false;

@@ -135,13 +135,13 @@ absl::Status ServerSession::SendReply(Reply reply, std::string_view behind) {
   if (replies_under_way_ == kReplies) {
     return absl::ResourceExhaustedError("the client takes no replies");
   }
-  reply.text_size = static_cast<std::uint8_t>(std::min(behind.size(), kMaxReplyText));
+  reply.behind_size = static_cast<std::uint16_t>(std::min(behind.size(), kMaxReplyBehind));
   const std::size_t offset = kRepliesOffset + replies_sent_ % kReplies * kMaxReplySize;
   std::memcpy(messages_->bytes().data() + offset, &reply, sizeof(reply));
-  std::copy_n(behind.data(), reply.text_size,
+  std::copy_n(behind.data(), reply.behind_size,
               reinterpret_cast<char*>(messages_->bytes().data() + offset + sizeof(reply)));
   REMORA_RETURN_IF_ERROR(connection_->PostSend(
-      replies_sent_, rdma::MakeSge(*messages_, offset, sizeof(reply) + reply.text_size)));
+      replies_sent_, rdma::MakeSge(*messages_, offset, sizeof(reply) + reply.behind_size)));
   --unanswered_;
   ++replies_sent_;
   ++replies_under_way_;

@@ -61,7 +61,7 @@ class ServerSession {
   using Reads = std::array<std::uint64_t, kMaxReads>;
   std::size_t TakeReads(const Request& request, Reads* reads) const;
 
-  /// Answers a request that was taken; `behind` are the bytes behind the Reply, cut to kMaxReplyText. An
+  /// Answers a request that was taken; `behind` are the bytes behind the Reply, cut to kMaxReplyBehind. An
   /// error means that the client must go: it is gone already, or does not keep to its credits.
   absl::Status SendReply(Reply reply, std::string_view behind);
   void TakeSendCompletion() { --replies_under_way_; }

@@ -47,6 +47,9 @@
 //
 // The writes of a batch are done all or none. Its status is that of the first that could not be done.
 //
+// The puts of a list (store/format/put_list.h) share a message, and no more: each is done, or not, by itself,
+// in their order, and the reply says what became of each. They are remembered by nobody (outcome).
+//
 // A client whose connection broke makes another, under the same name. By the time that it is accepted, the
 // server has dropped the connection before: what it had sent there is done or never will be. Of a write that
 // was sent and not answered it then asks what became of it (outcome), and sends it anew, under another id, if
@@ -90,7 +93,7 @@
 
 namespace remora {
 
-inline constexpr std::uint16_t kProtocolVersion = 9;
+inline constexpr std::uint16_t kProtocolVersion = 10;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -201,6 +204,8 @@ enum class Operation : std::uint8_t {
   // Nothing in the slice; condition: a number of the client's own, random and not 0: the name of a backup.
   kBackup = 15,
   kOutcome = 13,  // nothing; payload_offset: the request id of a write that this name has sent before
+  // Its value is the bytes of a list of puts; key_size, ttl_ms and condition are 0.
+  kPutList = 16,
 };
 
 /// Whether it may change what is stored, at once.
@@ -213,6 +218,7 @@ constexpr bool IsWrite(Operation operation) {
     case Operation::kIncrement:
     case Operation::kAppend:
     case Operation::kBatch:
+    case Operation::kPutList:
       return true;
     default:
       return false;
@@ -237,7 +243,8 @@ struct Request {
   Operation operation = Operation::kPing;
   std::uint8_t read_count = 0;  // up to kMaxReads
   std::uint8_t durability = 0;  // of a write: EncodeDurability
-  std::uint8_t reserved[7] = {};
+  std::uint8_t put_count = 0;   // put list: how many
+  std::uint8_t reserved[6] = {};
 };
 static_assert(sizeof(Request) == 56);
 static_assert(std::has_unique_object_representations_v<Request>);
@@ -282,17 +289,18 @@ enum ReplyFlag : std::uint16_t {
 
 struct Reply {
   std::uint64_t request_id = 0;
-  std::uint64_t version = 0;   // of a write: its own; batch: of its first; locate: that of the record;
-                               // scan: the cursor
+  std::uint64_t version = 0;   // of a write: its own; batch: of its first; put list: of the first that was
+                               // done; locate: that of the record; scan: the cursor
   std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot); scan
   std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page
   std::int64_t server_ms = 0;  // Clock::UnixMillis
   ReplyStatus status = ReplyStatus::kOk;
-  // Bytes behind this struct. Status not kOk: text, why. kOk, of a reserve: a Grant, or nothing; of a backup:
-  // a BackupDone; nothing: it is under way.
-  std::uint8_t text_size = 0;
+  std::uint8_t reserved = 0;
   std::uint16_t flags = 0;  // ReplyFlag
-  std::uint32_t reserved2 = 0;
+  // Bytes behind this struct, up to kMaxReplyBehind. Status not kOk: text, why. kOk, of a reserve: a Grant,
+  // or nothing; of a backup: a BackupDone; nothing: it is under way; of a put list: PutListOutcomes.
+  std::uint16_t behind_size = 0;
+  std::uint16_t reserved2 = 0;
 };
 static_assert(sizeof(Reply) == 48);
 static_assert(std::has_unique_object_representations_v<Reply>);
@@ -318,8 +326,9 @@ inline constexpr std::size_t kRememberedBackups = 16;
 /// Enough for the largest value at 2 MB/s. A client that was cut off keeps the memory no longer than this.
 inline constexpr std::int64_t kReservationSeconds = 30;
 
-inline constexpr std::size_t kMaxReplyText = 160;
-inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyText;
+/// What a put list's reply takes with a text; without one, it is a short message (rdma::kMaxShortMessage).
+inline constexpr std::size_t kMaxReplyBehind = 368;
+inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyBehind;
 
 /// Hashes of reads in one request, of 8 bytes each.
 inline constexpr std::size_t kMaxReads = 64;

@@ -313,8 +313,8 @@ TEST_F(AsyncEnd, RepliesThatAnswerNothingBreakTheConnection) {
          if (last_id != 0) reply.request_id = last_id;
          last_id = reply.request_id;
        }},
-      {"with more text than fits", [](Reply& reply) { reply.text_size = kMaxReplyText + 1; }},
-      {"with more text than came", [](Reply& reply) { reply.text_size = 1; }},
+      {"with more text than fits", [](Reply& reply) { reply.behind_size = kMaxReplyBehind + 1; }},
+      {"with more text than came", [](Reply& reply) { reply.behind_size = 1; }},
   };
   for (const Nonsense& nonsense : all) {
     SCOPED_TRACE(nonsense.name);

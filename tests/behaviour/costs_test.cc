@@ -154,6 +154,11 @@ TEST_P(Costs, AreAsDocumented) {
     ASSERT_CODE(kOk, client_->MultiPut(puts, put_results));
     for (const PutResult& result : put_results) ASSERT_CODE(kOk, result.status);
   });
+  for (PutRequest& put : puts) put.options.condition = Condition::Present();
+  counted["`MultiPut`, of 16 keys, on conditions"] = Of([&] {
+    ASSERT_CODE(kOk, client_->MultiPut(puts, put_results));
+    for (const PutResult& result : put_results) ASSERT_CODE(kOk, result.status);
+  });
   counted["`Delete`"] = Of([&] { ASSERT_CODE(kOk, client_->Delete("key 2")); });
   counted["`Touch`"] = Of([&] { ASSERT_CODE(kOk, client_->Touch("key 3", std::chrono::hours(1))); });
   counted["`Increment`"] = Of([&] { ASSERT_EQ(client_->Increment("number", 1).value(), 1); });

@@ -205,7 +205,7 @@ TEST_F(AdmissionTest, ARateIsKept) {
   use.token.max_requests_per_second = 100;
   int taken = 0;
   for (int ms = 0; ms < 2000; ++ms) {
-    while (use.TakeRequest(clock_.Now())) ++taken;
+    while (use.TakeRequest(clock_.Now(), 1)) ++taken;
     clock_.Advance(std::chrono::milliseconds(1));
   }
   EXPECT_GE(taken, 200);

@@ -52,10 +52,10 @@ class Pages {
       if ((what & 2) != 0) reply.version = input_.Take<std::uint64_t>();
       if ((what & 4) != 0) reply.slot = input_.Take<std::uint64_t>();
       if ((what & 8) != 0) reply.status = static_cast<ReplyStatus>(input_.Take<std::uint8_t>() % 12);
-      if ((what & 16) != 0) reply.text_size = input_.Take<std::uint8_t>();
+      if ((what & 16) != 0) reply.behind_size = input_.Take<std::uint8_t>();
     }
     std::string bytes(reinterpret_cast<const char*>(&reply), sizeof(reply));
-    bytes += input_.Bytes(reply.text_size);
+    bytes += input_.Bytes(reply.behind_size);
     return bytes;
   }
 

@@ -114,14 +114,20 @@ class HostileClient {
   void SendBatch() {
     Request request;
     request.request_id = ++last_id_;
-    request.operation = Operation::kBatch;
+    const bool is_list = input_.Take<std::uint8_t>() % 2 == 1;
+    request.operation = is_list ? Operation::kPutList : Operation::kBatch;
     std::string bytes(input_.Text());
     if (bytes.empty()) {
       WriteBatch batch;
       batch.Put("key 1", "of a batch");
-      batch.Delete("key 2");
+      if (is_list) {
+        batch.Put("key 2", "of a list");
+      } else {
+        batch.Delete("key 2");
+      }
       bytes = batch.bytes();
     }
+    if (is_list) request.put_count = input_.Take<std::uint8_t>() % 20;
     request.value_size = static_cast<std::uint32_t>(bytes.size());
     Write(0, bytes);
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(bytes.data(), bytes.size()));

@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
           std::memcpy(&reply.request_id, message.data(), sizeof(reply.request_id));
         }
         std::string bytes(reinterpret_cast<const char*>(&reply), sizeof(reply));
-        return bytes += memory.substr(0, reply.text_size);
+        return bytes += memory.substr(0, reply.behind_size);
       },
       .most_read = std::size_t{2} << 20};
   const FuzzClock clock;

@@ -22,11 +22,14 @@ class Fields : public Hostile {
     Operation operation;
     std::string key;
     std::string value;
+    std::uint8_t put_count = 0;
   };
   std::vector<Base> Bases() const {
     WriteBatch batch;
     batch.Put("raw one", "of two");
     batch.Put("raw two", "of two");
+    WriteBatch list;
+    for (int i = 0; i < 3; ++i) list.Put("raw " + std::to_string(i), "of a list");
     ScanStart scan{.kind = ScanKind::kCount};
     if (!is_verbs()) {
       // Over verbs, each of these costs a connection, as there is no such window; one test has them all.
@@ -47,6 +50,7 @@ class Fields : public Hostile {
             {Operation::kIncrement, "raw sum", std::string("\1\0\0\0\0\0\0\0", 8)},
             {Operation::kAppend, "raw text", "more"},
             {Operation::kBatch, "", std::string(batch.bytes())},
+            {Operation::kPutList, "", std::string(list.bytes()), 3},
             {Operation::kScan, "", start},
             {Operation::kScanNext, "", ""},
             {Operation::kBackup, "", ""},
@@ -93,6 +97,7 @@ class Fields : public Hostile {
     good.operation = base.operation;
     good.key_size = static_cast<std::uint16_t>(base.key.size());
     good.value_size = static_cast<std::uint32_t>(base.value.size());
+    good.put_count = base.put_count;
     if (base.operation == Operation::kReserve || base.operation == Operation::kCommit) {
       good.key_size = kKeySize;
       good.value_size = 300'000;
@@ -114,7 +119,8 @@ class Fields : public Hostile {
   }
   /// The fields of what is in the slice.
   template <std::size_t N>
-  void TryPayload(Operation operation, const std::string& good, const Field (&fields)[N]) {
+  void TryPayload(const Base& base, const Field (&fields)[N]) {
+    const auto& [operation, key, good, put_count] = base;
     for (const Field& field : fields) {
       for (const std::uint64_t value : ValuesFor(field, is_verbs(), ++seed_)) {
         const bool drops = field.offset == offsetof(ScanStart, kind) && operation == Operation::kScan &&
@@ -126,6 +132,7 @@ class Fields : public Hostile {
         request.request_id = 8;
         request.operation = operation;
         request.value_size = static_cast<std::uint32_t>(payload.size());
+        request.put_count = put_count;
         RawPeer::Seal(&request, {}, payload);
         Fill(payload);
         Try(request, std::string(field.name) + " = " + std::to_string(value));
@@ -152,8 +159,9 @@ TEST_P(Fields, OfRequestsAndTheirPayloads) {
     const bool has_payload = !base.value.empty() || base.operation == Operation::kLocate;
     if (is_verbs() && !has_payload && base.operation != Operation::kPing) continue;  // for its time alone
     TryFieldsOf(base);
-    if (base.operation == Operation::kBatch) TryPayload(base.operation, base.value, kBatchFields);
-    if (base.operation == Operation::kScan) TryPayload(base.operation, base.value, kScanFields);
+    const bool is_batch = base.operation == Operation::kBatch || base.operation == Operation::kPutList;
+    if (is_batch) TryPayload(base, kBatchFields);
+    if (base.operation == Operation::kScan) TryPayload(base, kScanFields);
   }
   EXPECT_GT(tries_, is_verbs() ? 400u : 5'000u);
   EXPECT_GT(refused_, tries_ / 10);

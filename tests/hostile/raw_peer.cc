@@ -21,7 +21,7 @@ std::optional<RawPeer::Answered> RawPeer::Ask(const Request& request) {
   Answered answered;
   if (!message || !FromBytes(std::as_bytes(std::span(*message)), &answered.reply)) return std::nullopt;
   answered.behind = message->substr(sizeof(Reply));
-  const bool is_whole = answered.behind.size() == answered.reply.text_size;
+  const bool is_whole = answered.behind.size() == answered.reply.behind_size;
   if (!is_whole || answered.reply.request_id != request.request_id) return std::nullopt;
   return answered;
 }

@@ -39,6 +39,7 @@ void AsyncWorker::BeginSomething(AsyncClient& client) {
     case Choice::kExists:
       return Exists(client);
     case Choice::kPut:
+    case Choice::kMultiPut:  // it has none
       return Put(client);
     case Choice::kDelete:
       return Delete(client);

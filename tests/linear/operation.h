@@ -26,7 +26,7 @@ enum class Outcome : std::uint8_t {
   kUnknown,  // no answer came: it was done once, at any time after it began, or never
 };
 
-/// One operation of one key. A MultiGet is a Get of each key; a batch, a write of each.
+/// One operation of one key. A MultiGet is a Get of each key; a MultiPut, a batch, a write of each.
 struct Operation {
   std::uint32_t client = 0;
   Kind kind = Kind::kGet;

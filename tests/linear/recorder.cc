@@ -31,7 +31,8 @@ Recorder::Choice Recorder::Choose() {
     return Choice::kGet;
   }
   const std::uint64_t dice = Below(100);
-  if (dice < 50) return Choice::kPut;
+  if (dice < 46) return Choice::kPut;
+  if (dice < 50) return Choice::kMultiPut;
   if (dice < 65) return Choice::kDelete;
   if (dice < 72) return Choice::kTouch;
   if (dice < 84) return options_.counters > 0 ? Choice::kIncrement : Choice::kPut;

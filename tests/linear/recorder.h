@@ -60,6 +60,7 @@ class Recorder {
     kExists,
     kScan,
     kPut,
+    kMultiPut,
     kDelete,
     kTouch,
     kIncrement,

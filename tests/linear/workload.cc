@@ -20,6 +20,8 @@ void Worker::Do(KeyValue& kv) {
       return Scan(kv);
     case Choice::kPut:
       return Put(kv);
+    case Choice::kMultiPut:
+      return MultiPut(kv);
     case Choice::kDelete:
       return Delete(kv);
     case Choice::kTouch:
@@ -73,6 +75,20 @@ void Worker::Put(KeyValue& kv) {
   const absl::Status status = kv.Put(put.key, put.value, put.options);
   history_.operations[put.place].version = version;
   End(put.place, status);
+}
+
+void Worker::MultiPut(KeyValue& kv) {
+  if (kv.client() == nullptr) return Put(kv);
+  std::vector<Planned> planned(2 + Below(24));
+  for (Planned& put : planned) put = PlanPut();
+  std::vector<PutRequest> requests;
+  for (const Planned& put : planned) requests.push_back({put.key, put.value, put.options});
+  std::vector<PutResult> results(planned.size());
+  kv.client()->MultiPut(requests, results).IgnoreError();  // each says so
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    history_.operations[planned[i].place].version = results[i].version;
+    End(planned[i].place, results[i].status);
+  }
 }
 
 void Worker::Delete(KeyValue& kv) {

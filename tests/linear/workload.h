@@ -21,6 +21,7 @@ class Worker : public Recorder {
   void Get(KeyValue& kv, const std::string& key);
   void Exists(KeyValue& kv);
   void MultiGet(KeyValue& kv);
+  void MultiPut(KeyValue& kv);
   void Put(KeyValue& kv);
   void Delete(KeyValue& kv);
   void Touch(KeyValue& kv);

@@ -91,10 +91,14 @@ class HandClient {
     return Await();
   }
   /// With the checksum of these bytes, in the slice as value.
-  std::optional<Answer> AskChecked(Request request, std::string_view value) {
+  void PostChecked(Request request, std::string_view value) {
     request.request_id = last_id_ + 1;
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(value.data(), value.size()));
-    return Ask(request);
+    Post(request);
+  }
+  std::optional<Answer> AskChecked(const Request& request, std::string_view value) {
+    PostChecked(request, value);
+    return Await();
   }
   /// With these bytes behind the request, and the checksum of so many of them as it says are key and value.
   std::optional<Answer> AskInline(Request request, std::string_view payload) {
@@ -160,7 +164,7 @@ class HandClient {
 
  private:
   static constexpr std::uint64_t kReceives = 4;
-  static constexpr std::size_t kReceiveSize = 256;
+  static constexpr std::size_t kReceiveSize = 512;
   static constexpr std::size_t kRequestAt = kReceives * kReceiveSize;
   static constexpr std::size_t kPayloadAt = kRequestAt + 256;
   static constexpr std::size_t kPayloadSize = std::size_t{256} << 10;
@@ -175,7 +179,7 @@ class HandClient {
   void Take(const rdma::Completion& completion) {
     const std::byte* const message = buffer_.data() + completion.context * kReceiveSize;
     std::memcpy(&answer_.reply, message, sizeof(Reply));
-    answer_.behind.assign(reinterpret_cast<const char*>(message) + sizeof(Reply), answer_.reply.text_size);
+    answer_.behind.assign(reinterpret_cast<const char*>(message) + sizeof(Reply), answer_.reply.behind_size);
     answered_ = answer_.reply.request_id;
     Check(PostReceive(completion.context));
   }

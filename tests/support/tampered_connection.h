@@ -27,6 +27,8 @@ struct Tampering {
   std::function<void(std::span<const rdma::Sge> came)> change_read;
   /// May change a reply before it is seen, unless empty.
   std::function<void(Reply&)> change_reply;
+  /// The same of what stands behind the reply.
+  std::function<void(const Reply&, std::span<std::byte> behind)> change_behind;
   /// Called behind each WRITE, unless empty.
   std::function<void()> wrote;
   std::size_t held = 0;
@@ -87,6 +89,12 @@ class TamperedConnection final : public rdma::Connection {
         std::memcpy(&reply, receives_[out[i].context].data, sizeof(reply));
         tampering_.change_reply(reply);
         std::memcpy(receives_[out[i].context].data, &reply, sizeof(reply));
+      }
+      if (out[i].kind == rdma::CompletionKind::kReceive && out[i].ok && tampering_.change_behind) {
+        std::byte* const message = receives_[out[i].context].data;
+        Reply reply;
+        std::memcpy(&reply, message, sizeof(reply));
+        tampering_.change_behind(reply, {message + sizeof(reply), out[i].byte_count - sizeof(reply)});
       }
       if (out[i].kind == rdma::CompletionKind::kRead && !reads_.empty()) {  // they complete in their order
         if (out[i].ok && tampering_.change_read) tampering_.change_read(reads_.front());
