@@ -96,6 +96,10 @@ struct AsyncResult {
 /// find the value before. One that is begun when the Put has ended does not: all is linearizable, as with
 /// Client. A batch that is done all or none is Apply.
 ///
+/// Puts of small values that are begun while another message is under way share one (up to 16 of them; up to
+/// 8 where the client would make another connection): when so many wait, or at the next Poll. One with a
+/// condition goes alone.
+///
 /// Large values go in pieces: up to four are read at once, and one is put at a time, in the order of the
 /// writes; those behind it are sent when all of it was, and reads go on meanwhile. One that ends early gives
 /// back what the server had reserved for it.

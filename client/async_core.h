@@ -117,13 +117,18 @@ class AsyncClient::Core {
   std::size_t Deliver(std::size_t most);
 
   absl::StatusOr<bool> Send(AsyncOperation& operation);
+  /// The first of a list, and with a put those behind it that share its message. How many; 0: none right now.
+  absl::StatusOr<std::size_t> SendFirst(const OperationList& list);
+  /// Whether it is to wait for Poll, with others that come till then.
+  bool IsToShare(const Exchanges::Asked& asked) const;
   /// Whose first operation may be sent; null: nobody's.
   OperationList* NextToSend();
   bool PrepareRead(AsyncOperation& operation);
   void Take(const rdma::Completion& completion);
   void TakeRead(AsyncOperation& operation);
   void TakeReply(const rdma::Completion& completion);
-  void EndMessage(AsyncOperation& operation, const Exchanges::Ended& ended);
+  void TakeAnswer(std::uint32_t owner, const Session::Answer& answer, bool may_learn);
+  void EndMessage(AsyncOperation& operation, const Session::Answer& answer, bool may_learn);
   void NoteRead(std::uint64_t key_hash);
   void Break(const absl::Status& cause);
 
@@ -136,7 +141,7 @@ class AsyncClient::Core {
   absl::StatusOr<bool> SendParts(const AsyncOperation& operation);
   absl::StatusOr<bool> WriteToGrant(AsyncOperation& operation);
   void TakeFence(AsyncOperation& operation);
-  void TakeReplyOfLargePut(const Exchanges::Ended& ended);
+  void TakeReplyOfLargePut(const Session::Answer& answer, bool may_learn);
   /// Its operation ends early.
   void LeaveLargePut();
   /// The connection is gone, and what was reserved with it. Whose it was; null: nobody's any more.
@@ -146,7 +151,7 @@ class AsyncClient::Core {
   void Lose();
   bool TryToReconnect();
   void Resume(bool was_forgotten);
-  void EndAnswer(AsyncOperation& operation, const Exchanges::Ended& ended);
+  void EndAnswer(AsyncOperation& operation, const Session::Answer& answer);
   void SettleUndone();
   absl::Status Watch(int fd);
   /// While armed: fd() turns readable.

@@ -112,16 +112,16 @@ void AsyncClient::Core::TakeFence(AsyncOperation& operation) {
   EndIfMemoryIsFree(operation);
 }
 
-void AsyncClient::Core::TakeReplyOfLargePut(const Exchanges::Ended& ended) {
+void AsyncClient::Core::TakeReplyOfLargePut(const Session::Answer& answer, bool may_learn) {
   AsyncOperation* const operation = large_.operation;
-  const bool is_ok = ended.answer.reply.status == ReplyStatus::kOk;
+  const bool is_ok = answer.reply.status == ReplyStatus::kOk;
   if (operation != nullptr) Progress(*operation);
   switch (large_.step) {
     case Step::kReserving: {
       large_.step = !is_ok ? Step::kNone : operation == nullptr ? Step::kReturn : Step::kFilling;
       Grant grant;
       if (!is_ok || operation == nullptr) break;
-      const bool granted = FromBytes(std::as_bytes(std::span(ended.answer.behind)), &grant);
+      const bool granted = FromBytes(std::as_bytes(std::span(answer.behind)), &grant);
       if (granted) large_.region = grant.region;
       if (!granted || grant.region.size == operation->key.size() + operation->value_to_put().size()) return;
       return Abort(*operation, absl::InternalError("the server granted another size than was asked for"));
@@ -142,7 +142,7 @@ void AsyncClient::Core::TakeReplyOfLargePut(const Exchanges::Ended& ended) {
   }
   large_.operation = nullptr;
   large_.stream.reset();
-  if (operation != nullptr) EndMessage(*operation, ended);
+  if (operation != nullptr) EndMessage(*operation, answer, may_learn);
 }
 
 void AsyncClient::Core::LeaveLargePut() {

@@ -53,6 +53,11 @@ struct AsyncOperation {
   AsyncClient::Done done;
 
   std::string_view value_to_put() const { return memory ? ValueIn(*memory) : std::string_view(value); }
+  /// A put that may share a message with others (store/format/put_list.h).
+  bool is_listable() const {
+    return kind == Kind::kMessage && message == Operation::kPut && lost_id == 0 && !memory &&
+           options.condition.is_none();
+  }
   bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kCommit; }
 
   // Of the list that it is in.
@@ -65,6 +70,7 @@ struct AsyncOperation {
 class OperationList {
  public:
   bool empty() const { return first_ == nullptr; }
+  std::size_t size() const { return size_; }
   AsyncOperation& front() const { return *first_; }
 
   /// REQUIRES: it is in none.
@@ -74,6 +80,7 @@ class OperationList {
     operation.behind = nullptr;
     (last_ != nullptr ? last_->behind : first_) = &operation;
     last_ = &operation;
+    ++size_;
   }
   /// The same, in front of all.
   void PushFront(AsyncOperation& operation) {
@@ -82,6 +89,7 @@ class OperationList {
     operation.behind = first_;
     (first_ != nullptr ? first_->before : last_) = &operation;
     first_ = &operation;
+    ++size_;
   }
   AsyncOperation& Pop() {
     AsyncOperation& operation = *first_;
@@ -97,10 +105,12 @@ class OperationList {
     (operation.before != nullptr ? operation.before->behind : first_) = operation.behind;
     (operation.behind != nullptr ? operation.behind->before : last_) = operation.before;
     operation.list = nullptr;
+    --size_;
   }
 
   AsyncOperation* first_ = nullptr;
   AsyncOperation* last_ = nullptr;
+  std::size_t size_ = 0;
 };
 
 }  // namespace remora

@@ -3,6 +3,8 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,6 +14,7 @@
 #include "client/put.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "store/format/put_list.h"
 
 namespace remora {
 namespace {
@@ -45,12 +48,16 @@ std::size_t AsyncClient::Core::Poll() {
     ended += Deliver(most - ended);
     has_more_ = ended == most || ++rounds == kMostRounds;
     if (has_more_) {
+      SendMessages();
       Signal();  // for what is left
       break;
     }
   } while (std::exchange(busy, false));
   if (ended == 0 || ++polls_ % kPollsPerClock == 0) {
-    if (EndOverdue()) ended += Deliver(most);
+    if (EndOverdue()) {
+      ended += Deliver(most);
+      SendMessages();
+    }
   }
   in_poll_ = false;
   return ended;
@@ -69,13 +76,13 @@ bool AsyncClient::Core::SendMessages() {
       any = true;
       continue;
     }
-    const absl::StatusOr<bool> sent = Send(operation);
+    const absl::StatusOr<std::size_t> sent = SendFirst(*list);
     if (!sent.ok()) {
       Break(sent.status());
       return true;
     }
-    if (!*sent) break;
-    list->Pop();
+    if (*sent == 0) break;
+    for (std::size_t i = 0; i < *sent; ++i) list->Pop();
     asked_last_ = list == &askers_;
     any = true;
   }
@@ -92,6 +99,32 @@ OperationList* AsyncClient::Core::NextToSend() {
   }
   if (may_write && (askers_.empty() || asked_last_)) return &writers_;
   return askers_.empty() ? nullptr : &askers_;
+}
+
+bool AsyncClient::Core::IsToShare(const Exchanges::Asked& asked) const {
+  if (asked.operation != Operation::kPut || !asked.options.condition.is_none()) return false;
+  // Where nothing is under way, and nobody else is about to begin one, it would wait for nothing.
+  if (exchanges_.empty() && ended_.empty()) return false;
+  return ListedPutSize(asked.key, asked.value) <= kMaxPutListBytes / 2;
+}
+
+absl::StatusOr<std::size_t> AsyncClient::Core::SendFirst(const OperationList& list) {
+  const std::optional<Durability> durability = list.front().options.durability;
+  const std::size_t most = exchanges_.MostListed();
+  std::array<Exchanges::Listed, kMaxListedPuts> puts;
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  for (const AsyncOperation* one = &list.front(); one != nullptr && count < most; one = one->behind) {
+    bytes += ListedPutSize(one->key, one->value);
+    if (!one->is_listable() || one->options.durability != durability || bytes > kMaxPutListBytes) break;
+    puts[count++] = {one->key, one->value, one->options.ttl, one->index};
+  }
+  const bool is_list = count > 1;
+  REMORA_ASSIGN_OR_RETURN(
+      const bool sent,
+      is_list ? exchanges_.SendList(std::span(puts).first(count), durability, Exchanges::Listing::kWithIds)
+              : Send(list.front()));
+  return !sent ? 0 : is_list ? count : 1;
 }
 
 absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
@@ -215,35 +248,40 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
 void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
   const absl::StatusOr<Exchanges::Ended> ended = exchanges_.TakeReply(completion);
   if (!ended.ok()) return Break(ended.status());
-  const Reply& reply = ended->answer.reply;
-  if (ended->is_write && reply.status == ReplyStatus::kOk)
-    last_done_ = std::max(last_done_, reply.request_id);
-  if (ended->owner == LargePut::kOwner) {
-    TakeReplyOfLargePut(*ended);
-  } else if (ended->owner != Exchanges::kNobody) {
-    AsyncOperation& operation = operations_[ended->owner];
-    if (operation.lost_id != 0) {
-      EndAnswer(operation, *ended);
-    } else if (operation.kind == AsyncOperation::Kind::kMessage) {
-      EndMessage(operation, *ended);
-    } else {
-      operation.lookup.Take(ended->answer);
-      Advance(operation);
+  absl::Status status = ended->ForEach([&](std::uint32_t owner, const Session::Answer& answer) {
+    const Reply& reply = answer.reply;
+    if (ended->is_write && reply.status == ReplyStatus::kOk) {
+      last_done_ = std::max(last_done_, reply.request_id);
     }
-  }
-  const absl::Status posted = session_->PostReceive(completion.context);
-  if (!posted.ok()) Break(posted);
+    TakeAnswer(owner, answer, ended->may_learn);
+  });
+  if (status.ok()) status = session_->PostReceive(completion.context);
+  if (!status.ok()) Break(status);
 }
 
-void AsyncClient::Core::EndMessage(AsyncOperation& operation, const Exchanges::Ended& ended) {
-  const Reply& reply = ended.answer.reply;
+void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const Session::Answer& answer, bool may_learn) {
+  if (owner == LargePut::kOwner) return TakeReplyOfLargePut(answer, may_learn);
+  if (owner == Exchanges::kNobody) return;
+  AsyncOperation& operation = operations_[owner];
+  if (operation.lost_id != 0) {
+    EndAnswer(operation, answer);
+  } else if (operation.kind == AsyncOperation::Kind::kMessage) {
+    EndMessage(operation, answer, may_learn);
+  } else {
+    operation.lookup.Take(answer);
+    Advance(operation);
+  }
+}
+
+void AsyncClient::Core::EndMessage(AsyncOperation& operation, const Session::Answer& answer, bool may_learn) {
+  const Reply& reply = answer.reply;
   operation.result.version = reply.version;
   operation.result.number = reply.result;
   // Of a delete and a batch, it names no place.
-  if (ended.may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
+  if (may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
     session_->Learn(operation.key_hash, DecodeSlot(reply.slot));
   }
-  End(operation, ToStatus(ended.answer));
+  End(operation, ToStatus(answer));
 }
 
 // --- Sleeping -------------------------------------------------------------------------------------------

@@ -110,8 +110,8 @@ void AsyncClient::Core::Resume(bool was_forgotten) {
   Signal();
 }
 
-void AsyncClient::Core::EndAnswer(AsyncOperation& operation, const Exchanges::Ended& ended) {
-  const Reply& reply = ended.answer.reply;
+void AsyncClient::Core::EndAnswer(AsyncOperation& operation, const Session::Answer& answer) {
+  const Reply& reply = answer.reply;
   if (reply.status == ReplyStatus::kNotFound) {
     operation.undone = true;
     ++undone_count_;
@@ -119,7 +119,7 @@ void AsyncClient::Core::EndAnswer(AsyncOperation& operation, const Exchanges::En
     return;
   }
   if (reply.status == ReplyStatus::kOk) last_done_ = std::max(last_done_, operation.lost_id);
-  EndMessage(operation, ended);
+  EndMessage(operation, answer, false);
 }
 
 void AsyncClient::Core::SettleUndone() {

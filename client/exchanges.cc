@@ -8,7 +8,6 @@
 
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
-#include "store/format/put_list.h"
 #include "store/format/record.h"
 
 namespace remora {
@@ -79,28 +78,42 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
   return true;
 }
 
-absl::StatusOr<bool> Exchanges::SendList(std::span<const PutRequest> puts, std::uint32_t owner) {
-  if (!HasCredit()) return false;
+std::size_t Exchanges::MostListed() const {
+  if (!session_.reconnects()) return kMaxListedPuts;
+  return std::clamp<std::size_t>(session_.credits() / 2, 1, kMaxListedPuts);
+}
+
+absl::StatusOr<bool> Exchanges::SendList(std::span<const Listed> puts, std::optional<Durability> durability,
+                                         Listing listing) {
+  const bool has_ids = listing == Listing::kWithIds && session_.reconnects();
+  const std::size_t ids = has_ids ? puts.size() : 1;
+  if (!HasCredit(ids)) return false;
   std::size_t size = 0;
-  for (const PutRequest& put : puts) size += ListedPutSize(put.key, put.value);
+  for (const Listed& put : puts) size += ListedPutSize(put.key, put.value);
   const std::optional<SliceRing::Piece> piece = slice_.Take(size + session_.recent_reads().bytes());
   if (!piece) return false;
-  Request request = session_.NextRequest(Operation::kPutList, 0, size);
-  Exchange& exchange = Begin(request, owner, piece);
+  Request request = session_.NextRequest(Operation::kPutList, 0, size, ids);
+  Exchange& exchange = Begin(request, kNobody, piece);
+  exchange.first_id = request.request_id - (ids - 1);
   exchange.listed = static_cast<std::uint32_t>(puts.size());
   request.put_count = static_cast<std::uint8_t>(puts.size());
+  if (has_ids) request.put_ids = request.put_count;
+  std::byte* const payload = session_.payload_buffer().data() + piece->offset;
+  std::byte* end = payload;
+  for (std::size_t i = 0; i < puts.size(); ++i) {
+    end = AddListedPut(end, puts[i].key, puts[i].value, puts[i].ttl);
+    exchange.owner[i] = puts[i].owner;
+  }
+  exchange.value = {reinterpret_cast<const char*>(payload), size};
   // Without a slice, it is refused whatever it says.
   if (!session_.is_read_only()) {
-    std::byte* const payload = session_.payload_buffer().data() + piece->offset;
-    std::byte* end = payload;
-    for (const PutRequest& put : puts) end = AddListedPut(end, put.key, put.value, put.options.ttl);
     request.read_count = static_cast<std::uint8_t>(session_.recent_reads().Take(end));
     end += request.read_count * sizeof(std::uint64_t);
     request.payload_offset = piece->offset;
     SgeList from;
     from.Add(session_.SgeOf(std::span(payload, end)));
     REMORA_RETURN_IF_ERROR(session_.PostWrite(from, session_.slice(), piece->offset));
-    request.durability = EncodeDurability(puts.front().options.durability);
+    request.durability = EncodeDurability(durability);
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(payload, size));
   }
   REMORA_RETURN_IF_ERROR(Post(exchange, request));
@@ -131,8 +144,8 @@ absl::StatusOr<bool> Exchanges::SendPart(LargeStream& stream, std::uint32_t owne
   return true;
 }
 
-bool Exchanges::HasCredit() const {
-  return !(under_way_ == session_.credits() || (session_.reconnects() && MayBeLostSightOf()));
+bool Exchanges::HasCredit(std::size_t ids) const {
+  return !(under_way_ == session_.credits() || (session_.reconnects() && MayBeLostSightOf(ids)));
 }
 
 Exchanges::Exchange& Exchanges::Begin(const Request& request, std::uint32_t owner,
@@ -140,7 +153,8 @@ Exchanges::Exchange& Exchanges::Begin(const Request& request, std::uint32_t owne
   Exchange& exchange = *std::find_if(exchanges_.begin(), exchanges_.end(),
                                      [](const Exchange& one) { return one.request_id == 0; });
   exchange = {.request_id = request.request_id,
-              .owner = owner,
+              .first_id = request.request_id,
+              .owner = {owner},
               .memory = kNobody,
               .piece = piece ? piece->number : 0,
               .listed = 0,
@@ -168,25 +182,28 @@ absl::Status Exchanges::Post(const Exchange& exchange, const Request& request, s
   return absl::OkStatus();
 }
 
-bool Exchanges::MayBeLostSightOf() const {
-  const std::uint64_t next = session_.last_request_id() + 1;
+bool Exchanges::MayBeLostSightOf(std::size_t ids) const {
+  const std::uint64_t last = session_.last_request_id() + ids;
   return std::any_of(exchanges_.begin(), exchanges_.end(), [&](const Exchange& exchange) {
-    return exchange.request_id != 0 && !exchange.reply_done &&
-           next - exchange.request_id >= session_.credits();
+    return exchange.request_id != 0 && !exchange.reply_done && last - exchange.first_id >= session_.credits();
   });
 }
 
 void Exchanges::Abandon(std::uint32_t owner) {
   for (Exchange& exchange : exchanges_) {
-    if (exchange.owner == owner) exchange.owner = kNobody;
+    for (std::uint32_t& one : std::span(exchange.owner).first(exchange.owners())) {
+      if (one == owner) one = kNobody;
+    }
   }
 }
 
 std::uint64_t Exchanges::LastAbandonedWrite() const {
   std::uint64_t last = 0;
   for (const Exchange& exchange : exchanges_) {
-    const bool is_one = exchange.is_write && !exchange.reply_done && exchange.owner == kNobody;
-    if (is_one) last = std::max(last, exchange.request_id);
+    if (!exchange.is_write || exchange.reply_done) continue;
+    for (std::size_t i = 0; i < exchange.owners(); ++i) {
+      if (exchange.owner[i] == kNobody) last = std::max(last, exchange.first_id + i);
+    }
   }
   return last;
 }
@@ -214,10 +231,14 @@ absl::StatusOr<Exchanges::Ended> Exchanges::TakeReply(const rdma::Completion& co
   if (found == exchanges_.end() || found->reply_done) {
     return absl::UnavailableError(AbslView(kStrayReply));
   }
-  const Ended ended{found->owner, *answer, found->looks == session_.counters().location_looks,
-                    found->is_write, found->listed};
+  const Ended ended{.owner = found->owner,
+                    .answer = *answer,
+                    .may_learn = found->looks == session_.counters().location_looks,
+                    .is_write = found->is_write,
+                    .listed = found->listed,
+                    .first_id = found->first_id};
   found->reply_done = true;
-  found->owner = kNobody;
+  found->owner.fill(kNobody);
   FreeIfDone(*found);
   return ended;
 }

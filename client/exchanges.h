@@ -9,7 +9,9 @@
 // until it has answered. So a request that nobody waits for any more keeps both, and its credit, till then.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,7 +25,9 @@
 #include "client/session.h"
 #include "client/slice_ring.h"
 #include "rdma/transport.h"
+#include "store/base/absl_view.h"
 #include "store/format/protocol.h"
+#include "store/format/put_list.h"
 #include "store/format/write_options.h"
 
 namespace remora {
@@ -54,9 +58,22 @@ class Exchanges {
   /// (store/format/protocol.h). Errors are the connection's.
   absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
 
-  /// The same of a list of puts (store/format/put_list.h). REQUIRES: they are in bounds, and so is the list;
-  /// all of one durability, and without conditions.
-  absl::StatusOr<bool> SendList(std::span<const PutRequest> puts, std::uint32_t owner);
+  /// A put of a list.
+  struct Listed {
+    std::string_view key;
+    std::string_view value;
+    std::optional<std::chrono::milliseconds> ttl;
+    std::uint32_t owner;
+  };
+  /// Whether it is to be known later what became of the puts of a list, each by itself.
+  enum class Listing : std::uint8_t { kWithoutIds = 1, kWithIds = 2 };
+  /// The same of a list of puts (store/format/put_list.h); kWithIds: of MostListed() of them at most.
+  /// REQUIRES: they are in bounds, and so is the list; it has room for each.
+  absl::StatusOr<bool> SendList(std::span<const Listed> puts, std::optional<Durability> durability,
+                                Listing listing);
+  /// How many puts a list may have, if it is to be known later what became of them: more could not be under
+  /// way twice, so that the server has some to do while the client takes the answers.
+  std::size_t MostListed() const;
 
   /// The same of a request that has nothing in the slice: kReserve and kCommit of a large value, of which it
   /// says the sizes. `value_hash`: of a kCommit.
@@ -73,13 +90,20 @@ class Exchanges {
   std::uint64_t LastAbandonedWrite() const;
 
   /// The connection has broken: calls `each`(owner, request id, key, value) for those that somebody still
-  /// waits for, and forgets all. Until the next connection is there, `key` and `value` are where they were;
-  /// of kOutcome both are empty, as is a value that was gathered.
+  /// waits for, of a list for each, and forgets all. Until the next connection is there, `key` and `value`
+  /// are where they were; of kOutcome both are empty, as is a value that was gathered.
   template <typename Each>
   void Lose(const Each& each) {
     for (Exchange& exchange : exchanges_) {
-      if (exchange.request_id != 0 && exchange.owner != kNobody) {
-        each(exchange.owner, exchange.request_id, exchange.key, exchange.value);
+      std::string_view list = exchange.value;
+      for (std::size_t i = 0; i < exchange.owners(); ++i) {
+        if (exchange.listed > 0) {
+          const BatchWrite put = TakeBatchWrite(&list).value();
+          exchange.key = put.key;
+          exchange.value = put.value;
+        }
+        if (exchange.owner[i] == kNobody) continue;
+        each(exchange.owner[i], exchange.first_id + i, exchange.key, exchange.value);
       }
       exchange = {};
     }
@@ -92,13 +116,21 @@ class Exchanges {
   /// For whom the device has just gathered one; or kNobody. REQUIRES: a completion of this kind that is ok.
   std::uint32_t TakeSend(const rdma::Completion& completion);
 
+  using Owners = std::array<std::uint32_t, kMaxListedPuts>;  // of a request that is no list, one
+
   struct Ended {
-    std::uint32_t owner = kNobody;
+    Owners owner;
     Session::Answer answer;  // its text until Session::PostReceive
     /// Nobody looked at the generations between request and reply, so the place in the reply may be learned.
     bool may_learn = false;
     bool is_write = false;
-    std::uint32_t listed = 0;  // puts of a list; 0: it was none
+    std::uint32_t listed = 0;    // puts of a list; 0: it was none
+    std::uint64_t first_id = 0;  // of a list that is remembered: of its first put
+
+    /// Calls each(owner, answer), of a list for each put, and whoever wants to know. Unavailable: the reply
+    /// is none to a list of this length.
+    template <typename Each>
+    absl::Status ForEach(const Each& each) const;
   };
   /// Unavailable: it answers nothing that was asked.
   absl::StatusOr<Ended> TakeReply(const rdma::Completion& completion);
@@ -106,7 +138,8 @@ class Exchanges {
  private:
   struct Exchange {
     std::uint64_t request_id = 0;  // 0: free
-    std::uint32_t owner = kNobody;
+    std::uint64_t first_id = 0;    // of a list that is remembered: of its first put; else as request_id
+    Owners owner;
     std::uint32_t memory = kNobody;  // whose it is that is gathered until the SEND is done
     std::uint32_t piece = 0;
     std::uint32_t listed = 0;  // as Ended
@@ -117,11 +150,13 @@ class Exchanges {
     std::uint64_t looks = 0;
     std::string_view key;  // in the session's payload buffer
     std::string_view value;
+
+    std::size_t owners() const { return request_id == 0 ? 0 : std::max<std::size_t>(listed, 1); }
   };
 
-  bool MayBeLostSightOf() const;
-  /// Whether there is a credit, and a request may take it.
-  bool HasCredit() const;
+  bool MayBeLostSightOf(std::size_t ids) const;
+  /// Whether there is a credit, and a request may take it, with so many ids.
+  bool HasCredit(std::size_t ids = 1) const;
   /// A free one for the request, which has that piece.
   Exchange& Begin(const Request& request, std::uint32_t owner, const std::optional<SliceRing::Piece>& piece);
   absl::Status Post(const Exchange& exchange, const Request& request);
@@ -129,10 +164,40 @@ class Exchanges {
   absl::Status Post(const Exchange& exchange, const Request& request, std::span<std::byte> buffer);
   void FreeIfDone(Exchange& exchange);
 
+  static constexpr std::string_view kOtherWhy =
+      "it was not done for another reason than one before it, of which alone the server said more";
+
   Session& session_;
   SliceRing slice_;
   std::size_t under_way_ = 0;
   std::array<Exchange, Session::kMostUnderWay> exchanges_;
 };
+
+template <typename Each>
+absl::Status Exchanges::Ended::ForEach(const Each& each) const {
+  if (listed == 0) {
+    each(owner[0], answer);
+    return absl::OkStatus();
+  }
+  Session::Answer one = answer;
+  const bool is_told = answer.reply.status == ReplyStatus::kOk;  // of each, and not of all together
+  PutListOutcomes outcomes;
+  if (is_told && !outcomes.Decode(listed, &one.behind)) return absl::UnavailableError(AbslView(kStrayReply));
+  const std::string_view first_text = one.behind;  // why the first that was not done was not
+  ReplyStatus first_why = ReplyStatus::kOk;
+  for (std::size_t i = 0; i < listed; ++i) {
+    one.reply.request_id = first_id + i;
+    if (is_told) {
+      const PutListOutcomes::Outcome& outcome = outcomes[i];
+      one.reply.status = outcome.status;
+      one.reply.version = answer.reply.version + outcome.later;
+      one.reply.slot = outcome.slot;
+      if (first_why == ReplyStatus::kOk) first_why = outcome.status;
+      one.behind = outcome.status == first_why ? first_text : kOtherWhy;
+    }
+    each(owner[i], one);
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace remora

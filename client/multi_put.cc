@@ -68,10 +68,16 @@ class PutMany {
   }
 
   absl::StatusOr<bool> SendList(std::size_t count) {
-    const std::span<const PutRequest> puts = requests_.subspan(next_, count);
-    REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.SendList(puts, static_cast<std::uint32_t>(next_)));
+    std::array<Exchanges::Listed, kMaxListedPuts> puts;
+    for (std::size_t i = 0; i < count; ++i) {
+      const PutRequest& put = requests_[next_ + i];
+      puts[i] = {put.key, put.value, put.options.ttl, static_cast<std::uint32_t>(next_ + i)};
+    }
+    REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.SendList(std::span(puts).first(count),
+                                                                 requests_[next_].options.durability,
+                                                                 Exchanges::Listing::kWithoutIds));
     if (sent && session_.locations().is_on()) {
-      for (const PutRequest& put : puts) session_.locations().Forget(HashKey(put.key));
+      for (const auto& put : std::span(puts).first(count)) session_.locations().Forget(HashKey(put.key));
     }
     return sent;
   }
@@ -112,11 +118,9 @@ class PutMany {
 
   absl::Status TakeReply(const rdma::Completion& completion) {
     REMORA_ASSIGN_OR_RETURN(const Exchanges::Ended ended, exchanges_.TakeReply(completion));
-    if (ended.listed == 0) {
-      TakeOutcome(ended.owner, ended.answer, ended.may_learn);
-    } else {
-      REMORA_RETURN_IF_ERROR(TakeList(ended));
-    }
+    REMORA_RETURN_IF_ERROR(ended.ForEach([&](std::uint32_t number, const Session::Answer& answer) {
+      TakeOutcome(number, answer, ended.may_learn);
+    }));
     session_.RestartDeadline();
     return session_.PostReceive(completion.context);
   }
@@ -132,32 +136,6 @@ class PutMany {
       session_.Learn(HashKey(request.key), DecodeSlot(answer.reply.slot));
     }
   }
-
-  /// Unavailable: the reply is none to a list of this length.
-  absl::Status TakeList(const Exchanges::Ended& ended) {
-    Session::Answer each = ended.answer;
-    PutListOutcomes outcomes;
-    if (each.reply.status == ReplyStatus::kOk && !outcomes.Decode(ended.listed, &each.behind)) {
-      return absl::UnavailableError(AbslView(kStrayReply));
-    }
-    const std::string_view first_text = each.behind;  // why the first that was not done was not
-    ReplyStatus first_why = ReplyStatus::kOk;
-    for (std::size_t i = 0; i < ended.listed; ++i) {
-      if (ended.answer.reply.status == ReplyStatus::kOk) {
-        const PutListOutcomes::Outcome& outcome = outcomes[i];
-        each.reply.status = outcome.status;
-        each.reply.version = ended.answer.reply.version + outcome.later;
-        each.reply.slot = outcome.slot;
-        if (first_why == ReplyStatus::kOk) first_why = outcome.status;
-        each.behind = outcome.status == first_why ? first_text : kOtherWhy;
-      }
-      TakeOutcome(ended.owner + i, each, ended.may_learn);
-    }
-    return absl::OkStatus();
-  }
-
-  static constexpr std::string_view kOtherWhy =
-      "it was not done for another reason than one before it, of which alone the server said more";
 
   static bool IsPending(const PutResult& result) { return absl::IsUnknown(result.status); }
 

@@ -246,9 +246,11 @@ SgeList Session::Fill(std::span<std::byte> payload, std::string_view key, const 
   return list;
 }
 
-Request Session::NextRequest(Operation operation, std::size_t key_size, std::size_t value_size) {
+Request Session::NextRequest(Operation operation, std::size_t key_size, std::size_t value_size,
+                             std::size_t ids) {
+  last_request_id_ += ids;
   Request request;
-  request.request_id = ++last_request_id_;
+  request.request_id = last_request_id_;
   request.value_size = static_cast<std::uint32_t>(value_size);
   request.key_size = static_cast<std::uint16_t>(key_size);
   request.operation = operation;

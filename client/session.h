@@ -242,7 +242,8 @@ class Session {
   std::uint64_t last_request_id() const { return last_request_id_; }
   /// The two halves of a Call without a payload in the slice: what is WRITTEN before Exchange has arrived
   /// when the request does.
-  Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size);
+  /// `ids`: of requests; the last of them is its own.
+  Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size, std::size_t ids = 1);
   absl::StatusOr<Answer> Exchange(const Request& request) { return Exchange(request, 0); }
   /// Each write begins here: the answer that it lost with an earlier connection, by asking for it. Nothing:
   /// none was lost, or it was not done, and it is to be sent.

@@ -83,7 +83,7 @@ bool Server::AnswerOthers() {
     } else if (is_scan) {
       status = scans_->Take(*found->second, pending.request, &reply);
     }
-    if (absl::IsAborted(status)) {  // another step answers it
+    if (IsPutOff(status)) {  // another step answers it
       other_requests_[put_off] = pending;
       other_requests_[put_off++].not_before = now + kPause;
       continue;
@@ -148,7 +148,7 @@ bool Server::AnswerReserves() {
     const auto found = sessions_.find(pending.connection);
     if (found == sessions_.end()) continue;
     const absl::StatusOr<Grant> grant = grants_->Reserve(*found->second, pending.request);
-    if (absl::IsAborted(grant.status())) break;
+    if (IsPutOff(grant.status())) break;
     answered = true;
     if (!grant.ok()) {
       Answer(pending, grant.status());

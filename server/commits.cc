@@ -15,9 +15,11 @@
 
 namespace remora {
 
-RequestName Server::NameOf(const Pending& pending) {
-  if (pending.client == nullptr) return {};
-  return {.client = pending.client->name, .number = pending.request.request_id};
+RequestName Server::NameOf(const Pending& pending, std::size_t number) {
+  const Request& request = pending.request;
+  const bool is_list = request.operation == Operation::kPutList;
+  if (pending.client == nullptr || (is_list && request.put_ids == 0)) return {};
+  return {.client = pending.client->name, .number = request.request_id - (IdsOf(request) - 1) + number};
 }
 
 bool Server::CommitWrites() {
@@ -62,7 +64,7 @@ bool Server::CommitWrites() {
     if (pending.writes == 0) continue;
     const Write& write = writes_[next];
     next += pending.writes;
-    const bool used_up = write.reserved != nullptr && !absl::IsAborted(write.status);
+    const bool used_up = write.reserved != nullptr && !IsPutOff(write.status);
     if (used_up) grants_->EndCommit(*pending.connection);
   }
   std::size_t put_off = 0;
@@ -85,7 +87,7 @@ bool Server::CommitWrites() {
       continue;
     }
     const Write& write = writes.front();  // of a batch, the one that stands for all
-    if (absl::IsAborted(write.status)) {  // and so are all behind it: another step commits them
+    if (IsPutOff(write.status)) {         // and so are all behind it: another step commits them
       write_requests_[put_off++] = write_requests_[i];
       continue;
     }
@@ -107,7 +109,9 @@ void Server::AnswerWrite(const Pending& pending, const Outcome& outcome) {
   reply.version = outcome.version;
   reply.slot = outcome.slot;
   reply.result = outcome.result;
-  if (pending.client != nullptr) pending.client->Note(reply);
+  if (pending.client != nullptr) {
+    pending.client->Note(reply.status, {reply.request_id, reply.version, reply.result});
+  }
   SendReply(pending.connection, reply, StdView(outcome.status.message()));
 }
 
@@ -130,7 +134,7 @@ bool Server::AnswerSynced() {
       continue;
     }
     --pending.list->waiting;
-    pending.list->Note(number, outcome);
+    NoteListed(pending, *pending.list, number, outcome);
     if (pending.list->is_over()) AnswerList(pending, *pending.list);
   }
   return true;
@@ -148,11 +152,12 @@ absl::Status Server::AddBatch(Pending& pending) {
         "what was sent was damaged on its way: the batch does not match its checksum; nothing was done");
   }
   if (pending.request.operation == Operation::kPutList) {
-    const std::size_t begun = pending.list == nullptr ? 0 : pending.list->outcomes.size();
-    pending.writes = AddPutList(copy, pending.request.put_count, begun, &writes_);
+    std::size_t number = pending.list == nullptr ? 0 : pending.list->outcomes.size();
+    pending.writes = AddPutList(copy, pending.request.put_count, number, &writes_);
     if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a list of puts are none");
     for (Write& write : std::span(writes_).last(pending.writes)) {
       write.durability = DecodeDurability(pending.request.durability);
+      write.request = NameOf(pending, number++);
     }
     return absl::OkStatus();
   }
@@ -165,13 +170,16 @@ absl::Status Server::AddBatch(Pending& pending) {
 }
 
 template <typename Outcome>
-void Server::PutList::Note(std::size_t number, const Outcome& outcome) {
+void Server::NoteListed(const Pending& pending, PutList& list, std::size_t number, const Outcome& outcome) {
   const ReplyStatus status = ToReplyStatus(outcome.status);
-  outcomes.Set(number, {status, 0, outcome.slot});
-  versions[number] = outcome.version;
-  if (status == ReplyStatus::kOk || number >= text_of) return;
-  text_of = number;
-  text = StdView(outcome.status.message());
+  list.outcomes.Set(number, {status, 0, outcome.slot});
+  list.versions[number] = outcome.version;
+  if (const RequestName name = NameOf(pending, number); name.client != 0) {
+    pending.client->Note(status, {name.number, outcome.version, 0});
+  }
+  if (status == ReplyStatus::kOk || number >= list.text_of) return;
+  list.text_of = number;
+  list.text = StdView(outcome.status.message());
 }
 
 bool Server::TakeList(Pending& pending, std::span<const Write> writes) {
@@ -179,11 +187,11 @@ bool Server::TakeList(Pending& pending, std::span<const Write> writes) {
   PutList& list = pending.list == nullptr ? fresh : *pending.list;
   const std::size_t before = list.outcomes.size();
   for (const Write& write : writes) {
-    if (absl::IsAborted(write.status)) break;
+    if (IsPutOff(write.status)) break;
     REMORA_CHECK(list.outcomes.size() < kMaxListedPuts);  // AddPutList saw to it
     list.outcomes.Add({});
     if (write.ticket == 0) {
-      list.Note(list.outcomes.size() - 1, write);
+      NoteListed(pending, list, list.outcomes.size() - 1, write);
     } else {
       ++list.waiting;
     }

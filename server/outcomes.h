@@ -10,7 +10,7 @@
 //   O2 A name is here from its first connection on, until it is forgotten. Meanwhile, whatever it wrote that
 //      was done, or may have been, is noted before the answer is sent, by its request id. With a durable tier
 //      that holds across restarts (store/remembered.h); without one, a restart forgets all names, and all
-//      that was written. (Not the puts of a list: who sends one never asks.)
+//      that was written. (Not the puts of a list without ids: nobody can ask for them.)
 //   O3 Request ids of a name go up. So a write's place is taken by later ones only.
 // Hence, of a name that is here: a write that is noted was done. One that is not, and whose place no later
 // one has taken, was not and never will be. Of the others, nothing is known.
@@ -55,18 +55,17 @@ struct NamedClient {
   std::uint64_t first_request_id = 0;  // 0: none came yet
   std::array<Outcome, kRememberedWrites> outcomes{};
 
-  /// False: it is none, for ids go up (O3).
-  bool TakeRequestId(std::uint64_t request_id) {
-    if (request_id <= last_request_id) return false;
-    last_request_id = request_id;
-    if (first_request_id == 0) first_request_id = request_id;
+  /// So many, up to `last`. False: they are none, for ids go up (O3).
+  bool TakeRequestIds(std::uint64_t last, unsigned count) {
+    if (last < count || last - count < last_request_id) return false;
+    last_request_id = last;
+    if (first_request_id == 0) first_request_id = last - count + 1;
     return true;
   }
   /// A write's outcome, if it is one that must be known later. This is the PUT path: a store to memory.
-  void Note(const Reply& reply) {
-    if (reply.status != ReplyStatus::kOk && reply.status != ReplyStatus::kDurableTier) return;
-    outcomes[reply.request_id % kRememberedWrites] = {{reply.request_id, reply.version, reply.result},
-                                                      reply.status};
+  void Note(ReplyStatus status, const RememberedWrite& write) {
+    if (status != ReplyStatus::kOk && status != ReplyStatus::kDurableTier) return;
+    outcomes[write.number % kRememberedWrites] = {write, status};
   }
   /// What is known of a write that was sent over an earlier connection: the answer to kOutcome, but for the
   /// request id of that. kInvalid: it was not.

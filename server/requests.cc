@@ -29,7 +29,8 @@ bool FitsItsOperation(const Request& request) {
              !ttl && request.condition == 0;
     case Operation::kPutList:
       return request.key_size == 0 && request.value_size > 0 && request.value_size <= kMaxPutListBytes &&
-             request.put_count <= kMaxListedPuts && !ttl && request.condition == 0;
+             request.put_count <= kMaxListedPuts && !ttl && request.condition == 0 &&
+             (request.put_ids == 0 || request.put_ids == request.put_count);
     default:
       return false;
   }
@@ -71,14 +72,17 @@ std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t do
                        std::vector<Write>* writes) {
   const std::size_t before = writes->size();
   for (std::size_t i = 0; i < count; ++i) {
-    const std::optional<BatchWrite> write = TakeBatchWrite(&bytes);
-    if (!write || write->entry.kind != BatchKind::kPut) {
+    const std::optional<BatchWrite> put = TakeBatchWrite(&bytes);
+    if (!put || put->entry.kind != BatchKind::kPut) {
       writes->resize(before);
       return 0;
     }
     if (i < done) continue;
-    writes->push_back(WriteOf(*write));
-    writes->back().with_next = false;
+    Write& write = writes->emplace_back();
+    write.key = put->key;
+    write.value = put->value;
+    write.ttl = DecodeTtl(put->entry.ttl_ms);
+    write.condition = Condition::Decode(put->entry.condition);
   }
   if (!bytes.empty()) writes->resize(before);
   return writes->size() - before;
@@ -94,9 +98,8 @@ absl::Status NeedsWriterError() {
 }
 
 ReplyStatus ToReplyStatus(const absl::Status& status) {
+  if (status.ok()) return ReplyStatus::kOk;
   switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return ReplyStatus::kOk;
     case absl::StatusCode::kNotFound:
       return ReplyStatus::kNotFound;
     case absl::StatusCode::kDataLoss:

@@ -20,6 +20,11 @@ inline unsigned CountOf(const Request& request) {
   return request.operation == Operation::kPutList && request.put_count > 0 ? request.put_count : 1u;
 }
 
+/// The request ids that are its own: so many, up to request_id.
+inline unsigned IdsOf(const Request& request) {
+  return request.operation == Operation::kPutList && request.put_ids > 0 ? request.put_ids : 1u;
+}
+
 /// REQUIRES: a write, and no batch.
 Write::Kind KindOf(Operation operation);
 
@@ -35,6 +40,9 @@ std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t do
 bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash);
 
 ReplyStatus ToReplyStatus(const absl::Status& status);
+
+/// Aborted: there was no room, and it is to be tried again. On the PUT path, ok() alone costs nothing.
+inline bool IsPutOff(const absl::Status& status) { return !status.ok() && absl::IsAborted(status); }
 
 /// To who needs a token for writing, and has none. (Not PermissionDenied: that is the disk's word to the
 /// server.)

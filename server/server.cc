@@ -196,7 +196,7 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     return Drop(completion.connection, request.status());
   }
   NamedClient* const client = session.client();
-  if (client != nullptr && !client->TakeRequestId(request->request_id)) {
+  if (client != nullptr && !client->TakeRequestIds(request->request_id, IdsOf(*request))) {
     store_->Add(Counter::kRejectedRequests, 1);
     return Drop(completion.connection, absl::InvalidArgumentError("a request id that does not go up"));
   }

@@ -117,9 +117,6 @@ class Server {
     std::size_t text_of = kMaxListedPuts;                  // the first that was not done
     std::string text{};                                    // why that was not
 
-    /// `outcome`: a Write, or a SyncedWrite.
-    template <typename Outcome>
-    void Note(std::size_t number, const Outcome& outcome);
     bool is_over() const { return waiting == 0 && !is_put_off; }
   };
   // A request and the connection to answer it on. The key of a write points into its session's slice.
@@ -201,11 +198,15 @@ class Server {
   void AnswerWrite(const Pending& pending, const Outcome& outcome);
   /// Of writes that waited for the disk. False: there were none.
   bool AnswerSynced();
-  static RequestName NameOf(const Pending& pending);
+  /// `number`: of a list, in it.
+  static RequestName NameOf(const Pending& pending, std::size_t number = 0);
   /// Copies a batch, or a list, out of the slice and adds its writes to the group. InvalidArgument, DataLoss:
   /// it was none, or not whole.
   absl::Status AddBatch(Pending& pending);
   void AddUnsynced(std::uint64_t ticket, const Pending& pending, std::size_t number);
+  /// `outcome`: a Write, or a SyncedWrite.
+  template <typename Outcome>
+  void NoteListed(const Pending& pending, PutList& list, std::size_t number, const Outcome& outcome);
   /// What became of a list's writes in this group. False: of some nothing, as there was no room.
   bool TakeList(Pending& pending, std::span<const Write> writes);
   void AnswerList(const Pending& pending, const PutList& list);

@@ -186,8 +186,10 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     Write& first = writes[done];
     first.status =
         some == 1 ? Stage(first, now, unix_ms) : StageBatch(writes.subspan(done, some), now, unix_ms);
-    if (absl::IsAborted(first.status)) break;
-    if (!first.status.ok() && decided_on_pending_) refused_.push_back(&first);
+    if (!first.status.ok()) {
+      if (absl::IsAborted(first.status)) break;
+      if (decided_on_pending_) refused_.push_back(&first);
+    }
     for (Write& write : writes.subspan(done + 1, some - 1)) write.status = first.status;
     done += some;
   }

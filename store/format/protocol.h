@@ -48,7 +48,8 @@
 // The writes of a batch are done all or none. Its status is that of the first that could not be done.
 //
 // The puts of a list (store/format/put_list.h) share a message, and no more: each is done, or not, by itself,
-// in their order, and the reply says what became of each. They are remembered by nobody (outcome).
+// in their order, and the reply says what became of each. Where each has a request id of its own, outcome
+// tells of it, too; else they are remembered by nobody.
 //
 // A client whose connection broke makes another, under the same name. By the time that it is accepted, the
 // server has dropped the connection before: what it had sent there is done or never will be. Of a write that
@@ -244,7 +245,8 @@ struct Request {
   std::uint8_t read_count = 0;  // up to kMaxReads
   std::uint8_t durability = 0;  // of a write: EncodeDurability
   std::uint8_t put_count = 0;   // put list: how many
-  std::uint8_t reserved[6] = {};
+  std::uint8_t put_ids = 0;  // put list: put_count: each has an id, the last one request_id; or 0: none has
+  std::uint8_t reserved[5] = {};
 };
 static_assert(sizeof(Request) == 56);
 static_assert(std::has_unique_object_representations_v<Request>);

@@ -45,9 +45,11 @@ class AsyncEnd : public testing::Test, protected SimServed {
     EXPECT_TRUE(begun.ok()) << begun.status();
     return begun.value_or(0);
   }
+  /// Of a put that is to share no message.
+  static constexpr Condition kAlone = Condition::Absent();
   AsyncClient::OperationId BeginPut(std::string_view key, std::string_view value, Outcome& outcome,
-                                    const CallOptions& call = {}) {
-    const AsyncClient::Begun begun = client_->Put(key, value, {}, Into(outcome), call);
+                                    const CallOptions& call = {}, Condition condition = {}) {
+    const AsyncClient::Begun begun = client_->Put(key, value, {.condition = condition}, Into(outcome), call);
     EXPECT_TRUE(begun.ok()) << begun.status();
     return begun.value_or(0);
   }
@@ -123,7 +125,7 @@ TEST_F(AsyncEnd, ACancelledWriteMayBeDone) {
   std::vector<Outcome> outcomes(20);
   std::vector<AsyncClient::OperationId> ids;
   for (std::size_t i = 0; i < outcomes.size(); ++i)
-    ids.push_back(BeginPut(std::to_string(i), "v", outcomes[i]));
+    ids.push_back(BeginPut(std::to_string(i), "v", outcomes[i], {}, kAlone));
   client_->Poll();
   // The first ones were sent; those behind the last credit wait for one.
   for (const std::size_t i : {std::size_t{0}, std::size_t{15}, std::size_t{16}, std::size_t{19}}) {
@@ -139,6 +141,34 @@ TEST_F(AsyncEnd, ACancelledWriteMayBeDone) {
         << i;
     EXPECT_EQ(outcomes[i].calls, 1) << i;
     EXPECT_EQ(Seen(std::to_string(i)), i == 16 || i == 19 ? "NOT_FOUND" : "v") << i;
+  }
+  ExpectThatAllIsWell();
+}
+
+TEST_F(AsyncEnd, OfPutsThatShareAMessageEachEndsByItself) {
+  server_rests_ = true;
+  std::vector<Outcome> outcomes(7);
+  std::vector<AsyncClient::OperationId> ids;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const CallOptions call = {.timeout = i == 3 ? milliseconds(50) : seconds(10)};
+    ids.push_back(BeginPut(std::to_string(i), "v", outcomes[i], call));
+  }
+  client_->Poll();
+  EXPECT_TRUE(client_->Cancel(ids[2]));
+  EXPECT_EQ(client_->Poll(), 1u);
+  EXPECT_TRUE(client_->Wait(network_.clock().Now() + seconds(1)).ok());
+  EXPECT_OUTCOME(kDeadlineExceeded, outcomes[3]);
+  EXPECT_TRUE(client_->Cancel(ids[6]));
+  EXPECT_EQ(client_->room(), 64u - 5) << "one has not been called back";
+  server_rests_ = false;
+  WaitAll();
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const absl::StatusCode wanted = i == 3             ? absl::StatusCode::kDeadlineExceeded
+                                    : i == 2 || i == 6 ? absl::StatusCode::kCancelled
+                                                       : absl::StatusCode::kOk;
+    EXPECT_EQ(outcomes[i].status.code(), wanted) << i;
+    EXPECT_EQ(outcomes[i].calls, 1) << i;
+    EXPECT_EQ(Seen(std::to_string(i)), "v") << "it was sent";
   }
   ExpectThatAllIsWell();
 }
@@ -196,7 +226,7 @@ TEST_F(AsyncEnd, AServerThatHangsCostsTheOperationsAlone) {
   server_rests_ = true;
   std::vector<Outcome> outcomes(20);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    BeginPut(std::to_string(i), "v", outcomes[i], {.timeout = milliseconds(i % 2 == 0 ? 200 : 400)});
+    BeginPut(std::to_string(i), "v", outcomes[i], {.timeout = milliseconds(i % 2 == 0 ? 200 : 400)}, kAlone);
   }
   ASSERT_TRUE(client_->next_deadline().has_value());
   EXPECT_LE(*client_->next_deadline(), network_.clock().Now() + milliseconds(200) + Clock::kCoarseness);

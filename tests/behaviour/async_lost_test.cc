@@ -69,8 +69,8 @@ class AsyncLost : public SimServed, public testing::Test {
 
   /// Operations of each kind, that tell themselves done twice, not done, and done in another order.
   struct Batch {
-    std::vector<std::unique_ptr<Outcome>> sums, sizes, reads;
-    Outcome absent, refused, removed, applied, touched, pinged;
+    std::vector<std::unique_ptr<Outcome>> sums, sizes, reads, puts;
+    Outcome absent, refused, removed, applied, touched, pinged, appended;
   };
   void Begin(AsyncClient& client, const std::string& to, Batch& batch) {
     const auto begun = [](const AsyncClient::Begun& one) { ASSERT_TRUE(one.ok()) << one.status(); };
@@ -83,6 +83,9 @@ class AsyncLost : public SimServed, public testing::Test {
     // It is there, and gone when the next one is done: this one is refused, or has come too late.
     begun(client.Put(to + "there", "late", {.condition = Condition::Absent()}, batch.refused.Taker()));
     begun(client.Delete(to + "there", batch.removed.Taker()));
+    // They share messages. Any of them that is done again is seen: it comes behind what is put behind them.
+    for (int i = 0; i < 5; ++i) begun(client.Put(to + "last", std::to_string(i), into(batch.puts)));
+    begun(client.Append(to + "last", " and more", batch.appended.Taker()));
     for (int i = 0; i < 4; ++i) {
       begun(client.Increment(to + "sum", 1, into(batch.sums)));
       begun(client.Append(to + "text", std::string(1, static_cast<char>('a' + i)), into(batch.sizes)));
@@ -103,6 +106,14 @@ class AsyncLost : public SimServed, public testing::Test {
       EXPECT_OUTCOME(kOk, *batch.sizes[i]);
       EXPECT_EQ(batch.sizes[i]->number, static_cast<std::int64_t>(i + 1));
     }
+    std::uint64_t version = 0;
+    for (const auto& put : batch.puts) {
+      EXPECT_OUTCOME(kOk, *put);
+      EXPECT_GT(put->version, version);
+      version = put->version;
+    }
+    EXPECT_OUTCOME(kOk, batch.appended);
+    EXPECT_GT(batch.appended.version, version);
     EXPECT_OUTCOME(kOk, batch.absent);
     EXPECT_OUTCOME(kOk, batch.removed);
     EXPECT_OUTCOME(kOk, batch.applied);
@@ -113,6 +124,7 @@ class AsyncLost : public SimServed, public testing::Test {
     EXPECT_OUTCOME(kNotFound, *batch.reads[1]);
     EXPECT_TRUE(batch.reads[0]->text() == "it is" || absl::IsNotFound(batch.reads[0]->status));
     LetTheLateCome();
+    EXPECT_EQ(Seen(to + "last"), "4 and more");
     EXPECT_EQ(Seen(to + "sum"), "4");
     EXPECT_EQ(Seen(to + "text"), "abcd");
     EXPECT_EQ(Seen(to + "once"), "made");
@@ -228,36 +240,44 @@ TEST_F(AsyncLost, NoOutcomeIsPushedOutByThoseBehindIt) {
     if (syncs && ++steps % 50 == 0) server_->store().Sync();
   });
   int held = 0;
-  bool all = false;
-  for (std::uint64_t event = 1; !all; event += 3) {
-    SCOPED_TRACE(event);
-    const std::string to = std::to_string(event) + "/";
-    Outcome synced;
-    std::vector<Outcome> others(31);
-    const std::unique_ptr<AsyncClient> client = NewClient();
-    ASSERT_TRUE(
-        client->Increment(to + "synced", 1, {.durability = Durability::kSynced}, synced.Taker()).ok());
-    for (std::size_t i = 0; i < others.size(); ++i) {
-      ASSERT_TRUE(client->Increment(to + std::to_string(i), 1, others[i].Taker()).ok());
+  const auto done = [&] { return server_->store().Read(Counter::kPuts); };
+  for (const bool in_lists : {false, true}) {
+    bool all = false;
+    for (std::uint64_t event = 1; !all; event += in_lists ? 1 : 3) {
+      SCOPED_TRACE(event);
+      const std::string to = std::to_string(event) + (in_lists ? " in a list/" : "/");
+      const std::uint64_t done_before = done();
+      Outcome synced;
+      std::vector<Outcome> others(31);
+      const std::unique_ptr<AsyncClient> client = NewClient();
+      ASSERT_TRUE(
+          client->Increment(to + "synced", 1, {.durability = Durability::kSynced}, synced.Taker()).ok());
+      for (std::size_t i = 0; i < others.size(); ++i) {
+        const std::string key = to + std::to_string(i);
+        ASSERT_TRUE((in_lists ? client->Put(key, "1", others[i].Taker())
+                              : client->Increment(key, 1, others[i].Taker()))
+                        .ok());
+      }
+      network_.CutAt(event, SimNetwork::Cut::kClient);
+      for (int i = 0; i < 200; ++i) client->Poll();
+      if (synced.calls == 0) ++held;  // now and then the store has the disk asked by itself
+      syncs = true;
+      WaitAll(*client);
+      syncs = false;
+      all = network_.is_cut_due();
+      network_.CutAt(0, SimNetwork::Cut::kBoth);
+      LetTheLateCome();
+      EXPECT_EQ(Seen(to + "synced"), "1");
+      EXPECT_OUTCOME(kOk, synced);
+      for (std::size_t i = 0; i < others.size(); ++i) {
+        EXPECT_OUTCOME(kOk, others[i]);
+        EXPECT_EQ(Seen(to + std::to_string(i)), "1");
+      }
+      EXPECT_EQ(done() - done_before, 32u) << "one was done again";
+      if (HasFailure()) return;
     }
-    network_.CutAt(event, SimNetwork::Cut::kClient);
-    for (int i = 0; i < 200; ++i) client->Poll();
-    if (synced.calls == 0) ++held;  // now and then the store has the disk asked by itself
-    syncs = true;
-    WaitAll(*client);
-    syncs = false;
-    all = network_.is_cut_due();
-    network_.CutAt(0, SimNetwork::Cut::kBoth);
-    LetTheLateCome();
-    EXPECT_EQ(Seen(to + "synced"), "1");
-    EXPECT_OUTCOME(kOk, synced);
-    for (std::size_t i = 0; i < others.size(); ++i) {
-      EXPECT_OUTCOME(kOk, others[i]);
-      EXPECT_EQ(Seen(to + std::to_string(i)), "1");
-    }
-    if (HasFailure()) return;
   }
-  EXPECT_GT(held, 10);
+  EXPECT_GT(held, 20);
 }
 
 TEST_F(AsyncLost, WithoutAnotherConnectionOperationsEndAtTheirDeadlines) {
@@ -373,6 +393,7 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
   const std::unique_ptr<AsyncClient> client = NewClient();
   std::int64_t begun = 0, told = 0;
   std::size_t size = 0, told_size = 0;
+  std::uint64_t puts = 0, last_version = 0;
   for (int i = 0; i < 3000; ++i) {
     if (!network_.is_cut_due()) {
       const auto cut = random() % 2 == 0 ? SimNetwork::Cut::kBoth : SimNetwork::Cut::kClient;
@@ -381,7 +402,7 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
     while (client->room() == 0) {
       ASSERT_TRUE(client->Wait(network_.clock().Now() + seconds(60)).ok());
     }
-    switch (random() % 3) {
+    switch (random() % 5) {
       case 0:
         ++begun;
         ASSERT_TRUE(client
@@ -400,6 +421,17 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
                                    EXPECT_TRUE(result.status.ok()) << result.status;
                                    EXPECT_EQ(result.number, static_cast<std::int64_t>(++told_size));
                                  })
+                        .ok());
+        break;
+      case 2:
+      case 3:
+        ASSERT_TRUE(client
+                        ->Put("last", std::to_string(++puts),
+                              [&last_version](const AsyncResult& result) {
+                                EXPECT_TRUE(result.status.ok()) << result.status;
+                                EXPECT_GT(result.version, last_version);
+                                last_version = result.version;
+                              })
                         .ok());
         break;
       default:
@@ -425,6 +457,8 @@ TEST_P(AsyncOftenCut, EachWriteIsDoneOnceAndEachReadIsRight) {
   EXPECT_EQ(told, begun);
   EXPECT_EQ(told_size, size);
   EXPECT_EQ(Seen("sum"), std::to_string(begun));
+  EXPECT_EQ(Seen("last"), std::to_string(puts));
+  EXPECT_EQ(server_->store().Read(Counter::kPuts), puts + size + static_cast<std::uint64_t>(begun));
   EXPECT_GT(client->counters().reconnects, 20u);
   EXPECT_GT(client->counters().outcomes, 20u);
 }

@@ -145,6 +145,45 @@ TEST_P(Async, ACostIsTheClients) {
   EXPECT_EQ(did.retries, 0u);
 }
 
+TEST_P(Async, PutsOfWhatIsSmallShareMessages) {
+  START();
+  ConnectAsync();
+  const auto sent = [&] { return async_->counters().requests; };
+  const std::uint64_t before = sent();
+  std::vector<Outcome> outcomes(16);
+  const auto put = [&](std::size_t i, std::size_t size, const PutOptions& options = {}) {
+    ASSERT_CODE(kOk, async_->Put("key", MakeValue("key", i, size), options, Into(outcomes[i])).status());
+  };
+  for (std::size_t i = 0; i < outcomes.size(); ++i) put(i, 40);
+  EXPECT_EQ(sent() - before, 1u) << "the first waits for nobody";
+  WaitAll();
+  EXPECT_EQ(sent() - before, 2u);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    EXPECT_OUTCOME(kOk, outcomes[i]);
+    EXPECT_EQ(outcomes[i].version, outcomes[0].version + i);
+  }
+  // Not those on conditions, nor of another durability than the one before, nor more than a list has room
+  // for.
+  outcomes = std::vector<Outcome>(16);
+  put(0, 40);
+  put(1, 40, {.condition = Condition::Present()});
+  put(2, 40, {.condition = Condition::Absent()});
+  for (std::size_t i = 3; i < 6; ++i) put(i, 40);
+  for (std::size_t i = 6; i < 9; ++i) put(i, 40, {.durability = Durability::kMemory});
+  for (std::size_t i = 9; i < 12; ++i) put(i, 7000);
+  for (std::size_t i = 12; i < 16; ++i) put(i, 10'000);
+  WaitAll();
+  EXPECT_EQ(sent() - before, 2u + 1 + 2 + 1 + 1 + 2 + 4);
+  EXPECT_OUTCOME(kAlreadyExists, outcomes[2]);
+  for (std::size_t i = 3; i < outcomes.size(); ++i) {
+    EXPECT_OUTCOME(kOk, outcomes[i]);
+    EXPECT_EQ(outcomes[i].version, outcomes[0].version + i - 1);
+  }
+  std::string value;
+  ASSERT_CODE(kOk, kv_->Get("key", &value));
+  EXPECT_EQ(NumberOf("key", value), 15u);
+}
+
 TEST_P(Async, PlacesAreRemembered) {
   START();
   ConnectAsync({.depth = 16}, {.location_cache_bytes = kDefaultLocationCacheBytes});

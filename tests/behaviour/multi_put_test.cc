@@ -400,6 +400,7 @@ TEST_P(PutLists, BytesThatAreNoneAreInvalid) {
   EXPECT_EQ(with([](Request* request) { ++request->payload_checksum; }), ReplyStatus::kCorrupt);
   EXPECT_EQ(with([](Request* request) { request->ttl_ms = 1000; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](Request* request) { request->key_size = 1; }), ReplyStatus::kInvalid);
+  EXPECT_EQ(with([](Request* request) { request->put_ids = 2; }), ReplyStatus::kInvalid);
   EXPECT_EQ(with([](Request* request) { request->condition = Condition::Present().Encode(); }),
             ReplyStatus::kInvalid);
   EXPECT_EQ(store().Read(Counter::kPuts), done) << "nothing was done";

@@ -106,6 +106,36 @@ TEST_F(Returning, ItIsToldWhatBecameOfItsWrites) {
   ASSERT_ANSWER(kNotFound, second->AskForOutcome(id + 4));
 }
 
+TEST_F(Returning, ItIsToldWhatBecameOfEachPutOfAListWithIds) {
+  Serve(options_);
+  WriteBatch list;
+  list.Put("a", "1");
+  list.Put("b", "2", Condition::Present());
+  list.Put("c", "3");
+  Request request = HandClient::MakeRequest(Operation::kPutList, 0, list.bytes().size());
+  request.put_count = 3;
+  const auto first = ByHand(false);
+  first->Write(first->hello().slice, 0, list.bytes());
+  first->set_last_id(6);
+  const auto without = first->AskChecked(request, list.bytes());  // 7
+  ASSERT_ANSWER(kOk, without);
+  request.put_ids = 3;
+  first->set_last_id(9);
+  const auto with = first->AskChecked(request, list.bytes());  // 8 to 10
+  ASSERT_ANSWER(kOk, with);
+  EXPECT_EQ(with->reply.version, without->reply.version + 2);
+  const auto second = ByHand(true);
+  second->set_last_id(20);
+  ASSERT_ANSWER(kNotFound, second->AskForOutcome(7));
+  const auto told = second->AskForOutcome(8);
+  ASSERT_ANSWER(kOk, told);
+  EXPECT_EQ(told->reply.version, with->reply.version);
+  ASSERT_ANSWER(kNotFound, second->AskForOutcome(9));
+  const auto last = second->AskForOutcome(10);
+  ASSERT_ANSWER(kOk, last);
+  EXPECT_EQ(last->reply.version, with->reply.version + 1);
+}
+
 TEST_F(Returning, WhatLaterWritesHaveReplacedIsUnknown) {
   Serve(options_);
   auto hand = ByHand(false);
@@ -159,6 +189,17 @@ TEST_F(Returning, WhoseRequestIdsDoNotGoUpIsDropped) {
   ASSERT_ANSWER(kOk, hand->Put("key", "1"));
   hand = ByHand(true);
   EXPECT_FALSE(hand->Put("key", "2").has_value());
+  WriteBatch list;
+  for (int i = 0; i < 3; ++i) list.Put("key", "of a list");
+  Request request = HandClient::MakeRequest(Operation::kPutList, 0, list.bytes().size());
+  request.put_count = request.put_ids = 3;
+  for (const std::uint64_t last : {2, 11, 12, 13}) {
+    SCOPED_TRACE(last);
+    hand = ByHand(true);
+    hand->Write(hand->hello().slice, 0, list.bytes());
+    hand->set_last_id(last - 1);
+    EXPECT_FALSE(hand->AskChecked(request, list.bytes()).has_value()) << "11 was taken, and 0 is none";
+  }
   const auto client = Connect({});
   EXPECT_EQ(client->Get("key").value_or("none"), "1");
 }

@@ -32,7 +32,8 @@ inline constexpr Field kRequestFields[] = {
     REMORA_FIELD(Request, condition),        REMORA_FIELD(Request, value_size),
     REMORA_FIELD(Request, key_size),         REMORA_FIELD(Request, operation),
     REMORA_FIELD(Request, read_count),       REMORA_FIELD(Request, durability),
-    REMORA_FIELD(Request, put_count),        REMORA_FIELD(Request, reserved)};
+    REMORA_FIELD(Request, put_count),        REMORA_FIELD(Request, put_ids),
+    REMORA_FIELD(Request, reserved)};
 inline constexpr Field kHelloFields[] = {REMORA_FIELD(HelloRequest, magic),
                                          REMORA_FIELD(HelloRequest, protocol_version),
                                          REMORA_FIELD(HelloRequest, format_version),
