@@ -193,7 +193,7 @@ TEST_F(Returning, WhoseRequestIdsDoNotGoUpIsDropped) {
   for (int i = 0; i < 3; ++i) list.Put("key", "of a list");
   Request request = HandClient::MakeRequest(Operation::kPutList, 0, list.bytes().size());
   request.put_count = request.put_ids = 3;
-  for (const std::uint64_t last : {2, 11, 12, 13}) {
+  for (const std::uint64_t last : {2u, 11u, 12u, 13u}) {
     SCOPED_TRACE(last);
     hand = ByHand(true);
     hand->Write(hand->hello().slice, 0, list.bytes());
