@@ -171,7 +171,7 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked
   OperationList& waiting = IsWrite(asked.operation) ? writers_ : askers_;
   const bool is_held_up =
       IsWrite(asked.operation) && (lost_ > 0 || large_.is_in_front() || operation->is_large_put());
-  if (waiting.empty() && broken_.ok() && !is_held_up && (from != nullptr || !IsToShare(asked))) {
+  if (waiting.empty() && broken_.ok() && !is_held_up && !IsToShare(*operation, asked)) {
     Exchanges::Asked now = asked;
     if (from != nullptr) now.local_key = session_->SgeOf(*from).local_key;
     const absl::StatusOr<bool> sent = exchanges_.Send(now, operation->index);

@@ -118,9 +118,9 @@ class AsyncClient::Core {
 
   absl::StatusOr<bool> Send(AsyncOperation& operation);
   /// The first of a list, and with a put those behind it that share its message. How many; 0: none right now.
-  absl::StatusOr<std::size_t> SendFirst(const OperationList& list);
+  absl::StatusOr<std::size_t> SendFirst(const OperationList& waiting);
   /// Whether it is to wait for Poll, with others that come till then.
-  bool IsToShare(const Exchanges::Asked& asked) const;
+  bool IsToShare(const AsyncOperation& operation, const Exchanges::Asked& asked) const;
   /// Whose first operation may be sent; null: nobody's.
   OperationList* NextToSend();
   bool PrepareRead(AsyncOperation& operation);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "client/async.h"
+#include "client/exchanges.h"
 #include "client/lookup.h"
 #include "client/registered.h"
 #include "store/base/clock.h"
@@ -53,10 +54,10 @@ struct AsyncOperation {
   AsyncClient::Done done;
 
   std::string_view value_to_put() const { return memory ? ValueIn(*memory) : std::string_view(value); }
-  /// A put that may share a message with others (store/format/put_list.h).
+  /// A put that may share a message with others.
   bool is_listable() const {
     return kind == Kind::kMessage && message == Operation::kPut && lost_id == 0 && !memory &&
-           options.condition.is_none();
+           Exchanges::List::Takes(options);
   }
   bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kCommit; }
 

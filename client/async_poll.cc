@@ -3,7 +3,6 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -48,17 +47,14 @@ std::size_t AsyncClient::Core::Poll() {
     ended += Deliver(most - ended);
     has_more_ = ended == most || ++rounds == kMostRounds;
     if (has_more_) {
-      SendMessages();
       Signal();  // for what is left
       break;
     }
   } while (std::exchange(busy, false));
   if (ended == 0 || ++polls_ % kPollsPerClock == 0) {
-    if (EndOverdue()) {
-      ended += Deliver(most);
-      SendMessages();
-    }
+    if (EndOverdue()) ended += Deliver(most);
   }
+  if (ended > 0) SendMessages();  // what the last callbacks have begun
   in_poll_ = false;
   return ended;
 }
@@ -101,30 +97,23 @@ OperationList* AsyncClient::Core::NextToSend() {
   return askers_.empty() ? nullptr : &askers_;
 }
 
-bool AsyncClient::Core::IsToShare(const Exchanges::Asked& asked) const {
-  if (asked.operation != Operation::kPut || !asked.options.condition.is_none()) return false;
+bool AsyncClient::Core::IsToShare(const AsyncOperation& operation, const Exchanges::Asked& asked) const {
+  if (!operation.is_listable()) return false;
   // Where nothing is under way, and nobody else is about to begin one, it would wait for nothing.
   if (exchanges_.empty() && ended_.empty()) return false;
   return ListedPutSize(asked.key, asked.value) <= kMaxPutListBytes / 2;
 }
 
-absl::StatusOr<std::size_t> AsyncClient::Core::SendFirst(const OperationList& list) {
-  const std::optional<Durability> durability = list.front().options.durability;
-  const std::size_t most = exchanges_.MostListed();
-  std::array<Exchanges::Listed, kMaxListedPuts> puts;
-  std::size_t count = 0;
-  std::size_t bytes = 0;
-  for (const AsyncOperation* one = &list.front(); one != nullptr && count < most; one = one->behind) {
-    bytes += ListedPutSize(one->key, one->value);
-    if (!one->is_listable() || one->options.durability != durability || bytes > kMaxPutListBytes) break;
-    puts[count++] = {one->key, one->value, one->options.ttl, one->index};
+absl::StatusOr<std::size_t> AsyncClient::Core::SendFirst(const OperationList& waiting) {
+  Exchanges::List list(exchanges_.MostListed());
+  for (const AsyncOperation* one = &waiting.front(); one != nullptr && one->is_listable();
+       one = one->behind) {
+    if (!list.Add(one->key, one->value, one->options, one->index)) break;
   }
-  const bool is_list = count > 1;
-  REMORA_ASSIGN_OR_RETURN(
-      const bool sent,
-      is_list ? exchanges_.SendList(std::span(puts).first(count), durability, Exchanges::Listing::kWithIds)
-              : Send(list.front()));
-  return !sent ? 0 : is_list ? count : 1;
+  const bool is_list = list.size() > 1;
+  REMORA_ASSIGN_OR_RETURN(const bool sent, is_list ? exchanges_.SendList(list, Exchanges::Listing::kWithIds)
+                                                   : Send(waiting.front()));
+  return !sent ? 0 : is_list ? list.size() : 1;
 }
 
 absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {

@@ -83,26 +83,23 @@ std::size_t Exchanges::MostListed() const {
   return std::clamp<std::size_t>(session_.credits() / 2, 1, kMaxListedPuts);
 }
 
-absl::StatusOr<bool> Exchanges::SendList(std::span<const Listed> puts, std::optional<Durability> durability,
-                                         Listing listing) {
+absl::StatusOr<bool> Exchanges::SendList(const List& list, Listing listing) {
   const bool has_ids = listing == Listing::kWithIds && session_.reconnects();
-  const std::size_t ids = has_ids ? puts.size() : 1;
+  const std::size_t ids = has_ids ? list.size() : 1;
   if (!HasCredit(ids)) return false;
-  std::size_t size = 0;
-  for (const Listed& put : puts) size += ListedPutSize(put.key, put.value);
+  const std::size_t size = list.bytes();
   const std::optional<SliceRing::Piece> piece = slice_.Take(size + session_.recent_reads().bytes());
   if (!piece) return false;
   Request request = session_.NextRequest(Operation::kPutList, 0, size, ids);
   Exchange& exchange = Begin(request, kNobody, piece);
   exchange.first_id = request.request_id - (ids - 1);
-  exchange.listed = static_cast<std::uint32_t>(puts.size());
-  request.put_count = static_cast<std::uint8_t>(puts.size());
+  request.put_count = static_cast<std::uint8_t>(list.size());
   if (has_ids) request.put_ids = request.put_count;
   std::byte* const payload = session_.payload_buffer().data() + piece->offset;
   std::byte* end = payload;
-  for (std::size_t i = 0; i < puts.size(); ++i) {
-    end = AddListedPut(end, puts[i].key, puts[i].value, puts[i].ttl);
-    exchange.owner[i] = puts[i].owner;
+  for (const List::Put& put : list.puts()) {
+    end = AddListedPut(end, put.key, put.value, put.ttl);
+    exchange.owner[exchange.listed++] = put.owner;
   }
   exchange.value = {reinterpret_cast<const char*>(payload), size};
   // Without a slice, it is refused whatever it says.
@@ -113,7 +110,7 @@ absl::StatusOr<bool> Exchanges::SendList(std::span<const Listed> puts, std::opti
     SgeList from;
     from.Add(session_.SgeOf(std::span(payload, end)));
     REMORA_RETURN_IF_ERROR(session_.PostWrite(from, session_.slice(), piece->offset));
-    request.durability = EncodeDurability(durability);
+    request.durability = EncodeDurability(list.durability());
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(payload, size));
   }
   REMORA_RETURN_IF_ERROR(Post(exchange, request));

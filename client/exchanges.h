@@ -18,6 +18,7 @@
 #include <span>
 #include <string_view>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
@@ -58,19 +59,49 @@ class Exchanges {
   /// (store/format/protocol.h). Errors are the connection's.
   absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
 
-  /// A put of a list.
-  struct Listed {
-    std::string_view key;
-    std::string_view value;
-    std::optional<std::chrono::milliseconds> ttl;
-    std::uint32_t owner;
+  /// Puts that may share a message, in their order. Points to what it was given.
+  class List {
+   public:
+    struct Put {
+      std::string_view key;
+      std::string_view value;
+      std::optional<std::chrono::milliseconds> ttl;
+      std::uint32_t owner;
+    };
+
+    /// Whether any list takes such a put. One with a condition goes alone, so that the server can say in full
+    /// why it does not hold.
+    static bool Takes(const PutOptions& options) { return options.condition.is_none(); }
+
+    /// `most`: kMaxListedPuts at most.
+    explicit List(std::size_t most = kMaxListedPuts) : most_(most) {}
+    /// False: it goes with none, not with these, or there is no room for it.
+    bool Add(std::string_view key, std::string_view value, const PutOptions& options, std::uint32_t owner) {
+      const std::size_t bytes = bytes_ + ListedPutSize(key, value);
+      if (puts_.size() == most_ || bytes > kMaxPutListBytes || !Takes(options)) return false;
+      if (puts_.empty()) durability_ = options.durability;
+      if (options.durability != durability_) return false;
+      bytes_ = bytes;
+      puts_.push_back({key, value, options.ttl, owner});
+      return true;
+    }
+
+    std::size_t size() const { return puts_.size(); }
+    std::size_t bytes() const { return bytes_; }
+    std::span<const Put> puts() const { return puts_; }
+    std::optional<Durability> durability() const { return durability_; }
+
+   private:
+    const std::size_t most_;
+    std::size_t bytes_ = 0;
+    std::optional<Durability> durability_;
+    absl::InlinedVector<Put, kMaxListedPuts> puts_;
   };
   /// Whether it is to be known later what became of the puts of a list, each by itself.
   enum class Listing : std::uint8_t { kWithoutIds = 1, kWithIds = 2 };
   /// The same of a list of puts (store/format/put_list.h); kWithIds: of MostListed() of them at most.
-  /// REQUIRES: they are in bounds, and so is the list; it has room for each.
-  absl::StatusOr<bool> SendList(std::span<const Listed> puts, std::optional<Durability> durability,
-                                Listing listing);
+  /// REQUIRES: there are some, and they are in bounds.
+  absl::StatusOr<bool> SendList(const List& list, Listing listing);
   /// How many puts a list may have, if it is to be known later what became of them: more could not be under
   /// way twice, so that the server has some to do while the client takes the answers.
   std::size_t MostListed() const;

@@ -3,7 +3,6 @@
 // server does them in that order.
 #include "client/multi_put.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +10,7 @@
 
 #include "client/exchanges.h"
 #include "client/put.h"
-#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
-#include "store/format/put_list.h"
 #include "store/format/record.h"
 
 namespace remora {
@@ -44,40 +41,28 @@ class PutMany {
         REMORA_RETURN_IF_ERROR(PutAlone(request, results_[next_]));
         continue;
       }
-      const std::size_t listed = ListAt(next_);
-      REMORA_ASSIGN_OR_RETURN(const bool sent, listed > 1 ? SendList(listed) : SendOne(request));
+      const Exchanges::List list = ListAt(next_);
+      REMORA_ASSIGN_OR_RETURN(const bool sent, list.size() > 1 ? SendList(list) : SendOne(request));
       if (!sent) return absl::OkStatus();
-      next_ += listed - 1;
+      if (list.size() > 1) next_ += list.size() - 1;
     }
     return absl::OkStatus();
   }
 
-  /// How many from there on go into one message: those that follow each other, and are small and alike. One
-  /// with a condition goes alone, so that the server can say in full why it does not hold.
-  std::size_t ListAt(std::size_t first) const {
-    std::size_t bytes = 0;
-    std::size_t end = first;
-    for (; end < requests_.size() && end - first < kMaxListedPuts && IsPending(results_[end]); ++end) {
-      const PutRequest& request = requests_[end];
-      bytes += ListedPutSize(request.key, request.value);
-      const bool fits = bytes <= kMaxPutListBytes && request.options.condition.is_none() &&
-                        request.options.durability == requests_[first].options.durability;
-      if (!fits) break;
+  /// Those from there on that go into one message: they follow each other, and are small and alike.
+  Exchanges::List ListAt(std::size_t first) const {
+    Exchanges::List list;
+    for (std::size_t i = first; i < requests_.size() && IsPending(results_[i]); ++i) {
+      const PutRequest& request = requests_[i];
+      if (!list.Add(request.key, request.value, request.options, static_cast<std::uint32_t>(i))) break;
     }
-    return std::max<std::size_t>(end - first, 1);
+    return list;
   }
 
-  absl::StatusOr<bool> SendList(std::size_t count) {
-    std::array<Exchanges::Listed, kMaxListedPuts> puts;
-    for (std::size_t i = 0; i < count; ++i) {
-      const PutRequest& put = requests_[next_ + i];
-      puts[i] = {put.key, put.value, put.options.ttl, static_cast<std::uint32_t>(next_ + i)};
-    }
-    REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.SendList(std::span(puts).first(count),
-                                                                 requests_[next_].options.durability,
-                                                                 Exchanges::Listing::kWithoutIds));
+  absl::StatusOr<bool> SendList(const Exchanges::List& list) {
+    REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.SendList(list, Exchanges::Listing::kWithoutIds));
     if (sent && session_.locations().is_on()) {
-      for (const auto& put : std::span(puts).first(count)) session_.locations().Forget(HashKey(put.key));
+      for (const auto& put : list.puts()) session_.locations().Forget(HashKey(put.key));
     }
     return sent;
   }

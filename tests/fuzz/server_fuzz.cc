@@ -113,7 +113,6 @@ class HostileClient {
   }
   void SendBatch() {
     Request request;
-    request.request_id = ++last_id_;
     const bool is_list = input_.Take<std::uint8_t>() % 2 == 1;
     request.operation = is_list ? Operation::kPutList : Operation::kBatch;
     std::string bytes(input_.Text());
@@ -128,6 +127,8 @@ class HostileClient {
       bytes = batch.bytes();
     }
     if (is_list) request.put_count = input_.Take<std::uint8_t>() % 20;
+    if (is_list && input_.Take<std::uint8_t>() % 2 == 1) request.put_ids = request.put_count;
+    request.request_id = last_id_ += std::max<std::uint8_t>(request.put_ids, 1);
     request.value_size = static_cast<std::uint32_t>(bytes.size());
     Write(0, bytes);
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(bytes.data(), bytes.size()));
