@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   }
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
   if (options.large_pages) server->large_pages_->Start(server->store_.get());
-  if (server->store_->loading()) server->load_began_ = server->store_->clock().Now();
+  server->tells_of_load_ = options.store.durability != Durability::kMemory;
   if (server->store_->Read(Counter::kLogTorn) != 0) {
     server->Log(
         "the log was torn, as when the machine fails: writes at its end, none of which was synced, are "
@@ -129,7 +129,7 @@ bool Server::Serve(bool busy) {
   scans_->Expire();
   if (next_probe_) ProbeClients();
   if (bounded_log_->next_telling()) bounded_log_->TellDue();
-  if (load_began_) SeeHowTheLoadGoes();
+  if (tells_of_load_) SeeHowTheLoadGoes();
   if ((store_->Read(Counter::kDiskRefuses) != 0) != disk_refuses_) SeeHowTheDiskDoes();
   // With commits, the store does its housekeeping at their pace.
   return committed || store_->Work() || answered || busy;
@@ -137,9 +137,9 @@ bool Server::Serve(bool busy) {
 
 void Server::SeeHowTheLoadGoes() {
   if (store_->loading() && store_->load_status().ok()) return;
-  const double seconds = std::chrono::duration<double>(store_->clock().Now() - *load_began_).count();
-  load_began_.reset();
+  tells_of_load_ = false;
   if (store_->loading()) return Stop();  // for good: see Run
+  const double seconds = std::chrono::duration<double>(store_->load_time()).count();
   const std::uint64_t keys = store_->Read(Counter::kKeysLoaded);
   Log(absl::StrFormat("loaded %d keys in %.2f s: %.0f keys per second; records of %d are not in memory", keys,
                       seconds, static_cast<double>(keys) / std::max(seconds, 1e-3),
@@ -350,8 +350,8 @@ int Server::MillisToNextWork() const {
     next = next ? std::min(*next, use->MayTakeAt()) : use->MayTakeAt();
   }
   // The end of a load wakes nobody.
-  const int longest = load_began_ ? 20 : 3'600'000;
-  if (!next) return load_began_ ? longest : -1;
+  const int longest = tells_of_load_ ? 20 : 3'600'000;
+  if (!next) return tells_of_load_ ? longest : -1;
   // Rounded up, so as not to wake too early and find nothing.
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - store_->clock().Now());
   return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, longest));

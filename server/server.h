@@ -250,7 +250,7 @@ class Server {
   std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
 
   std::optional<TimePoint> next_probe_;  // nothing: there are no clients to be asked whether they are there
-  std::optional<TimePoint> load_began_;  // nothing: it is over
+  bool tells_of_load_ = false;           // when it is over; it may be already
   bool disk_refuses_ = false;            // and it was said
   std::size_t expected_ = 0;             // requests that may come at once: replies without one behind them
 

@@ -64,6 +64,7 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   for (const DurableTier::KeyRange& range : load_.ranges) begins.push_back(range.begin());
   known_.Forget(begins);
   load_.working = threads;
+  load_.began = clock_.Now();
   Set(Counter::kLoading, 1);
   loading_.store(true, std::memory_order_relaxed);  // nobody else is here yet
   load_.serves = steps || background;
@@ -121,6 +122,7 @@ void Store::Impl::EndLoad(LoadWorker& worker, const absl::Status& status) {
     return;
   }
   known_.LearnAll();
+  load_.took = clock_.Now() - load_.began;
   Set(Counter::kLoading, 0);
   // Release: who sees it sees all that was loaded.
   loading_.store(false, std::memory_order_release);

@@ -91,6 +91,7 @@ struct LoadState {
   std::vector<DurableTier::KeyRange> ranges;
   bool serves = false;               // somebody may read
   std::uint64_t index_segments = 0;  // that the index will have, about
+  TimePoint began;
 
   std::atomic<std::size_t> next_range = 0;
   std::atomic<bool> stop = false;    // somebody failed, or the store ends
@@ -103,6 +104,7 @@ struct LoadState {
   absl::Status status;      // of the first that failed; nobody writes it once `failed` is set
   std::uint64_t key_count = 0;
   std::uint64_t record_bytes = 0;
+  Duration took = Duration::zero();  // set before loading() is false; nobody writes it then
 
   std::optional<LoadWorker> stepper;  // Loading::kInSteps
   std::vector<std::thread> threads;   // Loading::kInBackground

@@ -324,6 +324,7 @@ bool Store::Sync() { return impl_->Sync(); }
 bool Store::Work() { return impl_->Work(); }
 bool Store::Load() { return impl_->LoadStep(); }
 bool Store::loading() const { return impl_->loading(); }
+Duration Store::load_time() const { return impl_->load_time(); }
 absl::Status Store::load_status() const { return impl_->load_status(); }
 absl::Status Store::disk_status() const { return impl_->disk_status(); }
 std::optional<TimePoint> Store::next_work() const { return impl_->next_work(); }

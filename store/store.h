@@ -323,6 +323,8 @@ class Store {
   /// looked up there, under the lock, and brought in, so no call takes it for missing; that costs some ten
   /// microseconds, or a read from the disk. From true to false, once; if the load failed, never.
   bool loading() const;
+  /// How long it was loading. Zero: it is, or had nothing to load from.
+  Duration load_time() const;
   /// OK unless the load failed after Open. Then what was not loaded is looked up key by key, for ever.
   /// OutOfRange: it does not fit, for what was written meanwhile (says what would). DataLoss, Unavailable: as
   /// Open.

@@ -103,6 +103,7 @@ class Store::Impl {
   absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
   std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }
   bool loading() const { return loading_.load(std::memory_order_acquire); }
+  Duration load_time() const { return loading() ? Duration::zero() : load_.took; }
   absl::Status load_status() const;
   absl::Status disk_status() const;
 

@@ -18,8 +18,7 @@
 namespace remora {
 namespace {
 
-// --- Step by step, under READs that come in pieces
-// ----------------------------------------------------------
+// --- Step by step, under READs that come in pieces ------------------------------------------------------
 
 class LoadingTest : public SimServed, public testing::TestWithParam<unsigned> {
  protected:
@@ -204,10 +203,23 @@ TEST_P(LoadingTest, NoRoomForARecordIsSaidSo) {
   EXPECT_EQ(server_->Run().code(), absl::StatusCode::kOutOfRange);
 }
 
+TEST_P(LoadingTest, ALoadThatIsOverBeforeTheServerServesIsToldOf) {
+  client_.reset();
+  server_.reset();
+  std::vector<std::string> lines;
+  options_.store.loading = Loading::kInOpen;
+  options_.log = [&lines](std::string_view line) { lines.emplace_back(line); };
+  ASSERT_NO_FATAL_FAILURE(Serve(options_));
+  ASSERT_FALSE(server_->store().loading());
+  server_->Step();
+  EXPECT_THAT(lines, testing::ElementsAre(testing::StartsWith("loaded 600 keys in ")));
+  server_->Step();
+  EXPECT_EQ(lines.size(), 1u) << "it is told once";
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, LoadingTest, testing::Range(1u, 5u));
 
-// --- In threads, on every kind of deployment
-// ------------------------------------------------------------------
+// --- In threads, on every kind of deployment ------------------------------------------------------------
 
 class LoadingBehaviour : public Behaviour {};
 
