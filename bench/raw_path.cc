@@ -98,7 +98,7 @@ absl::Status RawPath::Read(std::uint64_t offset, std::size_t size) {
   // As the client does: the deadline is made only when the first look finds nothing.
   if (connection_.Poll(std::span(&completion, 1)) == 0) {
     REMORA_RETURN_IF_ERROR(
-        rdma::PollUntil(connection_, std::span(&completion, 1), clock_.Now() + kPatience).status());
+        rdma::PollUntil(connection_, std::span(&completion, 1), clock_.Now() + kPatience, spinner_).status());
   }
   if (!completion.ok) return connection_.status();
   if (completion.context != kContext || completion.kind != rdma::CompletionKind::kRead) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rdma/spinner.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/key_search.h"
@@ -50,6 +51,7 @@ class RawPath {
   std::uint64_t MainOffset(std::uint64_t number) const;
 
   rdma::Connection& connection_;
+  rdma::Spinner spinner_;
   const Clock& clock_;
   HelloReply hello_;
   StoreShape shape_;

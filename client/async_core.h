@@ -29,6 +29,7 @@
 #include "client/exchanges.h"
 #include "client/lookup.h"
 #include "client/session.h"
+#include "rdma/spinner.h"
 #include "rdma/transport.h"
 
 namespace remora {
@@ -202,6 +203,7 @@ class AsyncClient::Core {
   OperationList ended_;
   bool asked_last_ = false;  // those who ask and those who write take turns
 
+  rdma::Spinner spinner_;
   std::array<rdma::Completion, kMostReads> completions_;  // of one Poll; kept, to be cleared only once
   TimePoint earliest_ = TimePoint::max();                 // no deadline is earlier; one may be later
   std::uint32_t polls_ = 0;

@@ -283,19 +283,13 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
       if (session_->clock().Now() >= deadline) return absl::DeadlineExceededError(kNothingEnded);
       continue;
     }
-    // As rdma::PollUntil: who has to share its processor with the server must not spin for long.
     if (!broken_.ok()) {
       const TimePoint now = session_->clock().Now();
       if (now >= deadline) return absl::DeadlineExceededError(kNothingEnded);
       session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, next_attempt_}) - now));
       continue;
     }
-    int spins = rdma::kSpins;
-    while (spins > 0 && !TakeCompletions()) {
-      rdma::CpuPause();
-      --spins;
-    }
-    if (spins > 0) continue;
+    if (spinner_.Spin([this] { return TakeCompletions(); })) continue;
     const absl::Status woken = session_->connection().Wait(std::min(deadline, earliest_));
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     if (woken.ok()) continue;

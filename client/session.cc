@@ -298,7 +298,7 @@ absl::Status Session::Await(const bool& done) {
 absl::StatusOr<std::size_t> Session::AwaitSome(std::span<rdma::Completion> completions) {
   if (const std::size_t count = connection_->Poll(completions); count > 0) return count;
   if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
-  absl::StatusOr<std::size_t> polled = rdma::PollUntil(*connection_, completions, *deadline_);
+  absl::StatusOr<std::size_t> polled = rdma::PollUntil(*connection_, completions, *deadline_, spinner_);
   if (!polled.ok()) return Break(std::move(polled).status());
   return polled;
 }

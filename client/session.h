@@ -25,6 +25,7 @@
 #include "client/scan.h"
 #include "client/server_time.h"
 #include "rdma/mapped_region.h"
+#include "rdma/spinner.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/key_search.h"
@@ -408,6 +409,7 @@ class Session {
   // What is under way: READs, and at most one request.
   std::array<rdma::Completion, 8>
       completions_;  // those of a look; here, so that none begins with writing them
+  rdma::Spinner spinner_;
   std::size_t reads_under_way_ = 0;
   bool reads_done_ = true;  // there are none
   bool send_done_ = true;

@@ -36,14 +36,6 @@ absl::StatusOr<std::unique_ptr<Registration>> Connection::ProvideWrite(std::stri
   return absl::FailedPreconditionError("ProvideWrite is for the server's end of a connection");
 }
 
-void CpuPause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, TimePoint deadline) {
   if (address.kind == TransportKind::kVerbs) return DialVerbs(address, limits, clock, deadline);
@@ -68,17 +60,6 @@ absl::Status CheckOffer(const SharedMemory& memory) {
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {
   if (kind == TransportKind::kVerbs) return SharedBytesOfVerbs();
   return SharedBytesOfLocal(limits);
-}
-
-absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (const std::size_t count = connection.Poll(out); count > 0) return count;
-    CpuPause();
-  }
-  for (;;) {
-    REMORA_RETURN_IF_ERROR(connection.Wait(deadline));
-    if (const std::size_t count = connection.Poll(out); count > 0) return count;
-  }
 }
 
 }  // namespace remora::rdma

@@ -330,13 +330,4 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
                                                  const Clock& clock,
                                                  MemoryWindows windows = MemoryWindows::kAuto);
 
-/// Polls before sleeping, with pauses between: some 20 to 50 us, which is the time that falling asleep and
-/// being woken costs anyway. So a wait is at most twice as dear as the better of the two.
-inline constexpr int kSpins = 1000;
-void CpuPause();
-
-/// Polls `connection` until at least one completion comes: spins for a while, then sleeps.
-/// DeadlineExceeded when none came in time. The clock is first read after the spinning.
-absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline);
-
 }  // namespace remora::rdma

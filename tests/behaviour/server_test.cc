@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "rdma/spinner.h"
 #include "store/format/protocol.h"
 #include "tests/behaviour/behaviour_fixture.h"
 
@@ -202,8 +203,8 @@ class RawClient {
     Check(connection_->PostSend(0, rdma::MakeSge(*registration_, kRequestAt, size)));
     std::array<rdma::Completion, 4> completions;
     for (;;) {
-      const auto count =
-          rdma::PollUntil(*connection_, completions, deployment_.clock().Now() + std::chrono::seconds(5));
+      const auto count = rdma::PollUntil(*connection_, completions,
+                                         deployment_.clock().Now() + std::chrono::seconds(5), spinner_);
       if (!count.ok()) {
         ADD_FAILURE() << count.status();
         return rdma::CompletionKind::kSend;
@@ -241,6 +242,7 @@ class RawClient {
   Deployment& deployment_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(2048);
   std::unique_ptr<rdma::Connection> connection_;
+  rdma::Spinner spinner_;
   std::unique_ptr<rdma::Registration> registration_;
   HelloReply hello_;
 };

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "client/client.h"
+#include "rdma/spinner.h"
 #include "store/base/absl_view.h"
 #include "tests/network/judge.h"
 #include "tests/support/self_describing.h"
@@ -321,14 +322,16 @@ int Notice(const std::string& address, const std::string& what) {
   if (!client.ok()) return Fail("connect", client.status());
   std::printf("connected\n");
   std::fflush(stdout);
+  rdma::Spinner spinner;
   for (;;) {
     // To be told of the end of a connection that is not used takes no call.
     std::array<rdma::Completion, 8> completions;
-    const absl::Status status = what == "get"   ? (*client)->Get("notice").status()
-                                : what == "put" ? (*client)->Put("notice", what)
-                                                : rdma::PollUntil((*client)->connection(), completions,
-                                                                  clock.Now() + std::chrono::hours(1))
-                                                      .status();
+    const absl::Status status = what == "get" ? (*client)->Get("notice").status()
+                                : what == "put"
+                                    ? (*client)->Put("notice", what)
+                                    : rdma::PollUntil((*client)->connection(), completions,
+                                                      clock.Now() + std::chrono::hours(1), spinner)
+                                          .status();
     const absl::Status& ended = what == "nothing" ? (*client)->connection().status() : status;
     if (!ended.ok() && !absl::IsNotFound(ended)) {
       std::printf("[%lld, \"%s\"]\n", Millis(steady_clock::now()),

@@ -162,7 +162,7 @@ absl::Status Client::Advance() {
   if (disconnects_ > 0) return connection_->status();
   std::array<Completion, 8> completions;
   REMORA_ASSIGN_OR_RETURN(const std::size_t count,
-                          PollUntil(*connection_, completions, clock_.Now() + kPatience));
+                          PollUntil(*connection_, completions, clock_.Now() + kPatience, spinner_));
   EXPECT_GT(count, 0u);
   for (std::size_t i = 0; i < count; ++i) Note(completions[i]);
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gmock/gmock.h"
+#include "rdma/spinner.h"
 #include "rdma/transport.h"
 #include "tests/rdma/transport_service.h"
 
@@ -109,6 +110,7 @@ class Client {
   std::size_t writes_at_ = 0;
   std::size_t reads_at_ = 0;
   std::unique_ptr<Connection> connection_;
+  Spinner spinner_;
   std::unique_ptr<Registration> registration_;
   Welcome welcome_;
   std::deque<std::string> received_;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "rdma/spinner.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/format/protocol.h"
@@ -77,7 +78,7 @@ class HandClient {
     const TimePoint deadline = clock_.Now() + patience;
     while (answered_ < last_id_) {
       std::array<rdma::Completion, 4> completions;
-      const auto count = rdma::PollUntil(*connection_, completions, deadline);
+      const auto count = rdma::PollUntil(*connection_, completions, deadline, spinner_);
       if (!count.ok()) return std::nullopt;
       for (std::size_t i = 0; i < *count; ++i) {
         if (completions[i].kind == rdma::CompletionKind::kDisconnected) return std::nullopt;
@@ -187,6 +188,7 @@ class HandClient {
   const Clock& clock_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kPayloadAt + kPayloadSize);
   std::unique_ptr<rdma::Connection> connection_;
+  rdma::Spinner spinner_;
   std::unique_ptr<rdma::Registration> registration_;
   HelloReply hello_;
   std::uint64_t last_id_ = 0;
