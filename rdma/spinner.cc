@@ -4,7 +4,7 @@
 
 namespace remora::rdma {
 
-void CpuPause() {
+void Spinner::Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)

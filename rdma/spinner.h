@@ -11,8 +11,6 @@
 
 namespace remora::rdma {
 
-void CpuPause();
-
 /// Whoever waits time and again has one of these, for it learns.
 /// Thread Safety: none.
 class Spinner {
@@ -50,10 +48,13 @@ class Spinner {
   static bool LookTimes(int times, const Look& look) {
     for (int i = 0; i < times; ++i) {
       if (look()) return true;
-      CpuPause();
+      Pause();
     }
     return false;
   }
+
+  /// As the processor wants it of who looks at the same word time and again.
+  static void Pause();
 
   int waits_to_rest_ = 0;  // in which it does not look longer
   int rest_ = kLeastRest;  // after the next time that it was in vain
