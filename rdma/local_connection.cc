@@ -155,7 +155,7 @@ std::size_t LocalConnection::TakeMessages(std::span<Completion> out) {
     if (result == RingResult::kNotNow) break;
     const Receive& receive = receives_.front();
     if (result == RingResult::kPeerLies) {
-      Break(absl::InternalError("the peer broke the rules of its message ring (produced, or a length)"));
+      Break(absl::InternalError("the peer broke the rules of its message ring (a length)"));
       break;
     }
     if (length > receive.size) {

@@ -19,26 +19,24 @@ RingResult RingWriter::Push(std::span<const std::byte> message) {
     if (produced_ - consumed_ + needed > slots_) return RingResult::kNotNow;
   }
   LocalSlot& first = own_->slots()[produced_ & (slots_ - 1)];
-  first.length.store(static_cast<std::uint32_t>(message.size()), std::memory_order_relaxed);
+  const std::uint64_t head = LocalHead(produced_ + 1, message.size());
   for (std::uint64_t at = produced_; !message.empty(); ++at) {
     const std::size_t size = std::min(message.size(), kMaxShortMessage);
     std::memcpy(own_->slots()[at & (slots_ - 1)].data, message.data(), size);
     message = message.subspan(size);
   }
   produced_ += needed;
-  // As a release it publishes the slots and every WRITE before (A2, A3); seq_cst for the sake of A4.
-  own_->produced.store(produced_, std::memory_order_seq_cst);
+  // As a release it publishes the bytes and every WRITE before (A2, A3); seq_cst for the sake of A4.
+  first.head.store(head, std::memory_order_seq_cst);
   return RingResult::kDone;
 }
 
 RingResult RingReader::Peek(std::uint32_t* length) const {
-  // As in HasMessage.
-  const std::uint64_t produced = peer_->produced.load(std::memory_order_seq_cst);
-  if (produced == consumed_) return RingResult::kNotNow;
-  if (produced - consumed_ > slots_) return RingResult::kPeerLies;
-  *length = peer_->slots()[consumed_ & (slots_ - 1)].length.load(std::memory_order_relaxed);
-  const bool is_whole = *length <= kMaxMessageSize && LocalSlotsOf(*length) <= produced - consumed_;
-  return is_whole ? RingResult::kDone : RingResult::kPeerLies;
+  const std::uint64_t head = Head();
+  if (!IsHeadOf(head, consumed_ + 1)) return RingResult::kNotNow;
+  *length = LengthOf(head);
+  const bool is_possible = *length <= kMaxMessageSize && LocalSlotsOf(*length) <= slots_;
+  return is_possible ? RingResult::kDone : RingResult::kPeerLies;
 }
 
 void RingReader::Take(std::byte* to, std::uint32_t length) {

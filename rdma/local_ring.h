@@ -12,14 +12,14 @@ namespace remora::rdma {
 enum class RingResult {
   kDone,
   kNotNow,    // full, or empty
-  kPeerLies,  // the peer's counters or lengths are impossible
+  kPeerLies,  // the peer's counter or a length is impossible
 };
 
 /// Thread Safety: none.
 class RingWriter {
  public:
   RingWriter() = default;
-  /// `own` has the slots and `produced`, `peer` has `consumed`. `slots` is a power of two.
+  /// `own` has the slots, `peer` has `consumed`. `slots` is a power of two.
   RingWriter(LocalSide* own, const LocalSide* peer, std::uint32_t slots)
       : own_(own), peer_(peer), slots_(slots) {}
 
@@ -38,19 +38,23 @@ class RingWriter {
 class RingReader {
  public:
   RingReader() = default;
-  /// `peer` has the slots and `produced`, `own` has `consumed`.
+  /// `peer` has the slots, `own` has `consumed`.
   RingReader(LocalSide* own, const LocalSide* peer, std::uint32_t slots)
       : own_(own), peer_(peer), slots_(slots) {}
 
   /// As an acquire, the load comes before those of the slot (A2); seq_cst is for A4, and costs no more on
   /// x86-64.
-  bool HasMessage() const { return peer_->produced.load(std::memory_order_seq_cst) != consumed_; }
+  bool HasMessage() const { return IsHeadOf(Head(), consumed_ + 1); }
   /// kDone: the next message has `*length` bytes, at most kMaxMessageSize.
   RingResult Peek(std::uint32_t* length) const;
   /// Copies the next message out and takes it off. REQUIRES: `length` is what Peek just found.
   void Take(std::byte* to, std::uint32_t length);
 
  private:
+  std::uint64_t Head() const {
+    return peer_->slots()[consumed_ & (slots_ - 1)].head.load(std::memory_order_seq_cst);
+  }
+
   LocalSide* own_ = nullptr;
   const LocalSide* peer_ = nullptr;
   std::uint32_t slots_ = 0;

@@ -29,17 +29,18 @@
 //       transport.h). One hole is the kernel's: the OOM killer's reaper takes the memory in which the kernel
 //       finds the robust futexes, if a killed process has not ended two seconds later (Linux 5.18; sooner
 //       before). For that case the client looks at its socket, too, now and then.
-//   A2  (Rings.) Each ring has one writer and one reader. `produced` is stored by the writer after the slot's
-//   bytes,
-//       and loaded by the reader before them; `consumed` is stored by the reader after it has copied the
-//       bytes out, and loaded by the writer before it writes the slot again. Each counter lives in memory
-//       that its side can write. Counters only grow; slot = counter mod slots. 0 <= produced - consumed <=
-//       slots, else the peer lies and the connection is broken. Lengths are loaded once, checked, and only
-//       then used. All slots of a long message are produced at once, so one of which not all are there is a
-//       lie, too.
-//   A3  (Order.) WRITEs are stored before the `produced` of a later message is, and that is a release: O1.
-//   A4  (No lost wake-up.) Writer: store `produced`, load `sleeping`. Sleeper: store `sleeping`, load
-//   `produced`. All
+//   A2  (Rings.) Each ring has one writer and one reader, who number what they use of its slots from 1 on,
+//       round after round. A message's `head` says its first slot's number and its length. The writer stores
+//       it after the bytes, those of all slots of a long message; the reader loads it before them, and a
+//       length once, checks it, and only then uses it. A head with another number than the next one, 0 or one
+//       of an earlier round, is no message yet. (So nothing is to be looked at but the message, and of a
+//       short one, one cache line goes from one processor to the other.) `consumed` is stored by the reader
+//       after it has copied the bytes out, and loaded by the writer before it writes a slot again; it only
+//       grows. 0 <= slots used - consumed <= slots, else the peer lies, as with a length that no message has,
+//       and the connection is broken. Each side stores in memory of its own.
+//   A3  (Order.) WRITEs are stored before the `head` of a later message is, and that is a release: O1.
+//   A4  (No lost wake-up.) Writer: store `head`, load `sleeping`. Sleeper: store `sleeping`, load the next
+//   `head`. All
 //       four are seq_cst, so in their one total order one of the loads comes after the other side's store:
 //       either the writer sees the sleeper and sends the byte, or the sleeper sees the message and stays
 //       awake (Dekker). `sleeping` is odd while it sleeps, or is about to, and another number each time: who
@@ -64,7 +65,7 @@ namespace remora::rdma {
 // --- Handshake: one packet each way, over SOCK_SEQPACKET --------------------------------------------
 
 inline constexpr std::uint64_t kLocalMagic = 0x6c61636f6c6d6572;  // "remlocal"
-inline constexpr std::uint32_t kLocalVersion = 3;
+inline constexpr std::uint32_t kLocalVersion = 4;
 
 /// Regions to READ have the keys 1 to kLocalMaxReads; regions to WRITE those behind.
 inline constexpr std::uint32_t kLocalMaxReads = 8;
@@ -116,8 +117,8 @@ static_assert(offsetof(LocalReply, regions) == 224);
 static_assert(std::has_unique_object_representations_v<LocalReply>);
 static_assert(kMaxRejectData <= kMaxAcceptData);
 
-// --- Shared memory. All zeros is the initial state of each. Counters have a cache line each, for each is
-// --- written by one process and polled by the other. ------------------------------------------------
+// --- Shared memory. All zeros is the initial state of each. What one process writes and the other polls
+// --- has a cache line of its own. -------------------------------------------------------------------
 
 inline constexpr std::size_t kCacheLine = 64;
 
@@ -150,15 +151,21 @@ struct LocalListenerPage {
 static_assert(sizeof(LocalListenerPage) == 2 * kCacheLine);
 
 struct alignas(kCacheLine) LocalSlot {
-  std::atomic<std::uint32_t> length;
-  std::uint32_t reserved;
+  std::atomic<std::uint64_t> head;  // A2: LocalHead
   std::byte data[kMaxShortMessage];
 };
 static_assert(sizeof(LocalSlot) == 5 * kCacheLine && offsetof(LocalSlot, data) == 8);
 
+/// The lower 48 bits of the first slot's number, above 16 of the length. Those come again after 2^48 slots,
+/// years later: what a head says has long been written over.
+constexpr std::uint64_t LocalHead(std::uint64_t number, std::size_t length) { return number << 16 | length; }
+constexpr std::uint32_t LengthOf(std::uint64_t head) { return head & 0xffff; }
+/// Whether it is that of the message whose first slot has this number.
+constexpr bool IsHeadOf(std::uint64_t head, std::uint64_t number) { return (head ^ number << 16) >> 16 == 0; }
+static_assert(kMaxMessageSize <= 0xffff);
+
 /// What one side of a connection writes. The slots of the ring to the peer follow.
 struct LocalSide {
-  alignas(kCacheLine) std::atomic<std::uint64_t> produced;  // slots of messages to the peer
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // slots of messages from the peer
   alignas(kCacheLine) SleepMark sleeping;                   // A4; the client's only
   std::atomic<std::uint32_t> closed;                        // not 0: this side wants no more
@@ -166,13 +173,13 @@ struct LocalSide {
   LocalSlot* slots() { return reinterpret_cast<LocalSlot*>(this + 1); }
   const LocalSlot* slots() const { return reinterpret_cast<const LocalSlot*>(this + 1); }
 };
-static_assert(sizeof(LocalSide) == 3 * kCacheLine);
+static_assert(sizeof(LocalSide) == 2 * kCacheLine);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::uint32_t kLocalMaxRingSlots = 1 << 16;
 
-/// Slots that a message takes, one behind the other; its length stands in the first.
+/// Slots that a message takes, one behind the other; its head stands in the first.
 constexpr std::uint64_t LocalSlotsOf(std::size_t message_size) {
   return message_size <= kMaxShortMessage ? 1 : (message_size + kMaxShortMessage - 1) / kMaxShortMessage;
 }

@@ -1,6 +1,5 @@
 // The rings of the local transport, whose other end is another process, which writes there what and when it
-// likes. No message is longer than any may be, none is taken out of what was not produced, and what lies ends
-// the ring.
+// likes. No message is longer than any may be, none is taken but the next one, and what lies ends the ring.
 #include <array>
 #include <vector>
 
@@ -45,31 +44,40 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto what = input.Take<std::uint8_t>();
     switch (what % 6) {
       case 0:
-        (*peer).produced += what >> 4;
+        peer.slot((*own).consumed).head = LocalHead((*own).consumed + 1, input.Take<std::uint16_t>());
         break;
       case 1:
-        (*peer).produced = input.Take<std::uint64_t>();
+        peer.slot((*own).consumed + (what >> 6)).head = input.Take<std::uint64_t>();
         break;
       case 2:
         (*peer).consumed = (what & 64) != 0 ? input.Take<std::uint64_t>() : pushed;
         break;
       case 3:
-        peer.slot(what >> 3).length = input.Take<std::uint16_t>();
+        peer.slot(what >> 3).head = LocalHead(what >> 3, input.Take<std::uint16_t>());
         break;
       case 4: {
         const std::size_t length = input.Take<std::uint16_t>() % (kMaxMessageSize + 1);
+        LocalSlot& next = own.slot(pushed);
+        const std::uint64_t before = next.head;
         const RingResult result = writer.Push(std::span(message).first(length));
-        if (result == RingResult::kDone) pushed = (*own).produced;
-        FUZZ_CHECK(pushed == (*own).produced);
+        if (result == RingResult::kDone) {
+          FUZZ_CHECK(next.head == LocalHead(pushed + 1, length));
+          pushed += LocalSlotsOf(length);
+        } else {
+          FUZZ_CHECK(next.head == before);
+        }
         break;
       }
       default: {
         std::uint32_t length = 0;
         const std::uint64_t before = (*own).consumed;
-        if (reader.Peek(&length) != RingResult::kDone) break;
-        FUZZ_CHECK(length <= kMaxMessageSize && reader.HasMessage());
+        const bool has_message = reader.HasMessage();
+        const RingResult result = reader.Peek(&length);
+        FUZZ_CHECK(has_message == (result != RingResult::kNotNow));
+        if (result != RingResult::kDone) break;
+        FUZZ_CHECK(length <= kMaxMessageSize && LocalSlotsOf(length) <= kSlots);
         // The other end thinks better of it meanwhile.
-        if ((what & 64) != 0) peer.slot(before).length = input.Take<std::uint32_t>();
+        if ((what & 64) != 0) peer.slot(before).head = input.Take<std::uint64_t>();
         reader.Take(message.data(), length);
         FUZZ_CHECK((*own).consumed - before == LocalSlotsOf(length));
       }

@@ -107,7 +107,7 @@ void StopInMidWrite(const rdma::Address& where) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-void ForgeCounters(const rdma::Address& where) {
+void ForgeHeads(const rdma::Address& where) {
   const auto forge = [&](auto&& how) {
     RawLocal peer(where, true);
     if (!peer.Join(HelloRequest())) return;
@@ -115,12 +115,10 @@ void ForgeCounters(const rdma::Address& where) {
     peer.Wake();
     peer.AwaitEnd();
   };
-  forge([](RawLocal& peer) { peer.own->produced = ~std::uint64_t{0}; });
-  forge([](RawLocal& peer) { peer.own->produced = peer.ring_slots + 1; });
-  forge([](RawLocal& peer) {
-    peer.own->slots()[0].length = 600;  // three slots, of which one is there: it stopped in mid-write
-    peer.own->produced = 1;
-  });
+  forge([](RawLocal& peer) { peer.own->slots()[0].head = rdma::LocalHead(1, rdma::kMaxMessageSize + 1); });
+  forge([](RawLocal& peer) { peer.own->slots()[0].head = rdma::LocalHead(1, 0xffff); });
+  // Long, of slots of which it has written one: no request is like that.
+  forge([](RawLocal& peer) { peer.own->slots()[0].head = rdma::LocalHead(1, 600); });
 }
 
 void WakeWithoutEnd(const rdma::Address& where) {
@@ -189,7 +187,7 @@ std::vector<Attack> AttacksOver(rdma::TransportKind kind) {
     attacks.push_back({"hangs up", "handshakes_dropped", HangUp});
     attacks.push_back({"says nothing", "handshakes_dropped", SaySilence});
     attacks.push_back({"a byte at a time", "handshakes_dropped", Drip});
-    attacks.push_back({"forged counters", "connections_broken", ForgeCounters});
+    attacks.push_back({"forged heads", "connections_broken", ForgeHeads});
     attacks.push_back({"wakes without end", "connections_accepted", WakeWithoutEnd});
   }
   attacks.push_back({"only a busy processor", nullptr, KeepBusy});

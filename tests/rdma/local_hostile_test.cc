@@ -274,24 +274,16 @@ TEST_F(LocalHostileTest, AClientThatLeavesBeforeItIsAcceptedIsNoTrouble) {
 
 TEST_F(LocalHostileTest, ForgedCountersAndLengthsBreakOnlyTheForger) {
   StartService();
-  ExpectBroken([](RawClient& client) { client.own->produced = ~std::uint64_t{0}; });
-  ExpectBroken([](RawClient& client) { client.own->produced = client.reply.ring_slots + 1; });
-  ExpectBroken([](RawClient& client) {
-    client.own->slots()[0].length = kMaxMessageSize + 1;
-    client.own->produced = 1;
-  });
-  ExpectBroken([](RawClient& client) {
-    client.own->slots()[0].length = kMaxShortMessage + 1;  // two slots, of which one is there
-    client.own->produced = 1;
-  });
+  ExpectBroken([](RawClient& client) { client.own->slots()[0].head = LocalHead(1, kMaxMessageSize + 1); });
+  ExpectBroken([](RawClient& client) { client.own->slots()[0].head = LocalHead(1, 0xffff); });
   ExpectBroken([](RawClient& client) {
     client.SendEcho();
-    client.own->slots()[1].length = ~std::uint32_t{0};
-    client.own->produced = 2;
+    client.own->slots()[1].head = LocalHead(2, 0xffff);
   });
   ExpectBroken([](RawClient& client) {
-    for (std::uint32_t i = 0; i < client.reply.ring_slots; ++i) client.SendEcho();
-    while (client.server->produced < client.reply.ring_slots) std::this_thread::yield();
+    const std::uint32_t last = client.reply.ring_slots;
+    for (std::uint32_t i = 0; i < last; ++i) client.SendEcho();
+    while (!IsHeadOf(client.server->slots()[last - 1].head, last)) std::this_thread::yield();
     client.own->consumed = ~std::uint64_t{0} / 2;
     client.SendEcho();
   });

@@ -93,25 +93,36 @@ TEST(LocalRing, HoldsAsManyAsItHasSlots) {
 }
 
 TEST(LocalRing, AWriterThatLiesIsFoundOut) {
-  for (const std::uint64_t produced :
-       {std::uint64_t{kSlots + 1}, ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
+  for (const std::size_t length : {kMaxMessageSize + 1, std::size_t{0xffff}, kSlots * kMaxShortMessage + 1}) {
     Sides sides;
     RingReader reader = sides.Reader();
-    sides.writing->side.produced = produced;
-    EXPECT_EQ(Pop(reader), "(lie)") << produced;
+    sides.writing->slots[0].head = LocalHead(1, length);
+    EXPECT_EQ(Pop(reader), "(lie)") << length;
   }
+}
+
+TEST(LocalRing, WhatIsNotTheNextMessageIsNone) {
   Sides sides;
+  RingWriter writer = sides.Writer();
   RingReader reader = sides.Reader();
-  sides.writing->side.produced = 1;
-  sides.writing->slots[0].length = kMaxMessageSize + 1;
-  EXPECT_EQ(Pop(reader), "(lie)");
-  sides.writing->slots[0].length = ~std::uint32_t{0};
-  EXPECT_EQ(Pop(reader), "(lie)");
-  // Not all of its slots are there.
-  sides.writing->slots[0].length = kMaxShortMessage + 1;
-  EXPECT_EQ(Pop(reader), "(lie)");
-  sides.writing->side.produced = 2;
-  EXPECT_EQ(Pop(reader).size(), kMaxShortMessage + 1);
+  // A round, and one slot: others hold heads of a round ago, and those within a long message none at all.
+  ASSERT_EQ(Push(writer, std::string(3 * kMaxShortMessage, 'x')), RingResult::kDone);
+  ASSERT_EQ(Pop(reader).size(), 3 * kMaxShortMessage);
+  for (std::uint32_t i = 3; i <= kSlots; ++i) {
+    ASSERT_EQ(Push(writer, std::to_string(i)), RingResult::kDone);
+    ASSERT_EQ(Pop(reader), std::to_string(i));
+    EXPECT_EQ(Pop(reader), "(none)") << i;
+  }
+  constexpr std::uint64_t kNext = kSlots + 2;
+  for (const std::uint64_t number :
+       {std::uint64_t{0}, kNext - kSlots, kNext - 1, kNext + 1, kNext + kSlots, ~std::uint64_t{0}}) {
+    sides.writing->slots[1].head = LocalHead(number, 1);
+    EXPECT_FALSE(reader.HasMessage()) << number;
+    EXPECT_EQ(Pop(reader), "(none)") << number;
+  }
+  sides.writing->slots[1].head = LocalHead(kNext, 1);
+  EXPECT_TRUE(reader.HasMessage());
+  EXPECT_EQ(Pop(reader).size(), 1);
 }
 
 TEST(LocalRing, AReaderThatLiesIsFoundOut) {
