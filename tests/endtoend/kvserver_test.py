@@ -233,7 +233,9 @@ class LogTest(harness.TestCase):
     def be_refused(self, times):
         """Connects, and says no client's greeting; returns how many windows there may have been meanwhile."""
         begin = time.monotonic()
-        hello = struct.pack("=8sII56x", b"remlocal", 3, 0)
+        header = pathlib.Path(__file__).resolve().parents[2] / "rdma" / "local_wire.h"
+        version = int(re.search(r"kLocalVersion = (\d+);", header.read_text())[1])
+        hello = struct.pack("=8sII56x", b"remlocal", version, 0)
         for _ in range(times):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
                 stranger.connect(str(self.folder / "socket"))

@@ -7,10 +7,13 @@ What a fuzzer has found beside them stands in the same directories, named by its
 """
 import os
 import pathlib
+import re
 import struct
 import sys
 
-WORKLOADS = pathlib.Path(__file__).resolve().parents[2] / 'bench' / 'workloads'
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORKLOADS = ROOT / 'bench' / 'workloads'
+LOCAL_VERSION = int(re.search(r'kLocalVersion = (\d+);', (ROOT / 'rdma' / 'local_wire.h').read_text())[1])
 
 
 # As kvbench --json writes it.
@@ -37,7 +40,7 @@ def request(operation, key_size=3, value_size=5, condition=0, ttl=0):
 
 
 def hello(data=b'hello'):
-    return struct.pack('<QII', 0x6c61636f6c6d6572, 2, len(data)) + data.ljust(56, b'\0')
+    return struct.pack('<QII', 0x6c61636f6c6d6572, LOCAL_VERSION, len(data)) + data.ljust(56, b'\0')
 
 
 def text(piece):
