@@ -259,8 +259,15 @@ class Connection {
   /// Who is at the other end, for log lines: "pid 12 uid 1000" or "10.0.0.7:40312".
   virtual std::string peer() const = 0;
 
+  /// What its user keeps with it, as the context of an rdma_cm_id: no transport looks at it. Null at first.
+  void* owner() const { return owner_; }
+  void set_owner(void* owner) { owner_ = owner; }
+
  protected:
   Connection() = default;
+
+ private:
+  void* owner_ = nullptr;
 };
 
 /// The server's end of an address.

@@ -33,14 +33,13 @@ bool Server::AnswerOthers() {
       other_requests_[put_off++] = pending;
       continue;
     }
-    const auto found = sessions_.find(pending.connection);
-    if (found == sessions_.end()) continue;
+    if (pending.session == nullptr) continue;
     if (pending.request.operation == Operation::kReserve) {
       AddReserve(pending);
       continue;
     }
     if (pending.request.operation == Operation::kPart) {
-      Answer(pending, grants_->TakePart(*found->second, pending.request));
+      Answer(pending, grants_->TakePart(*pending.session, pending.request));
       continue;
     }
     if (pending.request.operation == Operation::kCommit) {
@@ -79,9 +78,9 @@ bool Server::AnswerOthers() {
       store_->Add(Counter::kPings, 1);
       status = absl::OkStatus();
     } else if (pending.request.operation == Operation::kLocate) {
-      status = Locate(*found->second, pending.request, &reply);
+      status = Locate(*pending.session, pending.request, &reply);
     } else if (is_scan) {
-      status = scans_->Take(*found->second, pending.request, &reply);
+      status = scans_->Take(*pending.session, pending.request, &reply);
     }
     if (IsPutOff(status)) {  // another step answers it
       other_requests_[put_off] = pending;
@@ -110,7 +109,7 @@ void Server::TellOutcome(const Pending& pending) {
   }
   const bool unknown = reply.status == ReplyStatus::kUnknown;
   if (why.empty() || unknown) store_->Add(unknown ? Counter::kOutcomesUnknown : Counter::kOutcomesTold, 1);
-  SendReply(pending.connection, reply, why);
+  SendReply(pending.session, reply, why);
 }
 
 void Server::TellBackup(const Pending& pending) {
@@ -118,7 +117,7 @@ void Server::TellBackup(const Pending& pending) {
   if (!told.ok() || !told->has_value()) return Answer(pending, told.status());
   Reply reply;
   reply.request_id = pending.request.request_id;
-  SendReply(pending.connection, reply,
+  SendReply(pending.session, reply,
             std::string_view(reinterpret_cast<const char*>(&**told), sizeof(BackupDone)));
 }
 
@@ -126,15 +125,14 @@ void Server::Answer(const Pending& pending, const absl::Status& status, Reply re
   reply.request_id = pending.request.request_id;
   reply.status = ToReplyStatus(status);
   if (reply.status == ReplyStatus::kInvalid) store_->Add(Counter::kRejectedRequests, 1);
-  SendReply(pending.connection, reply, StdView(status.message()));
+  SendReply(pending.session, reply, StdView(status.message()));
 }
 
 // --- Room for large values is reserved ------------------------------------------------------------------
 
 void Server::AddReserve(const Pending& pending) {
-  const bool waits = std::any_of(reserves_.begin(), reserves_.end(), [&](const Pending& other) {
-    return other.connection == pending.connection;
-  });
+  const bool waits = std::any_of(reserves_.begin(), reserves_.end(),
+                                 [&](const Pending& other) { return other.session == pending.session; });
   if (waits) return Answer(pending, absl::InvalidArgumentError("a reserve while another one waits"));
   reserves_.push_back(pending);
 }
@@ -145,9 +143,8 @@ bool Server::AnswerReserves() {
   // In order, so that a large one does not wait for ever while small ones pass by.
   for (; !reserves_.empty(); reserves_.pop_front()) {
     const Pending pending = reserves_.front();
-    const auto found = sessions_.find(pending.connection);
-    if (found == sessions_.end()) continue;
-    const absl::StatusOr<Grant> grant = grants_->Reserve(*found->second, pending.request);
+    if (pending.session == nullptr) continue;
+    const absl::StatusOr<Grant> grant = grants_->Reserve(*pending.session, pending.request);
     if (IsPutOff(grant.status())) break;
     answered = true;
     if (!grant.ok()) {
@@ -157,7 +154,7 @@ bool Server::AnswerReserves() {
     Reply reply;
     reply.request_id = pending.request.request_id;
     const bool granted = grant->region.size > 0;
-    SendReply(pending.connection, reply,
+    SendReply(pending.session, reply,
               granted ? std::string_view(reinterpret_cast<const char*>(&*grant), sizeof(*grant)) : "");
   }
   return answered;
@@ -187,17 +184,16 @@ absl::Status Server::Locate(const ServerSession& session, const Request& request
   return absl::OkStatus();
 }
 
-void Server::SendReply(rdma::Connection* connection, Reply reply, std::string_view behind) {
-  const auto found = sessions_.find(connection);
-  if (found == sessions_.end()) return;
+void Server::SendReply(ServerSession* session, Reply reply, std::string_view behind) {
+  if (session == nullptr) return;
   // Any moment between request and reply will do (client/server_time.h).
   if (!reply_ms_) reply_ms_ = store_->clock().UnixMillis();
   reply.server_ms = *reply_ms_;
   reply.flags = LoadingFlag();
   if (store_->wants_reads()) reply.flags |= ReplyFlag::kWantsReads;
   ++expected_;
-  const absl::Status sent = found->second->SendReply(reply, behind);
-  if (!sent.ok()) Drop(connection, sent);
+  const absl::Status sent = session->SendReply(reply, behind);
+  if (!sent.ok()) Drop(&session->connection(), sent);
 }
 
 }  // namespace remora

@@ -62,6 +62,7 @@ bool Server::AcceptClients(Port& port) {
     if (!(*session)->is_read_only()) store_->Add(port.slices, 1);
     (*session)->set_client(client);
     (*session)->set_token_use(use);
+    key->set_owner(session->get());
     if (use != nullptr) ++use->connections;
     sessions_.emplace(key, *std::move(session));
     if (!next_probe_) next_probe_ = store_->clock().Now() + kProbeEvery;
@@ -202,16 +203,21 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
     const auto waiting = delayed_.find(use);
     if (waiting != delayed_.end()) {
       std::erase_if(waiting->second,
-                    [&](const Pending& pending) { return pending.connection == connection; });
+                    [&](const Pending& pending) { return pending.session == session->second.get(); });
       if (waiting->second.empty()) delayed_.erase(waiting);
     }
   }
+  // What it has asked, and what of its connection is still to be looked at, goes with it.
+  const ServerSession* const gone = session->second.get();
+  for (Pending& pending : write_requests_) pending.Forget(gone);
+  for (Pending& pending : other_requests_) pending.Forget(gone);
+  for (Pending& pending : due_) pending.Forget(gone);
+  for (Pending& pending : reserves_) pending.Forget(gone);
+  for (auto& [ticket, unsynced] : unsynced_) unsynced.pending.Forget(gone);
+  for (rdma::Completion& completion : completions_) {
+    if (completion.connection == connection) completion.connection = nullptr;
+  }
   sessions_.erase(session);
-  // Its requests that were put off go with it: the next connection may be at the same address.
-  for (Pending& pending : write_requests_) pending.Forget(connection);
-  for (Pending& pending : other_requests_) pending.Forget(connection);
-  for (Pending& pending : reserves_) pending.Forget(connection);
-  for (auto& [ticket, unsynced] : unsynced_) unsynced.pending.Forget(connection);
   store_->Add(Counter::kConnections, -1);
 }
 

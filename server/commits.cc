@@ -24,8 +24,7 @@ RequestName Server::NameOf(const Pending& pending, std::size_t number) {
 
 bool Server::CommitWrites() {
   // A client that was dropped in this step takes its slice, and so its writes, with it.
-  std::erase_if(write_requests_,
-                [&](const Pending& pending) { return !sessions_.contains(pending.connection); });
+  std::erase_if(write_requests_, [](const Pending& pending) { return pending.session == nullptr; });
   if (write_requests_.empty()) return false;
 
   writes_.clear();
@@ -43,9 +42,9 @@ bool Server::CommitWrites() {
     Write& write = writes_.emplace_back();
     write.kind = KindOf(operation);
     if (operation == Operation::kCommit) {
-      write.reserved = grants_->Committing(*pending.connection);
+      write.reserved = grants_->Committing(pending.session->connection());
     } else {
-      const ServerSession::Payload payload = sessions_.at(pending.connection)->PayloadOf(pending.request);
+      const ServerSession::Payload payload = pending.session->PayloadOf(pending.request);
       write.key = payload.key;
       write.value = payload.value;
     }
@@ -65,7 +64,7 @@ bool Server::CommitWrites() {
     const Write& write = writes_[next];
     next += pending.writes;
     const bool used_up = write.reserved != nullptr && !IsPutOff(write.status);
-    if (used_up) grants_->EndCommit(*pending.connection);
+    if (used_up) grants_->EndCommit(pending.session->connection());
   }
   std::size_t put_off = 0;
   next = 0;
@@ -75,8 +74,9 @@ bool Server::CommitWrites() {
       const Pending pending = write_requests_[i];
       if (pending.list == nullptr) {
         Answer(pending, pending.refused);
-      } else {  // some of its writes were done, and since then it has changed what it sent
-        Drop(pending.connection, pending.refused);
+      } else if (pending.session != nullptr) {
+        // Some of its writes were done, and since then it has changed what it sent.
+        Drop(&pending.session->connection(), pending.refused);
       }
       continue;
     }
@@ -112,7 +112,7 @@ void Server::AnswerWrite(const Pending& pending, const Outcome& outcome) {
   if (pending.client != nullptr) {
     pending.client->Note(reply.status, {reply.request_id, reply.version, reply.result});
   }
-  SendReply(pending.connection, reply, StdView(outcome.status.message()));
+  SendReply(pending.session, reply, StdView(outcome.status.message()));
 }
 
 void Server::AddUnsynced(std::uint64_t ticket, const Pending& pending, std::size_t number) {
@@ -143,7 +143,7 @@ bool Server::AnswerSynced() {
 // --- Batches and lists ----------------------------------------------------------------------------------
 
 absl::Status Server::AddBatch(Pending& pending) {
-  const auto shared = sessions_.at(pending.connection)->PartOf(pending.request);
+  const auto shared = pending.session->PartOf(pending.request);
   std::string& copy = batches_[batches_used_++];  // its memory is used again
   copy.assign(reinterpret_cast<const char*>(shared.data()), shared.size());
   pending.writes = 0;
@@ -226,7 +226,7 @@ void Server::AnswerList(const Pending& pending, const PutList& list) {
   outcomes.Encode(behind.data());
   const std::size_t text = std::min(list.text.size(), behind.size() - size);
   std::copy_n(list.text.data(), text, behind.data() + size);
-  SendReply(pending.connection, reply, {behind.data(), size + text});
+  SendReply(pending.session, reply, {behind.data(), size + text});
 }
 
 }  // namespace remora

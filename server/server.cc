@@ -171,16 +171,17 @@ bool Server::TakeCompletions(Port& port) {
     busy = true;
     is_more = count > 1;  // whoever is alone here need not wait for another look
     for (const rdma::Completion& completion : std::span(completions_).first(count)) {
-      const auto found = sessions_.find(completion.connection);
-      if (found == sessions_.end()) continue;  // dropped by an earlier completion of this very round
+      if (completion.connection == nullptr) continue;  // dropped by an earlier completion of this very round
+      auto* const session = static_cast<ServerSession*>(completion.connection->owner());
+      if (session == nullptr) continue;  // it was not accepted
       if (completion.kind == rdma::CompletionKind::kDisconnected) {
         Drop(completion.connection, completion.connection->status());
       } else if (!completion.ok) {
         continue;  // flushed; kDisconnected follows
       } else if (completion.kind == rdma::CompletionKind::kSend) {
-        found->second->TakeSendCompletion();
+        session->TakeSendCompletion();
       } else {
-        TakeRequest(*found->second, completion);
+        TakeRequest(*session, completion);
       }
     }
   }
@@ -201,7 +202,7 @@ void Server::TakeRequest(ServerSession& session, const rdma::Completion& complet
     return Drop(completion.connection, absl::InvalidArgumentError("a request id that does not go up"));
   }
   if (request->read_count > 0) NoteReads(session, *request);
-  const Pending pending{.connection = completion.connection, .request = *request, .client = client};
+  const Pending pending{.session = &session, .request = *request, .client = client};
   if (session.token_use() != nullptr && session.token_use()->has_rate() && IsDelayed(session, pending))
     return;
   Dispatch(session, pending);
@@ -256,7 +257,7 @@ void Server::Dispatch(ServerSession& session, const Pending& pending) {
       return;
   }
   store_->Add(Counter::kRejectedRequests, 1);
-  Drop(pending.connection, absl::InvalidArgumentError("a request of an unknown operation"));
+  Drop(&session.connection(), absl::InvalidArgumentError("a request of an unknown operation"));
 }
 
 bool Server::IsDelayed(ServerSession& session, const Pending& pending) {
@@ -274,21 +275,19 @@ bool Server::DispatchDelayed() {
   const TimePoint now = store_->clock().Now();
   // Dispatch may drop a connection, and its requests with it: so first whose turn it is, then what comes of
   // it.
-  std::vector<Pending> due;
+  due_.clear();
   for (auto& [use, waiting] : delayed_) {
-    while (!waiting.empty() && due.size() < kMaxGroup / 2 &&
+    while (!waiting.empty() && due_.size() < kMaxGroup / 2 &&
            use->TakeRequest(now, CountOf(waiting.front().request))) {
-      due.push_back(waiting.front());
+      due_.push_back(waiting.front());
       waiting.pop_front();
     }
   }
   absl::erase_if(delayed_, [](const auto& entry) { return entry.second.empty(); });
-  for (const Pending& pending : due) {
-    const auto found = sessions_.find(pending.connection);
-    if (found == sessions_.end()) continue;
-    Dispatch(*found->second, pending);
+  for (const Pending& pending : due_) {
+    if (pending.session != nullptr) Dispatch(*pending.session, pending);
   }
-  return !due.empty();
+  return !due_.empty();
 }
 
 void Server::NoteReads(const ServerSession& session, const Request& request) {

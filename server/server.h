@@ -119,9 +119,9 @@ class Server {
 
     bool is_over() const { return waiting == 0 && !is_put_off; }
   };
-  // A request and the connection to answer it on. The key of a write points into its session's slice.
+  // A request and the session to answer it in. The key of a write points into its slice.
   struct Pending {
-    rdma::Connection* connection;  // null: it is gone
+    ServerSession* session;  // null: it is gone
     Request request;
     NamedClient* client = nullptr;  // null: no name. Of a write that is being committed, it is there
     // What it is of the group: one write, or those of a batch or list; or none, and why.
@@ -130,8 +130,8 @@ class Server {
     std::shared_ptr<PutList> list{};  // of one that was begun, and is not over
     TimePoint not_before{};           // of what was put off: the next try
 
-    void Forget(const rdma::Connection* gone) {
-      if (connection == gone) connection = nullptr;
+    void Forget(const ServerSession* gone) {
+      if (session == gone) session = nullptr;
     }
   };
 
@@ -222,7 +222,8 @@ class Server {
   /// Aborted: there is no room right now to bring the record back to memory.
   absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
   /// `behind`: what stands behind the Reply.
-  void SendReply(rdma::Connection* connection, Reply reply, std::string_view behind);
+  /// Null: to nobody.
+  void SendReply(ServerSession* session, Reply reply, std::string_view behind);
   void Answer(const Pending& pending, const absl::Status& status, Reply reply = {});
 
   const ServerOptions options_;
@@ -233,6 +234,7 @@ class Server {
   std::vector<Port> ports_;
   std::unique_ptr<Outcomes> outcomes_;
   std::unique_ptr<Admission> admission_;  // null: no tokens
+  // Each is the owner of its connection; they may be changed by AcceptClients and Drop only.
   absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
   std::unique_ptr<Grants> grants_;
   std::unique_ptr<Scans> scans_;
@@ -247,6 +249,7 @@ class Server {
   std::size_t batches_used_ = 0;
   std::vector<Pending> other_requests_;
   absl::flat_hash_map<TokenUse*, std::deque<Pending>> delayed_;  // none of them empty
+  std::vector<Pending> due_;                                     // of those, whose turn has come
   std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
 
   std::optional<TimePoint> next_probe_;  // nothing: there are no clients to be asked whether they are there
