@@ -64,7 +64,6 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
 // is taken. Else nothing is known of the place, or not any more, or GetWarm will see.
 absl::Status GetKnown(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value,
                       RecordFacts* facts, bool* done) {
-  *done = false;
   KnownLocation known;
   const TimePoint start = session.Coarse();
   if (Remember(session, key_hash, start, &known) != Remembered::kPlace) return absl::OkStatus();
@@ -216,7 +215,7 @@ absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_ha
 absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
   const std::uint64_t key_hash = HashKey(key);
   if (session.locations().is_on()) {
-    bool done;
+    bool done = false;
     REMORA_RETURN_IF_ERROR(GetKnown(session, key, key_hash, value, facts, &done));
     if (done) return absl::OkStatus();
   }

@@ -234,7 +234,7 @@ class Server {
   std::vector<Port> ports_;
   std::unique_ptr<Outcomes> outcomes_;
   std::unique_ptr<Admission> admission_;  // null: no tokens
-  // Each is the owner of its connection; they may be changed by AcceptClients and Drop only.
+  // Each is the owner of its connection (Connection::owner), from AcceptClients to Drop.
   absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
   std::unique_ptr<Grants> grants_;
   std::unique_ptr<Scans> scans_;
