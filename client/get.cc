@@ -60,16 +60,16 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
 }
 
 // The same for nearly all GETs, in fewer steps: of a value that goes to a string, where the place may be
-// trusted as it is. What else the record might be than the key's live one does not matter. *done: it is, and
-// is taken. Else nothing is known of the place, or not any more, or GetWarm will see.
+// trusted as it is. What else the record might be than the key's live one does not matter. *outcome is kFound
+// (and taken), kMissing or kAskServer; left as it is: nothing is known of the place, or not any more, or
+// GetWarm will see.
 absl::Status GetKnown(Session& session, std::string_view key, std::uint64_t key_hash, std::string* value,
-                      RecordFacts* facts, bool* done) {
+                      RecordFacts* facts, GetOutcome* outcome) {
   KnownLocation known;
   const TimePoint start = session.Coarse();
   if (Remember(session, key_hash, start, &known) != Remembered::kPlace) return absl::OkStatus();
   const Slot slot = DecodeSlot(known.slot);
-  const std::span<const std::byte> bytes = session.record_buffer().first(slot.extent_bytes());
-  REMORA_RETURN_IF_ERROR(session.ReadIntoRecordBuffer(slot.offset_bytes(), bytes.size()));
+  REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(slot));
   const auto& header = *reinterpret_cast<const RecordHeader*>(bytes.data());
   const std::byte* const body = bytes.data() + sizeof(header);
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
@@ -77,13 +77,17 @@ absl::Status GetKnown(Session& session, std::string_view key, std::uint64_t key_
     Waste(session, key_hash);
     return absl::OkStatus();
   }
-  if (session.LifeOf(header.expiry_ms, start) != ServerTime::Life::kAlive) return absl::OkStatus();
   ++session.counters().location_hits;
   session.allowance().Earn(1);
+  if (const ServerTime::Life life = session.LifeOf(header.expiry_ms, start);
+      life != ServerTime::Life::kAlive) {
+    *outcome = life == ServerTime::Life::kOver ? GetOutcome::kMissing : GetOutcome::kAskServer;
+    return absl::OkStatus();
+  }
   Assign({reinterpret_cast<const char*>(body) + key.size(), header.value_size}, value);
   *facts = {header.version_live >> 1, header.expiry_ms};
   session.NoteRead(key_hash);
-  *done = true;
+  *outcome = GetOutcome::kFound;
   return absl::OkStatus();
 }
 
@@ -196,9 +200,13 @@ absl::Status GetCold(Session& session, std::string_view key, std::uint64_t key_h
   return AskUntilInTime(session, key, key_hash, found);
 }
 
-absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_hash, Found& found) {
+// `warm`: what GetKnown told.
+absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_hash, Found& found,
+                    GetOutcome warm = GetOutcome::kUnsure) {
   const std::uint64_t locates = session.counters().locates;
-  REMORA_ASSIGN_OR_RETURN(const GetOutcome warm, GetWarm(session, key, key_hash, &found));
+  if (warm == GetOutcome::kUnsure) {
+    REMORA_ASSIGN_OR_RETURN(warm, GetWarm(session, key, key_hash, &found));
+  }
   if (warm != GetOutcome::kFound) {
     const std::uint64_t reads = session.counters().reads;
     const absl::Status status = GetCold(session, key, key_hash, warm, &found);
@@ -214,13 +222,13 @@ absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_ha
 
 absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
   const std::uint64_t key_hash = HashKey(key);
+  GetOutcome known = GetOutcome::kUnsure;
   if (session.locations().is_on()) {
-    bool done = false;
-    REMORA_RETURN_IF_ERROR(GetKnown(session, key, key_hash, value, facts, &done));
-    if (done) return absl::OkStatus();
+    REMORA_RETURN_IF_ERROR(GetKnown(session, key, key_hash, value, facts, &known));
+    if (known == GetOutcome::kFound) return absl::OkStatus();
   }
   Found found{.target = {.text = value, .memory = {}}};
-  REMORA_RETURN_IF_ERROR(GetAny(session, key, key_hash, found));
+  REMORA_RETURN_IF_ERROR(GetAny(session, key, key_hash, found, known));
   *facts = found.facts;
   return absl::OkStatus();
 }

@@ -42,8 +42,6 @@ class RingReader {
   RingReader(LocalSide* own, const LocalSide* peer, std::uint32_t slots)
       : own_(own), peer_(peer), slots_(slots) {}
 
-  /// As an acquire, the load comes before those of the slot (A2); seq_cst is for A4, and costs no more on
-  /// x86-64.
   bool HasMessage() const { return IsHeadOf(Head(), consumed_ + 1); }
   /// kDone: the next message has `*length` bytes, at most kMaxMessageSize.
   RingResult Peek(std::uint32_t* length) const;
@@ -51,6 +49,8 @@ class RingReader {
   void Take(std::byte* to, std::uint32_t length);
 
  private:
+  /// As an acquire, the load comes before those of the bytes (A2); seq_cst is for A4, and costs no more on
+  /// x86-64.
   std::uint64_t Head() const {
     return peer_->slots()[consumed_ & (slots_ - 1)].head.load(std::memory_order_seq_cst);
   }

@@ -55,6 +55,17 @@ TEST_P(Locations, AWarmGetIsOneRead) {
   EXPECT_EQ(kv_->client()->counters().location_wasted, 0u);
 }
 
+TEST_P(Locations, AWarmGetOfWhatExpiresLaterIsOneRead) {
+  START_WARM();
+  ASSERT_CODE(kOk, kv_->Put("key", "value", {.ttl = std::chrono::hours(10)}));
+  ASSERT_EQ(Get("key"), "value");
+  ASSERT_EQ(Get("key"), "value");
+  const ClientCounters warm = Cost([&] { EXPECT_EQ(Get("key"), "value"); });
+  EXPECT_EQ(warm.reads, 1u);
+  EXPECT_EQ(warm.requests, 0u);
+  EXPECT_EQ(warm.location_hits, 1u);
+}
+
 TEST_P(Locations, AGetAfterOnesOwnPutIsOneRead) {
   START_WARM();
   ASSERT_CODE(kOk, Put("look", ""));

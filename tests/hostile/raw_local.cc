@@ -74,11 +74,10 @@ RawPeer::Answer RawLocal::Hear() {
       slice_ = map(rdma::kLocalOwnDescriptors + i, reply.regions[i].size, true);
     }
   }
-  ring_slots = reply.ring_slots;
   own = reinterpret_cast<rdma::LocalSide*>(own_mapping_.bytes().data());
   server_ = reinterpret_cast<const rdma::LocalSide*>(server_mapping_.bytes().data());
-  writer_ = rdma::RingWriter(own, server_, ring_slots);
-  reader_ = rdma::RingReader(own, server_, ring_slots);
+  writer_ = rdma::RingWriter(own, server_, reply.ring_slots);
+  reader_ = rdma::RingReader(own, server_, reply.ring_slots);
   return Answer::kAccepted;
 }
 

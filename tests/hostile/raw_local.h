@@ -36,7 +36,6 @@ class RawLocal final : public RawPeer {
   bool is_connected() const { return static_cast<bool>(socket_); }
 
   rdma::LocalSide* own = nullptr;  // this side's memory, and counters
-  std::uint32_t ring_slots = 0;
 
  private:
   bool HasEnded();
