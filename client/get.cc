@@ -69,7 +69,8 @@ absl::Status GetKnown(Session& session, std::string_view key, std::uint64_t key_
   const TimePoint start = session.Coarse();
   if (Remember(session, key_hash, start, &known) != Remembered::kPlace) return absl::OkStatus();
   const Slot slot = DecodeSlot(known.slot);
-  REMORA_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, session.ReadRecord(slot));
+  const std::span<const std::byte> bytes = session.record_buffer().first(slot.extent_bytes());
+  REMORA_RETURN_IF_ERROR(session.ReadIntoRecordBuffer(slot.offset_bytes(), bytes.size()));
   const auto& header = *reinterpret_cast<const RecordHeader*>(bytes.data());
   const std::byte* const body = bytes.data() + sizeof(header);
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};

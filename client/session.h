@@ -149,6 +149,9 @@ class Session {
   /// by a segment.
   absl::StatusOr<const Bucket*> ReadBucket(const BucketRef& bucket);
   absl::StatusOr<std::span<const std::byte>> ReadRecord(const Slot& slot);  // REQUIRES: SlotNamesPlace
+  /// What that does, for who asks nothing else of the result: so many bytes, to the beginning of
+  /// record_buffer.
+  absl::Status ReadIntoRecordBuffer(std::uint64_t offset, std::size_t size) { return Read(offset, 0, size); }
   absl::StatusOr<const Superblock*> ReadSuperblock();
   /// A look at the generations of this segment and those around it. REQUIRES: the segment is inside the
   /// region.
