@@ -12,9 +12,6 @@
 namespace remora::bench {
 namespace {
 
-// Those that a number of 63 bits has at most.
-constexpr std::size_t kHashDigits = 19;
-
 // A bijection of 63-bit numbers, which are those that 19 digits always hold: each step can be undone modulo
 // 2^63.
 std::uint64_t HashedNumber(std::uint64_t record) {
@@ -39,30 +36,25 @@ std::uint64_t UnhashedNumber(std::uint64_t hashed) {
   return x;
 }
 
-// The eight digits of a number below 10^8, the first one in the lowest byte. Keys are made while a clock
-// runs, and many take longer to make than to look up if each digit is divided off by itself: halves, pairs
-// and digits are told apart in lanes of 32, 16 and 8 bits, all lanes at once, by multiplications that are
-// exact that far.
-std::uint64_t EightDigits(std::uint64_t number) {
-  const std::uint64_t halves = number / 10'000 | number % 10'000 << 32;
-  const std::uint64_t hundreds = halves * 5243 >> 19 & 0x0000'007f'0000'007f;
-  const std::uint64_t pairs = hundreds | (halves - hundreds * 100) << 16;
+// What x / divisor | x % divisor << bits is, in each lane of x, of which the quotients are known.
+std::uint64_t Apart(std::uint64_t x, std::uint64_t quotients, std::uint64_t divisor, int bits) {
+  return (x << bits) + quotients * (1 - (divisor << bits));
+}
+
+// The digits of two numbers below 10^4, the first one in the lowest byte. Keys are made while a clock runs,
+// and many take longer to make than to look up if each digit is divided off by itself: pairs and digits are
+// told apart in lanes of 16 and 8 bits, all lanes at once, by multiplications that are exact that far.
+std::uint64_t FourDigitsEach(std::uint64_t numbers) {
+  const std::uint64_t hundreds = numbers * 5243 >> 19 & 0x0000'007f'0000'007f;
+  const std::uint64_t pairs = Apart(numbers, hundreds, 100, 16);
   const std::uint64_t tens = pairs * 103 >> 10 & 0x000f'000f'000f'000f;
-  return (tens | (pairs - tens * 10) << 8) + 0x3030'3030'3030'3030;
+  return Apart(pairs, tens, 10, 8) + 0x3030'3030'3030'3030;
+}
+
+std::uint64_t EightDigits(std::uint32_t number) {
+  return FourDigitsEach(Apart(number, number / 10'000, 10'000, 32));
 }
 static_assert(std::endian::native == std::endian::little);
-
-// All 19 of a hash.
-void WriteHashDigits(std::uint64_t hash, char* at) {
-  constexpr std::uint64_t kEight = 100'000'000;
-  const std::uint64_t first = EightDigits(hash / kEight / kEight), then = EightDigits(hash / kEight % kEight),
-                      last = EightDigits(hash % kEight);
-  constexpr std::size_t kFirst = kHashDigits - 16;
-  const std::uint64_t cut = first >> 8 * (8 - kFirst);
-  std::memcpy(at, &cut, kFirst);
-  std::memcpy(at + kFirst, &then, 8);
-  std::memcpy(at + kFirst + 8, &last, 8);
-}
 
 // Writes prefix and digits, so that they end at `end`. Returns where they begin.
 char* WriteKey(std::string_view prefix, std::uint64_t number, std::size_t digits, char* end) {
@@ -103,20 +95,34 @@ void WriteHeader(std::uint64_t record, std::uint64_t write_number, std::string* 
 
 }  // namespace
 
-KeyMaker::KeyMaker(const KeyOptions& options)
+void WriteHashDigits(std::uint64_t record, char* at) {
+  constexpr std::uint64_t kEight = 100'000'000;
+  const std::uint64_t hash = HashedNumber(record);
+  const std::uint64_t front = hash / kEight;
+  const std::uint64_t then = EightDigits(static_cast<std::uint32_t>(front % kEight));
+  const std::uint64_t last = EightDigits(static_cast<std::uint32_t>(hash % kEight));
+  // There are three in front of those. Whole words are written, of which the first reaches into the next.
+  const auto first = static_cast<std::uint32_t>(FourDigitsEach(front / kEight)) >> 8;
+  constexpr std::size_t kFirst = kHashDigits - 16;
+  std::memcpy(at, &first, sizeof(first));
+  std::memcpy(at + kFirst, &then, 8);
+  std::memcpy(at + kFirst + 8, &last, 8);
+}
+
+KeyMaker::KeyMaker(const KeyOptions& options, std::size_t places)
     : prefix_(options.prefix),
       ordered_(options.ordered),
       digits_(options.digits.value_or(options.ordered ? 1 : kHashDigits)),
-      text_(prefix_.size() + std::max(digits_, kHashDigits), '\0') {
-  std::memcpy(text_.data(), prefix_.data(), prefix_.size());
+      is_usual_(!ordered_ && digits_ == kHashDigits),
+      max_size_(prefix_.size() + std::max(digits_, kHashDigits)),
+      texts_(places * max_size_, '\0') {
+  for (std::size_t place = 0; place < places; ++place) {
+    std::memcpy(texts_.data() + place * max_size_, prefix_.data(), prefix_.size());
+  }
 }
 
-std::string_view KeyMaker::Make(std::uint64_t record) {
-  if (!ordered_ && digits_ == kHashDigits) {
-    WriteHashDigits(HashedNumber(record), text_.data() + prefix_.size());
-    return text_;
-  }
-  char* const end = text_.data() + text_.size();
+std::string_view KeyMaker::MakeOther(std::uint64_t record, char* text) const {
+  char* const end = text + max_size_;
   const char* const begin = WriteKey(prefix_, ordered_ ? record : HashedNumber(record), digits_, end);
   return {begin, static_cast<std::size_t>(end - begin)};
 }
@@ -135,7 +141,7 @@ std::optional<std::uint64_t> KeyMaker::RecordOf(std::string_view key) {
 KeyText::KeyText(std::uint64_t record) {
   constexpr std::string_view kPrefix = "user";
   std::memcpy(text_.data(), kPrefix.data(), kPrefix.size());
-  WriteHashDigits(HashedNumber(record), text_.data() + kPrefix.size());
+  WriteHashDigits(record, text_.data() + kPrefix.size());
 }
 
 std::size_t Fields::max_value_size() const { return std::max(count * length, kMinBenchValueSize); }
@@ -174,11 +180,10 @@ void ValueMaker::Fill(std::uint64_t write_number, char* at, std::size_t size) co
   std::memcpy(at, noise_.data() + Mix64(write_number) % kNoisePlaces, size);
 }
 
-std::string_view ValueMaker::Make(std::uint64_t record, std::uint64_t write_number) {
-  value_.resize(layout_.ValueSize(record));
-  Fill(write_number, value_.data() + sizeof(ValueHeader), value_.size() - sizeof(ValueHeader));
-  WriteHeader(record, write_number, &value_);
-  return value_;
+void ValueMaker::Make(std::uint64_t record, std::uint64_t write_number, std::string* value) const {
+  value->resize(layout_.ValueSize(record));
+  Fill(write_number, value->data() + sizeof(ValueHeader), value->size() - sizeof(ValueHeader));
+  WriteHeader(record, write_number, value);
 }
 
 bool ValueMaker::ReplaceField(std::uint64_t record, std::uint64_t field, std::uint64_t write_number,

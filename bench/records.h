@@ -17,8 +17,14 @@ inline constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 40;
 
 // --- Keys ---------------------------------------------------------------------------------------------
 
+/// Those that a number of 63 bits has at most.
+inline constexpr std::size_t kHashDigits = 19;
+
 /// "user" and 19 digits, the longest that YCSB's names get.
-inline constexpr std::size_t kKeySize = 23;
+inline constexpr std::size_t kKeySize = 4 + kHashDigits;
+
+/// All 19 of a record's hash.
+void WriteHashDigits(std::uint64_t record, char* at);
 
 /// How a record's number becomes its key: a prefix, and digits.
 struct KeyOptions {
@@ -33,22 +39,32 @@ struct KeyOptions {
 /// Thread Safety: none.
 class KeyMaker {
  public:
-  explicit KeyMaker(const KeyOptions& options);
+  /// `places`: texts that are kept at a time, one behind the other in memory.
+  explicit KeyMaker(const KeyOptions& options, std::size_t places = 1);
 
-  /// The text is good until the next call.
-  std::string_view Make(std::uint64_t record);
+  /// The text is good until the next call for this place.
+  std::string_view Make(std::uint64_t record, std::size_t place = 0) {
+    char* const text = texts_.data() + place * max_size_;
+    if (!is_usual_) return MakeOther(record, text);
+    WriteHashDigits(record, text + prefix_.size());
+    return {text, max_size_};
+  }
 
   /// The record whose key this is; nothing: no record's.
   std::optional<std::uint64_t> RecordOf(std::string_view key);
 
   /// Of the longest key.
-  std::size_t max_size() const { return text_.size(); }
+  std::size_t max_size() const { return max_size_; }
 
  private:
+  std::string_view MakeOther(std::uint64_t record, char* text) const;
+
   const std::string prefix_;
   const bool ordered_;
   const std::size_t digits_;
-  std::string text_;
+  const bool is_usual_;  // hashed, and all digits
+  const std::size_t max_size_;
+  std::string texts_;  // each begins with the prefix
 };
 
 /// The key that KeyMaker makes with its defaults, as an object: for programs that keep many.
@@ -117,7 +133,12 @@ class ValueMaker {
   explicit ValueMaker(std::size_t value_size) : ValueMaker(Fields{.count = 1, .length = value_size}) {}
 
   /// `write_number` should not be used twice. The text is good until the next call.
-  std::string_view Make(std::uint64_t record, std::uint64_t write_number);
+  std::string_view Make(std::uint64_t record, std::uint64_t write_number) {
+    Make(record, write_number, &value_);
+    return value_;
+  }
+  /// The same in memory of the caller's, which is used again.
+  void Make(std::uint64_t record, std::uint64_t write_number, std::string* value) const;
 
   /// Makes one field of a value anew, and the value's checksum. False, and nothing is done: the value has not
   /// the size of this record's.

@@ -4,6 +4,8 @@
 
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "bench/random.h"
 
@@ -89,6 +91,18 @@ TEST(KeyMaker, MakesTheKeysOfKeyTextUnlessToldOtherwise) {
     ASSERT_EQ(keys.Make(record), KeyText(record).view());
   }
   EXPECT_EQ(keys.max_size(), kKeySize);
+}
+
+TEST(KeyMaker, EachPlaceKeepsItsText) {
+  for (const KeyOptions& options : {KeyOptions(), KeyOptions{.ordered = true}}) {
+    KeyMaker one(options);
+    KeyMaker keys(options, 3);
+    std::vector<std::string_view> texts;
+    for (std::uint64_t place = 0; place < 3; ++place) texts.push_back(keys.Make(place + 100, place));
+    for (std::uint64_t place = 0; place < 3; ++place) EXPECT_EQ(texts[place], one.Make(place + 100));
+    EXPECT_EQ(keys.Make(7, 1), one.Make(7));
+    EXPECT_EQ(texts[2], one.Make(102));
+  }
 }
 
 TEST(KeyMaker, OrderedKeysAreTheNumbers) {
