@@ -5,6 +5,7 @@
 
 #include "bench/peers.h"
 #include "client/async.h"
+#include "client/get_steps.h"
 #include "client/scan.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -27,11 +28,16 @@ class KeysTogether {
  public:
   template <typename Source>
   void Get(Source& source, std::span<Request* const> requests) {
-    keys_.resize(requests.size());
-    results_.resize(requests.size());
-    for (std::size_t i = 0; i < requests.size(); ++i) keys_[i] = requests[i]->key;
-    const absl::Status status = source.MultiGet(keys_, results_);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::size_t size = requests.size();
+    // Never smaller again: with the results, their values' memory would go.
+    if (keys_.size() < size) {
+      keys_.resize(size);
+      results_.resize(size);
+    }
+    for (std::size_t i = 0; i < size; ++i) keys_[i] = requests[i]->key;
+    const absl::Status status =
+        source.MultiGet(std::span(keys_).first(size), std::span(results_).first(size));
+    for (std::size_t i = 0; i < size; ++i) {
       requests[i]->status = status.ok() ? results_[i].status : status;
       requests[i]->found->swap(results_[i].value);  // whose memory is used again
     }
@@ -58,20 +64,22 @@ class ClientSession final : public BatchSession {
  private:
   void GetAll(std::span<Request* const> requests) override { together_.Get(*client_, requests); }
   void PutAll(std::span<Request* const> requests) override {
-    std::vector<PutRequest> puts(requests.size());
-    std::vector<PutResult> results(requests.size());
+    puts_.resize(requests.size());
+    put_results_.resize(requests.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      puts[i].key = requests[i]->key;
-      puts[i].value = requests[i]->value;
+      puts_[i].key = requests[i]->key;
+      puts_[i].value = requests[i]->value;
     }
-    const absl::Status status = client_->MultiPut(puts, results);
+    const absl::Status status = client_->MultiPut(puts_, put_results_);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      requests[i]->status = status.ok() ? results[i].status : status;
+      requests[i]->status = status.ok() ? put_results_[i].status : status;
     }
   }
 
   const std::unique_ptr<Client> client_;
   KeysTogether together_;
+  std::vector<PutRequest> puts_;
+  std::vector<PutResult> put_results_;
 };
 
 class AsyncSession final : public Session {
@@ -110,7 +118,7 @@ class AsyncSession final : public Session {
  private:
   void End(Request* request, const AsyncResult& result) {
     request->status = result.status;
-    if (!request->is_put && result.status.ok()) request->found->assign(result.value);
+    if (!request->is_put && result.status.ok()) Assign(result.value, request->found);
     ended_.push_back(request);
   }
 
@@ -159,22 +167,23 @@ class StoreSession final : public BatchSession {
  private:
   void GetAll(std::span<Request* const> requests) override { together_.Get(store_, requests); }
   void PutAll(std::span<Request* const> requests) override {
-    std::vector<Write> writes(requests.size());
+    writes_.assign(requests.size(), Write());
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      writes[i].key = requests[i]->key;
-      writes[i].value = requests[i]->value;
+      writes_[i].key = requests[i]->key;
+      writes_[i].value = requests[i]->value;
     }
-    store_.Commit(writes);
+    store_.Commit(writes_);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       // There was no room right now: Put waits for it.
-      requests[i]->status = absl::IsAborted(writes[i].status)
+      requests[i]->status = absl::IsAborted(writes_[i].status)
                                 ? store_.Put(requests[i]->key, requests[i]->value)
-                                : std::move(writes[i].status);
+                                : std::move(writes_[i].status);
     }
   }
 
   Store& store_;
   KeysTogether together_;
+  std::vector<Write> writes_;
 };
 
 class EmbeddedTarget final : public Target {
