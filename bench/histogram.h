@@ -17,10 +17,11 @@ namespace remora::bench {
 /// Thread Safety: none. One histogram per thread, merged afterwards.
 class Histogram {
  public:
-  void Add(std::uint64_t value) {
-    ++cells_[Cell(value)];
-    ++count_;
-    sum_ += value;
+  /// `count` times.
+  void Add(std::uint64_t value, std::uint64_t count = 1) {
+    cells_[Cell(value)] += count;
+    count_ += count;
+    sum_ += count * value;
     if (value > max_) max_ = value;
     if (value < min_) min_ = value;
   }

@@ -30,9 +30,10 @@ Worker::Worker(const Workload& workload, const Share& share, Session& session, c
       session_(session),
       clock_(clock),
       shared_(shared),
+      stop_(shared.stop()),
       done_(shared.progress()[share.worker].done),
       keys_(workload.keys),
-      turns_(kTurns, Turn(workload.keys)),
+      place_keys_(workload.keys, std::max<std::size_t>(kTurns, workload.depth)),
       values_(workload.fields),
       // Far from those of the other threads, of the other phases, and of runs with other seeds.
       first_write_number_(
@@ -59,37 +60,59 @@ void Worker::Run() {
     RunInTurn(deadline);
   }
   end_ = clock_.Now();
-  if (interval_operations_ > 0) series_.push_back({interval_operations_, interval_latency_.ToSparse()});
+  if (interval_ > Duration::zero() && interval_operations_ > 0) {
+    series_.push_back({interval_operations_, interval_latency_.ToSparse()});
+  }
 }
 
 void Worker::RunInTurn(TimePoint deadline) {
-  for (std::uint64_t number = 0; number < share_.operations && last_ < deadline; ++number) {
-    // Relaxed: it says only that going on is pointless, and publishes nothing.
-    if (shared_.stop().load(std::memory_order_relaxed)) break;
-    if (number % kTurns == 0) Plan(number);
-    Turn& turn = turns_[number % kTurns];
+  std::uint64_t planned = 0;
+  for (std::uint64_t number = 0; number < share_.operations && last_ < deadline && !IsStopped();) {
+    if (number == planned) planned = Plan(number);
+    const std::uint64_t first = number;
     const bool timed = IsTimed(number);
-    const TimePoint started = timed ? Begin(number) : last_;
-    if (!turn.is_known) Know(turn);
-    const Outcome outcome = Do(turn, number);
-    if (timed) last_ = clock_.Now();
-    Count(turn.step.kind, outcome, timed, started);
-    if (outcome == Outcome::kPointless) break;
+    number = timed ? number + 1 : std::min(planned, NextTimed(number));
+    const bool goes_on = timed ? DoTimed(first) : DoUntimed(first, number);
+    Tell(number - first);
+    if (!goes_on) break;
   }
 }
 
-void Worker::Count(OperationKind kind, Outcome outcome, bool timed, TimePoint started) {
-  // Relaxed, and no addition in one step: this thread is its only writer, and readers want just a number.
-  done_.store(done_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (outcome != Outcome::kRight) return;
-  ++operations_[static_cast<std::size_t>(kind)];
-  const auto latency = std::chrono::duration_cast<std::chrono::nanoseconds>(last_ - started);
-  if (timed) latency_[static_cast<std::size_t>(kind)].Add(static_cast<std::uint64_t>(latency.count()));
+bool Worker::DoTimed(std::uint64_t number) {
+  const TimePoint started = Begin(number);
+  Turn& turn = TurnOf(number);
+  if (!turn.is_known) Know(turn);
+  const Outcome outcome = Do(turn, number);
+  last_ = clock_.Now();
+  if (outcome == Outcome::kRight) CountTimed(turn.kind, started);
+  return outcome != Outcome::kPointless;
+}
+
+// What stands between an operation and the next is kept short, and asks for nothing that was read: a
+// processor that waits for one's value then begins the next meanwhile.
+bool Worker::DoUntimed(std::uint64_t first, std::uint64_t end) {
+  for (std::uint64_t number = first; number < end && !IsStopped(); ++number) {
+    Turn& turn = TurnOf(number);
+    if (!turn.is_known) Know(turn);
+    const Outcome outcome = Do(turn, number);
+    if (outcome == Outcome::kRight) {
+      Count(turn.kind);
+    } else if (outcome == Outcome::kPointless) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Worker::CountTimed(OperationKind kind, TimePoint started, std::uint64_t operations) {
+  const auto latency = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(last_ - started).count());
+  latency_[static_cast<std::size_t>(kind)].Add(latency, operations);
   if (interval_ > Duration::zero()) {
     if (last_ >= interval_end_) EndIntervals();
-    ++interval_operations_;
-    if (timed) interval_latency_.Add(static_cast<std::uint64_t>(latency.count()));
+    interval_latency_.Add(latency, operations);
   }
+  Count(kind, operations);
 }
 
 void Worker::EndIntervals() {
@@ -107,23 +130,30 @@ Step Worker::NextStep(std::uint64_t number) {
   return {OperationKind::kInsert, share_.first_record + number};
 }
 
-void Worker::Plan(std::uint64_t number) {
-  const std::uint64_t count = std::min<std::uint64_t>(kTurns, share_.operations - number);
-  for (std::size_t i = 0; i < count; ++i) {
-    Turn& turn = turns_[i];
-    turn.step = NextStep(number + i);
+std::uint64_t Worker::Plan(std::uint64_t number) {
+  const std::uint64_t end = number + std::min<std::uint64_t>(kTurns, share_.operations - number);
+  const bool loads = share_.phase == PhaseKind::kLoad;
+  const std::uint64_t first = loads ? 0 : workload_.first_record;
+  const bool counts_back = CountsBack();
+  for (std::uint64_t i = number; i < end; ++i) {
+    Turn& turn = TurnOf(i);
+    const Step step = NextStep(i);
+    turn.kind = step.kind;
+    turn.record = step.drawn;
     // What inserts of before come to says which record the next one is for, and which are the newest.
-    turn.is_known =
-        share_.phase == PhaseKind::kLoad || (turn.step.kind != OperationKind::kInsert && !CountsBack());
-    if (turn.is_known) Know(turn);
+    turn.is_known = loads || (step.kind != OperationKind::kInsert && !counts_back);
+    if (!turn.is_known) continue;
+    turn.record += first;
+    turn.key = place_keys_.Make(turn.record, i % kTurns);
   }
   // What this took is no part of the next operation.
   if (workload_.time_every == 1) last_ = clock_.Now();
+  return end;
 }
 
 void Worker::Know(Turn& turn) {
-  turn.record = RecordOf(turn.step);
-  turn.key = turn.key_text.Make(turn.record);
+  turn.record = RecordOf({turn.kind, turn.record});
+  turn.key = place_keys_.Make(turn.record, static_cast<std::size_t>(&turn - turns_.data()));
   turn.is_known = true;
 }
 
@@ -144,6 +174,10 @@ bool Worker::IsTimed(std::uint64_t number) const {
   return workload_.time_every == 1 || workload_.rate > 0 || number % workload_.time_every == 0;
 }
 
+std::uint64_t Worker::NextTimed(std::uint64_t number) const {
+  return number + workload_.time_every - number % workload_.time_every;
+}
+
 TimePoint Worker::Due(std::uint64_t number) const {
   return begin_ + Seconds(static_cast<double>(number * share_.workers + share_.worker) / workload_.rate);
 }
@@ -155,37 +189,39 @@ TimePoint Worker::Begin(std::uint64_t number) {
   return moment;
 }
 
-bool Worker::ReplacesField(const Step& step) const {
+bool Worker::ReplacesField(OperationKind kind) const {
   return workload_.fields.count > 1 && !workload_.write_all_fields &&
-         (step.kind == OperationKind::kUpdate || step.kind == OperationKind::kReadModifyWrite);
+         (kind == OperationKind::kUpdate || kind == OperationKind::kReadModifyWrite);
 }
 
-bool Worker::ReadsFirst(const Step& step) const {
-  return step.kind == OperationKind::kRead || step.kind == OperationKind::kReadModifyWrite ||
-         ReplacesField(step);
+bool Worker::ReadsFirst(OperationKind kind) const {
+  return kind == OperationKind::kRead || kind == OperationKind::kReadModifyWrite || ReplacesField(kind);
 }
 
-Worker::Outcome Worker::Do(const Turn& turn, std::uint64_t number) {
-  const Step& step = turn.step;
-  const std::uint64_t record = turn.record;
-  const std::uint64_t write_number = first_write_number_ + number;
-  const std::string_view key = turn.key;
-  if (step.kind == OperationKind::kScan) return Scan(key);
-  if (ReadsFirst(step)) {
-    const Outcome outcome = Read(step.kind, key, record);
-    if (outcome != Outcome::kRight || step.kind == OperationKind::kRead) return outcome;
-  }
-  if (!ReplacesField(step)) return Write(step.kind, key, record, values_.Make(record, write_number));
-  const std::uint64_t field = random_.NextBelow(workload_.fields.count);
-  if (values_.ReplaceField(record, field, write_number, &value_))
-    return Write(step.kind, key, record, value_);
-  return Wrong(step.kind, key, value_.size(), kOtherFields);
-}
-
-Worker::Outcome Worker::Read(OperationKind kind, std::string_view key, std::uint64_t record) {
+inline Worker::Outcome Worker::Read(OperationKind kind, std::string_view key, std::uint64_t record) {
   const absl::Status status = session_.Get(key, &value_);
   if (!status.ok()) return TakeError(kind, key, status);
   return CheckValue(kind, key, record, value_);
+}
+
+inline Worker::Outcome Worker::Do(const Turn& turn, std::uint64_t number) {
+  return turn.kind == OperationKind::kRead ? Read(turn.kind, turn.key, turn.record) : DoOther(turn, number);
+}
+
+Worker::Outcome Worker::DoOther(const Turn& turn, std::uint64_t number) {
+  const OperationKind kind = turn.kind;
+  const std::string_view key = turn.key;
+  const std::uint64_t record = turn.record;
+  if (kind == OperationKind::kScan) return Scan(key);
+  if (ReadsFirst(kind)) {
+    const Outcome outcome = Read(kind, key, record);
+    if (outcome != Outcome::kRight) return outcome;
+  }
+  const std::uint64_t write_number = first_write_number_ + number;
+  if (!ReplacesField(kind)) return Write(kind, key, record, values_.Make(record, write_number));
+  const std::uint64_t field = random_.NextBelow(workload_.fields.count);
+  if (values_.ReplaceField(record, field, write_number, &value_)) return Write(kind, key, record, value_);
+  return Wrong(kind, key, value_.size(), kOtherFields);
 }
 
 Worker::Outcome Worker::Write(OperationKind kind, std::string_view key, std::uint64_t record,
@@ -194,9 +230,7 @@ Worker::Outcome Worker::Write(OperationKind kind, std::string_view key, std::uin
   if (!status.ok()) return TakeError(kind, key, status);
   if (kind == OperationKind::kInsert && share_.phase != PhaseKind::kLoad) {
     // Waits where another thread's insert takes as long as very many others; not for one that failed.
-    while (!shared_.inserted().Acknowledge(record) && !shared_.stop().load(std::memory_order_relaxed)) {
-      std::this_thread::yield();
-    }
+    while (!shared_.inserted().Acknowledge(record) && !IsStopped()) std::this_thread::yield();
   }
   return Outcome::kRight;
 }
@@ -225,12 +259,6 @@ Worker::Outcome Worker::Scan(std::string_view key) {
   if (!status.ok()) return TakeError(OperationKind::kScan, first, status);
   if (shown == 0) return TakeError(OperationKind::kScan, first, absl::NotFoundError("nothing is there"));
   return outcome;
-}
-
-Worker::Outcome Worker::CheckValue(OperationKind kind, std::string_view key, std::uint64_t record,
-                                   std::string_view value) {
-  if (!workload_.verify || ValueBelongsTo(value, record)) return Outcome::kRight;
-  return Wrong(kind, key, value.size(), "are not a value that kvbench wrote for it");
 }
 
 Worker::Outcome Worker::Wrong(OperationKind kind, std::string_view key, std::size_t size,

@@ -30,6 +30,19 @@ TEST(Histogram, EmptySaysZero) {
   EXPECT_EQ(histogram.Quantile(1), 0u);
 }
 
+TEST(Histogram, ManyAtOnceAreAsManyOneByOne) {
+  Histogram at_once;
+  Histogram one_by_one;
+  for (const std::uint64_t value : {1000u, 3u}) {
+    at_once.Add(value, 5);
+    for (int i = 0; i < 5; ++i) one_by_one.Add(value);
+  }
+  EXPECT_EQ(at_once.count(), 10u);
+  EXPECT_EQ(at_once.mean(), one_by_one.mean());
+  EXPECT_EQ(at_once.Quantile(0.5), 3u);
+  EXPECT_EQ(at_once.max(), 1000u);
+}
+
 TEST(Histogram, KeepsSmallValuesExactly) {
   for (std::uint64_t value = 0; value < 256; ++value) EXPECT_EQ(OnlyValueSeen(value), value);
 }

@@ -174,6 +174,27 @@ TEST_F(KvbenchTest, ASeriesAddsUpToTheRun) {
                          HasSubstr("run,all,0.020000,0.040000,")));
 }
 
+TEST_F(KvbenchTest, WhatIsNotTimedCountsAllTheSame) {
+  const std::string json_flag = JsonFlag();
+  for (const char* every : {"--time_every=16", "--time_every=17", "--time_every=1000"}) {
+    for (const char* workload : {"--workload=a", "--workload=d"}) {
+      ASSERT_EQ(Kvbench({"all", "--target=embedded", workload, "--records=100", "--operations=1001", every,
+                         "--verify", "--interval=0.01", json_flag.c_str()}),
+                0)
+          << err_;
+      const PhaseResult run = Report().phases.at(1);
+      EXPECT_EQ(run.all_operations(), 1001u);
+      std::uint64_t timed = 0;
+      for (const Histogram& latency : run.latency) timed += latency.count();
+      const std::uint64_t period = std::stoul(std::string(every).substr(13));
+      EXPECT_EQ(timed, (1001 + period - 1) / period) << every;
+      std::uint64_t operations = 0;
+      for (const Interval& interval : run.series) operations += interval.operations;
+      EXPECT_EQ(operations, 1001u);
+    }
+  }
+}
+
 TEST_F(KvbenchTest, YcsbsFormat) {
   ASSERT_EQ(Kvbench({"run", "--target=embedded", "--format=ycsb"}), EX_USAGE);
   ASSERT_EQ(Kvbench({"all", "--target=embedded", "--format=ycsb", "--workload=f", "--records=10",
