@@ -122,7 +122,7 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
   return value;
 }
 
-absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
+[[gnu::flatten]] absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
   if (GetAtOnce(*impl_->session, key, value, version)) return absl::OkStatus();
   return impl_->Get(key, value, version);

@@ -4,24 +4,38 @@
 // (store/format/key_search.h). Where it was not, a search begins anew.
 //
 //   FirstLook look;
-//   if (look.FindLine(...) && look.ReadLine(...) && look.ReadRecord(...)) {
-//     look.record() is the key's, live and verified: judge it
+//   if (look.FindLine(...) && look.FindRecord(...) && look.Verify(...)) {
+//     copy what is wanted of look.value()
+//     if (look.Holds(...)) it is the key's
 //   }
 //
-// A live record is the key's wherever it was found, so nothing is asked of the rest of its bucket. No clock
-// is needed either: see Session::Reuses.
+// Nothing is copied but what is wanted. That what is looked at where it is does not change meanwhile:
+//
+//   F1 A slot is one aligned word, which the server stores, and we load, at once: here no word is torn. So it
+//      names a record that was published (or what is verified there in vain).
+//   F2 A published record never changes, but for its live bit (layout.h, I4), until its memory is used for
+//      something else; then `reuses` has grown before (I6). Where it has not, all that was seen from
+//      FindLine to Holds was of one record, what was verified and what was copied alike.
+//   F3 A live record is the key's wherever it was found, so nothing is asked of the rest of its bucket, nor
+//      of any clock. It was the key's when its live bit was seen, in Verify.
+//
+// Inline, and in few steps: what comes behind the record's first byte, up to the next GET's first look, is
+// best so short that a processor begins that one while it waits for this one.
 #pragma once
 
-#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "client/get_steps.h"
 #include "client/session.h"
 #include "store/format/layout.h"
 #include "store/format/lookup.h"
+#include "store/format/record.h"
 
 namespace remora {
 
@@ -30,97 +44,110 @@ class FirstLook {
  public:
   /// Whether it is of use: READs are copies, and no places are remembered.
   static bool IsFor(Session& session) { return session.reads_now() && !session.locations().is_on(); }
+  static constexpr std::size_t kLineSize = kWordsPerLine * sizeof(std::uint64_t);
 
   // In this order, each behind one that returned true; between them, others may make theirs.
-  bool FindLine(Session& session, std::uint64_t key_hash) {
+  [[gnu::always_inline]] bool FindLine(Session& session, std::uint64_t key_hash) {
     reuses_ = session.Reuses();
     line_ = session.KnownOffsetOf({false, session.view().HomeOf(key_hash).bucket});
     const bool is_known = line_ != 0;
-    line_ += LineOf(key_hash) * sizeof(Line);
+    line_ += LineOf(key_hash) * kLineSize;
     return is_known;
   }
-  /// All of it may be looked at.
-  std::uint64_t bucket_offset() const { return line_ / sizeof(Bucket) * sizeof(Bucket); }
-  void PrefetchBucket(Session& session) const { session.Prefetch(bucket_offset(), sizeof(Bucket)); }
+  /// Not the rest of the bucket: few need that, and a processor has only so many accesses under way.
+  void PrefetchLine(Session& session) const { session.Prefetch(line_, kLineSize); }
+  std::uint64_t line_offset() const { return line_; }
 
-  bool ReadLine(Session& session, std::uint64_t key_hash) {
-    Line line;
-    if (!session.PeekNow(std::as_writable_bytes(std::span(line)), line_)) return false;
+  [[gnu::always_inline]] bool FindRecord(Session& session, std::uint64_t key_hash) {
+    const auto* const line = reinterpret_cast<const std::uint64_t*>(session.At(line_, kLineSize));
+    if (line == nullptr) return false;
     // The control word, taken for a slot, would lead nowhere.
-    const std::uint32_t found = WordsWith<kWordsPerLine>(line.data(), Fingerprint(key_hash));
-    if (found == 0) return ReadBucket(session, key_hash);
-    return Follow(session, line[static_cast<std::size_t>(std::countr_zero(found))]);
+    const std::uint32_t found = WordsWith<kWordsPerLine>(line, Fingerprint(key_hash));
+    const std::uint64_t* const slot =
+        found != 0 ? line + std::countr_zero(found) : FindInBucket(session, line_, key_hash);
+    if (slot == nullptr) return false;
+    // Where it leads is for Verify to see to: it may have changed since, or be another key's.
+    const Slot leads_to = DecodeSlot(__atomic_load_n(slot, __ATOMIC_ACQUIRE));
+    offset_ = leads_to.offset_bytes();
+    size_ = leads_to.extent_bytes();
+    return size_ - sizeof(RecordHeader) <= kMaxSmallExtent - sizeof(RecordHeader);
   }
   void PrefetchRecord(Session& session) const { session.Prefetch(offset_, size_); }
   std::uint64_t record_offset() const { return offset_; }
   std::size_t extent_bytes() const { return size_; }
 
-  /// To the beginning of `buffer`, which holds extent_bytes() at least.
-  bool ReadRecord(Session& session, std::string_view key, std::uint64_t key_hash,
-                  std::span<std::byte> buffer) {
-    const std::span<std::byte> copy = buffer.first(size_);
-    ++session.counters().reads;  // what led here; a line that leads nowhere is READ again, with its bucket
-    if (!session.ReadNow(copy, offset_)) return false;
-    if (session.Reuses() != reuses_) return false;
-    record_ = copy.data();
+  [[gnu::always_inline]] bool Verify(Session& session, std::string_view key, std::uint64_t key_hash) {
+    session.counters().reads += 2;
+    const std::byte* const record = session.At(offset_, size_);
+    if (record == nullptr) return false;
+    CopyHeader(record);
+    const std::byte* const body = record + sizeof(header_);
+    value_ = body + key.size();
     const RecordPlace place{offset_ / kUnitSize, size_, {}, session.shape().incarnation};
-    return IsLiveRecordOf(key, key_hash, header(), body(), place);
+    return IsLiveRecordOf(key, key_hash, header_, body, place);
   }
+  const RecordHeader& header() const { return header_; }
+  /// Where it is: see above.
+  std::string_view value() const { return {reinterpret_cast<const char*>(value_), header_.value_size}; }
 
-  // The record, as long as the buffer is what it was.
-  const RecordHeader& header() const { return *reinterpret_cast<const RecordHeader*>(record_); }
-  const std::byte* body() const { return record_ + sizeof(RecordHeader); }
-  RecordCopy record() const {
-    return {.header = header(), .body = body(), .state = RecordState::kLive, .proven = true};
+  [[gnu::always_inline]] bool Holds(Session& session) const {
+    if (!session.IsOfTheLiving()) return false;
+    return session.Reuses() == reuses_;
   }
 
  private:
-  using Line = std::array<std::uint64_t, kWordsPerLine>;
-
-  /// There was no room in its line for the key's slot, or the key is not there.
-  [[gnu::noinline]] bool ReadBucket(Session& session, std::uint64_t key_hash) {
-    Bucket bucket;
-    if (!session.PeekNow(std::as_writable_bytes(std::span(&bucket, 1)), bucket_offset())) return false;
+  /// There was no room in its line for the key's slot, or the key is not there: null. (Static, so that what a
+  /// look is made of need never be in memory.)
+  [[gnu::noinline]] static const std::uint64_t* FindInBucket(const Session& session, std::uint64_t line,
+                                                             std::uint64_t key_hash) {
+    const std::byte* const bytes = session.At(line / sizeof(Bucket) * sizeof(Bucket), sizeof(Bucket));
+    if (bytes == nullptr) return nullptr;
+    const auto& bucket = *reinterpret_cast<const Bucket*>(bytes);
     SlotSet found = FindSlots(bucket, key_hash);
-    return !found.empty() && Follow(session, bucket.slots[static_cast<std::size_t>(found.Next())]);
+    return found.empty() ? nullptr : bucket.slots.data() + found.Next();
   }
-  bool Follow(const Session& session, std::uint64_t word) {
-    const Slot slot = DecodeSlot(word);
-    offset_ = slot.offset_bytes();
-    size_ = slot.extent_bytes();
-    return SlotNamesPlace(slot, session.shape().memory_size) && size_ <= kMaxSmallExtent;
+  /// The live bit comes first: it was set when the reading of the rest began.
+  [[gnu::always_inline]] void CopyHeader(const std::byte* record) {
+    const auto& shared = *reinterpret_cast<const RecordHeader*>(record);
+    header_.version_live = __atomic_load_n(&shared.version_live, __ATOMIC_ACQUIRE);
+    header_.checksum = shared.checksum;
+    header_.value_size = shared.value_size;
+    header_.key_size = shared.key_size;
+    header_.flags = shared.flags;
+    header_.expiry_ms = shared.expiry_ms;
   }
 
   std::uint64_t reuses_;
   std::uint64_t line_;    // offsets in the region
   std::uint64_t offset_;  // of the record
   std::size_t size_;
-  const std::byte* record_;
+  RecordHeader header_;     // a private copy
+  const std::byte* value_;  // in the region
 };
 
-/// Its last step, and all of a GET that is left then: true, and it is done. False: nothing is known yet.
-/// `version`: as Client::Get. REQUIRES: the line led to a record.
+/// Its last steps, and all of a GET that is left then: true, and it is done. False: nothing is known yet, and
+/// *value may have changed. `version`: as Client::Get. REQUIRES: FindRecord.
 [[gnu::always_inline]] inline bool TakeRecord(Session& session, FirstLook& look, std::string_view key,
                                               std::uint64_t key_hash, std::string* value,
                                               std::uint64_t* version) {
-  if (!look.ReadRecord(session, key, key_hash, session.record_buffer())) return false;
+  if (!look.Verify(session, key, key_hash)) return false;
   const RecordHeader& header = look.header();
   if (header.expiry_ms != 0 && !session.IsAlive(header.expiry_ms)) return false;
-  Assign({reinterpret_cast<const char*>(look.body()) + key.size(), header.value_size}, value);
+  Assign(look.value(), value);
+  if (!look.Holds(session)) return false;
   if (version != nullptr) *version = header.version_live >> 1;
   session.NoteRead(key_hash);
   return true;
 }
 
 /// A GET where nothing comes in between: true, and it is done. False: nothing is known yet; Get. `version`:
-/// as Client::Get. Inline: what comes behind the record's READ, up to the next GET's first, is best so short
-/// that a processor begins that one while it waits for this one. REQUIRES: the key's size is in bounds.
+/// as Client::Get. REQUIRES: the key's size is in bounds.
 [[gnu::always_inline]] inline bool GetAtOnce(Session& session, std::string_view key, std::string* value,
                                              std::uint64_t* version) {
   if (!session.is_ready() || !FirstLook::IsFor(session)) return false;
   const std::uint64_t key_hash = HashKey(key);
   FirstLook look;
-  if (!look.FindLine(session, key_hash) || !look.ReadLine(session, key_hash)) return false;
+  if (!look.FindLine(session, key_hash) || !look.FindRecord(session, key_hash)) return false;
   return TakeRecord(session, look, key, key_hash, value, version);
 }
 

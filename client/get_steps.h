@@ -38,7 +38,7 @@ struct RecordCopy {
 };
 
 /// To a string that often has the right size already: then half of assign's instructions.
-inline void Assign(std::string_view value, std::string* to) {
+[[gnu::always_inline]] inline void Assign(std::string_view value, std::string* to) {
   if (to->size() != value.size()) {
     to->assign(value);
   } else {

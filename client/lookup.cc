@@ -23,7 +23,7 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
   if (!status_.ok()) status_ = absl::OkStatus();
   if (session.locations().is_on()) return Warm();
   if (FirstLook::IsFor(session) && !into_ && first_.FindLine(session, key_hash_)) {
-    return Read(Reading::kLine, first_.bucket_offset(), sizeof(Bucket));
+    return Read(Reading::kLine, first_.line_offset(), FirstLook::kLineSize);
   }
   Search();
 }
@@ -32,13 +32,17 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
 
 void Lookup::Look(std::span<std::byte> buffer) {
   if (reading_ == Reading::kLine) {
-    const bool is_named = first_.ReadLine(*session_, key_hash_) && first_.extent_bytes() <= buffer.size();
+    const bool is_named = first_.FindRecord(*session_, key_hash_) && first_.extent_bytes() <= buffer.size();
     return is_named ? Read(Reading::kLikely, first_.record_offset(), first_.extent_bytes()) : Search();
   }
-  if (!first_.ReadRecord(*session_, key_, key_hash_, buffer)) return Search();
-  record_ = first_.record();
-  const std::uint64_t expiry_ms = record_.header.expiry_ms;
-  if (expiry_ms != 0 && !session_->IsAlive(expiry_ms)) return Search();
+  if (!first_.Verify(*session_, key_, key_hash_)) return Search();
+  const RecordHeader& header = first_.header();
+  if (header.expiry_ms != 0 && !session_->IsAlive(header.expiry_ms)) return Search();
+  // The callback gets a view of a copy. In front of the value, RecordCopy has the key, which nobody asks for.
+  std::byte* const body = buffer.data();
+  std::ranges::copy(first_.value(), reinterpret_cast<char*>(body) + key_.size());
+  if (!first_.Holds(*session_)) return Search();
+  record_ = {.header = header, .body = body, .state = RecordState::kLive, .proven = true};
   EndFound(record_.facts());
 }
 

@@ -225,12 +225,12 @@ std::uint32_t GetAtOnce(Session& session, std::span<const std::string_view> keys
     Glance& glance = glances[static_cast<std::size_t>(i)];
     glance.key_hash = HashKey(keys[static_cast<std::size_t>(i)]);
     if (!glance.look.FindLine(session, glance.key_hash)) continue;
-    glance.look.PrefetchBucket(session);
+    glance.look.PrefetchLine(session);
     found |= std::uint32_t{1} << i;
   }
   for (std::uint32_t rest = found; rest != 0; rest &= rest - 1) {
     Glance& glance = glances[static_cast<std::size_t>(std::countr_zero(rest))];
-    if (glance.look.ReadLine(session, glance.key_hash)) {
+    if (glance.look.FindRecord(session, glance.key_hash)) {
       glance.look.PrefetchRecord(session);
     } else {
       found ^= rest & -rest;

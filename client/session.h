@@ -173,10 +173,11 @@ class Session {
   }
   /// Whether READs are done so, but now and then.
   bool reads_now() const { return mapped_ != nullptr; }
-  /// As ReadNow, of what only tells where to read next (MappedRegion::Peek), and is not counted. REQUIRES:
-  /// reads_now.
-  bool PeekNow(std::span<std::byte> to, std::uint64_t offset) const { return mapped_->Peek(to, offset); }
-  /// What was read between two looks at this that told the same, is to be trusted whatever the time
+  /// The bytes where they are, and whether what was seen of them counts (MappedRegion). Not counted as READs.
+  /// REQUIRES: reads_now.
+  const std::byte* At(std::uint64_t offset, std::size_t size) const { return mapped_->At(offset, size); }
+  [[gnu::always_inline]] bool IsOfTheLiving() { return mapped_->IsOfTheLiving(); }
+  /// What was seen between two looks at this that told the same, is to be trusted whatever the time
   /// (layout.h, I6). REQUIRES: reads_now.
   std::uint64_t Reuses() const { return mapped_->Word(offsetof(Superblock, reuses)); }
   /// OK: all that were posted are done.
@@ -323,7 +324,7 @@ class Session {
   void Learn(std::uint64_t key_hash, const Slot& slot);
 
   /// The key with this hash was read. Now and then, costs a request.
-  void NoteRead(std::uint64_t key_hash) {
+  [[gnu::always_inline]] void NoteRead(std::uint64_t key_hash) {
     reads_.Note(key_hash);
     if (reads_.full()) ReportReads();
   }

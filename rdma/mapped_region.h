@@ -1,5 +1,5 @@
-// A region of the peer's that this process maps: a READ of it is a copy, done at once, without a completion.
-// All inline: one GET is two of these.
+// A region of the peer's that this process maps: a READ of it is a copy, done at once, without a completion;
+// or a look at the bytes where they are. All inline: one GET is two of these.
 #pragma once
 
 #include <atomic>
@@ -25,26 +25,29 @@ class MappedRegion {
   /// True: `to` holds the bytes from `offset` on, as if a READ that was posted now had completed. False: post
   /// one (Connection::PostReadv), and poll; that says what is wrong, if anything is.
   bool Read(std::span<std::byte> to, std::uint64_t offset) {
-    if (offset >= size_ || to.size() > size_ - offset || reads_left_ == 0) return false;
+    const std::byte* const from = At(offset, to.size());
+    if (from == nullptr) return false;
+    CopyShared(to.data(), from, to.size());
+    return IsOfTheLiving();
+  }
+
+  /// So many bytes where they are: the server may be writing them. Null: they are not inside. What was seen
+  /// there counts for nothing before IsOfTheLiving.
+  const std::byte* At(std::uint64_t offset, std::size_t size) const {
+    return offset < size_ && size <= size_ - offset ? bytes_ + offset : nullptr;
+  }
+  /// True: all that was looked at so far was as if READs that were posted now had completed. False: as Read.
+  [[gnu::always_inline]] bool IsOfTheLiving() {
+    if (reads_left_ == 0) return false;
     --reads_left_;
-    CopyShared(to.data(), bytes_ + offset, to.size());
     AcquireFence();  // A1 of local_wire.h: the bytes first, then whether the server that they are of still
                      // lives
     return IsAlive(*page_) && peer_->closed.load(std::memory_order_acquire) == 0;
   }
 
-  /// The same of what tells nothing by itself, but only where to Read next: nobody asks yet whether the
-  /// server lives. False: it is not inside.
-  bool Peek(std::span<std::byte> to, std::uint64_t offset) const {
-    if (offset >= size_ || to.size() > size_ - offset) return false;
-    CopyShared(to.data(), bytes_ + offset, to.size());
-    return true;
-  }
-
-  /// A word that the server changes whole: what is read behind it, is read later. 0: it is not inside.
-  /// REQUIRES: it is aligned.
+  /// A word that the server changes whole: what is read behind it, is read later. REQUIRES: it is inside, and
+  /// aligned.
   std::uint64_t Word(std::uint64_t offset) const {
-    if (offset >= size_) return 0;
     return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(bytes_ + offset), __ATOMIC_ACQUIRE);
   }
 

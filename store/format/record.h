@@ -26,20 +26,25 @@ namespace remora {
 /// format.
 inline std::uint64_t HashKey(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
 
-/// Hash of a value's bytes, its part of every checksum: XXH3, seed 0, by the widest instructions that the
-/// processor has, where that matters.
-[[gnu::noinline]] inline std::uint64_t HashValue(const void* data, std::size_t size) {
+/// Of more bytes than this, XXH3 uses vectors.
+inline constexpr std::size_t kLongValue = 240;
+
+/// Of those, by the widest instructions that the processor has.
+[[gnu::noinline]] inline std::uint64_t HashLongValue(const void* data, std::size_t size) {
 #ifdef __x86_64__
-  constexpr std::size_t kLong = 240;  // up to here, XXH3 uses no vectors
-  if (size > kLong) {
-    const std::uint64_t hash = XXH3_64bits_dispatch(data, size);
-    // It leaves the vectors' upper halves in use; our own instructions on vectors then take ten times as long
-    // (seen on Zen 5).
-    if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroupper");
-    return hash;
-  }
-#endif
+  const std::uint64_t hash = XXH3_64bits_dispatch(data, size);
+  // It leaves the vectors' upper halves in use; our own instructions on vectors then take ten times as long
+  // (seen on Zen 5).
+  if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroupper");
+  return hash;
+#else
   return XXH3_64bits(data, size);
+#endif
+}
+
+/// Hash of a value's bytes, its part of every checksum: XXH3, seed 0.
+[[gnu::always_inline]] inline std::uint64_t HashValue(const void* data, std::size_t size) {
+  return size > kLongValue ? HashLongValue(data, size) : XXH3_64bits(data, size);
 }
 
 /// The same of bytes that come in pieces.
@@ -60,9 +65,10 @@ class ValueHasher {
 ///
 /// It is the two halves of one product, one upon the other, as in XXH3: both factors are as good as random,
 /// and whichever of the numbers is another one, its factor is another one, and so is the product.
-inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t key_hash,
-                                    std::uint64_t value_hash, std::uint64_t offset_units,
-                                    std::uint64_t incarnation) {
+[[gnu::always_inline]] inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t key_hash,
+                                                           std::uint64_t value_hash,
+                                                           std::uint64_t offset_units,
+                                                           std::uint64_t incarnation) {
   // Odd, so that they are multiplied without loss; large, so that small numbers do not add up to another's.
   constexpr std::uint64_t kOfVersion = 0x9e3779b97f4a7c15;
   constexpr std::uint64_t kOfExpiry = 0xc2b2ae3d27d4eb4f;
@@ -92,14 +98,14 @@ struct RecordPlace {
 /// Whether the header's sizes are in bounds, and such that a record with them has this extent: that, and not
 /// only fits into it. A torn slot with a right offset and a wrong extent must not pass for the slot of whose
 /// record it found.
-inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
+[[gnu::always_inline]] inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
   return header.key_size >= kMinKeySize && header.key_size <= kMaxKeySize &&
          header.value_size <= kMaxValueSize && header.flags == 0 &&
          ExtentUnits(RecordExtentCode(header.key_size, header.value_size)) * kUnitSize == extent_bytes;
 }
 
 /// Whether two keys are the same; those of usual sizes without a call.
-inline bool IsSame(std::string_view a, std::string_view b) {
+[[gnu::always_inline]] inline bool IsSame(std::string_view a, std::string_view b) {
 #ifdef __SSE2__
   if (a.size() == b.size() && a.size() - 16 <= 16) {
     const auto equal = [&](std::size_t at) {
@@ -149,8 +155,9 @@ inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body
 /// Whether that would be kLive, for who does not ask what it is else: in so few steps that depend on what was
 /// read, above all so few branches, that a processor which waits for that gets to what comes behind
 /// (client/first_look.h).
-inline bool IsLiveRecordOf(std::string_view key, std::uint64_t key_hash, const RecordHeader& header,
-                           const std::byte* body, const RecordPlace& place) {
+[[gnu::always_inline]] inline bool IsLiveRecordOf(std::string_view key, std::uint64_t key_hash,
+                                                  const RecordHeader& header, const std::byte* body,
+                                                  const RecordPlace& place) {
   const std::uint64_t size = sizeof(header) + key.size() + header.value_size;
   // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole, and must have this
   // key's size, as the value is looked for behind it.

@@ -90,8 +90,8 @@ TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
   std::string value;
   ASSERT_CODE(kOk, (*session)->BeginCall());
   ASSERT_CODE(kOk, remora::Get(**session, kKey, &value, &facts));  // it knows the index now
-  const auto find = [&] { return look.FindLine(**session, hash) && look.ReadLine(**session, hash); };
-  const auto read = [&] { return look.ReadRecord(**session, kKey, hash, (*session)->record_buffer()); };
+  const auto find = [&] { return look.FindLine(**session, hash) && look.FindRecord(**session, hash); };
+  const auto read = [&] { return look.Verify(**session, kKey, hash) && look.Holds(**session); };
   ASSERT_TRUE(find());
   // Held up for whatever else: its record is as good as ever.
   for (int i = 0; i < 100; ++i) ASSERT_CODE(kOk, client_->Put("another", std::to_string(i)));
