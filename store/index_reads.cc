@@ -45,10 +45,8 @@ void Index::Prefetch(std::uint64_t key_hash) const {
 
 void Index::PrefetchBucket(std::uint64_t key_hash) const {
   const std::uint64_t* const words = WordsOf(At(Main(view().HomeOf(key_hash).bucket)));
-  for (std::size_t i = 0; i < kLinesPerBucket; ++i) {
-    const std::size_t line = (LineOf(key_hash) + i) % kLinesPerBucket;
-    __builtin_prefetch(words + line * kWordsPerLine, /*rw=*/1);
-  }
+  __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);  // looked at first
+  for (std::size_t i = 0; i < kLinesPerBucket; ++i) __builtin_prefetch(words + i * kWordsPerLine, /*rw=*/1);
 }
 
 void Index::PrefetchRecords(std::uint64_t key_hash) const {
