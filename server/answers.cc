@@ -184,7 +184,7 @@ absl::Status Server::Locate(const ServerSession& session, const Request& request
   return absl::OkStatus();
 }
 
-void Server::SendReply(ServerSession* session, Reply reply, std::string_view behind) {
+void Server::SendReply(ServerSession* session, Reply& reply, std::string_view behind) {
   if (session == nullptr) return;
   // Any moment between request and reply will do (client/server_time.h).
   if (!reply_ms_) reply_ms_ = store_->clock().UnixMillis();

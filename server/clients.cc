@@ -210,6 +210,7 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   // What it has asked, and what of its connection is still to be looked at, goes with it.
   const ServerSession* const gone = session->second.get();
   for (Pending& pending : write_requests_) pending.Forget(gone);
+  some_gone_ = true;
   for (Pending& pending : other_requests_) pending.Forget(gone);
   for (Pending& pending : due_) pending.Forget(gone);
   for (Pending& pending : reserves_) pending.Forget(gone);

@@ -24,40 +24,87 @@ RequestName Server::NameOf(const Pending& pending, std::size_t number) {
 
 bool Server::CommitWrites() {
   // A client that was dropped in this step takes its slice, and so its writes, with it.
-  std::erase_if(write_requests_, [](const Pending& pending) { return pending.session == nullptr; });
+  if (std::exchange(some_gone_, false)) {
+    std::erase_if(write_requests_, [](const Pending& pending) { return pending.session == nullptr; });
+  }
   if (write_requests_.empty()) return false;
 
   writes_.clear();
-  for (std::string& copy : std::span(batches_).first(batches_used_)) {
+  refused_.clear();
+  while (batches_used_ > 0) {
+    std::string& copy = batches_[--batches_used_];
     if (copy.capacity() > kMaxPutListBytes) copy = {};  // the rest is not worth giving back
   }
-  batches_used_ = 0;
   if (batches_.size() < write_requests_.size()) batches_.resize(write_requests_.size());
+  bool is_any_reserved = false;
   for (Pending& pending : write_requests_) {
     const Operation operation = pending.request.operation;
     if (operation == Operation::kBatch || operation == Operation::kPutList) {
-      pending.refused = AddBatch(pending);
+      absl::Status added = AddBatch(pending);
+      if (!added.ok()) refused_.push_back(std::move(added));
       continue;
     }
-    Write& write = writes_.emplace_back();
-    write.kind = KindOf(operation);
-    if (operation == Operation::kCommit) {
-      write.reserved = grants_->Committing(pending.session->connection());
-    } else {
-      const ServerSession::Payload payload = pending.session->PayloadOf(pending.request);
-      write.key = payload.key;
-      write.value = payload.value;
-    }
-    write.ttl = DecodeTtl(pending.request.ttl_ms);
-    write.condition = Condition::Decode(pending.request.condition);
-    write.durability = DecodeDurability(pending.request.durability);
-    write.request = NameOf(pending);
-    write.verify = VerifyPayload;
-    write.verify_context = &pending.request;
+    AddWrite(pending);
+    is_any_reserved |= operation == Operation::kCommit;
   }
-  store_->Submit(writes_);
-
+  const TimePoint now = store_->clock().Now();
+  reply_ms_ = store_->clock().UnixMillisAt(now);
+  store_->Submit(writes_, now, *reply_ms_);
   // Before any reply, which may find its client gone: what was reserved is the store's by now.
+  if (is_any_reserved) EndCommits();
+
+  const Write* write = writes_.data();  // of a batch, the one that stands for all
+  const absl::Status* why = refused_.data();
+  auto put_off = write_requests_.begin();
+  for (Pending& pending : write_requests_) {
+    const std::span<const Write> writes(write, pending.writes);
+    if (writes.empty()) {
+      RefuseBatch(pending, *why++);
+    } else if (pending.request.operation == Operation::kPutList) {
+      if (!TakeList(pending, writes)) *put_off++ = pending;
+    } else if (IsPutOff(write->status)) {  // and so are all behind it: another step commits them
+      *put_off++ = pending;
+    } else if (write->ticket != 0) {
+      AddUnsynced(write->ticket, pending, 0);
+    } else {
+      AnswerWrite(pending, *write);
+    }
+    write += writes.size();
+  }
+  const bool is_any_done = put_off != write_requests_.end();
+  write_requests_.erase(put_off, write_requests_.end());
+  return is_any_done;
+}
+
+void Server::RefuseBatch(const Pending& pending, const absl::Status& why) {
+  if (pending.list == nullptr) {
+    Answer(pending, why);
+  } else if (pending.session != nullptr) {
+    // Some of its writes were done, and since then it has changed what it sent.
+    Drop(&pending.session->connection(), why);
+  }
+}
+
+void Server::AddWrite(const Pending& pending) {
+  const Request& request = pending.request;
+  Write& write = writes_.emplace_back();
+  write.kind = KindOf(request.operation);
+  if (request.operation == Operation::kCommit) {
+    write.reserved = grants_->Committing(pending.session->connection());
+  } else {
+    const ServerSession::Payload payload = pending.session->PayloadOf(request);
+    write.key = payload.key;
+    write.value = payload.value;
+  }
+  write.ttl = DecodeTtl(request.ttl_ms);
+  write.condition = Condition::Decode(request.condition);
+  write.durability = DecodeDurability(request.durability);
+  write.request = NameOf(pending);
+  write.verify = VerifyPayload;
+  write.verify_context = &request;
+}
+
+void Server::EndCommits() {
   std::size_t next = 0;
   for (const Pending& pending : write_requests_) {
     if (pending.writes == 0) continue;
@@ -66,39 +113,6 @@ bool Server::CommitWrites() {
     const bool used_up = write.reserved != nullptr && !IsPutOff(write.status);
     if (used_up) grants_->EndCommit(pending.session->connection());
   }
-  std::size_t put_off = 0;
-  next = 0;
-  const std::size_t count = write_requests_.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    if (write_requests_[i].writes == 0) {
-      const Pending pending = write_requests_[i];
-      if (pending.list == nullptr) {
-        Answer(pending, pending.refused);
-      } else if (pending.session != nullptr) {
-        // Some of its writes were done, and since then it has changed what it sent.
-        Drop(&pending.session->connection(), pending.refused);
-      }
-      continue;
-    }
-    const std::span<const Write> writes = std::span(writes_).subspan(next, write_requests_[i].writes);
-    next += writes.size();
-    if (write_requests_[i].request.operation == Operation::kPutList) {
-      if (!TakeList(write_requests_[i], writes)) write_requests_[put_off++] = write_requests_[i];
-      continue;
-    }
-    const Write& write = writes.front();  // of a batch, the one that stands for all
-    if (IsPutOff(write.status)) {         // and so are all behind it: another step commits them
-      write_requests_[put_off++] = write_requests_[i];
-      continue;
-    }
-    if (write.ticket != 0) {
-      AddUnsynced(write.ticket, write_requests_[i], 0);
-      continue;
-    }
-    AnswerWrite(write_requests_[i], write);
-  }
-  write_requests_.resize(put_off);
-  return put_off < count;
 }
 
 template <typename Outcome>
@@ -121,7 +135,10 @@ void Server::AddUnsynced(std::uint64_t ticket, const Pending& pending, std::size
 }
 
 bool Server::AnswerSynced() {
-  if (!synced_.exchange(false, std::memory_order_acquire)) return false;
+  // A look costs less than an exchange, and mostly tells.
+  if (!synced_.load(std::memory_order_relaxed) || !synced_.exchange(false, std::memory_order_acquire)) {
+    return false;
+  }
   synced_writes_.clear();
   store_->TakeSynced(&synced_writes_);
   for (const SyncedWrite& outcome : synced_writes_) {

@@ -78,8 +78,11 @@ std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t do
       return 0;
     }
     if (i < done) continue;
-    writes->push_back(WriteOf(*put));
-    writes->back().with_next = false;
+    Write& write = writes->emplace_back();
+    write.key = put->key;
+    write.value = put->value;
+    write.ttl = DecodeTtl(put->entry.ttl_ms);
+    write.condition = Condition::Decode(put->entry.condition);
   }
   if (!bytes.empty()) writes->resize(before);
   return writes->size() - before;

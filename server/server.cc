@@ -29,7 +29,13 @@ constexpr int kLooksPerStep = 64;
 // Writes of one group at most: bounds the time that the first of them waits for the last.
 constexpr std::size_t kMaxGroup = 256;
 
+// Steps that commit writes, between two looks at all that can wait.
+constexpr int kStepsPerLook = 16;
+
 constexpr std::size_t kCacheLine = 64;
+// Of what came in one message, the bytes that are asked for before they are needed: as many lines as a
+// processor has under way.
+constexpr std::size_t kForeseen = 16 * kCacheLine;
 
 // What a client may have unanswered can all be remembered.
 static_assert(kCredits <= kRememberedWrites);
@@ -118,21 +124,32 @@ absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
 bool Server::Step() { return Serve(TakeRequests()); }
 
 bool Server::Serve(bool busy) {
-  if (reload_.exchange(false, std::memory_order_acquire)) ReadTokensAnew();
   busy |= AnswerSynced();
   if (!delayed_.empty()) busy |= DispatchDelayed();
-  for (Port& port : ports_) busy |= AcceptClients(port);
   // Writes first: a locate behind a write of the same client finds it.
   const bool committed = CommitWrites();
-  const bool answered = AnswerOthers();
+  busy |= AnswerOthers();
+  if (committed) {
+    // Whoever was answered is about to ask again: the rest is for when he does not, or now and then.
+    store_->CatchUp();
+    if (++steps_since_look_ < kStepsPerLook) return true;
+  }
+  steps_since_look_ = 0;
+  busy |= LookAround();
+  return committed || store_->Work() || busy;
+}
+
+bool Server::LookAround() {
+  bool busy = false;
+  if (reload_.exchange(false, std::memory_order_acquire)) ReadTokensAnew();
+  for (Port& port : ports_) busy |= AcceptClients(port);
   busy |= AnswerReserves();
   scans_->Expire();
   if (next_probe_) ProbeClients();
   if (bounded_log_->next_telling()) bounded_log_->TellDue();
   if (tells_of_load_) SeeHowTheLoadGoes();
   if ((store_->Read(Counter::kDiskRefuses) != 0) != disk_refuses_) SeeHowTheDiskDoes();
-  // With commits, the store does its housekeeping at their pace.
-  return committed || store_->Work() || answered || busy;
+  return busy;
 }
 
 void Server::SeeHowTheLoadGoes() {
@@ -168,41 +185,46 @@ bool Server::TakeCompletions(Port& port) {
     const std::size_t count = port.listener->Poll(completions_);
     if (count == 0) break;
     reply_ms_.reset();
-    busy = true;
-    is_more = count > 1;  // whoever is alone here need not wait for another look
+    std::size_t requests = 0;
     for (const rdma::Completion& completion : std::span(completions_).first(count)) {
       if (completion.connection == nullptr) continue;  // dropped by an earlier completion of this very round
       auto* const session = static_cast<ServerSession*>(completion.connection->owner());
       if (session == nullptr) continue;  // it was not accepted
+      if (completion.kind == rdma::CompletionKind::kSend && completion.ok) {
+        session->TakeSendCompletion();  // nothing to be done for it
+        continue;
+      }
+      ++requests;
       if (completion.kind == rdma::CompletionKind::kDisconnected) {
         Drop(completion.connection, completion.connection->status());
-      } else if (!completion.ok) {
-        continue;  // flushed; kDisconnected follows
-      } else if (completion.kind == rdma::CompletionKind::kSend) {
-        session->TakeSendCompletion();
-      } else {
+      } else if (completion.ok) {  // else flushed; kDisconnected follows
         TakeRequest(*session, completion);
       }
     }
+    busy |= requests > 0;
+    // Whoever is alone here need not wait for another look.
+    is_more = requests > 1 || count == completions_.size();
   }
+  // One by one, each would wait for what was stored before it.
+  if (requests_taken_ > 0) store_->Add(Counter::kReceiveCompletions, std::exchange(requests_taken_, 0));
   return busy;
 }
 
 void Server::TakeRequest(ServerSession& session, const rdma::Completion& completion) {
-  store_->Add(Counter::kReceiveCompletions, 1);
+  ++requests_taken_;
   if (expected_ > 0) --expected_;
-  const absl::StatusOr<Request> request = session.TakeRequest(completion);
-  if (!request.ok()) {
+  Pending pending{.session = &session, .request = {}, .client = session.client()};
+  const Request& request = pending.request;
+  if (const absl::Status taken = session.TakeRequest(completion, &pending.request); !taken.ok()) {
     store_->Add(Counter::kRejectedRequests, 1);
-    return Drop(completion.connection, request.status());
+    return Drop(completion.connection, taken);
   }
-  NamedClient* const client = session.client();
-  if (client != nullptr && !client->TakeRequestIds(request->request_id, IdsOf(*request))) {
+  NamedClient* const client = pending.client;
+  if (client != nullptr && !client->TakeRequestIds(request.request_id, IdsOf(request))) {
     store_->Add(Counter::kRejectedRequests, 1);
     return Drop(completion.connection, absl::InvalidArgumentError("a request id that does not go up"));
   }
-  if (request->read_count > 0) NoteReads(session, *request);
-  const Pending pending{.session = &session, .request = *request, .client = client};
+  if (request.read_count > 0) NoteReads(session, request);
   if (session.token_use() != nullptr && session.token_use()->has_rate() && IsDelayed(session, pending))
     return;
   Dispatch(session, pending);
@@ -232,7 +254,11 @@ void Server::Dispatch(ServerSession& session, const Pending& pending) {
       return;
     case Operation::kBatch:
     case Operation::kPutList:
-      if (FitsItsOperation(request) && !session.PartOf(request).empty()) {
+      if (const std::span<const std::byte> part = session.PartOf(request);
+          FitsItsOperation(request) && !part.empty()) {
+        for (std::size_t i = 0; i < std::min(part.size(), kForeseen); i += kCacheLine) {
+          __builtin_prefetch(part.data() + i);
+        }
         write_requests_.push_back(pending);
       } else {
         other_requests_.push_back(pending);

@@ -1,10 +1,10 @@
 // The server: a store, exported for clients to read in place, and the commit path that their writes take.
 //
-//   Step:  accept new clients
-//          take requests of all connections
-//          commit their writes as one group (store.h): copy, verify, make durable, publish
+//   Step:  take requests of all connections
+//          commit their writes as one group (store.h): copy, verify, make durable, publish, reply
 //          answer pings, locate records, reserve room for large values, go on with scans, reply
-//          if there were no writes: a bit of the store's housekeeping
+//          now that nobody waits: the store's housekeeping, at the pace of the writes, or a bit of it
+//          now and then, and where there is nothing else to do: accept new clients, see who is gone
 //
 // One thread does all of it. GETs are not among its work: clients READ the memory.
 #pragma once
@@ -124,9 +124,8 @@ class Server {
     ServerSession* session;  // null: it is gone
     Request request;
     NamedClient* client = nullptr;  // null: no name. Of a write that is being committed, it is there
-    // What it is of the group: one write, or those of a batch or list; or none, and why.
+    // What it is of the group: one write, or those of a batch or list; or none (refused_ says why).
     std::size_t writes = 1;
-    absl::Status refused{};
     std::shared_ptr<PutList> list{};  // of one that was begun, and is not over
     TimePoint not_before{};           // of what was put off: the next try
 
@@ -164,6 +163,8 @@ class Server {
 
   /// Step, behind TakeRequests. `came`: what that returned.
   bool Serve(bool came);
+  /// What nobody waits for. False: there was nothing to do.
+  bool LookAround();
   /// To where they are answered from. False: there were none.
   bool TakeRequests();
   bool TakeCompletions(Port& port);
@@ -193,6 +194,12 @@ class Server {
 
   /// False: there were none, or all wait for room.
   bool CommitWrites();
+  /// One that is neither of a batch nor of a list, to the group.
+  void AddWrite(const Pending& pending);
+  /// Of a batch or list that is none.
+  void RefuseBatch(const Pending& pending, const absl::Status& why);
+  /// After the group, of those whose record was reserved.
+  void EndCommits();
   /// `outcome`: a Write, or a SyncedWrite.
   template <typename Outcome>
   void AnswerWrite(const Pending& pending, const Outcome& outcome);
@@ -221,9 +228,8 @@ class Server {
   void TellBackup(const Pending& pending);
   /// Aborted: there is no room right now to bring the record back to memory.
   absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
-  /// `behind`: what stands behind the Reply.
-  /// Null: to nobody.
-  void SendReply(ServerSession* session, Reply reply, std::string_view behind);
+  /// Completes the reply. `behind`: what stands behind it. Null: to nobody.
+  void SendReply(ServerSession* session, Reply& reply, std::string_view behind);
   void Answer(const Pending& pending, const absl::Status& status, Reply reply = {});
 
   const ServerOptions options_;
@@ -243,8 +249,12 @@ class Server {
   // One step's work; kept for their memory.
   std::array<rdma::Completion, 64> completions_;
   std::vector<Pending> write_requests_;
+  bool some_gone_ = false;  // maybe of those, their sessions
   std::vector<Write> writes_;
+  std::vector<absl::Status> refused_;     // of the write_requests_ that are no writes, in their order
   std::optional<std::int64_t> reply_ms_;  // Clock::UnixMillis, since requests were taken last
+  std::int64_t requests_taken_ = 0;       // and not counted yet
+  int steps_since_look_ = 0;              // LookAround
   std::vector<std::string> batches_;      // private copies; the first so many are in use:
   std::size_t batches_used_ = 0;
   std::vector<Pending> other_requests_;

@@ -80,27 +80,25 @@ rdma::Sge ServerSession::ReceiveBuffer(std::uint64_t index) const {
   return rdma::MakeSge(*messages_, kRequestsOffset + index * size, size);
 }
 
-absl::StatusOr<Request> ServerSession::TakeRequest(const rdma::Completion& completion) {
+absl::Status ServerSession::TakeRequest(const rdma::Completion& completion, Request* request) {
   const rdma::Sge buffer = ReceiveBuffer(completion.context);
   const std::span<const std::byte> message(buffer.data, completion.byte_count);
-  Request request;
   // No more can have come than the buffer takes: that of who has a slice, a Request and no byte more.
-  if (!FromBytes(message, &request)) {
+  if (!FromBytes(message, request)) {
     return absl::InvalidArgumentError(absl::StrCat("a message of ", completion.byte_count,
                                                    " bytes, where requests have ", sizeof(Request)));
   }
-  const std::span<const std::byte> payload = message.subspan(sizeof(request));
+  const std::span<const std::byte> payload = message.subspan(sizeof(Request));
   if (!payload.empty() && payload.size() <= slice_.size() &&
-      request.payload_offset <= slice_.size() - payload.size()) {
-    std::ranges::copy(payload, slice_.subspan(request.payload_offset).begin());
+      request->payload_offset <= slice_.size() - payload.size()) {
+    std::ranges::copy(payload, slice_.subspan(request->payload_offset).begin());
   }
   if (unanswered_ == kCredits) {
     return absl::ResourceExhaustedError("the client sends more than its credits allow");
   }
   ++unanswered_;
   // Before the reply, with which the client may send again.
-  REMORA_RETURN_IF_ERROR(PostReceive(completion.context));
-  return request;
+  return PostReceive(completion.context);
 }
 
 ServerSession::Payload ServerSession::PayloadOf(const Request& request) const {
@@ -131,15 +129,15 @@ std::span<const std::byte> ServerSession::PartOf(const Request& request) const {
   return slice_.subspan(request.payload_offset, request.value_size);
 }
 
-absl::Status ServerSession::SendReply(Reply reply, std::string_view behind) {
+absl::Status ServerSession::SendReply(Reply& reply, std::string_view behind) {
   if (replies_under_way_ == kReplies) {
     return absl::ResourceExhaustedError("the client takes no replies");
   }
   reply.behind_size = static_cast<std::uint16_t>(std::min(behind.size(), kMaxReplyBehind));
   const std::size_t offset = kRepliesOffset + replies_sent_ % kReplies * kMaxReplySize;
-  std::memcpy(messages_->bytes().data() + offset, &reply, sizeof(reply));
-  std::copy_n(behind.data(), reply.behind_size,
-              reinterpret_cast<char*>(messages_->bytes().data() + offset + sizeof(reply)));
+  std::byte* const message = messages_->bytes().data() + offset;
+  std::memcpy(message, &reply, sizeof(reply));
+  if (reply.behind_size > 0) std::memcpy(message + sizeof(reply), behind.data(), reply.behind_size);
   REMORA_RETURN_IF_ERROR(connection_->PostSend(
       replies_sent_, rdma::MakeSge(*messages_, offset, sizeof(reply) + reply.behind_size)));
   --unanswered_;

@@ -44,7 +44,7 @@ class ServerSession {
   /// behind it is where its payload is to be in the slice, if it fits there. InvalidArgument: not a request
   /// at all. ResourceExhausted: more than its credits allow, so that what waits for an answer is bounded.
   /// Other errors are the connection's. In all cases the client must go.
-  absl::StatusOr<Request> TakeRequest(const rdma::Completion& completion);
+  absl::Status TakeRequest(const rdma::Completion& completion, Request* request);
 
   /// The request's key and value in the slice, which its client may still be writing: copy, then verify.
   /// Null key data when they do not lie inside the slice or their sizes are out of bounds.
@@ -61,9 +61,9 @@ class ServerSession {
   using Reads = std::array<std::uint64_t, kMaxReads>;
   std::size_t TakeReads(const Request& request, Reads* reads) const;
 
-  /// Answers a request that was taken; `behind` are the bytes behind the Reply, cut to kMaxReplyBehind. An
-  /// error means that the client must go: it is gone already, or does not keep to its credits.
-  absl::Status SendReply(Reply reply, std::string_view behind);
+  /// Answers a request that was taken; `behind` are the bytes behind the Reply, cut to kMaxReplyBehind, which
+  /// it is told. An error means that the client must go: it is gone already, or does not keep to its credits.
+  absl::Status SendReply(Reply& reply, std::string_view behind);
   void TakeSendCompletion() { --replies_under_way_; }
   std::uint64_t replies_sent() const { return replies_sent_; }
   /// All of the first so many have left: what was WRITTEN before them may be overwritten here.

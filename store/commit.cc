@@ -4,6 +4,9 @@
 //   SealAll      completes their records
 //   MakeDurable  one write for the group; the last thing that can fail
 //   Publish      each, in order; but those that are to be synced, when the disk has them (synced.cc)
+//
+// What follows from it (growth, cleaning, counters) is owed until CatchUp (work.cc): who waits for an
+// outcome need not wait for that.
 #include <algorithm>
 #include <optional>
 
@@ -27,12 +30,6 @@ constexpr std::uint64_t kVersionBlock = std::uint64_t{1} << 20;
 constexpr std::size_t kMaxGroup = 1024;
 // Bytes of values of one group, but for the first: the durable tier holds a copy of them all.
 constexpr std::size_t kMaxGroupBytes = kMaxValueSize;
-
-// As kCleanPace, for expired records, which are removed as they come due; at least so many for each group.
-constexpr std::uint64_t kSweepPace = 8;
-constexpr std::uint64_t kMinSweep = 512;
-// Entries of the durable tier for each write, while it is being read through.
-constexpr std::size_t kColdSweepPace = 4;
 
 std::size_t ValueSize(const Write& write) {
   if (write.reserved != nullptr) return write.reserved->bytes.size() - write.reserved->key_size;
@@ -75,19 +72,26 @@ absl::Status CheckBatch(std::span<const Write> batch) {
   return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
 }
 
+// Apart, so that what all writes go through is short.
+[[gnu::noinline]] absl::Status OutOfBounds(std::size_t key_size, std::size_t value_size) {
+  return absl::InvalidArgumentError(absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize,
+                                                 " bytes and a value up to ", kMaxValueSize, ", not ",
+                                                 key_size, " and ", value_size));
+}
+
+[[gnu::noinline]] absl::Status NoTtl(std::chrono::milliseconds ttl) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
+}
+
 // `most`: the highest durability that the store has.
 absl::Status Check(const Write& write, Durability most) {
   const std::size_t key_size = write.reserved != nullptr ? write.reserved->key_size : write.key.size();
   const std::size_t value_size = ValueSize(write);
   if (key_size < kMinKeySize || key_size > kMaxKeySize || value_size > kMaxValueSize) {
-    return absl::InvalidArgumentError(absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize,
-                                                   " bytes and a value up to ", kMaxValueSize, ", not ",
-                                                   key_size, " and ", value_size));
+    return OutOfBounds(key_size, value_size);
   }
-  if (write.ttl && !IsTtl(*write.ttl)) {
-    return absl::InvalidArgumentError(absl::StrCat("a ttl of ", write.ttl->count(), " ms; allowed are 1 to ",
-                                                   kMaxTtl.count(), ", and for ever"));
-  }
+  if (write.ttl && !IsTtl(*write.ttl)) return NoTtl(*write.ttl);
   if (!write.condition.IsValid()) {
     return absl::InvalidArgumentError("a condition that names a version which no write ever has");
   }
@@ -115,32 +119,21 @@ absl::Status CheckCondition(const Condition& condition, bool exists, std::uint64
 
 }  // namespace
 
-Write WriteOf(const BatchWrite& write) {
-  Write result;
-  result.kind = write.entry.kind == BatchKind::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
-  result.key = write.key;
-  result.value = write.value;
-  result.ttl = DecodeTtl(write.entry.ttl_ms);
-  result.condition = Condition::Decode(write.entry.condition);
-  result.with_next = true;
-  return result;
-}
-
-void Store::Impl::SubmitLocked(std::span<Write> writes) {
+void Store::Impl::SubmitLocked(std::span<Write> writes, std::uint64_t foreseen, TimePoint now,
+                               std::int64_t unix_ms) {
   if (!sync_failed_.ok()) {
     for (Write& write : writes) write.status = sync_failed_;
     return;
   }
-  if (writes.size() == 1) ForeseeBucket(HashOf(writes.front()));
-  const TimePoint now = clock_.Now();
-  const std::int64_t unix_ms = clock_.UnixMillisAt(now);
-  Release(now);
-  PublishSynced(now, unix_ms);
+  if (writes.size() == 1) index_.PrefetchRecords(foreseen);
+  if (!pending_.empty()) PublishSynced(now, unix_ms);
   while (!writes.empty()) {
-    const std::size_t some = GroupSize(writes);
+    if (IsPressing()) KeepPace(now, unix_ms);  // of the group before, whoever's it was
+    const std::size_t some = writes.size() == 1 ? 1 : GroupSize(writes);
     const std::size_t done = CommitSome(writes.first(some), now, unix_ms);
     writes = writes.subspan(done);
     if (done == some) continue;
+    owed_.sizes = true;
     const Room room = MakeRoomFor(writes.front(), now, unix_ms);
     if (room == Room::kNow) continue;
     if (room == Room::kLater) {
@@ -155,14 +148,8 @@ void Store::Impl::SubmitLocked(std::span<Write> writes) {
     for (Write& write : writes.first(refused)) write.status = never;
     writes = writes.subspan(refused);
   }
-  FinishWork();
-}
-
-// A large record may lack the run; or it has that, and the index has no room for its key.
-Store::Impl::Room Store::Impl::MakeRoomFor(const Write& write, TimePoint now, std::int64_t unix_ms) {
-  const Room room = MakeRoom(now, unix_ms);
-  const std::size_t run = RunOf(write);
-  return room != Room::kNow || run == 0 ? room : MakeRun(run, now, unix_ms);
+  RestFromNow();
+  Owe(now, unix_ms);
 }
 
 std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
@@ -171,9 +158,9 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   const std::uint64_t written = log_.bytes_appended(ValueLog::Head::kWrites);
   staged_.clear();
   staged_.reserve(writes.size());  // views into its elements must stay good
-  group_records_.clear();
-  group_growth_.clear();
+  if (!group_growth_.empty()) group_growth_.clear();
   group_is_one_ = writes.size() == 1;
+  if (!group_is_one_) group_keys_.Begin(writes.size());
   group_has_synced_ = false;
   group_is_on_disk_ = false;
   ReservePending();
@@ -181,7 +168,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   std::size_t done = 0;
   std::size_t foreseen = 0;
   while (done < writes.size()) {
-    if (done >= foreseen) foreseen = done + Foresee(writes.subspan(done));
+    if (done >= foreseen && !group_is_one_) foreseen = done + Foresee(writes.subspan(done));
     const std::size_t some = BatchSize(writes.subspan(done));
     Write& first = writes[done];
     first.status =
@@ -198,14 +185,16 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     return done;
   }
   SealAll();
-  if (tier_ != nullptr) logged_before_ = tier_->logged_to();
-  if (const absl::Status durable = MakeDurable(); !durable.ok()) {
+  if (tier_ != nullptr) {
+    logged_before_ = tier_->logged_to();
+    const absl::Status durable = MakeDurable();
     if (sync_failed_.ok()) NoteDisk(durable);
-    Abandon(durable);
-    AwaitRefusals();
-    return done;
+    if (!durable.ok()) {
+      Abandon(durable);
+      AwaitRefusals();
+      return done;
+    }
   }
-  NoteDisk(absl::OkStatus());
   PublishOrAwait(now);
   AwaitRefusals();
   if (group_is_on_disk_) {  // and so is all that was pending before it
@@ -214,14 +203,12 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   }
   if (tier_ != nullptr) SetChangesEnd();
   CountOne(Counter::kCommitGroups);
+  // Who was answered may count what he wrote.
+  if (index_.entry_count() != keys) Set(Counter::kKeys, index_.entry_count());
   Set(Counter::kLastVersion, next_version_ - 1);
-  // At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked
-  // at as lets the cleaner keep up.
-  if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
-  const std::uint64_t grown = log_.bytes_appended(ValueLog::Head::kWrites) - written;
-  sweeper_.Work(std::max(kSweepPace * grown, kMinSweep), Sweeper::Pace::kDue, now, unix_ms);
-  cold_sweep_.Work(kColdSweepPace * done, now, unix_ms);
-  if (Short()) cleaner_.Work(kCleanPace * grown, now, unix_ms);
+  if (index_.entry_count() > keys) owed_.keys += index_.entry_count() - keys;
+  owed_.bytes += log_.bytes_appended(ValueLog::Head::kWrites) - written;
+  owed_.writes += done;
   return done;
 }
 
@@ -231,7 +218,10 @@ absl::Status Store::Impl::Stage(Write& write, TimePoint now, std::int64_t unix_m
   Staged& staged = staged_.emplace_back();
   staged.write = &write;
   decided_on_pending_ = false;
-  if (write.reserved != nullptr) staged.place = PlaceOf(*write.reserved);
+  if (write.reserved != nullptr) {
+    staged.place = PlaceOf(*write.reserved);
+    owed_.sizes = true;
+  }
   absl::Status status = Check(write, tier_ == nullptr ? Durability::kMemory : Durability::kSynced);
   if (status.ok()) status = CopyAndVerify(staged, now);
   if (status.ok()) status = Decide(staged, now, unix_ms);
@@ -272,11 +262,7 @@ void Store::Impl::UnstageTo(std::size_t count) {
     const Staged& staged = staged_.back();
     const Change& change = batch_changes_.back();
     if (change.growth != 0) group_growth_[change.bucket] -= change.growth;
-    if (change.before) {
-      group_records_.find(staged.hashed_key())->second = *change.before;
-    } else {
-      group_records_.erase(staged.hashed_key());
-    }
+    *change.last = change.before;
     TakeBack(staged);
   }
 }
@@ -293,8 +279,9 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
     const std::optional<Place> place = log_.Append(ValueLog::Head::kWrites, write.key, write.value, now);
     if (!place) return absl::AbortedError("no room in the log");
     staged.place = *place;
-    staged.key = log_.Key(*place);
-    staged.value = log_.Value(*place);
+    const char* const body = reinterpret_cast<const char*>(log_.Body(*place));
+    staged.key = {body, write.key.size()};
+    staged.value = {body + write.key.size(), write.value.size()};
   } else {
     staged.own = write.key;
     const bool adds = write.kind == Write::Kind::kIncrement || write.kind == Write::Kind::kAppend;
@@ -313,7 +300,16 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
 
 absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t unix_ms) {
   const Write& write = *staged.write;
-  REMORA_ASSIGN_OR_RETURN(const Known old, Look(staged));
+  std::uint32_t* const last =
+      group_is_one_ ? nullptr : &group_keys_.LastOf(staged.key_hash, [&](std::uint32_t number) {
+        return staged_[number].key == staged.key;
+      });
+  Known& old = staged.old;
+  if (last != nullptr && *last != GroupKeys::kNone) {
+    old = KnownOf(staged_[*last]);
+  } else {
+    REMORA_RETURN_IF_ERROR(Look(staged, &old));
+  }
   decided_on_pending_ = old.unsynced;
   // One that has expired counts for nothing, but keeps its slot until it is removed.
   const bool known = old.place.has_value() || old.cold || old.unloaded;
@@ -323,10 +319,6 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   if (!exists && (staged.is_delete() || (modifies && !adds))) return NoSuchKey();
   REMORA_RETURN_IF_ERROR(CheckCondition(write.condition, exists, old.version));
   if (modifies) REMORA_RETURN_IF_ERROR(Modify(staged, old, exists, now));
-  staged.is_looked_up = old.is_looked_up;
-  staged.entry = old.entry;
-  staged.cold = old.cold;
-  staged.was_here = old.place.has_value();
   if (adds && exists && !write.ttl) {
     staged.expiry_ms = old.expiry_ms;
   } else if (!staged.is_delete()) {
@@ -345,7 +337,8 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   const bool frees_slot = staged.is_delete() && (old.place || old.cold) && !staged.synced;
   Change change;
   if (takes_slot || frees_slot) {
-    change = {std::nullopt, index_.MainBucketOf(staged.key_hash), takes_slot ? 1 : -1};
+    change.bucket = index_.MainBucketOf(staged.key_hash);
+    change.growth = takes_slot ? 1 : -1;
     std::int64_t& growth = group_growth_[change.bucket];
     if (takes_slot &&
         !index_.Reserve(staged.key_hash, static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
@@ -355,49 +348,53 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   }
   // Of those staged, each has the next; so a condition can be about a write of the same group.
   staged.version = next_version_ + staged_.size() - 1;
-  if (group_is_one_) return absl::OkStatus();
-  const auto [found, is_first] = group_records_.try_emplace(staged.hashed_key());
-  Known& next = found->second;
+  if (last == nullptr) return absl::OkStatus();
   if (in_batch_) {
-    if (!is_first) change.before = next;
+    change.last = last;
+    change.before = *last;
     batch_changes_.push_back(change);
   }
-  next = {};
-  if (!staged.is_delete()) next = {staged.place, false, false, staged.expiry_ms, staged.version};
-  next.unsynced = staged.synced;
+  *last = static_cast<std::uint32_t>(staged_.size() - 1);
   return absl::OkStatus();
 }
 
-absl::StatusOr<Store::Impl::Known> Store::Impl::Look(const Staged& staged) const {
-  if (!group_records_.empty()) {
-    const auto earlier = group_records_.find(staged.hashed_key());
-    if (earlier != group_records_.end()) return earlier->second;
-  }
+Store::Impl::Known Store::Impl::KnownOf(const Staged& earlier) {
+  Known known;
+  known.unsynced = earlier.synced;
+  if (earlier.is_delete()) return known;
+  known.place = earlier.place;
+  known.expiry_ms = earlier.expiry_ms;
+  known.version = earlier.version;
+  return known;
+}
+
+absl::Status Store::Impl::Look(const Staged& staged, Known* known) const {
   if (const UnsyncedKeys::Record* const pending = unsynced_keys_.Find(staged.key)) {
-    return Known{pending->place, false, false, pending->expiry_ms, pending->version, true};
+    *known = {pending->place, false, false, pending->expiry_ms, pending->version, true};
+    return absl::OkStatus();
   }
-  if (const auto entry = index_.Find(staged.key, staged.key_hash)) {
-    const RecordHeader& header = log_.Header(entry->place);
-    return Known{.place = entry->place,
-                 .expiry_ms = header.expiry_ms,
-                 .version = header.version_live >> 1,
-                 .is_looked_up = true,
-                 .entry = entry};
+  known->is_looked_up = true;
+  known->entry = index_.Find(staged.key, staged.key_hash);
+  if (known->entry) {
+    const RecordHeader& header = log_.Header(known->entry->place);
+    known->place = known->entry->place;
+    known->expiry_ms = header.expiry_ms;
+    known->version = header.version_live >> 1;
+    return absl::OkStatus();
   }
   const bool loaded = known_.Knows(staged.key);
   const bool cold = loaded && index_.FindCold(staged.key_hash).has_value();
   // Who overwrites what is not loaded, whatever it is, need not know.
   const bool overwrites = staged.write->kind == Write::Kind::kPut && staged.write->condition.is_none();
   const bool unloaded = !loaded && !overwrites;
-  if (!cold && !unloaded) return Known{.is_looked_up = true};
+  if (!cold && !unloaded) return absl::OkStatus();
   // The cold entry is this key's, or another's with this hash: only the tier tells.
-  Known known;
+  known->is_looked_up = false;
   const absl::Status read = tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
-    known = {std::nullopt, cold, unloaded, stored.header.expiry_ms, stored.header.version};
+    *known = {std::nullopt, cold, unloaded, stored.header.expiry_ms, stored.header.version};
     return absl::OkStatus();
   });
-  if (!read.ok() && !absl::IsNotFound(read)) return read;
-  return known;
+  return absl::IsNotFound(read) ? absl::OkStatus() : read;
 }
 
 // --- SealAll, MakeDurable -------------------------------------------------------------------------------
@@ -413,7 +410,6 @@ void Store::Impl::SealAll() {
 }
 
 absl::Status Store::Impl::MakeDurable() {
-  if (tier_ == nullptr) return absl::OkStatus();
   REMORA_RETURN_IF_ERROR(sync_failed_);
   for (const Staged& staged : staged_) {
     if (staged.is_delete()) {
@@ -456,11 +452,12 @@ void Store::Impl::TakeBack(const Staged& staged) {
 // --- Publish --------------------------------------------------------------------------------------------
 
 void Store::Impl::Publish(const Staged& staged, TimePoint now) {
+  const Known& old = staged.old;
   const std::optional<Index::Entry> entry =
-      staged.is_looked_up ? staged.entry : index_.Find(staged.key, staged.key_hash);
+      old.is_looked_up ? old.entry : index_.Find(staged.key, staged.key_hash);
   std::optional<Index::ColdEntry> cold;
   // One that was in memory may have been evicted while the write waited for the disk.
-  if (staged.cold || (staged.was_here && !entry)) {
+  if (old.cold || (old.place && !entry)) {
     cold = index_.FindCold(staged.key_hash);
     REMORA_CHECK(cold.has_value());  // Decide said so
   }

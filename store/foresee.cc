@@ -22,13 +22,20 @@ void Store::Impl::ForeseeBucket(std::uint64_t hash) const {
   if (wants_reads()) frequency_.Prefetch(hash);
 }
 
+std::uint64_t Store::Impl::ForeseeOne(std::span<const Write> writes) const {
+  if (writes.size() != 1) return 0;
+  const std::uint64_t hash = HashOf(writes.front());
+  ForeseeBucket(hash);
+  return hash;
+}
+
 std::size_t Store::Impl::Foresee(std::span<const Write> writes) const {
   constexpr std::size_t kMost = 16;  // a processor has no more accesses under way
   const std::size_t count = std::min(writes.size(), kMost);
   std::array<std::uint64_t, kMost> hashes;
   for (std::size_t i = 0; i < count; ++i) {
     hashes[i] = HashOf(writes[i]);
-    if (count > 1) ForeseeBucket(hashes[i]);
+    ForeseeBucket(hashes[i]);
   }
   // That needs the buckets.
   for (const std::uint64_t hash : std::span(hashes).first(count)) index_.PrefetchRecords(hash);

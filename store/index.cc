@@ -42,7 +42,7 @@ std::optional<Index::Entry> Index::FindAmong(std::uint64_t bucket, SlotSet slots
     if (SlotIsCold(word)) continue;
     const Place place = Place::Of(DecodeSlot(word));
     // A slot that rests may name a record that is dead since.
-    if (log_.Key(place) == key && log_.IsLive(place)) return Entry{bucket, slot, place};
+    if (IsSame(log_.Key(place), key) && log_.IsLive(place)) return Entry{bucket, slot, place};
   }
   return std::nullopt;
 }

@@ -305,6 +305,17 @@ absl::StatusOr<std::size_t> Store::Append(std::string_view key, std::string_view
   return static_cast<std::size_t>(write.result);
 }
 
+Write WriteOf(const BatchWrite& write) {
+  Write result;
+  result.kind = write.entry.kind == BatchKind::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
+  result.key = write.key;
+  result.value = write.value;
+  result.ttl = DecodeTtl(write.entry.ttl_ms);
+  result.condition = Condition::Decode(write.entry.condition);
+  result.with_next = true;
+  return result;
+}
+
 absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
                           std::optional<Durability> durability) {
   if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
@@ -319,6 +330,10 @@ absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
 
 void Store::Commit(std::span<Write> writes) { impl_->Commit(writes); }
 void Store::Submit(std::span<Write> writes) { impl_->Submit(writes); }
+void Store::Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
+  impl_->Submit(writes, now, unix_ms);
+}
+void Store::CatchUp() { impl_->CatchUp(); }
 void Store::TakeSynced(std::vector<SyncedWrite>* outcomes) { impl_->TakeSynced(outcomes); }
 bool Store::Sync() { return impl_->Sync(); }
 bool Store::Work() { return impl_->Work(); }

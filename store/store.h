@@ -308,6 +308,12 @@ class Store {
   /// The same, without waiting for the disk: see Write::ticket. A write of a key that has a pending one is
   /// pending, too. What the writes point to is not needed when this has returned.
   void Submit(std::span<Write> writes);
+  /// The same as of `now`, in milliseconds `unix_ms`, which the store's clock has just said; for who has to
+  /// tell others the outcomes, and then calls CatchUp: what is to be done at the pace of the writes is left
+  /// to that, or, if it can wait, to Work. (Who writes first does of it what no group may get ahead of.) Of
+  /// counters, only those of keys, versions and writes are good meanwhile.
+  void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
+  void CatchUp();
   /// Adds the outcomes of pending writes that have become known, in the order in which they became visible.
   void TakeSynced(std::vector<SyncedWrite>* outcomes);
   /// Syncing::kInSteps: has the disk take what is pending, which is visible then. False: nothing was.

@@ -30,6 +30,7 @@
 #include "store/format/layout.h"
 #include "store/format/scan_range.h"
 #include "store/frequency.h"
+#include "store/group_keys.h"
 #include "store/index.h"
 #include "store/known_keys.h"
 #include "store/load.h"
@@ -64,6 +65,8 @@ class Store::Impl {
   void GiveBack(const Reservation& reservation);
   void Commit(std::span<Write> writes);
   void Submit(std::span<Write> writes);
+  void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
+  void CatchUp();
   void TakeSynced(std::vector<SyncedWrite>* outcomes);
   bool Sync();
   /// Commits one write, or one batch, however long it takes. `version`, unless null, gets that of the first
@@ -154,16 +157,17 @@ class Store::Impl {
 
   // --- commit.cc
 
-  /// A key with its hash, so that a table need not make another one.
-  struct HashedKey {
-    std::string_view key;
-    std::uint64_t hash = 0;
-
-    bool operator==(const HashedKey& other) const { return key == other.key; }
-    template <typename State>
-    friend State AbslHashValue(State state, const HashedKey& hashed) {
-      return State::combine(std::move(state), hashed.hash);
-    }
+  /// What a key's record is, as of all writes staged before.
+  struct Known {
+    std::optional<Place> place{};  // in memory
+    bool cold = false;             // in the durable tier only: the key has a cold entry
+    bool unloaded = false;         // the same, and the index may not know it
+    std::uint64_t expiry_ms = 0;
+    std::uint64_t version = 0;
+    bool unsynced = false;  // by a write that is to be synced
+    // What Look found: where the index has it, if anywhere, until this group's writes of the same key.
+    bool is_looked_up = false;
+    std::optional<Index::Entry> entry{};
   };
 
   /// A write of the group that is being committed, once nothing but the durable tier can fail it.
@@ -176,39 +180,25 @@ class Store::Impl {
     // kPut: the private copy. kIncrement, kAppend: that of what is added, until Modify. Then: in the log.
     std::string_view value;
     std::uint64_t value_hash = 0;
-    Place place;            // but for kDelete
-    bool cold = false;      // the key has a cold entry, until this write
-    bool was_here = false;  // its record is in memory, until this write
-    bool synced = false;    // it is to be
-    bool held = false;      // ValueLog::Hold
-    // Where the index has it, if anywhere, until this group's writes of the same key: what Look found.
-    bool is_looked_up = false;
-    std::optional<Index::Entry> entry;
+    Place place;          // but for kDelete
+    bool synced = false;  // it is to be
+    bool held = false;    // ValueLog::Hold
+    Known old;            // until this write
     std::uint64_t version = 0;
     std::uint64_t expiry_ms = 0;
 
     bool is_delete() const { return write->kind == Write::Kind::kDelete; }
-    HashedKey hashed_key() const { return {key, key_hash}; }
   };
 
-  /// What a key's record is, as of all writes staged before.
-  struct Known {
-    std::optional<Place> place{};  // in memory
-    bool cold = false;             // in the durable tier only
-    bool unloaded = false;         // the same, and the index may not know it
-    std::uint64_t expiry_ms = 0;
-    std::uint64_t version = 0;
-    bool unsynced = false;      // by a write that is to be synced
-    bool is_looked_up = false;  // as Staged
-    std::optional<Index::Entry> entry{};
-  };
-
-  void SubmitLocked(std::span<Write> writes);
+  /// As of `now`. Leaves what is owed for them. `foreseen`: what ForeseeOne said.
+  void SubmitLocked(std::span<Write> writes, std::uint64_t foreseen, TimePoint now, std::int64_t unix_ms);
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
   std::size_t CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
   // foresee.cc: no effect but on time.
-  /// What the first of them are going to look at; returns of how many. Of one alone, after ForeseeBucket.
+  /// What the first of them are going to look at; returns of how many.
   std::size_t Foresee(std::span<const Write> writes) const;
+  /// Of one alone, its bucket; returns the hash of its key, as it may be. Any thread, without the lock.
+  std::uint64_t ForeseeOne(std::span<const Write> writes) const;
   void ForeseeBucket(std::uint64_t key_hash) const;
   std::uint64_t HashOf(const Write& write) const;
   /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
@@ -219,11 +209,12 @@ class Store::Impl {
   /// Takes back what was staged of a batch; nothing shows that it ever was.
   void UnstageTo(std::size_t count);
   absl::Status CopyAndVerify(Staged& staged, TimePoint now);
-  /// Makes sure of room for a write that was Aborted for want of it.
-  Room MakeRoomFor(const Write& write, TimePoint now, std::int64_t unix_ms);
   /// Decides existence as of all writes staged before, and reserves room in the index.
   absl::Status Decide(Staged& staged, TimePoint now, std::int64_t unix_ms);
-  absl::StatusOr<Known> Look(const Staged& staged) const;
+  /// Before this group.
+  absl::Status Look(const Staged& staged, Known* known) const;
+  /// After a write that was staged before.
+  static Known KnownOf(const Staged& earlier);
   void SealAll();
   absl::Status MakeDurable();
   void Publish(const Staged& staged, TimePoint now);
@@ -280,7 +271,10 @@ class Store::Impl {
   absl::Status PublishAll();
   void Tell(const Pending& pending);
   /// Gives up the lock meanwhile: whoever ended pending writes calls it before he ends.
-  void TellAll(std::unique_lock<std::mutex>& lock);
+  void TellAll(std::unique_lock<std::mutex>& lock) {
+    if (!over_.empty() || !outcomes_.empty()) TellThem(lock);
+  }
+  void TellThem(std::unique_lock<std::mutex>& lock);
   /// Under the lock: all writes so far, of all groups.
   absl::Status SyncNow();
   void NoteSynced(const absl::Status& status);
@@ -324,10 +318,22 @@ class Store::Impl {
   static constexpr std::uint64_t kCleanPace = 10;
 
   Room MakeRoom(TimePoint now, std::int64_t unix_ms);
+  /// Makes sure of room for a write that was Aborted for want of it.
+  Room MakeRoomFor(const Write& write, TimePoint now, std::int64_t unix_ms);
   /// Frees what has rested.
   void Release(TimePoint now);
   /// At the end of all that writes.
   void FinishWork();
+  void RestFromNow();
+  /// Does what SubmitLocked left to be done.
+  void CatchUpLocked();
+  /// Notes, behind a group, that it is.
+  void Owe(TimePoint now, std::int64_t unix_ms);
+  void OweNothing();
+  /// Whether the next group has to wait for it.
+  bool IsPressing() const;
+  /// Of that, what no group may get ahead of.
+  void KeepPace(TimePoint now, std::int64_t unix_ms);
   bool WorkLocked(TimePoint now, std::int64_t unix_ms);
   /// Segments that are to be free, or resting.
   std::size_t WantedFree() const;
@@ -410,16 +416,30 @@ class Store::Impl {
   std::size_t ahead_ = 0;  // segments to be free or resting, until then
   TimePoint ahead_until_;
 
+  // What the writes since the last CatchUp have left to be done, at their pace. Under mutex_.
+  struct Owed {
+    bool any = false;
+    bool sizes = false;  // more than small records have come and gone: the counters of sizes cannot wait
+    std::uint32_t groups = 0;
+    TimePoint now;  // when the last of them came
+    std::int64_t unix_ms = 0;
+    std::uint64_t keys = 0;   // that are new,
+    std::uint64_t bytes = 0;  // appended,
+    std::size_t writes = 0;   // done; of all three, what KeepPace has not seen
+  };
+  Owed owed_;
+  std::atomic<bool> catch_up_is_due_ = false;  // written under mutex_
+
   // The group that is being committed; members only so that their memory is used again. Under mutex_.
   std::vector<Staged> staged_;
-  bool group_is_one_ = false;  // write: none comes after it
-  // The keys' records after the staged writes.
-  absl::flat_hash_map<HashedKey, Known> group_records_;
+  bool group_is_one_ = false;                                      // write: none comes after it
+  GroupKeys group_keys_;                                           // by numbers in staged_
   absl::flat_hash_map<std::uint64_t, std::int64_t> group_growth_;  // by main bucket: entries more than now
   std::string appended_;                                           // a value, as Modify makes it
   // What Decide changed for the writes that were staged of a batch.
   struct Change {
-    std::optional<Known> before;  // of the key in group_records_
+    std::uint32_t* last = nullptr;  // of the key in group_keys_, and what that was
+    std::uint32_t before = GroupKeys::kNone;
     std::uint64_t bucket = 0;
     std::int64_t growth = 0;
   };

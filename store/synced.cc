@@ -52,10 +52,7 @@ void Store::Impl::Hold(Staged& staged) {
 
 void Store::Impl::SyncAllOrNone(std::span<Staged> batch) {
   if (std::ranges::none_of(batch, &Staged::synced)) return;
-  for (Staged& staged : batch) {
-    staged.synced = true;
-    group_records_.find(staged.hashed_key())->second.unsynced = true;
-  }
+  for (Staged& staged : batch) staged.synced = true;
   for (const Change& change : batch_changes_) {
     if (change.growth < 0) group_growth_[change.bucket] -= change.growth;  // as Decide
   }
@@ -97,6 +94,7 @@ Store::Impl::Pending& Store::Impl::AddPending(Write& write) {
 
 // Where nothing is pending, what they were decided on is visible, or was abandoned with their group.
 void Store::Impl::AwaitRefusals() {
+  if (refused_.empty()) return;
   for (Write* const write : std::exchange(refused_, {})) {
     if (pending_.empty()) continue;
     Pending& pending = AddPending(*write);
@@ -110,7 +108,7 @@ void Store::Impl::Await(Staged& staged) {
   Pending& pending = AddPending(*staged.write);
   pending.staged = std::move(staged);
   pending.staged.write = &pending.write;
-  pending.staged.is_looked_up = false;  // S3
+  pending.staged.old.is_looked_up = false;  // S3
   // The string has moved.
   pending.staged.key = pending.staged.is_delete() ? std::string_view(pending.staged.own).substr(0, key_size)
                                                   : log_.Key(pending.staged.place);
@@ -260,7 +258,7 @@ bool Store::Impl::SyncPending(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void Store::Impl::TellAll(std::unique_lock<std::mutex>& lock) {
+void Store::Impl::TellThem(std::unique_lock<std::mutex>& lock) {
   const bool outcomes = on_synced_ && !outcomes_.empty();
   if (!outcomes && over_.empty()) return;
   const std::vector<Waiter*> over = std::exchange(over_, {});
@@ -283,8 +281,20 @@ void Store::Impl::Waiter::Wake() {
 }
 
 void Store::Impl::Submit(std::span<Write> writes) {
+  const std::uint64_t hash = ForeseeOne(writes);
   std::unique_lock lock(mutex_);
-  SubmitLocked(writes);
+  const TimePoint now = clock_.Now();
+  SubmitLocked(writes, hash, now, clock_.UnixMillisAt(now));
+  CatchUpLocked();
+  TellAll(lock);
+}
+
+void Store::Impl::Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
+  std::unique_lock lock(mutex_);
+  // Behind the lock, for who writes for others: that takes its time, in which the key comes from their
+  // processor.
+  const std::uint64_t hash = ForeseeOne(writes);
+  SubmitLocked(writes, hash, now, unix_ms);
   TellAll(lock);
 }
 
@@ -295,11 +305,14 @@ bool Store::Impl::Sync() {
 
 void Store::Impl::Commit(std::span<Write> writes) {
   Waiter waiter;
+  const std::uint64_t hash = ForeseeOne(writes);
   {
     std::unique_lock lock(mutex_);
+    const TimePoint now = clock_.Now();
     waiter_ = &waiter;
-    SubmitLocked(writes);
+    SubmitLocked(writes, hash, now, clock_.UnixMillisAt(now));
     waiter_ = nullptr;
+    CatchUpLocked();
     const bool waits = waiter.pending > 0;
     TellAll(lock);
     if (!waits) return;

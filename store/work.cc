@@ -1,5 +1,6 @@
 // Housekeeping: freeing what has rested, removing what has expired, cleaning when memory is short.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/tsan.h"
@@ -31,6 +32,16 @@ constexpr std::uint64_t kBitOfSweeping = std::uint64_t{64} << 10;
 // Entries of the durable tier.
 constexpr std::size_t kBitOfColdSweeping = 500;
 
+// As kCleanPace, for expired records, which are removed as they come due; at least so many for each group.
+constexpr std::uint64_t kSweepPace = 8;
+constexpr std::uint64_t kMinSweep = 512;
+// Entries of the durable tier for each write, while it is being read through.
+constexpr std::size_t kColdSweepPace = 4;
+
+// Groups of writes that leave nothing pressing, between two times that CatchUp does what they do.
+constexpr std::uint32_t kGroupsPerCatchUp = 16;
+constexpr std::size_t kMostWritesOwed = 256;
+
 }  // namespace
 
 bool Store::Impl::Work() {
@@ -38,12 +49,61 @@ bool Store::Impl::Work() {
   const TimePoint now = clock_.Now();
   const bool worked = WorkLocked(now, clock_.UnixMillisAt(now));
   FinishWork();
+  OweNothing();
   TellAll(lock);
   return worked;
 }
 
+void Store::Impl::CatchUp() {
+  if (!catch_up_is_due_.load(std::memory_order_relaxed)) return;
+  std::unique_lock lock(mutex_);
+  CatchUpLocked();
+  TellAll(lock);
+}
+
+// As of when the writes came: a look at the clock less, and nothing is freed that has not rested.
+void Store::Impl::CatchUpLocked() {
+  if (!owed_.any) return;
+  Release(owed_.now);
+  KeepPace(owed_.now, owed_.unix_ms);
+  FinishWork();
+  OweNothing();
+}
+
+void Store::Impl::OweNothing() {
+  owed_ = {};
+  catch_up_is_due_.store(false, std::memory_order_relaxed);
+}
+
+// What may wait for a few groups, or for a moment without any (Work): memory that has rested, what has
+// expired, the counters.
+void Store::Impl::Owe(TimePoint now, std::int64_t unix_ms) {
+  if (std::exchange(owed_.sizes, false)) SetSizeCounters();
+  owed_.any = true;
+  owed_.now = now;
+  owed_.unix_ms = unix_ms;
+  const bool is_due = ++owed_.groups >= kGroupsPerCatchUp || IsPressing();
+  catch_up_is_due_.store(is_due, std::memory_order_relaxed);
+}
+
+bool Store::Impl::IsPressing() const {
+  return owed_.keys > 0 || owed_.writes >= kMostWritesOwed || (owed_.bytes > 0 && Short());
+}
+
+// At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked
+// at as lets the cleaner keep up.
+void Store::Impl::KeepPace(TimePoint now, std::int64_t unix_ms) {
+  if (owed_.writes == 0) return;
+  if (owed_.keys > 0) index_.Grow(owed_.keys, now);
+  sweeper_.Work(std::max(kSweepPace * owed_.bytes, kMinSweep), Sweeper::Pace::kDue, now, unix_ms);
+  cold_sweep_.Work(kColdSweepPace * owed_.writes, now, unix_ms);
+  if (Short()) cleaner_.Work(kCleanPace * owed_.bytes, now, unix_ms);
+  owed_.keys = owed_.bytes = owed_.writes = 0;
+}
+
 bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   Release(now);
+  KeepPace(now, unix_ms);
   PublishSynced(now, unix_ms);
   bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
   worked |= cold_sweep_.Work(kBitOfColdSweeping, now, unix_ms);
@@ -63,26 +123,30 @@ std::optional<TimePoint> Store::Impl::next_work() const {
     const std::int64_t wait_ms = std::clamp<std::int64_t>(*due_ms - clock_.UnixMillis(), 0, kLongest);
     also(clock_.Now() + std::chrono::milliseconds(wait_ms));
   }
-  if (segments_.IsRunInUse()) also(clock_.Now());
+  if (segments_.IsRunInUse() || owed_.any) also(clock_.Now());
   if (!pending_.empty() && pending_.front().ticket <= synced_to_) also(clock_.Now());  // for want of room
   return next;
 }
 
 void Store::Impl::FinishWork() {
   sweeper_.Flush();
-  // Memory rests from the moment that nothing leads there any more, and between the look at the clock with
-  // which a piece of work begins and its end, a disk may have stalled, or this thread.
-  if (index_.has_come_to_rest() || segments_.has_retired()) {
-    const TimePoint now = clock_.Now();
-    index_.RestFrom(now);
-    segments_.RestFrom(now);
-  }
+  RestFromNow();
   const std::size_t log_segments = segments_.count() - index_.segment_count();
   const bool filling = segments_.free_count() < segments_.count() / kFillingShare &&
                        segments_.live_bytes() > log_segments * kSegmentSize / kAliveShare;
   wants_reads_.store(evictor_.is_on() && filling, std::memory_order_relaxed);
   frequency_.set_keys(index_.entry_count() - index_.cold_count());
   SetSizeCounters();
+}
+
+// Memory rests from the moment that nothing leads there any more, and between the look at the clock with
+// which a piece of work begins and its end, a disk may have stalled, or this thread. Before the lock is given
+// up: another thread may release what has rested.
+void Store::Impl::RestFromNow() {
+  if (!index_.has_come_to_rest() && !segments_.has_retired()) return;
+  const TimePoint now = clock_.Now();
+  index_.RestFrom(now);
+  segments_.RestFrom(now);
 }
 
 void Store::Impl::NoteRead(std::uint64_t key_hash) {
@@ -126,6 +190,14 @@ Store::Impl::Room Store::Impl::MakeRoom(TimePoint now, std::int64_t unix_ms) {
     return Room::kLater;
   }
   return Room::kNever;
+}
+
+// A large record may lack the run; or it has that, and the index has no room for its key.
+Store::Impl::Room Store::Impl::MakeRoomFor(const Write& write, TimePoint now, std::int64_t unix_ms) {
+  Release(now);
+  const Room room = MakeRoom(now, unix_ms);
+  const std::size_t run = RunOf(write);
+  return room != Room::kNow || run == 0 ? room : MakeRun(run, now, unix_ms);
 }
 
 absl::Status Store::Impl::Full() const {
