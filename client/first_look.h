@@ -106,12 +106,13 @@ class FirstLook {
     SlotSet found = FindSlots(bucket, key_hash);
     return found.empty() ? nullptr : bucket.slots.data() + found.Next();
   }
-  /// The live bit comes first: it was set when the reading of the rest began.
+  /// The live bit comes first: it was set when the reading of the rest began. The value's size, by which
+  /// memory is read, is loaded once, whatever the compiler would like.
   [[gnu::always_inline]] void CopyHeader(const std::byte* record) {
     const auto& shared = *reinterpret_cast<const RecordHeader*>(record);
     header_.version_live = __atomic_load_n(&shared.version_live, __ATOMIC_ACQUIRE);
     header_.checksum = shared.checksum;
-    header_.value_size = shared.value_size;
+    header_.value_size = __atomic_load_n(&shared.value_size, __ATOMIC_RELAXED);
     header_.key_size = shared.key_size;
     header_.flags = shared.flags;
     header_.expiry_ms = shared.expiry_ms;

@@ -47,7 +47,8 @@ RecordHeader CopyHeader(const RecordHeader& shared) {
   // All that follows was written before the slot that led here, and never changes (I4).
   copy.version_live = LoadWord(shared.version_live, std::memory_order_acquire);
   copy.checksum = shared.checksum;
-  copy.value_size = shared.value_size;
+  // By which memory is read: loaded once, whatever the compiler would like.
+  copy.value_size = __atomic_load_n(&shared.value_size, __ATOMIC_RELAXED);
   copy.key_size = shared.key_size;
   copy.flags = shared.flags;
   copy.expiry_ms = shared.expiry_ms;
