@@ -17,7 +17,8 @@
 //      something else; then `reuses` has grown before (I6). Where it has not, all that was seen from
 //      FindLine to Holds was of one record, what was verified and what was copied alike.
 //   F3 A live record is the key's wherever it was found, so nothing is asked of the rest of its bucket, nor
-//      of any clock. It was the key's when its live bit was seen, in Verify.
+//      of any clock. It was the key's when its live bit was seen, in Verify, and the server lived after that;
+//      should it die before the copy is made, its memory stays as it is.
 //
 // Inline, and in few steps: what comes behind the record's first byte, up to the next GET's first look, is
 // best so short that a processor begins that one while it waits for this one.
@@ -33,6 +34,7 @@
 
 #include "client/get_steps.h"
 #include "client/session.h"
+#include "rdma/local_alive.h"
 #include "store/format/layout.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
@@ -84,14 +86,14 @@ class FirstLook {
     const std::byte* const body = record + sizeof(header_);
     value_ = body + key.size();
     const RecordPlace place{offset_ / kUnitSize, size_, {}, session.shape().incarnation};
-    return IsLiveRecordOf(key, key_hash, header_, body, place);
+    return IsLiveRecordOf(key, key_hash, header_, body, place) && session.IsOfTheLiving();
   }
   const RecordHeader& header() const { return header_; }
   /// Where it is: see above.
   std::string_view value() const { return {reinterpret_cast<const char*>(value_), header_.value_size}; }
 
-  [[gnu::always_inline]] bool Holds(Session& session) const {
-    if (!session.IsOfTheLiving()) return false;
+  [[gnu::always_inline]] bool Holds(const Session& session) const {
+    rdma::AcquireFence();  // all that was copied comes before
     return session.Reuses() == reuses_;
   }
 

@@ -45,9 +45,10 @@ class MappedRegion {
     return IsAlive(*page_) && peer_->closed.load(std::memory_order_acquire) == 0;
   }
 
-  /// A word that the server changes whole: what is read behind it, is read later. REQUIRES: it is inside, and
-  /// aligned.
+  /// A word that the server changes whole: what is read behind it, is read later. 0: it is not inside.
+  /// REQUIRES: it is aligned.
   std::uint64_t Word(std::uint64_t offset) const {
+    if (offset >= size_) return 0;
     return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(bytes_ + offset), __ATOMIC_ACQUIRE);
   }
 
