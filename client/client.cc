@@ -122,6 +122,7 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
   return value;
 }
 
+// Flat, hashes and all: what nearly all GETs come to is best short (client/first_look.h).
 [[gnu::flatten]] absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
   if (GetAtOnce(*impl_->session, key, value, version)) return absl::OkStatus();

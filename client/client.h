@@ -207,8 +207,8 @@ class Client {
   /// The same into *value, whose memory is used again. Untouched unless OK, or this thread was held up in the
   /// middle for longer than the server keeps memory for readers, or a value of more than kMaxSmallValueSize
   /// was met: such a value is read into it in pieces, before it is verified, and nothing is allocated or
-  /// registered for it but *value itself. `version`, unless null, gets that of the key's last
-  /// write, whose value this is.
+  /// registered for it but *value itself. `version`, unless null, gets that of the key's last write, whose
+  /// value this is.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr);
 
   /// Whether the key is there. Cost and failures as Get; a large value is not read, the server is asked.

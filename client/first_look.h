@@ -24,17 +24,15 @@
 // best so short that a processor begins that one while it waits for this one.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "client/get_steps.h"
 #include "client/session.h"
-#include "rdma/local_alive.h"
 #include "store/format/layout.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
@@ -93,7 +91,7 @@ class FirstLook {
   std::string_view value() const { return {reinterpret_cast<const char*>(value_), header_.value_size}; }
 
   [[gnu::always_inline]] bool Holds(const Session& session) const {
-    rdma::AcquireFence();  // all that was copied comes before
+    std::atomic_thread_fence(std::memory_order_acquire);  // all that was copied comes before
     return session.Reuses() == reuses_;
   }
 
