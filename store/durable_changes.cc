@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "store/base/status_macros.h"
 #include "store/durable_status.h"
+#include "store/format/change_token.h"
 
 namespace remora {
 namespace {
@@ -21,6 +22,10 @@ constexpr std::uint32_t kDataFamily = 0;  // RocksDB's "default"
 absl::Status NotKept(const char* why) {
   return absl::OutOfRangeError(absl::StrCat("the change feed cannot go on there: ", why,
                                             "; watch from now on, scan all, then go on with the watch"));
+}
+
+absl::Status NotReached() {
+  return absl::InvalidArgumentError("a change feed from a place that was not reached");
 }
 
 std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
@@ -161,6 +166,8 @@ absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::Column
 
 absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
                                        std::uint64_t end) {
+  // First: what a damaged opening says may be about the highest number there is, behind which is 0.
+  if (place.sequence == 0 || place.sequence > kMaxSequence) return NotReached();
   auto opening = std::find_if(openings.begin(), openings.end(),
                               [&](const Opening& other) { return other.incarnation == place.incarnation; });
   if (opening == openings.end()) return NotKept("the data is other, or was restored");
@@ -172,9 +179,7 @@ absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, con
   for (; opening != openings.end(); ++opening) {
     if (shown == opening->found) ++shown;
   }
-  if (place.sequence == 0 || shown > end) {
-    return absl::InvalidArgumentError("a change feed from a place that was not reached");
-  }
+  if (shown > end) return NotReached();
   return shown + 1;
 }
 
