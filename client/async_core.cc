@@ -238,8 +238,7 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
 }
 
 void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
-  session_->recent_reads().Note(key_hash);
-  if (!session_->recent_reads().full()) return;
+  if (!session_->recent_reads().Note(key_hash)) return;
   const TimePoint now = session_->Coarse();
   if (now - reads_reported_ < kReportPause) return;
   reads_reported_ = now;

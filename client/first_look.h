@@ -5,7 +5,7 @@
 //
 //   FirstLook look;
 //   if (look.FindLine(...) && look.FindRecord(...) && look.Verify(...)) {
-//     copy what is wanted of look.value()
+//     copy what is wanted of look.record()
 //     if (look.Holds(...)) it is the key's
 //   }
 //
@@ -43,22 +43,22 @@ namespace remora {
 class FirstLook {
  public:
   /// Whether it is of use: READs are copies, and no places are remembered.
-  static bool IsFor(Session& session) { return session.reads_now() && !session.locations().is_on(); }
+  static bool IsFor(const Session& session) { return session.reads_now() && !session.locations().is_on(); }
   static constexpr std::size_t kLineSize = kWordsPerLine * sizeof(std::uint64_t);
 
   // In this order, each behind one that returned true; between them, others may make theirs.
-  [[gnu::always_inline]] bool FindLine(Session& session, std::uint64_t key_hash) {
-    reuses_ = session.Reuses();
-    line_ = session.KnownOffsetOf({false, session.view().HomeOf(key_hash).bucket});
-    const bool is_known = line_ != 0;
-    line_ += LineOf(key_hash) * kLineSize;
-    return is_known;
+  [[gnu::always_inline]] bool FindLine(const Session& session, std::uint64_t key_hash) {
+    const std::uint64_t bucket = session.view().HomeOf(key_hash).bucket;
+    const std::uint64_t first = session.KnownOffsetBefore(bucket);
+    line_ = first + bucket % kBucketsPerSegment * sizeof(Bucket) + LineOf(key_hash) * kLineSize;
+    return first != 0;
   }
   /// Not the rest of the bucket: few need that, and a processor has only so many accesses under way.
-  void PrefetchLine(Session& session) const { session.Prefetch(line_, kLineSize); }
+  void PrefetchLine(const Session& session) const { session.Prefetch(line_, kLineSize); }
   std::uint64_t line_offset() const { return line_; }
 
-  [[gnu::always_inline]] bool FindRecord(Session& session, std::uint64_t key_hash) {
+  [[gnu::always_inline]] bool FindRecord(const Session& session, std::uint64_t key_hash) {
+    reuses_ = session.Reuses();
     const auto* const line = reinterpret_cast<const std::uint64_t*>(session.At(line_, kLineSize));
     if (line == nullptr) return false;
     // The control word, taken for a slot, would lead nowhere.
@@ -72,7 +72,7 @@ class FirstLook {
     size_ = leads_to.extent_bytes();
     return size_ - sizeof(RecordHeader) <= kMaxSmallExtent - sizeof(RecordHeader);
   }
-  void PrefetchRecord(Session& session) const { session.Prefetch(offset_, size_); }
+  void PrefetchRecord(const Session& session) const { session.Prefetch(offset_, size_); }
   std::uint64_t record_offset() const { return offset_; }
   std::size_t extent_bytes() const { return size_; }
 
@@ -80,19 +80,14 @@ class FirstLook {
     session.counters().reads += 2;
     const std::byte* const record = session.At(offset_, size_);
     if (record == nullptr) return false;
-    CopyHeader(record);
-    const std::byte* const body = record + sizeof(header_);
-    value_ = body + key.size();
     const RecordPlace place{offset_ / kUnitSize, size_, {}, session.shape().incarnation};
-    return IsLiveRecordOf(key, key_hash, header_, body, place) && session.IsOfTheLiving();
+    return ReadLiveRecord(key, key_hash, record, place, &record_) && session.IsOfTheLiving();
   }
-  const RecordHeader& header() const { return header_; }
-  /// Where it is: see above.
-  std::string_view value() const { return {reinterpret_cast<const char*>(value_), header_.value_size}; }
+  const LiveRecord& record() const { return record_; }
 
   [[gnu::always_inline]] bool Holds(const Session& session) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // all that was copied comes before
-    return session.Reuses() == reuses_;
+    return session.ReusesStill() == reuses_;
   }
 
  private:
@@ -106,24 +101,12 @@ class FirstLook {
     SlotSet found = FindSlots(bucket, key_hash);
     return found.empty() ? nullptr : bucket.slots.data() + found.Next();
   }
-  /// The live bit comes first: it was set when the reading of the rest began. The value's size, by which
-  /// memory is read, is loaded once, whatever the compiler would like.
-  [[gnu::always_inline]] void CopyHeader(const std::byte* record) {
-    const auto& shared = *reinterpret_cast<const RecordHeader*>(record);
-    header_.version_live = __atomic_load_n(&shared.version_live, __ATOMIC_ACQUIRE);
-    header_.checksum = shared.checksum;
-    header_.value_size = __atomic_load_n(&shared.value_size, __ATOMIC_RELAXED);
-    header_.key_size = shared.key_size;
-    header_.flags = shared.flags;
-    header_.expiry_ms = shared.expiry_ms;
-  }
 
   std::uint64_t reuses_;
   std::uint64_t line_;    // offsets in the region
   std::uint64_t offset_;  // of the record
   std::size_t size_;
-  RecordHeader header_;     // a private copy
-  const std::byte* value_;  // in the region
+  LiveRecord record_;
 };
 
 /// Its last steps, and all of a GET that is left then: true, and it is done. False: nothing is known yet, and
@@ -132,11 +115,11 @@ class FirstLook {
                                               std::uint64_t key_hash, std::string* value,
                                               std::uint64_t* version) {
   if (!look.Verify(session, key, key_hash)) return false;
-  const RecordHeader& header = look.header();
-  if (header.expiry_ms != 0 && !session.IsAlive(header.expiry_ms)) return false;
-  Assign(look.value(), value);
+  const LiveRecord& record = look.record();
+  if (record.expiry_ms != 0 && !session.IsAlive(record.expiry_ms)) return false;
+  Assign(record.value, value);
   if (!look.Holds(session)) return false;
-  if (version != nullptr) *version = header.version_live >> 1;
+  if (version != nullptr) *version = record.version;
   session.NoteRead(key_hash);
   return true;
 }

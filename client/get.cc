@@ -71,22 +71,21 @@ absl::Status GetKnown(Session& session, std::string_view key, std::uint64_t key_
   const Slot slot = DecodeSlot(known.slot);
   const std::span<const std::byte> bytes = session.record_buffer().first(slot.extent_bytes());
   REMORA_RETURN_IF_ERROR(session.ReadIntoRecordBuffer(slot.offset_bytes(), bytes.size()));
-  const auto& header = *reinterpret_cast<const RecordHeader*>(bytes.data());
-  const std::byte* const body = bytes.data() + sizeof(header);
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
-  if (!IsLiveRecordOf(key, key_hash, header, body, place) || !IsStillKnown(session, known)) {
+  LiveRecord record;
+  if (!ReadLiveRecord(key, key_hash, bytes.data(), place, &record) || !IsStillKnown(session, known)) {
     Waste(session, key_hash);
     return absl::OkStatus();
   }
   ++session.counters().location_hits;
   session.allowance().Earn(1);
-  if (const ServerTime::Life life = session.LifeOf(header.expiry_ms, start);
+  if (const ServerTime::Life life = session.LifeOf(record.expiry_ms, start);
       life != ServerTime::Life::kAlive) {
     *outcome = life == ServerTime::Life::kOver ? GetOutcome::kMissing : GetOutcome::kAskServer;
     return absl::OkStatus();
   }
-  Assign({reinterpret_cast<const char*>(body) + key.size(), header.value_size}, value);
-  *facts = {header.version_live >> 1, header.expiry_ms};
+  Assign(record.value, value);
+  *facts = {record.version, record.expiry_ms};
   session.NoteRead(key_hash);
   *outcome = GetOutcome::kFound;
   return absl::OkStatus();

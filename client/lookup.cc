@@ -36,13 +36,19 @@ void Lookup::Look(std::span<std::byte> buffer) {
     return is_named ? Read(Reading::kLikely, first_.record_offset(), first_.extent_bytes()) : Search();
   }
   if (!first_.Verify(*session_, key_, key_hash_)) return Search();
-  const RecordHeader& header = first_.header();
-  if (header.expiry_ms != 0 && !session_->IsAlive(header.expiry_ms)) return Search();
+  const LiveRecord& record = first_.record();
+  if (record.expiry_ms != 0 && !session_->IsAlive(record.expiry_ms)) return Search();
   // The callback gets a view of a copy. In front of the value, RecordCopy has the key, which nobody asks for.
   std::byte* const body = buffer.data();
-  std::ranges::copy(first_.value(), reinterpret_cast<char*>(body) + key_.size());
+  std::ranges::copy(record.value, reinterpret_cast<char*>(body) + key_.size());
   if (!first_.Holds(*session_)) return Search();
-  record_ = {.header = header, .body = body, .state = RecordState::kLive, .proven = true};
+  record_ = {.header = {.version_live = record.version << 1 | kLiveBit,
+                        .value_size = static_cast<std::uint32_t>(record.value.size()),
+                        .key_size = static_cast<std::uint16_t>(key_.size()),
+                        .expiry_ms = record.expiry_ms},
+             .body = body,
+             .state = RecordState::kLive,
+             .proven = true};
   EndFound(record_.facts());
 }
 

@@ -19,12 +19,12 @@ class RecentReads {
   /// As the server's last reply said.
   void set_wanted(bool wanted) { wanted_ = wanted; }
 
-  void Note(std::uint64_t key_hash) {
-    if (wanted_) hashes_[count_++ % kMaxReads] = key_hash;
+  /// Whether it now holds as many as go into one request.
+  bool Note(std::uint64_t key_hash) {
+    if (!wanted_) return false;
+    hashes_[count_++ % kMaxReads] = key_hash;
+    return count_ >= kMaxReads;
   }
-
-  /// It holds as many as go into one request.
-  bool full() const { return count_ >= kMaxReads; }
 
   /// Bytes that Take would copy.
   std::size_t bytes() const { return std::min(count_, kMaxReads) * sizeof(std::uint64_t); }

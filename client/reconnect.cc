@@ -139,7 +139,7 @@ void Session::ForgetServer() {
   hello_ = {};
   server_time_ = {};
   view_ = {};
-  directory_.clear();
+  bucket_offsets_.clear();
   locations_.Clear();
   allowance_ = {};
   reads_under_way_ = 0;

@@ -122,13 +122,13 @@ Session::DirectoryRange Session::DirectoryAround(const BucketRef& bucket) const 
 
 void Session::TakeDirectory(const DirectoryRange& range, std::span<const std::byte> bytes) {
   const std::uint64_t entries = range.size / sizeof(std::uint64_t);
-  if (directory_.size() < range.first + entries) directory_.resize(range.first + entries, 0);
+  if (bucket_offsets_.size() < range.first + entries) bucket_offsets_.resize(range.first + entries, 0);
   for (std::uint64_t i = 0; i < entries; ++i) {
     std::uint64_t entry = 0;
     std::memcpy(&entry, bytes.data() + i * sizeof(entry), sizeof(entry));
     const bool whole =
         DirectoryEntryIsWhole(entry) && DirectoryEntrySegment(entry) < SegmentCount(shape_.memory_size);
-    if (whole) directory_[range.first + i] = entry;
+    if (whole) bucket_offsets_[range.first + i] = MainBucketPlace(entry, 0) * sizeof(Bucket);
   }
 }
 

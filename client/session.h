@@ -180,10 +180,12 @@ class Session {
   /// What was seen between two looks at this that told the same, is to be trusted whatever the time
   /// (layout.h, I6). REQUIRES: reads_now.
   std::uint64_t Reuses() const { return mapped_->Word(offsetof(Superblock, reuses)); }
+  /// Behind an At that told where something is, with no call between that may end the connection.
+  std::uint64_t ReusesStill() const { return mapped_->WordInside(offsetof(Superblock, reuses)); }
   /// OK: all that were posted are done.
   absl::Status AwaitRead() { return Await(reads_done_); }
   /// A READ of this may follow.
-  void Prefetch(std::uint64_t offset, std::size_t size) {
+  void Prefetch(std::uint64_t offset, std::size_t size) const {
     if (mapped_ != nullptr) mapped_->Prefetch(offset, std::min(size, kPrefetched));
   }
   /// Where a bucket is in the region; 0: as ReadBucket's null. Costs what that says, and then waits.
@@ -271,9 +273,13 @@ class Session {
   /// 0: the directory has to be READ first.
   std::uint64_t KnownOffsetOf(const BucketRef& bucket) const {
     if (bucket.overflow) return bucket.number * sizeof(Bucket);
-    const std::uint64_t index = bucket.number / kBucketsPerSegment;
-    if (index >= directory_.size() || directory_[index] == 0) return 0;
-    return MainBucketPlace(directory_[index], bucket.number) * sizeof(Bucket);
+    const std::uint64_t first = KnownOffsetBefore(bucket.number);
+    return first == 0 ? 0 : first + bucket.number % kBucketsPerSegment * sizeof(Bucket);
+  }
+  /// That of the first main bucket in the segment of this one.
+  std::uint64_t KnownOffsetBefore(std::uint64_t number) const {
+    const std::uint64_t index = number / kBucketsPerSegment;
+    return index < bucket_offsets_.size() ? bucket_offsets_[index] : 0;
   }
   /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not
   /// known.
@@ -289,6 +295,7 @@ class Session {
   const StoreShape& shape() const { return shape_; }
   /// What this client knows of the index' growth.
   IndexView& view() { return view_; }
+  const IndexView& view() const { return view_; }
   /// Whether what was read since `start` (of Coarse) is still to be trusted (layout.h, I6).
   TimePoint Coarse() const { return clock_.Coarse(); }
   bool InTime(TimePoint start) const { return clock_.Coarse() - start <= grace_; }
@@ -315,6 +322,7 @@ class Session {
 
   // Where keys were found before; what there is to spend on it.
   LocationCache& locations() { return locations_; }
+  const LocationCache& locations() const { return locations_; }
   ReadAllowance& allowance() { return allowance_; }
   const Generations& generations() const { return *generations_; }
   Generations& generations() { return *generations_; }
@@ -325,8 +333,7 @@ class Session {
 
   /// The key with this hash was read. Now and then, costs a request.
   [[gnu::always_inline]] void NoteRead(std::uint64_t key_hash) {
-    reads_.Note(key_hash);
-    if (reads_.full()) ReportReads();
+    if (reads_.Note(key_hash)) ReportReads();
   }
 
   rdma::Connection& connection() { return *connection_; }
@@ -401,7 +408,7 @@ class Session {
   ServerTime server_time_;
   bool store_is_loading_ = false;
   IndexView view_;
-  std::vector<std::uint64_t> directory_;  // whole entries, as far as they were needed
+  std::vector<std::uint64_t> bucket_offsets_;  // KnownOffsetBefore; 0: not known
 
   LocationCache locations_;
   ReadAllowance allowance_;

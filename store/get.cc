@@ -142,13 +142,12 @@ bool Store::Impl::GetAtOnce(std::string_view key, std::string* value, std::uint6
   const std::uint64_t reuses = LoadWord(superblock_.reuses, std::memory_order_acquire);
   const Slot slot = index_.Peek(key_hash);
   if (!SlotNamesPlace(slot, shape_.memory_size)) return false;
-  const Place place = Place::Of(slot);
-  const RecordHeader header = CopyHeader(log_.Header(place));
-  const std::byte* const body = log_.Body(place);
-  const RecordPlace record{slot.offset_units, slot.extent_bytes(), {}, shape_.incarnation};
-  if (!IsLiveRecordOf(key, key_hash, header, body, record) || IsOver(header.expiry_ms, clock_)) return false;
-  value->assign(reinterpret_cast<const char*>(body) + key.size(), header.value_size);
-  if (version != nullptr) *version = header.version_live >> 1;
+  const auto* const at = reinterpret_cast<const std::byte*>(&log_.Header(Place::Of(slot)));
+  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, shape_.incarnation};
+  LiveRecord record;
+  if (!ReadLiveRecord(key, key_hash, at, place, &record) || IsOver(record.expiry_ms, clock_)) return false;
+  value->assign(record.value);
+  if (version != nullptr) *version = record.version;
   NoteRead(key_hash);
   WithinTime(this);
   // Before this nothing else was written there: what was verified and copied is the record (layout.h, I6).

@@ -1,4 +1,4 @@
-// Hashes, and the check that a record is what its reader looks for. Pure functions, used by both sides.
+// The check that a record is what its reader looks for. Pure functions, used by both sides.
 #pragma once
 
 #ifdef __SSE2__
@@ -9,74 +9,35 @@
 #include <cstdint>
 #include <string_view>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "store/format/hash.h"
 #include "store/format/layout.h"
 #include "store/format/lookup.h"
 
-#ifdef __x86_64__
-/// Of xxh_x86dispatch.h, which would take the place of the inlined ones.
-extern "C" std::uint64_t XXH3_64bits_dispatch(const void* data, std::size_t size);
-#endif
-
 namespace remora {
-
-/// Hash of a key: where it lives in the index, and its part of every checksum. XXH3, seed 0: part of the
-/// format.
-inline std::uint64_t HashKey(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
-
-/// Of more bytes than this, XXH3 uses vectors.
-inline constexpr std::size_t kLongValue = 240;
-
-/// Of those, by the widest instructions that the processor has.
-[[gnu::noinline]] inline std::uint64_t HashLongValue(const void* data, std::size_t size) {
-#ifdef __x86_64__
-  const std::uint64_t hash = XXH3_64bits_dispatch(data, size);
-  // It leaves the vectors' upper halves in use; our own instructions on vectors then take ten times as long
-  // (seen on Zen 5).
-  if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroupper");
-  return hash;
-#else
-  return XXH3_64bits(data, size);
-#endif
-}
-
-/// Hash of a value's bytes, its part of every checksum: XXH3, seed 0.
-[[gnu::always_inline]] inline std::uint64_t HashValue(const void* data, std::size_t size) {
-  return size > kLongValue ? HashLongValue(data, size) : XXH3_64bits(data, size);
-}
-
-/// The same of bytes that come in pieces.
-class ValueHasher {
- public:
-  ValueHasher() { XXH3_64bits_reset(&state_); }
-  void Add(const void* data, std::size_t size) { XXH3_64bits_update(&state_, data, size); }
-  std::uint64_t Hash() const { return XXH3_64bits_digest(&state_); }
-
- private:
-  XXH3_state_t state_;
-};
 
 /// The record's checksum. The hashes of key and value go in, not their bytes: a reader has the key's hash
 /// at hand and may hold key and value in two places; the server that verified a value's hash once need not
 /// run over the value again. `offset_units` and `incarnation` tie the record to its place. The sizes are not
 /// in it, for each hash is one of so many bytes; nor are the flags, which SizesMatch knows.
 ///
-/// It is the two halves of one product, one upon the other, as in XXH3: both factors are as good as random,
-/// and whichever of the numbers is another one, its factor is another one, and so is the product.
-[[gnu::always_inline]] inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t key_hash,
-                                                           std::uint64_t value_hash,
-                                                           std::uint64_t offset_units,
-                                                           std::uint64_t incarnation) {
-  // Odd, so that they are multiplied without loss; large, so that small numbers do not add up to another's.
-  constexpr std::uint64_t kOfVersion = 0x9e3779b97f4a7c15;
+/// It is one product of two factors, one of which has the value's hash added: both are as good as random, and
+/// whichever of the numbers is another one, its factor is another one, and so is the product.
+[[gnu::always_inline]] inline std::uint64_t KeyFactor(std::uint64_t expiry_ms, std::uint64_t key_hash,
+                                                      std::uint64_t incarnation) {
+  // Odd, here and below, so that they are multiplied without loss; large, so that small numbers do not add up
+  // to another's.
   constexpr std::uint64_t kOfExpiry = 0xc2b2ae3d27d4eb4f;
-  const std::uint64_t key = key_hash + incarnation + header.expiry_ms * kOfExpiry;
-  const std::uint64_t value = value_hash + offset_units + (header.version_live >> 1) * kOfVersion;
-  __extension__ using Product = unsigned __int128;
-  const Product product = static_cast<Product>(key) * value;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+  return key_hash + incarnation + expiry_ms * kOfExpiry;
+}
+[[gnu::always_inline]] inline std::uint64_t ValueFactor(std::uint64_t version, std::uint64_t offset_units) {
+  constexpr std::uint64_t kOfVersion = 0x9e3779b97f4a7c15;
+  return offset_units + version * kOfVersion;
+}
+inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t key_hash,
+                                    std::uint64_t value_hash, std::uint64_t offset_units,
+                                    std::uint64_t incarnation) {
+  return AddProduct(0, KeyFactor(header.expiry_ms, key_hash, incarnation),
+                       ValueFactor(header.version_live >> 1, offset_units) + value_hash);
 }
 
 /// What became of a record that a slot (or a memory of one) led to.
@@ -95,13 +56,16 @@ struct RecordPlace {
   std::uint64_t incarnation = 0;
 };
 
-/// Whether the header's sizes are in bounds, and such that a record with them has this extent: that, and not
-/// only fits into it. A torn slot with a right offset and a wrong extent must not pass for the slot of whose
-/// record it found.
-[[gnu::always_inline]] inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
-  return header.key_size >= kMinKeySize && header.key_size <= kMaxKeySize &&
-         header.value_size <= kMaxValueSize && header.flags == 0 &&
-         ExtentUnits(RecordExtentCode(header.key_size, header.value_size)) * kUnitSize == extent_bytes;
+/// Whether the sizes are in bounds, and such that a record with them has this extent: that, and not only fits
+/// into it. A torn slot with a right offset and a wrong extent must not pass for the slot of whose record it
+/// found.
+inline bool IsExtentOf(std::size_t key_size, std::size_t value_size, std::uint64_t extent_bytes) {
+  return key_size >= kMinKeySize && key_size <= kMaxKeySize && value_size <= kMaxValueSize &&
+         ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize == extent_bytes;
+}
+/// The same of a header's; and the flags are good.
+inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
+  return header.flags == 0 && IsExtentOf(header.key_size, header.value_size, extent_bytes);
 }
 
 /// Whether two keys are the same; those of usual sizes without a call.
@@ -152,25 +116,47 @@ inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body
   return JudgeRecord(header, stored_key, value_hash, key, key_hash, place);
 }
 
-/// Whether that would be kLive, for who does not ask what it is else: in so few steps that depend on what was
-/// read, above all so few branches, that a processor which waits for that gets to what comes behind
-/// (client/first_look.h).
-[[gnu::always_inline]] inline bool IsLiveRecordOf(std::string_view key, std::uint64_t key_hash,
-                                                  const RecordHeader& header, const std::byte* body,
-                                                  const RecordPlace& place) {
-  const std::uint64_t size = sizeof(header) + key.size() + header.value_size;
-  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole, and must have this
-  // key's size, as the value is looked for behind it.
+/// What a live record says.
+struct LiveRecord {
+  std::uint64_t version;
+  std::uint64_t expiry_ms;
+  std::string_view value;  // where it is
+};
+
+/// Whether CheckRecord would say kLive of the record at `at`, where it is and may end meanwhile; the extent's
+/// bytes can be read. For who does not ask what it is else: in so few steps that depend on what was read, above
+/// all so few branches, that a processor which waits for that gets to what comes behind (client/first_look.h).
+///
+/// The live bit comes first: set, it was so when the reading of the rest began, which never changes while it
+/// is one (I4). All else is loaded once.
+[[gnu::always_inline]] inline bool ReadLiveRecord(std::string_view key, std::uint64_t key_hash,
+                                                  const std::byte* at, const RecordPlace& place,
+                                                  LiveRecord* record) {
+  const auto& header = *reinterpret_cast<const RecordHeader*>(at);
+  using Word __attribute__((may_alias)) = std::uint64_t;
+  static_assert(offsetof(RecordHeader, value_size) % sizeof(Word) == 0);
+  const std::uint64_t version_live = __atomic_load_n(&header.version_live, __ATOMIC_ACQUIRE);
+  // By which memory is read: loaded once, whatever the compiler would like.
+  const Word sizes = __atomic_load_n(reinterpret_cast<const Word*>(&header.value_size), __ATOMIC_RELAXED);
+  const std::uint64_t value_size = static_cast<std::uint32_t>(sizes);
+  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole.
   const bool fits = place.extent_bytes <= kMaxExactExtent
-                        ? place.extent_bytes - size < kUnitSize
-                        : header.key_size == key.size() && SizesMatch(header, place.extent_bytes);
+                        ? place.extent_bytes - (sizeof(header) + key.size() + value_size) < kUnitSize
+                        : IsExtentOf(key.size(), value_size, place.extent_bytes);
   if (!fits) return false;
-  const std::uint64_t value_hash = HashValue(body + key.size(), header.value_size);
-  std::uint64_t wrong =
-      header.checksum ^ RecordChecksum(header, key_hash, value_hash, place.offset_units, place.incarnation);
-  wrong |= (header.key_size ^ key.size()) | header.flags;
-  wrong |= (header.version_live & kLiveBit) ^ kLiveBit;
-  return wrong == 0 && IsSame({reinterpret_cast<const char*>(body), key.size()}, key);
+  const char* const body = reinterpret_cast<const char*>(at) + sizeof(header);
+  record->version = version_live >> 1;
+  record->expiry_ms = header.expiry_ms;
+  record->value = {body + key.size(), value_size};
+  // Key size and flags.
+  std::uint64_t wrong = (sizes >> 32) ^ key.size();
+  wrong |= ~version_live & kLiveBit;
+  // The value comes last: until then, little is to be kept.
+  const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
+  const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
+  const std::uint64_t value_hash = HashValue(record->value.data(), value_size);
+  wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
+  return wrong == 0 && IsSame({body, key.size()}, key);
 }
 
 }  // namespace remora

@@ -352,9 +352,15 @@ TEST(CheckRecordTest, SizesBeyondTheirBoundsReadNothing) {
 TEST(CheckRecordTest, WhoAsksOnlyWhetherItIsTheKeysIsToldTheSame) {
   int live = 0;
   const auto compare = [&](const RecordImage& record, std::string_view key, const RecordPlace& place) {
-    const std::byte* const body = record.bytes.data() + sizeof(RecordHeader);
-    const bool is_live = IsLiveRecordOf(key, HashKey(key), record.header(), body, place);
+    LiveRecord found;
+    const bool is_live = ReadLiveRecord(key, HashKey(key), record.bytes.data(), place, &found);
     ASSERT_EQ(is_live, record.Check(key, place) == RecordState::kLive) << key.size() << " " << key;
+    if (is_live) {
+      ASSERT_EQ(found.version, record.header().version_live >> 1);
+      ASSERT_EQ(found.expiry_ms, record.header().expiry_ms);
+      ASSERT_EQ(found.value.size(), record.header().value_size);
+      ASSERT_EQ(found.value.data(), reinterpret_cast<const char*>(record.bytes.data()) + sizeof(RecordHeader) + key.size());
+    }
     live += is_live ? 1 : 0;
   };
   constexpr std::size_t kKeySizes[] = {1, 8, 15, 16, 17, 31, 32, 33, 200, 4096};
