@@ -1,7 +1,7 @@
 #include "bench/records.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <charconv>
 #include <cstring>
 
@@ -36,25 +36,29 @@ std::uint64_t UnhashedNumber(std::uint64_t hashed) {
   return x;
 }
 
-// What x / divisor | x % divisor << bits is, in each lane of x, of which the quotients are known.
-std::uint64_t Apart(std::uint64_t x, std::uint64_t quotients, std::uint64_t divisor, int bits) {
-  return (x << bits) + quotients * (1 - (divisor << bits));
-}
+// The digits of each number below 1000. Four bytes each, so that one move takes them.
+constexpr auto kThreeDigits = [] {
+  std::array<std::array<char, 4>, 1000> digits{};
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const std::size_t parts[] = {i / 100, i / 10 % 10, i % 10};
+    for (std::size_t j = 0; j < 3; ++j) digits[i][j] = static_cast<char>('0' + parts[j]);
+  }
+  return digits;
+}();
 
-// The digits of two numbers below 10^4, the first one in the lowest byte. Keys are made while a clock runs,
-// and many take longer to make than to look up if each digit is divided off by itself: pairs and digits are
-// told apart in lanes of 16 and 8 bits, all lanes at once, by multiplications that are exact that far.
-std::uint64_t FourDigitsEach(std::uint64_t numbers) {
-  const std::uint64_t hundreds = numbers * 5243 >> 19 & 0x0000'007f'0000'007f;
-  const std::uint64_t pairs = Apart(numbers, hundreds, 100, 16);
-  const std::uint64_t tens = pairs * 103 >> 10 & 0x000f'000f'000f'000f;
-  return Apart(pairs, tens, 10, 8) + 0x3030'3030'3030'3030;
+// Keys are made while a clock runs, and many take longer to make than to look up if each digit is divided off
+// by itself. `number`, below 10^9, becomes a fraction of 1, of which each multiplication by 1000 brings the
+// next three digits before the point; it is too large by less than 10^9 / 2^64, which is too little to reach
+// them. One byte behind the digits is overwritten too, unless they are the `last`.
+void WriteNineDigits(std::uint64_t number, char* at, bool last) {
+  __extension__ using Wide = unsigned __int128;
+  std::uint64_t fraction = number * (~std::uint64_t{0} / 1'000'000'000 + 1);
+  for (int i = 0; i < 3; ++i) {
+    const Wide product = Wide{fraction} * 1000;
+    std::memcpy(at + 3 * i, &kThreeDigits[static_cast<std::uint64_t>(product >> 64)], last && i == 2 ? 3 : 4);
+    fraction = static_cast<std::uint64_t>(product);
+  }
 }
-
-std::uint64_t EightDigits(std::uint32_t number) {
-  return FourDigitsEach(Apart(number, number / 10'000, 10'000, 32));
-}
-static_assert(std::endian::native == std::endian::little);
 
 // Writes prefix and digits, so that they end at `end`. Returns where they begin.
 char* WriteKey(std::string_view prefix, std::uint64_t number, std::size_t digits, char* end) {
@@ -96,17 +100,13 @@ void WriteHeader(std::uint64_t record, std::uint64_t write_number, std::string* 
 }  // namespace
 
 void WriteHashDigits(std::uint64_t record, char* at) {
-  constexpr std::uint64_t kEight = 100'000'000;
+  constexpr std::uint64_t kNine = 1'000'000'000;
   const std::uint64_t hash = HashedNumber(record);
-  const std::uint64_t front = hash / kEight;
-  const std::uint64_t then = EightDigits(static_cast<std::uint32_t>(front % kEight));
-  const std::uint64_t last = EightDigits(static_cast<std::uint32_t>(hash % kEight));
-  // There are three in front of those. Whole words are written, of which the first reaches into the next.
-  const auto first = static_cast<std::uint32_t>(FourDigitsEach(front / kEight)) >> 8;
-  constexpr std::size_t kFirst = kHashDigits - 16;
-  std::memcpy(at, &first, sizeof(first));
-  std::memcpy(at + kFirst, &then, 8);
-  std::memcpy(at + kFirst + 8, &last, 8);
+  const std::uint64_t front = hash / kNine;
+  *at = static_cast<char>('0' + front / kNine);
+  WriteNineDigits(front % kNine, at + 1, /*last=*/false);
+  WriteNineDigits(hash % kNine, at + 10, /*last=*/true);
+  static_assert(kHashDigits == 19);
 }
 
 KeyMaker::KeyMaker(const KeyOptions& options, std::size_t places)
