@@ -1,7 +1,6 @@
 #include "bench/records.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstring>
 
@@ -12,15 +11,6 @@
 namespace remora::bench {
 namespace {
 
-// A bijection of 63-bit numbers, which are those that 19 digits always hold: each step can be undone modulo
-// 2^63.
-std::uint64_t HashedNumber(std::uint64_t record) {
-  constexpr std::uint64_t kMask = ~std::uint64_t{0} >> 1;
-  std::uint64_t x = record * 0x9e3779b97f4a7c15 & kMask;
-  x = (x ^ x >> 32) * 0xd6e8feb86659fd93 & kMask;
-  return x ^ x >> 32;
-}
-
 // Of odd numbers, modulo 2^64: each step of Newton's doubles the bits that are right, of which there are 3.
 constexpr std::uint64_t InverseOf(std::uint64_t odd) {
   std::uint64_t inverse = odd;
@@ -28,36 +18,12 @@ constexpr std::uint64_t InverseOf(std::uint64_t odd) {
   return inverse;
 }
 
-// The other way round.
+// The other way round than HashedNumber.
 std::uint64_t UnhashedNumber(std::uint64_t hashed) {
   constexpr std::uint64_t kMask = ~std::uint64_t{0} >> 1;
   std::uint64_t x = (hashed ^ hashed >> 32) * InverseOf(0xd6e8feb86659fd93) & kMask;
   x = (x ^ x >> 32) * InverseOf(0x9e3779b97f4a7c15) & kMask;
   return x;
-}
-
-// The digits of each number below 1000. Four bytes each, so that one move takes them.
-constexpr auto kThreeDigits = [] {
-  std::array<std::array<char, 4>, 1000> digits{};
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    const std::size_t parts[] = {i / 100, i / 10 % 10, i % 10};
-    for (std::size_t j = 0; j < 3; ++j) digits[i][j] = static_cast<char>('0' + parts[j]);
-  }
-  return digits;
-}();
-
-// Keys are made while a clock runs, and many take longer to make than to look up if each digit is divided off
-// by itself. `number`, below 10^9, becomes a fraction of 1, of which each multiplication by 1000 brings the
-// next three digits before the point; it is too large by less than 10^9 / 2^64, which is too little to reach
-// them. One byte behind the digits is overwritten too, unless they are the `last`.
-void WriteNineDigits(std::uint64_t number, char* at, bool last) {
-  __extension__ using Wide = unsigned __int128;
-  std::uint64_t fraction = number * (~std::uint64_t{0} / 1'000'000'000 + 1);
-  for (int i = 0; i < 3; ++i) {
-    const Wide product = Wide{fraction} * 1000;
-    std::memcpy(at + 3 * i, &kThreeDigits[static_cast<std::uint64_t>(product >> 64)], last && i == 2 ? 3 : 4);
-    fraction = static_cast<std::uint64_t>(product);
-  }
 }
 
 // Writes prefix and digits, so that they end at `end`. Returns where they begin.
@@ -99,16 +65,6 @@ void WriteHeader(std::uint64_t record, std::uint64_t write_number, std::string* 
 
 }  // namespace
 
-void WriteHashDigits(std::uint64_t record, char* at) {
-  constexpr std::uint64_t kNine = 1'000'000'000;
-  const std::uint64_t hash = HashedNumber(record);
-  const std::uint64_t front = hash / kNine;
-  *at = static_cast<char>('0' + front / kNine);
-  WriteNineDigits(front % kNine, at + 1, /*last=*/false);
-  WriteNineDigits(hash % kNine, at + 10, /*last=*/true);
-  static_assert(kHashDigits == 19);
-}
-
 KeyMaker::KeyMaker(const KeyOptions& options, std::size_t places)
     : prefix_(options.prefix),
       ordered_(options.ordered),
@@ -141,7 +97,7 @@ std::optional<std::uint64_t> KeyMaker::RecordOf(std::string_view key) {
 KeyText::KeyText(std::uint64_t record) {
   constexpr std::string_view kPrefix = "user";
   std::memcpy(text_.data(), kPrefix.data(), kPrefix.size());
-  WriteHashDigits(record, text_.data() + kPrefix.size());
+  WriteHashDigits(HashedNumber(record), text_.data() + kPrefix.size());
 }
 
 std::size_t Fields::max_value_size() const { return std::max(count * length, kMinBenchValueSize); }
