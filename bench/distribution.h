@@ -34,8 +34,7 @@ class Zipfian {
   std::uint64_t ranks_;
   double theta_;
   double zeta_;
-  double alpha_;
-  unsigned whole_alpha_;  // the same where it is a whole number, as YCSB's is; 0: it is not
+  double alpha_;  // 100 for kZipfianTheta
   double eta_;
   double second_;  // where the share of ranks 0 and 1 ends
 };
