@@ -6,18 +6,6 @@
 #include "store/base/check.h"
 
 namespace remora::bench {
-namespace {
-
-double Square(double x) { return x * x; }
-
-// In an eighth of std::pow's instructions.
-double HundredthPower(double x) {
-  const double fourth = Square(Square(x));
-  const double thirty_second = Square(Square(Square(fourth)));
-  return fourth * thirty_second * Square(thirty_second);
-}
-
-}  // namespace
 
 double Zeta(std::uint64_t n, double theta) {
   // The head is summed; for the tail, the Euler-Maclaurin formula. Its first term left out is of the order
@@ -40,19 +28,6 @@ Zipfian::Zipfian(std::uint64_t ranks, double theta)
       alpha_(1 / (1 - theta)),
       eta_((1 - std::pow(2.0 / static_cast<double>(ranks), 1 - theta)) / (1 - Zeta(2, theta) / zeta_)),
       second_(1 + std::pow(0.5, theta)) {}
-
-std::uint64_t Zipfian::Next(Random& random) const {
-  const double u = random.NextDouble();
-  const double share = u * zeta_;
-  if (share < 1) return 0;
-  if (share < second_) return 1;
-  const double base = eta_ * u - eta_ + 1;
-  const double power = theta_ == kZipfianTheta ? HundredthPower(base) : std::pow(base, alpha_);
-  // By way of a signed number, which takes one instruction. u just below 1 may round up to the number of
-  // ranks itself.
-  const auto rank = static_cast<std::int64_t>(static_cast<double>(ranks_) * power);
-  return std::min(static_cast<std::uint64_t>(rank), ranks_ - 1);
-}
 
 double Zipfian::Probability(std::uint64_t rank) const {
   return std::pow(static_cast<double>(rank + 1), -theta_) / zeta_;
