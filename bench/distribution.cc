@@ -6,24 +6,6 @@
 #include "store/base/check.h"
 
 namespace remora::bench {
-namespace {
-
-// In a third of std::pow's instructions.
-double Power(double base, unsigned exponent) {
-  double power = 1;
-  for (; exponent > 0; exponent >>= 1, base *= base) {
-    if ((exponent & 1) != 0) power *= base;
-  }
-  return power;
-}
-
-// Of a number that is whole, but for what is lost in computing it; else 0.
-unsigned WholeOf(double number) {
-  const double whole = std::round(number);
-  return whole < 1e6 && std::abs(number - whole) < 1e-9 * whole ? static_cast<unsigned>(whole) : 0;
-}
-
-}  // namespace
 
 double Zeta(std::uint64_t n, double theta) {
   // The head is summed; for the tail, the Euler-Maclaurin formula. Its first term left out is of the order
@@ -44,21 +26,8 @@ Zipfian::Zipfian(std::uint64_t ranks, double theta)
       theta_(theta),
       zeta_(Zeta(ranks, theta)),
       alpha_(1 / (1 - theta)),
-      whole_alpha_(WholeOf(alpha_)),
       eta_((1 - std::pow(2.0 / static_cast<double>(ranks), 1 - theta)) / (1 - Zeta(2, theta) / zeta_)),
       second_(1 + std::pow(0.5, theta)) {}
-
-std::uint64_t Zipfian::Next(Random& random) const {
-  const double u = random.NextDouble();
-  const double share = u * zeta_;
-  if (share < 1) return 0;
-  if (share < second_) return 1;
-  const double base = eta_ * u - eta_ + 1;
-  const double rank =
-      static_cast<double>(ranks_) * (whole_alpha_ > 0 ? Power(base, whole_alpha_) : std::pow(base, alpha_));
-  // u just below 1 may round up to the number of ranks itself.
-  return std::min(static_cast<std::uint64_t>(rank), ranks_ - 1);
-}
 
 double Zipfian::Probability(std::uint64_t rank) const {
   return std::pow(static_cast<double>(rank + 1), -theta_) / zeta_;

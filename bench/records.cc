@@ -1,7 +1,6 @@
 #include "bench/records.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cstring>
 
@@ -12,15 +11,6 @@
 namespace remora::bench {
 namespace {
 
-// A bijection of 63-bit numbers, which are those that 19 digits always hold: each step can be undone modulo
-// 2^63.
-std::uint64_t HashedNumber(std::uint64_t record) {
-  constexpr std::uint64_t kMask = ~std::uint64_t{0} >> 1;
-  std::uint64_t x = record * 0x9e3779b97f4a7c15 & kMask;
-  x = (x ^ x >> 32) * 0xd6e8feb86659fd93 & kMask;
-  return x ^ x >> 32;
-}
-
 // Of odd numbers, modulo 2^64: each step of Newton's doubles the bits that are right, of which there are 3.
 constexpr std::uint64_t InverseOf(std::uint64_t odd) {
   std::uint64_t inverse = odd;
@@ -28,33 +18,13 @@ constexpr std::uint64_t InverseOf(std::uint64_t odd) {
   return inverse;
 }
 
-// The other way round.
+// The other way round than HashedNumber.
 std::uint64_t UnhashedNumber(std::uint64_t hashed) {
   constexpr std::uint64_t kMask = ~std::uint64_t{0} >> 1;
   std::uint64_t x = (hashed ^ hashed >> 32) * InverseOf(0xd6e8feb86659fd93) & kMask;
   x = (x ^ x >> 32) * InverseOf(0x9e3779b97f4a7c15) & kMask;
   return x;
 }
-
-// What x / divisor | x % divisor << bits is, in each lane of x, of which the quotients are known.
-std::uint64_t Apart(std::uint64_t x, std::uint64_t quotients, std::uint64_t divisor, int bits) {
-  return (x << bits) + quotients * (1 - (divisor << bits));
-}
-
-// The digits of two numbers below 10^4, the first one in the lowest byte. Keys are made while a clock runs,
-// and many take longer to make than to look up if each digit is divided off by itself: pairs and digits are
-// told apart in lanes of 16 and 8 bits, all lanes at once, by multiplications that are exact that far.
-std::uint64_t FourDigitsEach(std::uint64_t numbers) {
-  const std::uint64_t hundreds = numbers * 5243 >> 19 & 0x0000'007f'0000'007f;
-  const std::uint64_t pairs = Apart(numbers, hundreds, 100, 16);
-  const std::uint64_t tens = pairs * 103 >> 10 & 0x000f'000f'000f'000f;
-  return Apart(pairs, tens, 10, 8) + 0x3030'3030'3030'3030;
-}
-
-std::uint64_t EightDigits(std::uint32_t number) {
-  return FourDigitsEach(Apart(number, number / 10'000, 10'000, 32));
-}
-static_assert(std::endian::native == std::endian::little);
 
 // Writes prefix and digits, so that they end at `end`. Returns where they begin.
 char* WriteKey(std::string_view prefix, std::uint64_t number, std::size_t digits, char* end) {
@@ -95,20 +65,6 @@ void WriteHeader(std::uint64_t record, std::uint64_t write_number, std::string* 
 
 }  // namespace
 
-void WriteHashDigits(std::uint64_t record, char* at) {
-  constexpr std::uint64_t kEight = 100'000'000;
-  const std::uint64_t hash = HashedNumber(record);
-  const std::uint64_t front = hash / kEight;
-  const std::uint64_t then = EightDigits(static_cast<std::uint32_t>(front % kEight));
-  const std::uint64_t last = EightDigits(static_cast<std::uint32_t>(hash % kEight));
-  // There are three in front of those. Whole words are written, of which the first reaches into the next.
-  const auto first = static_cast<std::uint32_t>(FourDigitsEach(front / kEight)) >> 8;
-  constexpr std::size_t kFirst = kHashDigits - 16;
-  std::memcpy(at, &first, sizeof(first));
-  std::memcpy(at + kFirst, &then, 8);
-  std::memcpy(at + kFirst + 8, &last, 8);
-}
-
 KeyMaker::KeyMaker(const KeyOptions& options, std::size_t places)
     : prefix_(options.prefix),
       ordered_(options.ordered),
@@ -141,7 +97,7 @@ std::optional<std::uint64_t> KeyMaker::RecordOf(std::string_view key) {
 KeyText::KeyText(std::uint64_t record) {
   constexpr std::string_view kPrefix = "user";
   std::memcpy(text_.data(), kPrefix.data(), kPrefix.size());
-  WriteHashDigits(record, text_.data() + kPrefix.size());
+  WriteHashDigits(HashedNumber(record), text_.data() + kPrefix.size());
 }
 
 std::size_t Fields::max_value_size() const { return std::max(count * length, kMinBenchValueSize); }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "bench/digits.h"
 #include "bench/distribution.h"
 
 namespace remora::bench {
@@ -17,14 +18,17 @@ inline constexpr std::uint64_t kMaxRecords = std::uint64_t{1} << 40;
 
 // --- Keys ---------------------------------------------------------------------------------------------
 
-/// Those that a number of 63 bits has at most.
-inline constexpr std::size_t kHashDigits = 19;
-
 /// "user" and 19 digits, the longest that YCSB's names get.
 inline constexpr std::size_t kKeySize = 4 + kHashDigits;
 
-/// All 19 of a record's hash.
-void WriteHashDigits(std::uint64_t record, char* at);
+/// A bijection of 63-bit numbers, which are those that 19 digits always hold: each step can be undone modulo
+/// 2^63.
+inline std::uint64_t HashedNumber(std::uint64_t record) {
+  constexpr std::uint64_t kMask = ~std::uint64_t{0} >> 1;
+  std::uint64_t x = record * 0x9e3779b97f4a7c15 & kMask;
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93 & kMask;
+  return x ^ x >> 32;
+}
 
 /// How a record's number becomes its key: a prefix, and digits.
 struct KeyOptions {
@@ -46,7 +50,7 @@ class KeyMaker {
   std::string_view Make(std::uint64_t record, std::size_t place = 0) {
     char* const text = texts_.data() + place * max_size_;
     if (!is_usual_) return MakeOther(record, text);
-    WriteHashDigits(record, text + prefix_.size());
+    WriteHashDigits(HashedNumber(record), text + prefix_.size());
     return {text, max_size_};
   }
 

@@ -131,24 +131,26 @@ Step Worker::NextStep(std::uint64_t number) {
 }
 
 std::uint64_t Worker::Plan(std::uint64_t number) {
-  const std::uint64_t end = number + std::min<std::uint64_t>(kTurns, share_.operations - number);
+  const std::size_t count = std::min<std::uint64_t>(kTurns, share_.operations - number);
   const bool loads = share_.phase == PhaseKind::kLoad;
   const std::uint64_t first = loads ? 0 : workload_.first_record;
   const bool counts_back = CountsBack();
-  for (std::uint64_t i = number; i < end; ++i) {
-    Turn& turn = TurnOf(i);
-    const Step step = NextStep(i);
+  // `number` is a multiple of kTurns: it is 0, or what this returned.
+  for (std::size_t i = 0; i < count; ++i) {
+    Turn& turn = turns_[i];
+    const Step step = NextStep(number + i);
     turn.kind = step.kind;
-    turn.record = step.drawn;
     // What inserts of before come to says which record the next one is for, and which are the newest.
     turn.is_known = loads || (step.kind != OperationKind::kInsert && !counts_back);
-    if (!turn.is_known) continue;
-    turn.record += first;
-    turn.key = place_keys_.Make(turn.record, i % kTurns);
+    turn.record = turn.is_known ? step.drawn + first : step.drawn;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    Turn& turn = turns_[i];
+    if (turn.is_known) turn.key = place_keys_.Make(turn.record, i);
   }
   // What this took is no part of the next operation.
   if (workload_.time_every == 1) last_ = clock_.Now();
-  return end;
+  return number + count;
 }
 
 void Worker::Know(Turn& turn) {
