@@ -43,8 +43,10 @@ void Lookup::Look(std::span<std::byte> buffer) {
   std::ranges::copy(record.value, reinterpret_cast<char*>(body) + key_.size());
   if (!first_.Holds(*session_)) return Search();
   record_ = {.header = {.version_live = record.version << 1 | kLiveBit,
+                        .checksum = 0,
                         .value_size = static_cast<std::uint32_t>(record.value.size()),
                         .key_size = static_cast<std::uint16_t>(key_.size()),
+                        .flags = 0,
                         .expiry_ms = record.expiry_ms},
              .body = body,
              .state = RecordState::kLive,

@@ -47,9 +47,7 @@ class MappedRegion {
 
   /// A word that the server changes whole: what is read behind it, is read later. 0: it is not inside.
   /// REQUIRES: it is aligned.
-  std::uint64_t Word(std::uint64_t offset) const {
-    return offset < size_ ? WordInside(offset) : 0;
-  }
+  std::uint64_t Word(std::uint64_t offset) const { return offset < size_ ? WordInside(offset) : 0; }
   /// The same. REQUIRES: it is inside.
   std::uint64_t WordInside(std::uint64_t offset) const {
     return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(bytes_ + offset), __ATOMIC_ACQUIRE);

@@ -61,7 +61,7 @@ std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes) {
       writes->resize(before);
       return 0;
     }
-    writes->push_back(WriteOf(*write));
+    AddWrite(*write, writes).with_next = true;
   }
   const std::size_t count = writes->size() - before;
   if (count > 0) writes->back().with_next = false;
@@ -78,11 +78,7 @@ std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t do
       return 0;
     }
     if (i < done) continue;
-    Write& write = writes->emplace_back();
-    write.key = put->key;
-    write.value = put->value;
-    write.ttl = DecodeTtl(put->entry.ttl_ms);
-    write.condition = Condition::Decode(put->entry.condition);
+    AddWrite(*put, writes);
   }
   if (!bytes.empty()) writes->resize(before);
   return writes->size() - before;

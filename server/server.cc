@@ -180,6 +180,7 @@ bool Server::TakeRequests() {
 
 bool Server::TakeCompletions(Port& port) {
   bool busy = false;
+  std::int64_t received = 0;
   bool is_more = true;
   while (is_more && write_requests_.size() + completions_.size() <= kMaxGroup) {
     const std::size_t count = port.listener->Poll(completions_);
@@ -198,6 +199,7 @@ bool Server::TakeCompletions(Port& port) {
       if (completion.kind == rdma::CompletionKind::kDisconnected) {
         Drop(completion.connection, completion.connection->status());
       } else if (completion.ok) {  // else flushed; kDisconnected follows
+        ++received;
         TakeRequest(*session, completion);
       }
     }
@@ -206,12 +208,11 @@ bool Server::TakeCompletions(Port& port) {
     is_more = requests > 1 || count == completions_.size();
   }
   // One by one, each would wait for what was stored before it.
-  if (requests_taken_ > 0) store_->Add(Counter::kReceiveCompletions, std::exchange(requests_taken_, 0));
+  if (received > 0) store_->Add(Counter::kReceiveCompletions, received);
   return busy;
 }
 
 void Server::TakeRequest(ServerSession& session, const rdma::Completion& completion) {
-  ++requests_taken_;
   if (expected_ > 0) --expected_;
   Pending pending{.session = &session, .request = {}, .client = session.client()};
   const Request& request = pending.request;

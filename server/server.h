@@ -253,7 +253,6 @@ class Server {
   std::vector<Write> writes_;
   std::vector<absl::Status> refused_;     // of the write_requests_ that are no writes, in their order
   std::optional<std::int64_t> reply_ms_;  // Clock::UnixMillis, since requests were taken last
-  std::int64_t requests_taken_ = 0;       // and not counted yet
   int steps_since_look_ = 0;              // LookAround
   std::vector<std::string> batches_;      // private copies; the first so many are in use:
   std::size_t batches_used_ = 0;

@@ -481,7 +481,7 @@ void Store::Impl::Publish(const Staged& staged, TimePoint now) {
     } else if (cold) {
       index_.Warm(staged.key_hash, *cold, staged.place, now);
     } else {
-      index_.Insert(staged.key_hash, staged.place);
+      index_.Insert(staged.key_hash, staged.place, now);
     }
     NoteRead(staged.key_hash);  // a write is a use, too
     CountOne(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts);

@@ -31,7 +31,7 @@ absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64
       if (cold) {
         index_.Warm(key_hash, *cold, *fetched, now);
       } else {
-        index_.Insert(key_hash, *fetched);
+        index_.Insert(key_hash, *fetched, now);
         known_.Note(key);
         index_.Grow(1, now);  // at the pace of what comes
       }

@@ -86,11 +86,17 @@ bool Index::Reserve(std::uint64_t key_hash, std::size_t count) {
   }
 }
 
-void Index::Insert(std::uint64_t key_hash, const Place& place) {
+void Index::Insert(std::uint64_t key_hash, const Place& place, TimePoint now) {
   const SlotRef free = FreeSlot(key_hash);
   StoreSlot(free.bucket, free.slot,
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
+  if (LineOfSlot(free.slot) == LineOf(key_hash) || free.bucket != Main(MainBucketOf(key_hash))) return;
+  // The line may be full of what rests: when that is over, the entry is brought home.
+  Resting away{now + rest_, Resting::Kind::kClear};
+  away.bucket = free.bucket;
+  away.away = std::uint32_t{1} << free.slot;
+  Rest(std::move(away));
 }
 
 std::optional<Index::Room> Index::FindRoom(std::uint64_t key_hash) {
@@ -113,18 +119,17 @@ void Index::Replace(const Entry& entry, const Place& place) {
 
 void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
   const std::uint64_t word = SlotWord(entry.bucket, entry.slot);
-  StoreSlot(entry.bucket, entry.slot, 0);
   --entries_;
-  const std::uint64_t main = Main(MainBucketOf(key_hash));
-  if (Next(main) == 0) return;
   // It may be there twice, copied inside the chain. Now the key is gone, so both may go at once.
-  for (std::uint64_t bucket = Next(main); bucket != 0; bucket = Next(bucket)) {
-    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-      if (SlotWord(bucket, i) == word) StoreSlot(bucket, i, 0);
+  const std::uint64_t main = Main(MainBucketOf(key_hash));
+  for (std::uint64_t bucket = main; bucket != 0; bucket = Next(bucket)) {
+    for (SlotSet same = FindSlots(At(bucket), key_hash); !same.empty();) {
+      const auto slot = static_cast<std::size_t>(same.Next());
+      if (SlotWord(bucket, slot) == word) StoreSlot(bucket, slot, 0);
     }
   }
   // Not now: room in the chain may have been reserved.
-  to_compact_.push_back(main);
+  if (Next(main) != 0) to_compact_.push_back(main);
 }
 
 // --- Cold keys ------------------------------------------------------------------------------------------
@@ -320,10 +325,16 @@ bool Index::Split(TimePoint now) {
       const SlotRef entry{bucket, i, SlotWord(bucket, i)};
       if (entry.word == 0) continue;
       const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
-      // Nobody's, or of a key that belongs elsewhere: the slot rests already.
-      if (!key_hash || !Belongs(*key_hash, upper)) continue;
+      if (!key_hash) continue;  // nobody's: the slot rests already
+      const std::uint32_t bit = bucket == main ? std::uint32_t{1} << i : 0;
+      if (!Belongs(*key_hash, upper)) {
+        // It stays, or rests.
+        if (LineOfSlot(i) != LineOf(*key_hash)) clear.away |= bit;
+        continue;
+      }
       if (bucket == main) {
-        clear.mask |= std::uint32_t{1} << i;
+        // What came home rests already; who comes next to its slot is not to be cleared.
+        if (!IsHome(entry, *key_hash)) clear.mask |= bit;
       } else {
         clear.slots.push_back(entry);
       }
@@ -336,7 +347,7 @@ bool Index::Split(TimePoint now) {
   StoreWord(At(main).control, EncodeControl(upper.depth, Next(main)), std::memory_order_release);
   exact_.Saw(number, upper.depth);
   PublishView();
-  if (clear.mask != 0 || Next(main) != 0) Rest(std::move(clear));
+  if (clear.mask != 0 || clear.away != 0 || Next(main) != 0) Rest(std::move(clear));
   return true;
 }
 
@@ -364,6 +375,7 @@ void Index::Tick(TimePoint now) {
     }
     if (rested.slot.word != 0) Clear(rested.slot);
     for (const SlotRef& entry : rested.slots) Clear(entry);
+    if (rested.away != 0) BringHome(rested.bucket, SlotSet(rested.away), now);
     Compact(rested.bucket, now);
   }
 }
@@ -397,6 +409,37 @@ std::optional<TimePoint> Index::next_tick() const {
   return resting_.front().due;
 }
 
+/// Whether what `entry` says is in its key's line, too.
+bool Index::IsHome(const SlotRef& entry, std::uint64_t key_hash) const {
+  if (LineOfSlot(entry.slot) == LineOf(key_hash)) return false;
+  for (SlotSet same = FindSlotsInLine(At(entry.bucket), key_hash); !same.empty();) {
+    if (SlotWord(entry.bucket, static_cast<std::size_t>(same.Next())) == entry.word) return true;
+  }
+  return false;
+}
+
+/// Copies entries of a bucket to their keys' lines, where readers look first.
+void Index::BringHome(std::uint64_t main, SlotSet away, TimePoint now) {
+  // Each takes two slots while the first one rests; let those who insert meanwhile have theirs.
+  if (SlotsWith(At(main), 0).size() < kSlotsPerBucket / 4) return;
+  Resting clear{now + rest_, Resting::Kind::kClear};
+  clear.bucket = main;
+  while (!away.empty()) {
+    const auto i = static_cast<std::size_t>(away.Next());
+    const SlotRef entry{main, i, SlotWord(main, i)};
+    if (entry.word == 0 || SlotIsCold(entry.word)) continue;
+    // It may have been another's since.
+    const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
+    if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
+    const std::size_t line = LineOf(*key_hash);
+    const std::optional<std::size_t> home = FreeSlotIn(main, line);
+    if (!home || LineOfSlot(*home) != line || LineOfSlot(i) == line || IsHome(entry, *key_hash)) continue;
+    StoreSlot(main, *home, entry.word);
+    clear.slots.push_back(entry);
+  }
+  if (!clear.slots.empty()) Rest(std::move(clear));
+}
+
 /// Copies entries of a chain towards its start, as far as slots are free there, and unlinks its end.
 void Index::Compact(std::uint64_t main, TimePoint now) {
   if (Next(main) == 0) return;
@@ -413,13 +456,15 @@ void Index::Compact(std::uint64_t main, TimePoint now) {
       bool copied = false;
       for (std::uint64_t b = main; b != bucket && !copied; b = Next(b)) {
         for (std::size_t j = 0; j < kSlotsPerBucket; ++j) {
-          const std::uint64_t word = SlotWord(b, j);
-          copied = copied || (word == entry.word && !ColdRests(b, j));
-          if (word == 0 && !to) to = {b, j, 0};
+          copied = copied || (SlotWord(b, j) == entry.word && !ColdRests(b, j));
         }
+        if (const auto free = FreeSlotIn(b, LineOf(*key_hash)); free && !to) to = {b, *free, 0};
       }
       if (copied || !to) continue;
       StoreSlot(to->bucket, to->slot, entry.word);
+      if (to->bucket == main && LineOfSlot(to->slot) != LineOf(*key_hash)) {
+        clear.away |= std::uint32_t{1} << to->slot;
+      }
       if (SlotIsCold(entry.word)) resting_cold_.insert(IdOf(entry.bucket, entry.slot));
       clear.slots.push_back(entry);
     }

@@ -8,7 +8,9 @@
 // at the pace of the inserts: half of a bucket's entries are copied to the new bucket at the other end, then
 // the bucket says that it is one bit deeper. Readers on their way may still look at the old slots, so those
 // are cleared only when they have rested. In the same way an entry in an overflow bucket is copied to a slot
-// that came free before it in the chain, and the overflow bucket, once empty, unlinked and used again.
+// that came free before it in the chain, and the overflow bucket, once empty, unlinked and used again; and
+// one that found no room in its line of the bucket, where readers look first, is copied there when there is
+// some.
 #pragma once
 
 #include <array>
@@ -92,7 +94,7 @@ class Index {
   [[nodiscard]] bool Reserve(std::uint64_t key_hash, std::size_t count);
 
   /// Publishes a record that the index does not know. REQUIRES: Reserve, and that Find would find nothing.
-  void Insert(std::uint64_t key_hash, const Place& place);
+  void Insert(std::uint64_t key_hash, const Place& place, TimePoint now);
   /// Room for one entry: as Reserve for one and Insert, for who inserts many. Looks first at one line of the
   /// bucket (LineOf), and mostly at no other: what an insert costs is what it has to wait for from memory.
   /// Good until the next change of the index.
@@ -171,12 +173,15 @@ class Index {
   // What is to be done when it has rested.
   struct Resting {
     enum class Kind : std::uint8_t {
-      kClear = 1,  // the slots of `bucket` in `mask`, `slot` and `slots`; then compact its chain
-      kFree = 2,   // the overflow bucket that was unlinked from `bucket`
+      // The slots of `bucket` in `mask`, `slot` and `slots`; then those in `away` are brought home, and its
+      // chain is compacted.
+      kClear = 1,
+      kFree = 2,  // the overflow bucket that was unlinked from `bucket`
     };
     TimePoint due;
     Kind kind;
     std::uint32_t mask = 0;
+    std::uint32_t away = 0;  // not in their keys' lines
     std::uint64_t bucket = 0;
     SlotRef slot = {};
     std::vector<SlotRef> slots = {};
@@ -232,6 +237,9 @@ class Index {
   void RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now);
   void Clear(const SlotRef& rested);
   void Free(const Resting& rested);
+  static std::size_t LineOfSlot(std::size_t slot) { return (slot + 1) / kWordsPerLine; }
+  bool IsHome(const SlotRef& entry, std::uint64_t key_hash) const;
+  void BringHome(std::uint64_t main, SlotSet away, TimePoint now);
   void Compact(std::uint64_t main, TimePoint now);
   void UnlinkEmpty(std::uint64_t main, TimePoint now);
   void PublishView();

@@ -305,15 +305,14 @@ absl::StatusOr<std::size_t> Store::Append(std::string_view key, std::string_view
   return static_cast<std::size_t>(write.result);
 }
 
-Write WriteOf(const BatchWrite& write) {
-  Write result;
-  result.kind = write.entry.kind == BatchKind::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
-  result.key = write.key;
-  result.value = write.value;
-  result.ttl = DecodeTtl(write.entry.ttl_ms);
-  result.condition = Condition::Decode(write.entry.condition);
-  result.with_next = true;
-  return result;
+Write& AddWrite(const BatchWrite& write, std::vector<Write>* writes) {
+  Write& added = writes->emplace_back();
+  added.kind = write.entry.kind == BatchKind::kPut ? Write::Kind::kPut : Write::Kind::kDelete;
+  added.key = write.key;
+  added.value = write.value;
+  added.ttl = DecodeTtl(write.entry.ttl_ms);
+  added.condition = Condition::Decode(write.entry.condition);
+  return added;
 }
 
 absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
@@ -322,7 +321,7 @@ absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
   if (batch.count() == 0) return absl::OkStatus();
   std::vector<Write> writes;
   std::string_view bytes = batch.bytes();
-  while (!bytes.empty()) writes.push_back(WriteOf(TakeBatchWrite(&bytes).value()));
+  while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;
   writes.back().with_next = false;
   writes.front().durability = durability;
   return impl_->CommitNow(writes, version);

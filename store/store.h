@@ -164,8 +164,8 @@ struct SyncedWrite {
   std::int64_t result = 0;
 };
 
-/// A write of a batch, with_next.
-Write WriteOf(const BatchWrite& write);
+/// Adds one of a batch or a list to `writes`; whether it is with_next, is for the caller to say.
+Write& AddWrite(const BatchWrite& write, std::vector<Write>* writes);
 
 /// A value's place, as of the moment of the call.
 struct Location {

@@ -271,10 +271,7 @@ class Store::Impl {
   absl::Status PublishAll();
   void Tell(const Pending& pending);
   /// Gives up the lock meanwhile: whoever ended pending writes calls it before he ends.
-  void TellAll(std::unique_lock<std::mutex>& lock) {
-    if (!over_.empty() || !outcomes_.empty()) TellThem(lock);
-  }
-  void TellThem(std::unique_lock<std::mutex>& lock);
+  void TellAll(std::unique_lock<std::mutex>& lock);
   /// Under the lock: all writes so far, of all groups.
   absl::Status SyncNow();
   void NoteSynced(const absl::Status& status);

@@ -258,8 +258,8 @@ bool Store::Impl::SyncPending(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void Store::Impl::TellThem(std::unique_lock<std::mutex>& lock) {
-  const bool outcomes = on_synced_ && !outcomes_.empty();
+void Store::Impl::TellAll(std::unique_lock<std::mutex>& lock) {
+  const bool outcomes = !outcomes_.empty() && on_synced_;
   if (!outcomes && over_.empty()) return;
   const std::vector<Waiter*> over = std::exchange(over_, {});
   lock.unlock();

@@ -90,14 +90,10 @@ namespace remora {
 }
 
 /// Hash of a key: where it lives in the index, and its part of every checksum.
-[[gnu::always_inline]] inline std::uint64_t HashKey(std::string_view key) {
-  return HashBytes(key.data(), key.size());
-}
+inline std::uint64_t HashKey(std::string_view key) { return HashBytes(key.data(), key.size()); }
 
 /// Hash of a value's bytes, its part of every checksum.
-[[gnu::always_inline]] inline std::uint64_t HashValue(const void* data, std::size_t size) {
-  return HashBytes(data, size);
-}
+inline std::uint64_t HashValue(const void* data, std::size_t size) { return HashBytes(data, size); }
 
 /// The same of bytes that come in pieces.
 class ValueHasher {

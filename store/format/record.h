@@ -37,7 +37,7 @@ inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t ke
                                     std::uint64_t value_hash, std::uint64_t offset_units,
                                     std::uint64_t incarnation) {
   return AddProduct(0, KeyFactor(header.expiry_ms, key_hash, incarnation),
-                       ValueFactor(header.version_live >> 1, offset_units) + value_hash);
+                    ValueFactor(header.version_live >> 1, offset_units) + value_hash);
 }
 
 /// What became of a record that a slot (or a memory of one) led to.
@@ -124,8 +124,9 @@ struct LiveRecord {
 };
 
 /// Whether CheckRecord would say kLive of the record at `at`, where it is and may end meanwhile; the extent's
-/// bytes can be read. For who does not ask what it is else: in so few steps that depend on what was read, above
-/// all so few branches, that a processor which waits for that gets to what comes behind (client/first_look.h).
+/// bytes can be read. For who does not ask what it is else: in so few steps that depend on what was read,
+/// above all so few branches, that a processor which waits for that gets to what comes behind
+/// (client/first_look.h).
 ///
 /// The live bit comes first: set, it was so when the reading of the rest began, which never changes while it
 /// is one (I4). All else is loaded once.
@@ -154,7 +155,7 @@ struct LiveRecord {
   // The value comes last: until then, little is to be kept.
   const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
   const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
-  const std::uint64_t value_hash = HashValue(record->value.data(), value_size);
+  const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);
   wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
   return wrong == 0 && IsSame({body, key.size()}, key);
 }

@@ -359,7 +359,8 @@ TEST(CheckRecordTest, WhoAsksOnlyWhetherItIsTheKeysIsToldTheSame) {
       ASSERT_EQ(found.version, record.header().version_live >> 1);
       ASSERT_EQ(found.expiry_ms, record.header().expiry_ms);
       ASSERT_EQ(found.value.size(), record.header().value_size);
-      ASSERT_EQ(found.value.data(), reinterpret_cast<const char*>(record.bytes.data()) + sizeof(RecordHeader) + key.size());
+      ASSERT_EQ(found.value.data(),
+                reinterpret_cast<const char*>(record.bytes.data()) + sizeof(RecordHeader) + key.size());
     }
     live += is_live ? 1 : 0;
   };

@@ -109,6 +109,96 @@ TEST_F(IndexGrowthTest, AKeyThatIsNotThereIsMissingAfterEverythingRested) {
   }
 }
 
+// Of those that were put where there was room, as their line was full: a split makes room, and they come
+// home.
+TEST_F(IndexGrowthTest, WhatStaysBehindComesToItsLine) {
+  // Keys whose slot is not in their line: readers look there in vain first.
+  const auto away = [&] {
+    std::uint64_t count = 0;
+    for (const auto& [key, value] : model_) {
+      const std::uint64_t key_hash = HashKey(key);
+      const Bucket& bucket = parts_.Main(index_.MainBucketOf(key_hash));
+      count += FindSlotsInLine(bucket, key_hash).empty() ? 1u : 0u;
+    }
+    return count;
+  };
+  while (model_.size() < 40 * kFirstPeak) {
+    ASSERT_NO_FATAL_FAILURE(FillTo(model_.size() + 1));
+    index_.Grow(1, parts_.now);
+  }
+  const std::uint64_t before = away();
+  EXPECT_GT(before, model_.size() / 50);
+  ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  parts_.Pass(kTestRest);
+  ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  for (std::uint64_t i = 0; i < model_.size(); ++i) ASSERT_NO_FATAL_FAILURE(CheckFound(i, kFirstView));
+  parts_.Settle();
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+  EXPECT_LT(away(), before / 10);
+}
+
+// While a key is in two slots, all that may become of it.
+TEST_F(IndexGrowthTest, WhatComesHomeMayChangeMeanwhile) {
+  ASSERT_NO_FATAL_FAILURE(FillTo(4 * kFirstPeak));
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 60; ++round) {
+    ASSERT_NO_FATAL_FAILURE(FillTo(model_.size() + 200));
+    index_.Grow(random() % 200, parts_.now);
+    parts_.Pass(kTestRest / (1 + random() % 4));
+    for (int n = 0; n < 200; ++n) {
+      const std::string key = KeyOf(random() % model_.size());
+      const auto found = model_.find(key);
+      if (found == model_.end()) continue;
+      ASSERT_TRUE(parts_.Erase(key)) << key;
+      ASSERT_NE(Search(parts_, key, index_.view()), Step::kFound) << key;
+      // Into the slot that came free, maybe.
+      ASSERT_TRUE(parts_.Put(key, "value")) << key;
+    }
+    ASSERT_NO_FATAL_FAILURE(CheckAll(false));
+  }
+  parts_.Settle();
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+}
+
+// The slot that was left is cleared once, although its bucket is split before it has rested: who came to it
+// meanwhile stays.
+TEST_F(IndexGrowthTest, WhatComesToASlotThatWasLeftStays) {
+  // Keys of bucket 0 in its line 3 that a split moves; one that stays, until the next; and one for line 0.
+  constexpr std::uint32_t kLevel = Index::kFirstLevel;
+  const auto key_of = [](const char* name, std::uint64_t low_bits, std::size_t line, int skip) {
+    for (int i = 0;; ++i) {
+      std::string key = name + std::to_string(i);
+      const std::uint64_t key_hash = HashKey(key);
+      if (BucketAtDepth(key_hash, kLevel + 2) == low_bits && LineOf(key_hash) == line && skip-- == 0)
+        return key;
+    }
+  };
+  for (int i = 0; i < static_cast<int>(kWordsPerLine); ++i) {
+    ASSERT_NO_FATAL_FAILURE(Put(key_of("moves", kFirstBuckets, 3, i)));
+  }
+  const std::string stays = key_of("stays", 2 * kFirstBuckets, 3, 0);
+  ASSERT_NO_FATAL_FAILURE(Put(stays));
+  ASSERT_NE(parts_.Main(0).slots[0], 0u) << "its line was full, so it is in the first one";
+  for (std::uint64_t i = 0; model_.size() < 4 * kFirstPeak; ++i) {
+    if (BucketAtDepth(HashKey(KeyOf(i)), kLevel) == 0) continue;
+    ASSERT_NO_FATAL_FAILURE(Put(KeyOf(i)));
+  }
+  ASSERT_NO_FATAL_FAILURE(GrowALevel());
+  parts_.Pass(kTestRest);
+  ASSERT_EQ(FindSlotsInLine(parts_.Main(0), HashKey(stays)).size(), 1u) << "it came home";
+  parts_.now += kTestRest / 2;
+  ASSERT_NO_FATAL_FAILURE(GrowALevel());
+  parts_.Pass(kTestRest / 2);
+  ASSERT_EQ(parts_.Main(0).slots[0], 0u) << "what it left has rested";
+  const std::string comes = key_of("comes", 0, 0, 0);
+  ASSERT_NO_FATAL_FAILURE(Put(comes));
+  ASSERT_NE(parts_.Main(0).slots[0], 0u);
+  parts_.Settle();
+  ASSERT_EQ(Search(parts_, comes, index_.view()), Step::kFound);
+  ASSERT_EQ(Search(parts_, stays, index_.view()), Step::kFound);
+  ASSERT_NO_FATAL_FAILURE(CheckAll(true));
+}
+
 // An index that was made large is there without a word written, and grows as any other.
 TEST_F(IndexGrowthTest, APresizedIndexIsZeroAndServes) {
   constexpr std::uint64_t kKeys = 20'000;

@@ -33,7 +33,7 @@ TEST(RefusedTest, HearsSoWhenWhatItWasRefusedForIsVisible) {
   both.Put("key", "two", Condition::Absent());
   std::vector<Write> writes = {PutIfAbsent("key"), PutIfAbsent("key")};
   std::string_view bytes = both.bytes();
-  while (!bytes.empty()) writes.push_back(WriteOf(TakeBatchWrite(&bytes).value()));
+  while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;
   writes.back().with_next = false;
   writes.push_back(PutIfAbsent("first"));
   store->Submit(writes);

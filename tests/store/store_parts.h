@@ -88,7 +88,7 @@ struct StoreParts {
     } else if (cold) {
       index.Warm(key_hash, index.FindCold(key_hash).value(), *place, now);
     } else {
-      index.Insert(key_hash, *place);
+      index.Insert(key_hash, *place, now);
     }
     return true;
   }
