@@ -166,11 +166,11 @@ absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::Column
 
 absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
                                        std::uint64_t end) {
-  // First: what a damaged opening says may be about the highest number there is, behind which is 0.
-  if (place.sequence == 0 || place.sequence > kMaxSequence) return NotReached();
   auto opening = std::find_if(openings.begin(), openings.end(),
                               [&](const Opening& other) { return other.incarnation == place.incarnation; });
   if (opening == openings.end()) return NotKept("the data is other, or was restored");
+  // So that what is counted below has room, whatever a damaged opening says.
+  if (place.sequence == 0 || place.sequence > kMaxSequence) return NotReached();
   std::uint64_t shown = place.sequence - 1;
   if (++opening != openings.end() && shown > opening->found) {
     return NotKept("what it has shown was lost with the machine, or the data was restored");
