@@ -48,10 +48,10 @@ class FirstLook {
 
   // In this order, each behind one that returned true; between them, others may make theirs.
   [[gnu::always_inline]] bool FindLine(const Session& session, std::uint64_t key_hash) {
-    const std::uint64_t bucket = session.view().HomeOf(key_hash).bucket;
-    const std::uint64_t first = session.KnownOffsetBefore(bucket);
-    line_ = first + bucket % kBucketsPerSegment * sizeof(Bucket) + LineOf(key_hash) * kLineSize;
-    return first != 0;
+    line_ = session.KnownOffsetOf({false, session.view().HomeOf(key_hash).bucket});
+    const bool is_known = line_ != 0;
+    line_ += LineOf(key_hash) * kLineSize;
+    return is_known;
   }
   /// Not the rest of the bucket: few need that, and a processor has only so many accesses under way.
   void PrefetchLine(const Session& session) const { session.Prefetch(line_, kLineSize); }

@@ -273,13 +273,9 @@ class Session {
   /// 0: the directory has to be READ first.
   std::uint64_t KnownOffsetOf(const BucketRef& bucket) const {
     if (bucket.overflow) return bucket.number * sizeof(Bucket);
-    const std::uint64_t first = KnownOffsetBefore(bucket.number);
-    return first == 0 ? 0 : first + bucket.number % kBucketsPerSegment * sizeof(Bucket);
-  }
-  /// That of the first main bucket in the segment of this one.
-  std::uint64_t KnownOffsetBefore(std::uint64_t number) const {
-    const std::uint64_t index = number / kBucketsPerSegment;
-    return index < bucket_offsets_.size() ? bucket_offsets_[index] : 0;
+    const std::uint64_t index = bucket.number / kBucketsPerSegment;
+    if (index >= bucket_offsets_.size() || bucket_offsets_[index] == 0) return 0;
+    return bucket_offsets_[index] + bucket.number % kBucketsPerSegment * sizeof(Bucket);
   }
   /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not
   /// known.
@@ -408,7 +404,7 @@ class Session {
   ServerTime server_time_;
   bool store_is_loading_ = false;
   IndexView view_;
-  std::vector<std::uint64_t> bucket_offsets_;  // KnownOffsetBefore; 0: not known
+  std::vector<std::uint64_t> bucket_offsets_;  // of each segment's first main bucket; 0: not known
 
   LocationCache locations_;
   ReadAllowance allowance_;
