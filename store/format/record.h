@@ -15,17 +15,10 @@
 
 namespace remora {
 
-/// The record's checksum. The hashes of key and value go in, not their bytes: a reader has the key's hash
-/// at hand and may hold key and value in two places; the server that verified a value's hash once need not
-/// run over the value again. `offset_units` and `incarnation` tie the record to its place. The sizes are not
-/// in it, for each hash is one of so many bytes; nor are the flags, which SizesMatch knows.
-///
-/// It is one product of two factors, one of which has the value's hash added: both are as good as random, and
-/// whichever of the numbers is another one, its factor is another one, and so is the product.
+/// The two factors of a record's checksum; the value's hash is added to the second. What they are multiplied
+/// by is odd, so that it is without loss, and large, so that small numbers do not add up to another's.
 [[gnu::always_inline]] inline std::uint64_t KeyFactor(std::uint64_t expiry_ms, std::uint64_t key_hash,
                                                       std::uint64_t incarnation) {
-  // Odd, here and below, so that they are multiplied without loss; large, so that small numbers do not add up
-  // to another's.
   constexpr std::uint64_t kOfExpiry = 0xc2b2ae3d27d4eb4f;
   return key_hash + incarnation + expiry_ms * kOfExpiry;
 }
@@ -33,6 +26,14 @@ namespace remora {
   constexpr std::uint64_t kOfVersion = 0x9e3779b97f4a7c15;
   return offset_units + version * kOfVersion;
 }
+
+/// The record's checksum. The hashes of key and value go in, not their bytes: a reader has the key's hash
+/// at hand and may hold key and value in two places; the server that verified a value's hash once need not
+/// run over the value again. `offset_units` and `incarnation` tie the record to its place. The sizes are not
+/// in it, for each hash is one of so many bytes; nor are the flags, which SizesMatch knows.
+///
+/// It is the two halves of one product, one upon the other, as in XXH3: both factors are as good as random,
+/// and whichever of the numbers is another one, its factor is another one, and so is the product.
 inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t key_hash,
                                     std::uint64_t value_hash, std::uint64_t offset_units,
                                     std::uint64_t incarnation) {
