@@ -120,7 +120,8 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
 
 void Session::EndConnection() {
   if (broken_.ok()) broken_ = absl::UnavailableError("the connection ended");
-  // Before the connection: their registrations.
+  // Before the connection: their registrations; and before them the server learns that it ends.
+  if (connection_ != nullptr) connection_->Disconnect();
   registration_.reset();
   scan_window_registration_.reset();
   for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();

@@ -73,6 +73,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Co
 }
 
 Session::~Session() {
+  if (connection_ != nullptr) connection_->Disconnect();
   for (RegisteredBuffer* const buffer : user_buffers_) {
     buffer->registration_.reset();
     buffer->session_ = nullptr;

@@ -200,6 +200,13 @@ class Connection {
   /// What the peer sent along: to a server the request data; to a client the accept or reject data.
   virtual std::span<const std::byte> peer_data() const = 0;
 
+  /// Either end, once it is accepted: tells the peer that this ends (rdma_disconnect(3)). Before what was
+  /// registered for it goes: then what the peer has under way fails as Unavailable, where its device would
+  /// say of memory that went first that an access was refused (PermissionDenied, Internal). Nothing is of use
+  /// behind it but to destroy the connection and its registrations. A server's device does so later:
+  /// before what the connection has provided goes, and before AwaitEnds returns.
+  virtual void Disconnect() {}
+
   // --- Data path. Post* return at once; an error means that nothing was posted and why: -------------
   // --- InvalidArgument (out of the region's range, too many entries, too long; a caller's bug), -----
   // --- ResourceExhausted (a queue limit reached: poll first), or status() when it is broken. --------
@@ -301,8 +308,8 @@ class Listener {
   /// was no room for them.
   virtual std::uint64_t dropped_handshakes() const { return 0; }
 
-  /// Waits until the connections that were destroyed before have ended: none of their peers can READ what was
-  /// registered any more, but for what a process has mapped (local.h).
+  /// Waits until the connections that were disconnected or destroyed before have ended: none of their peers
+  /// can READ what was registered any more, but for what a process has mapped (local.h).
   virtual void AwaitEnds() {}
 
   /// Takes completions of all accepted connections. Never blocks. After a connection's kDisconnected

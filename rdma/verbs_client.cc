@@ -84,6 +84,7 @@ class VerbsClient final : public VerbsConnection {
     return absl::InvalidArgumentError("Accept is the server's part");
   }
   void Reject(std::span<const std::byte>) override {}
+  void Disconnect() override;
   std::size_t Poll(std::span<Completion> out) override;
   absl::Status Wait(TimePoint deadline) override;
   void Arm() override { completions_->Arm(); }
@@ -104,6 +105,7 @@ class VerbsClient final : public VerbsConnection {
   std::unique_ptr<CompletionQueue> completions_;
   bool offered_ = false;
   bool asked_ = false;
+  bool disconnected_ = false;
   unsigned idle_polls_ = 0;
   int wait_fd_ = -1;  // an epoll of both channels
   // What Wait or Disarm found; the next Poll returns it.
@@ -115,8 +117,7 @@ class VerbsClient final : public VerbsConnection {
 // and rdma_destroy_ep may take seconds on ids without an event channel of their own, which wait for the
 // peer's answer.)
 VerbsClient::~VerbsClient() {
-  if (connected() && id_->qp != nullptr)
-    static_cast<void>(rdma_disconnect(id_.get()));  // also answers a peer's own
+  Disconnect();
   if (id_->qp != nullptr) rdma_destroy_qp(id_.get());
   id_.reset();
   if (wait_fd_ >= 0) close(wait_fd_);
@@ -140,6 +141,12 @@ absl::Status VerbsClient::CreateQueuePair() {
     error = errno;
   }
   return StatusFromErrno(error, "rdma_create_qp", peer());
+}
+
+// The queue pair goes to ERR with it.
+void VerbsClient::Disconnect() {
+  if (!connected() || id_->qp == nullptr || std::exchange(disconnected_, true)) return;
+  static_cast<void>(rdma_disconnect(id_.get()));  // also answers a peer's own
 }
 
 void VerbsClient::BreakQueuePair() {

@@ -135,6 +135,14 @@ void Doorkeeper::Break(std::uint32_t serial, ibv_qp* qp) {
   Tell([this, serial, qp] { BreakNow(*visitors_.at(serial), qp); });
 }
 
+void Doorkeeper::Disconnect(std::uint32_t serial, ibv_qp* qp) {
+  Tell([this, serial, qp] {
+    Visitor& visitor = *visitors_.at(serial);
+    TellOfEnd(visitor);
+    BreakNow(visitor, qp);
+  });
+}
+
 void Doorkeeper::End(std::uint32_t serial, ibv_qp* qp) {
   Tell([this, serial, qp] { EndNow(*visitors_.at(serial), qp); });
 }
@@ -261,7 +269,7 @@ void Doorkeeper::AnswerNow(Visitor& visitor) {
   if (rdma_accept(visitor.id.get(), &order.param) != 0) {
     return Lose(visitor, order.qp, NotAccepted(errno, "rdma_accept", visitor.id.get()));
   }
-  visitor.accepted = true;
+  visitor.is_connected = true;
 }
 
 void Doorkeeper::BreakNow(Visitor& visitor, ibv_qp* qp) {
@@ -277,9 +285,14 @@ void Doorkeeper::Lose(Visitor& visitor, ibv_qp* qp, absl::Status cause) {
   });
 }
 
+void Doorkeeper::TellOfEnd(Visitor& visitor) {
+  if (!std::exchange(visitor.is_connected, false)) return;
+  static_cast<void>(rdma_disconnect(visitor.id.get()));  // also answers a peer's own
+}
+
 // None of this waits for the peer, dead or alive: with soft-RoCE it takes some milliseconds.
 void Doorkeeper::EndNow(Visitor& visitor, ibv_qp* qp) {
-  if (visitor.accepted) static_cast<void>(rdma_disconnect(visitor.id.get()));  // also answers a peer's own
+  TellOfEnd(visitor);
   if (qp != nullptr && !visitor.has_lost_queue_pair) REMORA_CHECK(ibv_destroy_qp(qp) == 0);
   visitors_.erase(visitor.serial);
   Report([](News& news) { ++news.ended; });

@@ -9,7 +9,9 @@
 //                                                    RDMA_CM_EVENT_DISCONNECTED
 //   TakeNews: a loss                      <-----
 //   Break(serial, qp)                     ----->     queue pair to ERR, which flushes what is posted
-//   End(serial, qp)                       ----->     rdma_disconnect; queue pair and id go
+//   Disconnect(serial, qp)                ----->     rdma_disconnect; queue pair to ERR
+//   TakeApart(memory)                     ----->     registrations and windows go
+//   End(serial, qp)                       ----->     queue pair and id go
 //   TakeNews: one more has ended          <-----
 //
 // Without windows, Accept answers, too. Only this thread touches a client's rdma_cm_id, so it hears no event
@@ -96,6 +98,7 @@ class Doorkeeper {
   void Answer(std::uint32_t serial);
   void Reject(std::uint32_t serial, std::span<const std::byte> data);
   void Break(std::uint32_t serial, ibv_qp* qp);
+  void Disconnect(std::uint32_t serial, ibv_qp* qp);
   void End(std::uint32_t serial, ibv_qp* qp);
   void TakeApart(OwnedMemory memory);
   /// Waits until all of that is done.
@@ -109,7 +112,7 @@ class Doorkeeper {
     IdPtr id;
     std::uint32_t serial = 0;
     AcceptOrder order{};
-    bool accepted = false;
+    bool is_connected = false;
     bool has_lost_queue_pair = false;
   };
   using Order = absl::AnyInvocable<void()>;
@@ -126,6 +129,7 @@ class Doorkeeper {
   void AnswerNow(Visitor& visitor);
   void BreakNow(Visitor& visitor, ibv_qp* qp);
   void EndNow(Visitor& visitor, ibv_qp* qp);
+  static void TellOfEnd(Visitor& visitor);
   /// Its queue pair goes at once.
   void Lose(Visitor& visitor, ibv_qp* qp, absl::Status cause);
   /// Changes the news, and wakes who waits for them.

@@ -133,6 +133,8 @@ void VerbsServerConnection::Reject(std::span<const std::byte> data) {
 
 // --- The end --------------------------------------------------------------------------------------------
 
+void VerbsServerConnection::Disconnect() { listener_.doorkeeper().Disconnect(serial(), id_.qp); }
+
 void VerbsServerConnection::BreakQueuePair() { listener_.doorkeeper().Break(serial(), id_.qp); }
 
 void VerbsServerConnection::TakeLoss(Doorkeeper::Loss loss) {

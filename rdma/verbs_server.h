@@ -31,6 +31,7 @@ class VerbsServerConnection final : public VerbsConnection {
   absl::Status Connect(std::span<const std::byte>, TimePoint) override;
   absl::Status Accept(std::span<const std::byte> data) override;
   void Reject(std::span<const std::byte> data) override;
+  void Disconnect() override;
   std::size_t Poll(std::span<Completion>) override { return 0; }
   absl::Status Wait(TimePoint) override;
 

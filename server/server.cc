@@ -97,7 +97,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
 
 Server::~Server() {
   // Clients first, then the listeners: they see the server end before the store's data can be anybody else's.
-  // Before the clients, what was granted to them, and what they scan.
+  // Before the clients, what was granted to them, and what they scan; they have learned of the end by then,
+  // for else it would look as though they may not WRITE there.
+  for (const auto& [connection, session] : sessions_) connection->Disconnect();
+  for (Port& port : ports_) port.listener->AwaitEnds();
   grants_.reset();
   scans_.reset();
   backups_.reset();

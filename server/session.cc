@@ -58,6 +58,10 @@ absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
   return session;
 }
 
+ServerSession::~ServerSession() {
+  if (connection_ != nullptr) connection_->Disconnect();
+}
+
 absl::Status ServerSession::Prepare() {
   if (read_only_) {
     own_slice_.resize(kMaxPayloadSize);

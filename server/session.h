@@ -39,6 +39,8 @@ class ServerSession {
   static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
                                                                HelloReply reply,
                                                                const std::function<void(HelloReply*)>& seal);
+  /// Its client is told before anything goes.
+  ~ServerSession();
 
   /// A request out of a receive's completion, copied, and its receive buffer offered again. What stands
   /// behind it is where its payload is to be in the slice, if it fits there. InvalidArgument: not a request

@@ -209,6 +209,17 @@ void Service::RevokeGrants() {
   for (auto& [connection, session] : sessions_) session->grant.reset();
 }
 
+void Service::DisconnectAll() {
+  for (auto& [connection, session] : sessions_) connection->Disconnect();
+  listener_->AwaitEnds();
+  for (auto& [connection, session] : sessions_) {
+    session->grant.reset();
+    session->messages.reset();
+    session->slice.reset();
+  }
+  listener_->AwaitEnds();
+}
+
 void Service::Reply(Session& session, std::span<const std::byte> message) {
   // A client has at most limits.receives messages unanswered, so this buffer's last SEND is long done.
   const std::size_t offset = (limits_.receives + session.sent++ % limits_.sends) * kMaxMessageSize;

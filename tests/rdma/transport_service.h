@@ -86,6 +86,8 @@ class Service {
   std::vector<std::uint32_t> LocalKeys() const;
   /// Takes back all that is granted.
   void RevokeGrants();
+  /// Disconnects all, and then takes back all that was registered for them. Their connections stay.
+  void DisconnectAll();
   /// Of the last kWriteBack's PostWritev.
   const absl::Status& write_back() const { return write_back_; }
   /// Nothing was left to do after Arm, and nothing has been done since.

@@ -121,6 +121,20 @@ TEST_P(WindowsTest, WhatWasTakenBackIsNobodysAnyMore) {
   EXPECT_EQ(Open()->Read(0, {4}).value_or(""), "good");
 }
 
+// Who goes, with all that it had registered, has not refused anything.
+TEST_P(WindowsTest, WhoDisconnectsIsNotThere) {
+  StartService();
+  const auto writer = Open(), large_writer = Open(), asker = Open(), idle = Open();
+  const RemoteRegion grant = Grant(*large_writer, 0, 4096);
+  service_->Do([](Service& service) { service.DisconnectAll(); });
+  ASSERT_EQ(WriteTo(*writer, writer->welcome().slice, 0, "late"), "UNAVAILABLE");
+  EXPECT_EQ(WriteTo(*large_writer, grant, 0, "late"), "UNAVAILABLE");
+  EXPECT_THAT(asker->Call(CommandText(ServiceOp::kEcho)), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(idle->AwaitDisconnect().value_or(absl::OkStatus()), HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
+  EXPECT_EQ(WriteTo(*Open(), Open()->welcome().slice, 0, "others'"), "PERMISSION_DENIED");
+}
+
 // A client writes as fast as it can while its grant ends: nothing changes behind the end.
 TEST_P(WindowsTest, NothingLandsBehindTheEndOfAGrant) {
   constexpr std::size_t kSize = kTestSliceSize;

@@ -30,11 +30,14 @@ class SimRegistration final : public rdma::Registration {
 
 class ProvidedRegistration final : public rdma::Registration {
  public:
-  ProvidedRegistration(std::unique_ptr<rdma::SharedMemory> memory, RemoteRegion remote)
-      : Registration(memory->bytes(), 1, remote), memory_(std::move(memory)) {}
+  ProvidedRegistration(std::unique_ptr<rdma::SharedMemory> memory, RemoteRegion remote,
+                       std::function<void()> end)
+      : Registration(memory->bytes(), 1, remote), memory_(std::move(memory)), end_(std::move(end)) {}
+  ~ProvidedRegistration() override { end_(); }
 
  private:
   const std::unique_ptr<rdma::SharedMemory> memory_;
+  const std::function<void()> end_;
 };
 
 // A region's key is this plus its number in the listener; its address is the real one.
@@ -62,14 +65,14 @@ class SimConnection final : public rdma::Connection {
   }
   absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterWrite(rdma::SharedMemory& memory) override {
     writable_ = Name(memory.bytes(), kWriteKey);
-    return std::make_unique<SimRegistration>(memory.bytes(), writable_);
+    return std::make_unique<SimRegistration>(memory.bytes(), writable_, [this] { CheckEnding(); });
   }
   absl::StatusOr<std::unique_ptr<rdma::Registration>> ProvideWrite(std::string_view name,
                                                                    std::size_t size) override {
     auto memory = rdma::SharedMemory::Create(name, size, rdma::SharedMemory::Writers::kPeers);
     if (!memory.ok()) return memory.status();
     writable_ = Name((*memory)->bytes(), kWriteKey);
-    return std::make_unique<ProvidedRegistration>(*std::move(memory), writable_);
+    return std::make_unique<ProvidedRegistration>(*std::move(memory), writable_, [this] { CheckEnding(); });
   }
   absl::Status OfferWrite(rdma::SharedMemory& memory) override { return rdma::CheckOffer(memory); }
   absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
@@ -84,6 +87,8 @@ class SimConnection final : public rdma::Connection {
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
   absl::Status Accept(std::span<const std::byte> data) override { return Answer(data, State::kOpen); }
   void Reject(std::span<const std::byte> data) override { Answer(data, State::kRejected).IgnoreError(); }
+  // As with a device, the peer learns it later: when this is destroyed.
+  void Disconnect() override { disconnected_ = true; }
   std::span<const std::byte> peer_data() const override { return peer_data_; }
 
   absl::Status PostReadv(std::uint64_t context, std::span<const rdma::Sge> to, const RemoteRegion& region,
@@ -131,6 +136,11 @@ class SimConnection final : public rdma::Connection {
   void SendToNobody();
   void Break(const absl::Status& cause);
   void CutOff(SimNetwork::Cut cut);
+  /// What the peer may WRITE goes: with a device it would be told that an access was refused, not that this
+  /// has ended.
+  void CheckEnding() const {
+    REMORA_CHECK(disconnected_ || state_ != State::kOpen || !status_.ok() || other_ == nullptr);
+  }
   bool MayWrite(const RemoteRegion& region) const {
     return region == writable_ || std::find(grants_.begin(), grants_.end(), region) != grants_.end();
   }
@@ -139,6 +149,7 @@ class SimConnection final : public rdma::Connection {
   SimListener* listener_;  // of a server's end
   SimConnection* other_ = nullptr;
   State state_ = State::kNew;
+  bool disconnected_ = false;
   RemoteRegion writable_;
   std::vector<RemoteRegion> grants_;
   std::uint32_t grants_made_ = 0;

@@ -60,6 +60,7 @@ class TamperedConnection final : public rdma::Connection {
   }
   absl::Status Accept(std::span<const std::byte> data) override { return inner_->Accept(data); }
   void Reject(std::span<const std::byte> data) override { inner_->Reject(data); }
+  void Disconnect() override { inner_->Disconnect(); }
   std::span<const std::byte> peer_data() const override { return inner_->peer_data(); }
 
   absl::Status PostReadv(std::uint64_t context, std::span<const rdma::Sge> to, const RemoteRegion& region,
