@@ -5,6 +5,7 @@
 //   MakeDurable  one write for the group; the last thing that can fail
 //   Publish      each, in order; but those that are to be synced, when the disk has them (synced.cc)
 //
+// A plain put of a store that is only in memory takes a shorter way: at_once.cc.
 // What follows from it (growth, cleaning, counters) is owed until CatchUp (work.cc): who waits for an
 // outcome need not wait for that.
 #include <algorithm>
@@ -26,8 +27,6 @@ namespace {
 // Versions are reserved on disk in blocks: a restart goes on behind the block, so none comes twice.
 constexpr std::uint64_t kVersionBlock = std::uint64_t{1} << 20;
 
-// Writes of one group at most: what is done between two groups, growth above all, must not fall behind.
-constexpr std::size_t kMaxGroup = 1024;
 // Bytes of values of one group, but for the first: the durable tier holds a copy of them all.
 constexpr std::size_t kMaxGroupBytes = kMaxValueSize;
 
@@ -129,6 +128,11 @@ void Store::Impl::SubmitLocked(std::span<Write> writes, std::uint64_t foreseen, 
   if (!pending_.empty()) PublishSynced(now, unix_ms);
   while (!writes.empty()) {
     if (IsPressing()) KeepPace(now, unix_ms);  // of the group before, whoever's it was
+    if (tier_ == nullptr) {
+      const std::size_t done = PutAtOnce(writes, now, unix_ms);
+      writes = writes.subspan(done);
+      if (done > 0) continue;
+    }
     const std::size_t some = writes.size() == 1 ? 1 : GroupSize(writes);
     const std::size_t done = CommitSome(writes.first(some), now, unix_ms);
     writes = writes.subspan(done);
@@ -202,14 +206,18 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     PublishSynced(now, unix_ms);
   }
   if (tier_ != nullptr) SetChangesEnd();
+  NoteGroup(done, keys, written);
+  return done;
+}
+
+void Store::Impl::NoteGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written) {
   CountOne(Counter::kCommitGroups);
   // Who was answered may count what he wrote.
   if (index_.entry_count() != keys) Set(Counter::kKeys, index_.entry_count());
   Set(Counter::kLastVersion, next_version_ - 1);
   if (index_.entry_count() > keys) owed_.keys += index_.entry_count() - keys;
   owed_.bytes += log_.bytes_appended(ValueLog::Head::kWrites) - written;
-  owed_.writes += done;
-  return done;
+  owed_.writes += writes;
 }
 
 // --- Stage ----------------------------------------------------------------------------------------------
@@ -292,10 +300,14 @@ absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
   staged.key_hash = HashKey(staged.key);
   staged.value_hash = HashValue(staged.value.data(), staged.value.size());
   if (write.verify != nullptr && !write.verify(write.verify_context, staged.key_hash, staged.value_hash)) {
-    return absl::DataLossError(
-        "what was sent was damaged on its way: key and value do not match their checksum; nothing was done");
+    return Damaged();
   }
   return absl::OkStatus();
+}
+
+absl::Status Store::Impl::Damaged() {
+  return absl::DataLossError(
+      "what was sent was damaged on its way: key and value do not match their checksum; nothing was done");
 }
 
 absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t unix_ms) {

@@ -43,6 +43,9 @@
 
 namespace remora {
 
+/// Writes of one group at most: what is done between two groups, growth above all, must not fall behind.
+inline constexpr std::size_t kMaxGroup = 1024;
+
 class Store::Impl {
  public:
   /// In memory of its own when `region` is none.
@@ -194,6 +197,17 @@ class Store::Impl {
   void SubmitLocked(std::span<Write> writes, std::uint64_t foreseen, TimePoint now, std::int64_t unix_ms);
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
   std::size_t CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
+  /// Counts a group of so many, before which there were so many keys, and so many bytes appended; and what is
+  /// owed for it.
+  void NoteGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written);
+  /// To who sent what Write::verify refuses.
+  static absl::Status Damaged();
+  // at_once.cc
+  /// Of a store without a durable tier: the plain puts that `writes` begins with, as far as there is room and
+  /// nothing is wrong with them; returns how many that were.
+  std::size_t PutAtOnce(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
+  /// False: it was not done, and is for CommitSome.
+  bool PutOneAtOnce(Write& write, TimePoint now, std::int64_t unix_ms);
   // foresee.cc: no effect but on time.
   /// What the first of them are going to look at; returns of how many.
   std::size_t Foresee(std::span<const Write> writes) const;

@@ -35,19 +35,24 @@ Write DeleteOf(std::string_view key) {
   return write;
 }
 
-class CommitTest : public testing::Test {
+class CommitTest : public testing::TestWithParam<Durability> {
  protected:
   TempDir temp_;
   std::unique_ptr<Store> store_ = Open();
 
+  bool IsLogged() const { return GetParam() == Durability::kLogged; }
   std::unique_ptr<Store> Open() {
-    StoreOptions options = LoggedIn(temp_ / "store", kMinMemorySize);
+    StoreOptions options;
+    if (IsLogged()) options = LoggedIn(temp_ / "store", kMinMemorySize);
+    options.memory_size = kMinMemorySize;
     options.eviction = Eviction::kNone;
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
+  // Of one that is only in memory, nothing would be left.
   void Restart() {
+    if (!IsLogged()) return;
     store_.reset();
     store_ = Open();
   }
@@ -65,13 +70,14 @@ class CommitTest : public testing::Test {
   static constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
   static constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
 };
+INSTANTIATE_TEST_SUITE_P(With, CommitTest, testing::Values(Durability::kMemory, Durability::kLogged));
 
-TEST_F(CommitTest, NothingIsNothing) {
+TEST_P(CommitTest, NothingIsNothing) {
   EXPECT_THAT(Commit({}), ElementsAre());
   EXPECT_EQ(store_->Read(Counter::kCommitGroups), 0u);
 }
 
-TEST_F(CommitTest, TheLastWriteOfAKeyWins) {
+TEST_P(CommitTest, TheLastWriteOfAKeyWins) {
   EXPECT_THAT(Commit({PutOf("a", "1"), PutOf("b", "2"), PutOf("a", "3")}), ElementsAre(kOk, kOk, kOk));
   for (int restart = 0; restart < 2; ++restart) {
     EXPECT_EQ(Get("a"), "3");
@@ -81,7 +87,7 @@ TEST_F(CommitTest, TheLastWriteOfAKeyWins) {
   }
 }
 
-TEST_F(CommitTest, ExistenceIsDecidedInOrder) {
+TEST_P(CommitTest, ExistenceIsDecidedInOrder) {
   EXPECT_THAT(Commit({DeleteOf("a"), PutOf("a", "1"), DeleteOf("a"), DeleteOf("a"), PutOf("a", "2")}),
               ElementsAre(kNotFound, kOk, kOk, kNotFound, kOk));
   EXPECT_THAT(Commit({DeleteOf("a"), PutOf("a", "3"), PutOf("b", "4"), DeleteOf("b")}),
@@ -94,7 +100,7 @@ TEST_F(CommitTest, ExistenceIsDecidedInOrder) {
   }
 }
 
-TEST_F(CommitTest, EachWriteHasItsOwnOutcome) {
+TEST_P(CommitTest, EachWriteHasItsOwnOutcome) {
   const std::string too_long(kMaxKeySize + 1, 'k');
   EXPECT_THAT(
       Commit({PutOf("a", "1"), PutOf("", "2"), DeleteOf("missing"), PutOf(too_long, ""), PutOf("b", "3")}),
@@ -102,10 +108,11 @@ TEST_F(CommitTest, EachWriteHasItsOwnOutcome) {
                   kOk));
   EXPECT_EQ(Get("a"), "1");
   EXPECT_EQ(Get("b"), "3");
-  EXPECT_EQ(store_->Read(Counter::kCommitGroups), 1u);
+  // In memory, a put that all is well with waits for nobody.
+  EXPECT_EQ(store_->Read(Counter::kCommitGroups), IsLogged() ? 1u : 2u);
 }
 
-TEST_F(CommitTest, VersionsAndPlacesAreReported) {
+TEST_P(CommitTest, VersionsAndPlacesAreReported) {
   std::vector<Write> writes = {PutOf("a", "1"), PutOf("b", "2"), DeleteOf("a")};
   store_->Commit(writes);
   EXPECT_LT(writes[0].version, writes[1].version);
@@ -131,7 +138,7 @@ bool Verify(const void* context, std::uint64_t key_hash, std::uint64_t value_has
   return key_hash == expected->key_hash && value_hash == expected->value_hash;
 }
 
-TEST_F(CommitTest, VerifySeesTheHashesOfKeyAndValue) {
+TEST_P(CommitTest, VerifySeesTheHashesOfKeyAndValue) {
   Expected put{HashKey("key"), HashValue("value", 5)};
   Expected remove{HashKey("key"), HashValue(nullptr, 0)};
   std::vector<Write> writes = {PutOf("key", "value"), DeleteOf("key")};
@@ -145,7 +152,7 @@ TEST_F(CommitTest, VerifySeesTheHashesOfKeyAndValue) {
   EXPECT_EQ(remove.calls, 1);
 }
 
-TEST_F(CommitTest, WhatDoesNotVerifyLeavesNothing) {
+TEST_P(CommitTest, WhatDoesNotVerifyLeavesNothing) {
   ASSERT_THAT(Commit({PutOf("key", "old")}), ElementsAre(kOk));
   const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
   const std::uint64_t version = store_->Read(Counter::kLastVersion);
@@ -169,7 +176,7 @@ TEST_F(CommitTest, WhatDoesNotVerifyLeavesNothing) {
 }
 
 // Whoever shares the bytes with us changes them as soon as they were verified: what was verified is stored.
-TEST_F(CommitTest, WhatIsVerifiedIsWhatIsStored) {
+TEST_P(CommitTest, WhatIsVerifiedIsWhatIsStored) {
   std::string shared = "honest value";
   Write write = PutOf("key", shared);
   write.verify = [](const void* context, std::uint64_t, std::uint64_t value_hash) {
@@ -187,7 +194,7 @@ TEST_F(CommitTest, WhatIsVerifiedIsWhatIsStored) {
   }
 }
 
-TEST_F(CommitTest, TheKeyThatWasVerifiedIsTheOneDeleted) {
+TEST_P(CommitTest, TheKeyThatWasVerifiedIsTheOneDeleted) {
   ASSERT_THAT(Commit({PutOf("aaa", "1"), PutOf("XXX", "2")}), ElementsAre(kOk, kOk));
   std::string shared = "aaa";
   Write write = DeleteOf(shared);
@@ -205,9 +212,72 @@ TEST_F(CommitTest, TheKeyThatWasVerifiedIsTheOneDeleted) {
   }
 }
 
+// One whose bytes do not verify, amid others: those before and behind it are done, and their places follow
+// one the other, as if it had never come.
+TEST_P(CommitTest, WhatDoesNotVerifyDoesNotHinderTheOthers) {
+  ASSERT_THAT(Commit({PutOf("b", "old")}), ElementsAre(kOk));
+  Expected wrong{HashKey("b"), 1};
+  std::vector<Write> writes = {PutOf("a", "1"), PutOf("b", "2"), PutOf("c", "3")};
+  writes[1].verify = Verify;
+  writes[1].verify_context = &wrong;
+  store_->Commit(writes);
+  EXPECT_EQ(wrong.calls, 1);
+  EXPECT_EQ(writes[1].status.code(), absl::StatusCode::kDataLoss);
+  ASSERT_TRUE(writes[0].status.ok() && writes[2].status.ok());
+  EXPECT_EQ(writes[2].version, writes[0].version + 1);
+  const Slot before = DecodeSlot(writes[0].slot);
+  EXPECT_EQ(DecodeSlot(writes[2].slot).offset_units, before.offset_units + ExtentUnits(before.extent_code));
+  for (int restart = 0; restart < 2; ++restart) {
+    EXPECT_EQ(Get("a"), "1");
+    EXPECT_EQ(Get("b"), "old");
+    EXPECT_EQ(Get("c"), "3");
+    Restart();
+  }
+}
+
+// Puts that ask for nothing, and others, in one group: each is decided as of all before it.
+TEST_P(CommitTest, PlainPutsAndOthersAreDoneInTheirOrder) {
+  std::vector<Write> writes = {PutOf("a", "1"), PutOf("a", "2"), PutOf("a", "3"), PutOf("a", "4"),
+                               DeleteOf("a"),   PutOf("a", "5"), PutOf("b", "6"), PutOf("b", "7")};
+  writes[2].condition = Condition::Absent();
+  writes[3].ttl = std::chrono::hours(1);
+  writes[7].condition = Condition::Present();
+  store_->Commit(writes);
+  std::uint64_t version = 0;
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    const absl::StatusCode wanted = i == 2 ? absl::StatusCode::kAlreadyExists : kOk;
+    ASSERT_EQ(writes[i].status.code(), wanted) << i;
+    if (wanted != kOk) continue;
+    EXPECT_GT(writes[i].version, version) << i;
+    version = writes[i].version;
+  }
+  for (int restart = 0; restart < 2; ++restart) {
+    EXPECT_EQ(Get("a"), "5");
+    EXPECT_EQ(Get("b"), "7");
+    EXPECT_EQ(store_->Ttl("a").value(), std::nullopt);
+    EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
+    Restart();
+  }
+}
+
+// The index grows between groups, at the pace of what is new: so no group is too long for it.
+TEST_P(CommitTest, TheIndexGrowsBesideOneLongRunOfPuts) {
+  std::vector<std::string> keys(20'000);
+  std::vector<Write> writes;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = "key" + std::to_string(i);
+    writes.push_back(PutOf(keys[i], "value"));
+  }
+  store_->Commit(writes);
+  for (const Write& write : writes) ASSERT_TRUE(write.status.ok()) << write.status;
+  EXPECT_GE(store_->Read(Counter::kIndexBuckets) * 25, keys.size());
+  EXPECT_LT(store_->Read(Counter::kOverflowBuckets), store_->Read(Counter::kIndexBuckets));
+  for (const std::string& key : keys) ASSERT_EQ(Get(key), "value") << key;
+}
+
 // --- No room --------------------------------------------------------------------------------------------
 
-TEST_F(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
+TEST_P(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
   const std::string large(kMaxSmallValueSize, 'v');
   std::vector<std::string> keys(80);
   std::vector<Write> writes;
@@ -230,7 +300,7 @@ TEST_F(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
 }
 
 // Where memory is resting, the rest of a group is put off as a whole, and done when it is free.
-TEST_F(CommitTest, WhatWaitsForMemoryIsAbortedInOrderAndDoneLater) {
+TEST_P(CommitTest, WhatWaitsForMemoryIsAbortedInOrderAndDoneLater) {
   const std::string large(kMaxSmallValueSize, 'v');
   const std::vector<Write> group(30, PutOf("key", large));
   std::vector<Write> writes = group;
@@ -283,7 +353,10 @@ class FileSizeLimit {
   rlimit old_limit_;
 };
 
-TEST_F(CommitTest, NothingOfAGroupThatIsNotDurableIsVisible) {
+class CommitToTierTest : public CommitTest {};
+INSTANTIATE_TEST_SUITE_P(Logged, CommitToTierTest, testing::Values(Durability::kLogged));
+
+TEST_P(CommitToTierTest, NothingOfAGroupThatIsNotDurableIsVisible) {
   ASSERT_THAT(Commit({PutOf("a", "1"), PutOf("b", "2")}), ElementsAre(kOk, kOk));
   const std::uint64_t used = store_->Read(Counter::kLogBytesUsed);
   const std::uint64_t version = store_->Read(Counter::kLastVersion);
@@ -312,7 +385,7 @@ TEST_F(CommitTest, NothingOfAGroupThatIsNotDurableIsVisible) {
   EXPECT_GT(writes[0].version, version + 3) << "versions of the failed group may be on disk";
 }
 
-TEST_F(CommitTest, WhatTheTierSaidIsSaidOn) {
+TEST_P(CommitToTierTest, WhatTheTierSaidIsSaidOn) {
   FileSizeLimit limit(4096);
   const absl::Status status = store_->Put("a", std::string(100'000, 'v'));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
