@@ -109,7 +109,7 @@ std::span<std::byte> AsyncClient::Core::large_buffer(std::uint32_t number) const
 
 // --- Operations begin -----------------------------------------------------------------------------------
 
-absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind kind, Done done,
+absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind kind, Done&& done,
                                                          const CallOptions& call,
                                                          const RegisteredBytes* memory) {
   if (memory != nullptr) REMORA_RETURN_IF_ERROR(session_->CheckOwn(*memory));
@@ -140,10 +140,11 @@ absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind ki
   return &operation;
 }
 
-AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done done,
-                                                  const CallOptions& call, const RegisteredBytes* into) {
+AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std::string_view key,
+                                                  Done&& done, const CallOptions& call,
+                                                  const RegisteredBytes* into) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation, Begin(kind, std::move(done), call, into));
-  operation->key.assign(key);
+  Assign(key, &operation->key);
   if (broken_.ok()) StartLookup(*operation);  // else with the next connection
   Signal();
   return operation->id;
@@ -160,7 +161,7 @@ std::optional<rdma::Sge> AsyncClient::Core::MemoryOf(const AsyncOperation& opera
   return session_->SgeOf(*operation.memory);
 }
 
-AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked, Done done,
+AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked, Done&& done,
                                                    const CallOptions& call, const RegisteredBytes* from) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           Begin(AsyncOperation::Kind::kMessage, std::move(done), call, from));
@@ -178,23 +179,24 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked
     if (!sent.ok()) Break(sent.status());
     if (!sent.ok() || *sent) return operation->id;
   }
-  operation->key.assign(asked.key);
-  if (from == nullptr) operation->value.assign(asked.value);
+  Assign(asked.key, &operation->key);
+  if (from == nullptr) Assign(asked.value, &operation->value);
   waiting.Push(*operation);
   if (!in_poll_ && waiting.size() % exchanges_.MostListed() == 0) SendMessages();
   return operation->id;
 }
 
 AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_view key,
-                                                 std::string_view value, const PutOptions& options, Done done,
-                                                 const CallOptions& call, const RegisteredBytes* from) {
+                                                 std::string_view value, const PutOptions& options,
+                                                 Done&& done, const CallOptions& call,
+                                                 const RegisteredBytes* from) {
   const std::uint64_t key_hash = HashKey(key);
   // Even if it fails, its old place may be of no use any more.
   session_->locations().Forget(key_hash);
   return BeginMessage({message, key, key_hash, value, options, 0, {}}, std::move(done), call, from);
 }
 
-AsyncClient::Begun AsyncClient::Core::BeginNothing(Done done, const CallOptions& call) {
+AsyncClient::Begun AsyncClient::Core::BeginNothing(Done&& done, const CallOptions& call) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           Begin(AsyncOperation::Kind::kMessage, std::move(done), call, nullptr));
   End(*operation, absl::OkStatus());
@@ -204,16 +206,9 @@ AsyncClient::Begun AsyncClient::Core::BeginNothing(Done done, const CallOptions&
 
 // --- Lookups --------------------------------------------------------------------------------------------
 
-void AsyncClient::Core::Advance(AsyncOperation& operation) {
-  switch (operation.lookup.step()) {
-    case Lookup::Step::kRead:
-      session_->Prefetch(operation.lookup.offset(), operation.lookup.size());
-      return readers_.Push(operation);
-    case Lookup::Step::kAsk:
-      return askers_.Push(operation);
-    default:
-      return EndLookup(operation);
-  }
+void AsyncClient::Core::EndRead(AsyncOperation& operation) {
+  if (operation.lookup.step() == Lookup::Step::kAsk) return askers_.Push(operation);
+  EndLookup(operation);
 }
 
 void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
@@ -370,11 +365,6 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
     if (done) done(result);
   }
   return count;
-}
-
-void AsyncClient::Core::Free(AsyncOperation& operation) {
-  ReleaseLargeBuffer(operation);
-  free_.push_back(operation.index);
 }
 
 bool AsyncClient::Core::TakeLargeBuffer(AsyncOperation& operation) {

@@ -53,16 +53,17 @@ class AsyncClient::Core {
   /// Ends all operations with Cancelled, and calls their callbacks. The last call.
   void Stop();
 
-  // REQUIRES: what is asked for is in bounds.
+  // REQUIRES: what is asked for is in bounds. What `done` is, is moved once, to where it stays: each move is
+  // a call.
   /// `into`: where the value is wanted.
-  Begun BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done done, const CallOptions& call,
+  Begun BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done&& done, const CallOptions& call,
                     const RegisteredBytes* into = nullptr);
   /// `from`: where the value is, which then is not copied.
   Begun BeginWrite(Operation message, std::string_view key, std::string_view value, const PutOptions& options,
-                   Done done, const CallOptions& call, const RegisteredBytes* from = nullptr);
+                   Done&& done, const CallOptions& call, const RegisteredBytes* from = nullptr);
   /// What is done already.
-  Begun BeginNothing(Done done, const CallOptions& call);
-  Begun BeginMessage(const Exchanges::Asked& asked, Done done, const CallOptions& call,
+  Begun BeginNothing(Done&& done, const CallOptions& call);
+  Begun BeginMessage(const Exchanges::Asked& asked, Done&& done, const CallOptions& call,
                      const RegisteredBytes* from = nullptr);
 
   bool Cancel(OperationId id);
@@ -86,13 +87,19 @@ class AsyncClient::Core {
   absl::Status MakeWaitable();
 
   /// A place for an operation; in no list yet.
-  absl::StatusOr<AsyncOperation*> Begin(AsyncOperation::Kind kind, Done done, const CallOptions& call,
+  absl::StatusOr<AsyncOperation*> Begin(AsyncOperation::Kind kind, Done&& done, const CallOptions& call,
                                         const RegisteredBytes* memory);
   void StartLookup(AsyncOperation& operation);
   /// Of its memory; nothing: it has none.
   std::optional<rdma::Sge> MemoryOf(const AsyncOperation& operation) const;
   /// To where its lookup stands.
-  void Advance(AsyncOperation& operation);
+  void Advance(AsyncOperation& operation) {
+    if (operation.lookup.step() != Lookup::Step::kRead) return EndRead(operation);
+    session_->Prefetch(operation.lookup.offset(), operation.lookup.size());
+    readers_.Push(operation);
+  }
+  /// There is nothing more to READ, for now.
+  void EndRead(AsyncOperation& operation);
   void EndLookup(AsyncOperation& operation);
   /// Its callback is due, once; as soon as the device is not at the caller's memory.
   void End(AsyncOperation& operation, absl::Status status);
@@ -105,7 +112,10 @@ class AsyncClient::Core {
   void Abort(AsyncOperation& operation, absl::Status status);
   void AbortAll(const absl::Status& status);
   absl::Status Overdue() const;
-  void Free(AsyncOperation& operation);
+  void Free(AsyncOperation& operation) {
+    if (operation.large_buffer != AsyncOperation::kNoBuffer) ReleaseLargeBuffer(operation);
+    free_.push_back(operation.index);
+  }
   /// Its deadline runs anew.
   void Progress(AsyncOperation& operation);
 

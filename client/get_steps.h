@@ -49,7 +49,7 @@ struct RecordCopy {
   } else if (size - kPart <= kPart) {
     copy(0);
     copy(size - kPart);
-  } else {
+  } else if (size > 0) {  // an empty view may have no address, which memcpy does not take
     std::memcpy(to, from, size);
   }
 }

@@ -40,7 +40,7 @@ void Lookup::Look(std::span<std::byte> buffer) {
   if (record.expiry_ms != 0 && !session_->IsAlive(record.expiry_ms)) return Search();
   // The callback gets a view of a copy. In front of the value, RecordCopy has the key, which nobody asks for.
   std::byte* const body = buffer.data();
-  std::ranges::copy(record.value, reinterpret_cast<char*>(body) + key_.size());
+  CopySmall(reinterpret_cast<char*>(body) + key_.size(), record.value.data(), record.value.size());
   if (!first_.Holds(*session_)) return Search();
   record_ = {.header = {.version_live = record.version << 1 | kLiveBit,
                         .checksum = 0,
