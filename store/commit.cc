@@ -210,16 +210,6 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
   return done;
 }
 
-void Store::Impl::NoteGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written) {
-  CountOne(Counter::kCommitGroups);
-  // Who was answered may count what he wrote.
-  if (index_.entry_count() != keys) Set(Counter::kKeys, index_.entry_count());
-  Set(Counter::kLastVersion, next_version_ - 1);
-  if (index_.entry_count() > keys) owed_.keys += index_.entry_count() - keys;
-  owed_.bytes += log_.bytes_appended(ValueLog::Head::kWrites) - written;
-  owed_.writes += writes;
-}
-
 // --- Stage ----------------------------------------------------------------------------------------------
 
 absl::Status Store::Impl::Stage(Write& write, TimePoint now, std::int64_t unix_ms) {

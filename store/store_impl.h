@@ -197,9 +197,6 @@ class Store::Impl {
   void SubmitLocked(std::span<Write> writes, std::uint64_t foreseen, TimePoint now, std::int64_t unix_ms);
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
   std::size_t CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
-  /// Counts a group of so many, before which there were so many keys, and so many bytes appended; and what is
-  /// owed for it.
-  void NoteGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written);
   /// To who sent what Write::verify refuses.
   static absl::Status Damaged();
   // at_once.cc
@@ -338,6 +335,9 @@ class Store::Impl {
   void RestFromNow();
   /// Does what SubmitLocked left to be done.
   void CatchUpLocked();
+  /// Counts a group of so many, before which there were so many keys, and so many bytes appended; and what is
+  /// owed for it.
+  void NoteGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written);
   /// Notes, behind a group, that it is.
   void Owe(TimePoint now, std::int64_t unix_ms);
   void OweNothing();

@@ -86,6 +86,16 @@ void Store::Impl::Owe(TimePoint now, std::int64_t unix_ms) {
   catch_up_is_due_.store(is_due, std::memory_order_relaxed);
 }
 
+void Store::Impl::NoteGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written) {
+  CountOne(Counter::kCommitGroups);
+  // Who was answered may count what he wrote.
+  if (index_.entry_count() != keys) Set(Counter::kKeys, index_.entry_count());
+  Set(Counter::kLastVersion, next_version_ - 1);
+  if (index_.entry_count() > keys) owed_.keys += index_.entry_count() - keys;
+  owed_.bytes += log_.bytes_appended(ValueLog::Head::kWrites) - written;
+  owed_.writes += writes;
+}
+
 bool Store::Impl::IsPressing() const {
   return owed_.keys > 0 || owed_.writes >= kMostWritesOwed || (owed_.bytes > 0 && Short());
 }
