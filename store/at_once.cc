@@ -1,8 +1,7 @@
 // A plain put of a store that is only in memory: all of it at once. Nothing can fail any more once its bytes
 // are copied and found good, and nothing else of its group depends on whether it can be done; so it is not
 // staged with the others, and each write meets what the one before it has left. It comes to what the stages
-// in commit.cc come to, in some half of the instructions. All that is not plain goes there.
-#include <array>
+// in commit.cc come to, in two thirds of the instructions. All that is not plain goes there.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
