@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs in the guest of tools/rdma-guest: the suites over verbs, then real programs and real data.
-#   in_guest.sh BIN PAGES [FAULTY]    with FAULTY, also what one boot is enough for
+# Runs in the guest of tools/rdma-guest: the transport's suite over verbs, and
+#   in_guest.sh BIN PAGES           the suites of whole clients and servers
+#   in_guest.sh BIN PAGES FAULTY    all else: faults, attacks, real programs, and what they cost
 set -euo pipefail
 
 bin=$1 pages=$2 faulty=${3:-}
@@ -84,13 +85,13 @@ run_memory_windows() {
 }
 
 run_suite rdma_test '*/verbs'
-run_suite behaviour_test '*/verbs*'
-run_suite linear_histories_test '*/verbs*'
-say "a short soak, over both transports at once"
-"$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
-run_pages
-# Whatever the processor's copies tear.
-if [ -n "$faulty" ]; then
+if [ -z "$faulty" ]; then
+  run_suite behaviour_test '*/verbs*'
+  run_suite linear_histories_test '*/verbs*'
+  say "a short soak, over both transports at once"
+  "$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
+else
+  run_pages
   run_faulty
   run_suite hostile_test '*/verbs'
   run_floor
