@@ -55,12 +55,20 @@ std::string ClientKey(std::uint64_t client) {
   return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
 }
 
-rocksdb::ReadOptions ReadThrough() {
+// Each block is read once: it shall not push out what Get comes back to.
+rocksdb::ReadOptions ReadOnce() {
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
-  options.readahead_size = std::size_t{2} << 20;
-  // Each block is read once: it shall not push out what Get comes back to.
   options.fill_cache = false;
+  return options;
+}
+
+// What reads some entries reads no more than these: RocksDB, asked for nothing, reads ahead by itself, more
+// the further one comes, and 256 KiB at most.
+constexpr std::uint64_t kReadAhead = std::uint64_t{2} << 20;
+rocksdb::ReadOptions ReadThrough(std::uint64_t bytes = kReadAhead) {
+  rocksdb::ReadOptions options = ReadOnce();
+  options.readahead_size = bytes < kReadAhead ? 0 : kReadAhead;
   return options;
 }
 
@@ -332,7 +340,7 @@ absl::Status DurableTier::Get(std::string_view key, Take take) const {
 absl::Status DurableTier::ForEach(Take take) const { return impl_->ReadAll(ReadThrough(), "", take); }
 
 absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
-  return impl_->ReadAll(ReadThrough(), begin, take);
+  return impl_->ReadAll(ReadOnce(), begin, take);
 }
 
 // --- Cursors --------------------------------------------------------------------------------------------
@@ -340,10 +348,7 @@ absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
 struct DurableTier::Cursor::Rep {
   Rep(const Impl& tier, const ScanRange& keys)
       : impl(tier), range(keys), begin(ToSlice(range.begin)), end(ToSlice(range.end)) {
-    rocksdb::ReadOptions options;
-    options.verify_checksums = true;
-    // As ReadThrough, but it reads ahead by itself, and more the further it comes: it may be short.
-    options.fill_cache = false;
+    rocksdb::ReadOptions options = ReadOnce();
     if (!range.begin.empty()) options.iterate_lower_bound = &begin;
     if (range.has_end()) options.iterate_upper_bound = &end;
     iterator.reset(impl.db_->NewIterator(options, impl.data()));
@@ -408,6 +413,7 @@ DurableTier::Size DurableTier::EstimateSize() const {
 std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
   REMORA_CHECK(parts > 0);
   KeyRange rest;  // what is not in a range yet
+  rest.disk_bytes_ = EstimateSize().disk_bytes / parts;
   rocksdb::DB* db = impl_->db_.get();
   rest.snapshot_ = std::shared_ptr<const rocksdb::Snapshot>(
       db->GetSnapshot(), [db](const rocksdb::Snapshot* snapshot) { db->ReleaseSnapshot(snapshot); });
@@ -423,7 +429,7 @@ std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
 }
 
 absl::Status DurableTier::ForEachFrom(const KeyRange& range, std::string_view begin, Take take) const {
-  rocksdb::ReadOptions options = ReadThrough();
+  rocksdb::ReadOptions options = ReadThrough(range.disk_bytes_);
   options.snapshot = static_cast<const rocksdb::Snapshot*>(range.snapshot_.get());
   const rocksdb::Slice end(range.end_);
   if (!range.end_.empty()) options.iterate_upper_bound = &end;

@@ -117,7 +117,7 @@ class DurableTier {
   /// Shows all entries, in the order of their keys, until one is not OK. DataLoss, Unavailable.
   absl::Status ForEach(Take take) const;
 
-  /// The same from key `begin` on.
+  /// The same from key `begin` on. For who reads in bits: it reads ahead little at first.
   absl::Status ForEachFrom(std::string_view begin, Take take) const;
 
   /// Shows the entries of a range, one after the other, as they were when it was made: whole groups, those
@@ -172,6 +172,7 @@ class DurableTier {
     friend class DurableTier;
     std::string begin_;
     std::string end_;                       // the first one after it; empty: there is none
+    std::uint64_t disk_bytes_ = 0;          // about
     std::shared_ptr<const void> snapshot_;  // while it is held, overwritten values stay on disk
   };
   /// Splits all keys, in their order: each is in one range. At most `parts` of about the same number of bytes
