@@ -33,7 +33,9 @@ class BackupRequests : public testing::TestWithParam<rdma::TransportKind> {
     auto server = ServerThread::Start(options, FreshAddress(GetParam(), temp_.path()));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    auto client = Client::Connect(server_->address(), {}, clock_);
+    ClientOptions patient;  // a disk that others use may have a server wait for seconds
+    patient.timeout = std::chrono::seconds(60);
+    auto client = Client::Connect(server_->address(), patient, clock_);
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
     ASSERT_TRUE(client_->Put("key", "value").ok());
