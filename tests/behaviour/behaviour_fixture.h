@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "tests/behaviour/deployment.h"
@@ -62,6 +64,16 @@ class Behaviour : public testing::TestWithParam<DeploymentKind> {
     std::string value;
     const absl::Status status = kv.Get(key, &value);
     return status.ok() ? value : status.ToString();
+  }
+
+  /// Nobody waits until the server has heard of reads, nor for its housekeeping; so this does, for a minute
+  /// at most. Where the server runs beside its clients, what counts sizes is behind what they were answered.
+  template <typename Condition>
+  static bool Await(const Condition& condition) {
+    for (int i = 0; i < 60'000 && !condition(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return condition();
   }
 
   /// For tests that do less over an emulated device.

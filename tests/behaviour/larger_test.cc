@@ -33,14 +33,6 @@ class Larger : public Behaviour {
     for (std::uint64_t i = 0; i < kKeys; ++i)
       ASSERT_CODE(kOk, Put(KeyOf(i), MakeValue(KeyOf(i), i, kValueSize)));
   }
-  /// Nobody waits until the server has heard of reads, nor for its housekeeping; so this does.
-  template <typename Condition>
-  static bool Await(const Condition& condition) {
-    for (int i = 0; i < 60'000 && !condition(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return condition();
-  }
   bool AwaitReported(std::uint64_t least) {
     return Await([&] { return store().Read(Counter::kReadsReported) >= least; });
   }

@@ -1,7 +1,10 @@
 // Values that say whose they are and which write made them, so that a reader can tell any wrong byte.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,10 +14,16 @@ namespace remora {
 /// "KEY NUMBER " and then letters that follow from both, `size` in all (at least what the head takes).
 inline std::string MakeValue(std::string_view key, std::uint64_t number, std::size_t size) {
   std::string value = std::string(key) + " " + std::to_string(number) + " ";
+  std::size_t at = value.size();
+  value.resize(std::max(at, size));
   std::uint64_t state = number * 0x9e3779b97f4a7c15u + key.size();
-  while (value.size() < size) {
+  // Eight at a time: tests make gigabytes of these, in builds that optimise nothing.
+  while (at < value.size()) {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    value.push_back(static_cast<char>('a' + (state >> 33) % 26));
+    const std::uint64_t letters = ((state ^ state >> 32) & 0x0f0f0f0f0f0f0f0fu) + 0x6161616161616161u;
+    const std::size_t length = std::min(sizeof(letters), value.size() - at);
+    std::memcpy(value.data() + at, &letters, length);
+    at += length;
   }
   return value;
 }
