@@ -21,7 +21,8 @@ constexpr int kGoAheadFor = 10;
 
 // With less than this free, and more than this of the log alive, it is worth knowing which keys are used:
 // some of the others will have to go. What is dead goes first: nothing is evicted where a quarter of a
-// segment is.
+// segment is. Once something has been evicted, free is what was evicted ahead of writers, and no sign of
+// room.
 constexpr std::size_t kFillingShare = 4;
 constexpr std::size_t kAliveShare = 2;
 
@@ -142,8 +143,9 @@ void Store::Impl::FinishWork() {
   sweeper_.Flush();
   RestFromNow();
   const std::size_t log_segments = segments_.count() - index_.segment_count();
-  const bool filling = segments_.free_count() < segments_.count() / kFillingShare &&
-                       segments_.live_bytes() > log_segments * kSegmentSize / kAliveShare;
+  const bool filling =
+      (segments_.free_count() < segments_.count() / kFillingShare || evictor_.evictions() > 0) &&
+      segments_.live_bytes() > log_segments * kSegmentSize / kAliveShare;
   wants_reads_.store(evictor_.is_on() && filling, std::memory_order_relaxed);
   frequency_.set_keys(index_.entry_count() - index_.cold_count());
   SetSizeCounters();

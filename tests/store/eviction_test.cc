@@ -305,5 +305,23 @@ TEST_F(EvictionTest, ReadsAreWantedOnlyWhenTheMemoryFills) {
   EXPECT_TRUE(store_->wants_reads());
 }
 
+// While writers wait for room, it evicts ahead of them; when they are gone, there is more room than at other
+// times.
+TEST_F(EvictionTest, ReadsAreWantedAlsoWhenMoreWasEvictedThanIsMissing) {
+  ASSERT_NO_FATAL_FAILURE(Open(Durability::kMemory));
+  bool had_much_room = false;
+  for (int i = 0; i < kMuch; i += 700) {
+    ASSERT_NO_FATAL_FAILURE(Fill(i, i + 700));
+    if (store_->Read(Counter::kEvictions) == 0) continue;
+    clock_.Advance(milliseconds(3 * kMinGraceMs));
+    while (store_->Work()) {
+    }
+    had_much_room |= store_->Read(Counter::kMemoryBytesFree) >= kMinMemorySize / 4;
+    ASSERT_TRUE(store_->wants_reads())
+        << i << ", " << store_->Read(Counter::kMemoryBytesFree) << " bytes free";
+  }
+  EXPECT_TRUE(had_much_room);
+}
+
 }  // namespace
 }  // namespace remora
