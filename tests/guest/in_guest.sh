@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs in the guest of tools/rdma-guest: the transport's suite over verbs, and
-#   in_guest.sh BIN PAGES           the suites of whole clients and servers
-#   in_guest.sh BIN PAGES FAULTY    all else: faults, attacks, real programs, and what they cost
+# Runs in the guest of tools/rdma-guest all that needs verbs: the suites, deliberate faults, attacks, real programs, and
+# what they cost.
+#   in_guest.sh BIN PAGES FAULTY
 set -euo pipefail
 
-bin=$1 pages=$2 faulty=${3:-}
+bin=$1 pages=$2 faulty=$3
 scratch=$(mktemp -d)
 address=verbs://$REMORA_VERBS_HOST:7470
 export REMORA_REQUIRE_VERBS=1
@@ -85,17 +85,14 @@ run_memory_windows() {
 }
 
 run_suite rdma_test '*/verbs'
-if [ -z "$faulty" ]; then
-  run_suite behaviour_test '*/verbs*'
-  run_suite linear_histories_test '*/verbs*'
-  say "a short soak, over both transports at once"
-  "$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
-else
-  run_pages
-  run_faulty
-  run_suite hostile_test '*/verbs'
-  run_floor
-  run_memory_windows auto slices_bound 'bound to its connection, by memory windows'
-  run_memory_windows off slices_unbound 'as --memory_windows is off'
-fi
+run_suite behaviour_test '*/verbs*'
+run_suite linear_histories_test '*/verbs*'
+run_suite hostile_test '*/verbs'
+run_faulty
+run_pages
+run_floor
+run_memory_windows auto slices_bound 'bound to its connection, by memory windows'
+run_memory_windows off slices_unbound 'as --memory_windows is off'
+say "a short soak, over both transports at once"
+"$bin/soak" --on=verbs_and_local --minutes=0.3 --lives=2
 say "all done"

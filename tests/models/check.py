@@ -2,6 +2,9 @@
 """Checks one model with Spin, exhaustively: it holds, and none of its deliberate faults does.
 
   check.py MODEL.pml [NAME]...      (names of faults; none: the model as it is)
+  check.py --first MODEL.pml        the model as it is, in its first setting only
+  check.py --record                 searches all models and faults, and writes `verified` if all passed
+  check.py --is-verified MODEL.pml  exit status 0 if `verified` has the digest of this model, 1 if not
 
 A model holds when Spin searched all of its states, found no assertion violated, and reached every statement in at
 least one of the settings that the model names (CHECK lines). A fault passes when an assertion is violated in one of
@@ -9,13 +12,20 @@ them: the one that the model names for it (FAULT lines).
 
   CHECK  -DNAME=VALUE...                    a setting
   FAULT  NAME  in SETTING  violates TEXT    TEXT: part of the assertion; SETTING: the number of a CHECK line, from 1
+
+The outcome of a search depends on nothing but the model, this program and Spin. `verified` holds the SHA-256 of these
+three for each model, from the last search of everything. As long as it is the same, the search need not be repeated.
 """
+import hashlib
 import os
+import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
+HERE = pathlib.Path(__file__).resolve().parent
+VERIFIED = HERE / 'verified'
 MOST_DEPTH = 10_000_000
 MEMORY_MB = 3000
 
@@ -52,34 +62,89 @@ def search(model, defines):
         return Outcome(text)
 
 
-def main():
-    model, wanted = sys.argv[1], sys.argv[2:]
-    with open(model, encoding='utf-8') as file:
-        source = file.read()
-    settings = [line.split() for line in re.findall(r'^ \*\s+CHECK\b(.*)$', source, re.MULTILINE)]
-    faults = {name: (int(setting), text.strip()) for name, setting, text in
-              re.findall(r'^ \*\s+FAULT\s+(\S+)\s+in (\d+)\s+violates (.*)$', source, re.MULTILINE)}
-    block = re.search(r'^#define NOTHING +0\n((?:#define .*\n)+)', source, re.MULTILINE).group(1)
-    named = set(re.findall(r'^#define (\S+)', block, re.MULTILINE))
-    if not settings or named != set(faults):
-        sys.exit(f'{model}: no settings, or its FAULT lines are not of the faults that it has: {named ^ set(faults)}')
-    for name in wanted:
-        setting, text = faults[name]
-        outcome = search(model, [*settings[setting - 1], f'-DBROKEN={name}'])
+class Model:
+    """A file, its settings, and its faults: {name: (number of the setting, violated text)}."""
+
+    def __init__(self, path):
+        self.path = path
+        source = pathlib.Path(path).read_text(encoding='utf-8')
+        self.settings = [line.split() for line in re.findall(r'^ \*\s+CHECK\b(.*)$', source, re.MULTILINE)]
+        self.faults = {name: (int(setting), text.strip()) for name, setting, text in
+                       re.findall(r'^ \*\s+FAULT\s+(\S+)\s+in (\d+)\s+violates (.*)$', source, re.MULTILINE)}
+        block = re.search(r'^#define NOTHING +0\n((?:#define .*\n)+)', source, re.MULTILINE).group(1)
+        named = set(re.findall(r'^#define (\S+)', block, re.MULTILINE))
+        if not self.settings or named != set(self.faults):
+            sys.exit(f'{path}: no settings, or its FAULT lines are not of the faults that it has: '
+                     f'{named ^ set(self.faults)}')
+
+    def digest(self):
+        _, spin = run(['spin', '-V'], HERE)
+        digest = hashlib.sha256()
+        for part in pathlib.Path(self.path).read_bytes(), pathlib.Path(__file__).read_bytes(), spin.encode():
+            digest.update(len(part).to_bytes(8, 'little') + part)
+        return digest.hexdigest()
+
+    def check_fault(self, name):
+        setting, text = self.faults[name]
+        outcome = search(self.path, [*self.settings[setting - 1], f'-DBROKEN={name}'])
         print(f'{name}: {outcome.states} states, violated: {outcome.violated}', flush=True)
         if outcome.violated is None or text not in outcome.violated:
-            sys.exit(f'{model} with the fault {name} does not violate "{text}":\n{outcome.text[-3000:]}')
-    if wanted:
-        return
-    unreached = None
-    for setting in settings:
-        outcome = search(model, setting)
-        print(f'{" ".join(setting) or "as it is"}: {outcome.states} states, errors: {outcome.errors}', flush=True)
-        if outcome.errors != 0 or not outcome.complete or outcome.states < 1000:
-            sys.exit(f'{model} does not hold, or was not searched through:\n{outcome.text[-3000:]}')
-        unreached = outcome.unreached if unreached is None else unreached & outcome.unreached
-    if unreached:
-        sys.exit(f'{model}: statements that are never reached:\n' + '\n'.join(sorted(unreached)))
+            sys.exit(f'{self.path} with the fault {name} does not violate "{text}":\n{outcome.text[-3000:]}')
+
+    def check(self, settings):
+        """Returns the statements that none of the settings reached."""
+        unreached = None
+        for setting in settings:
+            outcome = search(self.path, setting)
+            print(f'{" ".join(setting) or "as it is"}: {outcome.states} states, errors: {outcome.errors}', flush=True)
+            if outcome.errors != 0 or not outcome.complete or outcome.states < 1000:
+                sys.exit(f'{self.path} does not hold, or was not searched through:\n{outcome.text[-3000:]}')
+            unreached = outcome.unreached if unreached is None else unreached & outcome.unreached
+        return unreached
+
+    def check_all_settings(self):
+        unreached = self.check(self.settings)
+        if unreached:
+            sys.exit(f'{self.path}: statements that are never reached:\n' + '\n'.join(sorted(unreached)))
+
+
+def verified():
+    """The digests of the last search of everything: {file name: digest}."""
+    if not VERIFIED.exists():
+        return {}
+    return {name: digest for digest, name in (line.split() for line in VERIFIED.read_text().splitlines())}
+
+
+def record():
+    models = [Model(path) for path in sorted(HERE.glob('*.pml'))]
+    for model in models:
+        model.check_all_settings()
+        for name in model.faults:
+            model.check_fault(name)
+    VERIFIED.write_text(''.join(f'{model.digest()}  {model.path.name}\n' for model in models))
+    print(f'wrote {VERIFIED}: {len(models)} models, {sum(len(model.faults) for model in models)} faults')
+
+
+def main():
+    options = [argument for argument in sys.argv[1:] if argument.startswith('--')]
+    names = [argument for argument in sys.argv[1:] if not argument.startswith('--')]
+    if options == ['--record'] and not names:
+        record()
+    elif options == ['--is-verified'] and len(names) == 1:
+        sys.exit(0 if verified().get(os.path.basename(names[0])) == Model(names[0]).digest() else 1)
+    elif options == ['--first'] and len(names) == 1:
+        model = Model(names[0])
+        model.check(model.settings[:1])
+    elif not options and names:
+        model = Model(names[0])
+        for name in names[1:]:
+            if name not in model.faults:
+                sys.exit(f'{model.path} has no fault {name}; it has {", ".join(model.faults)}')
+            model.check_fault(name)
+        if len(names) == 1:
+            model.check_all_settings()
+    else:
+        sys.exit(__doc__)
 
 
 main()
