@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Applies all mutants of tests/mutation/mutants/*.toml to copies of the sources, each behind a run-time switch.
+"""Applies the mutants of tests/mutation/mutants/*.toml to copies of the sources, each behind a switch.
 
     generate.py ROOT OUT     writes OUT/include/FILE for each mutated FILE of ROOT, OUT/mutants.cc with the
                              switches, and OUT/mutants.cmake for tests/mutation/CMakeLists.txt
     generate.py --check ROOT OUT     writes nothing; an output that would change is an error
 
-README.md describes the tables. A file is written only if it changes. Prints each error; exit status 1 if there
-is one.
+README.md describes the tables. A file is written only if it changes; other copies are removed. Prints each
+error; the exit status is 1 if there is one.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ import tomllib
 FOLDERS = ("store", "client", "server", "rdma")
 TABLES = "tests/mutation/mutants"
 
-# The program of a suite: the folders whose mutated sources it has, and those that it links besides as they are.
+# The program of a suite: the folders whose mutated sources it has, and those that it links as they are.
 SUITES = {
     "store": ({"store"}, set()),
     "behaviour": ({"store", "client", "server"}, {"rdma"}),
@@ -26,7 +26,10 @@ SUITES = {
     "simulation": ({"store", "client", "server"}, {"rdma"}),
     "guest": ({"rdma"}, set()),
 }
-TABLE_SUITES = {"crash": {"cuts": int, "breaks": list, "long": bool}, "simulation": {"finds": list, "long": bool}}
+TABLE_SUITES = {
+    "crash": {"cuts": int, "breaks": list, "long": bool},
+    "simulation": {"finds": list, "long": bool},
+}
 NEEDED = {"crash": "breaks", "simulation": "finds"}
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -52,8 +55,8 @@ def read_tables(root, errors):
         except tomllib.TOMLDecodeError as error:
             errors.append(f"{table}: is not TOML: {error}")
             continue
-        if set(entries) - {"mutant"}:
-            errors.append(f"{table}: has {', '.join(sorted(set(entries) - {'mutant'}))}; it may have [[mutant]] only")
+        if others := sorted(set(entries) - {"mutant"}):
+            errors.append(f"{table}: has {', '.join(others)}; it may have [[mutant]] only")
         mutants += [entry | {"table": table} for entry in entries.get("mutant", [])]
     if not mutants and not errors:
         errors.append(f"{TABLES}: has no mutant")
@@ -106,14 +109,16 @@ def check_switches(mutants, errors):
     for mutant in mutants:
         owner = names.get(mutant.get("shares_text_of", mutant["name"]))
         if owner is None or "new" not in owner:
-            errors.add(mutant, f"shares_text_of: no mutant {mutant['shares_text_of']} has a text of its own")
+            text = mutant["shares_text_of"]
+            errors.add(mutant, f"shares_text_of: no mutant {text} has a text of its own")
             continue
         if mutant["name"] not in SWITCH.findall(owner["new"]):
             errors.add(mutant, f"`new` of {owner['name']} does not mention MUTANT({mutant['name']})")
         mutant["file"] = owner["file"]
         for suite in mutant["killed_by"]:
             if mutant["file"].split("/")[0] not in SUITES[suite][0]:
-                errors.add(mutant, f"killed_by.{suite}: that program has no mutated source of {mutant['file']}")
+                file = mutant["file"]
+                errors.add(mutant, f"killed_by.{suite}: that program has no mutated source of {file}")
         for other in sorted(set(SWITCH.findall(mutant.get("new", "")))):
             if other != mutant["name"] and names.get(other, {}).get("shares_text_of") != mutant["name"]:
                 errors.add(mutant, f"`new` mentions MUTANT({other}), which does not share its text")
@@ -133,15 +138,16 @@ def mutate(root, file, mutants, errors):
             errors.add(mutant, "`new` equals `old`")
         count = text.count(mutant["old"]) if mutant["old"] else 0
         if count != 1:
-            errors.add(mutant, f"`old` stands {count} times in {file}, not once; make it fit the source:\n{mutant['old']}")
+            problem = f"`old` stands {count} times in {file}, not once; make it fit the source:"
+            errors.add(mutant, f"{problem}\n{mutant['old']}")
             continue
         begin = text.index(mutant["old"])
         spans.append((begin, begin + len(mutant["old"]), mutant))
     spans.sort(key=lambda span: span[:2])
     for (_, end, mutant), (begin, _, next_one) in zip(spans, spans[1:]):
         if begin < end:
-            errors.add(next_one, f"its `old` overlaps that of {mutant['name']} in {file}; "
-                                 f"write both in one `new` and use shares_text_of")
+            problem = f"its `old` overlaps that of {mutant['name']} in {file}"
+            errors.add(next_one, f"{problem}; write both in one `new` and use shares_text_of")
     for begin, end, mutant in reversed(spans):
         text = text[:begin] + mutant["new"] + text[end:]
     return PRELUDE.format(", ".join(mutant["name"] for mutant in mutants)) + text
@@ -149,9 +155,11 @@ def mutate(root, file, mutants, errors):
 
 def includes_of(root):
     """file -> all files of ours that it includes, directly or not."""
-    files = [path for folder in (*FOLDERS, "tests") for path in (root / folder).rglob("*") if path.suffix in (".h", ".cc")]
+    paths = [path for folder in (*FOLDERS, "tests") for path in (root / folder).rglob("*")]
     direct = {}
-    for path in files:
+    for path in paths:
+        if path.suffix not in (".h", ".cc"):
+            continue
         found = set()
         for include in INCLUDE.findall(path.read_text(encoding="utf-8")):
             for candidate in (path.parent / include, root / include):
@@ -172,8 +180,8 @@ def includes_of(root):
 
 
 def spread_headers(root, by_file, errors):
-    """The sources, and the tests' sources, that include a mutated header: whoever compiles one must take the copy
-    of the header, so that no program has two bodies of one function."""
+    """The sources, and the tests' sources, that include a mutated header. Each program with mutants compiles them
+    with the copy of the header: no program may have two bodies of one function."""
     headers = [file for file in by_file if file.endswith(".h")]
     if not headers:
         return [], []
@@ -182,12 +190,13 @@ def spread_headers(root, by_file, errors):
         folder, name = header.rsplit("/", 1)
         for path in (root / folder).glob("*"):
             if path.is_file() and name in INCLUDE.findall(path.read_text(encoding="utf-8")):
-                errors.add(by_file[header][0], f"{path.relative_to(root)} includes {name} without its folder, "
-                                               f"and would miss the mutated copy")
+                problem = f"{path.relative_to(root)} includes {name} without its folder"
+                errors.add(by_file[header][0], f"{problem}, and would miss the mutated copy")
         folders = {file.split("/")[0] for file, used in users.items() if header in used} - {"tests"}
         for suite, (mutated, linked) in SUITES.items():
             if folders & mutated and folders & linked:
-                errors.add(by_file[header][0], f"{header} is in mutated and other sources of the program of {suite}")
+                problem = f"{header} is in mutated and other sources of the program of {suite}"
+                errors.add(by_file[header][0], problem)
     affected = sorted(file for file, used in users.items() if used.intersection(headers))
     return ([file for file in affected if file.startswith(FOLDERS) and file not in by_file],
             [file for file in affected if file.startswith("tests/")])
@@ -197,9 +206,11 @@ def switches(mutants):
     names = sorted(mutant["name"] for mutant in mutants)
     define = "".join(f'Mutant {name}{{"{name}"}};\n' for name in names)
     pointers = "".join(f"    &{name},\n" for name in names)
-    return (f'// Made by tests/mutation/generate.py.\n#include "tests/mutation/mutant.h"\n\n'
-            f"namespace remora::mutation {{\n\n{define}\nMutant* const all[] = {{\n{pointers}    nullptr}};\n\n"
-            f"}}  // namespace remora::mutation\n")
+    return (
+        '// Made by tests/mutation/generate.py.\n#include "tests/mutation/mutant.h"\n\n'
+        f"namespace remora::mutation {{\n\n{define}\n"
+        f"Mutant* const all[] = {{\n{pointers}    nullptr}};\n\n}}  // namespace remora::mutation\n"
+    )
 
 
 def quote(text):
@@ -212,23 +223,27 @@ def cmake(root, out, mutants, by_file, affected, tests):
     def set_list(name, values):
         lines.append(f"set({name}{''.join(f' {quote(str(value))}' for value in values)})")
 
+    def is_source(file, folder):
+        return file.startswith(f"{folder}/") and file.endswith(".cc")
+
     for folder in FOLDERS:
-        of_folder = [out / "include" / file for file in by_file if file.startswith(f"{folder}/") and file.endswith(".cc")]
-        set_list(f"MUTATED_{folder}", of_folder + [root / file for file in affected if file.startswith(f"{folder}/")])
+        copies = [out / "include" / file for file in by_file if is_source(file, folder)]
+        set_list(f"MUTATED_{folder}", copies + [root / file for file in affected if is_source(file, folder)])
     set_list("MUTATED_HEADER_TESTS", [root / test for test in tests])
     tables = sorted((root / TABLES).glob("*.toml"))
     set_list("MUTATION_INPUTS", [root / file for file in (*by_file, *affected, *tests)] + tables)
     for suite in SUITES:
         if suite not in TABLE_SUITES:
-            filters = dict.fromkeys(part for mutant in mutants for part in mutant["killed_by"].get(suite, "").split(":"))
-            set_list(f"MUTATION_FILTER_{suite}", [":".join(part for part in filters if part)])
+            filters = [mutant["killed_by"][suite] for mutant in mutants if suite in mutant["killed_by"]]
+            set_list(f"MUTATION_FILTER_{suite}", [":".join(dict.fromkeys(":".join(filters).split(":")))])
     set_list("MUTANTS_IN_GUEST", [mutant["name"] for mutant in mutants if "guest" in mutant["killed_by"]])
     for mutant in mutants:
         for suite, value in mutant["killed_by"].items():
             test = mutant["name"] + (f".{suite}" if len(mutant["killed_by"]) > 1 else "")
             is_long = "TRUE" if suite in TABLE_SUITES and value.get("long") else "FALSE"
             if suite == "crash":
-                call = "in_crash", test, mutant["name"], is_long, value.get("cuts", 0), *map(quote, value["breaks"])
+                rules = map(quote, value["breaks"])
+                call = "in_crash", test, mutant["name"], is_long, value.get("cuts", 0), *rules
             elif suite == "simulation":
                 call = "in_simulation", test, mutant["name"], is_long, *map(quote, value["finds"])
             elif suite != "guest":  # tests/guest runs those
@@ -255,7 +270,7 @@ def generate(root, out, errors):
     for mutant in mutants:
         by_file.setdefault(mutant["file"], []).append(mutant)
     by_file = dict(sorted(by_file.items()))
-    outputs = {out / "include" / file: mutate(root, file, of_file, errors) for file, of_file in by_file.items()}
+    outputs = {out / "include" / file: mutate(root, file, by_file[file], errors) for file in by_file}
     affected, tests = spread_headers(root, by_file, errors) if not errors else ([], [])
     outputs[out / "mutants.cc"] = switches(mutants)
     outputs[out / "mutants.cmake"] = cmake(root, out, mutants, by_file, affected, tests)
@@ -278,6 +293,9 @@ def main(arguments):
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    for path in (out / "include").rglob("*") if not errors and not only_check else ():
+        if path.is_file() and path not in outputs:
+            path.unlink()  # a copy of a header would still be found
     for error in errors:
         print(error)
     return 1 if errors else 0

@@ -39,6 +39,7 @@ name = "is_kept"
 shares_text_of = "is_tripled"
 killed_by.behaviour = "Twice.*"
 """
+OLD = "old = 'if (x < 0) return'"
 HEADER = """\
 [[mutant]]
 name = "half_is_whole"
@@ -71,7 +72,8 @@ class GenerateTest(unittest.TestCase):
 
     def make(self, table):
         self.assertEqual(self.run_it(table), (0, ""))
-        return {path.relative_to(self.out).as_posix(): path.read_text() for path in self.out.rglob("*") if path.is_file()}
+        paths = [path for path in self.out.rglob("*") if path.is_file()]
+        return {path.relative_to(self.out).as_posix(): path.read_text() for path in paths}
 
     def fails(self, table, *words):
         status, said = self.run_it(table)
@@ -94,12 +96,14 @@ class GenerateTest(unittest.TestCase):
 
     def test_each_suite_of_a_mutant_is_a_test(self):
         made = self.make(GOOD + SHARED)["mutants.cmake"].splitlines()
-        self.assertIn('mutation_in_program(store negative_is_doubled.store negative_is_doubled FALSE'.rsplit(" ", 1)[0]
-                      + ' "TwiceTest.*:*Negative*")', made)
-        self.assertIn('mutation_in_crash(negative_is_doubled.crash negative_is_doubled TRUE 100 "H2" "H3")', made)
-        self.assertIn('mutation_in_simulation(negative_is_doubled.simulation negative_is_doubled FALSE '
-                      '"no order of these")', made)
-        self.assertIn('mutation_in_program(behaviour is_kept is_kept "Twice.*")', made)
+        name = "negative_is_doubled"
+        for expected in (
+            f'mutation_in_program(store {name}.store {name} "TwiceTest.*:*Negative*")',
+            f'mutation_in_crash({name}.crash {name} TRUE 100 "H2" "H3")',
+            f'mutation_in_simulation({name}.simulation {name} FALSE "no order of these")',
+            'mutation_in_program(behaviour is_kept is_kept "Twice.*")',
+        ):
+            self.assertIn(expected, made)
         self.assertIn('set(MUTATION_FILTER_store "TwiceTest.*:*Negative*")', made)
 
     def test_what_stays_the_same_is_not_written(self):
@@ -107,6 +111,11 @@ class GenerateTest(unittest.TestCase):
         before = {path: path.stat().st_mtime_ns for path in self.out.rglob("*") if path.is_file()}
         self.make(GOOD)
         self.assertEqual(before, {path: path.stat().st_mtime_ns for path in before})
+
+    def test_a_copy_without_mutants_is_removed(self):
+        self.write("client/half.h", "inline int Half(int x) { return x / 2; }\n")
+        self.assertIn("include/client/half.h", self.make(GOOD + HEADER))
+        self.assertNotIn("include/client/half.h", self.make(GOOD))
 
     def test_a_check_finds_what_is_not_up_to_date(self):
         self.make(GOOD)
@@ -125,7 +134,8 @@ class GenerateTest(unittest.TestCase):
         made = self.make(HEADER)
         self.assertIn("MUTANT(half_is_whole)", made["include/client/half.h"])
         self.assertIn(f'set(MUTATED_client "{self.root}/client/user.cc")', made["mutants.cmake"])
-        self.assertIn(f'set(MUTATED_HEADER_TESTS "{self.root}/tests/behaviour/half_test.cc")', made["mutants.cmake"])
+        test = f"{self.root}/tests/behaviour/half_test.cc"
+        self.assertIn(f'set(MUTATED_HEADER_TESTS "{test}")', made["mutants.cmake"])
 
     def test_a_header_that_would_be_compiled_in_two_ways_is_an_error(self):
         self.write("client/half.h", "inline int Half(int x) { return x / 2; }\n")
@@ -139,18 +149,18 @@ class GenerateTest(unittest.TestCase):
         self.fails(HEADER, "client/half.cc includes half.h without its folder")
 
     def test_what_is_wrong_with_old_and_new(self):
-        self.fails(GOOD.replace("x < 0) return'\nnew", "x < 1) return'\nnew"), "mutants/store.toml: mutant negative_is_doubled",
-                   "`old` stands 0 times in store/twice.cc, not once")
-        self.fails(GOOD.replace("old = 'if (x < 0) return'", "old = 'x'"), "`old` stands 4 times")
-        self.fails(GOOD.replace("old = 'if (x < 0) return'", "old = ''"), "`old` stands 0 times")
+        self.fails(GOOD.replace(OLD, "old = 'if (x < 1) return'"), "`old` stands 0 times in store/twice.cc, not once",
+                   "mutants/store.toml: mutant negative_is_doubled")
+        self.fails(GOOD.replace(OLD, "old = 'x'"), "`old` stands 4 times")
+        self.fails(GOOD.replace(OLD, "old = ''"), "`old` stands 0 times")
         self.fails(GOOD.replace("MUTANT(negative_is_doubled)", "MUTANT(negative)"),
                    "does not mention MUTANT(negative_is_doubled)", "mentions MUTANT(negative), which does not share")
 
     def test_texts_that_overlap(self):
-        second = GOOD.replace("negative_is_doubled", "another").replace("old = 'if (x < 0) return'", "old = '< 0) return 0;'")
-        self.fails(GOOD + second, "mutant another: its `old` overlaps that of negative_is_doubled in store/twice.cc")
         same = GOOD.replace("negative_is_doubled", "another")
         self.fails(GOOD + same, "overlaps")
+        second = same.replace(OLD, "old = '< 0) return 0;'")
+        self.fails(GOOD + second, "another: its `old` overlaps that of negative_is_doubled in store/twice.cc")
 
     def test_what_is_wrong_with_an_entry(self):
         self.fails(GOOD.replace("store/twice.cc", "store/thrice.cc"), "there is no store/thrice.cc")
@@ -158,22 +168,22 @@ class GenerateTest(unittest.TestCase):
         self.fails(GOOD + GOOD, "mutant negative_is_doubled: is also in tests/mutation/mutants/store.toml")
         self.fails(GOOD.replace("negative_is_doubled", "Negative"), "name: must be lower-case")
         self.fails(GOOD.replace("file =", "fil ="), "lacks file", "fil: is unknown here")
-        self.fails(GOOD.replace("old = 'if (x < 0) return'", "old = 1"), "old: is not a string")
+        self.fails(GOOD.replace(OLD, "old = 1"), "old: is not a string")
         self.fails(GOOD + "nobody = 1\n", "nobody: is unknown here")
 
     def test_what_is_wrong_with_suites(self):
         without = "".join(line for line in GOOD.splitlines(True) if "killed_by" not in line)
         self.fails(without, "names no suite that must notice it")
-        self.fails(without + 'killed_by.nobody = "*"\n', "killed_by.nobody: no such suite; there are store, behaviour")
+        self.fails(without + 'killed_by.nobody = "*"\n', "killed_by.nobody: no such suite; there are store")
         self.fails(without + "killed_by.store = 1\n", "killed_by.store: is not a filter")
         self.fails(without + "killed_by.store = 'a b'\n", "killed_by.store: is not a filter")
         self.fails(without + "killed_by.crash = { cuts = 1 }\n", "killed_by.crash: needs breaks")
-        self.fails(without + 'killed_by.crash = { breaks = ["H2"], cut = 1 }\n', "killed_by.crash.cut: is unknown")
+        self.fails(without + 'killed_by.crash = { breaks = ["H2"], cut = 1 }\n', "killed_by.crash.cut: is")
         self.fails(without + 'killed_by.simulation = { finds = ["$x"] }\n', "'$x', which is no plain text")
-        self.fails(without + 'killed_by.guest = "*"\n', "that program has no mutated source of store/twice.cc")
+        self.fails(without + 'killed_by.guest = "*"\n', "has no mutated source of store/twice.cc")
 
     def test_what_is_wrong_with_a_shared_text(self):
-        self.fails(SHARED.replace('shares_text_of = "is_tripled"', 'shares_text_of = "nobody"'), "no mutant nobody")
+        self.fails(SHARED.replace('_of = "is_tripled"', '_of = "nobody"'), "no mutant nobody has a text")
         self.fails(SHARED.replace(": MUTANT(is_kept) ? 1 ", ""), "does not mention MUTANT(is_kept)")
         self.fails(SHARED + 'file = "store/twice.cc"\n', "file: is unknown here")
 

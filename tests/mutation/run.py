@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs tests with one mutant active, and passes if they fail in the way that is meant. ctest and the guest call it.
+"""Runs tests with one mutant active, and passes if they fail as expected. ctest and the guest call it.
 
-    run.py --mutant=NAME --filter=F PROGRAM          tests of GoogleTest: one fails, or a check of the code aborts
-    run.py --mutant=NAME --finds=WORDS -- COMMAND    a judge: it exits with an error and says WORDS (once per --finds)
-    run.py --control --filter=F PROGRAM              without a mutant: all pass, and each part of F selects a test
+    run.py --mutant=NAME --filter=F PROGRAM          a test of GoogleTest fails, or a check of the code aborts
+    run.py --mutant=NAME --finds=WORDS -- COMMAND    a judge exits with an error, and prints one of the WORDS
+    run.py --control --filter=F PROGRAM              without a mutant: all pass; each part of F selects a test
     run.py --control -- COMMAND                      without a mutant: exits with 0
 
-The mutant must also be reached: its switch must have been asked. Exit status: 0 as meant, 1 not so, 64 wrong usage.
+The mutant must also be reached. Exit status: 0 as expected, 1 not so, 64 wrong usage.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def run(command, environment, timeout_s):
 
 def how_it_ended(status):
     if status is None:
-        return "its time was over"
+        return "its time ran out"
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
@@ -55,11 +55,11 @@ def tests_ran(output):
 
 
 def why_not_killed(mutant, what, output, status, finds, reached):
-    """Why this run is no proof that the tests notice the mutant; None if it is one."""
+    """The reason why this run does not prove that the tests notice the mutant; None if it does."""
     if "REMORA_MUTANT: there is no mutant" in output:
         return f"the program knows no mutant {mutant}; build it again"
     if status is None:
-        return f"mutant {mutant}: the time was over, which proves nothing; choose quicker tests than {what}"
+        return f"mutant {mutant}: the time ran out, which proves nothing; choose quicker tests than {what}"
     if finds:
         killed = status != 0 and any(words in output for words in finds)
     else:
@@ -68,7 +68,7 @@ def why_not_killed(mutant, what, output, status, finds, reached):
         failed = status == 1 and FAILED_TEST.search(output)
         killed = failed or (status != 0 and "check failed" in output)  # REMORA_CHECK
     if not killed and status != 0:
-        return f"mutant {mutant}: the run ended otherwise than meant, with {how_it_ended(status)}; see its output"
+        return f"mutant {mutant}: the run ended neither in a kill nor well: {how_it_ended(status)}; see above"
     if not killed:
         return (f"mutant {mutant} survived: {what} did not notice it; "
                 "add a test that does, or correct killed_by of its entry in tests/mutation/mutants")

@@ -60,16 +60,16 @@ class RunTest(unittest.TestCase):
         self.does_not_kill("echo H2: lost; exit 1\n", "was not reached by program", "--finds=H2:")
 
     def test_a_filter_of_no_test_kills_nothing(self):
-        self.does_not_kill('echo "[==========] 0 tests from 0 test suites ran. (0 ms total)"\n', "no test matches A.*",
-                           "--filter=A.*")
+        self.does_not_kill('echo "[==========] 0 tests from 0 test suites ran. (0 ms total)"\n',
+                           "no test matches A.*", "--filter=A.*")
 
     def test_another_end_is_no_kill(self):
-        self.does_not_kill(REACH + "kill -SEGV $$\n", "ended otherwise than meant, with signal 11", "--filter=A.*")
+        self.does_not_kill(REACH + "kill -SEGV $$\n", "neither in a kill nor well: signal 11", "--filter=A.*")
         self.does_not_kill(REACH + "exit 3\n", "exit status 3", "--filter=A.*")
         self.does_not_kill(REACH + "echo H5: lost; exit 1\n", "exit status 1", "--finds=H2:")
 
     def test_a_timeout_is_no_kill(self):
-        self.does_not_kill(REACH + 'echo "[  FAILED  ] A.B"; sleep 60\n', "the time was over", "--filter=A.*",
+        self.does_not_kill(REACH + 'echo "[  FAILED  ] A.B"; sleep 60\n', "the time ran out", "--filter=A.*",
                            "--timeout=0.3")
 
     def test_a_mutant_that_the_program_does_not_know_is_no_kill(self):
