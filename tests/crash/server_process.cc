@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -54,6 +55,9 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::s
       std::string("LD_PRELOAD=") + REMORA_DISK_LIBRARY, "REMORA_DISK=" + place.disk(),
       "REMORA_DISK_JOURNAL=" + place.journal(), "REMORA_DISK_FAULTS=" + place.faults(),
       "REMORA_DISK_BOOT=" + place.boot()};
+  for (const char* const name : {"REMORA_MUTANT", "REMORA_MUTANT_REACHED"}) {  // tests/mutation
+    if (const char* const value = std::getenv(name)) settings.push_back(absl::StrCat(name, "=", value));
+  }
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs in the guest of tools/rdma-guest all that needs verbs: the suites, deliberate faults, attacks, real programs, and
+# Runs in the guest of tools/rdma-guest all that needs verbs: the suites, mutants, attacks, real programs, and
 # what they cost.
-#   in_guest.sh BIN PAGES FAULTY
+#   in_guest.sh BIN PAGES MUTATED
 set -euo pipefail
 
-bin=$1 pages=$2 faulty=$3
+bin=$1 pages=$2 mutated=$3
 scratch=$(mktemp -d)
 address=verbs://$REMORA_VERBS_HOST:7470
 export REMORA_REQUIRE_VERBS=1
@@ -30,14 +30,15 @@ run_suite() {
   ! grep '^\[  SKIPPED \]' "$scratch/suite" || { echo "$1: tests were skipped"; return 1; }
 }
 
-# Programs with a deliberate fault each (tests/broken), which their tests must notice.
-run_faulty() {
-  local program
-  for program in "$faulty"/broken_*; do
-    say "$(basename "$program"): tests must fail"
-    "$program" --gtest_filter='*/verbs' --gtest_fail_fast --gtest_color=no >"$scratch/faulty" 2>&1 || true
-    grep -Eq 'FAILED TEST|check failed' "$scratch/faulty" || { cat "$scratch/faulty"; echo "nobody noticed"; return 1; }
-  done
+# The mutants of tests/mutation that only a device shows, and the same program without one.
+run_mutants() {
+  local run=(python3 -B "$(dirname "$0")/../mutation/run.py") mutant
+  say "mutated_guest without a mutant: tests must pass"
+  "${run[@]}" --control --filter='*/verbs' "$mutated/mutated_guest"
+  while read -r mutant; do
+    say "mutant $mutant: tests must fail"
+    "${run[@]}" --mutant="$mutant" --filter='*/verbs' "$mutated/mutated_guest"
+  done <"$mutated/in_guest"
 }
 
 run_pages() {
@@ -88,7 +89,7 @@ run_suite rdma_test '*/verbs'
 run_suite behaviour_test '*/verbs*'
 run_suite linear_histories_test '*/verbs*'
 run_suite hostile_test '*/verbs'
-run_faulty
+run_mutants
 run_pages
 run_floor
 run_memory_windows auto slices_bound 'bound to its connection, by memory windows'

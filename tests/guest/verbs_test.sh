@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Boots a guest with a soft-RoCE device and runs there all that needs real verbs (in_guest.sh, beside this file).
-#   verbs_test.sh BIN CPU FAULTY     folders of the built programs, and of those with deliberate faults (tests/broken)
+#   verbs_test.sh BIN CPU MUTATED     folders of the built programs, and of those with mutants (tests/mutation)
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-bin=$1 cpu=$2 faulty=$3
+bin=$1 cpu=$2 mutated=$3
 pages=$(mktemp -d "${TMPDIR:-/tmp}/remora-pages.XXXXXX")
 trap 'rm -rf "$pages"' EXIT
 "$here/../../tools/manual-pages" "$pages"
-"$here/../../tools/rdma-guest" --cpu="$cpu" --timeout=1200 -- "$here/in_guest.sh" "$bin" "$pages" "$faulty"
+"$here/../../tools/rdma-guest" --cpu="$cpu" --timeout=1200 -- "$here/in_guest.sh" "$bin" "$pages" "$mutated"

@@ -1,0 +1,29 @@
+// The switch of a deliberate fault ("mutant"), for the copies of the sources that generate.py makes.
+// README.md describes the mutants.
+#pragma once
+
+namespace remora::mutation {
+
+/// One fault. `is_active` is set before any other code of the program runs, and never changes after that.
+///
+/// Thread Safety: any number of threads may call IsActive.
+struct Mutant {
+  const char* name;
+  bool is_active = false;
+
+  bool IsActive() const {
+    if (is_active) NoteReached();
+    return is_active;
+  }
+
+  /// Creates the file that REMORA_MUTANT_REACHED names. Keeps errno.
+  static void NoteReached();
+};
+
+/// Those of the program, with a null at the end. generate.py defines it.
+extern Mutant* const all[];
+
+}  // namespace remora::mutation
+
+/// Whether this fault is the one that REMORA_MUTANT names; if so, notes that it was reached.
+#define MUTANT(name) (::remora::mutation::name.IsActive())
