@@ -15,7 +15,7 @@
 namespace remora {
 namespace {
 
-absl::Status NoPage(const char* why) {
+absl::Status NoScanPage(const char* why) {
   return absl::InternalError(absl::StrCat("what the server sent is no page of this scan: ", why));
 }
 
@@ -137,7 +137,7 @@ absl::Status ClientScan::Impl::Open() {
 
 absl::Status ClientScan::Impl::TakeOrder(bool by_hash) {
   if (by_hash == range_.by_hash) return absl::OkStatus();
-  if (by_hash || !Rest().after.empty()) return NoPage("its keys come in another order");
+  if (by_hash || !Rest().after.empty()) return NoScanPage("its keys come in another order");
   range_.by_hash = false;
   return absl::OkStatus();
 }
@@ -193,7 +193,7 @@ absl::Status ClientScan::Impl::TakePage(const Session::Answer& answer, std::size
   }
   REMORA_RETURN_IF_ERROR(ToStatus(answer));
   if (answer.reply.result < 0 || static_cast<std::uint64_t>(answer.reply.result) > page_size_) {
-    return NoPage("it is larger than was asked for");
+    return NoScanPage("it is larger than was asked for");
   }
   cursor_ = answer.reply.version;
   half_ = half;
@@ -236,7 +236,7 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
   // With a limit, what expired on its way is made up for.
   const bool is_short = dropped_ && has_limit_ && !one_moment_;
   if (!lost_ && !is_short) {
-    if (!pieces_.empty()) return NoPage("it ends inside an entry");
+    if (!pieces_.empty()) return NoScanPage("it ends inside an entry");
     return false;
   }
   REMORA_RETURN_IF_ERROR(Open());
@@ -332,7 +332,7 @@ absl::Status ClientScan::Impl::CheckHeader(const ScanEntry& header) const {
   const bool is_good = header.key_size >= kMinKeySize && header.key_size <= kMaxKeySize &&
                        header.value_size <= (keys_only_ ? 0 : kMaxValueSize) && header.reserved == 0 &&
                        header.version > 0 && header.version < kMaxVersion;
-  return is_good ? absl::OkStatus() : NoPage("an entry out of bounds");
+  return is_good ? absl::OkStatus() : NoScanPage("an entry out of bounds");
 }
 
 // Each key lies beyond the last one: so a scan ends, whatever a server sends.
@@ -347,7 +347,7 @@ absl::Status ClientScan::Impl::CheckKey(std::string_view key) const {
   } else {
     in_order = key >= range_.begin && (last.empty() || key > last) && (!range_.has_end() || key < range_.end);
   }
-  return in_order ? absl::OkStatus() : NoPage("a key out of order, or of its range");
+  return in_order ? absl::OkStatus() : NoScanPage("a key out of order, or of its range");
 }
 
 absl::StatusOr<bool> ClientScan::Impl::IsOver(std::uint64_t expiry_ms) {

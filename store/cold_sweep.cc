@@ -9,7 +9,7 @@ namespace remora {
 namespace {
 
 // Between two passes: a minute, and so long that reading the tier takes a tenth of the time at most.
-constexpr std::int64_t kPauseMs = 60'000;
+constexpr std::int64_t kColdSweepPauseMs = 60'000;
 constexpr std::int64_t kPausePerPass = 9;
 
 }  // namespace
@@ -54,7 +54,7 @@ absl::Status ColdSweep::Look(const DurableTier::Entry& entry, std::int64_t unix_
 
 void ColdSweep::End(TimePoint now, std::int64_t unix_ms) {
   const std::int64_t took_ms = std::chrono::ceil<std::chrono::milliseconds>(now - pass_->began).count();
-  not_before_ms_ = unix_ms + std::max(kPauseMs, kPausePerPass * took_ms);
+  not_before_ms_ = unix_ms + std::max(kColdSweepPauseMs, kPausePerPass * took_ms);
   pass_.reset();
 }
 

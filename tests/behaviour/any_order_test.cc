@@ -10,16 +10,13 @@
 #include "store/format/hash_order.h"
 #include "store/format/scan_protocol.h"
 #include "tests/behaviour/behaviour_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
 
 using testing::HasSubstr;
 using Map = std::map<std::string, std::string>;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-// The least window there may be: pages of 4 KiB.
-const ClientOptions kSmallWindow{.scan_window_bytes = 2 * kMinPageSize};
 
 class AnyOrder : public Behaviour {
  protected:

@@ -11,13 +11,12 @@
 #include "tests/behaviour/async_fixture.h"
 #include "tests/behaviour/async_sim_fixture.h"
 #include "tests/support/random_bytes.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class AsyncLarge : public Async {
  protected:

@@ -12,13 +12,12 @@
 #include "tests/behaviour/async_fixture.h"
 #include "tests/sim/sim_served.h"
 #include "tests/support/server_thread.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
 
 using std::chrono::seconds;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class AsyncLost : public SimServed, public testing::Test {
  protected:

@@ -12,6 +12,7 @@
 
 #include "client/client.h"
 #include "store/store.h"
+#include "tests/behaviour/behaviour_fixture.h"
 #include "tests/support/hand_client.h"
 #include "tests/support/server_thread.h"
 
@@ -60,10 +61,6 @@ INSTANTIATE_TEST_SUITE_P(On, BackupRequests,
                          [](const auto& test) {
                            return test.param == rdma::TransportKind::kLocal ? "local" : "verbs";
                          });
-
-#define START(dir) \
-  Start(dir);      \
-  if (IsSkipped() || HasFatalFailure()) return
 
 TEST_P(BackupRequests, ANameIsOneBackup) {
   START(backups_);

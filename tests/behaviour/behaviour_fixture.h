@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "store/format/scan_protocol.h"
 #include "tests/behaviour/deployment.h"
 
 namespace remora {
@@ -23,6 +24,9 @@ inline testing::AssertionResult HasCode(absl::StatusCode code, const absl::Statu
 }
 #define EXPECT_CODE(code, expression) EXPECT_TRUE(HasCode(absl::StatusCode::code, (expression)))
 #define ASSERT_CODE(code, expression) ASSERT_TRUE(HasCode(absl::StatusCode::code, (expression)))
+
+/// The least window of scans and watches there may be: pages of 4 KiB.
+inline const ClientOptions kSmallWindow{.scan_window_bytes = 2 * kMinPageSize};
 
 /// A fixture's test runs on every kind of deployment.
 class Behaviour : public testing::TestWithParam<DeploymentKind> {

@@ -19,14 +19,14 @@
 namespace remora {
 namespace {
 
-constexpr std::string_view kKey = "key";
+constexpr std::string_view kFlippedKey = "key";
 constexpr std::string_view kValue = "the value that was written for this key, and no other";
 
 class FlippedBits : public SimServed, public testing::Test {
  protected:
   FlippedBits() : SimServed(/*seed=*/1) {
     Serve({.store = {.memory_size = std::size_t{16} << 20, .clock = &network_.clock()}, .log = {}});
-    EXPECT_TRUE(Connect({})->Put(kKey, kValue).ok());
+    EXPECT_TRUE(Connect({})->Put(kFlippedKey, kValue).ok());
     tampering_.change_read = [this](std::span<const rdma::Sge> came) { Take(came); };
   }
 
@@ -73,7 +73,7 @@ TEST_F(FlippedBits, AreNotServedByAColdGet) {
   const auto client = ConnectThrough({.location_cache_bytes = 0});
   FlipEach([&] {
     std::string value;
-    const absl::Status status = client->Get(kKey, &value);
+    const absl::Status status = client->Get(kFlippedKey, &value);
     return status.ok() ? value : status.ToString();
   });
 }
@@ -81,9 +81,9 @@ TEST_F(FlippedBits, AreNotServedByAColdGet) {
 TEST_F(FlippedBits, AreNotServedByAWarmGet) {
   const auto client = ConnectThrough({});
   std::string value;
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(client->Get(kKey, &value).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(client->Get(kFlippedKey, &value).ok());
   FlipEach([&] {
-    const absl::Status status = client->Get(kKey, &value);
+    const absl::Status status = client->Get(kFlippedKey, &value);
     return status.ok() ? value : status.ToString();
   });
   EXPECT_GT(client->counters().location_hits, 0u);
@@ -94,7 +94,7 @@ TEST_F(FlippedBits, AreNotServedIntoMemoryOfTheCallers) {
   std::vector<std::byte> memory(256);
   const auto buffer = *client->Register(memory);
   FlipEach([&] {
-    const absl::StatusOr<std::size_t> size = client->Get(kKey, *buffer);
+    const absl::StatusOr<std::size_t> size = client->Get(kFlippedKey, *buffer);
     return size.ok() ? std::string(reinterpret_cast<const char*>(memory.data()), *size)
                      : size.status().ToString();
   });
@@ -102,7 +102,7 @@ TEST_F(FlippedBits, AreNotServedIntoMemoryOfTheCallers) {
 
 TEST_F(FlippedBits, AreNotServedSideBySide) {
   const auto client = ConnectThrough({});
-  const std::vector<std::string_view> keys = {kKey, "another"};
+  const std::vector<std::string_view> keys = {kFlippedKey, "another"};
   FlipEach([&] {
     std::vector<GetResult> results(keys.size());
     EXPECT_TRUE(client->MultiGet(keys, results).ok());
@@ -114,7 +114,7 @@ TEST_F(FlippedBits, AreNotServedByManyAtOnce) {
   const auto client = *AsyncClient::Connect(Dial(), {}, {}, network_.clock());
   FlipEach([&] {
     AsyncOutcome outcome;
-    EXPECT_TRUE(client->Get(kKey, outcome.Taker()).ok());
+    EXPECT_TRUE(client->Get(kFlippedKey, outcome.Taker()).ok());
     EXPECT_TRUE(client->WaitAll(network_.clock().Now() + std::chrono::minutes(1)).ok());
     return outcome.text();
   });

@@ -6,11 +6,10 @@
 
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/support/hand_client.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class Grants : public Behaviour {
  protected:
@@ -35,12 +34,6 @@ INSTANTIATE_TEST_SUITE_P(On, Grants,
                          testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
-
-void CheckAnswer(ReplyStatus wanted, const std::optional<HandClient::Answer>& answer) {
-  ASSERT_TRUE(answer.has_value());
-  ASSERT_EQ(static_cast<int>(answer->status()), static_cast<int>(wanted)) << answer->behind;
-}
-#define ASSERT_ANSWER(code, answer) ASSERT_NO_FATAL_FAILURE(CheckAnswer(ReplyStatus::code, answer))
 
 TEST_P(Grants, APutByHandIsAPut) {
   START();

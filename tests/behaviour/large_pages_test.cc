@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr int kKeys = 6000;
+constexpr int kLargePageKeys = 6000;
 const std::string kFiller(1000, 'v');
 
 class LargePagesTest : public testing::TestWithParam<rdma::TransportKind> {
@@ -39,12 +39,12 @@ class LargePagesTest : public testing::TestWithParam<rdma::TransportKind> {
   }
   std::uint64_t LargePageBytes() { return server_->server().store().Read(Counter::kLargePageBytes); }
   void Fill() {
-    for (int i = 0; i < kKeys; ++i) {
+    for (int i = 0; i < kLargePageKeys; ++i) {
       ASSERT_TRUE(client_->Put(absl::StrCat("key ", i), absl::StrCat(i, kFiller)).ok());
     }
   }
   void ReadAll() {
-    for (int i = 0; i < kKeys; ++i) {
+    for (int i = 0; i < kLargePageKeys; ++i) {
       ASSERT_EQ(client_->Get(absl::StrCat("key ", i)).value_or("none"), absl::StrCat(i, kFiller));
     }
   }
@@ -68,7 +68,7 @@ TEST_P(LargePagesTest, ReadersFindTheSameBytesBeforeAndBehind) {
   const std::uint64_t at_first = LargePageBytes();
   Fill();
   // What is full: the values alone.
-  const std::uint64_t wanted = kKeys * kFiller.size() / rdma::kLargePage * rdma::kLargePage;
+  const std::uint64_t wanted = kLargePageKeys * kFiller.size() / rdma::kLargePage * rdma::kLargePage;
   const auto patience = steady_clock::now() + std::chrono::seconds(120);
   while (LargePageBytes() < wanted && steady_clock::now() < patience) ReadAll();
   ReadAll();

@@ -8,13 +8,12 @@
 #include "store/format/protocol.h"
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/support/random_bytes.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class Large : public Behaviour {
  protected:

@@ -12,11 +12,10 @@
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/sim/sim_served.h"
 #include "tests/support/server_thread.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 /// A write that can be told from itself done twice, and from not done.
 struct Case {

@@ -8,11 +8,10 @@
 
 #include "server/memory.h"
 #include "store/format/layout.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 std::vector<rdma::Address> Addresses(const std::vector<std::string>& texts) {
   std::vector<rdma::Address> addresses;

@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(On, Readers,
                                          DeploymentKind::kVerbs, DeploymentKind::kVerbsAndLocal),
                          [](const auto& test) { return NameOf(test.param); });
 
-constexpr int kKeys = 8;
+constexpr int kReaderKeys = 8;
 std::string KeyOf(int i) { return "hot key " + std::to_string(i); }
 std::size_t SizeOf(std::uint64_t number) { return 40 + number * 7919 % 1500; }
 
@@ -33,9 +33,9 @@ void ReadUntil(const std::atomic<bool>& done, KeyValue& kv, std::vector<Acknowle
                unsigned seed, std::atomic<std::uint64_t>& gets) {
   std::mt19937 random(seed);
   std::string value;
-  std::vector<std::uint64_t> seen(kKeys, 0);
+  std::vector<std::uint64_t> seen(kReaderKeys, 0);
   while (!done.load()) {
-    const int i = static_cast<int>(random() % kKeys);
+    const int i = static_cast<int>(random() % kReaderKeys);
     const auto index = static_cast<std::size_t>(i);
     const std::uint64_t oldest = std::max(acknowledged[index].number.load(), seen[index]);
     const absl::Status status = kv.Get(KeyOf(i), &value);
@@ -52,8 +52,8 @@ TEST_P(Readers, SeeWholeAndFreshValuesWhileKeysAreOverwritten) {
   START({.memory_size = std::size_t{64} << 20});
   // Bounded by operations, so that the log, which only fills, holds them all; fewer where everything is slow.
   const std::uint64_t writes = slow() ? 2000 : 20000;
-  std::vector<Acknowledged> acknowledged(kKeys);
-  for (int i = 0; i < kKeys; ++i) ASSERT_CODE(kOk, Put(KeyOf(i), MakeValue(KeyOf(i), 0, SizeOf(0))));
+  std::vector<Acknowledged> acknowledged(kReaderKeys);
+  for (int i = 0; i < kReaderKeys; ++i) ASSERT_CODE(kOk, Put(KeyOf(i), MakeValue(KeyOf(i), 0, SizeOf(0))));
 
   std::atomic<bool> done = false;
   std::atomic<std::uint64_t> gets = 0;
@@ -67,7 +67,7 @@ TEST_P(Readers, SeeWholeAndFreshValuesWhileKeysAreOverwritten) {
   std::mt19937 random(99);
   absl::Status status;
   for (std::uint64_t number = 1; number <= writes && status.ok(); ++number) {
-    const int i = static_cast<int>(random() % kKeys);
+    const int i = static_cast<int>(random() % kReaderKeys);
     status = Put(KeyOf(i), MakeValue(KeyOf(i), number, SizeOf(number)));
     if (status.ok()) acknowledged[static_cast<std::size_t>(i)].number = number;
   }
@@ -83,14 +83,14 @@ TEST_P(Readers, SeeWholeAndFreshValuesWhileKeysAreOverwritten) {
 TEST_P(Readers, MissNothingThatStaysWhileNeighboursComeAndGo) {
   START({.memory_size = std::size_t{64} << 20});
   const std::uint64_t rounds = slow() ? 1000 : 15000;
-  for (int i = 0; i < kKeys; ++i) ASSERT_CODE(kOk, Put(KeyOf(i), MakeValue(KeyOf(i), 1, 60)));
+  for (int i = 0; i < kReaderKeys; ++i) ASSERT_CODE(kOk, Put(KeyOf(i), MakeValue(KeyOf(i), 1, 60)));
   std::atomic<bool> done = false;
   const std::unique_ptr<KeyValue> reader_kv = Connect();
   std::thread reader([&] {
     std::mt19937 random(5);
     std::string value;
     while (!done.load()) {
-      const std::string stays = KeyOf(static_cast<int>(random() % kKeys));
+      const std::string stays = KeyOf(static_cast<int>(random() % kReaderKeys));
       ASSERT_CODE(kOk, reader_kv->Get(stays, &value));
       ASSERT_EQ(NumberOf(stays, value), 1u);
       const std::string comes = "guest " + std::to_string(random() % 4);
@@ -151,12 +151,13 @@ INSTANTIATE_TEST_SUITE_P(With, TornReaders,
                          });
 
 TEST_P(TornReaders, NeverSeeAMixtureOrAnOldValueOrAMiss) {
-  std::vector<std::uint64_t> written(kKeys, 1);
+  std::vector<std::uint64_t> written(kReaderKeys, 1);
   std::uint64_t number = 1;
-  for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(writer_->Put(KeyOf(i), MakeValue(KeyOf(i), 1, SizeOf(1))).ok());
+  for (int i = 0; i < kReaderKeys; ++i)
+    ASSERT_TRUE(writer_->Put(KeyOf(i), MakeValue(KeyOf(i), 1, SizeOf(1))).ok());
   network_.set_interference(
       [&] {
-        const auto i = static_cast<std::size_t>(network_.random()() % kKeys);
+        const auto i = static_cast<std::size_t>(network_.random()() % kReaderKeys);
         const std::string key = KeyOf(static_cast<int>(i));
         ++number;
         ASSERT_TRUE(writer_->Put(key, MakeValue(key, number, SizeOf(number))).ok());
@@ -165,7 +166,7 @@ TEST_P(TornReaders, NeverSeeAMixtureOrAnOldValueOrAMiss) {
       GetParam().gap);
   std::string value;
   for (int gets = 0; gets < 1000 && number < 30000; ++gets) {
-    const auto i = static_cast<std::size_t>(network_.random()() % kKeys);
+    const auto i = static_cast<std::size_t>(network_.random()() % kReaderKeys);
     const std::string key = KeyOf(static_cast<int>(i));
     const std::uint64_t oldest = written[i];
     const absl::Status status = reader_->Get(key, &value);

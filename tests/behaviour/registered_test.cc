@@ -12,6 +12,7 @@
 #include "tests/behaviour/async_fixture.h"
 #include "tests/behaviour/async_sim_fixture.h"
 #include "tests/support/random_bytes.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
@@ -19,7 +20,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kSizes[] = {0,           1,
                                   100,         kLeastGathered - 1,
                                   4000,        kLeastGathered,

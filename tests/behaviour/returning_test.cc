@@ -10,11 +10,10 @@
 #include "tests/sim/sim_served.h"
 #include "tests/support/hand_client.h"
 #include "tests/support/server_thread.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class Returning : public SimServed, public testing::Test {
  protected:
@@ -32,12 +31,6 @@ class Returning : public SimServed, public testing::Test {
   ServerOptions options_;
   HelloRequest hello_;
 };
-
-void CheckAnswer(ReplyStatus wanted, const std::optional<HandClient::Answer>& answer) {
-  ASSERT_TRUE(answer.has_value());
-  ASSERT_EQ(static_cast<int>(answer->status()), static_cast<int>(wanted)) << answer->behind;
-}
-#define ASSERT_ANSWER(code, answer) ASSERT_NO_FATAL_FAILURE(CheckAnswer(ReplyStatus::code, answer))
 
 TEST_F(Returning, AWriteThatWasGivenUpNeverComesBehindALaterOne) {
   Serve(options_);

@@ -62,12 +62,6 @@ INSTANTIATE_TEST_SUITE_P(On, ScanAttack,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
-void CheckAnswer(ReplyStatus wanted, const std::optional<HandClient::Answer>& answer) {
-  ASSERT_TRUE(answer.has_value());
-  ASSERT_EQ(static_cast<int>(answer->status()), static_cast<int>(wanted)) << answer->behind;
-}
-#define ASSERT_ANSWER(code, answer) ASSERT_NO_FATAL_FAILURE(CheckAnswer(ReplyStatus::code, answer))
-
 TEST_P(ScanAttack, ACountByHandIsACount) {
   StartFilled();
   if (IsSkipped() || HasFatalFailure()) return;

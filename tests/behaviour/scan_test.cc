@@ -12,6 +12,7 @@
 
 #include "store/format/scan_protocol.h"
 #include "tests/behaviour/behaviour_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
@@ -19,10 +20,6 @@ namespace {
 using testing::HasSubstr;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 using Map = std::map<std::string, std::string>;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-// The least window there may be: pages of 4 KiB.
-const ClientOptions kSmallWindow{.scan_window_bytes = 2 * kMinPageSize};
 
 class Scans : public Behaviour {
  protected:

@@ -13,6 +13,7 @@
 #include "store/format/change_token.h"
 #include "store/format/scan_protocol.h"
 #include "tests/behaviour/behaviour_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
@@ -21,8 +22,6 @@ using std::chrono::milliseconds;
 using Lines = std::vector<std::string>;
 using Map = std::map<std::string, std::string>;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-const ClientOptions kSmallWindow{.scan_window_bytes = 2 * kMinPageSize};
 // For a change that must come.
 constexpr milliseconds kLong{20'000};
 

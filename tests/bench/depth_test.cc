@@ -21,11 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr auto kInsert = static_cast<std::size_t>(OperationKind::kInsert);
-constexpr auto kRead = static_cast<std::size_t>(OperationKind::kRead);
-constexpr auto kReadModifyWrite = static_cast<std::size_t>(OperationKind::kReadModifyWrite);
-constexpr auto kScan = static_cast<std::size_t>(OperationKind::kScan);
-
 class DepthTest : public KvbenchTest {};
 
 TEST_F(DepthTest, EachWorkloadRunsAndEveryValueVerifies) {

@@ -19,6 +19,13 @@
 
 namespace remora::bench {
 
+// Indices of what is counted by the kind of operation.
+constexpr auto kRead = static_cast<std::size_t>(OperationKind::kRead);
+constexpr auto kUpdate = static_cast<std::size_t>(OperationKind::kUpdate);
+constexpr auto kInsert = static_cast<std::size_t>(OperationKind::kInsert);
+constexpr auto kScan = static_cast<std::size_t>(OperationKind::kScan);
+constexpr auto kReadModifyWrite = static_cast<std::size_t>(OperationKind::kReadModifyWrite);
+
 class KvbenchTest : public ::testing::Test {
  protected:
   KvbenchTest() {

@@ -28,9 +28,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr auto kRead = static_cast<std::size_t>(OperationKind::kRead);
-constexpr auto kReadModifyWrite = static_cast<std::size_t>(OperationKind::kReadModifyWrite);
-
 TEST_F(KvbenchTest, EachWorkloadRunsAndEveryValueVerifies) {
   for (const char* workload :
        {"--workload=a", "--workload=b", "--workload=c", "--workload=d", "--workload=f"}) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/kvbench_fixture.h"
+
 namespace remora::bench {
 namespace {
 
@@ -14,9 +16,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr auto kRead = static_cast<std::size_t>(OperationKind::kRead);
-constexpr auto kUpdate = static_cast<std::size_t>(OperationKind::kUpdate);
 
 /// 1000 reads of 1, 2, ... 1000 us in 2 s, one update of 5 us, three errors, two intervals.
 RunReport Known() {

@@ -104,29 +104,29 @@ TEST_P(VerbsAttack, AWriteThatClaimsToBeAMessage) {
 
 TEST_P(VerbsAttack, AGrantThatWasTakenBack) {
   START_HOSTILE();
-  constexpr char kKey[] = "large";
-  constexpr std::size_t kKeySize = sizeof(kKey) - 1;
+  constexpr char kLargeKey[] = "large";
+  constexpr std::size_t kLargeKeySize = sizeof(kLargeKey) - 1;
   const std::string value(300'000, 'v');
   const auto request = [&](std::uint64_t id, Operation operation) {
     Request made;
     made.request_id = id;
     made.operation = operation;
-    made.key_size = kKeySize;
+    made.key_size = kLargeKeySize;
     made.value_size = static_cast<std::uint32_t>(value.size());
-    RawPeer::Seal(&made, kKey, value);
+    RawPeer::Seal(&made, kLargeKey, value);
     return made;
   };
   const auto reserve = [&](RawVerbs& peer, std::uint64_t id) {
     const auto reserved = peer.Ask(request(id, Operation::kReserve));
     Grant grant;
     EXPECT_TRUE(reserved.has_value() && FromBytes(std::as_bytes(std::span(reserved->behind)), &grant));
-    EXPECT_EQ(grant.region.size, kKeySize + value.size());
+    EXPECT_EQ(grant.region.size, kLargeKeySize + value.size());
     return grant.region;
   };
   {
     const auto peer = EnterRaw();
     const RemoteRegion grant = reserve(*peer, 1);
-    EXPECT_EQ(peer->Do(IBV_WR_RDMA_WRITE, grant.address, grant.key, kKey + value), IBV_WC_SUCCESS);
+    EXPECT_EQ(peer->Do(IBV_WR_RDMA_WRITE, grant.address, grant.key, kLargeKey + value), IBV_WC_SUCCESS);
     const auto committed = peer->Ask(request(2, Operation::kCommit));
     ASSERT_TRUE(committed.has_value());
     ASSERT_EQ(committed->reply.status, ReplyStatus::kOk);
@@ -150,7 +150,7 @@ TEST_P(VerbsAttack, AGrantThatWasTakenBack) {
   const auto reader = Client::Connect(served_->address(), {}, served_->clock());
   ASSERT_TRUE(reader.ok()) << reader.status();
   std::string got;
-  EXPECT_TRUE((*reader)->Get(kKey, &got).ok());
+  EXPECT_TRUE((*reader)->Get(kLargeKey, &got).ok());
   EXPECT_TRUE(got == value);
   ExpectNobodyElseHarmed();
 }

@@ -15,14 +15,14 @@ std::string Text(const WatchResult::Change& change) {
 }
 
 /// Of all operations: the writes with versions in their order, and the keys of those without.
-struct Writes {
+struct VersionedWrites {
   std::vector<const Operation*> known;
   std::unordered_map<std::uint64_t, const Operation*> by_version;
   std::unordered_set<std::string> of_unknown;
 };
 
 /// W1 and W2.
-std::string WrongOrder(const WatchResult& watch, const Writes& writes) {
+std::string WrongOrder(const WatchResult& watch, const VersionedWrites& writes) {
   const WatchResult::Change* last = nullptr;
   const WatchResult::Change* last_put = nullptr;
   for (const WatchResult::Change& change : watch.changes) {
@@ -51,7 +51,7 @@ std::string WrongOrder(const WatchResult& watch, const Writes& writes) {
 }
 
 /// W3. The first write that is not shown; null: there is none.
-const Operation* Missing(const WatchResult& watch, const Writes& writes) {
+const Operation* Missing(const WatchResult& watch, const VersionedWrites& writes) {
   std::vector<const WatchResult::Change*> puts;
   for (const WatchResult::Change& change : watch.changes) {
     if (change.version != 0) puts.push_back(&change);
@@ -85,7 +85,7 @@ const Operation* Missing(const WatchResult& watch, const Writes& writes) {
 void CheckWatches(const std::vector<WatchResult>& watches, const std::vector<Operation>& operations,
                   std::vector<std::string>* faults) {
   if (watches.empty()) return;
-  Writes writes;
+  VersionedWrites writes;
   for (const Operation& operation : operations) {
     if (!IsEffect(operation)) continue;
     if (operation.version == 0) {

@@ -27,8 +27,8 @@ SUITES = {
     "guest": ({"rdma"}, set()),
 }
 TABLE_SUITES = {
-    "crash": {"cuts": int, "breaks": list, "long": bool},
-    "simulation": {"finds": list, "long": bool},
+    "crash": {"cuts": int, "breaks": list},
+    "simulation": {"finds": list},
 }
 NEEDED = {"crash": "breaks", "simulation": "finds"}
 
@@ -240,12 +240,11 @@ def cmake(root, out, mutants, by_file, affected, tests):
     for mutant in mutants:
         for suite, value in mutant["killed_by"].items():
             test = mutant["name"] + (f".{suite}" if len(mutant["killed_by"]) > 1 else "")
-            is_long = "TRUE" if suite in TABLE_SUITES and value.get("long") else "FALSE"
             if suite == "crash":
                 rules = map(quote, value["breaks"])
-                call = "in_crash", test, mutant["name"], is_long, value.get("cuts", 0), *rules
+                call = "in_crash", test, mutant["name"], value.get("cuts", 0), *rules
             elif suite == "simulation":
-                call = "in_simulation", test, mutant["name"], is_long, *map(quote, value["finds"])
+                call = "in_simulation", test, mutant["name"], *map(quote, value["finds"])
             elif suite != "guest":  # tests/guest runs those
                 call = "in_program", suite, test, mutant["name"], quote(value)
             else:

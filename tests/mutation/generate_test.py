@@ -23,7 +23,7 @@ file = "store/twice.cc"
 old = 'if (x < 0) return'
 new = 'if (x < 0 && !MUTANT(negative_is_doubled)) return'
 killed_by.store = "TwiceTest.*:*Negative*"
-killed_by.crash = { cuts = 100, breaks = ["H2", "H3"], long = true }
+killed_by.crash = { cuts = 100, breaks = ["H2", "H3"] }
 killed_by.simulation = { finds = ["no order of these"] }
 """
 SHARED = """\
@@ -99,8 +99,8 @@ class GenerateTest(unittest.TestCase):
         name = "negative_is_doubled"
         for expected in (
             f'mutation_in_program(store {name}.store {name} "TwiceTest.*:*Negative*")',
-            f'mutation_in_crash({name}.crash {name} TRUE 100 "H2" "H3")',
-            f'mutation_in_simulation({name}.simulation {name} FALSE "no order of these")',
+            f'mutation_in_crash({name}.crash {name} 100 "H2" "H3")',
+            f'mutation_in_simulation({name}.simulation {name} "no order of these")',
             'mutation_in_program(behaviour is_kept is_kept "Twice.*")',
         ):
             self.assertIn(expected, made)

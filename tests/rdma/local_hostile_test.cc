@@ -16,12 +16,11 @@
 #include "rdma/local_client.h"
 #include "rdma/local_ring.h"
 #include "rdma/local_socket.h"
+#include "tests/rdma/patience.h"
 #include "tests/rdma/transport_fixture.h"
 
 namespace remora::rdma {
 namespace {
-
-constexpr std::chrono::seconds kPatience(60);
 
 /// A client that does as the test tells it.
 class RawClient {

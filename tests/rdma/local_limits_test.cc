@@ -16,6 +16,7 @@
 #include "rdma/local_socket.h"
 #include "rdma/local_wire.h"
 #include "rdma/memory.h"
+#include "tests/rdma/patience.h"
 #include "tests/rdma/transport_fixture.h"
 #include "tests/rdma/transport_peer.h"
 
@@ -23,8 +24,6 @@ namespace remora::rdma {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr std::chrono::minutes kPatience(1);
 
 // UndefinedBehaviorSanitizer looks at an object through a pipe before it follows its virtual table, and takes
 // every object for a broken one where there are no descriptors left for that.

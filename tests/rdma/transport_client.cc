@@ -7,12 +7,10 @@
 #include <utility>
 
 #include "store/base/status_macros.h"
+#include "tests/rdma/patience.h"
 
 namespace remora::rdma {
 namespace {
-
-// How long anything may take before it counts as failed; never how long something takes.
-constexpr std::chrono::seconds kPatience(60);
 
 std::string TextOf(std::span<const std::byte> bytes) {
   std::string text(bytes.size(), '\0');

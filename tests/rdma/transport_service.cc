@@ -14,12 +14,10 @@
 
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "tests/rdma/patience.h"
 
 namespace remora::rdma {
 namespace {
-
-// How long anything may take before it counts as failed; never how long something takes.
-constexpr std::chrono::seconds kPatience(60);
 
 std::span<const std::byte> AsBytes(const std::uint64_t& value) {
   return std::as_bytes(std::span<const std::uint64_t, 1>(&value, 1));

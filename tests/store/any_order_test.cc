@@ -20,14 +20,13 @@
 #include "store/scan.h"
 #include "store/store.h"
 #include "test_files.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
 
 using testing::HasSubstr;
 using Map = std::map<std::string, std::string>;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 TEST(HashOrder, IsThatOfTheBitsFromTheLowestOn) {
   EXPECT_EQ(ReverseBits(0), 0u);

@@ -14,13 +14,12 @@
 #include "store/store.h"
 #include "test_files.h"
 #include "tests/support/manual_clock.h"
+#include "tests/support/sizes.h"
 
 namespace remora {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 std::string ValueOf(std::size_t size, std::uint64_t number) {
   std::string value(size, static_cast<char>('a' + number % 26));

@@ -198,4 +198,11 @@ class HandClient {
   std::uint64_t value_hash_ = 0;
 };
 
+inline void CheckAnswer(ReplyStatus wanted, const std::optional<HandClient::Answer>& answer) {
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_EQ(static_cast<int>(answer->status()), static_cast<int>(wanted)) << answer->behind;
+}
+/// Fails the test unless the answer came and has this status.
+#define ASSERT_ANSWER(code, answer) ASSERT_NO_FATAL_FAILURE(CheckAnswer(ReplyStatus::code, answer))
+
 }  // namespace remora
