@@ -28,6 +28,8 @@ run_suite() {
   }
   grep '^\[==========\] [1-9][0-9]* tests\? .* ran' "$scratch/suite" || { echo "$1: no test ran"; return 1; }
   ! grep '^\[  SKIPPED \]' "$scratch/suite" || { echo "$1: tests were skipped"; return 1; }
+  echo "the slowest, in ms:"
+  sed -nE 's/^\[       OK \] (.*) \(([0-9]+) ms\)$/\2 \1/p' "$scratch/suite" | sort -rn | sed 's/^/  /' | sed -n 1,12p
 }
 
 # The mutants of tests/mutation that only a device shows, and the same program without one.
