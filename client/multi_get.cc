@@ -38,9 +38,9 @@ std::span<std::byte> Behind(std::size_t size, std::span<std::byte> records) {
   return records.subspan(std::min((size + kCacheLine - 1) / kCacheLine * kCacheLine, records.size()));
 }
 
-class Lookup {
+class KeyLookup {
  public:
-  Lookup(std::string_view key, GetResult* result) : key_(key), key_hash_(HashKey(key)), result_(result) {}
+  KeyLookup(std::string_view key, GetResult* result) : key_(key), key_hash_(HashKey(key)), result_(result) {}
 
   bool done() const { return done_; }
   GetOutcome outcome() const { return outcome_; }
@@ -174,33 +174,33 @@ class Lookup {
 };
 
 /// Until each is done.
-absl::Status DoRounds(Session& session, std::span<Lookup> lookups) {
+absl::Status DoRounds(Session& session, std::span<KeyLookup> lookups) {
   const TimePoint start = session.Coarse();
   const std::uint64_t before = session.counters().reads;
-  for (Lookup& lookup : lookups) REMORA_RETURN_IF_ERROR(lookup.Start(session, start));
+  for (KeyLookup& lookup : lookups) REMORA_RETURN_IF_ERROR(lookup.Start(session, start));
   for (;;) {
-    for (Lookup& lookup : lookups) {
+    for (KeyLookup& lookup : lookups) {
       if (!lookup.done()) REMORA_RETURN_IF_ERROR(lookup.Prepare(session, start));
     }
-    std::array<Lookup*, Session::kSideBySide> posted;
+    std::array<KeyLookup*, Session::kSideBySide> posted;
     std::size_t count = 0;
     bool all_done = true;
     std::span<std::byte> records = session.record_buffer();
     for (std::size_t i = 0; i < lookups.size(); ++i) {
       if (lookups[i].done()) continue;
       // A bucket's buffer is the key's own: its search looks at the last bucket again while it reads records.
-      REMORA_ASSIGN_OR_RETURN(const Lookup::Posted was,
+      REMORA_ASSIGN_OR_RETURN(const KeyLookup::Posted was,
                               lookups[i].Post(session, session.bucket_buffer(i), &records));
       all_done = false;
-      if (was == Lookup::Posted::kDone) {
+      if (was == KeyLookup::Posted::kDone) {
         lookups[i].Take(session, start);
-      } else if (was == Lookup::Posted::kUnderWay) {
+      } else if (was == KeyLookup::Posted::kUnderWay) {
         posted[count++] = &lookups[i];
       }
     }
     if (all_done) break;
     REMORA_RETURN_IF_ERROR(session.AwaitRead());
-    for (Lookup* lookup : std::span(posted).first(count)) lookup->Take(session, start);
+    for (KeyLookup* lookup : std::span(posted).first(count)) lookup->Take(session, start);
   }
   session.allowance().Earn(session.counters().reads - before);
   return absl::OkStatus();
@@ -249,7 +249,7 @@ std::uint32_t GetAtOnce(Session& session, std::span<const std::string_view> keys
 /// Of those that are left.
 absl::Status GetInRounds(Session& session, std::span<const std::string_view> keys,
                          std::span<GetResult> results, std::uint32_t left) {
-  absl::InlinedVector<Lookup, Session::kSideBySide> lookups;
+  absl::InlinedVector<KeyLookup, Session::kSideBySide> lookups;
   for (; left != 0; left &= left - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(left));
     lookups.emplace_back(keys[i], &results[i]);
@@ -258,7 +258,7 @@ absl::Status GetInRounds(Session& session, std::span<const std::string_view> key
   // too.
   const bool was_loading = session.store_is_loading();
   REMORA_RETURN_IF_ERROR(DoRounds(session, lookups));
-  for (Lookup& lookup : lookups) {
+  for (KeyLookup& lookup : lookups) {
     GetResult& result = lookup.result();
     if (lookup.outcome() == GetOutcome::kFound) {
       session.NoteRead(lookup.key_hash());

@@ -16,10 +16,10 @@
 namespace remora {
 namespace {
 
-constexpr std::chrono::milliseconds kFirstPause{1};
-constexpr std::chrono::milliseconds kLongestPause{16};
+constexpr std::chrono::milliseconds kFirstPollPause{1};
+constexpr std::chrono::milliseconds kLongestPollPause{16};
 
-absl::Status NoPage(const char* why) {
+absl::Status NoWatchPage(const char* why) {
   return absl::InternalError(absl::StrCat("what the server sent is no page of this watch: ", why));
 }
 
@@ -80,10 +80,10 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   }
   const Reply& reply = answer->reply;
   if (reply.result < 0 || static_cast<std::uint64_t>(reply.result) > page_size) {
-    return NoPage("it is larger than was asked for");
+    return NoWatchPage("it is larger than was asked for");
   }
   if (reply.version == 0 || reply.slot < place_.sequence || reply.slot > kMaxSequence) {
-    return NoPage("it ends before it begins, or nowhere");
+    return NoWatchPage("it ends before it begins, or nowhere");
   }
   cursor_ = reply.version;
   page_end_ = reply.slot;
@@ -127,7 +127,7 @@ absl::StatusOr<bool> ClientWatch::Impl::IsBehind(Session& session) {
 absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
   REMORA_RETURN_IF_ERROR(failed_);
   const TimePoint until = clock_.Now() + wait;
-  for (Duration pause = kFirstPause;;) {
+  for (Duration pause = kFirstPollPause;;) {
     absl::StatusOr<bool> taken = TakeEntry();
     bool came = false;  // anything
     if (taken.ok() && !*taken) {
@@ -152,7 +152,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
     const TimePoint now = clock_.Now();
     if (now >= until) return false;
     clock_.Sleep(std::min<Duration>(pause, until - now));
-    pause = std::min<Duration>(2 * pause, kLongestPause);
+    pause = std::min<Duration>(2 * pause, kLongestPollPause);
   }
 }
 
@@ -169,7 +169,7 @@ absl::StatusOr<bool> ClientWatch::Impl::TakeEntry() {
   header = next;
   watch_->key_ = rest.substr(sizeof(next), next.key_size);
   watch_->value_ = rest.substr(sizeof(next) + next.key_size, next.value_size);
-  if (!range_.Contains(watch_->key_)) return NoPage("a key out of its range");
+  if (!range_.Contains(watch_->key_)) return NoWatchPage("a key out of its range");
   taken_ += size;
   place_.sequence = next.sequence + 1;
   return true;
@@ -182,7 +182,7 @@ absl::Status ClientWatch::Impl::Check(const ChangeEntry& header) const {
                        header.reserved == 0 && header.sequence >= place_.sequence &&
                        header.sequence <= kMaxSequence &&
                        (is_put ? header.version > 0 && header.version < kMaxVersion : header.version == 0);
-  return is_good ? absl::OkStatus() : NoPage("a change out of bounds, or out of order");
+  return is_good ? absl::OkStatus() : NoWatchPage("a change out of bounds, or out of order");
 }
 
 }  // namespace remora

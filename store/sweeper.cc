@@ -12,7 +12,7 @@ namespace {
 
 // Between two sweeps of a segment. The share that grows with the memory keeps sweeping below 250 segments a
 // second, a few percent of a core, however the expiries of records are mixed.
-constexpr std::int64_t kPauseMs = 1000;
+constexpr std::int64_t kBasePauseMs = 1000;
 constexpr std::int64_t kPauseMsPerSegment = 4;
 
 // Deletions of one write to the durable tier.
@@ -49,7 +49,7 @@ bool Sweeper::Begin(Pace pace, std::int64_t unix_ms) {
     segment = segments_.AnyExpired(unix_ms);
   }
   if (!segment) return false;
-  const std::int64_t pause = kPauseMs + kPauseMsPerSegment * static_cast<std::int64_t>(segments_.count());
+  const std::int64_t pause = kBasePauseMs + kPauseMsPerSegment * static_cast<std::int64_t>(segments_.count());
   // From here on, what comes to be in the segment is noted anew.
   segments_.ForgetExpiry(*segment, unix_ms + pause);
   sweep_ = {*segment, segments_[*segment].retired, segments_[*segment].begin};
