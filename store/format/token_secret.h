@@ -60,7 +60,8 @@ inline std::optional<std::string> DecodeSecret(std::string_view text, std::strin
     return std::nullopt;
   }
   // A copy: of a moved string, gcc 12 warns where it is inlined (array-bounds).
-  if (bytes.size() >= kMinSecretSize && bytes.size() <= kMaxSecretSize) return std::optional(std::as_const(bytes));
+  if (bytes.size() >= kMinSecretSize && bytes.size() <= kMaxSecretSize)
+    return std::optional(std::as_const(bytes));
   *why = "a secret has 16 to 64 bytes, and this one " + std::to_string(bytes.size());
   return std::nullopt;
 }
