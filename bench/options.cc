@@ -2,12 +2,13 @@
 
 #include <sysexits.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
+#include <initializer_list>
 #include <iterator>
-#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,10 +18,14 @@
 #include "bench/workload.h"
 #include "client/async.h"
 #include "client/token.h"
+#include "tools/command_line/command_line.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 
 namespace remora::bench {
 namespace {
+
+using command_line::CommandLine;
 
 constexpr const char* kDescription =
     "kvbench loads records into a Remora server, into a store inside kvbench itself, or into another one to\n"
@@ -65,139 +70,139 @@ struct Flags {
   bool verify = false;
 };
 
-void AddTargetFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
-  app.add_option("command", flags.command,
-                 "load: insert the records; run: the workload; all: both; floor: load, then what a client's "
-                 "operations\n"
-                 "cost beside what nobody could do without; report: show what --json wrote")
-      ->required()
-      ->check(CLI::IsMember({"load", "run", "all", "floor", "report"}))
-      ->option_text("load | run | all | floor | report");
-  app.add_option("files", options.reports, "report: files that --json wrote, to be compared")
-      ->option_text("FILE...");
-  app.add_option("--target", options.target.address,
-                 "verbs://HOST:PORT, local:///PATH, or embedded; of others: redis://HOST:PORT,\n"
-                 "redis:///PATH, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench, rocksdb, lmdb")
-      ->option_text("ADDRESS");
-  app.add_option("--memory", flags.memory,
-                 "embedded: size of the store (rocksdb: of its cache); default: what the records need")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->option_text("SIZE");
-  app.add_option("--location_cache", flags.location_cache,
-                 "server: memory for each thread's client to remember where keys are; 0: none; default: 8M\n"
-                 "over verbs, none through mapped memory")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->option_text("SIZE");
-  app.add_option("--token_file", flags.token_file,
-                 "server: what `kvctl token` printed, where it serves only who has a token")
-      ->envname("REMORA_TOKEN_FILE")
-      ->option_text("FILE");
-  app.add_flag("--batch", options.target.batch,
+void AddTargetFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
+  line.Add("command", flags.command,
+           "load: insert the records; run: the workload; all: both; floor: load, then what a client's "
+           "operations\n"
+           "cost beside what nobody could do without; report: show what --json wrote")
+      .Required()
+      .IsOneOf({"load", "run", "all", "floor", "report"})
+      .Placeholder("load | run | all | floor | report");
+  line.Add("files", options.reports, "report: files that --json wrote, to be compared")
+      .Placeholder("FILE...");
+  line.Add("--target", options.target.address,
+           "verbs://HOST:PORT, local:///PATH, or embedded; of others: redis://HOST:PORT,\n"
+           "redis:///PATH, memcached://HOST:PORT, memcached:///PATH, or, inside kvbench, rocksdb, lmdb")
+      .Placeholder("ADDRESS");
+  line.Add("--memory", flags.memory,
+           "embedded: size of the store (rocksdb: of its cache); default: what the records need")
+      .Size()
+      .Placeholder("SIZE");
+  line.Add("--location_cache", flags.location_cache,
+           "server: memory for each thread's client to remember where keys are; 0: none; default: 8M\n"
+           "over verbs, none through mapped memory")
+      .Size()
+      .Placeholder("SIZE");
+  line.Add("--token_file", flags.token_file,
+           "server: what `kvctl token` printed, where it serves only who has a token")
+      .Environment("REMORA_TOKEN_FILE")
+      .Placeholder("FILE");
+  line.AddFlag("--batch", options.target.batch,
                "server, with --depth: by MultiGet and MultiPut, and not by an AsyncClient");
-  app.add_option("--server_pid", options.server_pid,
-                 "Also tell the processor time that this process, the server, takes")
-      ->check(CLI::Range(1, 1 << 22))
-      ->option_text("PID");
-  app.add_option("--durability", flags.durability, "inside kvbench: memory (default), logged or synced")
-      ->check(CLI::IsMember({"memory", "logged", "synced"}))
-      ->option_text("NAME");
-  app.add_option("--eviction", flags.eviction,
-                 "embedded, when the memory is full: none (default; writes fail) or least_used")
-      ->check(CLI::IsMember({"none", "least_used"}))
-      ->option_text("NAME");
-  app.add_option("--data_dir", options.target.store.data_dir,
-                 "embedded, logged or synced; rocksdb; lmdb: the store's directory; floor: an empty one, for "
-                 "RocksDB and\n"
-                 "syncs to compare with")
-      ->option_text("DIR");
+  line.Add("--server_pid", options.server_pid,
+           "Also tell the processor time that this process, the server, takes")
+      .Range(1, 1 << 22)
+      .Placeholder("PID");
+  line.Add("--durability", flags.durability, "inside kvbench: memory (default), logged or synced")
+      .IsOneOf({"memory", "logged", "synced"})
+      .Placeholder("NAME");
+  line.Add("--eviction", flags.eviction,
+           "embedded, when the memory is full: none (default; writes fail) or least_used")
+      .IsOneOf({"none", "least_used"})
+      .Placeholder("NAME");
+  line.Add("--data_dir", options.target.store.data_dir,
+           "embedded, logged or synced; rocksdb; lmdb: the store's directory; floor: an empty one, for "
+           "RocksDB and\n"
+           "syncs to compare with")
+      .Placeholder("DIR");
 }
 
-void AddOutputFlags(CLI::App& app, BenchOptions& options) {
-  const std::map<std::string, OutputFormat> formats = {{"table", OutputFormat::kTable},
-                                                       {"ycsb", OutputFormat::kYcsb}};
-  app.add_option("--format", options.format, "What is printed: table (default), or ycsb, its summary lines")
-      ->transform(CLI::CheckedTransformer(formats))
-      ->option_text("NAME");
-  app.add_option("--json", options.json_path, "Also write all that was measured to this file")
-      ->option_text("FILE");
-  app.add_option("--csv", options.csv_path, "The same as a table of operations and intervals")
-      ->option_text("FILE");
-  app.add_option("--html", options.html_path, "The same as a page with charts, complete in one file")
-      ->option_text("FILE");
-  app.add_option("--by", options.by,
-                 "report: as curves over this one of their settings: threadcount, recordcount, fieldlength,\n"
-                 "readproportion, depth, ...")
-      ->option_text("SETTING");
-  app.add_option("--interval", options.workload.interval_seconds,
-                 "Keep a time series of the run, in intervals of so many seconds, in the files")
-      ->check(CLI::Range(0.01, 1e6))
-      ->option_text("S");
+void AddOutputFlags(CommandLine& line, BenchOptions& options) {
+  line.AddChoice("--format", options.format, {{"table", OutputFormat::kTable}, {"ycsb", OutputFormat::kYcsb}},
+                 "What is printed: table (default), or ycsb, its summary lines")
+      .Placeholder("NAME");
+  line.Add("--json", options.json_path, "Also write all that was measured to this file").Placeholder("FILE");
+  line.Add("--csv", options.csv_path, "The same as a table of operations and intervals").Placeholder("FILE");
+  line.Add("--html", options.html_path, "The same as a page with charts, complete in one file")
+      .Placeholder("FILE");
+  line.Add("--by", options.by,
+           "report: as curves over this one of their settings: threadcount, recordcount, fieldlength,\n"
+           "readproportion, depth, ...")
+      .Placeholder("SETTING");
+  line.Add("--interval", options.workload.interval_seconds,
+           "Keep a time series of the run, in intervals of so many seconds, in the files")
+      .Range(0.01, 1e6)
+      .Placeholder("S");
 }
 
 // A flag that is short for a property: its text becomes the property's.
-void AddShorthand(CLI::App& app, Flags& flags, const char* flag, const char* key, const char* placeholder,
+void AddShorthand(CommandLine& line, Flags& flags, const char* flag, const char* key, const char* placeholder,
                   const std::string& description) {
-  app.add_option_function<std::string>(
-         flag,
-         [&flags, flag, key](const std::string& text) {
-           flags.shorthands.push_back({key, text, flag});
-         },
-         description)
-      ->option_text(placeholder);
+  line.AddFunction<std::string>(
+          flag,
+          [&flags, flag, key](const std::string& text) {
+            flags.shorthands.push_back({key, text, flag});
+          },
+          description)
+      .Placeholder(placeholder);
 }
 
-// Defaults stand in the descriptions, as CLI11 would print them between its own type names.
-void AddWorkloadFlags(CLI::App& app, Flags& flags, BenchOptions& options) {
+// Defaults stand in the descriptions, as they would be printed between names of types.
+void AddWorkloadFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
   Workload& workload = options.workload;
-  auto* core =
-      app.add_option("--workload", flags.workload, "YCSB's core workload: a, b (default), c, d, e or f")
-          ->option_text("NAME");
-  app.add_option(
-         "-P,--properties", flags.files,
-         "A workload in YCSB's property file; of several, later ones win. What none says is as in YCSB")
-      ->excludes(core)
-      ->allow_extra_args(false)
-      ->option_text("FILE");
-  app.add_option("-p,--property", flags.properties, "One property; wins over files")
-      ->allow_extra_args(false)
-      ->option_text("KEY=VALUE");
-  AddShorthand(app, flags, "--records", "recordcount", "N", "Records; default 100000");
-  app.add_option("--value_size", flags.value_size, "Of each value, 16 to 64M, in one field; default 64")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->check(CLI::Range(kMinBenchValueSize, kMaxValueSize))
-      ->option_text("SIZE");
-  AddShorthand(app, flags, "--distribution", "requestdistribution", "NAME",
+  const command_line::Option core =
+      line.Add("--workload", flags.workload, "YCSB's core workload: a, b (default), c, d, e or f")
+          .Placeholder("NAME");
+  line.Add("-P,--properties", flags.files,
+           "A workload in YCSB's property file; of several, later ones win. What none says is as in YCSB")
+      .Excludes(core)
+      .OneValueEach()
+      .Placeholder("FILE");
+  line.Add("-p,--property", flags.properties, "One property; wins over files")
+      .OneValueEach()
+      .Placeholder("KEY=VALUE");
+  AddShorthand(line, flags, "--records", "recordcount", "N", "Records; default 100000");
+  line.Add("--value_size", flags.value_size, "Of each value, 16 to 64M, in one field; default 64")
+      .Size()
+      .Range(kMinBenchValueSize, kMaxValueSize)
+      .Placeholder("SIZE");
+  AddShorthand(line, flags, "--distribution", "requestdistribution", "NAME",
                "Which records are asked for: zipfian (default; scrambled, constant 0.99), latest, uniform,\n"
                "hotspot, exponential or sequential");
-  AddShorthand(app, flags, "--operations", "operationcount", "N", "Of the run, all threads; default 1000000");
-  AddShorthand(app, flags, "--seconds", "maxexecutiontime", "S",
+  AddShorthand(line, flags, "--operations", "operationcount", "N",
+               "Of the run, all threads; default 1000000");
+  AddShorthand(line, flags, "--seconds", "maxexecutiontime", "S",
                "How long the run takes at most; without --operations: how long it takes");
-  AddShorthand(app, flags, "--threads", "threadcount", "N", "Each with a connection of its own; default 1");
-  AddShorthand(app, flags, "--rate", "target", "N",
+  AddShorthand(line, flags, "--threads", "threadcount", "N", "Each with a connection of its own; default 1");
+  AddShorthand(line, flags, "--rate", "target", "N",
                "Operations per second of the run, all threads, each due at its moment; default: each thread "
                "begins its next operation when the last one has ended");
-  app.add_option("--depth", workload.depth,
-                 "Operations that each thread has under way at once, 1 (default) to 1024")
-      ->check(CLI::Range(1u, static_cast<unsigned>(kMaxAsyncDepth)))
-      ->option_text("N");
-  app.add_option("--processes", options.processes, "Each with so many threads; of a server only; default 1")
-      ->check(CLI::Range(1u, 256u))
-      ->option_text("N");
-  app.add_option("--seed", workload.seed, "Of what is drawn; default 1")->option_text("N");
-  app.add_flag("--verify", flags.verify, "Check that each value read was written for its key");
-  app.add_option("--warmup", workload.warm_up_seconds, "Run for so many seconds first, and do not count that")
-      ->check(CLI::Range(0.0, 1e6))
-      ->option_text("S");
-  app.add_option(
-         "--time_every", workload.time_every,
-         "At depth 1, time one operation in so many; default 1. For operations that take no longer than\n"
-         "reading the clock")
-      ->check(CLI::Range(1u, 1u << 20))
-      ->option_text("N");
+  line.Add("--depth", workload.depth,
+           "Operations that each thread has under way at once, 1 (default) to 1024")
+      .Range(1u, static_cast<unsigned>(kMaxAsyncDepth))
+      .Placeholder("N");
+  line.Add("--processes", options.processes, "Each with so many threads; of a server only; default 1")
+      .Range(1u, 256u)
+      .Placeholder("N");
+  line.Add("--seed", workload.seed, "Of what is drawn; default 1").Placeholder("N");
+  line.AddFlag("--verify", flags.verify, "Check that each value read was written for its key");
+  line.Add("--warmup", workload.warm_up_seconds, "Run for so many seconds first, and do not count that")
+      .Range(0.0, 1e6)
+      .Placeholder("S");
+  line.Add("--time_every", workload.time_every,
+           "At depth 1, time one operation in so many; default 1. For operations that take no longer than\n"
+           "reading the clock")
+      .Range(1u, 1u << 20)
+      .Placeholder("N");
 }
 
-[[noreturn]] void Fail(const char* flag, const absl::Status& status) {
-  throw CLI::ValidationError(flag, std::string(status.message()));
+// What is wrong with a flag, a command or a property.
+absl::Status Wrong(std::string_view name, std::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ": ", AbslView(why)));
+}
+
+absl::Status Wrong(std::string_view name, const absl::Status& status) {
+  return Wrong(name, StdView(status.message()));
 }
 
 bool Says(const std::vector<Property>& properties, std::string_view key) {
@@ -256,48 +261,54 @@ std::uint64_t InsertsOf(const Workload& workload) {
 }
 
 // Flags that are for another kind of target.
-void Refuse(const CLI::App& app, std::initializer_list<const char*> flags, const char* why) {
+absl::Status Refuse(const CommandLine& line, std::initializer_list<const char*> flags, const char* why) {
   for (const char* flag : flags) {
-    if (app.count(flag) > 0) throw CLI::ValidationError(flag, why);
+    if (line.Has(flag)) return Wrong(flag, why);
   }
+  return absl::OkStatus();
 }
 
-void ResolveServer(const CLI::App& app, const Flags& flags, BenchOptions& options) {
-  Refuse(app, {"--memory", "--durability", "--eviction"}, "is for a store inside kvbench only");
-  if (!options.floor) Refuse(app, {"--data_dir"}, "is for a store inside kvbench only");
+absl::Status ResolveServer(const CommandLine& line, const Flags& flags, BenchOptions& options) {
+  REMORA_RETURN_IF_ERROR(
+      Refuse(line, {"--memory", "--durability", "--eviction"}, "is for a store inside kvbench only"));
+  if (!options.floor) {
+    REMORA_RETURN_IF_ERROR(Refuse(line, {"--data_dir"}, "is for a store inside kvbench only"));
+  }
   if (IsPeer(options.target.address)) {
-    Refuse(app, {"--location_cache", "--batch"}, "is for a server of Remora's only");
+    REMORA_RETURN_IF_ERROR(Refuse(line, {"--location_cache", "--batch"}, "is for a server of Remora's only"));
   }
   if (options.target.batch && options.workload.depth == 1) {
-    throw CLI::ValidationError("--batch", "needs --depth: of one, there is nothing to do together");
+    return Wrong("--batch", "needs --depth: of one, there is nothing to do together");
   }
   if (!flags.token_file.empty() && !IsPeer(options.target.address)) {
     // Raw requests prove nothing.
-    if (options.floor) throw CLI::ValidationError("floor", "is for a server that asks for no token");
+    if (options.floor) return Wrong("floor", "is for a server that asks for no token");
     absl::StatusOr<std::string> token = ReadTokenFile(flags.token_file);
-    if (!token.ok()) Fail("--token_file", token.status());
+    if (!token.ok()) return Wrong("--token_file", token.status());
     options.target.client.token = *std::move(token);
   }
-  if (app.count("--location_cache") > 0) options.target.client.location_cache_bytes = flags.location_cache;
+  if (line.Has("--location_cache")) options.target.client.location_cache_bytes = flags.location_cache;
+  return absl::OkStatus();
 }
 
-void ResolveFloor(const BenchOptions& options) {
+absl::Status ResolveFloor(const BenchOptions& options) {
   if (IsInProcess(options.target.address) || IsPeer(options.target.address)) {
-    throw CLI::ValidationError("floor", "is for a server of Remora's only");
+    return Wrong("floor", "is for a server of Remora's only");
   }
   const Fields& fields = options.workload.fields;
   if (fields.count > 1 || fields.lengths != Fields::Lengths::kConstant ||
       fields.length > kMaxSmallValueSize) {
-    throw CLI::ValidationError("floor", std::string(absl::StrCat("takes values of one size, ",
-                                                                 kMaxSmallValueSize, " bytes at most")));
+    return Wrong("floor", absl::StrCat("takes values of one size, ", kMaxSmallValueSize, " bytes at most"));
   }
+  return absl::OkStatus();
 }
 
-void ResolveStore(const CLI::App& app, const Flags& flags, BenchOptions& options) {
-  Refuse(app, {"--location_cache", "--batch", "--server_pid"}, "is for a server only");
+absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOptions& options) {
+  REMORA_RETURN_IF_ERROR(
+      Refuse(line, {"--location_cache", "--batch", "--server_pid"}, "is for a server only"));
   const Workload& workload = options.workload;
   if (options.processes > 1) {
-    throw CLI::ValidationError("--processes", "is for a server: each would have a store of its own");
+    return Wrong("--processes", "is for a server: each would have a store of its own");
   }
   StoreOptions& store = options.target.store;
   store.durability = flags.durability == "synced"   ? Durability::kSynced
@@ -305,52 +316,51 @@ void ResolveStore(const CLI::App& app, const Flags& flags, BenchOptions& options
                                                     : Durability::kMemory;
   store.eviction = flags.eviction == "none" ? Eviction::kNone : Eviction::kLeastUsed;
   if (options.target.address != kEmbeddedTarget) {
-    Refuse(app, {"--eviction"}, "is for --target=embedded only");
-    if (store.data_dir.empty()) throw CLI::ValidationError("--data_dir", "is required: it has files");
+    REMORA_RETURN_IF_ERROR(Refuse(line, {"--eviction"}, "is for --target=embedded only"));
+    if (store.data_dir.empty()) return Wrong("--data_dir", "is required: it has files");
   } else {
     const bool in_memory = store.durability == Durability::kMemory;
     if (!in_memory && store.data_dir.empty()) {
-      throw CLI::ValidationError("--durability", "logged and synced need --data_dir");
+      return Wrong("--durability", "logged and synced need --data_dir");
     }
     if (in_memory && !store.data_dir.empty()) {
-      throw CLI::ValidationError("--data_dir", "needs --durability=logged or synced");
+      return Wrong("--data_dir", "needs --durability=logged or synced");
     }
     if (in_memory && !options.load) {
-      throw CLI::ValidationError("run", "an embedded store in memory starts empty: use all");
+      return Wrong("run", "an embedded store in memory starts empty: use all");
     }
     if (in_memory && workload.mix.scan > 0) {
-      throw CLI::ValidationError("scanproportion",
-                                 "scans need --durability=logged or synced, and --data_dir");
+      return Wrong("scanproportion", "scans need --durability=logged or synced, and --data_dir");
     }
   }
   store.memory_size = flags.memory != 0 ? flags.memory
                                         : EmbeddedMemoryFor(workload.records + InsertsOf(workload),
                                                             KeyMaker(workload.keys).max_size(),
                                                             workload.fields.max_value_size());
+  return absl::OkStatus();
 }
 
-// Throws CLI::ValidationError when the flags contradict each other.
-void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
+// An error where the flags contradict each other.
+absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& options) {
   if (flags.command == "report") {
-    if (options.reports.empty()) throw CLI::ValidationError("report", "needs files that --json wrote");
-    if (options.html_path.empty()) throw CLI::ValidationError("report", "needs --html");
-    return;
+    if (options.reports.empty()) return Wrong("report", "needs files that --json wrote");
+    if (options.html_path.empty()) return Wrong("report", "needs --html");
+    return absl::OkStatus();
   }
-  Refuse(app, {"--by"}, "is for report only");
-  if (!options.reports.empty()) throw CLI::ValidationError(options.reports[0], "files are for report only");
-  if (app.count("--target") == 0) throw CLI::ValidationError("--target", "is required");
+  REMORA_RETURN_IF_ERROR(Refuse(line, {"--by"}, "is for report only"));
+  if (!options.reports.empty()) return Wrong(options.reports[0], "files are for report only");
+  if (!line.Has("--target")) return Wrong("--target", "is required");
   options.load = flags.command != "run";
   options.run = flags.command == "run" || flags.command == "all";
   options.floor = flags.command == "floor";
   if (const absl::Status status = ResolveWorkload(flags, options.workload); !status.ok()) {
-    Fail("workload", status);
+    return Wrong("workload", status);
   }
-  if (options.floor) ResolveFloor(options);
+  if (options.floor) REMORA_RETURN_IF_ERROR(ResolveFloor(options));
   if (IsInProcess(options.target.address)) {
-    ResolveStore(app, flags, options);
-  } else {
-    ResolveServer(app, flags, options);
+    return ResolveStore(line, flags, options);
   }
+  return ResolveServer(line, flags, options);
 }
 
 }  // namespace
@@ -358,17 +368,16 @@ void Resolve(const CLI::App& app, const Flags& flags, BenchOptions& options) {
 std::variant<BenchOptions, int> ParseCommandLine(int argc, const char* const* argv) {
   BenchOptions options;
   Flags flags;
-  CLI::App app(kDescription, "kvbench");
-  app.footer(kFooter);
-  app.set_version_flag("--version", "kvbench of Remora " REMORA_VERSION);
-  AddTargetFlags(app, flags, options);
-  AddWorkloadFlags(app, flags, options);
-  AddOutputFlags(app, options);
-  try {
-    app.parse(argc, argv);
-    Resolve(app, flags, options);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : EX_USAGE;
+  CommandLine line(kDescription, "kvbench");
+  line.Footer(kFooter);
+  line.Version("kvbench of Remora " REMORA_VERSION);
+  AddTargetFlags(line, flags, options);
+  AddWorkloadFlags(line, flags, options);
+  AddOutputFlags(line, options);
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
+  if (const absl::Status status = Resolve(line, flags, options); !status.ok()) {
+    line.PrintError(std::string(status.message()));
+    return EX_USAGE;
   }
   return options;
 }

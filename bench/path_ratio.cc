@@ -5,13 +5,13 @@
 // other: the noise between two runs is larger than most of the differences looked for here.
 #include <sysexits.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +22,7 @@
 #include "bench/records.h"
 #include "client/client.h"
 #include "client/token.h"
+#include "tools/command_line/command_line.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 
@@ -307,30 +308,24 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   remora::bench::Flags flags;
-  CLI::App app(
+  remora::command_line::CommandLine line(
       "path_ratio compares a client's GET and PUT with the bare requests that they are made of, on one\n"
       "connection to a running server. It writes records of its own (keys path_ratio/...), and leaves "
       "them.\n",
       "path_ratio");
-  app.add_option("--server", flags.server, "verbs://HOST:PORT or local:///PATH")->required();
-  app.add_option("--token_file", flags.token_file,
-                 "What `kvctl token` printed, where the server serves only who has a token");
-  app.add_option("--rounds", flags.rounds, "Times that each is measured, for each size")
-      ->check(CLI::Range(1u, 100'000'000u))
-      ->capture_default_str();
-  app.add_option("--records", flags.records, "Records of each size")
-      ->check(CLI::Range(1u, 100'000'000u))
-      ->capture_default_str();
-  app.add_option("--value_size", flags.value_sizes, "Sizes of values, in bytes")
-      ->delimiter(',')
-      ->check(CLI::Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize))
-      ->capture_default_str();
-  app.add_option("--json", flags.json, "Writes the medians to this file, too, in nanoseconds");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : EX_USAGE;
-  }
+  line.Add("--server", flags.server, "verbs://HOST:PORT or local:///PATH").Required();
+  line.Add("--token_file", flags.token_file,
+           "What `kvctl token` printed, where the server serves only who has a token");
+  line.Add("--rounds", flags.rounds, "Times that each is measured, for each size")
+      .Range(1u, 100'000'000u)
+      .ShowDefault();
+  line.Add("--records", flags.records, "Records of each size").Range(1u, 100'000'000u).ShowDefault();
+  line.Add("--value_size", flags.value_sizes, "Sizes of values, in bytes")
+      .Separator(',')
+      .Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize)
+      .ShowDefault();
+  line.Add("--json", flags.json, "Writes the medians to this file, too, in nanoseconds");
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
   const absl::Status status = remora::bench::Run(flags);
   if (status.ok()) return 0;
   std::cerr << "path_ratio: " << flags.server << ": " << status.message() << "\n";

@@ -5,7 +5,6 @@
 // is printed are the medians of the turns.
 #include <sysexits.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -14,6 +13,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +25,7 @@
 #include "client/async.h"
 #include "client/client.h"
 #include "client/token.h"
+#include "tools/command_line/command_line.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 
@@ -244,33 +245,29 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   remora::bench::Flags flags;
-  CLI::App app(
+  remora::command_line::CommandLine line(
       "pipeline measures what many operations in flight bring: one connection, one thread, a running "
       "server.\n"
       "It overwrites kvbench's records, and leaves them.\n",
       "pipeline");
-  app.add_option("--server", flags.server, "verbs://HOST:PORT or local:///PATH")->required();
-  app.add_option("--token_file", flags.token_file,
-                 "What `kvctl token` printed, where the server serves only who has a token");
-  app.add_option("--records", flags.records, "Records; rounded up to a multiple of 16")
-      ->check(CLI::Range(1u, 1'000'000'000u))
-      ->capture_default_str();
-  app.add_option("--turns", flags.turns, "Times that each is measured, for each size")
-      ->check(CLI::Range(1u, 1'000'000u))
-      ->capture_default_str();
-  app.add_option("--operations", flags.operations, "Operations of each turn; a multiple of 16 is best")
-      ->check(CLI::Range(16u, 100'000'000u))
-      ->capture_default_str();
-  app.add_option("--value_size", flags.value_sizes, "Sizes of values, in bytes")
-      ->delimiter(',')
-      ->check(CLI::Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize))
-      ->capture_default_str();
-  app.add_flag("--gets_only", flags.gets_only, "Measure no PUTs");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : EX_USAGE;
-  }
+  line.Add("--server", flags.server, "verbs://HOST:PORT or local:///PATH").Required();
+  line.Add("--token_file", flags.token_file,
+           "What `kvctl token` printed, where the server serves only who has a token");
+  line.Add("--records", flags.records, "Records; rounded up to a multiple of 16")
+      .Range(1u, 1'000'000'000u)
+      .ShowDefault();
+  line.Add("--turns", flags.turns, "Times that each is measured, for each size")
+      .Range(1u, 1'000'000u)
+      .ShowDefault();
+  line.Add("--operations", flags.operations, "Operations of each turn; a multiple of 16 is best")
+      .Range(16u, 100'000'000u)
+      .ShowDefault();
+  line.Add("--value_size", flags.value_sizes, "Sizes of values, in bytes")
+      .Separator(',')
+      .Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize)
+      .ShowDefault();
+  line.AddFlag("--gets_only", flags.gets_only, "Measure no PUTs");
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
   const absl::Status status = remora::bench::Run(flags);
   if (status.ok()) return 0;
   std::cerr << "pipeline: " << flags.server << ": " << status.message() << "\n";

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/random.h"
+#include "tools/command_line/command_line.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "store/durable_tier.h"
@@ -276,29 +277,21 @@ absl::Status Run(const Flags& flags) {
 int main(int argc, char** argv) {
   remora::bench::Flags flags;
   flags.directory = std::filesystem::temp_directory_path().string();
-  CLI::App app(
+  remora::command_line::CommandLine line(
       "restart_scan measures how long a restart reads its durable tier, and loads it into a store, by one "
       "thread and\nby several. It fills a tier of its own, and removes it.\n",
       "restart_scan");
-  app.add_option("--directory", flags.directory, "Where to make it")->capture_default_str();
-  app.add_option("--keys", flags.keys, "How many keys")
-      ->check(CLI::Range(1u, 1'000'000'000u))
-      ->capture_default_str();
-  app.add_option("--value_size", flags.value_size, "Bytes of each value")
-      ->check(CLI::Range(std::size_t{1}, remora::kMaxValueSize))
-      ->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "Times that each is measured")
-      ->check(CLI::Range(1u, 1'000'000u))
-      ->capture_default_str();
-  app.add_option("--parts", flags.parts, "Numbers of ranges, and of threads")
-      ->delimiter(',')
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1000}))
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : EX_USAGE;
-  }
+  line.Add("--directory", flags.directory, "Where to make it").ShowDefault();
+  line.Add("--keys", flags.keys, "How many keys").Range(1u, 1'000'000'000u).ShowDefault();
+  line.Add("--value_size", flags.value_size, "Bytes of each value")
+      .Range(std::size_t{1}, remora::kMaxValueSize)
+      .ShowDefault();
+  line.Add("--rounds", flags.rounds, "Times that each is measured").Range(1u, 1'000'000u).ShowDefault();
+  line.Add("--parts", flags.parts, "Numbers of ranges, and of threads")
+      .Separator(',')
+      .Range(std::size_t{1}, std::size_t{1000})
+      .ShowDefault();
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
   const absl::Status status = remora::bench::Run(flags);
   if (status.ok()) return 0;
   std::cerr << "restart_scan: " << status.message() << "\n";

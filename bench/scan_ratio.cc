@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include <future>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -27,6 +27,7 @@
 #include "absl/strings/str_format.h"
 #include "bench/random.h"
 #include "client/client.h"
+#include "tools/command_line/command_line.h"
 #include "rdma/transport.h"
 #include "server/server.h"
 #include "store/base/clock.h"
@@ -234,26 +235,18 @@ absl::Status Run(const Flags& flags) {
 int main(int argc, char** argv) {
   remora::bench::Flags flags;
   flags.directory = std::filesystem::temp_directory_path().string();
-  CLI::App app(
+  remora::command_line::CommandLine line(
       "scan_ratio measures a store's scan, and a client's over the local transport, beside a RocksDB "
       "iterator.\n"
       "It fills a store of its own, and removes it.\n",
       "scan_ratio");
-  app.add_option("--directory", flags.directory, "Where to make it")->capture_default_str();
-  app.add_option("--keys", flags.keys, "How many keys")
-      ->check(CLI::Range(1u, 1'000'000'000u))
-      ->capture_default_str();
-  app.add_option("--value_size", flags.value_size, "Bytes of each value")
-      ->check(CLI::Range(std::size_t{1}, remora::kMaxValueSize))
-      ->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "Times that each is measured")
-      ->check(CLI::Range(1u, 1'000'000u))
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : EX_USAGE;
-  }
+  line.Add("--directory", flags.directory, "Where to make it").ShowDefault();
+  line.Add("--keys", flags.keys, "How many keys").Range(1u, 1'000'000'000u).ShowDefault();
+  line.Add("--value_size", flags.value_size, "Bytes of each value")
+      .Range(std::size_t{1}, remora::kMaxValueSize)
+      .ShowDefault();
+  line.Add("--rounds", flags.rounds, "Times that each is measured").Range(1u, 1'000'000u).ShowDefault();
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
   const absl::Status status = remora::bench::Run(flags);
   if (status.ok()) return 0;
   std::cerr << "scan_ratio: " << status.message() << "\n";

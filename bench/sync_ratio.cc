@@ -13,11 +13,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "CLI/CLI.hpp"
+#include "tools/command_line/command_line.h"
 #include "store/base/check.h"
 #include "store/store.h"
 
@@ -80,17 +81,14 @@ int Main(int argc, char** argv) {
   std::size_t rounds = 5;
   std::size_t writers = 64;
   std::size_t size = 100;
-  CLI::App app("sync_ratio: synced writes of a store, beside RocksDB's own and the bare disk's.");
-  app.add_option("--dir", dir, "a folder to be made, and removed")->capture_default_str();
-  app.add_option("--seconds", seconds, "of each measurement")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--rounds", rounds, "of all measurements")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--writers", writers, "threads")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--value_size", size, "bytes")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  command_line::CommandLine line(
+      "sync_ratio: synced writes of a store, beside RocksDB's own and the bare disk's.");
+  line.Add("--dir", dir, "a folder to be made, and removed").ShowDefault();
+  line.Add("--seconds", seconds, "of each measurement").ShowDefault().Positive();
+  line.Add("--rounds", rounds, "of all measurements").ShowDefault().Positive();
+  line.Add("--writers", writers, "threads").ShowDefault().Positive();
+  line.Add("--value_size", size, "bytes").ShowDefault();
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   REMORA_CHECK(std::filesystem::create_directory(dir));
   const std::string value(size, 'v');
   {

@@ -27,7 +27,7 @@ namespace {
 // For the kernel's own search of the host (ARP), where the caller's deadline is later.
 constexpr int kResolveTimeoutMs = 2000;
 // Asking for events costs a system call, some ten times an empty poll.
-constexpr unsigned kPollsPerEventCheck = 256;
+constexpr unsigned kIdlePollsPerEventCheck = 256;
 
 /// Sleeps until one of `fds` is readable: true. False: the deadline has passed.
 bool SleepUntilReadable(std::span<pollfd> fds, const Clock& clock, TimePoint deadline) {
@@ -212,7 +212,7 @@ std::size_t VerbsClient::Poll(std::span<Completion> out) {
     return count;
   }
   const std::size_t count = Collect(out);
-  if (count == 0 && ++idle_polls_ % kPollsPerEventCheck == 0) HandleEvents();
+  if (count == 0 && ++idle_polls_ % kIdlePollsPerEventCheck == 0) HandleEvents();
   return count;
 }
 

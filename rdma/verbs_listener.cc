@@ -19,7 +19,7 @@ namespace remora::rdma {
 namespace {
 
 // Requests that the kernel keeps until NextRequest takes them; it rejects those beyond.
-constexpr int kBacklog = 128;
+constexpr int kConnectBacklog = 128;
 constexpr std::size_t kMaxConnections = 512;
 constexpr std::size_t kMaxRegions = 8;
 
@@ -59,7 +59,7 @@ absl::Status VerbsListener::Start(MemoryWindows windows) {
     return StatusFromErrno(errno, "rdma_bind_addr", name);
   // 127.0.0.1 can be bound although no device has it.
   if (id_->verbs == nullptr) return StatusFromErrno(ENODEV, "rdma_bind_addr", name);
-  if (rdma_listen(id_.get(), kBacklog) != 0) return StatusFromErrno(errno, "rdma_listen", name);
+  if (rdma_listen(id_.get(), kConnectBacklog) != 0) return StatusFromErrno(errno, "rdma_listen", name);
   address_.port = ntohs(rdma_get_src_port(id_.get()));
 
   REMORA_ASSIGN_OR_RETURN(device_, DeviceLimits::Query(id_.get()));

@@ -3,11 +3,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "tools/command_line/command_line.h"
 #include "server/memory.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
@@ -108,98 +107,90 @@ absl::Status CheckWhomItServes(const Flags& flags) {
 // Reads the command line; an exit status when the program is to end with it.
 std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   flags->server.large_pages = true;
-  CLI::App app("kvserver: a key-value store whose clients read it in place, over RDMA or mapped memory.");
-  app.footer(kExitStatus);
+  command_line::CommandLine line(
+      "kvserver: a key-value store whose clients read it in place, over RDMA or mapped memory.");
+  line.Footer(kExitStatus);
   std::vector<std::string> addresses;
-  app.add_option("--listen", addresses, "Where to serve: verbs://HOST:PORT or local:///PATH; may be repeated")
-      ->required()
-      ->type_name("ADDRESS");
-  app.add_option("--data_dir", flags->server.store.data_dir,
-                 "RocksDB's directory; made when missing. Needed with --durability=logged and synced")
-      ->type_name("DIR");
-  app.add_option(
-         "--memory", flags->memory,
-         "All the memory that clients may reach: 64M, 8G, ... It holds index, records, and what each client "
-         "has to itself (see --max_clients); not RocksDB's buffers and cache, nor the program. See "
-         "--eviction for "
-         "when it is full")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->capture_default_str()
-      ->type_name("SIZE");
-  app.add_option("--backup_dir", flags->server.backup_dir,
-                 "Where `kvctl backup` puts backups; made when missing. Without it they are refused")
-      ->type_name("DIR");
-  CLI::Option* keep =
-      app.add_option("--backup_keep", flags->server.backup_keep,
-                     "When a backup is made, delete older ones but so many of the newest; 0: none")
-          ->check(CLI::Range(0, 1'000'000))
-          ->capture_default_str();
-  keep->needs("--backup_dir");
-  const std::map<std::string, Durability> durabilities = {
-      {"memory", Durability::kMemory}, {"logged", Durability::kLogged}, {"synced", Durability::kSynced}};
+  line.Add("--listen", addresses, "Where to serve: verbs://HOST:PORT or local:///PATH; may be repeated")
+      .Required()
+      .TypeName("ADDRESS");
+  line.Add("--data_dir", flags->server.store.data_dir,
+           "RocksDB's directory; made when missing. Needed with --durability=logged and synced")
+      .TypeName("DIR");
+  line.Add(
+          "--memory", flags->memory,
+          "All the memory that clients may reach: 64M, 8G, ... It holds index, records, and what each client "
+          "has to itself (see --max_clients); not RocksDB's buffers and cache, nor the program. See "
+          "--eviction for "
+          "when it is full")
+      .Size()
+      .ShowDefault()
+      .TypeName("SIZE");
+  const command_line::Option backup_dir =
+      line.Add("--backup_dir", flags->server.backup_dir,
+               "Where `kvctl backup` puts backups; made when missing. Without it they are refused")
+          .TypeName("DIR");
+  line.Add("--backup_keep", flags->server.backup_keep,
+           "When a backup is made, delete older ones but so many of the newest; 0: none")
+      .Range(0, 1'000'000)
+      .ShowDefault()
+      .Needs(backup_dir);
   Durability durability = Durability::kLogged;
-  app.add_option("--durability", durability,
-                 "What an acknowledged write survives: memory (nothing), logged (the death of this process), "
-                 "synced (that of the machine)")
-      ->transform(CLI::CheckedTransformer(durabilities))
-      ->default_str("logged");
-  const std::map<std::string, Eviction> evictions = {{"none", Eviction::kNone},
-                                                     {"least_used", Eviction::kLeastUsed}};
-  app.add_option(
-         "--eviction", flags->server.store.eviction,
-         "When memory is full: none (refuse writes; all data must fit), least_used (what was not used "
-         "lately stays on disk only; with --durability=memory, it is dropped)")
-      ->transform(CLI::CheckedTransformer(evictions))
-      ->default_str("least_used");
+  line.AddChoice(
+          "--durability", durability,
+          {{"memory", Durability::kMemory}, {"logged", Durability::kLogged}, {"synced", Durability::kSynced}},
+          "What an acknowledged write survives: memory (nothing), logged (the death of this process), "
+          "synced (that of the machine)")
+      .DefaultText("logged");
+  line.AddChoice(
+          "--eviction", flags->server.store.eviction,
+          {{"none", Eviction::kNone}, {"least_used", Eviction::kLeastUsed}},
+          "When memory is full: none (refuse writes; all data must fit), least_used (what was not used "
+          "lately stays on disk only; with --durability=memory, it is dropped)")
+      .DefaultText("least_used");
   std::optional<std::string> default_ttl;
-  app.add_option("--default_ttl", default_ttl,
-                 "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
-      ->default_str("never")
-      ->type_name("DURATION");
+  line.Add("--default_ttl", default_ttl,
+           "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
+      .DefaultText("never")
+      .TypeName("DURATION");
   std::optional<std::string> watch_retention;
-  app.add_option("--watch_retention", watch_retention,
-                 "How long at least a watch that was away finds what it has missed, on disk: 10m, 1d, ... "
-                 "Default: as long as a restart needs it anyway, some 64 to 256 MiB of writes")
-      ->type_name("DURATION");
-  app.add_option("--max_clients", flags->max_clients,
-                 "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "
-                 "addresses is "
-                 "local. Default: as many as 1/8 of it holds, but 4 to 512")
-      ->check(CLI::Range(1, 65536));
-  app.add_option("--ready_fd", flags->ready_fd, "Write a line to this descriptor, and close it, once serving")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--tokens", flags->server.tokens_file,
-                 "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl token` "
-                 "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
-      ->type_name("FILE");
-  app.add_flag("--insecure_open", flags->insecure_open,
+  line.Add("--watch_retention", watch_retention,
+           "How long at least a watch that was away finds what it has missed, on disk: 10m, 1d, ... "
+           "Default: as long as a restart needs it anyway, some 64 to 256 MiB of writes")
+      .TypeName("DURATION");
+  line.Add("--max_clients", flags->max_clients,
+           "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "
+           "addresses is "
+           "local. Default: as many as 1/8 of it holds, but 4 to 512")
+      .Range(1, 65536);
+  line.Add("--ready_fd", flags->ready_fd, "Write a line to this descriptor, and close it, once serving")
+      .NotNegative();
+  line.Add("--tokens", flags->server.tokens_file,
+           "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl token` "
+           "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
+      .TypeName("FILE");
+  line.AddFlag("--insecure_open", flags->insecure_open,
                "Serve whoever reaches a verbs address; with --tokens, also who has none");
-  const std::map<std::string, rdma::MemoryWindows> memory_windows = {{"auto", rdma::MemoryWindows::kAuto},
-                                                                     {"off", rdma::MemoryWindows::kOff}};
-  app.add_option(
-         "--memory_windows", flags->memory_windows,
-         "Over verbs, bind what a client may write to its connection, so that no other client can write "
-         "there: auto (where the device has memory windows of type 2B; the log, and `kvctl stats`, say "
-         "whether), off")
-      ->transform(CLI::CheckedTransformer(memory_windows))
-      ->default_str("auto");
-  const std::map<std::string, bool> large_pages = {{"auto", true}, {"off", false}};
-  app.add_option(
-         "--large_pages", flags->server.large_pages,
-         "Ask the system for large pages for the memory, which makes reads on the same machine faster: "
-         "auto (where it has some; `kvctl stats` says how many bytes), off")
-      ->transform(CLI::CheckedTransformer(large_pages))
-      ->default_str("auto");
+  line.AddChoice(
+          "--memory_windows", flags->memory_windows,
+          {{"auto", rdma::MemoryWindows::kAuto}, {"off", rdma::MemoryWindows::kOff}},
+          "Over verbs, bind what a client may write to its connection, so that no other client can write "
+          "there: auto (where the device has memory windows of type 2B; the log, and `kvctl stats`, say "
+          "whether), off")
+      .DefaultText("auto");
+  line.AddChoice(
+          "--large_pages", flags->server.large_pages, {{"auto", true}, {"off", false}},
+          "Ask the system for large pages for the memory, which makes reads on the same machine faster: "
+          "auto (where it has some; `kvctl stats` says how many bytes), off")
+      .DefaultText("auto");
   bool quiet = false;
-  app.add_flag("--quiet", quiet,
+  line.AddFlag("--quiet", quiet,
                "Log nothing to standard error, neither of clients nor of the disk, but why it ends");
-  app.set_version_flag("--version", "kvserver " REMORA_VERSION);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat(error.what(), "; see kvserver --help")));
-  }
+  line.Version("kvserver " REMORA_VERSION);
+  const std::optional<int> exit_status = line.Parse(argc, argv, [](const std::string& error) {
+    return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat(error, "; see kvserver --help")));
+  });
+  if (exit_status) return exit_status;
 
   flags->server.store.durability = durability;
   flags->server.store.loading = Loading::kInBackground;
@@ -240,8 +231,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok()) return Fail(EX_USAGE, safe);
   flags->server.serves_without_token = flags->insecure_open;
   if (!quiet) {
-    flags->server.log = [](std::string_view line) {
-      std::fprintf(stderr, "kvserver: %.*s\n", static_cast<int>(line.size()), line.data());
+    flags->server.log = [](std::string_view text) {
+      std::fprintf(stderr, "kvserver: %.*s\n", static_cast<int>(text.size()), text.data());
     };
   }
   return std::nullopt;

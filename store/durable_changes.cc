@@ -28,7 +28,7 @@ absl::Status NotReached() {
   return absl::InvalidArgumentError("a change feed from a place that was not reached");
 }
 
-std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
+std::string_view TextOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
 /// Takes the changes of keys out of a group's writes, and counts them all: each has a sequence.
 class Collector final : public rocksdb::WriteBatch::Handler {
@@ -40,7 +40,7 @@ class Collector final : public rocksdb::WriteBatch::Handler {
     const std::uint64_t sequence = sequence_++;
     if (family != kDataFamily) return {};
     StoredEntry entry;
-    if (!ReadEntry(View(key), View(value), kMaxVersion, &entry)) {
+    if (!ReadEntry(TextOf(key), TextOf(value), kMaxVersion, &entry)) {
       return rocksdb::Status::Corruption("a change out of bounds");
     }
     changes_.push_back({.kind = ChangeKind::kPut,
@@ -57,7 +57,7 @@ class Collector final : public rocksdb::WriteBatch::Handler {
     if (key.size() < kMinKeySize || key.size() > kMaxKeySize) {
       return rocksdb::Status::Corruption("a change out of bounds");
     }
-    changes_.push_back({.kind = ChangeKind::kDelete, .sequence = sequence, .key = View(key)});
+    changes_.push_back({.kind = ChangeKind::kDelete, .sequence = sequence, .key = TextOf(key)});
     return {};
   }
   // Of the meta family.

@@ -87,6 +87,8 @@ absl::Status Store::Impl::Modify(Staged& staged, const Known& old, bool exists, 
     std::array<char, kMaxDigits> text;
     const char* const end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
     const std::string_view value(text.data(), static_cast<std::size_t>(end - text.data()));
+    // gcc warns of what a hash reads of longer ones (array-bounds).
+    REMORA_CHECK(value.size() <= text.size());
     append(value, HashValue(value.data(), value.size()));
     staged.write->result = number;
   } else {

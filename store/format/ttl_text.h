@@ -24,7 +24,8 @@ inline std::optional<std::chrono::milliseconds> ParseTtl(std::string_view text, 
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, number);
   const std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
-  *why = "'" + std::string(text) + "' ";
+  why->clear();  // appended to: of an assignment gcc 12 warns, in a release build (stringop-overflow)
+  why->append("'").append(text).append("' ");
   for (const auto& [name, milliseconds] : kUnits) {
     if (parsed.ptr == text.data() || unit != name) continue;
     if (parsed.ec == std::errc() && number == 0) {

@@ -23,7 +23,9 @@ ALLOWED = [
     ("client/get.cc", "rdma/transport.h"),
     ("client/get.cc", "store/format/lookup.h"),
     ("server/server.cc", "store/store.h"),
-    ("tools/kvctl/arguments.cc", "CLI/CLI.hpp"),
+    ("tools/command_line/command_line.cc", "CLI/CLI.hpp"),
+    ("server/kvserver.cc", "tools/command_line/command_line.h"),
+    ("tools/kvctl/arguments.cc", "tools/command_line/command_line.h"),
     ("tests/store/index_test.cc", "rocksdb/db.h"),
 ]
 FORBIDDEN = [
@@ -42,6 +44,12 @@ FORBIDDEN = [
     ("server/server.cc", "client/client.h"),
     ("server/server.cc", "infiniband/verbs.h"),
     ("server/server.cc", "CLI/CLI.hpp"),
+    ("server/kvserver.cc", "CLI/CLI.hpp"),
+    ("bench/options.cc", "CLI/CLI.hpp"),
+    ("tools/command_line/command_line.h", "CLI/CLI.hpp"),
+    ("tools/command_line/command_line.cc", "store/base/check.h"),
+    ("server/server.cc", "tools/command_line/command_line.h"),
+    ("client/client.cc", "tools/command_line/command_line.h"),
     ("server/server.cc", "tests/support/server_thread.h"),
     ("client/client.h", "boost/asio.hpp"),
     ("client/get.cc", "../store/store.h"),

@@ -2,19 +2,20 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
+#include "tools/command_line/command_line.h"
 #include "rdma/address.h"
 #include "store/format/layout.h"
 #include "store/format/ttl_text.h"
@@ -22,6 +23,10 @@
 
 namespace remora::kvctl {
 namespace {
+
+using command_line::Command;
+using command_line::CommandLine;
+using command_line::Option;
 
 constexpr char kExitCodes[] =
     "Exit codes:\n"
@@ -65,7 +70,7 @@ Outcome ReadInput(std::string* value) {
   return {};
 }
 
-/// CLI11's: what is wrong; empty: nothing.
+/// What is wrong; empty: nothing.
 std::string IsTokenName(const std::string& name) {
   const bool is_one = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
@@ -131,149 +136,140 @@ Outcome Prepare(Arguments* arguments) {
 }
 
 int Parse(int argc, char** argv, Arguments* arguments) {
-  CLI::App app("Does one operation on a Remora server.", "kvctl");
-  app.set_version_flag("--version", absl::StrFormat("kvctl %s, format %d", REMORA_VERSION, kFormatVersion));
-  app.set_help_flag("--help", "Print this and exit");
-  app.footer(kExitCodes);
-  app.require_subcommand(1);
-  app.fallthrough();  // flags may also stand behind the command
-  app.add_option("--server", arguments->server, "verbs://HOST:PORT or local:///PATH")
-      ->envname("REMORA_SERVER");
-  app.add_option("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
-      ->check(CLI::Range(1, 3'600'000))
-      ->capture_default_str();
-  app.add_option("--token_file", arguments->token_file,
-                 "What `kvctl token` printed, for a server that serves only who has a token")
-      ->envname("REMORA_TOKEN_FILE")
-      ->type_name("FILE");
+  CommandLine line("Does one operation on a Remora server.", "kvctl");
+  line.Version(absl::StrFormat("kvctl %s, format %d", REMORA_VERSION, kFormatVersion));
+  line.HelpFlag("Print this and exit");
+  line.Footer(kExitCodes);
+  line.Add("--server", arguments->server, "verbs://HOST:PORT or local:///PATH").Environment("REMORA_SERVER");
+  line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
+      .Range(1, 3'600'000)
+      .ShowDefault();
+  line.Add("--token_file", arguments->token_file,
+           "What `kvctl token` printed, for a server that serves only who has a token")
+      .Environment("REMORA_TOKEN_FILE")
+      .TypeName("FILE");
 
-  CLI::App* get = app.add_subcommand("get", "Write the value to standard output, and nothing else");
-  CLI::App* exists = app.add_subcommand("exists", "Print nothing; the exit code says it");
-  CLI::App* put = app.add_subcommand("put", "Store a value, from standard input unless VALUE stands there");
-  CLI::App* append = app.add_subcommand("append", "Put bytes behind the value, as put; print its new size");
-  CLI::App* incr = app.add_subcommand("incr", "Add to the number that the value spells; print the sum");
-  CLI::App* remove = app.add_subcommand("delete", "Remove a key");
-  CLI::App* touch = app.add_subcommand("touch", "Let a key expire so long from now");
-  CLI::App* persist = app.add_subcommand("persist", "Let a key never expire");
-  CLI::App* ttl = app.add_subcommand("ttl", "Print for how long the key is there yet, as a DURATION");
-  CLI::App* scan = app.add_subcommand(
+  Command get = line.AddCommand("get", "Write the value to standard output, and nothing else");
+  Command exists = line.AddCommand("exists", "Print nothing; the exit code says it");
+  Command put = line.AddCommand("put", "Store a value, from standard input unless VALUE stands there");
+  Command append = line.AddCommand("append", "Put bytes behind the value, as put; print its new size");
+  Command incr = line.AddCommand("incr", "Add to the number that the value spells; print the sum");
+  Command remove = line.AddCommand("delete", "Remove a key");
+  Command touch = line.AddCommand("touch", "Let a key expire so long from now");
+  Command persist = line.AddCommand("persist", "Let a key never expire");
+  Command ttl = line.AddCommand("ttl", "Print for how long the key is there yet, as a DURATION");
+  Command scan = line.AddCommand(
       "scan", "Print keys and values in the order of the keys, as KEY, tab, VALUE, on a line for each");
-  CLI::App* watch = app.add_subcommand(
+  Command watch = line.AddCommand(
       "watch", "Print each write as it is done, as put, tab, KEY, tab, VALUE, or delete, tab, KEY");
-  CLI::App* count = app.add_subcommand("count", "Print how many keys there are");
-  CLI::App* drop = app.add_subcommand("drop", "Delete all keys; print how many they were");
-  CLI::App* export_command = app.add_subcommand(
+  Command count = line.AddCommand("count", "Print how many keys there are");
+  Command drop = line.AddCommand("drop", "Delete all keys; print how many they were");
+  Command export_command = line.AddCommand(
       "export", "Write all records as of one moment to standard output: JSON, one record a line");
-  CLI::App* import_command =
-      app.add_subcommand("import", "Store the records of an export, which standard input brings");
-  CLI::App* backup = app.add_subcommand("backup", "Have the server make a backup; print what became of it");
-  CLI::App* backups = app.add_subcommand(
+  Command import_command =
+      line.AddCommand("import", "Store the records of an export, which standard input brings");
+  Command backup = line.AddCommand("backup", "Have the server make a backup; print what became of it");
+  Command backups = line.AddCommand(
       "backups", "List backups: number, time, last version, bytes, new bytes; tabs in between");
-  CLI::App* restore =
-      app.add_subcommand("restore", "Make a data directory of a backup, all of it or nothing");
-  CLI::App* check =
-      app.add_subcommand("check", "Read all of a stopped server's data, or of a backup; print counts");
-  CLI::App* ping = app.add_subcommand("ping", "Ask the server for an answer and print the round-trip time");
-  CLI::App* token =
-      app.add_subcommand("token", "Print a new token: a line for the server's --tokens, and for its clients");
-  token->add_option("NAME", arguments->key, "Up to 32 letters, digits, dots, dashes and underscores")
-      ->required()
-      ->check(IsTokenName, "");
-  token->add_option("--role", arguments->role, "read-only or read-write")
-      ->check(CLI::IsMember({"read-only", "read-write"}))
-      ->capture_default_str()
-      ->type_name("ROLE");
-  app.add_subcommand("stats", "Print the server's counters, a name and a value on each line");
-  for (CLI::App* command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
-    command->add_option("KEY", arguments->key, "1 to 4096 bytes")->required();
+  Command restore = line.AddCommand("restore", "Make a data directory of a backup, all of it or nothing");
+  Command check =
+      line.AddCommand("check", "Read all of a stopped server's data, or of a backup; print counts");
+  Command ping = line.AddCommand("ping", "Ask the server for an answer and print the round-trip time");
+  Command token =
+      line.AddCommand("token", "Print a new token: a line for the server's --tokens, and for its clients");
+  token.Add("NAME", arguments->key, "Up to 32 letters, digits, dots, dashes and underscores")
+      .Required()
+      .Check(IsTokenName);
+  token.Add("--role", arguments->role, "read-only or read-write")
+      .IsOneOf({"read-only", "read-write"})
+      .ShowDefault()
+      .TypeName("ROLE");
+  line.AddCommand("stats", "Print the server's counters, a name and a value on each line");
+  for (Command command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
+    command.Add("KEY", arguments->key, "1 to 4096 bytes").Required();
   }
-  get->add_flag("--version", arguments->show_version, "Write its version and a newline before the value");
-  CLI::Option* value =
-      put->add_option("VALUE", arguments->value,
-                      "Up to 67108864 bytes; write `put -- KEY VALUE` where one of them begins with a dash");
-  CLI::Option* more = append->add_option("VALUE", arguments->value, "As for put");
-  incr->add_option("DELTA", arguments->delta_text, "A number of 64 bits; an absent key counts as 0")
-      ->capture_default_str();
-  for (CLI::App* command : {put, append, incr}) {
-    command
-        ->add_option("--ttl", arguments->ttl_text,
-                     "Let it expire so long from now; else by put: as the server's default says")
-        ->type_name("DURATION");
-    CLI::Option* absent =
-        command->add_flag("--if-absent", arguments->if_absent, "Only if there is no such key");
-    command->add_flag("--if-present", arguments->if_present, "Only if there is such a key")->excludes(absent);
-  }
-  for (CLI::App* command : {put, append, incr, remove, touch, persist}) {
-    CLI::Option* version =
-        command->add_option("--if-version", arguments->if_version, "Only if the key has this version")
-            ->check(CLI::Range(std::uint64_t{1}, kMaxVersion - 1));
-    if (CLI::Option* other = command->get_option_no_throw("--if-absent")) version->excludes(other);
-    if (CLI::Option* other = command->get_option_no_throw("--if-present")) version->excludes(other);
-  }
-  for (CLI::App* command : {scan, watch, count, drop, export_command}) {
-    command->add_option("--prefix", arguments->prefix, "Only of keys that begin with this");
-  }
-  for (CLI::App* command : {scan, watch}) {
-    command->add_option("--limit", arguments->limit, "Show so many, at most; 0: all")
-        ->check(CLI::Range(std::uint64_t{0}, kMaxVersion))
-        ->capture_default_str();
-    command->add_flag("--keys-only", arguments->keys_only, "Without values");
-  }
-  CLI::Option* reverse = scan->add_flag("--reverse", arguments->reverse, "From the last key to the first");
-  for (CLI::App* command : {scan, export_command}) {
-    CLI::Option* any_order = command->add_flag("--any-order", arguments->any_order,
-                                               "Not as of one moment: for a server that is only in memory");
-    if (command == scan) any_order->excludes(reverse);
-  }
-  watch->add_option("--token", arguments->token,
-                    "Go on behind the line that began with it; else from now on");
-  watch->add_flag("--tokens", arguments->show_tokens,
-                  "Begin each line with a token; print one at the end, too");
-  watch->add_option("--idle", arguments->idle_text, "End when nothing has come for so long; else never")
-      ->type_name("DURATION");
-  import_command->add_flag("--if-absent", arguments->if_absent, "Leave keys alone that are there");
-  import_command->add_flag("--skip-bad", arguments->skip_bad, "Leave out lines that are no records");
-  drop->add_flag("--yes", arguments->yes, "Yes, delete them");
-  const auto directory = [](CLI::App* command, const char* flag, std::string& where, const char* help) {
-    return command->add_option(flag, where, help)->type_name("DIR");
+  get.AddFlag("--version", arguments->show_version, "Write its version and a newline before the value");
+  Option value =
+      put.Add("VALUE", arguments->value,
+              "Up to 67108864 bytes; write `put -- KEY VALUE` where one of them begins with a dash");
+  Option more = append.Add("VALUE", arguments->value, "As for put");
+  incr.Add("DELTA", arguments->delta_text, "A number of 64 bits; an absent key counts as 0").ShowDefault();
+  const auto add_if_version = [arguments](Command command) {
+    return command.Add("--if-version", arguments->if_version, "Only if the key has this version")
+        .Range(std::uint64_t{1}, kMaxVersion - 1);
   };
-  CLI::Option* data =
+  for (Command command : {put, append, incr}) {
+    command
+        .Add("--ttl", arguments->ttl_text,
+             "Let it expire so long from now; else by put: as the server's default says")
+        .TypeName("DURATION");
+    const Option absent =
+        command.AddFlag("--if-absent", arguments->if_absent, "Only if there is no such key");
+    const Option present =
+        command.AddFlag("--if-present", arguments->if_present, "Only if there is such a key")
+            .Excludes(absent);
+    add_if_version(command).Excludes(absent).Excludes(present);
+  }
+  for (Command command : {remove, touch, persist}) add_if_version(command);
+  for (Command command : {scan, watch, count, drop, export_command}) {
+    command.Add("--prefix", arguments->prefix, "Only of keys that begin with this");
+  }
+  for (Command command : {scan, watch}) {
+    command.Add("--limit", arguments->limit, "Show so many, at most; 0: all")
+        .Range(std::uint64_t{0}, kMaxVersion)
+        .ShowDefault();
+    command.AddFlag("--keys-only", arguments->keys_only, "Without values");
+  }
+  const Option reverse = scan.AddFlag("--reverse", arguments->reverse, "From the last key to the first");
+  const auto add_any_order = [arguments](Command command) {
+    return command.AddFlag("--any-order", arguments->any_order,
+                           "Not as of one moment: for a server that is only in memory");
+  };
+  add_any_order(scan).Excludes(reverse);
+  add_any_order(export_command);
+  watch.Add("--token", arguments->token, "Go on behind the line that began with it; else from now on");
+  watch.AddFlag("--tokens", arguments->show_tokens,
+                "Begin each line with a token; print one at the end, too");
+  watch.Add("--idle", arguments->idle_text, "End when nothing has come for so long; else never")
+      .TypeName("DURATION");
+  import_command.AddFlag("--if-absent", arguments->if_absent, "Leave keys alone that are there");
+  import_command.AddFlag("--skip-bad", arguments->skip_bad, "Leave out lines that are no records");
+  drop.AddFlag("--yes", arguments->yes, "Yes, delete them");
+  const auto directory = [](Command command, const char* flag, std::string& where, const char* help) {
+    return command.Add(flag, where, help).TypeName("DIR");
+  };
+  Option data =
       directory(backup, "--data", arguments->data, "Without a server: the data directory of a stopped one");
-  CLI::Option* to = directory(backup, "--to", arguments->to, "With --data: the directory of backups");
-  data->needs(to);
-  to->needs(data);
-  backup
-      ->add_option("--keep", arguments->keep,
-                   "With --data: delete older ones but so many of the newest; 0: none")
-      ->needs(data);
-  directory(restore, "--to", arguments->to, "The data directory to be made: new, or empty")->required();
-  directory(check, "--data", arguments->data, "The data directory of a stopped server");
+  Option to = directory(backup, "--to", arguments->to, "With --data: the directory of backups");
+  data.Needs(to);
+  to.Needs(data);
+  backup.Add("--keep", arguments->keep, "With --data: delete older ones but so many of the newest; 0: none")
+      .Needs(data);
+  directory(restore, "--to", arguments->to, "The data directory to be made: new, or empty").Required();
+  const Option checked =
+      directory(check, "--data", arguments->data, "The data directory of a stopped server");
   constexpr char kFrom[] = "The directory of backups";
-  directory(backups, "--from", arguments->from, kFrom)->required();
-  directory(restore, "--from", arguments->from, kFrom)->required();
-  directory(check, "--from", arguments->from, kFrom)->excludes("--data");
-  for (CLI::App* command : {restore, check}) {
-    command->add_option("--id", arguments->id, "The backup's number; else the newest one")
-        ->check(CLI::Range(std::uint32_t{1}, ~std::uint32_t{0}))
-        ->needs("--from");
-  }
-  check->require_option(1, 2);
-  touch->add_option("DURATION", arguments->ttl_text, "See below")->required()->type_name("");
-  ping->add_option("--wait", arguments->wait_seconds,
-                   "Keep trying for so many seconds until a server answers")
-      ->check(CLI::Range(0, 86'400));
+  directory(backups, "--from", arguments->from, kFrom).Required();
+  const auto add_id = [arguments](Command command, Option from) {
+    command.Add("--id", arguments->id, "The backup's number; else the newest one")
+        .Range(std::uint32_t{1}, ~std::uint32_t{0})
+        .Needs(from);
+  };
+  add_id(restore, directory(restore, "--from", arguments->from, kFrom).Required());
+  add_id(check, directory(check, "--from", arguments->from, kFrom).Excludes(checked));
+  check.RequireOptions(1, 2);
+  touch.Add("DURATION", arguments->ttl_text, "See below").Required().TypeName("");
+  ping.Add("--wait", arguments->wait_seconds, "Keep trying for so many seconds until a server answers")
+      .Range(0, 86'400);
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::string what = error.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    absl::FPrintF(stderr, "kvctl: %s; see kvctl --help\n", what);
+  const std::optional<int> exit_code = line.Parse(argc, argv, [](std::string error) {
+    std::replace(error.begin(), error.end(), '\n', ' ');
+    absl::FPrintF(stderr, "kvctl: %s; see kvctl --help\n", error);
     return EX_USAGE;
-  }
-  arguments->command = app.get_subcommands().front()->get_name();
-  arguments->value_given = value->count() + more->count() > 0;
+  });
+  if (exit_code) return *exit_code;
+  arguments->command = line.command();
+  arguments->value_given = value.count() + more.count() > 0;
   return -1;
 }
 
