@@ -18,9 +18,9 @@
 #include "bench/workload.h"
 #include "client/async.h"
 #include "client/token.h"
-#include "tools/command_line/command_line.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora::bench {
 namespace {

@@ -22,9 +22,9 @@
 #include "bench/records.h"
 #include "client/client.h"
 #include "client/token.h"
-#include "tools/command_line/command_line.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora::bench {
 namespace {

@@ -24,13 +24,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/random.h"
-#include "tools/command_line/command_line.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "store/durable_tier.h"
 #include "store/format/record.h"
 #include "store/memory_plan.h"
 #include "store/store.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora::bench {
 namespace {

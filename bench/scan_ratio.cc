@@ -27,13 +27,13 @@
 #include "absl/strings/str_format.h"
 #include "bench/random.h"
 #include "client/client.h"
-#include "tools/command_line/command_line.h"
 #include "rdma/transport.h"
 #include "server/server.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "store/durable_tier.h"
 #include "store/scan.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora::bench {
 namespace {

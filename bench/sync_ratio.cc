@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "tools/command_line/command_line.h"
 #include "store/base/check.h"
 #include "store/store.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora {
 namespace {

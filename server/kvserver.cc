@@ -16,11 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "tools/command_line/command_line.h"
 #include "server/memory.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
 #include "store/format/ttl_text.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora {
 namespace {

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -20,6 +20,7 @@
 #include "cut.h"
 #include "history.h"
 #include "server_process.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora {
 namespace {
@@ -195,27 +196,23 @@ int Run(const Flags& flags) {
 int Main(int argc, char** argv) {
   Flags flags;
   flags.seed = std::random_device{}();
-  CLI::App app("crash_harness: kills a kvserver under its clients, cuts its power, and judges what is left.");
-  app.add_option("--kills", flags.kills, "How often")->capture_default_str();
-  app.add_option("--cuts", flags.cuts, "How many of a hundred kills lose what was not synced")
-      ->check(CLI::Range(0, 100))
-      ->capture_default_str();
-  app.add_option("--kills_per_store", flags.kills_per_store, "Before the next, empty one")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--longest_ms", flags.longest_ms, "From ready to killed, at most")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--seed", flags.seed, "Of all choices but the moments at which threads take turns");
-  app.add_option("--program", flags.program, "Another kvserver")->capture_default_str();
-  app.add_flag("--lying_disk", flags.lying_disk,
+  command_line::CommandLine line(
+      "crash_harness: kills a kvserver under its clients, cuts its power, and judges what is left.");
+  line.Add("--kills", flags.kills, "How often").ShowDefault();
+  line.Add("--cuts", flags.cuts, "How many of a hundred kills lose what was not synced")
+      .Range(0, 100)
+      .ShowDefault();
+  line.Add("--kills_per_store", flags.kills_per_store, "Before the next, empty one").Positive().ShowDefault();
+  line.Add("--longest_ms", flags.longest_ms, "From ready to killed, at most").Positive().ShowDefault();
+  line.Add("--seed", flags.seed, "Of all choices but the moments at which threads take turns");
+  line.Add("--program", flags.program, "Another kvserver").ShowDefault();
+  line.AddFlag("--lying_disk", flags.lying_disk,
                "Its fsync keeps nothing of the log: faults are to be found");
-  app.add_option("--until", flags.until,
-                 "No further store after one with a fault by one of these rules: H2,H7")
-      ->delimiter(',');
-  app.add_flag("--discard", flags.discard, "Keep no folder, also where faults were found");
-  app.add_option("server", flags.server, "More flags for kvserver, behind --");
-  CLI11_PARSE(app, argc, argv);
+  line.Add("--until", flags.until, "No further store after one with a fault by one of these rules: H2,H7")
+      .Separator(',');
+  line.AddFlag("--discard", flags.discard, "Keep no folder, also where faults were found");
+  line.Add("server", flags.server, "More flags for kvserver, behind --");
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   return Run(flags);
 }
 

@@ -2,7 +2,6 @@
 // as a ratio to what it is without; medians of rounds. The value of each operation is judged.
 #include <sched.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include "store/base/check.h"
 #include "tests/hostile/attacks.h"
 #include "tests/hostile/served.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora {
 namespace {
@@ -133,25 +133,23 @@ bool Measure(Served& served, const Served* elsewhere, const Attack& attack, cons
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("hostile_cost: what attacks cost others.");
+  command_line::CommandLine line("hostile_cost: what attacks cost others.");
   std::string on = "local", only;
   How how;
-  app.add_option("--on", on, "local or verbs")
-      ->check(CLI::IsMember({"local", "verbs"}))
-      ->capture_default_str();
-  app.add_option("--attack", only, "This one alone")->type_name("NAME");
-  app.add_option_function<int>(
+  line.Add("--on", on, "local or verbs").IsOneOf({"local", "verbs"}).ShowDefault();
+  line.Add("--attack", only, "This one alone").TypeName("NAME");
+  line.AddFunction<int>(
       "--milliseconds", [&](int ms) { how.time = std::chrono::milliseconds(ms); },
       "Of each round, with and without (500)");
-  app.add_option("--rounds", how.rounds, "Of both")->capture_default_str();
-  app.add_option_function<int>(
+  line.Add("--rounds", how.rounds, "Of both").ShowDefault();
+  line.AddFunction<int>(
       "--pause", [&](int us) { how.pause = std::chrono::microseconds(us); },
       "Microseconds between two operations of who is measured (0)");
-  app.add_flag(
+  line.AddFlag(
       "--aside", how.aside,
       "The attacker takes only what others leave of the processors, as if it had a machine of its own; "
       "and is compared to the same attack on another server");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   const auto kind = on == "verbs" ? rdma::TransportKind::kVerbs : rdma::TransportKind::kLocal;
   bool all_good = true;
   const std::vector<Attack> attacks = AttacksOver(kind);

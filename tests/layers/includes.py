@@ -52,8 +52,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 def why_forbidden(file, include):
     """The reason why `file` (relative to the root) may not include `include`, or None."""
     if file.startswith(TOP) and not file.startswith("tools/command_line/"):
-        # It takes a compiler seconds in each source. Programs of tests/ may still use it by themselves.
-        if include.startswith("CLI/") and not file.startswith("tests/"):
+        # It takes a compiler seconds in each source.
+        if include.startswith("CLI/"):
             return "command lines are read by tools/command_line/command_line.h"
         return None
     # Before our own folders: librdmacm's headers lie in a folder that is called as one of ours.

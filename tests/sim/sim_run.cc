@@ -5,16 +5,17 @@
 //   sim_run --seed=4711 --worlds=1               that one again
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "tests/sim/sim_world.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora {
 namespace {
@@ -100,22 +101,19 @@ int Run(const Options& options) {
 
 int main(int argc, char** argv) {
   remora::Options options;
-  CLI::App app(
+  remora::command_line::CommandLine line(
       "sim_run: a server and its clients in simulated worlds, and the judge of what they were told.");
-  CLI::Option* const seed =
-      app.add_option("--seed", options.seed, "of the first world; the next has the next one. Random");
-  app.add_option("--operations", options.operations, "in all worlds together, about")->capture_default_str();
-  app.add_option("--world", options.world, "operations of each world")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--worlds", options.worlds, "as many, whatever --operations says");
-  app.add_option("--patience", options.patience,
-                 "seconds, after which a world is taken for one without an end")
-      ->capture_default_str();
-  app.add_flag("--twice", options.twice, "runs each world again, which must go the same way");
-  app.add_flag("--verbose", options.verbose, "says what each world was like");
-  CLI11_PARSE(app, argc, argv);
-  if (seed->empty()) {
+  const remora::command_line::Option seed =
+      line.Add("--seed", options.seed, "of the first world; the next has the next one. Random");
+  line.Add("--operations", options.operations, "in all worlds together, about").ShowDefault();
+  line.Add("--world", options.world, "operations of each world").ShowDefault().Positive();
+  line.Add("--worlds", options.worlds, "as many, whatever --operations says");
+  line.Add("--patience", options.patience, "seconds, after which a world is taken for one without an end")
+      .ShowDefault();
+  line.AddFlag("--twice", options.twice, "runs each world again, which must go the same way");
+  line.AddFlag("--verbose", options.verbose, "says what each world was like");
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
+  if (seed.count() == 0) {
     options.seed = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) %
                    1'000'000'000;
   }

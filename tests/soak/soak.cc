@@ -8,14 +8,13 @@
 // Exit status: 0 nothing was wrong, 1 something was.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -24,6 +23,7 @@
 #include "store/base/check.h"
 #include "tests/behaviour/deployment.h"
 #include "tests/support/self_describing.h"
+#include "tools/command_line/command_line.h"
 
 namespace remora {
 namespace {
@@ -254,26 +254,25 @@ class Soak {
 };
 
 int Main(int argc, char** argv) {
-  CLI::App app("soak: uses a store hard, and checks every value that it reads.");
-  const std::map<std::string, DeploymentKind> kinds = {{"embedded", DeploymentKind::kEmbedded},
-                                                       {"local", DeploymentKind::kLocal},
-                                                       {"verbs", DeploymentKind::kVerbs},
-                                                       {"verbs_and_local", DeploymentKind::kVerbsAndLocal}};
+  command_line::CommandLine line("soak: uses a store hard, and checks every value that it reads.");
   DeploymentKind kind = DeploymentKind::kLocal;
-  app.add_option("--on", kind, "embedded, local, verbs, verbs_and_local")
-      ->transform(CLI::CheckedTransformer(kinds));
+  line.AddChoice("--on", kind,
+                 {{"embedded", DeploymentKind::kEmbedded},
+                  {"local", DeploymentKind::kLocal},
+                  {"verbs", DeploymentKind::kVerbs},
+                  {"verbs_and_local", DeploymentKind::kVerbsAndLocal}},
+                 "embedded, local, verbs, verbs_and_local");
   double minutes = 1;
-  app.add_option("--minutes", minutes)->capture_default_str()->check(CLI::PositiveNumber);
+  line.Add("--minutes", minutes).ShowDefault().Positive();
   std::size_t memory_size = std::size_t{48} << 20;
-  app.add_option("--memory", memory_size, "The store's; the smaller, the busier the cleaner")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  line.Add("--memory", memory_size, "The store's; the smaller, the busier the cleaner").Size();
   double fill = 2;
-  app.add_option("--fill", fill,
-                 "What comes to stay, in sizes of the memory: with more than a half, some has to leave it")
-      ->capture_default_str();
+  line.Add("--fill", fill,
+           "What comes to stay, in sizes of the memory: with more than a half, some has to leave it")
+      .ShowDefault();
   int lives = 4;
-  app.add_option("--lives", lives, "How often the server is started")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  line.Add("--lives", lives, "How often the server is started").ShowDefault();
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
 
   std::string why_not;
   const std::unique_ptr<Deployment> deployment = Deployment::Create(

@@ -15,10 +15,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
-#include "tools/command_line/command_line.h"
 #include "rdma/address.h"
 #include "store/format/layout.h"
 #include "store/format/ttl_text.h"
+#include "tools/command_line/command_line.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {
