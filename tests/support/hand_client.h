@@ -81,8 +81,10 @@ class HandClient {
       const auto count = rdma::PollUntil(*connection_, completions, deadline, spinner_);
       if (!count.ok()) return std::nullopt;
       for (std::size_t i = 0; i < *count; ++i) {
-        if (completions[i].kind == rdma::CompletionKind::kDisconnected) return std::nullopt;
-        if (completions[i].kind == rdma::CompletionKind::kReceive && completions[i].ok) Take(completions[i]);
+        // Where a WRITE was refused, the connection is broken, and not every device tells of its end.
+        if (completions[i].kind == rdma::CompletionKind::kDisconnected || !completions[i].ok)
+          return std::nullopt;
+        if (completions[i].kind == rdma::CompletionKind::kReceive) Take(completions[i]);
       }
     }
     return answer_;
