@@ -11,11 +11,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -97,7 +99,8 @@ class Served {
     if (server_ != nullptr) server_->Stop();
     stopped_.set_value();
     if (thread_.joinable()) thread_.join();
-    ::rmdir(directory_.c_str());
+    std::error_code left;  // the socket and its lock file
+    std::filesystem::remove_all(directory_, left);
   }
 
   std::size_t value_size() const { return value_size_; }
