@@ -196,7 +196,7 @@ void AddWorkloadFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
       .Placeholder("N");
 }
 
-// What is wrong with a flag, a command or a property.
+// An error in a flag, a command or a property.
 absl::Status Wrong(std::string_view name, std::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ": ", AbslView(why)));
 }

@@ -1,10 +1,10 @@
-# Less to compile: headers of others that are read once for all sources, and sources that are compiled together.
-option(REMORA_PRECOMPILE_HEADERS "Read common headers once; OFF shows what a source forgot to include" ON)
-# Not for tests: some link a source with a deliberate fault in the place of a library's own.
-option(REMORA_UNITY_BUILD "Compile five sources as one: for who builds once, and changes nothing" OFF)
+# Options that shorten the compilation of the product: precompiled headers, and unity builds.
+option(REMORA_PRECOMPILE_HEADERS "Precompile common headers; OFF: a source that lacks an include does not compile" ON)
+# Off where tests/mutation is built: its programs replace single members of the libraries.
+option(REMORA_UNITY_BUILD "Compile five sources as one: shortens a build from nothing, lengthens a rebuild after an edit" OFF)
 
-# A source without them takes 1.6 times as long. The larger they are, the longer each takes to load them: so only what
-# many include.
+# Without precompiled headers, a source takes 1.6 times as long to compile. Each source pays for loading all of them, so the
+# list has only headers that many sources include.
 set(common_headers
     <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <mutex> <optional> <span> <string> <string_view>
     <thread> <utility> <vector> <absl/container/flat_hash_map.h> <absl/status/status.h> <absl/status/statusor.h>

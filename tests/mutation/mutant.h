@@ -25,5 +25,5 @@ extern Mutant* const all[];
 
 }  // namespace remora::mutation
 
-/// Whether this fault is the one that REMORA_MUTANT names; if so, notes that it was reached.
+/// Is true if REMORA_MUTANT names this fault. Then it also records that the fault was reached.
 #define MUTANT(name) (::remora::mutation::name.IsActive())

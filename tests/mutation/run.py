@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-# What programs get; less than the time that ctest grants (tests/mutation/CMakeLists.txt).
+# The time limit of a program; less than that of its ctest test (tests/mutation/CMakeLists.txt).
 TIMEOUT_S = 280
 SHOWN_LINES = 60
 FAILED_TEST = re.compile(r"^\[  FAILED  \] ", re.MULTILINE)

@@ -146,8 +146,9 @@ class CommandLine : public Command {
   /// Prints an error as Parse does.
   void PrintError(const std::string& error) const;
 
-  /// What was given; REQUIRES: Parse returned nothing.
+  /// Returns the name of the command that was given. REQUIRES: Parse returned nothing.
   std::string command() const;
+  /// Returns whether this option was given. REQUIRES: Parse returned nothing.
   bool Has(const std::string& option) const;
 
  private:
