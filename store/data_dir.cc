@@ -159,15 +159,23 @@ DataDir::DataDir(const DirKind& kind, std::string path, int marker)
 
 DataDir::~DataDir() { close(marker_); }
 
+absl::Status DataDir::InUse() const {
+  return absl::AlreadyExistsError(absl::StrCat(
+      AbslView(kind_.name), " ", path_, " is in use by another ",
+      kind_.marker == kStoreDir.marker ? "store; stop that one first" : "backup; wait until that is done"));
+}
+
 absl::Status DataDir::LockAndReadMarker(int lock) {
   // flock and not fcntl: it also keeps a second store of the same process out.
   if (flock(marker_, lock | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
       return FileError(absl::StrCat("cannot lock ", AbslView(kind_.name), " ", path_));
-    return absl::AlreadyExistsError(absl::StrCat(
-        AbslView(kind_.name), " ", path_, " is in use by another ",
-        kind_.marker == kStoreDir.marker ? "store; stop that one first" : "backup; wait until that is done"));
+    return InUse();
   }
+  // Locked too late: another store has been made meanwhile, and has a marker of its own (MarkComplete).
+  struct stat file;
+  if (fstat(marker_, &file) != 0) return FileError(absl::StrCat("cannot look at the marker of ", path_));
+  if (file.st_nlink == 0) return InUse();
   std::array<char, 64> buffer;
   const ssize_t size = pread(marker_, buffer.data(), buffer.size(), 0);
   if (size < 0) return FileError(absl::StrCat("cannot read the marker of ", path_));
@@ -186,14 +194,35 @@ absl::Status DataDir::LockAndReadMarker(int lock) {
   return absl::OkStatus();
 }
 
-absl::Status DataDir::MarkComplete() {
+absl::Status DataDir::WriteMarker(int file) const {
   const std::string text = absl::StrCat(AbslView(kind_.text), kind_.format, "\n");
-  if (pwrite(marker_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+  if (pwrite(file, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return FileError(absl::StrCat("cannot write the marker of ", path_));
   }
-  if (fsync(marker_) != 0) {
-    return FileError(absl::StrCat("cannot sync the marker of ", path_));
+  if (fsync(file) != 0) return FileError(absl::StrCat("cannot sync the marker of ", path_));
+  // Before others can find it.
+  if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    return FileError(absl::StrCat("cannot lock the marker of ", path_));
   }
+  return absl::OkStatus();
+}
+
+absl::Status DataDir::MarkComplete() {
+  // A file that is whole takes the marker's name: after a power cut the marker is empty, or says all.
+  const std::string marker = absl::StrCat(path_, "/", AbslView(kind_.marker));
+  const std::string whole = marker + ".new";
+  const int file = open(whole.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return FileError(absl::StrCat("cannot make ", whole));
+  absl::Status status = WriteMarker(file);
+  if (status.ok() && rename(whole.c_str(), marker.c_str()) != 0) {
+    status = FileError(absl::StrCat("cannot rename ", whole, " to ", marker));
+  }
+  // From here on, the lock is that of the new file.
+  if (status.ok() && dup3(file, marker_, O_CLOEXEC) < 0) {
+    status = FileError(absl::StrCat("cannot lock ", AbslView(kind_.name), " ", path_));
+  }
+  close(file);
+  REMORA_RETURN_IF_ERROR(status);
   REMORA_RETURN_IF_ERROR(SyncDirectory(path_));
   // And its own name. Whoever may not look at the directory that it is in has all of the file system synced.
   const absl::Status named = SyncDirectory(path_ + "/..");

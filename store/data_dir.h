@@ -71,7 +71,10 @@ class DataDir {
  private:
   DataDir(const DirKind& kind, std::string path, int marker);
 
+  absl::Status InUse() const;
   absl::Status LockAndReadMarker(int lock);
+  /// The disk has it, and it is locked.
+  absl::Status WriteMarker(int file) const;
 
   const DirKind& kind_;
   const std::string path_;

@@ -47,7 +47,7 @@ class Judgement {
       by_id_.emplace(write.id, &write);
       for (std::size_t i = 0; i < write.parts.size(); ++i) {
         const HistoryWrite::Part& part = write.parts[i];
-        if (part.is_delete && write.outcome != Outcome::kRefused) deletes_[part.key].push_back({&write, i});
+        if (part.is_delete) deletes_[part.key].push_back({&write, i});
       }
     }
   }
@@ -105,6 +105,18 @@ class Judgement {
   /// Whether what was so then may have been taken back later.
   bool MayBeLost(HistoryTime begun, HistoryTime ended, Durability level) const {
     return CrashesBy(ended, level) > CrashesBefore(begun, level);
+  }
+
+  /// No reader who begins later sees it. A write that is refused may have been done all the same: a crash
+  /// took it back, its client sent it once more, and then its condition did not hold.
+  HistoryTime VisibleUntil(const HistoryWrite& write) const {
+    if (write.outcome != Outcome::kRefused) return kNeverEnded;
+    HistoryTime until = 0;
+    for (const HistoryCrash& crash : history_.crashes) {
+      const bool is_within = crash.ended >= write.begun && crash.begun <= write.ended;
+      if (crash.survives > write.level && is_within) until = std::max(until, crash.ended);
+    }
+    return until;
   }
 
   void Know(const std::string& key, Durability level, HistoryTime begun, HistoryTime ended, Floor floor) {
@@ -172,7 +184,7 @@ class Judgement {
       return Fault(
           absl::StrCat("H1: key ", read.key, " has a value that write ", read.id, " did not put there"));
     }
-    if (write.outcome == Outcome::kRefused) {
+    if (read.begun > VisibleUntil(write)) {
       return Fault(
           absl::StrCat("H1: key ", read.key, " has the value of write ", read.id, ", which was refused"));
     }
@@ -196,8 +208,9 @@ class Judgement {
     // By whichever delete: what is known then is known of them all.
     std::optional<Durability> level;
     for (const Part& part : deletes_[read.key]) {
-      const bool may_be = part.write->begun < read.ended && (part.write->outcome != Outcome::kDone ||
-                                                             Seen(part.write->version + part.number) > floor);
+      const bool may_be =
+          part.write->begun < read.ended && read.begun <= VisibleUntil(*part.write) &&
+          (part.write->outcome != Outcome::kDone || Seen(part.write->version + part.number) > floor);
       if (may_be) level = level ? std::min(*level, part.write->level) : part.write->level;
     }
     if (!level) {

@@ -2,15 +2,14 @@
 //
 // The rules, for every server that keeps its promises. A write's level is its durability; a crash has the
 // lowest level whose acknowledged writes survive it.
-//   H1  A value that is read was written, by a write that was not refused, and that had begun.
+//   H1  A value that is read was written, by a write that had begun and was not refused. A crash above its
+//       level may take a write back before it is answered; it may be seen until then, and refused later.
 //   H2  A write is done once: it has one version, unless a crash has taken it back, which is above its level.
 //   H3  No two writes have one version, and no write begins and gets a version that is not above all that
-//   were
-//       told before, by anybody, whatever crashes came between.
-//   H4  Who reads a key sees what was last known of it, or later. Known is: a write that was acknowledged; a
-//   value
-//       that was read; and with a batch's value, those before it in the batch; that a key was missing.
-//       Nothing of it is known any more once a crash above its level may have taken it back.
+//       were told before, by anybody, whatever crashes came between.
+//   H4  A reader of a key sees what was last known of it, or later. Known is: a write that was acknowledged;
+//       a value that was read; and with a batch's value, those before it in the batch; that a key was
+//       missing. Nothing of it is known any more once a crash above its level may have taken it back.
 //   H5  All of a batch is known with its acknowledgement. So half of one is found by H4.
 //   H6  A condition on a version held: no write that is known has come between.
 //   H7  A counter, to which each increment adds one: no two increments made the same number; each number is

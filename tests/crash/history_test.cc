@@ -104,6 +104,46 @@ TEST_F(HistoryTest, ARefusedWriteIsSeen) {
   ExpectBroken("H1");
 }
 
+// A client sends a write again that got no answer.
+class RefusedAfterACrashTest : public HistoryTest {
+ protected:
+  /// Write 1 is seen, a crash comes, and write 1 is refused in the end.
+  void Run(bool is_delete, Durability level, Durability survives) {
+    Put("a", 1, Durability::kMemory);
+    HistoryWrite& write = Write({{"a", is_delete}}, 0, level);
+    write.outcome = Outcome::kRefused;
+    Read("a", is_delete ? 0 : 2, is_delete ? 0 : 2);
+    Crash(survives);
+    history_.writes.back().ended = ++time_;
+  }
+};
+
+TEST_F(RefusedAfterACrashTest, ItMayBeSeenBefore) {
+  Run(false, Durability::kLogged, Durability::kSynced);
+  ExpectGood();
+}
+
+TEST_F(RefusedAfterACrashTest, ItMayBeSeenBeforeToBeDeleted) {
+  Run(true, Durability::kLogged, Durability::kSynced);
+  ExpectGood();
+}
+
+TEST_F(RefusedAfterACrashTest, ButNotLater) {
+  Run(false, Durability::kLogged, Durability::kSynced);
+  Read("a", 2, 2);
+  ExpectBroken("H1");
+}
+
+TEST_F(RefusedAfterACrashTest, AndNotIfTheCrashLeftItThere) {
+  Run(false, Durability::kLogged, Durability::kLogged);
+  ExpectBroken("H1");
+}
+
+TEST_F(RefusedAfterACrashTest, NorIfTheCrashLeftItDeleted) {
+  Run(true, Durability::kLogged, Durability::kLogged);
+  ExpectBroken("H4");
+}
+
 TEST_F(HistoryTest, AnUnknownWriteMayBeDoneOrNot) {
   Put("a", 1);
   Put("a", 0);
