@@ -1,6 +1,10 @@
 // Reports as JSON, and back.
-#include <nlohmann/json.hpp>
-#include <optional>
+#include "tools/json/json.h"
+
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "bench/report.h"
@@ -9,25 +13,64 @@
 namespace remora::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using json::NewCount;
+using json::NewString;
 
 constexpr int kFormat = 1;
 
 // --- Writing ------------------------------------------------------------------------------------------
+// Each function returns a new reference, which the call takes over that it is made for.
 
-Json LatencyJson(const Histogram::Sparse& latency) {
-  Json cells = Json::array();
-  for (const Histogram::Sparse::Cell& cell : latency.cells) cells.push_back({cell.number, cell.count});
-  return {{"sum_ns", latency.sum}, {"min_ns", latency.min}, {"max_ns", latency.max}, {"cells", cells}};
+json_t* NewLatency(const Histogram::Sparse& latency) {
+  json_t* const cells = json_array();
+  for (const Histogram::Sparse::Cell& cell : latency.cells) {
+    json_array_append_new(cells, json_pack("[o, o]", NewCount(cell.number), NewCount(cell.count)));
+  }
+  return json_pack("{s:o, s:o, s:o, s:o}", "sum_ns", NewCount(latency.sum), "min_ns", NewCount(latency.min),
+                   "max_ns", NewCount(latency.max), "cells", cells);
 }
 
-Json QuantilesJson(const Histogram& latency) {
-  Json json = {{"mean_ns", latency.mean()}, {"min_ns", latency.min()}};
+json_t* NewQuantiles(const Histogram& latency) {
+  json_t* const quantiles =
+      json_pack("{s:f, s:o}", "mean_ns", latency.mean(), "min_ns", NewCount(latency.min()));
   for (const NamedQuantile& quantile : kQuantiles) {
-    json[absl::StrCat(quantile.json_name, "_ns")] = latency.Quantile(quantile.fraction);
+    json_object_set_new(quantiles, absl::StrCat(quantile.json_name, "_ns").c_str(),
+                        NewCount(latency.Quantile(quantile.fraction)));
   }
-  json["max_ns"] = latency.max();
-  return json;
+  json_object_set_new(quantiles, "max_ns", NewCount(latency.max()));
+  return quantiles;
+}
+
+json_t* NewKinds(const PhaseResult& phase) {
+  json_t* const kinds = json_object();
+  for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
+    if (phase.operations[kind] == 0) continue;
+    json_t* const entry = NewQuantiles(phase.latency[kind]);
+    json_object_set_new(entry, "operations", NewCount(phase.operations[kind]));
+    json_object_set_new(entry, "latency", NewLatency(phase.latency[kind].ToSparse()));
+    json_object_set_new(kinds, kOperationNames[kind], entry);
+  }
+  return kinds;
+}
+
+json_t* NewSeries(const PhaseResult& phase) {
+  json_t* const series = json_array();
+  for (const Interval& interval : phase.series) {
+    json_array_append_new(series, json_pack("{s:o, s:o}", "operations", NewCount(interval.operations),
+                                            "latency", NewLatency(interval.latency)));
+  }
+  return series;
+}
+
+json_t* NewErrors(const PhaseResult& phase) {
+  json_t* const errors = json_array();
+  for (const auto& [key, entry] : phase.errors.entries()) {
+    json_array_append_new(
+        errors, json_pack("{s:s, s:o, s:o, s:o}", "operation",
+                          kOperationNames[static_cast<std::size_t>(key.first)], "kind", NewString(key.second),
+                          "count", NewCount(entry.count), "first_message", NewString(entry.first_message)));
+  }
+  return errors;
 }
 
 struct ClientCounter {
@@ -45,53 +88,91 @@ constexpr ClientCounter kClientCounters[] = {
     {"location_looks", &ClientCounters::location_looks},
 };
 
-Json PhaseJson(const PhaseResult& phase) {
-  Json json = {{"phase", phase.name},
-               {"seconds", phase.seconds},
-               {"client_cpu_seconds", phase.cpu_seconds},
-               {"operations", phase.all_operations()},
-               {"operations_per_second", phase.per_second(phase.all_operations())}};
-  Json& kinds = json["by_operation"] = Json::object();
-  for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
-    if (phase.operations[kind] == 0) continue;
-    Json& entry = kinds[kOperationNames[kind]] = QuantilesJson(phase.latency[kind]);
-    entry["operations"] = phase.operations[kind];
-    entry["latency"] = LatencyJson(phase.latency[kind].ToSparse());
+json_t* NewPhase(const PhaseResult& phase) {
+  json_t* const client = json_object();
+  for (const ClientCounter& counter : kClientCounters) {
+    json_object_set_new(client, counter.name, NewCount(phase.client.*counter.member));
   }
-  json["interval_seconds"] = phase.interval_seconds;
-  Json& series = json["series"] = Json::array();
-  for (const Interval& interval : phase.series) {
-    series.push_back({{"operations", interval.operations}, {"latency", LatencyJson(interval.latency)}});
-  }
-  Json& client = json["client"] = Json::object();
-  for (const ClientCounter& counter : kClientCounters) client[counter.name] = phase.client.*counter.member;
-  json["server"] = phase.server;
-  Json& errors = json["errors"] = Json::array();
-  for (const auto& [key, entry] : phase.errors.entries()) {
-    errors.push_back({{"operation", kOperationNames[static_cast<std::size_t>(key.first)]},
-                      {"kind", key.second},
-                      {"count", entry.count},
-                      {"first_message", entry.first_message}});
-  }
-  return json;
+  json_t* const server = json_object();
+  for (const auto& [name, growth] : phase.server) json_object_set_new(server, name.c_str(), NewCount(growth));
+  return json_pack("{s:o, s:f, s:f, s:o, s:f, s:o, s:f, s:o, s:o, s:o, s:o}",          //
+                   "phase", NewString(phase.name),                                     //
+                   "seconds", phase.seconds,                                           //
+                   "client_cpu_seconds", phase.cpu_seconds,                            //
+                   "operations", NewCount(phase.all_operations()),                     //
+                   "operations_per_second", phase.per_second(phase.all_operations()),  //
+                   "by_operation", NewKinds(phase),                                    //
+                   "interval_seconds", phase.interval_seconds,                         //
+                   "series", NewSeries(phase),                                         //
+                   "client", client,                                                   //
+                   "server", server,                                                   //
+                   "errors", NewErrors(phase));
 }
 
-// Messages may quote bytes that are no UTF-8.
-std::string Text(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+std::string Text(const json::Value& value, std::size_t flags) {
+  char* const text = json_dumps(value.get(), flags | JSON_REAL_PRECISION(15));
+  std::string copy(text == nullptr ? "" : text);
+  std::free(text);
+  return copy;
 }
 
 // --- Reading ------------------------------------------------------------------------------------------
-// Whatever is missing, or of another type, throws one of nlohmann's exceptions, which Parse catches.
+// Where a value is missing or has another type, these functions throw a Mistake, which Parse catches.
 
-struct Contradiction {
-  const char* what;
+struct Mistake {
+  std::string what;
 };
 
-Histogram::Sparse ReadLatency(const Json& json) {
-  Histogram::Sparse latency{json.at("sum_ns"), json.at("min_ns"), json.at("max_ns"), {}};
-  for (const Json& cell : json.at("cells")) latency.cells.push_back({cell.at(0), cell.at(1)});
-  if (!Histogram().Merge(latency)) throw Contradiction{"a latency's cells are not a histogram's"};
+/// As json_unpack: the names and types of an object's members, and where their values go.
+template <typename... Places>
+void Unpack(json_t* value, const char* format, Places... places) {
+  json_error_t error;
+  if (json_unpack_ex(value, &error, 0, format, places...) != 0) throw Mistake{error.text};
+}
+
+std::uint64_t ReadCount(const json_t* value) {
+  if (!json_is_integer(value) || json_integer_value(value) < 0) throw Mistake{"a count is no whole number"};
+  return static_cast<std::uint64_t>(json_integer_value(value));
+}
+
+/// Of a gauge, which may have become less, too: modulo 2^64, as in PhaseResult::server.
+std::uint64_t ReadGrowth(const json_t* value) {
+  if (!json_is_integer(value)) throw Mistake{"a growth is no whole number"};
+  return static_cast<std::uint64_t>(json_integer_value(value));
+}
+
+std::string ReadText(const json_t* value) {
+  if (!json_is_string(value)) throw Mistake{"a text is no string"};
+  return {json_string_value(value), json_string_length(value)};
+}
+
+/// Calls `read` for each element.
+template <typename Read>
+void ForEachElement(json_t* array, Read read) {
+  if (!json_is_array(array)) throw Mistake{"a list is no array"};
+  for (std::size_t i = 0; i < json_array_size(array); ++i) read(json_array_get(array, i));
+}
+
+/// Calls `read` for each member's name and value.
+template <typename Read>
+void ForEachMember(json_t* object, Read read) {
+  if (!json_is_object(object)) throw Mistake{"a table is no object"};
+  for (void* at = json_object_iter(object); at != nullptr; at = json_object_iter_next(object, at)) {
+    read(std::string(json_object_iter_key(at)), json_object_iter_value(at));
+  }
+}
+
+Histogram::Sparse ReadLatency(json_t* value) {
+  json_t *sum, *min, *max, *cells;
+  Unpack(value, "{s:o, s:o, s:o, s:o}", "sum_ns", &sum, "min_ns", &min, "max_ns", &max, "cells", &cells);
+  Histogram::Sparse latency{ReadCount(sum), ReadCount(min), ReadCount(max), {}};
+  ForEachElement(cells, [&](json_t* cell) {
+    json_t *number, *count;
+    Unpack(cell, "[o, o]", &number, &count);
+    if (ReadCount(number) > std::numeric_limits<std::uint32_t>::max()) throw Mistake{"a cell has no number"};
+    latency.cells.push_back({static_cast<std::uint32_t>(ReadCount(number)), ReadCount(count)});
+  });
+  if (!Histogram().Merge(latency)) throw Mistake{"a latency's cells are not a histogram's"};
   return latency;
 }
 
@@ -99,70 +180,85 @@ OperationKind ReadKind(const std::string& name) {
   for (std::size_t kind = 0; kind < kOperationKinds; ++kind) {
     if (name == kOperationNames[kind]) return static_cast<OperationKind>(kind);
   }
-  throw Contradiction{"an operation has an unknown name"};
+  throw Mistake{"an operation has an unknown name"};
 }
 
-PhaseResult ReadPhase(const Json& json) {
+PhaseResult ReadPhase(json_t* value) {
   PhaseResult phase;
-  phase.name = json.at("phase");
-  phase.seconds = json.at("seconds");
-  phase.cpu_seconds = json.at("client_cpu_seconds");
-  for (const auto& [name, entry] : json.at("by_operation").items()) {
-    const auto kind = static_cast<std::size_t>(ReadKind(name));
-    phase.operations[kind] = entry.at("operations");
-    phase.latency[kind].Merge(ReadLatency(entry.at("latency")));
-  }
-  phase.interval_seconds = json.at("interval_seconds");
-  for (const Json& interval : json.at("series")) {
-    phase.series.push_back({interval.at("operations"), ReadLatency(interval.at("latency"))});
-  }
+  json_t *name, *kinds, *series, *client, *server, *errors;
+  Unpack(value, "{s:o, s:F, s:F, s:o, s:F, s:o, s:o, s:o, s:o}",                                  //
+         "phase", &name, "seconds", &phase.seconds, "client_cpu_seconds", &phase.cpu_seconds,     //
+         "by_operation", &kinds, "interval_seconds", &phase.interval_seconds, "series", &series,  //
+         "client", &client, "server", &server, "errors", &errors);
+  phase.name = ReadText(name);
+  ForEachMember(kinds, [&](const std::string& kind_name, json_t* entry) {
+    const auto kind = static_cast<std::size_t>(ReadKind(kind_name));
+    phase.operations[kind] = ReadCount(json_object_get(entry, "operations"));
+    phase.latency[kind].Merge(ReadLatency(json_object_get(entry, "latency")));
+  });
+  ForEachElement(series, [&](json_t* interval) {
+    phase.series.push_back({ReadCount(json_object_get(interval, "operations")),
+                            ReadLatency(json_object_get(interval, "latency"))});
+  });
   if (!(phase.seconds >= 0) || (!phase.series.empty() && !(phase.interval_seconds > 0))) {
-    throw Contradiction{"a time is not positive"};
+    throw Mistake{"a time is not positive"};
   }
   for (const ClientCounter& counter : kClientCounters) {
-    phase.client.*counter.member = json.at("client").at(counter.name);
+    phase.client.*counter.member = ReadCount(json_object_get(client, counter.name));
   }
-  for (const auto& [name, growth] : json.at("server").items()) phase.server[name] = growth;
-  for (const Json& error : json.at("errors")) {
-    phase.errors.Add(ReadKind(error.at("operation")), error.at("kind"),
-                     error.at("first_message").get<std::string>(), error.at("count"));
-  }
+  ForEachMember(server, [&](const std::string& counter, json_t* growth) {
+    phase.server[counter] = ReadGrowth(growth);
+  });
+  ForEachElement(errors, [&](json_t* error) {
+    phase.errors.Add(
+        ReadKind(ReadText(json_object_get(error, "operation"))), ReadText(json_object_get(error, "kind")),
+        ReadText(json_object_get(error, "first_message")), ReadCount(json_object_get(error, "count")));
+  });
   return phase;
 }
 
-RunReport ReadReport(const Json& json) {
-  if (json.at("format") != kFormat) throw Contradiction{"it has another format"};
+RunReport ReadReport(json_t* value) {
   RunReport report;
-  for (const auto& [name, value] : json.at("settings").items()) report.settings.emplace_back(name, value);
-  for (const Json& phase : json.at("phases")) report.phases.push_back(ReadPhase(phase));
+  json_t *format, *settings, *phases;
+  Unpack(value, "{s:o, s:o, s:o}", "format", &format, "settings", &settings, "phases", &phases);
+  if (ReadCount(format) != kFormat) throw Mistake{"it has another format"};
+  ForEachMember(settings, [&](const std::string& name, json_t* setting) {
+    report.settings.emplace_back(name, ReadText(setting));
+  });
+  ForEachElement(phases, [&](json_t* phase) { report.phases.push_back(ReadPhase(phase)); });
   return report;
 }
 
 template <typename Read>
-auto Parse(const std::string& text, Read read) -> absl::StatusOr<decltype(read(Json()))> {
+auto Parse(const std::string& text, Read read) -> absl::StatusOr<decltype(read(nullptr))> {
+  json_error_t error;
+  const json::Value value(json_loadb(text.data(), text.size(), JSON_ALLOW_NUL, &error));
+  if (value == nullptr) return absl::InvalidArgumentError(absl::StrCat("no JSON of kvbench: ", error.text));
   try {
-    return read(Json::parse(text));
-  } catch (const Json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("no JSON of kvbench: ", error.what()));
-  } catch (const Contradiction& error) {
-    return absl::InvalidArgumentError(absl::StrCat("no JSON of kvbench: ", error.what));
+    return read(value.get());
+  } catch (const Mistake& mistake) {
+    return absl::InvalidArgumentError(absl::StrCat("no JSON of kvbench: ", mistake.what));
   }
 }
 
 }  // namespace
 
-std::string ToJson(const PhaseResult& result) { return Text(PhaseJson(result), -1); }
+std::string ToJson(const PhaseResult& result) { return Text(json::Value(NewPhase(result)), JSON_COMPACT); }
 
 std::string ToJson(const RunReport& report) {
-  Json json = {{"format", kFormat}, {"version", REMORA_VERSION}, {"settings", Json::object()}};
-  for (const auto& [name, value] : report.settings) json["settings"][name] = value;
-  json["phases"] = Json::array();
-  for (const PhaseResult& phase : report.phases) json["phases"].push_back(PhaseJson(phase));
-  json["errors"] = report.errors();
-  return Text(json, 1) + "\n";
+  json_t* const settings = json_object();
+  for (const auto& [name, value] : report.settings) {
+    json_object_set_new(settings, name.c_str(), NewString(value));
+  }
+  json_t* const phases = json_array();
+  for (const PhaseResult& phase : report.phases) json_array_append_new(phases, NewPhase(phase));
+  const json::Value value(json_pack("{s:i, s:s, s:o, s:o, s:o}", "format", kFormat, "version", REMORA_VERSION,
+                                    "settings", settings, "phases", phases, "errors",
+                                    NewCount(report.errors())));
+  return Text(value, JSON_INDENT(1)) + "\n";
 }
 
-absl::StatusOr<PhaseResult> ParsePhase(const std::string& json) { return Parse(json, ReadPhase); }
-absl::StatusOr<RunReport> ParseReport(const std::string& json) { return Parse(json, ReadReport); }
+absl::StatusOr<PhaseResult> ParsePhase(const std::string& text) { return Parse(text, ReadPhase); }
+absl::StatusOr<RunReport> ParseReport(const std::string& text) { return Parse(text, ReadReport); }
 
 }  // namespace remora::bench

@@ -7,10 +7,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,6 +23,7 @@
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "tools/command_line/command_line.h"
+#include "tools/json/json.h"
 
 namespace remora::bench {
 namespace {
@@ -256,19 +255,20 @@ void Print(std::size_t value_size, bool with_goals, const PathRatio& measured) {
   PrintRow("PUT", times.Median(kPut), "WRITE + SEND + reply", times.Median(kWriteAndPing), goal(1.25));
 }
 
-/// In nanoseconds, but for the record's size.
-nlohmann::ordered_json ToJson(std::size_t value_size, const PathRatio& measured) {
+/// In nanoseconds, but for the record's size. A new reference.
+json_t* ToJson(std::size_t value_size, const PathRatio& measured) {
   const Times& times = measured.times();
-  return {{"value_size", value_size},
-          {"record_bytes", measured.record_bytes()},
-          {"record_read", times.Median(kRecordRead)},
-          {"bucket_read", times.Median(kBucketRead)},
-          {"get_warm", times.Median(kWarmGet)},
-          {"record_read_of_warm", times.Median(kWarmRecordRead)},
-          {"get_cold", times.Median(kGet)},
-          {"get_missing", times.Median(kMiss)},
-          {"put", times.Median(kPut)},
-          {"write_and_send", times.Median(kWriteAndPing)}};
+  return json_pack("{s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",     //
+                   "value_size", json::NewCount(value_size),                 //
+                   "record_bytes", json::NewCount(measured.record_bytes()),  //
+                   "record_read", times.Median(kRecordRead),                 //
+                   "bucket_read", times.Median(kBucketRead),                 //
+                   "get_warm", times.Median(kWarmGet),                       //
+                   "record_read_of_warm", times.Median(kWarmRecordRead),     //
+                   "get_cold", times.Median(kGet),                           //
+                   "get_missing", times.Median(kMiss),                       //
+                   "put", times.Median(kPut),                                //
+                   "write_and_send", times.Median(kWriteAndPing));
 }
 
 absl::Status Run(const Flags& flags) {
@@ -288,19 +288,18 @@ absl::Status Run(const Flags& flags) {
   std::cout << absl::StrFormat("path_ratio: %s, %d rounds, %d records; medians, the clock's cost taken off\n",
                                flags.server, flags.rounds, flags.records);
   const bool with_goals = flags.server.starts_with("verbs:");
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  const json::Value measurements(json_array());
   for (const std::size_t value_size : flags.value_sizes) {
     PathRatio path_ratio(flags, value_size, *client, *raw, *warm_client, *warm_raw, clock);
     REMORA_RETURN_IF_ERROR(path_ratio.Load());
     REMORA_RETURN_IF_ERROR(path_ratio.Measure());
     Print(value_size, with_goals, path_ratio);
-    json.push_back(ToJson(value_size, path_ratio));
+    json_array_append_new(measurements.get(), ToJson(value_size, path_ratio));
   }
   if (flags.json.empty()) return absl::OkStatus();
-  std::ofstream file(flags.json);
-  file << json.dump(2) << std::endl;
-  return file.good() ? absl::OkStatus()
-                     : absl::InvalidArgumentError(absl::StrCat("cannot write ", flags.json, " (--json)"));
+  return json_dump_file(measurements.get(), flags.json.c_str(), JSON_INDENT(2)) == 0
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(absl::StrCat("cannot write ", flags.json, " (--json)"));
 }
 
 }  // namespace

@@ -1,36 +1,16 @@
 #include "tools/kvctl/export_format.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "tools/json/json.h"
 
 namespace remora::kvctl {
 namespace {
-
-using Json = nlohmann::json;
-
-/// Bytes of the character that begins there; 0: none does. No surrogates, nothing longer than it need be.
-std::size_t CharacterSize(std::string_view text) {
-  const auto at = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = at(0);
-  if (first < 0x80) return 1;
-  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < size) return 0;
-  // What the second byte may be tells the rest apart.
-  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-  if (at(1) < low || at(1) > high) return 0;
-  for (std::size_t i = 2; i < size; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-  }
-  return size;
-}
 
 bool NeedsEscape(char byte) { return byte == '"' || byte == '\\' || (byte >= 0 && byte < 0x20); }
 
@@ -38,7 +18,7 @@ bool NeedsEscape(char byte) { return byte == '"' || byte == '\\' || (byte >= 0 &
 bool IsText(std::string_view bytes) {
   std::size_t size = 0;
   for (std::string_view rest = bytes; !rest.empty();) {
-    const std::size_t character = CharacterSize(rest);
+    const std::size_t character = json::CharacterSize(rest);
     if (character == 0) return false;
     size += NeedsEscape(rest[0]) ? 6 : character;
     rest.remove_prefix(character);
@@ -75,31 +55,36 @@ void AddBytes(std::string_view name, std::string_view bytes, std::string* line) 
 
 absl::Status Bad(std::string_view why) { return absl::InvalidArgumentError(AbslView(why)); }
 
-/// Of the fields NAME and NAME_base64, the one that there is.
-absl::Status TakeBytes(Json& json, const std::string& name, std::string* bytes) {
-  const auto text = json.find(name);
-  const auto base64 = json.find(name + "_base64");
-  if ((text == json.end()) == (base64 == json.end())) {
-    return Bad("a record has one of " + name + " and " + name + "_base64");
+/// Of the fields NAME and NAME_base64, the one that there is; it is taken out.
+absl::Status TakeBytes(json_t* object, const std::string& name, std::string* bytes) {
+  const std::string base64_name = name + "_base64";
+  const json_t* const text = json_object_get(object, name.c_str());
+  const json_t* const base64 = json_object_get(object, base64_name.c_str());
+  if ((text == nullptr) == (base64 == nullptr)) {
+    return Bad("a record has one of " + name + " and " + base64_name);
   }
-  const auto field = text != json.end() ? text : base64;
-  if (!field->is_string()) return Bad(field.key() + " is no string");
-  if (text != json.end()) {
-    *bytes = std::move(field->get_ref<std::string&>());
-  } else if (!absl::Base64Unescape(field->get_ref<std::string&>(), bytes)) {
-    return Bad(field.key() + " is not base64");
+  const json_t* const field = text != nullptr ? text : base64;
+  const std::string& field_name = text != nullptr ? name : base64_name;
+  if (!json_is_string(field)) return Bad(field_name + " is no string");
+  const std::string_view value(json_string_value(field), json_string_length(field));
+  if (text != nullptr) {
+    *bytes = value;
+  } else if (!absl::Base64Unescape(AbslView(value), bytes)) {
+    return Bad(field_name + " is not base64");
   }
-  json.erase(field);
+  json_object_del(object, field_name.c_str());
   return absl::OkStatus();
 }
 
 /// A count, which is taken out. Nothing happens where there is none.
-absl::Status TakeNumber(Json& json, const char* name, std::uint64_t* number) {
-  const auto field = json.find(name);
-  if (field == json.end()) return absl::OkStatus();
-  if (!field->is_number_unsigned()) return Bad(absl::StrCat(name, " is no whole number"));
-  *number = field->get<std::uint64_t>();
-  json.erase(field);
+absl::Status TakeNumber(json_t* object, const char* name, std::uint64_t* number) {
+  const json_t* const field = json_object_get(object, name);
+  if (field == nullptr) return absl::OkStatus();
+  if (!json_is_integer(field) || json_integer_value(field) < 0) {
+    return Bad(absl::StrCat(name, " is no whole number"));
+  }
+  *number = static_cast<std::uint64_t>(json_integer_value(field));
+  json_object_del(object, name);
   return absl::OkStatus();
 }
 
@@ -123,24 +108,27 @@ void AddLastLine(std::uint64_t records, std::string* lines) {
 
 absl::StatusOr<ExportLine> ParseExportLine(std::string_view line) {
   // Of doubled names, the last counts.
-  Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Bad("it is no JSON object");
+  json_error_t error;
+  const json::Value value(json_loadb(line.data(), line.size(), JSON_ALLOW_NUL, &error));
+  if (value == nullptr) return Bad(absl::StrCat("it is no JSON object: ", error.text));
+  json_t* const object = value.get();
+  if (!json_is_object(object)) return Bad("it is no JSON object");
   ExportLine parsed;
   std::uint64_t number = 0;
-  if (json.contains("remora_export")) {
+  if (json_object_get(object, "remora_export") != nullptr) {
     parsed.kind = ExportLine::Kind::kFirst;
-    REMORA_RETURN_IF_ERROR(TakeNumber(json, "remora_export", &number));
+    REMORA_RETURN_IF_ERROR(TakeNumber(object, "remora_export", &number));
     parsed.format = static_cast<int>(std::min<std::uint64_t>(number, 1'000'000));
     return parsed;  // a later format may have more to say here
   }
-  if (json.contains("records")) {
+  if (json_object_get(object, "records") != nullptr) {
     parsed.kind = ExportLine::Kind::kLast;
-    REMORA_RETURN_IF_ERROR(TakeNumber(json, "records", &number));
+    REMORA_RETURN_IF_ERROR(TakeNumber(object, "records", &number));
   } else {
-    REMORA_RETURN_IF_ERROR(TakeBytes(json, "key", &parsed.key));
-    REMORA_RETURN_IF_ERROR(TakeBytes(json, "value", &parsed.value));
-    REMORA_RETURN_IF_ERROR(TakeNumber(json, "expires_ms", &parsed.expires_ms));
-    REMORA_RETURN_IF_ERROR(TakeNumber(json, "version", &number));
+    REMORA_RETURN_IF_ERROR(TakeBytes(object, "key", &parsed.key));
+    REMORA_RETURN_IF_ERROR(TakeBytes(object, "value", &parsed.value));
+    REMORA_RETURN_IF_ERROR(TakeNumber(object, "expires_ms", &parsed.expires_ms));
+    REMORA_RETURN_IF_ERROR(TakeNumber(object, "version", &number));
     if (parsed.key.size() < kMinKeySize || parsed.key.size() > kMaxKeySize) {
       return Bad(absl::StrCat("its key has ", parsed.key.size(), " bytes; a key has ", kMinKeySize, " to ",
                               kMaxKeySize));
@@ -151,7 +139,9 @@ absl::StatusOr<ExportLine> ParseExportLine(std::string_view line) {
     }
   }
   // A name that is misspelt would be a record that never expires, say.
-  if (!json.empty()) return Bad("it has a field that none has: " + json.begin().key());
+  if (void* const left = json_object_iter(object); left != nullptr) {
+    return Bad(absl::StrCat("it has a field that none has: ", json_object_iter_key(left)));
+  }
   return parsed;
 }
 

@@ -1,0 +1,32 @@
+// JSON, as jansson has it, with owners; and text that may be no UTF-8.
+#pragma once
+
+#include <jansson.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+namespace remora::json {
+
+struct Release {
+  void operator()(json_t* value) const { json_decref(value); }
+};
+
+/// Owns one reference to a value. Null: there is none, as for a text that is no JSON.
+using Value = std::unique_ptr<json_t, Release>;
+
+/// The size in bytes of the UTF-8 character that `text` begins with. 0: it begins with none; so do
+/// surrogates, and encodings that are longer than necessary. REQUIRES: it is not empty.
+std::size_t CharacterSize(std::string_view text);
+
+/// A new string, for a call that takes the reference over (`json_object_set_new`, `o` of `json_pack`). Each
+/// byte that is no part of a UTF-8 character becomes U+FFFD.
+json_t* NewString(std::string_view bytes);
+
+/// A new integer, for the same calls. From 2^63 on, which is as far as jansson's integers go, it is negative:
+/// the same number modulo 2^64.
+json_t* NewCount(std::uint64_t number);
+
+}  // namespace remora::json
