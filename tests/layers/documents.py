@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Checks the documents: their links, their reach from README.md, their sizes, and the width of their lines.
+
+    documents.py [ROOT]     prints each fault; exit status 1 if there is one
+"""
+
+import os
+import pathlib
+import re
+import sys
+
+WIDTH = 100
+MAX_LINES = {"README.md": 150}
+# Pages with lines over the width.
+WIDE = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/benchmarks.md", "docs/checking.md", "docs/coverage.md",
+        "docs/index-buckets.md", "docs/kvbench.md", "docs/operations.md", "tests/", "tools/", "bench/")
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`[^`]*`")
+
+
+def pages(root):
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith(("build", ".")))
+        yield from (pathlib.Path(folder, name) for name in sorted(names) if name.endswith(".md"))
+
+
+def lines_of(path):
+    """(number, line, whether it is code) of each line."""
+    is_code = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        is_fence = line.startswith("```")
+        yield number, line, is_code or is_fence or line.startswith("    ")
+        is_code ^= is_fence
+
+
+def anchors(path):
+    """As GitHub makes them of the headings."""
+    headings = (line.lstrip("#").strip() for _, line, is_code in lines_of(path) if line.startswith("#") and not is_code)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(path):
+    """(number, target) of each link to a file."""
+    for number, line, is_code in lines_of(path):
+        if not is_code:
+            for target in LINK.findall(CODE.sub("", line)):
+                if "://" not in target and not target.startswith("mailto:"):
+                    yield number, target
+
+
+def resolve(path, target):
+    """The file that the link leads to, and the anchor in it."""
+    name, _, anchor = target.partition("#")
+    return (path.parent / name).resolve() if name else path, anchor
+
+
+def faults_of(root, path):
+    name = path.relative_to(root).as_posix()
+    for number, target in links(path):
+        file, anchor = resolve(path, target)
+        if not file.exists():
+            yield number, f"links to {target}, which does not exist"
+        elif anchor and anchor not in anchors(file):
+            yield number, f"links to {target}, which has no such heading"
+    count = 0
+    for number, line, is_code in lines_of(path):
+        count = number
+        if len(line) > WIDTH and not is_code and not line.startswith("|") and not name.startswith(WIDE):
+            yield number, f"has more than {WIDTH} columns"
+    if count - 1 > MAX_LINES.get(name, count):
+        yield count - 1, f"has more than {MAX_LINES[name]} lines"
+
+
+def reached(root):
+    """All pages to which links lead from README.md."""
+    found, waiting = set(), [root / "README.md"]
+    while waiting:
+        path = waiting.pop()
+        if path not in found and path.suffix == ".md" and path.exists():
+            found.add(path)
+            waiting += [resolve(path, target)[0] for _, target in links(path)]
+    return found
+
+
+def check(root):
+    found = reached(root)
+    for path in pages(root):
+        name = path.relative_to(root).as_posix()
+        yield from (f"{name}:{number}: {fault}" for number, fault in faults_of(root, path))
+        if path not in found:
+            yield f"{name}:1: no link leads here from README.md"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
+    faults = list(check(root))
+    print(*faults, sep="\n")
+    print(f"{len(list(pages(root)))} pages, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""documents.py itself: it must be able to fail."""
+
+import pathlib
+import tempfile
+import unittest
+
+import documents
+
+README = "# Title\n\n[page](docs/page.md#a-heading-2)\n"
+PAGE = "# Page\n\n## A heading, 2\n\n[home](../README.md) [here](#page) [out](https://example.org/x)\n"
+
+
+class DocumentsTest(unittest.TestCase):
+    def faults(self, readme=README, page=PAGE, **more):
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory).resolve()
+            for name, text in {"README.md": readme, "docs/page.md": page, **more}.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            return list(documents.check(root))
+
+    def test_good_pages_have_none(self):
+        self.assertEqual(self.faults(), [])
+        code = "```\n[x](nowhere.md)\n" + "x" * 120 + "\n```\n\n    [x](nowhere.md)\n\n`[x](nowhere.md)`\n"
+        self.assertEqual(self.faults(page=PAGE + code), [])
+
+    def test_each_fault_is_found(self):
+        for page, fault in {
+            "[x](nowhere.md)\n": "docs/page.md:6: links to nowhere.md, which does not exist",
+            "[x](#nothing)\n": "docs/page.md:6: links to #nothing, which has no such heading",
+            "[x](../README.md#nothing)\n": "docs/page.md:6: links to ../README.md#nothing, which has no such heading",
+            "word " * 21 + "\n": "docs/page.md:6: has more than 100 columns",
+        }.items():
+            with self.subTest(fault=fault):
+                self.assertEqual(self.faults(page=PAGE + page), [fault])
+
+    def test_a_page_that_no_link_reaches(self):
+        self.assertEqual(
+            self.faults(**{"docs/lost.md": "# Lost\n"}), ["docs/lost.md:1: no link leads here from README.md"]
+        )
+
+    def test_a_readme_that_is_too_long(self):
+        self.assertEqual(self.faults(readme=README + "line\n" * 148), ["README.md:151: has more than 150 lines"])
+
+
+if __name__ == "__main__":
+    unittest.main()
