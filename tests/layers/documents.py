@@ -10,9 +10,9 @@ import re
 import sys
 
 WIDTH = 100
-MAX_LINES = {"README.md": 150}
+MAX_LINES = {"README.md": 150, "ARCHITECTURE.md": 300}
 # Pages with lines over the width.
-WIDE = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/benchmarks.md", "docs/checking.md", "docs/coverage.md",
+WIDE = ("CONTRIBUTING.md", "docs/benchmarks.md", "docs/checking.md", "docs/coverage.md",
         "docs/index-buckets.md", "docs/kvbench.md", "docs/operations.md", "tests/", "tools/", "bench/")
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
