@@ -10,6 +10,7 @@
 
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/sst_file_reader.h>
 #include <rocksdb/utilities/backup_engine.h>
 #include <unistd.h>
 
@@ -138,7 +139,21 @@ class Reader {
           kDataFormat, ". Use the version of the program that wrote it, or a newer one"));
     }
     REMORA_RETURN_IF_ERROR(Translate(info.id, engine_->VerifyBackup(info.id, /*verify_with_checksum=*/true)));
+    REMORA_RETURN_IF_ERROR(CheckTableFormats(info.id));
     return info;
+  }
+
+  /// A newer RocksDB may have written tables that this one does not read.
+  absl::Status CheckTableFormats(std::uint32_t id) const {
+    rocksdb::BackupInfo their;
+    REMORA_RETURN_IF_ERROR(Translate(id, engine_->GetBackupInfo(id, &their, /*include_file_details=*/true)));
+    for (const rocksdb::BackupFileInfo& file : their.file_details) {
+      if (!file.relative_filename.ends_with(".sst")) continue;
+      rocksdb::SstFileReader table(rocksdb::Options{});
+      const rocksdb::Status status = table.Open(absl::StrCat(dir(), "/", file.relative_filename));
+      if (!status.ok()) return ToStatus(status, absl::StrCat("backup ", id, " in ", dir()));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Translate(std::uint32_t id, const rocksdb::Status& status) const {

@@ -25,8 +25,13 @@ rocksdb::CompressionType Compression() {
              : rocksdb::kNoCompression;
 }
 
+// The least that all releases of Debian which Remora runs on write and read, so that data go back to an older
+// one.
+constexpr std::uint32_t kTableFormat = 5;
+
 rocksdb::ColumnFamilyOptions FamilyOptions(std::size_t write_buffer_size,
-                                           const rocksdb::BlockBasedTableOptions& table) {
+                                           rocksdb::BlockBasedTableOptions table) {
+  table.format_version = kTableFormat;
   rocksdb::ColumnFamilyOptions options;
   options.write_buffer_size = write_buffer_size;
   options.compression = Compression();

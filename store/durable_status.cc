@@ -3,14 +3,35 @@
 #include <rocksdb/status.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 
 namespace remora {
+
+namespace {
+
+/// The format of a table that a newer RocksDB wrote, from the error of this one. Formats are small numbers;
+/// others come from damage.
+std::optional<int> LaterTableFormat(std::string_view error) {
+  constexpr std::string_view kBefore = "unsupported format_version: ";
+  constexpr int kMostLater = 15;
+  const std::size_t at = error.find(kBefore);
+  if (at == std::string_view::npos) return std::nullopt;
+  int format = 0;
+  const std::string_view number = error.substr(at + kBefore.size());
+  const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), format);
+  return failure == std::errc() && format > 0 && format <= kMostLater ? std::optional(format) : std::nullopt;
+}
+
+}  // namespace
 
 absl::Status DamagedStatus(std::string_view place, std::string_view why) {
   return absl::DataLossError(
@@ -24,6 +45,14 @@ absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
   // with that of errno.
   if (absl::StrContains(text, std::strerror(EACCES))) {
     return absl::PermissionDeniedError(absl::StrCat("not allowed to use ", AbslView(place), ": ", text));
+  }
+  if (const std::optional<int> format = LaterTableFormat(text)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(AbslView(place), " holds a table of RocksDB's format ", *format,
+                     ", which this program does not know. Use the version of the program that wrote it, or a "
+                     "newer one; if "
+                     "no newer version was ever used, the table is damaged: restore it from a copy. ",
+                     text));
   }
   // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
   // found", which an iterator or an open only says of a file; who looks up a key asks before.

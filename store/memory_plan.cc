@@ -16,7 +16,8 @@ namespace {
 // Offsets must fit into a slot, and a bucket's place into a control word.
 static_assert(kMaxMemorySize / kUnitSize <= kMaxOffsetUnits);
 static_assert(kMaxMemorySize / sizeof(Bucket) < std::uint64_t{1} << kLinkBits);
-static_assert(std::bit_width(kMaxMemorySize / sizeof(Bucket)) <= kMaxDepth);
+// Some libraries have it return an int.
+static_assert(static_cast<std::size_t>(std::bit_width(kMaxMemorySize / sizeof(Bucket))) <= kMaxDepth);
 
 }  // namespace
 

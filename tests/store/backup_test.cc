@@ -52,6 +52,14 @@ Contents ContentsOf(Store& store) {
   return contents;
 }
 
+std::string FromHex(const std::string& digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
 class BackupTest : public testing::Test {
  protected:
   void SetUp() override { Reopen(); }
@@ -262,7 +270,7 @@ TEST_F(BackupTest, WhatIsNotedOfItIsRead) {
   BackUp();
   const std::string file = backups_ + "/meta/1", text = ReadFile(file);
   const std::size_t begin = text.find("metadata ") + 9, end = text.find('\n', begin);
-  const std::string note = absl::HexStringToBytes(text.substr(begin, end - begin));
+  const std::string note = FromHex(text.substr(begin, end - begin));
   ASSERT_THAT(note, testing::StartsWith("remora-data "));
   const auto outcome = [&](const std::string& changed) {
     WriteFile(file, text.substr(0, begin) + absl::BytesToHexString(changed) + text.substr(end));

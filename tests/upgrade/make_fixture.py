@@ -4,7 +4,7 @@
     make_fixture.py BIN NAME     BIN: the folder of the built programs; makes NAME.base64 and NAME.json here
 
 NAME.base64 is a tar.xz of what a server leaves that was stopped, started again and killed, so there are tables and
-log files: one line of base64 for each 300 bytes. NAME.json says what was written. What the programs do not know (the
+log files: one line of base64 for each 300 bytes. NAME-backup.base64 is its backup. NAME.json says what was written. What the programs do not know (the
 first ones knew neither ttl nor incr) is left out.
 """
 
@@ -46,7 +46,9 @@ class Writer(harness.TestCase):
         if b"incr" in knows:
             self.put("large", pattern(600_000))
         self.assertEqual(server.stop()[0], 0)
-        server = self.logged_server()  # what was in log files is in tables
+        backs_up = b"backup" in knows
+        backups = [f"--backup_dir={self.folder}/backups"] if backs_up else []
+        server = self.logged_server(*backups)  # what was in log files is in tables
         self.put("overwritten", b"second")
         self.run_ok("delete", "deleted")
         del self.expected["deleted"]
@@ -64,21 +66,29 @@ class Writer(harness.TestCase):
             self.put("century", b"for long", "--ttl=36500d")
             self.expected["century"]["expires"] = True
             self.run_ok("put", "short", "gone soon", "--ttl=1ms")
+        if backs_up:
+            self.run_ok("backup")
         server.kill()
         lines = [f"{json.dumps(key)}: {json.dumps(facts)}" for key, facts in sorted(self.expected.items())]
         (HERE / f"{sys.argv[2]}.json").write_text("{" + ",\n ".join(lines) + "}\n")
+        self.pack(self.folder / "data", sys.argv[2])
+        if backs_up:
+            self.pack(self.folder / "backups", f"{sys.argv[2]}-backup")
+
+    def pack(self, folder, name):
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:xz") as tar:
-            for path in sorted((self.folder / "data").iterdir()):
-                # Without who made it, and when.
-                info = tarfile.TarInfo(path.name)
-                info.size = path.stat().st_size
-                info.mode = 0o600
-                with path.open("rb") as file:
-                    tar.addfile(info, file)
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    # Without the user who made it, and the time.
+                    info = tarfile.TarInfo(path.relative_to(folder).as_posix())
+                    info.size = path.stat().st_size
+                    info.mode = 0o600
+                    with path.open("rb") as file:
+                        tar.addfile(info, file)
         data = packed.getvalue()
         lines = [base64.b64encode(data[i : i + 300]).decode() for i in range(0, len(data), 300)]
-        (HERE / f"{sys.argv[2]}.base64").write_text("\n".join(lines) + "\n")
+        (HERE / f"{name}.base64").write_text("\n".join(lines) + "\n")
 
     def run_ok(self, *arguments, stdin=b""):
         run = harness.kvctl(self.address, *arguments, stdin=stdin)

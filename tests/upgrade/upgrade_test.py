@@ -3,6 +3,7 @@
 The fixtures are what make_fixture.py made with the programs of a commit:
     first-light   27d8f19, the first one: keys, values and versions, nothing else
     format-1      ebd8079: with expiry, clients whose writes are remembered, large values
+    tables-of-rocksdb-9   8ece1fc, on Debian 13, whose RocksDB wrote tables of a later format then
 """
 
 import base64
@@ -24,12 +25,16 @@ FIXTURES = {"first-light": 49 + 5, "format-1": 49 + 9}
 
 
 class UpgradeTest(harness.TestCase):
-    def unpack(self, name):
+    def unpack_to(self, folder, name):
         packed = base64.b64decode("".join((HERE / f"{name}.base64").read_text().split()))
-        (self.folder / "data").mkdir()
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as tar:
             for member in tar.getmembers():
-                (self.folder / "data" / member.name).write_bytes(tar.extractfile(member).read())
+                path = folder / member.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(tar.extractfile(member).read())
+
+    def unpack(self, name):
+        self.unpack_to(self.folder / "data", name)
         return json.loads((HERE / f"{name}.json").read_text())
 
     def run_ok(self, *arguments, address=None, stdin=b""):
@@ -45,8 +50,8 @@ class UpgradeTest(harness.TestCase):
             self.assertEqual((len(value), hashlib.sha256(value).hexdigest()), (facts["size"], facts["sha256"]), key)
             self.assertEqual(self.run_ok("ttl", key) != b"never\n", facts.get("expires", False), key)
 
-    def snapshot(self):
-        return {path.name: path.read_bytes() for path in (self.folder / "data").iterdir()}
+    def snapshot(self, folder="data"):
+        return {path: path.read_bytes() for path in (self.folder / folder).rglob("*") if path.is_file()}
 
     def test_data_of_earlier_releases(self):
         for name, keys in FIXTURES.items():
@@ -104,6 +109,36 @@ class UpgradeTest(harness.TestCase):
                 )
                 self.assertEqual(self.snapshot(), before)
         self.assertFalse((self.folder / "backups").exists())
+
+    def test_tables_that_rocksdb_does_not_know_are_refused_and_not_touched(self):
+        name = "tables-of-rocksdb-9"
+        expected = self.unpack(name)
+        self.unpack_to(self.folder / "backups", f"{name}-backup")
+        data, backups, restored = (f"{self.folder}/{folder}" for folder in ("data", "backups", "restored"))
+        before = self.snapshot(), self.snapshot("backups")
+        check = ["check", f"--data={data}"]
+        if kvctl("", *check).returncode == 0:  # this RocksDB knows them
+            server = self.logged_server()
+            self.has(expected)
+            server.close()
+            self.run_ok("restore", f"--from={backups}", f"--to={restored}", address="")
+            return
+        for command in (
+            [harness.program("kvserver"), f"--listen={self.address}", f"--data_dir={data}"],
+            [harness.program("kvctl"), *check],
+            [harness.program("kvctl"), "check", f"--from={backups}"],
+            [harness.program("kvctl"), "restore", f"--from={backups}", f"--to={restored}"],
+        ):
+            with self.subTest(command=command):
+                run = subprocess.run(command, capture_output=True, timeout=harness.PATIENCE, check=False)
+                self.assertEqual((run.returncode, run.stdout), (78, b""))
+                self.assertRegex(
+                    run.stderr.decode(),
+                    r"\Akv[^\n]* holds a table of RocksDB's format 6, which this program does not know\. "
+                    r"Use the version of the program that wrote it, or a newer one; [^\n]*\n\Z",
+                )
+                self.assertEqual((self.snapshot(), self.snapshot("backups")), before)
+        self.assertEqual(list(self.folder.glob("restored*")), [])
 
 
 if __name__ == "__main__":
