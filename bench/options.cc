@@ -1,7 +1,5 @@
 #include "bench/options.h"
 
-#include <sysexits.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
@@ -156,11 +154,8 @@ void AddWorkloadFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
   line.Add("-P,--properties", flags.files,
            "A workload in YCSB's property file; of several, later ones win. What none says is as in YCSB")
       .Excludes(core)
-      .OneValueEach()
       .Placeholder("FILE");
-  line.Add("-p,--property", flags.properties, "One property; wins over files")
-      .OneValueEach()
-      .Placeholder("KEY=VALUE");
+  line.Add("-p,--property", flags.properties, "One property; wins over files").Placeholder("KEY=VALUE");
   AddShorthand(line, flags, "--records", "recordcount", "N", "Records; default 100000");
   line.Add("--value_size", flags.value_size, "Of each value, 16 to 64M, in one field; default 64")
       .Size()
@@ -374,10 +369,9 @@ std::variant<BenchOptions, int> ParseCommandLine(int argc, const char* const* ar
   AddTargetFlags(line, flags, options);
   AddWorkloadFlags(line, flags, options);
   AddOutputFlags(line, options);
-  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   if (const absl::Status status = Resolve(line, flags, options); !status.ok()) {
-    line.PrintError(std::string(status.message()));
-    return EX_USAGE;
+    return line.Fail(std::string(status.message()));
   }
   return options;
 }
