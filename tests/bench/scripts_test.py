@@ -121,6 +121,17 @@ class ScaleTest(Scripts):
 
     def test_wrong_usage(self):
         self.assertEqual(run("bench/scale", "--sweeps=sideways").returncode, os.EX_USAGE)
+        for wrong in ("", "0", "-1", "1_000", "+3", " 3", "1e3", "0x10", "3.5", "K"):
+            for flag in ("bench/scale --rounds", "bench/compare --records", "bench/compare --value_size",
+                         "bench/backup_cost --rounds", "bench/verbs_floor --rounds"):
+                with self.subTest(flag=flag, value=wrong):
+                    script, flag = flag.split()
+                    done = run(script, f"{flag}={wrong}")
+                    self.assertEqual(done.returncode, os.EX_USAGE, done.stderr)
+                    self.assertIn(f"argument {flag}: ", done.stderr)
+        for wrong in ("", "0", "-1", "nan", "inf", "1_0", "1e999"):
+            with self.subTest(seconds=wrong):
+                self.assertEqual(run("bench/scale", f"--seconds={wrong}").returncode, os.EX_USAGE)
 
 
 class BackupCost(Scripts):

@@ -333,8 +333,13 @@ TEST(NumberText, SaysWhatIsAllowed) {
               StartsWith("a size from 16 to 64M: "));
   EXPECT_EQ(allowed({.form = NumberRule::Form::kReal, .least = 0.01, .most = 1e6}),
             "a number from 0.01 to 1000000");
-  EXPECT_EQ(allowed({.form = NumberRule::Form::kReal, .least = 0, .most = 1, .without_least = true}),
+  EXPECT_EQ(allowed({.form = NumberRule::Form::kReal,
+                     .least = 0,
+                     .most = std::numeric_limits<double>::max(),
+                     .without_bounds = true}),
             "a number above 0");
+  EXPECT_EQ(allowed({.form = NumberRule::Form::kReal, .least = 0, .most = 100, .without_bounds = true}),
+            "a number between 0 and 100, and neither of them");
 }
 
 TEST(Nearest, TakesTheFewestChanges) {

@@ -186,7 +186,7 @@ template Option Option::Range(double, double);
 Option Option::Positive() {
   const bool is_whole = option_->number.form != NumberRule::Form::kReal;
   option_->number.least = is_whole ? 1 : 0;
-  option_->number.without_least = !is_whole;
+  option_->number.without_bounds = !is_whole;
   option_->number.is_bounded = true;
   return *this;
 }

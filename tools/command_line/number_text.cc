@@ -63,21 +63,24 @@ std::optional<Number> NumberRule::Read(std::string_view text) const {
   const std::optional<Number> number = form == Form::kWhole  ? ReadWhole(text)
                                        : form == Form::kSize ? ReadSize(text)
                                                              : ReadReal(text);
-  if (!number || *number < least || *number > most || (without_least && *number == least))
-    return std::nullopt;
+  if (!number || *number < least || *number > most) return std::nullopt;
+  if (without_bounds && (*number == least || *number == most)) return std::nullopt;
   return number;
 }
 
 std::string NumberRule::Allowed() const {
   const bool is_real = form == Form::kReal;
   const std::string what = is_real ? "a number" : form == Form::kSize ? "a size" : "a whole number";
-  if (without_least) return what + " above " + NumberText(form, least);
   constexpr Number kMostOfAll = std::numeric_limits<std::uint64_t>::max();
+  const bool has_most = most < (is_real ? Number{std::numeric_limits<double>::max()} : kMostOfAll);
+  if (without_bounds && has_most) {
+    return what + " between " + NumberText(form, least) + " and " + NumberText(form, most) +
+           ", and neither of them";
+  }
+  if (without_bounds) return what + " above " + NumberText(form, least);
   std::string bounds;
   if (!is_real || least > std::numeric_limits<double>::lowest()) bounds += " from " + NumberText(form, least);
-  if (form == Form::kWhole || most < (is_real ? Number{std::numeric_limits<double>::max()} : kMostOfAll)) {
-    bounds += " to " + NumberText(form, most);
-  }
+  if (form == Form::kWhole || has_most) bounds += " to " + NumberText(form, most);
   if (form != Form::kSize) return what + bounds;
   return what + bounds + ": a whole number, and K, M, G or T behind it, or nothing for bytes";
 }

@@ -22,8 +22,8 @@ struct NumberRule {
   Form form = Form::kWhole;
   Number least = 0;
   Number most = 0;
-  bool without_least = false;  // `least` itself is too little
-  bool is_bounded = false;     // by the program, and not by its type alone
+  bool without_bounds = false;  // `least` is too little, and `most` too much
+  bool is_bounded = false;      // by the program, and not by its type alone
 
   /// Returns the number that the text says, or nothing: it says none, or one that is not allowed.
   std::optional<Number> Read(std::string_view text) const;
