@@ -1,6 +1,8 @@
 """kvctl against a real server: what a script relies on."""
 
 import os
+import pathlib
+import socket
 import subprocess
 import unittest
 
@@ -212,6 +214,22 @@ class KvctlTest(harness.TestCase):
                 run = kvctl(self.address, *arguments)
                 self.expect(run, 64)
                 self.assertIn(nearest, run.stderr)
+
+    def test_what_is_there_is_no_server(self):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, None):
+            with self.subTest(kind=kind):
+                path = str(self.folder / f"other{kind}")
+                if kind is None:
+                    pathlib.Path(path).touch()
+                else:
+                    other = socket.socket(socket.AF_UNIX, kind)
+                    self.addCleanup(other.close)
+                    other.bind(path)
+                    if kind == socket.SOCK_STREAM:
+                        other.listen()
+                run = kvctl(f"local://{path}", "get", "key")
+                self.expect(run, 69)
+                self.assertIn(b" is no ", run.stderr)
 
     def test_server_from_the_environment(self):
         environment = {**os.environ, "REMORA_SERVER": self.address}
