@@ -58,6 +58,7 @@ Json PhaseJson(const PhaseResult& phase) {
     entry["operations"] = phase.operations[kind];
     entry["latency"] = LatencyJson(phase.latency[kind].ToSparse());
   }
+  if (phase.cut_short) json["cut_short"] = true;
   json["interval_seconds"] = phase.interval_seconds;
   Json& series = json["series"] = Json::array();
   for (const Interval& interval : phase.series) {
@@ -112,6 +113,7 @@ PhaseResult ReadPhase(const Json& json) {
     phase.operations[kind] = entry.at("operations");
     phase.latency[kind].Merge(ReadLatency(entry.at("latency")));
   }
+  phase.cut_short = json.value("cut_short", false);
   phase.interval_seconds = json.at("interval_seconds");
   for (const Json& interval : json.at("series")) {
     phase.series.push_back({interval.at("operations"), ReadLatency(interval.at("latency"))});

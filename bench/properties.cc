@@ -253,6 +253,12 @@ absl::Status Apply(const Property& property, Workload* workload) {
                                                  command_line::Nearest(property.key, KnownNames())));
 }
 
+bool IsForOthers(const Property& property) {
+  const std::vector<std::string> names = KnownNames();
+  return std::ranges::find(names, property.key) == names.end() &&
+         command_line::SayNearest(property.key, names).empty();
+}
+
 absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter) {
   for (const CoreText& core : kCoreTexts) {
     if (letter.size() == 1 && absl::ascii_tolower(static_cast<unsigned char>(letter[0])) == core.letter) {
