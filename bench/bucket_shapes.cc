@@ -21,7 +21,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +29,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "bench/benchmark_keys.h"
 #include "bench/random.h"
 #include "store/base/check.h"
 
@@ -38,12 +38,6 @@ namespace {
 
 using Word = std::uint64_t;
 using SlotBits = std::uint32_t;  // bit i: word i of the bytes that one READ brings
-
-std::uint64_t Records() {
-  const char* text = std::getenv("REMORA_BENCHMARK_KEYS");
-  const std::uint64_t records = text == nullptr ? 1'000'000 : std::strtoull(text, nullptr, 10);
-  return records == 0 ? 1 : records;
-}
 
 // A bijection: different records never have the same hash.
 constexpr std::uint64_t HashOf(std::uint64_t record) { return Mix64(record * 0x9e3779b97f4a7c15 + 1); }
@@ -421,15 +415,15 @@ void RegisterCycle(const std::string& shape, double peak, std::uint64_t keys) {
 }
 
 void RegisterAll() {
-  for (const std::uint64_t keys : {Records(), 10 * Records()}) {
+  for (const std::uint64_t keys : {BenchmarkKeys(), 10 * BenchmarkKeys()}) {
     RegisterShape<Shared>("64+64", 8, keys);
     RegisterShape<Chained<15>>("128x15", 10.7, keys);
     RegisterShape<Chained<31>>("256x31", 24, keys);
   }
   // Peaks at which a bucket has about 12 bytes for a key, and what a bit more or less of load does.
-  for (const double peak : {7.0, 8.0}) RegisterCycle<Shared>("64+64", peak, Records());
-  for (const double peak : {9.0, 10.7}) RegisterCycle<Chained<15>>("128x15", peak, Records());
-  for (const double peak : {21.0, 24.0, 25.0}) RegisterCycle<Chained<31>>("256x31", peak, Records());
+  for (const double peak : {7.0, 8.0}) RegisterCycle<Shared>("64+64", peak, BenchmarkKeys());
+  for (const double peak : {9.0, 10.7}) RegisterCycle<Chained<15>>("128x15", peak, BenchmarkKeys());
+  for (const double peak : {21.0, 24.0, 25.0}) RegisterCycle<Chained<31>>("256x31", peak, BenchmarkKeys());
 }
 
 }  // namespace

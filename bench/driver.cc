@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/interruption.h"
 #include "bench/worker.h"
 #include "store/base/status_macros.h"
 
@@ -63,6 +64,7 @@ class Race {
 
  private:
   void RunOne(Worker& worker) {
+    BlockSignals();
     worker.Prepare();
     ready_.count_down();
     start_.wait();

@@ -89,7 +89,7 @@ std::string SummaryTable(const std::vector<NamedReport>& reports) {
         const Histogram& latency = phase.latency[kind];
         html += "<tr>";
         Cell(&html, "td", named.name);
-        Cell(&html, "td", phase.name, true);
+        Cell(&html, "td", absl::StrCat(phase.name, phase.cut_short ? ", cut short" : ""), true);
         Cell(&html, "td", kOperationNames[kind], true);
         Cell(&html, "td", Grouped(phase.operations[kind]));
         Cell(&html, "td", Grouped(static_cast<std::uint64_t>(phase.per_second(phase.operations[kind]))));

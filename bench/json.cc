@@ -95,7 +95,7 @@ json_t* NewPhase(const PhaseResult& phase) {
   }
   json_t* const server = json_object();
   for (const auto& [name, growth] : phase.server) json_object_set_new(server, name.c_str(), NewCount(growth));
-  return json_pack("{s:o, s:f, s:f, s:o, s:f, s:o, s:f, s:o, s:o, s:o, s:o}",          //
+  json_t* const all = json_pack("{s:o, s:f, s:f, s:o, s:f, s:o, s:f, s:o, s:o, s:o, s:o}",          //
                    "phase", NewString(phase.name),                                     //
                    "seconds", phase.seconds,                                           //
                    "client_cpu_seconds", phase.cpu_seconds,                            //
@@ -107,6 +107,8 @@ json_t* NewPhase(const PhaseResult& phase) {
                    "client", client,                                                   //
                    "server", server,                                                   //
                    "errors", NewErrors(phase));
+  if (phase.cut_short) json_object_set_new(all, "cut_short", json_true());
+  return all;
 }
 
 std::string Text(const json::Value& value, std::size_t flags) {
@@ -191,6 +193,7 @@ PhaseResult ReadPhase(json_t* value) {
          "by_operation", &kinds, "interval_seconds", &phase.interval_seconds, "series", &series,  //
          "client", &client, "server", &server, "errors", &errors);
   phase.name = ReadText(name);
+  phase.cut_short = json_is_true(json_object_get(value, "cut_short"));
   ForEachMember(kinds, [&](const std::string& kind_name, json_t* entry) {
     const auto kind = static_cast<std::size_t>(ReadKind(kind_name));
     phase.operations[kind] = ReadCount(json_object_get(entry, "operations"));

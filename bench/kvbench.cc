@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <sstream>
@@ -15,6 +16,8 @@
 #include "absl/strings/str_format.h"
 #include "bench/driver.h"
 #include "bench/floor.h"
+#include "bench/interruption.h"
+#include "bench/output_file.h"
 #include "bench/report.h"
 #include "bench/runner.h"
 #include "bench/shared.h"
@@ -23,17 +26,10 @@ namespace remora::bench {
 namespace {
 
 constexpr int kSomethingFailed = 1;
+constexpr int kSignalled = 128;  // and the signal's number, as shells say it
 
 int ExitStatusOf(const absl::Status& opening) {
   return opening.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
-}
-
-bool WriteFile(const std::string& path, const std::string& text, std::ostream& err) {
-  std::ofstream file(path);
-  file << text << std::flush;
-  if (file.good()) return true;
-  err << "kvbench: cannot write " << path << "\n";
-  return false;
 }
 
 // One line, written over again and wiped at the end: a bar where it is known how much there is to do.
@@ -63,33 +59,61 @@ class Bench {
     if (options_.server_pid != 0) {
       if (const auto time = ProcessorTime(options_.server_pid); !time.ok()) return Refuse(time.status());
     }
+    for (const std::string* path : {&options_.json_path, &options_.csv_path, &options_.html_path}) {
+      if (path->empty()) continue;
+      auto file = OutputFile::Open(*path);
+      if (!file.ok()) return Say(EX_CANTCREAT, file.status());
+      files_[path] = *std::move(file);
+    }
     const std::size_t workers = std::size_t{options_.workload.threads} * options_.processes;
     const absl::StatusOr<std::unique_ptr<Shared>> shared = Shared::Make(workers, options_.workload.records);
     if (!shared.ok()) return Refuse(shared.status());
+    const int status = RunPhases(**shared);
+    const bool is_written = results_.empty() || WriteFiles();
+    if (status != 0) return status;
+    if (!is_written) return EX_IOERR;
+    return !options_.floor || Floor() ? 0 : kSomethingFailed;
+  }
+
+ private:
+  int RunPhases(Shared& shared) {
+    // Before there are other processes, so that it is theirs, too.
+    const Interruption interruption(shared.stop());
     const absl::StatusOr<std::unique_ptr<Runner>> runner = options_.processes > 1
-                                                               ? OpenProcesses(options_, clock_, **shared)
-                                                               : OpenThreads(options_, clock_, **shared);
+                                                               ? OpenProcesses(options_, clock_, shared)
+                                                               : OpenThreads(options_, clock_, shared);
     if (!runner.ok()) return Refuse(runner.status());
 
     if (options_.format == OutputFormat::kTable)
       out_ << DescribeRun(options_) << TableHeading() << std::flush;
-    bool good = true;
+    std::vector<PhaseKind> phases;
+    if (options_.load) phases.push_back(PhaseKind::kLoad);
+    if (options_.run && options_.workload.warm_up_seconds > 0) phases.push_back(PhaseKind::kWarmUp);
+    if (options_.run) phases.push_back(PhaseKind::kRun);
     // A run on records that were not all loaded would measure something else.
-    if (options_.load) good = Phase(PhaseKind::kLoad, **runner);
-    if (good && options_.run && options_.workload.warm_up_seconds > 0)
-      good = Phase(PhaseKind::kWarmUp, **runner);
-    if (good && options_.run) good = Phase(PhaseKind::kRun, **runner);
-    if (good && options_.floor) good = Floor();
-    return WriteFiles() && good ? 0 : kSomethingFailed;
+    for (const PhaseKind phase : phases) {
+      const bool good = interruption.signal() == 0 && Phase(phase, **runner, interruption);
+      if (interruption.signal() != 0) {
+        err_ << "kvbench: ended by signal " << interruption.signal()
+             << "; what was measured till then is reported\n";
+        return kSignalled + interruption.signal();
+      }
+      if (!good) return kSomethingFailed;
+    }
+    return 0;
   }
 
- private:
   int Refuse(const absl::Status& status) {
     err_ << "kvbench: " << options_.target.address << ": " << status.message() << "\n";
     return ExitStatusOf(status);
   }
 
-  bool Phase(PhaseKind phase, Runner& runner) {
+  int Say(int exit_status, const absl::Status& status) {
+    err_ << "kvbench: " << status.message() << "\n";
+    return exit_status;
+  }
+
+  bool Phase(PhaseKind phase, Runner& runner, const Interruption& interruption) {
     absl::StatusOr<PhaseResult> result = runner.Run(phase, progress_);
     if (err_is_terminal_) err_ << "\r\x1b[K" << std::flush;
     if (!result.ok()) {
@@ -98,6 +122,7 @@ class Bench {
     }
     err_ << DescribeErrors(*result) << std::flush;
     const bool good = result->errors.total() == 0;
+    result->cut_short = interruption.signal() != 0;
     // Of a warm-up, nothing counts but that it failed.
     if (phase == PhaseKind::kWarmUp && good) return true;
     out_ << (options_.format == OutputFormat::kTable ? TableRows(options_, *result) : ToYcsb(*result))
@@ -120,7 +145,9 @@ class Bench {
     const RunReport report = MakeReport(options_, std::move(results_));
     bool good = true;
     const auto write = [&](const std::string& path, auto make) {
-      if (!path.empty()) good = WriteFile(path, make(report), err_) && good;
+      if (path.empty()) return;
+      const absl::Status written = files_.at(&path)->Commit(make(report));
+      if (!written.ok()) good = Say(EX_IOERR, written) == 0;
     };
     write(options_.json_path, [](const RunReport& r) { return ToJson(r); });
     write(options_.csv_path, [](const RunReport& r) { return ToCsv(r); });
@@ -135,10 +162,16 @@ class Bench {
   std::ostream& err_;
   ProgressSink progress_;
   std::vector<PhaseResult> results_;
+  std::map<const std::string*, std::unique_ptr<OutputFile>> files_;  // by the option that names it
 };
 
 // Shows what other runs wrote.
 int ShowReports(const BenchOptions& options, std::ostream& err) {
+  const auto page = OutputFile::Open(options.html_path);
+  if (!page.ok()) {
+    err << "kvbench: " << page.status().message() << "\n";
+    return EX_CANTCREAT;
+  }
   std::vector<NamedReport> reports;
   for (const std::string& path : options.reports) {
     const std::ifstream file(path);
@@ -164,7 +197,9 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
     }
     curves = *std::move(made);
   }
-  return WriteFile(options.html_path, ToHtml(reports, curves), err) ? 0 : kSomethingFailed;
+  const absl::Status written = (*page)->Commit(ToHtml(reports, curves));
+  if (!written.ok()) err << "kvbench: " << written.message() << "\n";
+  return written.ok() ? 0 : EX_IOERR;
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "bench/benchmark_keys.h"
 #include "bench/raw_path.h"
 #include "bench/records.h"
 #include "bench/target.h"
@@ -37,12 +38,6 @@
 namespace remora::bench {
 namespace {
 
-std::uint64_t Records() {
-  const char* text = std::getenv("REMORA_BENCHMARK_KEYS");
-  const std::uint64_t records = text == nullptr ? 1'000'000 : std::strtoull(text, nullptr, 10);
-  return records == 0 ? 1 : records;
-}
-
 // --- What is asked for -----------------------------------------------------------------------------------
 
 /// Things drawn uniformly, made before the clock runs and stored in the order in which they are used, so that
@@ -54,7 +49,7 @@ class Drawn {
   explicit Drawn(const Make& make) {
     Random random(1);
     // As many as there are records, so that a small set-up is quick.
-    const std::uint64_t draws = std::clamp<std::uint64_t>(Records(), 1024, kMaxDraws);
+    const std::uint64_t draws = std::clamp<std::uint64_t>(BenchmarkKeys(), 1024, kMaxDraws);
     for (std::uint64_t i = 0; i < draws; ++i) things_.push_back(make(random));
   }
   const Thing& Next() {
@@ -69,11 +64,12 @@ class Drawn {
 };
 
 Drawn<KeyText> PresentKeys() {
-  return Drawn<KeyText>([](Random& random) { return KeyText(random.NextBelow(Records())); });
+  return Drawn<KeyText>([](Random& random) { return KeyText(random.NextBelow(BenchmarkKeys())); });
 }
 
 Drawn<KeyText> MissingKeys() {
-  return Drawn<KeyText>([](Random& random) { return KeyText(Records() + random.NextBelow(Records())); });
+  return Drawn<KeyText>(
+      [](Random& random) { return KeyText(BenchmarkKeys() + random.NextBelow(BenchmarkKeys())); });
 }
 
 // --- The server ------------------------------------------------------------------------------------------
@@ -116,11 +112,11 @@ class Served {
 
   absl::StatusOr<std::unique_ptr<Server>> Open() const {
     ServerOptions options;
-    options.store.memory_size = EmbeddedMemoryFor(Records(), kKeySize, value_size_);
+    options.store.memory_size = EmbeddedMemoryFor(BenchmarkKeys(), kKeySize, value_size_);
     options.large_pages = true;
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Create(options));
     ValueMaker values(value_size_);
-    for (std::uint64_t record = 0; record < Records(); ++record) {
+    for (std::uint64_t record = 0; record < BenchmarkKeys(); ++record) {
       REMORA_RETURN_IF_ERROR(server->store().Put(KeyText(record).view(), values.Make(record, record)));
     }
     REMORA_ASSIGN_OR_RETURN(const rdma::Address address, rdma::ParseAddress(address_));
@@ -230,7 +226,8 @@ void ClientGetMissing(benchmark::State& state) {
 
 Drawn<Place> PresentPlaces(Served& served) {
   return Drawn<Place>([&served](Random& random) {
-    const absl::StatusOr<Place> place = served.raw_path().Find(KeyText(random.NextBelow(Records())).view());
+    const absl::StatusOr<Place> place =
+        served.raw_path().Find(KeyText(random.NextBelow(BenchmarkKeys())).view());
     REMORA_CHECK(place.ok());  // it was loaded, and nobody else is here
     return *place;
   });
@@ -276,11 +273,11 @@ void Floor(benchmark::State& state) {
   const auto value_size = static_cast<std::size_t>(state.range(0));
   const std::size_t extent = ExtentUnits(RecordExtentCode(kKeySize, value_size)) * kUnitSize;
   constexpr std::size_t kFill = kSlotsPerBucket / 2;  // records per bucket
-  std::vector<Bucket> buckets(Records() / kFill + 1);
-  std::vector<std::byte> log(Records() * extent, std::byte{1});
+  std::vector<Bucket> buckets(BenchmarkKeys() / kFill + 1);
+  std::vector<std::byte> log(BenchmarkKeys() * extent, std::byte{1});
   Random random(2);
   for (Bucket& bucket : buckets) {
-    for (std::uint64_t& slot : bucket.slots) slot = random.NextBelow(Records()) * extent;
+    for (std::uint64_t& slot : bucket.slots) slot = random.NextBelow(BenchmarkKeys()) * extent;
   }
   struct Choice {
     std::uint32_t bucket;
@@ -302,7 +299,7 @@ void Floor(benchmark::State& state) {
 void FlatHashMapGet(benchmark::State& state) {
   ValueMaker values(static_cast<std::size_t>(state.range(0)));
   absl::flat_hash_map<std::string, std::string> map;
-  for (std::uint64_t record = 0; record < Records(); ++record) {
+  for (std::uint64_t record = 0; record < BenchmarkKeys(); ++record) {
     map.emplace(KeyText(record).view(), values.Make(record, record));
   }
   Drawn<KeyText> keys = PresentKeys();

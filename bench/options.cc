@@ -1,8 +1,7 @@
 #include "bench/options.h"
 
-#include <sysexits.h>
-
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <initializer_list>
 #include <iterator>
@@ -52,7 +51,9 @@ and reading the clock (some 40 ns). With --rate they run from the moment at whic
 
 Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 64 wrong command line,
 65 (report) a file is not what --json writes, 66 (report) a file cannot be read,
-69 the server cannot be reached, or the store not opened.)";
+69 the server cannot be reached, or the store not opened,
+73 an output file cannot be made, which is found before the run, 74 nor written at its end,
+130 ended by SIGINT, 143 by SIGTERM: what was measured till then is printed and written, as cut short.)";
 
 // The flags as text and numbers, before they become options.
 struct Flags {
@@ -156,11 +157,8 @@ void AddWorkloadFlags(CommandLine& line, Flags& flags, BenchOptions& options) {
   line.Add("-P,--properties", flags.files,
            "A workload in YCSB's property file; of several, later ones win. What none says is as in YCSB")
       .Excludes(core)
-      .OneValueEach()
       .Placeholder("FILE");
-  line.Add("-p,--property", flags.properties, "One property; wins over files")
-      .OneValueEach()
-      .Placeholder("KEY=VALUE");
+  line.Add("-p,--property", flags.properties, "One property; wins over files").Placeholder("KEY=VALUE");
   AddShorthand(line, flags, "--records", "recordcount", "N", "Records; default 100000");
   line.Add("--value_size", flags.value_size, "Of each value, 16 to 64M, in one field; default 64")
       .Size()
@@ -213,13 +211,22 @@ bool Says(const std::vector<Property>& properties, std::string_view key) {
 // The properties in the order in which they count: files, or a core workload; -p; flags that are short for
 // one.
 absl::StatusOr<std::vector<Property>> GatherProperties(const Flags& flags) {
+  std::string ignored;
   std::vector<Property> all;
   const auto append = [&all](std::vector<Property> more) {
     all.insert(all.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
   };
   for (const std::string& path : flags.files) {
     REMORA_ASSIGN_OR_RETURN(std::vector<Property> properties, ReadProperties(path));
+    std::erase_if(properties, [&ignored](const Property& property) {
+      if (!IsForOthers(property)) return false;
+      absl::StrAppend(&ignored, ignored.empty() ? "" : ", ", property.key);
+      return true;
+    });
     append(std::move(properties));
+  }
+  if (!ignored.empty()) {
+    std::fprintf(stderr, "kvbench: note: ignored, as no property of kvbench's: %s\n", ignored.c_str());
   }
   if (flags.files.empty()) {
     REMORA_ASSIGN_OR_RETURN(std::vector<Property> properties, CoreWorkload(flags.workload));
@@ -374,10 +381,9 @@ std::variant<BenchOptions, int> ParseCommandLine(int argc, const char* const* ar
   AddTargetFlags(line, flags, options);
   AddWorkloadFlags(line, flags, options);
   AddOutputFlags(line, options);
-  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   if (const absl::Status status = Resolve(line, flags, options); !status.ok()) {
-    line.PrintError(std::string(status.message()));
-    return EX_USAGE;
+    return line.Fail(std::string(status.message()));
   }
   return options;
 }

@@ -324,7 +324,7 @@ int main(int argc, char** argv) {
       .Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize)
       .ShowDefault();
   line.Add("--json", flags.json, "Writes the medians to this file, too, in nanoseconds");
-  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   const absl::Status status = remora::bench::Run(flags);
   if (status.ok()) return 0;
   std::cerr << "path_ratio: " << flags.server << ": " << status.message() << "\n";

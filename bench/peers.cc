@@ -1,8 +1,8 @@
 #include "bench/peers.h"
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "tools/command_line/number_text.h"
 
 namespace remora::bench {
 namespace {
@@ -63,15 +63,14 @@ absl::StatusOr<PeerAddress> ParsePeerAddress(std::string_view address) {
   const std::string_view place = address.substr(address.find("://") + 3);
   if (place.starts_with('/') && place.size() > 1) return PeerAddress{.path = std::string(place)};
   const std::size_t colon = place.rfind(':');
-  PeerAddress parsed;
-  if (colon == std::string_view::npos || colon == 0 ||
-      !absl::SimpleAtoi(AbslView(place.substr(colon + 1)), &parsed.port) || parsed.port < 1 ||
-      parsed.port > 65535) {
+  const bool has_host = colon != std::string_view::npos && colon > 0;
+  const command_line::NumberRule ports{.least = 1, .most = 65535};
+  const auto port = has_host ? ports.Read(place.substr(colon + 1)) : std::nullopt;
+  if (!port) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", AbslView(address), "' should end in ://HOST:PORT or :///PATH"));
   }
-  parsed.host = std::string(place.substr(0, colon));
-  return parsed;
+  return PeerAddress{.host = std::string(place.substr(0, colon)), .port = static_cast<int>(*port)};
 }
 
 }  // namespace remora::bench

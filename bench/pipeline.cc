@@ -267,7 +267,7 @@ int main(int argc, char** argv) {
       .Range(remora::bench::kMinBenchValueSize, remora::kMaxSmallValueSize)
       .ShowDefault();
   line.AddFlag("--gets_only", flags.gets_only, "Measure no PUTs");
-  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   const absl::Status status = remora::bench::Run(flags);
   if (status.ok()) return 0;
   std::cerr << "pipeline: " << flags.server << ": " << status.message() << "\n";

@@ -2,24 +2,26 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <fstream>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "store/format/layout.h"
+#include "tools/command_line/nearest.h"
+#include "tools/command_line/number_text.h"
 
 namespace remora::bench {
 namespace {
+
+using command_line::Number;
+using command_line::NumberRule;
 
 // --- What keys mean -----------------------------------------------------------------------------------
 
@@ -36,36 +38,28 @@ std::string_view Trimmed(std::string_view text) {
   return {stripped.data(), stripped.size()};
 }
 
-/// A whole number into a member. `Reach` finds the member in a workload.
+/// A number into a member. `Reach` finds the member in a workload.
 template <typename Reach>
-Setter Whole(std::uint64_t least, std::uint64_t most, Reach reach) {
+Setter Numeric(const NumberRule& rule, Reach reach) {
   return [=](const std::string& value, Workload* workload) -> std::optional<std::string> {
-    std::uint64_t number = 0;
-    // Without a sign, which SimpleAtoi would accept.
-    const bool is_number = !value.empty() && absl::ascii_isdigit(static_cast<unsigned char>(value[0])) &&
-                           absl::SimpleAtoi(value, &number);
-    if (!is_number || number < least || number > most) {
-      return absl::StrCat("a whole number from ", least, " to ", most);
-    }
+    const std::optional<Number> number = rule.Read(value);
+    if (!number) return rule.Allowed();
     auto& member = reach(*workload);
-    member = static_cast<std::remove_reference_t<decltype(member)>>(number);
+    member = static_cast<std::remove_reference_t<decltype(member)>>(*number);
     return std::nullopt;
   };
 }
 
-/// Any number; `open` leaves out the bounds themselves.
+template <typename Reach>
+Setter Whole(std::uint64_t least, std::uint64_t most, Reach reach) {
+  return Numeric({.least = static_cast<Number>(least), .most = static_cast<Number>(most)}, reach);
+}
+
+/// `open` leaves out the bounds themselves.
 template <typename Reach>
 Setter Real(double least, double most, bool open, Reach reach) {
-  return [=](const std::string& value, Workload* workload) -> std::optional<std::string> {
-    double number = 0;
-    const bool is_number = absl::SimpleAtod(value, &number) && std::isfinite(number);
-    if (!is_number || number < least || number > most || (open && (number == least || number == most))) {
-      return open ? absl::StrCat("a number between ", least, " and ", most, ", and neither of them")
-                  : absl::StrCat("a number from ", least, " to ", most);
-    }
-    reach(*workload) = number;
-    return std::nullopt;
-  };
+  return Numeric({.form = NumberRule::Form::kReal, .least = least, .most = most, .without_bounds = open},
+                 reach);
 }
 
 template <typename Value>
@@ -180,31 +174,10 @@ const std::vector<KnownKey>& KnownKeys() {
   return keys;
 }
 
-// --- Which key was meant ------------------------------------------------------------------------------
-
-// How many characters have to be inserted, deleted or changed (Levenshtein).
-std::size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
-
-std::string_view NearestKey(std::string_view name) {
-  const auto& keys = KnownKeys();
-  return std::min_element(keys.begin(), keys.end(),
-                          [&](const KnownKey& a, const KnownKey& b) {
-                            return EditDistance(a.name, name) < EditDistance(b.name, name);
-                          })
-      ->name;
+std::vector<std::string> KnownNames() {
+  std::vector<std::string> names;
+  for (const KnownKey& known : KnownKeys()) names.emplace_back(known.name);
+  return names;
 }
 
 // --- Texts --------------------------------------------------------------------------------------------
@@ -276,7 +249,14 @@ absl::Status Apply(const Property& property, Workload* workload) {
         absl::StrCat(property.origin, ": ", property.key, "=", property.value, ": allowed is ", *allowed));
   }
   return absl::InvalidArgumentError(absl::StrCat(property.origin, ": there is no property ", property.key,
-                                                 "; the nearest is ", AbslView(NearestKey(property.key))));
+                                                 "; the nearest is ",
+                                                 command_line::Nearest(property.key, KnownNames())));
+}
+
+bool IsForOthers(const Property& property) {
+  const std::vector<std::string> names = KnownNames();
+  return std::ranges::find(names, property.key) == names.end() &&
+         command_line::SayNearest(property.key, names).empty();
 }
 
 absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter) {

@@ -33,6 +33,10 @@ absl::StatusOr<Property> ParseProperty(std::string_view text, std::string_view o
 /// or a value out of bounds (the message says what is allowed).
 absl::Status Apply(const Property& property, Workload* workload);
 
+/// Whether nothing here knows the key, and none is near enough to be meant: of another of YCSB's bindings,
+/// say.
+bool IsForOthers(const Property& property);
+
 /// The core workload of this letter, in either case: the text of bench/workloads/. InvalidArgument: there is
 /// none.
 absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter);

@@ -199,9 +199,9 @@ std::string TableRows(const BenchOptions& options, const PhaseResult& result) {
     absl::StrAppendFormat(&text, " %10s\n", TimeText(static_cast<double>(latency.max())));
   }
   const std::uint64_t all = result.all_operations();
-  absl::StrAppendFormat(&text, "%-5s %-7s %14s %14s in %.3f s; client CPU %.3f s", result.name, "all",
+  absl::StrAppendFormat(&text, "%-5s %-7s %14s %14s in %.3f s%s; client CPU %.3f s", result.name, "all",
                         Grouped(all), Grouped(static_cast<std::uint64_t>(result.per_second(all))),
-                        result.seconds, result.cpu_seconds);
+                        result.seconds, result.cut_short ? ", cut short" : "", result.cpu_seconds);
   if (all > 0) {
     absl::StrAppendFormat(&text, " (%.2f cores, %s per operation)", result.cpu_seconds / result.seconds,
                           TimeText(result.cpu_seconds * 1e9 / static_cast<double>(all)));

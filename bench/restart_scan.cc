@@ -291,7 +291,7 @@ int main(int argc, char** argv) {
       .Separator(',')
       .Range(std::size_t{1}, std::size_t{1000})
       .ShowDefault();
-  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   const absl::Status status = remora::bench::Run(flags);
   if (status.ok()) return 0;
   std::cerr << "restart_scan: " << status.message() << "\n";

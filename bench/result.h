@@ -55,6 +55,7 @@ struct PhaseResult {
   double interval_seconds = 0;
   std::vector<Interval> series;
   ErrorTally errors;
+  bool cut_short = false;  // by a signal
   /// Of all sessions: what they did in this phase.
   ClientCounters client;
   /// By how much each of the server's counters grew; empty when they could not be read.

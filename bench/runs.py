@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import socket
@@ -112,11 +113,33 @@ def memory_for(records, value_size):
     return (384 << 20) + int(records * (value_size + 96) * 1.5)
 
 
+# Types of flags. Python's own take 1_000, nan and blanks, too. argparse names the function in its error.
+
+
+def positive_whole(text):
+    if not re.fullmatch("0*[1-9][0-9]*", text, re.ASCII):
+        raise ValueError(text)
+    return int(text)
+
+
+def number(text):
+    """From 0 on."""
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(e-?[0-9]{1,2})?", text, re.ASCII):
+        raise ValueError(text)
+    return float(text)
+
+
+def positive_number(text):
+    if number(text) == 0:
+        raise ValueError(text)
+    return number(text)
+
+
 def size_of(text):
     """"1K" as 1024."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     digits, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 1)
-    return int(digits) * unit
+    return positive_whole(digits) * unit
 
 
 class Spread:

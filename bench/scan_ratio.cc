@@ -246,7 +246,7 @@ int main(int argc, char** argv) {
       .Range(std::size_t{1}, remora::kMaxValueSize)
       .ShowDefault();
   line.Add("--rounds", flags.rounds, "Times that each is measured").Range(1u, 1'000'000u).ShowDefault();
-  if (const std::optional<int> status = line.Parse(argc, argv)) return *status == 0 ? 0 : EX_USAGE;
+  if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   const absl::Status status = remora::bench::Run(flags);
   if (status.ok()) return 0;
   std::cerr << "scan_ratio: " << status.message() << "\n";

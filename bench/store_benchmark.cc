@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "bench/benchmark_keys.h"
 #include "store/base/check.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
@@ -22,16 +23,11 @@ namespace {
 
 constexpr std::size_t kValueSize = 64;
 
-std::size_t KeyCount() {
-  const char* text = std::getenv("REMORA_BENCHMARK_KEYS");
-  return text == nullptr ? 1000000 : std::strtoull(text, nullptr, 10);
-}
-
 /// Keys of 16 bytes.
 const std::vector<std::string>& Keys() {
   static const std::vector<std::string> keys = [] {
     std::vector<std::string> made;
-    for (std::size_t i = 0; i < KeyCount(); ++i) {
+    for (std::size_t i = 0; i < BenchmarkKeys(); ++i) {
       const std::string digits = std::to_string(i);
       made.push_back("user" + std::string(12 - digits.size(), '0') + digits);
     }

@@ -16,10 +16,12 @@ Duration Seconds(double seconds) {
 
 }  // namespace
 
-void WaitUntil(TimePoint moment, const Clock& clock) {
-  constexpr auto kSpin = std::chrono::microseconds(100);
-  for (TimePoint now = clock.Now(); now < moment; now = clock.Now()) {
-    if (moment - now > 2 * kSpin) clock.Sleep(moment - now - kSpin);
+void WaitUntil(TimePoint moment, const Clock& clock, const std::atomic<bool>& stop) {
+  constexpr Duration kSpin = std::chrono::microseconds(100);
+  constexpr Duration kLook = std::chrono::milliseconds(100);
+  for (TimePoint now = clock.Now(); now < moment && !stop.load(std::memory_order_relaxed);
+       now = clock.Now()) {
+    if (moment - now > 2 * kSpin) clock.Sleep(std::min(moment - now - kSpin, kLook));
   }
 }
 
@@ -80,6 +82,7 @@ void Worker::RunInTurn(TimePoint deadline) {
 
 bool Worker::DoTimed(std::uint64_t number) {
   const TimePoint started = Begin(number);
+  if (IsPaced() && IsStopped()) return false;  // perhaps before it is due
   Turn& turn = TurnOf(number);
   if (!turn.is_known) Know(turn);
   const Outcome outcome = Do(turn, number);
@@ -187,7 +190,7 @@ TimePoint Worker::Due(std::uint64_t number) const {
 TimePoint Worker::Begin(std::uint64_t number) {
   if (!IsPaced()) return workload_.time_every == 1 ? last_ : clock_.Now();
   const TimePoint moment = Due(number);
-  WaitUntil(moment, clock_);
+  WaitUntil(moment, clock_, stop_);
   return moment;
 }
 

@@ -32,7 +32,8 @@ struct Share {
 };
 
 /// Sleeps for most of the time, then spins: the kernel wakes a sleeper some tens of microseconds late.
-void WaitUntil(TimePoint moment, const Clock& clock);
+/// Returns soon when `stop` is set.
+void WaitUntil(TimePoint moment, const Clock& clock, const std::atomic<bool>& stop);
 
 /// Said of a value whose record has other fields than the workload.
 inline constexpr std::string_view kOtherFields =

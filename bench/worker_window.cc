@@ -45,7 +45,7 @@ void Worker::RunWindow(TimePoint deadline) {
     }
     if (free.size() == places.size()) {
       if (!goes_on) return;
-      WaitUntil(Due(number), clock_);
+      WaitUntil(Due(number), clock_, stop_);
       last_ = clock_.Now();
       continue;
     }

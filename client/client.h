@@ -173,11 +173,12 @@ struct BackupProgress {
 class Client {
  public:
   /// Connects to a server: `verbs://HOST:PORT` or `local:///PATH` (rdma/address.h). `clock` must outlive the
-  /// client. InvalidArgument: the address, or the token. Unavailable: no such host, nobody listens.
+  /// client. InvalidArgument: the address, or the token. Unavailable: no such host, nobody listens,
+  /// or another program does.
   /// PermissionDenied: another user's local server; the server wants a token, and this one is none that it
   /// knows; it does not know this one, and may be somebody else's. FailedPrecondition: no RDMA device reaches
-  /// it, or the server refused: another format or version, full. DeadlineExceeded. ResourceExhausted: too
-  /// little memory that may be locked.
+  /// it, or the server refused: another format or version, full. DeadlineExceeded.
+  /// ResourceExhausted: too little memory that may be locked.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
                                                          const ClientOptions& options, const Clock& clock);
 

@@ -2,6 +2,7 @@
 
 #include <sys/un.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -9,7 +10,9 @@
 #include <system_error>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 
 namespace remora::rdma {
 namespace {
@@ -21,8 +24,9 @@ constexpr std::size_t kSchemeSize = sizeof(kVerbsScheme) - 1;
 // sun_path with its terminating zero (unix(7)).
 constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 
+// Escaped, so that the message is one line of text, whatever is in the address.
 absl::Status Fault(const std::string& text, const std::string& fault) {
-  return absl::InvalidArgumentError(absl::StrCat("address '", text, "': ", fault,
+  return absl::InvalidArgumentError(absl::StrCat("address '", absl::Utf8SafeCHexEscape(text), "': ", fault,
                                                  "; write verbs://HOST:PORT (an IPv6 address in brackets) or "
                                                  "local:///PATH"));
 }
@@ -36,16 +40,25 @@ std::optional<std::uint16_t> ParsePort(std::string_view text) {
 
 absl::StatusOr<Address> ParseVerbs(const std::string& text) {
   const std::string_view rest = std::string_view(text).substr(kSchemeSize);
-  const std::size_t colon = rest.rfind(':');
-  if (colon == std::string_view::npos) return Fault(text, "there is no port");
-  std::string_view host = rest.substr(0, colon);
-  const std::optional<std::uint16_t> port = ParsePort(rest.substr(colon + 1));
-  const bool bracketed = host.starts_with('[') && host.ends_with(']');
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  if (host.empty()) return Fault(text, "there is no host");
-  if (!bracketed && host.find(':') != std::string_view::npos)
+  const bool bracketed = rest.starts_with('[');
+  if (!bracketed && std::ranges::count(rest, ':') > 1)
     return Fault(text, "the IPv6 address is not in brackets");
-  if (host.find_first_of("[]/") != std::string_view::npos) return Fault(text, "this is no host");
+  const std::size_t begin = bracketed ? 1 : 0;
+  const std::size_t end = rest.find(bracketed ? ']' : ':');
+  if (bracketed && end == std::string_view::npos) return Fault(text, "there is no closing bracket");
+  const std::string_view host = rest.substr(begin, end - begin);
+  if (host.empty()) return Fault(text, "there is no host");
+  if (bracketed != (host.find(':') != std::string_view::npos)) {
+    return Fault(text, "what stands in the brackets is no IPv6 address");
+  }
+  if (host.find_first_of("[]/ \t\r\n") != std::string_view::npos) {
+    return Fault(text, absl::StrCat("'", absl::Utf8SafeCHexEscape(AbslView(host)), "' is no host"));
+  }
+  std::string_view behind = end == std::string_view::npos ? std::string_view() : rest.substr(end + begin);
+  if (behind.empty() || behind == ":") return Fault(text, "there is no port");
+  if (!behind.starts_with(':')) return Fault(text, "behind the brackets stands no port");
+  behind.remove_prefix(1);
+  const std::optional<std::uint16_t> port = ParsePort(behind);
   if (!port) return Fault(text, "the port is not a number from 1 to 65535");
   return Address{.kind = TransportKind::kVerbs, .host = std::string(host), .port = *port, .path = ""};
 }
@@ -68,7 +81,7 @@ absl::StatusOr<Address> ParseAddress(std::string_view address) {
   if (text.find('\0') != std::string_view::npos) return Fault(text, "there is a zero byte in it");
   if (text.starts_with(kVerbsScheme)) return ParseVerbs(text);
   if (text.starts_with(kLocalScheme)) return ParseLocal(text);
-  return Fault(text, "unknown scheme");
+  return Fault(text, text.find("://") == std::string::npos ? "there is no scheme" : "unknown scheme");
 }
 
 std::string Address::ToString() const {

@@ -11,7 +11,7 @@ namespace remora::rdma {
 
 /// Dial for an address of kind kLocal. The socket is first touched by Connection::Connect, which besides what
 /// transport.h lists returns PermissionDenied when the server serves another user, or is another user's who
-/// put a socket there (root connects to any), and FailedPrecondition when it is of another version.
+/// put a socket there (root connects to any), and Unavailable when it is of another version, or none of ours.
 absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, TimePoint deadline);
 

@@ -148,10 +148,18 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
     result = ConnectSocket(fd.get(), path);
   } while (result != 0 && errno == EINTR);
   if (result == 0) return fd;
+  struct stat status;
   switch (errno) {
     case ENOENT:
-    case ECONNREFUSED:
       return absl::UnavailableError(absl::StrCat("nobody listens at ", path, ": is the server running?"));
+    case ECONNREFUSED:
+      if (stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
+        return absl::UnavailableError(absl::StrCat(path, " is no socket: give the address of a server"));
+      }
+      return absl::UnavailableError(absl::StrCat("nobody listens at ", path, ": is the server running?"));
+    case EPROTOTYPE:  // the socket has another type than ours
+      return absl::UnavailableError(
+          absl::StrCat("what listens at ", path, " is no Remora server: give the address of one"));
     case EAGAIN:
       return absl::DeadlineExceededError(absl::StrCat("the server at ", path, " does not answer"));
     default:
@@ -210,12 +218,12 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
   received.descriptors = DescriptorsOf(message);
   const LocalReply& reply = received.reply;
   if (size < static_cast<ssize_t>(offsetof(LocalReply, answer)) || reply.magic != kLocalMagic) {
-    return absl::InternalError("what listens there is no Remora server");
+    return absl::UnavailableError("what listens there is no Remora server: give the address of one");
   }
   if (reply.version != kLocalVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("the server speaks version ", reply.version,
-                                                      " of the local protocol, this client version ",
-                                                      kLocalVersion, ": update the older"));
+    return absl::UnavailableError(absl::StrCat("the server speaks version ", reply.version,
+                                               " of the local protocol, this client version ", kLocalVersion,
+                                               ": update the older"));
   }
   if (size != sizeof(reply) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     return absl::InternalError("the server's answer came incomplete (too many open files?)");

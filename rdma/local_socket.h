@@ -59,8 +59,8 @@ FileName FileAt(const std::string& path);
 /// Unlinks `path` if it is still that file, and not what somebody has put in its place.
 void RemoveSocket(const std::string& path, const FileName& file);
 
-/// A socket connected to `path`. Unavailable: nobody listens there. PermissionDenied. DeadlineExceeded: the
-/// server did not accept for `patience`.
+/// A socket connected to `path`. Unavailable: nobody listens there, or another program, or it is no socket.
+/// PermissionDenied. DeadlineExceeded: the server did not accept for `patience`.
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience);
 
 /// Whose process made the other end.
@@ -88,7 +88,7 @@ struct ReceivedReply {
   std::vector<UniqueFd> descriptors;
 };
 /// Takes the reply that has arrived, checked for its size, magic and version. Unavailable: the server hung
-/// up. FailedPrecondition: it is of another version. Internal: it talks nonsense.
+/// up, is of another version, or no Remora server. Internal: it talks nonsense.
 absl::StatusOr<ReceivedReply> ReceiveReply(int socket);
 
 /// Sends the byte that wakes a sleeping peer. False: it may not have one. If the socket is full, it has; if

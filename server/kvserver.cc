@@ -187,9 +187,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   line.AddFlag("--quiet", quiet,
                "Log nothing to standard error, neither of clients nor of the disk, but why it ends");
   line.Version("kvserver " REMORA_VERSION);
-  const std::optional<int> exit_status = line.Parse(argc, argv, [](const std::string& error) {
-    return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat(error, "; see kvserver --help")));
-  });
+  const std::optional<int> exit_status = line.Parse(argc, argv);
   if (exit_status) return exit_status;
 
   flags->server.store.durability = durability;

@@ -33,7 +33,9 @@ absl::Status TakeLimit(absl::string_view word, Token* token) {
         "behind the secret may stand connections=N and requests_per_second=N, and nothing else");
   }
   if (*limit != 0) return absl::InvalidArgumentError(absl::StrCat(parts.first, " stands there twice"));
-  if (absl::SimpleAtoi(parts.second, limit) && *limit >= 1 && *limit <= kMaxTokenLimit) {
+  // Without a sign, which SimpleAtoi would accept.
+  if (std::ranges::all_of(parts.second, absl::ascii_isdigit) && absl::SimpleAtoi(parts.second, limit) &&
+      *limit >= 1 && *limit <= kMaxTokenLimit) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(parts.first, " is a number from 1 to ", kMaxTokenLimit));

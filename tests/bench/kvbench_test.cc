@@ -228,7 +228,7 @@ TEST_F(KvbenchTest, ReportsAreShownAndCompared) {
   EXPECT_THAT(err_, HasSubstr("wrong.json: no JSON of kvbench"));
   EXPECT_EQ(Kvbench({"report", "/nowhere/a.json", html_flag.c_str()}), EX_NOINPUT);
   EXPECT_EQ(Kvbench({"report", "/", html_flag.c_str()}), EX_NOINPUT);
-  EXPECT_EQ(Kvbench({"report", json.c_str(), "--html=/nowhere/out.html"}), 1);
+  EXPECT_EQ(Kvbench({"report", json.c_str(), "--html=/nowhere/out.html"}), EX_CANTCREAT);
   EXPECT_EQ(Kvbench({"report", json.c_str()}), EX_USAGE);
   EXPECT_EQ(Kvbench({"report", html_flag.c_str()}), EX_USAGE);
   EXPECT_EQ(Kvbench({"all", json.c_str(), "--target=embedded"}), EX_USAGE);
@@ -236,7 +236,8 @@ TEST_F(KvbenchTest, ReportsAreShownAndCompared) {
 
 TEST_F(KvbenchTest, AFileThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(
-      Kvbench({"all", "--target=embedded", "--records=10", "--operations=10", "--csv=/nowhere/out.csv"}), 1);
+      Kvbench({"all", "--target=embedded", "--records=10", "--operations=10", "--csv=/nowhere/out.csv"}),
+      EX_CANTCREAT);
   EXPECT_THAT(err_, HasSubstr("/nowhere/out.csv"));
 }
 

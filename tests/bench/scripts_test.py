@@ -121,6 +121,25 @@ class ScaleTest(Scripts):
 
     def test_wrong_usage(self):
         self.assertEqual(run("bench/scale", "--sweeps=sideways").returncode, os.EX_USAGE)
+        for flag in ("bench/scale --rounds", "bench/scale --seconds", "bench/compare --records", "bench/compare --value_size",
+                     "bench/backup_cost --rounds", "bench/verbs_floor --rounds"):
+            with self.subTest(flag=flag):
+                script, flag = flag.split()
+                done = run(script, f"{flag}=1_000")
+                self.assertEqual(done.returncode, os.EX_USAGE, done.stderr)
+                self.assertIn(f"argument {flag}: ", done.stderr)
+
+    def test_numbers_are_decimal(self):
+        runs = load("bench/runs.py")
+        for text in ("", "-1", "+3", " 3", "3 ", "0x10", "1_000", "nan", "inf", "1e999", "K", "\u0663"):
+            for read in (runs.positive_whole, runs.number, runs.positive_number, runs.size_of):
+                with self.subTest(text=text, read=read.__name__):
+                    self.assertRaises(ValueError, read, text)
+        for text in ("0", "1e3", "3.5"):
+            self.assertRaises(ValueError, runs.positive_whole, text)
+        self.assertRaises(ValueError, runs.positive_number, "0.0")
+        self.assertEqual((runs.positive_whole("010"), runs.number("0"), runs.positive_number("1e3")), (10, 0, 1000))
+        self.assertEqual((runs.size_of("010"), runs.size_of("64k"), runs.size_of("1G")), (10, 64 << 10, 1 << 30))
 
 
 class BackupCost(Scripts):

@@ -1,6 +1,8 @@
 """kvctl against a real server: what a script relies on."""
 
 import os
+import pathlib
+import socket
 import subprocess
 import unittest
 
@@ -169,6 +171,65 @@ class KvctlTest(harness.TestCase):
         for address in ("", "tcp://host:1", "local://relative", "verbs://host", "verbs://host:0"):
             with self.subTest(address=address):
                 self.expect(kvctl(None, f"--server={address}", "get", "key"), 64)
+
+    def test_an_empty_flag_takes_nothing_else(self):
+        self.expect(kvctl(None, "count", "--prefix=", f"--server={self.address}"), 0, b"0\n")
+        run = kvctl(self.address, "count", "--prefix=", f"--server={self.address}-other")
+        self.expect(run, 64)  # the server is given twice: the second one was not taken for the prefix
+        run = kvctl(None, "count", "--prefix=", f"--server={self.address}-other", env={"REMORA_SERVER": self.address})
+        self.expect(run, 69)
+        for flag in ("--server=", "--timeout=", "--token_file=", "--server", "--timeout", "--token_file"):
+            with self.subTest(flag=flag):
+                run = kvctl(None, "ping", flag, "--help", env={"REMORA_SERVER": self.address})
+                self.expect(run, 64)
+                self.assertIn(flag.rstrip("=").encode() + b": ", run.stderr)
+
+    def test_values_that_look_like_marks(self):
+        for value in ("++", "-", "+", "-5"):
+            with self.subTest(value=value):
+                self.expect(kvctl(self.address, "put", "key", value, stdin=b"standard input"), 0)
+                self.expect(kvctl(self.address, "get", "key"), 0, value.encode())
+        for value in ("++", "--", "-x", "--ttl=1h", "get", ""):
+            with self.subTest(value=value):
+                self.expect(kvctl(self.address, "put", "--", "--key", value, stdin=b"standard input"), 0)
+                self.expect(kvctl(self.address, "get", "--", "--key"), 0, value.encode())
+        self.expect(kvctl(self.address, "append", "--", "--key", "++"), 0, b"2\n")
+
+    def test_numbers_are_decimal(self):
+        self.expect(kvctl(self.address, "incr", "number", "010"), 0, b"10\n")
+        self.assertEqual(kvctl(self.address, "ping", "--timeout=01000", "--wait=00").returncode, 0)
+        for flag in ("0x10", "1e3", "1.5", "+1", " 1", "1 ", "1K", "99999999999999999999", "-1", "true"):
+            with self.subTest(flag=flag):
+                run = kvctl(self.address, "ping", f"--timeout={flag}")
+                self.expect(run, 64)
+                self.assertIn(b"is not a whole number from 1 to 3600000", run.stderr)
+
+    def test_the_nearest_command_and_flag_are_named(self):
+        for arguments, nearest in (
+            (["gt", "key"], b"the nearest is get"), (["delte", "key"], b"the nearest is delete"),
+            (["get", "key", "--tiemout=1"], b"the nearest is --timeout"),
+            (["put", "key", "value", "--if_absent"], b"the nearest is --if-absent"),
+        ):  # fmt: skip
+            with self.subTest(arguments=arguments):
+                run = kvctl(self.address, *arguments)
+                self.expect(run, 64)
+                self.assertIn(nearest, run.stderr)
+
+    def test_what_is_there_is_no_server(self):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, None):
+            with self.subTest(kind=kind):
+                path = str(self.folder / f"other{kind}")
+                if kind is None:
+                    pathlib.Path(path).touch()
+                else:
+                    other = socket.socket(socket.AF_UNIX, kind)
+                    self.addCleanup(other.close)
+                    other.bind(path)
+                    if kind == socket.SOCK_STREAM:
+                        other.listen()
+                run = kvctl(f"local://{path}", "get", "key")
+                self.expect(run, 69)
+                self.assertIn(b" is no ", run.stderr)
 
     def test_server_from_the_environment(self):
         environment = {**os.environ, "REMORA_SERVER": self.address}

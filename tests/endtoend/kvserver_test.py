@@ -43,6 +43,12 @@ class BadStartTest(harness.TestCase):
             [listen, memory, "--default_ttl=10"], [listen, memory, "--default_ttl="],
             [listen, memory, "--default_ttl=999999999999999999999d"],
             [listen, memory, "--memory=much"], [listen, memory, "--memory=1K"], [listen, memory, "--memory=0"],
+            [listen, memory, "--memory=G"], [listen, memory, "--memory="], [listen, memory, "--memory=1.5G"],
+            [listen, memory, "--memory=1e9"], [listen, memory, "--memory=0x4000000"], [listen, memory, "--memory=-64M"],
+            [listen, memory, "--memory=64 M"], [listen, memory, "--memory=99999999999T"],
+            [listen, "--durability=1"], [listen, memory, "--eviction=1"], [listen, memory, "--large_pages=true"],
+            [listen, memory, "--quiet=no"], [listen, memory, memory], [listen, memory, "extra"],
+            [listen, memory, f"--listen={self.address}-2", "--listen="], [listen, memory, "--tokens="],
             [listen, memory, "--memory_windows=sometimes"], [listen, memory, "--large_pages=sometimes"],
             [listen, memory, "--memory=16M"], [listen, memory, "--memory=64M", "--max_clients=200"],
             ["--listen=tcp://host:1", memory], ["--listen=local://relative", memory], ["--listen=verbs://host", memory],
@@ -50,6 +56,15 @@ class BadStartTest(harness.TestCase):
         ):  # fmt: skip
             with self.subTest(flags=flags):
                 self.expect_refusal(start(*flags), 64)
+
+    def test_an_empty_flag_takes_nothing_else(self):
+        listen = f"--listen={self.address}"
+        for flags in (["--data_dir=", "--memory=64M"], ["--data_dir", "--memory=64M"]):
+            with self.subTest(flags=flags):
+                run = start(listen, *flags, cwd=self.folder)
+                self.expect_refusal(run, 64)
+                self.assertIn(b"--data_dir: ", run.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_retention_that_is_none(self):
         for span in ("soon", "-1s", "0s", "10", "", "never"):

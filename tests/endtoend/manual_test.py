@@ -91,7 +91,7 @@ class ManualTest(unittest.TestCase):
         page = PAGES["kvctl.1"]
         commands = re.search(r"\.SS Commands\n(.*?)\.SH", page, re.DOTALL).group(1)
         self.assertEqual(re.findall(r"^\.B ([a-z]+)", commands, re.MULTILINE), COMMANDS)
-        listed = re.search(r"Subcommands:\n(.*?)\n\n", help_of("kvctl"), re.DOTALL).group(1)
+        listed = re.search(r"Commands:\n(.*?)\n\n", help_of("kvctl"), re.DOTALL).group(1)
         self.assertEqual(re.findall(r"^  ([a-z]+)", listed, re.MULTILINE), COMMANDS)
 
     def test_exit_statuses(self):

@@ -72,6 +72,10 @@ class MemoryTest(harness.TestCase):
         self.assertGreater(registered, region + clients * each - 1)
         self.assertEqual(harness.stats(self.address)["memory_bytes"], region)
 
+    def test_the_size_is_decimal(self):
+        region, each, clients = self.plan(self.memory_server(memory="0100MiB"))
+        self.assertAlmostEqual(region + clients * each, 100 << 20, delta=1 << 20)
+
     def test_as_many_clients_as_asked_for(self):
         server = self.memory_server("--max_clients=100", memory="64M")
         self.assertEqual(self.plan(server)[2], 100)

@@ -36,7 +36,6 @@ THIRD_PARTIES = [
     (re.compile(r"rdma/rdma_\w+\.h$|infiniband/"), re.compile(r"rdma/verbs\w*\.(h|cc)$")),
     (re.compile(r"rocksdb/"), re.compile(r"store/durable_\w+\.cc$")),
     (re.compile(r"openssl/"), re.compile(r"rdma/hmac\.cc$")),
-    (re.compile(r"CLI/"), re.compile(r"tools/command_line/command_line\.cc$")),
     (re.compile(r"xxhash\.h$"), re.compile(r"store/format/|store/\w+\.(h|cc)$|client/")),
     (re.compile(r"Python\.h$"), re.compile(r"client/python/\w+\.h$")),
     (re.compile(r"absl/"), re.compile(r"(store/base|store|rdma|client|client/c|server)/\w+\.(h|cc)$")),
@@ -52,9 +51,6 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 def why_forbidden(file, include):
     """The reason why `file` (relative to the root) may not include `include`, or None."""
     if file.startswith(TOP) and not file.startswith("tools/command_line/"):
-        # It takes a compiler seconds in each source.
-        if include.startswith("CLI/"):
-            return "command lines are read by tools/command_line/command_line.h"
         return None
     # Before our own folders: librdmacm's headers lie in a folder that is called as one of ours.
     for pattern, users in THIRD_PARTIES:

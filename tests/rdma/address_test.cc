@@ -1,6 +1,7 @@
 #include "rdma/address.h"
 
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -42,6 +43,42 @@ TEST(Address, TextComesBackUnchanged) {
 TEST(Address, SocketPathOfAllLengths) {
   EXPECT_TRUE(ParseAddress("local:///" + std::string(106, 'p')).ok());
   EXPECT_FALSE(ParseAddress("local:///" + std::string(107, 'p')).ok());
+}
+
+TEST(Address, WhatIsWrongIsSaid) {
+  const std::pair<std::string, std::string> kFaults[] = {
+      {"", "there is no scheme"},
+      {"kv1:7470", "there is no scheme"},
+      {"/run/socket", "there is no scheme"},
+      {"tcp://kv1:7470", "unknown scheme"},
+      {"verbs://", "there is no host"},
+      {"verbs:///socket", "'/socket' is no host"},
+      {"verbs://:7470", "there is no host"},
+      {"verbs://[]:7470", "there is no host"},
+      {"verbs://kv1", "there is no port"},
+      {"verbs://kv1:", "there is no port"},
+      {"verbs://[::1]", "there is no port"},
+      {"verbs://[::1]:", "there is no port"},
+      {"verbs://[::1]7470", "behind the brackets stands no port"},
+      {"verbs://[::1", "there is no closing bracket"},
+      {"verbs://[::1:7470", "there is no closing bracket"},
+      {"verbs://::1", "the IPv6 address is not in brackets"},
+      {"verbs://::1:7470", "the IPv6 address is not in brackets"},
+      {"verbs://[kv1]:7470", "what stands in the brackets is no IPv6 address"},
+      {"verbs://a b:7470", "'a b' is no host"},
+      {"verbs://kv1\n:7470", "'kv1\\n' is no host"},
+      {"verbs://kv1:0", "the port is not a number from 1 to 65535"},
+      {"verbs://kv1:0x10", "the port is not a number from 1 to 65535"},
+      {"verbs://kv1:7470/0", "the port is not a number from 1 to 65535"},
+      {"local://run/socket", "the path is not absolute"},
+      {"local:///", "the path names a directory, not a socket"},
+  };
+  for (const auto& [text, fault] : kFaults) {
+    const std::string message(ParseAddress(text).status().message());
+    EXPECT_NE(message.find("': " + fault + "; write "), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+  EXPECT_EQ(ParseAddress("verbs://kv1:07470")->port, 7470);  // decimal, as all numbers
 }
 
 TEST(Address, FaultsAreNamedAndBothFormsShown) {

@@ -410,9 +410,10 @@ TEST_F(LocalHostileTest, AServerThatMakesNoSenseIsNotBelieved) {
   const auto internal = HasCode(absl::StatusCode::kInternal);
   LocalReply accept{.answer = LocalAnswer::kAccepted, .data_size = kMaxAcceptData, .ring_slots = 8};
   EXPECT_THAT(answer(accept, {fine, fine, fine}), IsOk()) << "so that the failures below have one cause each";
-  EXPECT_THAT(answer({.magic = 1, .answer = LocalAnswer::kAccepted}, {}), internal);
+  EXPECT_THAT(answer({.magic = 1, .answer = LocalAnswer::kAccepted}, {}),
+              HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(answer({.version = 9, .answer = LocalAnswer::kAccepted}, {}),
-              HasCode(absl::StatusCode::kFailedPrecondition));
+              HasCode(absl::StatusCode::kUnavailable));
   EXPECT_THAT(answer({.answer = static_cast<LocalAnswer>(99)}, {}), internal);
   EXPECT_THAT(answer({.answer = LocalAnswer::kRejected, .data_size = 5000}, {}), internal);
   EXPECT_THAT(answer(accept, {}), internal);

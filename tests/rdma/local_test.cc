@@ -110,6 +110,28 @@ TEST_F(LocalTest, WhatIsNotOursIsLeftAlone) {
   }
 }
 
+TEST_F(LocalTest, AClientIsToldThatWhatIsThereIsNoServer) {
+  const auto expect_refusal = [this] {
+    const absl::Status opened = Client::Open(where_, clock_).status();
+    EXPECT_THAT(opened, HasCode(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(std::string(opened.message()), testing::HasSubstr(where_.path + " is no "));
+    std::filesystem::remove(where_.path);
+  };
+  std::ofstream(where_.path) << "a file";
+  expect_refusal();
+  std::filesystem::create_directory(where_.path);
+  expect_refusal();
+  const auto expect_other = [this](int type) {
+    const UniqueFd other = Occupy(type, type == SOCK_STREAM);
+    const absl::Status opened = Client::Open(where_, clock_).status();
+    EXPECT_THAT(opened, HasCode(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(std::string(opened.message()), testing::HasSubstr(where_.path + " is no Remora server"));
+    std::filesystem::remove(where_.path);
+  };
+  expect_other(SOCK_STREAM);
+  expect_other(SOCK_DGRAM);
+}
+
 TEST_F(LocalTest, NoSuchDirectory) {
   where_.path = folder_.path() / "missing" / "socket";
   EXPECT_THAT(TryListen(), HasCode(absl::StatusCode::kNotFound));

@@ -1,69 +1,180 @@
 #include "tools/command_line/command_line.h"
 
-#include <CLI/CLI.hpp>
+#include <sysexits.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
-#include <map>
-#include <memory>
+#include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "tools/command_line/nearest.h"
+
 namespace remora::command_line {
+namespace {
+
+/// A negative number is none, and a dash alone says standard input to many programs.
+bool IsFlag(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
+}
+
+template <typename T>
+void LetBe(DeclaredOption* option) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    option->type = "TEXT";
+  } else {
+    using Limits = std::numeric_limits<T>;
+    option->type = "NUMBER";
+    option->number.form = std::is_integral_v<T> ? NumberRule::Form::kWhole : NumberRule::Form::kReal;
+    option->number.least = Limits::lowest();
+    option->number.most = Limits::max();
+  }
+}
+
+/// Lets the option hand on values of this type.
+template <typename T>
+void HandOn(DeclaredOption* option, std::function<void(const T&)> take) {
+  LetBe<T>(option);
+  option->take = [option, take](const std::string& text) -> std::string {
+    if constexpr (std::is_same_v<T, std::string>) {
+      take(text);
+    } else {
+      const std::optional<Number> number = option->number.Read(text);
+      if (!number) return "'" + text + "' is not " + option->number.Allowed();
+      take(static_cast<T>(*number));
+    }
+    return "";
+  };
+}
+
+template <typename T>
+std::string TextOf(const DeclaredOption& option, const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return value;
+  } else {
+    return NumberText(option.number.form, value);
+  }
+}
+
+template <typename T>
+void HandTo(DeclaredOption* option, T& variable) {
+  HandOn<T>(option, [&variable](const T& value) { variable = value; });
+  option->show = [option, &variable] { return TextOf(*option, variable); };
+}
+
+template <typename T>
+void HandTo(DeclaredOption* option, std::optional<T>& variable) {
+  HandOn<T>(option, [&variable](const T& value) { variable = value; });
+}
+
+template <typename T>
+void HandTo(DeclaredOption* option, std::vector<T>& variable) {
+  option->repeats = true;
+  HandOn<T>(option, [option, &variable](const T& value) {
+    if (option->count == 0) variable.clear();  // of what is said without it
+    variable.push_back(value);
+  });
+  option->show = [option, &variable] {
+    std::string text;
+    for (const T& value : variable) text += (text.empty() ? "" : ",") + TextOf(*option, value);
+    return text;
+  };
+}
+
+std::string TakeOne(DeclaredOption& option, const std::string& text) {
+  if (text.empty() && !option.may_be_empty) return "the value is empty";
+  if (!option.choices.empty() && std::ranges::find(option.choices, text) == option.choices.end()) {
+    std::string allowed;
+    for (const std::string& choice : option.choices) allowed += (allowed.empty() ? "" : ", ") + choice;
+    return "'" + text + "' is none of " + allowed;
+  }
+  for (const auto& check : option.checks) {
+    if (std::string wrong = check(text); !wrong.empty()) return wrong;
+  }
+  std::string wrong = option.take(text);
+  if (wrong.empty()) ++option.count;
+  return wrong;
+}
+
+/// Takes the text, which several values may stand in; `where`: how it is called in an error.
+std::string Take(DeclaredOption& option, const std::string& text, const std::string& where) {
+  if (option.count > 0 && !option.repeats) return where + ": is given twice";
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t end = option.separator == '\0' ? std::string::npos : text.find(option.separator, begin);
+    const std::string part = text.substr(begin, end == std::string::npos ? end : end - begin);
+    if (const std::string wrong = TakeOne(option, part); !wrong.empty()) return where + ": " + wrong;
+    if (end == std::string::npos) return "";
+    begin = end + 1;
+  }
+}
+
+}  // namespace
 
 Option Option::Required() {
-  option_->required();
+  option_->is_required = true;
   return *this;
 }
 
 Option Option::TypeName(const std::string& name) {
-  option_->type_name(name);
+  option_->type = name;
   return *this;
 }
 
 Option Option::Placeholder(const std::string& text) {
-  option_->option_text(text);
+  option_->placeholder = text;
   return *this;
 }
 
 Option Option::ShowDefault() {
-  option_->capture_default_str();
+  option_->default_text = option_->show();
   return *this;
 }
 
 Option Option::DefaultText(const std::string& text) {
-  option_->default_str(text);
+  option_->default_text = text;
   return *this;
 }
 
 Option Option::Environment(const std::string& variable) {
-  option_->envname(variable);
+  option_->environment = variable;
   return *this;
 }
 
 Option Option::Separator(char separator) {
-  option_->delimiter(separator);
+  option_->separator = separator;
   return *this;
 }
 
-Option Option::OneValueEach() {
-  option_->allow_extra_args(false);
+Option Option::MayBeEmpty() {
+  option_->may_be_empty = true;
   return *this;
 }
 
 Option Option::Needs(Option other) {
-  option_->needs(other.option_);
+  option_->needs.push_back(other.option_);
   return *this;
 }
 
 Option Option::Excludes(Option other) {
-  option_->excludes(other.option_);
+  option_->excludes.push_back(other.option_);
   return *this;
 }
 
 template <typename T>
 Option Option::Range(T least, T most) {
-  option_->check(CLI::Range(least, most));
+  option_->number.least = static_cast<Number>(least);
+  option_->number.most = static_cast<Number>(most);
+  option_->number.is_bounded = true;
   return *this;
 }
 
@@ -73,35 +184,55 @@ template Option Option::Range(std::uint64_t, std::uint64_t);
 template Option Option::Range(double, double);
 
 Option Option::Positive() {
-  option_->check(CLI::PositiveNumber);
+  const bool is_whole = option_->number.form != NumberRule::Form::kReal;
+  option_->number.least = is_whole ? 1 : 0;
+  option_->number.without_bounds = !is_whole;
+  option_->number.is_bounded = true;
   return *this;
 }
 
 Option Option::NotNegative() {
-  option_->check(CLI::NonNegativeNumber);
+  option_->number.least = 0;
+  option_->number.is_bounded = true;
   return *this;
 }
 
 Option Option::IsOneOf(const std::vector<std::string>& texts) {
-  option_->check(CLI::IsMember(texts));
+  option_->choices = texts;
   return *this;
 }
 
 Option Option::Check(std::function<std::string(const std::string&)> what_is_wrong) {
-  option_->check(std::move(what_is_wrong), "");
+  option_->checks.push_back(std::move(what_is_wrong));
   return *this;
 }
 
 Option Option::Size() {
-  option_->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  option_->number.form = NumberRule::Form::kSize;
+  option_->type = "SIZE";
   return *this;
 }
 
-std::size_t Option::count() const { return option_->count(); }
+std::size_t Option::count() const { return option_->count; }
+
+DeclaredOption* Command::Declare(const std::string& name, const std::string& help) {
+  DeclaredOption& option = declared_->options.emplace_back();
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find(',', begin), name.size());
+    option.names.push_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  option.help = help;
+  option.is_positional = !name.starts_with('-');
+  return &option;
+}
 
 template <typename T>
 Option Command::Add(const std::string& name, T& variable, const std::string& help) {
-  return Option(app_->add_option(name, variable, help));
+  DeclaredOption* const option = Declare(name, help);
+  HandTo(option, variable);
+  if (option->is_positional) option->type.clear();
+  return Option(option);
 }
 
 template Option Command::Add(const std::string&, int&, const std::string&);
@@ -115,66 +246,211 @@ template Option Command::Add(const std::string&, std::vector<std::uint64_t>&, co
 template Option Command::Add(const std::string&, std::vector<std::string>&, const std::string&);
 
 Option Command::AddFlag(const std::string& name, bool& variable, const std::string& help) {
-  return Option(app_->add_flag(name, variable, help));
+  DeclaredOption* const option = Declare(name, help);
+  option->takes_value = false;
+  option->may_be_empty = true;
+  option->take = [&variable](const std::string&) {
+    variable = true;
+    return std::string();
+  };
+  return Option(option);
 }
 
 template <typename T>
 Option Command::AddFunction(const std::string& name, std::function<void(const T&)> take,
                             const std::string& help) {
-  return Option(app_->add_option_function<T>(name, take, help));
+  DeclaredOption* const option = Declare(name, help);
+  HandOn<T>(option, std::move(take));
+  return Option(option);
 }
 
 template Option Command::AddFunction(const std::string&, std::function<void(const int&)>, const std::string&);
 template Option Command::AddFunction(const std::string&, std::function<void(const std::string&)>,
                                      const std::string&);
 
-Option Command::AddChoice(const std::string& name, const char* type,
-                          const std::vector<std::pair<std::string, int>>& values,
+Option Command::AddChoice(const std::string& name, const std::vector<std::pair<std::string, int>>& values,
                           std::function<void(int)> take, const std::string& help) {
-  return Option(
-      app_->add_option_function<int>(name, take, help)
-          ->transform(CLI::CheckedTransformer(std::map<std::string, int>(values.begin(), values.end())))
-          ->type_name(type));
+  DeclaredOption* const option = Declare(name, help);
+  option->type = "NAME";
+  for (const auto& [choice, value] : values) option->choices.push_back(choice);
+  option->take = [values, take](const std::string& text) {
+    for (const auto& [choice, value] : values) {
+      if (choice == text) take(value);
+    }
+    return std::string();
+  };
+  return Option(option);
 }
 
-void Command::RequireOptions(std::size_t least, std::size_t most) { app_->require_option(least, most); }
-
-CommandLine::CommandLine(std::unique_ptr<CLI::App> owned) : Command(owned.get()), owned_(std::move(owned)) {}
+void Command::RequireOneOf(std::initializer_list<Option> options) {
+  for (const Option option : options) declared_->needs_one_of.push_back(option.option_);
+}
 
 CommandLine::CommandLine(const std::string& description, const std::string& program)
-    : CommandLine(std::make_unique<CLI::App>(description, program)) {}
+    : Command(&line_), line_{.name = program, .help = description, .options = {}, .needs_one_of = {}} {
+  AddFlag("-h,--help", help_asked_, "Print this and exit");
+}
 
-CommandLine::~CommandLine() = default;
-
-void CommandLine::Footer(const std::string& text) { owned_->footer(text); }
-
-void CommandLine::Version(const std::string& text) { owned_->set_version_flag("--version", text); }
-
-void CommandLine::HelpFlag(const std::string& help) { owned_->set_help_flag("--help", help); }
+void CommandLine::Version(const std::string& text) {
+  version_ = text;
+  AddFlag("--version", version_asked_, "Print the version and exit");
+}
 
 Command CommandLine::AddCommand(const std::string& name, const std::string& help) {
-  owned_->require_subcommand(1);
-  owned_->fallthrough();  // is inherited by commands that are added behind it
-  return Command(owned_->add_subcommand(name, help));
+  return Command(&commands_.emplace_back(
+      DeclaredCommand{.name = name, .help = help, .options = {}, .needs_one_of = {}}));
 }
 
-std::optional<int> CommandLine::Parse(int argc, const char* const* argv,
-                                      const std::function<int(const std::string&)>& fail) {
-  try {
-    owned_->parse(argc, argv);
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    if (!fail || error.get_exit_code() == 0) return owned_->exit(error);
-    return fail(error.what());
+std::optional<int> CommandLine::Parse(int argc, const char* const* argv) {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (line_.name.empty() && argc > 0) {
+    const std::string_view path = argv[0];
+    line_.name = path.substr(path.rfind('/') + 1);
   }
+  // What an earlier call found.
+  command_ = nullptr;
+  help_asked_ = version_asked_ = false;
+  for (DeclaredOption& option : line_.options) option.count = 0;
+  for (DeclaredCommand& command : commands_) {
+    for (DeclaredOption& option : command.options) option.count = 0;
+  }
+  bool only_arguments = false;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!only_arguments && words[i] == "--") {
+      only_arguments = true;
+      continue;
+    }
+    std::string wrong;
+    if (only_arguments || !IsFlag(words[i])) {
+      wrong = TakeArgument(words[i]);
+    } else {
+      const std::string* next = i + 1 < words.size() ? &words[i + 1] : nullptr;
+      const bool is_last = next == nullptr;
+      wrong = TakeFlag(words[i], &next);
+      if (!is_last && next == nullptr) ++i;
+    }
+    if (!wrong.empty()) return Fail(wrong);
+    if (help_asked_) return Print(HelpText(line_, commands_, command_, footer_));
+    if (version_asked_) return Print(version_ + "\n");
+  }
+  std::string wrong = TakeEnvironment();
+  if (wrong.empty()) wrong = FindContradiction();
+  if (!wrong.empty()) return Fail(wrong);
+  return std::nullopt;
 }
 
-void CommandLine::PrintError(const std::string& error) const {
-  owned_->exit(CLI::ParseError(error, CLI::ExitCodes::ValidationError));
+std::string CommandLine::TakeArgument(const std::string& word) {
+  if (command_ == nullptr && !commands_.empty()) {
+    std::vector<std::string> names;
+    for (DeclaredCommand& command : commands_) {
+      if (command.name == word) command_ = &command;
+      names.push_back(command.name);
+    }
+    return command_ != nullptr ? "" : "there is no command '" + word + "'" + SayNearest(word, names);
+  }
+  DeclaredCommand& taker = command_ == nullptr ? line_ : *command_;
+  for (DeclaredOption& option : taker.options) {
+    if (option.is_positional && (option.count == 0 || option.repeats))
+      return Take(option, word, option.name());
+  }
+  return "the argument '" + word + "' is one too many";
 }
 
-std::string CommandLine::command() const { return owned_->get_subcommands().front()->get_name(); }
+std::string CommandLine::TakeFlag(const std::string& word, const std::string** next) {
+  const bool is_long = word.starts_with("--");
+  const std::size_t end = is_long ? std::min(word.find('='), word.size()) : 2;
+  const std::string name = word.substr(0, end);
+  DeclaredOption* const option = Find(name);
+  if (option == nullptr) {
+    std::vector<std::string> names;
+    ForEach([&](const DeclaredOption& known) {
+      if (!known.is_positional) names.insert(names.end(), known.names.begin(), known.names.end());
+    });
+    const std::string nearest = is_long ? SayNearest(name, names) : "";
+    return "there is no flag " + name + (nearest.empty() ? "; what is no flag stands behind --" : nearest);
+  }
+  const bool has_value = end < word.size();
+  if (!option->takes_value) return has_value ? name + ": takes no value" : Take(*option, "", name);
+  if (has_value) return Take(*option, word.substr(is_long ? end + 1 : end), name);
+  if (*next == nullptr || IsFlag(**next)) {
+    return name + ": there is no value behind it; write " + option->name() +
+           "=VALUE, also where that begins with a dash";
+  }
+  return Take(*option, *std::exchange(*next, nullptr), name);
+}
 
-bool CommandLine::Has(const std::string& option) const { return owned_->count(option) > 0; }
+std::string CommandLine::TakeEnvironment() {
+  std::string wrong;
+  ForEach([&](DeclaredOption& option) {
+    if (option.environment.empty() || option.count > 0 || !wrong.empty()) return;
+    const char* const text = std::getenv(option.environment.c_str());
+    if (text == nullptr || *text == '\0') return;
+    wrong = Take(option, text, "the environment variable " + option.environment);
+    option.count = 0;  // the command line has none
+  });
+  return wrong;
+}
+
+std::string CommandLine::FindContradiction() const {
+  if (command_ == nullptr && !commands_.empty()) return "say which command";
+  std::string wrong;
+  const auto look = [&wrong](const DeclaredCommand& declared) {
+    for (const DeclaredOption& option : declared.options) {
+      if (!wrong.empty()) return;
+      if (option.count == 0 && option.is_required) wrong = option.name() + " is missing";
+      if (option.count == 0) continue;
+      for (const DeclaredOption* other : option.needs) {
+        if (other->count == 0) wrong = option.name() + " needs " + other->name();
+      }
+      for (const DeclaredOption* other : option.excludes) {
+        if (other->count > 0) wrong = option.name() + " and " + other->name() + " exclude each other";
+      }
+    }
+    bool has_one = declared.needs_one_of.empty();
+    std::string names;
+    for (const DeclaredOption* option : declared.needs_one_of) {
+      has_one = has_one || option->count > 0;
+      names += (names.empty() ? "" : " or ") + option->name();
+    }
+    if (!has_one && wrong.empty()) wrong = "say " + names;
+  };
+  if (command_ != nullptr) look(*command_);
+  look(line_);
+  return wrong;
+}
+
+DeclaredOption* CommandLine::Find(const std::string& name) {
+  DeclaredOption* found = nullptr;
+  ForEach([&](DeclaredOption& option) {
+    if (found == nullptr && std::ranges::find(option.names, name) != option.names.end()) found = &option;
+  });
+  return found;
+}
+
+void CommandLine::ForEach(const std::function<void(DeclaredOption&)>& visit) {
+  if (command_ != nullptr) std::ranges::for_each(command_->options, visit);
+  std::ranges::for_each(line_.options, visit);
+}
+
+int CommandLine::Fail(const std::string& error) const {
+  const std::string of = command_ == nullptr ? "" : " " + command_->name;
+  std::fprintf(stderr, "%s: %s; see %s%s --help\n", line_.name.c_str(), error.c_str(), line_.name.c_str(),
+               of.c_str());
+  return EX_USAGE;
+}
+
+int CommandLine::Print(const std::string& text) const {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return EX_OK;
+  std::perror((line_.name + ": standard output").c_str());
+  return EX_IOERR;
+}
+
+bool CommandLine::Has(const std::string& option) const {
+  const auto is_given = [&option](const DeclaredOption& declared) {
+    return declared.count > 0 && std::ranges::find(declared.names, option) != declared.names.end();
+  };
+  return std::ranges::any_of(line_.options, is_given) ||
+         (command_ != nullptr && std::ranges::any_of(command_->options, is_given));
+}
 
 }  // namespace remora::command_line

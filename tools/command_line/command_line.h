@@ -7,25 +7,24 @@
 //   line.Add("--times", times, "How often").Range(1, 10).ShowDefault();
 //   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
 //
-// CLI11 does the work in command_line.cc alone: each source that includes it takes a compiler several
-// seconds.
+// How it is written: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. What
+// begins with a dash is no value of its own, unless it is a dash or a negative number: write --flag=-x.
+// Behind `--` all are arguments. An option is given once, unless it repeats. number_text.h says how numbers
+// are written.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
+#include "tools/command_line/declared.h"
 
 namespace remora::command_line {
 
@@ -33,27 +32,27 @@ namespace remora::command_line {
 /// CommandLine.
 class Option {
  public:
-  explicit Option(CLI::Option* option) : option_(option) {}
+  explicit Option(DeclaredOption* option) : option_(option) {}
 
   Option Required();
-  /// Names what the value is, in the help: SIZE, FILE, ... Notes about its bounds follow it.
+  /// Names what the value is, in the help: SIZE, FILE, ...
   Option TypeName(const std::string& name);
-  /// Stands in the help instead of type, bounds and default.
+  /// Stands in the help instead of the type, and of notes about bounds, default and the like.
   Option Placeholder(const std::string& text);
   /// Shows the variable's value, as it is now, as the default in the help.
   Option ShowDefault();
   /// Shows this as the default in the help.
   Option DefaultText(const std::string& text);
-  /// Takes the value from this environment variable where the command line has none.
+  /// Takes the value from this environment variable where the command line has none, and it is not empty.
   Option Environment(const std::string& variable);
   /// Splits the value of an option that has several.
   Option Separator(char separator);
-  /// One value behind each occurrence of an option that has several.
-  Option OneValueEach();
+  /// An empty value is one, too; else it is an error.
+  Option MayBeEmpty();
   Option Needs(Option other);
   Option Excludes(Option other);
 
-  // Checks of the text; where several are given, all of them hold.
+  // Checks; where several are given, all of them hold.
 
   /// T: int, unsigned, std::uint64_t or double.
   template <typename T>
@@ -63,14 +62,16 @@ class Option {
   Option IsOneOf(const std::vector<std::string>& texts);
   /// `what_is_wrong` returns an empty string for a good value.
   Option Check(std::function<std::string(const std::string&)> what_is_wrong);
-  /// Numbers may have a unit: 64M, 8GiB, ... of 1024 each. To be said before Range.
+  /// Numbers may have a unit: 64M, 8GiB, ... of 1024 each.
   Option Size();
 
   /// How many values the command line had for it. REQUIRES: CommandLine::Parse was called.
   std::size_t count() const;
 
  private:
-  CLI::Option* option_;
+  friend class Command;
+
+  DeclaredOption* option_;
 };
 
 template <typename T>
@@ -82,7 +83,7 @@ struct Choice {
 /// Refers to a command of the command line, as `put` of `kvctl put`, or to the command line itself.
 class Command {
  public:
-  explicit Command(CLI::App* app) : app_(app) {}
+  explicit Command(DeclaredCommand* declared) : declared_(declared) {}
 
   /// An option, if the name begins with dashes ("-p,--property"), else a positional argument. The variable
   /// must outlive the CommandLine, and keeps its value where the command line has none. T: int, unsigned,
@@ -103,58 +104,67 @@ class Command {
     std::vector<std::pair<std::string, int>> values;
     for (const Choice<T>& choice : choices) values.emplace_back(choice.name, static_cast<int>(choice.value));
     return AddChoice(
-        name, std::is_same_v<T, bool> ? "BOOLEAN" : "ENUM", values,
-        [&variable](int value) { variable = static_cast<T>(value); }, help);
+        name, values, [&variable](int value) { variable = static_cast<T>(value); }, help);
   }
 
-  /// Between `least` and `most` of its options must be given.
-  void RequireOptions(std::size_t least, std::size_t most);
-
- protected:
-  CLI::App* app() const { return app_; }
+  /// One of them must be given.
+  void RequireOneOf(std::initializer_list<Option> options);
 
  private:
-  Option AddChoice(const std::string& name, const char* type,
-                   const std::vector<std::pair<std::string, int>>& values, std::function<void(int)> take,
-                   const std::string& help);
+  DeclaredOption* Declare(const std::string& name, const std::string& help);
+  Option AddChoice(const std::string& name, const std::vector<std::pair<std::string, int>>& values,
+                   std::function<void(int)> take, const std::string& help);
 
-  CLI::App* app_;
+  DeclaredCommand* declared_;
 };
 
 class CommandLine : public Command {
  public:
-  /// `program`: its name in the help; empty: as it was called.
+  /// `program`: its name in the help and before errors; empty: as it was called, without its folder.
   explicit CommandLine(const std::string& description, const std::string& program = "");
-  ~CommandLine();
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
   /// Stands at the end of the help.
-  void Footer(const std::string& text);
+  void Footer(const std::string& text) { footer_ = text; }
   /// --version prints `text`.
   void Version(const std::string& text);
-  /// Names --help alone, with this help, instead of -h and --help.
-  void HelpFlag(const std::string& help);
   /// Adds a command. One of the commands must then be given; options of the line may stand behind it.
   Command AddCommand(const std::string& name, const std::string& help);
 
   /// Reads the arguments into the variables. Returns nothing, or, where the program is to end now, a status:
-  /// 0 if --help or --version was asked for, which is printed to standard output, else another one. An error
-  /// is printed to standard error, or given to `fail`, which returns the status.
-  std::optional<int> Parse(int argc, const char* const* argv,
-                           const std::function<int(const std::string& error)>& fail = {});
-  /// Prints an error as Parse does.
-  void PrintError(const std::string& error) const;
+  /// 0 if
+  /// --help or --version was asked for, and was printed to standard output; EX_USAGE (64) for an error, which
+  /// is printed to standard error; EX_IOERR (74) if standard output fails.
+  std::optional<int> Parse(int argc, const char* const* argv);
+  /// Prints an error as Parse does, and returns EX_USAGE.
+  int Fail(const std::string& error) const;
 
   /// Returns the name of the command that was given. REQUIRES: Parse returned nothing.
-  std::string command() const;
+  const std::string& command() const { return command_->name; }
   /// Returns whether this option was given. REQUIRES: Parse returned nothing.
   bool Has(const std::string& option) const;
 
  private:
-  explicit CommandLine(std::unique_ptr<CLI::App> owned);
+  // Each returns what is wrong; empty: nothing.
+  std::string TakeArgument(const std::string& word);
+  /// `next`: the word behind this one, or null. *next becomes null if it was taken for the value.
+  std::string TakeFlag(const std::string& word, const std::string** next);
+  std::string TakeEnvironment();
+  std::string FindContradiction() const;
 
-  std::unique_ptr<CLI::App> owned_;
+  DeclaredOption* Find(const std::string& name);
+  /// Calls with each option that may be given, those of the command first.
+  void ForEach(const std::function<void(DeclaredOption&)>& visit);
+  int Print(const std::string& text) const;
+
+  DeclaredCommand line_;
+  std::deque<DeclaredCommand> commands_;
+  std::string footer_;
+  std::string version_;
+  DeclaredCommand* command_ = nullptr;  // that was given
+  bool help_asked_ = false;
+  bool version_asked_ = false;
 };
 
 }  // namespace remora::command_line

@@ -138,7 +138,6 @@ Outcome Prepare(Arguments* arguments) {
 int Parse(int argc, char** argv, Arguments* arguments) {
   CommandLine line("Does one operation on a Remora server.", "kvctl");
   line.Version(absl::StrFormat("kvctl %s, format %d", REMORA_VERSION, kFormatVersion));
-  line.HelpFlag("Print this and exit");
   line.Footer(kExitCodes);
   line.Add("--server", arguments->server, "verbs://HOST:PORT or local:///PATH").Environment("REMORA_SERVER");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
@@ -191,8 +190,9 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   get.AddFlag("--version", arguments->show_version, "Write its version and a newline before the value");
   Option value =
       put.Add("VALUE", arguments->value,
-              "Up to 67108864 bytes; write `put -- KEY VALUE` where one of them begins with a dash");
-  Option more = append.Add("VALUE", arguments->value, "As for put");
+              "Up to 67108864 bytes; write `put -- KEY VALUE` where one of them begins with a dash")
+          .MayBeEmpty();
+  Option more = append.Add("VALUE", arguments->value, "As for put").MayBeEmpty();
   incr.Add("DELTA", arguments->delta_text, "A number of 64 bits; an absent key counts as 0").ShowDefault();
   const auto add_if_version = [arguments](Command command) {
     return command.Add("--if-version", arguments->if_version, "Only if the key has this version")
@@ -212,7 +212,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   }
   for (Command command : {remove, touch, persist}) add_if_version(command);
   for (Command command : {scan, watch, count, drop, export_command}) {
-    command.Add("--prefix", arguments->prefix, "Only of keys that begin with this");
+    command.Add("--prefix", arguments->prefix, "Only of keys that begin with this; empty: of all")
+        .MayBeEmpty();
   }
   for (Command command : {scan, watch}) {
     command.Add("--limit", arguments->limit, "Show so many, at most; 0: all")
@@ -256,18 +257,14 @@ int Parse(int argc, char** argv, Arguments* arguments) {
         .Needs(from);
   };
   add_id(restore, directory(restore, "--from", arguments->from, kFrom).Required());
-  add_id(check, directory(check, "--from", arguments->from, kFrom).Excludes(checked));
-  check.RequireOptions(1, 2);
-  touch.Add("DURATION", arguments->ttl_text, "See below").Required().TypeName("");
+  const Option from = directory(check, "--from", arguments->from, kFrom).Excludes(checked);
+  add_id(check, from);
+  check.RequireOneOf({checked, from});
+  touch.Add("DURATION", arguments->ttl_text, "See below").Required();
   ping.Add("--wait", arguments->wait_seconds, "Keep trying for so many seconds until a server answers")
       .Range(0, 86'400);
 
-  const std::optional<int> exit_code = line.Parse(argc, argv, [](std::string error) {
-    std::replace(error.begin(), error.end(), '\n', ' ');
-    absl::FPrintF(stderr, "kvctl: %s; see kvctl --help\n", error);
-    return EX_USAGE;
-  });
-  if (exit_code) return *exit_code;
+  if (const std::optional<int> exit_code = line.Parse(argc, argv)) return *exit_code;
   arguments->command = line.command();
   arguments->value_given = value.count() + more.count() > 0;
   return -1;

@@ -1,0 +1,34 @@
+// A file that a run writes at its end, and that is known to be writable before it begins.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace remora::bench {
+
+/// The text comes to its place as a whole: it is written to a file beside it, which is renamed. Where that
+/// cannot be, as for a device, or in a folder that takes no new files, it is written there. Until Commit,
+/// what stood there is left alone. Thread Safety: none.
+class OutputFile {
+ public:
+  /// The system's error, with the path: nothing can be written there.
+  static absl::StatusOr<std::unique_ptr<OutputFile>> Open(const std::string& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Once. The system's error, with the path: the disk is full, ...
+  absl::Status Commit(const std::string& text);
+
+ private:
+  OutputFile(std::string path, std::string beside, int descriptor);
+
+  const std::string path_;
+  std::string beside_;  // empty: written in place, or renamed
+  int descriptor_;
+};
+
+}  // namespace remora::bench

@@ -1,0 +1,55 @@
+// What a command line has, as its program declared it.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/command_line/number_text.h"
+
+namespace remora::command_line {
+
+struct DeclaredOption {
+  std::vector<std::string> names;  // with their dashes; of a positional argument, its name
+  std::string help;
+  std::string type;         // VALUE, SIZE, ...; empty: of a positional argument, or a flag
+  std::string placeholder;  // in the help, instead of type and notes
+  std::string default_text;
+  std::string environment;
+  char separator = '\0';  // of several values in one; 0: none
+  bool is_positional = false;
+  bool takes_value = true;
+  bool repeats = false;
+  bool is_required = false;
+  bool may_be_empty = false;
+
+  NumberRule number;
+  std::vector<std::string> choices;  // empty: any
+  std::vector<std::function<std::string(const std::string&)>> checks;
+  /// Hands on one value. What is wrong with it; empty: nothing.
+  std::function<std::string(const std::string& text)> take;
+  /// The variable's value, as text.
+  std::function<std::string()> show;
+
+  std::vector<const DeclaredOption*> needs;
+  std::vector<const DeclaredOption*> excludes;
+  std::size_t count = 0;
+
+  const std::string& name() const { return names.back(); }
+};
+
+struct DeclaredCommand {
+  std::string name;  // of the command line itself, the program's
+  std::string help;
+  std::deque<DeclaredOption> options;  // a deque leaves them where they are
+  std::vector<const DeclaredOption*> needs_one_of;
+};
+
+/// The text of --help, with a newline at its end. `command`: the one that was given, or null: none. The
+/// program's name is line.name.
+std::string HelpText(const DeclaredCommand& line, const std::deque<DeclaredCommand>& commands,
+                     const DeclaredCommand* command, const std::string& footer);
+
+}  // namespace remora::command_line
