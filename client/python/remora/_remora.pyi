@@ -1,5 +1,5 @@
 from types import TracebackType
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from remora._errors import Error
@@ -58,7 +58,7 @@ class Client:
     ) -> int: ...
     def put_many(
         self,
-        pairs: Iterable[tuple[_Bytes, _Bytes]],
+        pairs: Mapping[_Bytes, _Bytes] | Iterable[tuple[_Bytes, _Bytes]],
         *,
         ttl: float | Until | None = None,
         condition: int | None = None,
@@ -73,7 +73,7 @@ class Client:
         begin: _Bytes | None = None,
         end: _Bytes | None = None,
         reverse: bool = False,
-        limit: int = 0,
+        limit: int | None = None,
         keys_only: Literal[False] = False,
         one_moment: bool = False,
         token: str | None = None,
@@ -87,7 +87,7 @@ class Client:
         begin: _Bytes | None = None,
         end: _Bytes | None = None,
         reverse: bool = False,
-        limit: int = 0,
+        limit: int | None = None,
         keys_only: Literal[True],
         one_moment: bool = False,
         token: str | None = None,
@@ -211,6 +211,9 @@ class Async:
     def apply(self, future: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> int: ...
     def ping(self, future: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> int: ...
     def cancel(self, operation: int, /) -> bool: ...
+    def begin_attempt(self) -> bool: ...
+    def attempt(self) -> None: ...
+    def end_attempt(self) -> None: ...
     def poll(self) -> list[tuple[Any, bool, Any]]: ...
     def wait_seconds(self) -> float | None: ...
     def fileno(self) -> int: ...
