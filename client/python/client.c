@@ -401,13 +401,13 @@ typedef remora_code (*TellCounters)(remora_client* client,
                                     void (*each)(void* context, const char* name, uint64_t value),
                                     void* context);
 
-static PyObject* DictOf(Client* self, TellCounters tell) {
-  Counters into = {self, PyDict_New(), 0};
+static PyObject* DictOf(Client* self, TellCounters tell, int waits) {
+  Counters into = {self, PyDict_New(), !waits};
   if (into.counters == NULL || !Begin(self)) {
     Py_XDECREF(into.counters);
     return NULL;
   }
-  self->released = PyEval_SaveThread();
+  if (waits) self->released = PyEval_SaveThread();
   const remora_code code = tell(self->client, AddCounter, &into);
   if (!into.has_lock) PyEval_RestoreThread(self->released);
   if (code != REMORA_OK) Raise(code);
@@ -418,11 +418,11 @@ static PyObject* DictOf(Client* self, TellCounters tell) {
 }
 
 static PyObject* ClientStats(PyObject* object, PyObject* Py_UNUSED(none)) {
-  return DictOf((Client*)object, remora_stats);
+  return DictOf((Client*)object, remora_stats, 1);
 }
 
 static PyObject* ClientCounters(PyObject* object, PyObject* Py_UNUSED(none)) {
-  return DictOf((Client*)object, remora_counters);
+  return DictOf((Client*)object, remora_counters, 0);
 }
 
 // --- The type --------------------------------------------------------------------------------------------
