@@ -371,6 +371,7 @@ static PyMethodDef async_methods[] = {
     {"begin_attempt", AsyncBeginAttempt, METH_NOARGS, "Whether a connection is to be made, by attempt."},
     {"attempt", AsyncAttempt, METH_NOARGS, "Waits for the server; for a thread of its own."},
     {"end_attempt", AsyncEndAttempt, METH_NOARGS, "Behind attempt; poll next."},
+    {"stop", AsyncStop, METH_NOARGS, "From now on, neither __init__ nor attempt waits."},
     {"poll", AsyncPoll, METH_NOARGS, "What has ended: (future, whether it went well, result or exception)."},
     {"wait_seconds", AsyncWaitSeconds, METH_NOARGS, "When poll is due at the latest, or None."},
     {"fileno", AsyncFileno, METH_NOARGS, "Readable when poll is due."},

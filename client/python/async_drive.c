@@ -64,6 +64,12 @@ PyObject* AsyncEndAttempt(PyObject* object, PyObject* Py_UNUSED(none)) {
   Py_RETURN_NONE;
 }
 
+// From now on, neither __init__ nor attempt waits.
+PyObject* AsyncStop(PyObject* object, PyObject* Py_UNUSED(none)) {
+  __atomic_store_n(&((Async*)object)->stopping, 1, __ATOMIC_RELAXED);
+  Py_RETURN_NONE;
+}
+
 // From now on its descriptor turns readable when there is something to do.
 PyObject* AsyncPoll(PyObject* object, PyObject* Py_UNUSED(none)) {
   Async* const self = (Async*)object;

@@ -102,7 +102,7 @@ void End(Client* self) {
 static int IsInterrupted(void* context) {
   Client* const self = context;
   PyEval_RestoreThread(self->released);
-  const int is_interrupted = PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
+  const int is_interrupted = self->stopping || PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
   self->released = PyEval_SaveThread();
   return is_interrupted;
 }
@@ -139,6 +139,11 @@ static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   }
   self->client = client;
   return 0;
+}
+
+static PyObject* ClientStop(PyObject* object, PyObject* Py_UNUSED(none)) {
+  ((Client*)object)->stopping = 1;
+  Py_RETURN_NONE;
 }
 
 static void CloseClient(Client* self) {
@@ -461,6 +466,8 @@ static PyMethodDef client_methods[] = {
     {"ping", ClientPing, METH_NOARGS, "One round trip."},
     {"stats", ClientStats, METH_NOARGS, "The server's counters, by name."},
     {"counters", ClientCounters, METH_NOARGS, "What this client did, by name."},
+    {"_stop", ClientStop, METH_NOARGS,
+     "From now on, each call that waits, in any thread, ends with Cancelled."},
     {"close", ClientClose, METH_NOARGS, "Releases its buffers and disconnects."},
     {"__enter__", Self, METH_NOARGS, NULL},
     {"__exit__", ClientClose, METH_VARARGS, NULL},

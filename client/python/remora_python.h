@@ -31,6 +31,7 @@ typedef struct {
   int has_unused;           // some of them are
   unsigned forks;           // as `forks` was when it connected
   int busy;                 // a call is under way, from Begin to End
+  int stopping;             // no call may wait any more
   unsigned long thread;     // of that call
   PyThreadState* released;  // of that call, while it does not have the interpreter's lock
 } Client;
@@ -49,7 +50,7 @@ typedef struct {
   int closing;              // poll closes it when it has ended
   unsigned forks;           // as `forks` was when it connected
   int attempting;           // from remora_async_begin_attempt to _end_attempt; meanwhile nothing is released
-  int stopping;             // the attempt is of no use any more; read by its thread
+  int stopping;             // nothing may wait any more; read by the thread that does
   PyThread_type_lock lock;  // held by the attempt's thread
   Registered* released;     // what was to be released meanwhile, a list
 } Async;
@@ -192,6 +193,7 @@ PyObject* AsyncCancel(PyObject* async, PyObject* argument);
 PyObject* AsyncBeginAttempt(PyObject* async, PyObject* none);
 PyObject* AsyncAttempt(PyObject* async, PyObject* none);
 PyObject* AsyncEndAttempt(PyObject* async, PyObject* none);
+PyObject* AsyncStop(PyObject* async, PyObject* none);
 PyObject* AsyncPoll(PyObject* async, PyObject* none);
 PyObject* AsyncWaitSeconds(PyObject* async, PyObject* none);
 PyObject* AsyncFileno(PyObject* async, PyObject* none);

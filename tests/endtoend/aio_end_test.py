@@ -2,10 +2,13 @@
 
 import asyncio
 import gc
+import math
 import os
 import pathlib
+import signal
 import socket
 import sys
+import threading
 import unittest
 
 import harness
@@ -161,6 +164,38 @@ class AioEndTest(harness.TestCase):
             self.assertIsNone(await store.get("key"))
 
         self.in_loop(test)
+
+    def test_a_connect_that_is_cancelled_leaves_nobody_waiting(self):
+        server = self.fall_silent()
+
+        async def test():
+            connecting = asyncio.create_task(aio.Client(self.address, connect_timeout=math.inf).connect())
+            await server.accept()
+            connecting.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await connecting
+
+        asyncio.run(test())  # it waits for its threads
+
+    def test_closing_ends_what_waits_beside(self):
+        async def test():
+            for connects_first in (True, False):
+                async with aio.Client(self.address, timeout=math.inf, connect_timeout=math.inf) as store:
+                    if connects_first:
+                        await store.count()
+                    self.kvserver.process.send_signal(signal.SIGSTOP)
+                    counting = asyncio.create_task(store.count(prefix="key"))
+                    await asyncio.sleep(0)
+                    store.close()
+                    with self.assertRaises(remora.Cancelled):
+                        await counting
+                    self.kvserver.process.send_signal(signal.SIGCONT)
+
+        asyncio.run(test())
+        harness.wait_until(
+            lambda: not any(thread.name.startswith("remora") for thread in threading.enumerate()),
+            "its threads have ended",
+        )
 
     def test_memory_is_given_back_behind_the_attempt(self):
         async def test(store):

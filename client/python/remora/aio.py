@@ -39,7 +39,6 @@ from remora._beside import Beside, Scan, Watch
 from remora._errors import Cancelled, ResourceExhausted
 from remora._remora import Async, Batch
 from remora._remora import AsyncBuffer as Buffer
-from remora._remora import Client as SyncClient
 from remora._types import Backup, Bytes, Durability, Memory, Until
 
 __all__ = ["Buffer", "Client", "Scan", "Watch"]
@@ -97,7 +96,12 @@ class Client:
         if self._core is not None:
             raise RuntimeError("the client is connected already")
         loop = asyncio.get_running_loop()
-        core = await loop.run_in_executor(None, lambda: Async(self._address, self._depth, **self._options))
+        core = Async.__new__(Async)
+        try:
+            await loop.run_in_executor(None, lambda: core.__init__(self._address, self._depth, **self._options))
+        except asyncio.CancelledError:
+            core.stop()  # else the thread would wait on, and so would the end of the program
+            raise
         if self._core is not None:
             core.close()
             raise RuntimeError("the client is connected already")
@@ -319,7 +323,7 @@ class Client:
             raise RuntimeError("the client is not connected")
         if self._other is None:
             options = {**self._options, "location_cache_bytes": 0}
-            self._other = Beside(lambda: SyncClient(self._address, **options))
+            self._other = Beside(self._address, options)
         return self._other
 
     # --- Driving
