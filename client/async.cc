@@ -135,7 +135,7 @@ AsyncClient::Begun AsyncClient::Apply(const WriteBatch& batch, std::optional<Dur
   if (batch.count() == 0) return core_->BeginNothing(std::move(done), call);
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) {
-    core_->session().locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
+    core_->Forget(HashKey(TakeBatchWrite(&bytes).value().key));
   }
   return core_->BeginMessage({.operation = Operation::kBatch,
                               .key_hash = HashKey({}),
@@ -160,6 +160,9 @@ void AsyncClient::Arm() { core_->Arm(); }
 void AsyncClient::Disarm() { core_->Disarm(); }
 int AsyncClient::fd() const { return core_->fd(); }
 std::optional<TimePoint> AsyncClient::next_deadline() const { return core_->next_deadline(); }
+bool AsyncClient::BeginAttempt() { return core_->BeginAttempt(); }
+void AsyncClient::Attempt() { core_->Attempt(); }
+void AsyncClient::EndAttempt() { core_->EndAttempt(); }
 const absl::Status& AsyncClient::status() const { return core_->status(); }
 const ClientCounters& AsyncClient::counters() const { return core_->session().counters(); }
 const Clock& AsyncClient::clock() const { return core_->session().clock(); }

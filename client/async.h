@@ -229,6 +229,16 @@ class AsyncClient {
   /// none is under way.
   std::optional<TimePoint> next_deadline() const;
 
+  // For an event loop that must not wait for a server that does not answer. Where the connection broke, Poll
+  // makes another and waits for it, for up to ClientOptions::connect_timeout; but not from the first
+  // BeginAttempt on, which belongs behind each Poll. If it returns true, an attempt is due: Attempt waits for
+  // the server, in any thread; behind it, EndAttempt and Poll. Between BeginAttempt and EndAttempt all calls
+  // go on as over a broken connection, but that nothing may be registered, and no RegisteredBuffer end, nor
+  // the client.
+  bool BeginAttempt();
+  void Attempt();
+  void EndAttempt();
+
   /// Why there is no connection right now. OK: there is one, as far as Poll has seen.
   const absl::Status& status() const;
   const ClientCounters& counters() const;

@@ -81,6 +81,7 @@ absl::Status AsyncClient::Core::Watch(int fd) {
 }
 
 void AsyncClient::Core::Stop() {
+  REMORA_CHECK(!attempting_);
   broken_ = absl::UnavailableError("the client is being destroyed");
   over_ = true;
   AbortAll(absl::CancelledError("the client was destroyed"));
@@ -182,7 +183,7 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked
   Assign(asked.key, &operation->key);
   if (from == nullptr) Assign(asked.value, &operation->value);
   waiting.Push(*operation);
-  if (!in_poll_ && waiting.size() % exchanges_.MostListed() == 0) SendMessages();
+  if (!in_poll_ && broken_.ok() && waiting.size() % exchanges_.MostListed() == 0) SendMessages();
   return operation->id;
 }
 
@@ -191,8 +192,7 @@ AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_
                                                  Done&& done, const CallOptions& call,
                                                  const RegisteredBytes* from) {
   const std::uint64_t key_hash = HashKey(key);
-  // Even if it fails, its old place may be of no use any more.
-  session_->locations().Forget(key_hash);
+  Forget(key_hash);  // even if it fails
   return BeginMessage({message, key, key_hash, value, options, 0, {}}, std::move(done), call, from);
 }
 
@@ -352,7 +352,7 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
     operation.options = {};
     if (operation.memory) {
       // What broke may still be at it.
-      if (!broken_.ok()) session_->EndConnection();
+      if (!broken_.ok() && !attempting_) session_->EndConnection();
       operation.memory->Release();
       operation.memory.reset();
     }

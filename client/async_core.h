@@ -66,6 +66,11 @@ class AsyncClient::Core {
   Begun BeginMessage(const Exchanges::Asked& asked, Done&& done, const CallOptions& call,
                      const RegisteredBytes* from = nullptr);
 
+  /// A key's old place may be of no use any more.
+  void Forget(std::uint64_t key_hash) {
+    if (broken_.ok()) session_->locations().Forget(key_hash);  // else all are forgotten with the connection
+  }
+
   bool Cancel(OperationId id);
   std::size_t Poll();
   absl::StatusOr<std::size_t> Wait(TimePoint deadline);
@@ -77,6 +82,11 @@ class AsyncClient::Core {
   void Disarm();
   int fd() const { return fd_; }
   std::optional<TimePoint> next_deadline() const;
+  // Of async_reconnect.cc. Between BeginAttempt and EndAttempt the session is Attempt's, but for what never
+  // changes.
+  bool BeginAttempt();
+  void Attempt() { attempt_ = session_->TryToReconnect(attempt_ends_); }
+  void EndAttempt();
   const absl::Status& status() const { return broken_; }
   Session& session() { return *session_; }
   const Session& session() const { return *session_; }
@@ -161,6 +171,7 @@ class AsyncClient::Core {
   // Of async_reconnect.cc.
   void Lose();
   bool TryToReconnect();
+  bool PrepareAttempt();
   void Resume(bool was_forgotten);
   void EndAnswer(AsyncOperation& operation, const Session::Answer& answer);
   void SettleUndone();
@@ -190,6 +201,10 @@ class AsyncClient::Core {
   // While there is none: the next attempt at another, and why the last one failed.
   TimePoint next_attempt_;
   int attempts_ = 0;
+  bool attempts_aside_ = false;  // Poll makes none
+  bool attempting_ = false;      // from PrepareAttempt to EndAttempt
+  TimePoint attempt_ends_;
+  Session::Attempt attempt_;
   absl::Status trouble_;
   // Operations with a lost_id, and those of them that are undone.
   std::size_t lost_ = 0;

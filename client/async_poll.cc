@@ -293,6 +293,7 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
     const absl::Status woken = session_->connection().Wait(std::min(deadline, earliest_));
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     if (woken.ok()) continue;
+    if (absl::IsCancelled(woken)) return woken;
     if (!absl::IsDeadlineExceeded(woken)) {
       Break(woken);
     } else if (session_->clock().Now() >= deadline) {
@@ -331,7 +332,7 @@ void AsyncClient::Core::Signal() {
 
 std::optional<TimePoint> AsyncClient::Core::next_deadline() const {
   if (in_flight_ == 0) return std::nullopt;
-  return broken_.ok() ? earliest_ : std::min(earliest_, next_attempt_);
+  return broken_.ok() || attempting_ ? earliest_ : std::min(earliest_, next_attempt_);
 }
 
 rdma::Sge AsyncClient::Core::SgeOf(std::span<std::byte> bytes) const {

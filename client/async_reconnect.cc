@@ -66,23 +66,44 @@ void AsyncClient::Core::Lose() {
 }
 
 bool AsyncClient::Core::TryToReconnect() {
-  if (over_ || session_->clock().Now() < next_attempt_) return false;
+  if (attempts_aside_ || !PrepareAttempt()) return false;
+  Attempt();
+  EndAttempt();
+  return true;
+}
+
+bool AsyncClient::Core::BeginAttempt() {
+  attempts_aside_ = true;
+  if (session_->is_forked() || !PrepareAttempt()) return false;
+  // What ends meanwhile gives its caller's memory back, so no device may be at it.
+  session_->EndConnection();
+  return true;
+}
+
+bool AsyncClient::Core::PrepareAttempt() {
+  if (broken_.ok() || over_ || attempting_ || session_->clock().Now() < next_attempt_) return false;
   TimePoint latest = TimePoint::min();
   for (const AsyncOperation& operation : operations_) {
     if (operation.id != 0 && !operation.ended) latest = std::max(latest, operation.deadline);
   }
   if (session_->clock().Now() >= latest) return false;  // nobody waits for it
   session_->RestartDeadline();
-  Session::Attempt made = session_->TryToReconnect(latest);
-  if (made.status.ok()) {
-    Resume(made.was_forgotten);
-  } else if (made.is_final) {
-    AbortAll(made.status);
+  attempting_ = true;
+  attempt_ends_ = latest;
+  attempt_.status = absl::CancelledError("the attempt was never made");
+  return true;
+}
+
+void AsyncClient::Core::EndAttempt() {
+  if (!std::exchange(attempting_, false)) return;
+  if (attempt_.status.ok()) {
+    Resume(attempt_.was_forgotten);
+  } else if (attempt_.is_final && !absl::IsCancelled(attempt_.status)) {
+    AbortAll(attempt_.status);
   } else {
-    trouble_ = std::move(made.status);
+    trouble_ = std::move(attempt_.status);
     next_attempt_ = session_->clock().Now() + Session::Pause(attempts_++);
   }
-  return true;
 }
 
 void AsyncClient::Core::Resume(bool was_forgotten) {

@@ -27,6 +27,7 @@ constexpr int kMostQuadruplings = 6;
 /// Whether another attempt may end better.
 bool MayPass(const absl::Status& status, RefusalReason refusal) {
   switch (status.code()) {
+    case absl::StatusCode::kCancelled:
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kResourceExhausted:
@@ -43,7 +44,8 @@ bool MayPass(const absl::Status& status, RefusalReason refusal) {
 }  // namespace
 
 absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
-  if (broken_.ok()) broken_ = cause;  // until it is not
+  if (absl::IsCancelled(cause)) return cause;  // the call does not wait for anything any more
+  if (broken_.ok()) broken_ = cause;           // until it is not
   for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
     const Attempt made = TryToReconnect(deadline);
     if (made.status.ok()) {
@@ -58,6 +60,7 @@ absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
           absl::StrCat(cause.message(), "; and there is no other connection: ", made.status.message()));
     }
     clock_.Sleep(pause);
+    if (clock_.IsInterrupted()) return absl::CancelledError(kInterrupted);
   }
   return cause;
 }

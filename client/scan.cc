@@ -58,6 +58,7 @@ absl::StatusOr<std::uint64_t> AddUp(Session& session, ScanKind kind, const ScanR
       REMORA_RETURN_IF_ERROR(ToStatus(*answer));
       sum += static_cast<std::uint64_t>(reply.result);
       if (reply.version == 0) return sum;
+      if (session.clock().IsInterrupted()) return absl::CancelledError(kInterrupted);
       session.RestartDeadline();
       answer = session.Exchange(NextOf(session, reply.version, 0, 0));
     }

@@ -374,7 +374,7 @@ absl::Status Session::PostReceive(std::uint64_t index) {
 absl::Status Session::Break(absl::Status cause) {
   if (cause.ok()) cause = absl::UnavailableError("the connection ended");
   if (broken_.ok()) {
-    broken_ = cause.code() == absl::StatusCode::kDeadlineExceeded
+    broken_ = absl::IsDeadlineExceeded(cause) || absl::IsCancelled(cause)
                   ? absl::UnavailableError(
                         "an earlier call on this connection got no answer in time; connect again")
                   : cause;

@@ -25,7 +25,7 @@ absl::Status NoWatchPage(const char* why) {
 
 /// Whether a later call may end better.
 bool MayPass(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
 }
 
 }  // namespace
@@ -151,6 +151,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
     if (came) continue;
     const TimePoint now = clock_.Now();
     if (now >= until) return false;
+    if (clock_.IsInterrupted()) return absl::CancelledError(kInterrupted);
     clock_.Sleep(std::min<Duration>(pause, until - now));
     pause = std::min<Duration>(2 * pause, kLongestPollPause);
   }

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +11,7 @@
 #include "rdma/local.h"
 #include "rdma/local_alive.h"
 #include "rdma/local_copy.h"
+#include "rdma/sleep.h"
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
@@ -31,11 +30,6 @@ absl::Status NoRegion() {
 
 absl::Status BadAnswer(const char* what) {
   return absl::InternalError(absl::StrCat("the server's acceptance is not usable: ", what));
-}
-
-timespec ToTimespec(Duration duration) {
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
-  return {.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
 }
 
 }  // namespace
@@ -82,7 +76,7 @@ absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimeP
 }
 
 absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoint deadline) {
-  REMORA_ASSIGN_OR_RETURN(socket_, ConnectTo(path_, deadline - clock_.Now()));
+  REMORA_ASSIGN_OR_RETURN(socket_, ConnectSocket(deadline));
   peer_ = PeerOf(socket_.get());
   // A server serves its own user and root. Whoever else has put a socket there is told nothing, and mapped
   // not at all.
@@ -111,6 +105,16 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
   return BadAnswer("unknown kind");
 }
 
+// In attempts, between which the clock is asked: nothing but its own bound ends a connect that waits.
+absl::StatusOr<UniqueFd> LocalClient::ConnectSocket(TimePoint deadline) const {
+  for (;;) {
+    absl::StatusOr<UniqueFd> socket =
+        ConnectTo(path_, std::min(deadline - clock_.Now(), clock_.LongestSleep()));
+    if (!absl::IsDeadlineExceeded(socket.status()) || clock_.Now() >= deadline) return socket;
+    if (clock_.IsInterrupted()) return absl::CancelledError(kInterrupted);
+  }
+}
+
 absl::Status LocalClient::ServesAnother() const {
   return absl::PermissionDeniedError(absl::StrCat("the server at ", path_, " serves uid ", peer_.uid,
                                                   " and root, and this process runs as uid ", geteuid()));
@@ -118,13 +122,12 @@ absl::Status LocalClient::ServesAnother() const {
 
 absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {
   for (;;) {
-    const Duration left = deadline - clock_.Now();
-    if (left <= Duration::zero()) {
+    pollfd fd = {socket_.get(), POLLIN, 0};
+    REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
+    if (fd.revents != 0) return ReceiveReply(socket_.get());
+    if (!in_time) {
       return absl::DeadlineExceededError(absl::StrCat("the server at ", path_, " does not answer"));
     }
-    pollfd fd = {socket_.get(), POLLIN, 0};
-    const timespec timeout = ToTimespec(left);
-    if (ppoll(&fd, 1, &timeout, nullptr) > 0) return ReceiveReply(socket_.get());
   }
 }
 
@@ -223,15 +226,7 @@ absl::Status LocalClient::Wait(TimePoint deadline) {
   if (disconnect_told()) return status();
   if (!usable()) return status().ok() ? Unusable() : absl::OkStatus();
   own_side().sleeping.FallAsleep();  // A4: before the look into the ring
-  absl::Status result;
-  if (!HasCompletions()) {
-    const Duration left = deadline - clock_.Now();
-    if (left > Duration::zero()) {
-      Sleep(left);
-    } else {
-      result = absl::DeadlineExceededError("nothing came in time");
-    }
-  }
+  const absl::Status result = HasCompletions() ? absl::OkStatus() : Sleep(deadline);
   own_side().sleeping.WakeUp();
   return result;
 }
@@ -247,10 +242,11 @@ void LocalClient::Disarm() {
   if (!DrainWakeUps(socket_.get())) PeerIsGone();
 }
 
-void LocalClient::Sleep(Duration at_most) {
-  const timespec timeout = ToTimespec(at_most);
+absl::Status LocalClient::Sleep(TimePoint deadline) {
   pollfd fd = {socket_.get(), POLLIN | POLLRDHUP, 0};
-  if (ppoll(&fd, 1, &timeout, nullptr) > 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
+  REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
+  if (fd.revents != 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
+  return in_time ? absl::OkStatus() : absl::DeadlineExceededError("nothing came in time");
 }
 
 }  // namespace remora::rdma

@@ -46,6 +46,7 @@ class LocalClient final : public LocalConnection {
 
   absl::Status Shake(std::span<const std::byte> request_data, TimePoint deadline);
   absl::Status ServesAnother() const;
+  absl::StatusOr<UniqueFd> ConnectSocket(TimePoint deadline) const;
   absl::StatusOr<ReceivedReply> AwaitReply(TimePoint deadline);
   absl::Status MapAll(const ReceivedReply& received);
   /// The bytes [offset, offset + size) of `region` if the server gave us that, else null.
@@ -57,8 +58,8 @@ class LocalClient final : public LocalConnection {
     if (for_write && !found.writable) return nullptr;
     return found.mapping.bytes().data() + offset;
   }
-  /// Sleeps until the server wakes us or hangs up; a signal ends it, too.
-  void Sleep(Duration at_most);
+  /// As Wait: sleeps until the server wakes us or hangs up; a signal ends it, too.
+  absl::Status Sleep(TimePoint deadline);
 
   const std::string path_;
   const Clock& clock_;

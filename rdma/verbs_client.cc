@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rdma/sleep.h"
 #include "rdma/verbs.h"
 #include "rdma/verbs_address.h"
 #include "rdma/verbs_connection.h"
@@ -29,24 +30,14 @@ constexpr int kResolveTimeoutMs = 2000;
 // Asking for events costs a system call, some ten times an empty poll.
 constexpr unsigned kIdlePollsPerEventCheck = 256;
 
-/// Sleeps until one of `fds` is readable: true. False: the deadline has passed.
-bool SleepUntilReadable(std::span<pollfd> fds, const Clock& clock, TimePoint deadline) {
-  const TimePoint now = clock.Now();
-  if (now >= deadline) return false;
-  const auto remaining = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - now).count();
-  const timespec timeout = {.tv_sec = remaining / 1'000'000'000, .tv_nsec = remaining % 1'000'000'000};
-  const int count = ppoll(fds.data(), fds.size(), &timeout, nullptr);
-  REMORA_CHECK(count >= 0 || errno == EINTR || errno == ENOMEM);
-  return count != 0;
-}
-
 /// The next event, which ends a step of the handshake with `peer`.
 absl::StatusOr<ConnectionEvent> AwaitEvent(EventChannel& events, absl::string_view peer, const Clock& clock,
                                            TimePoint deadline) {
   for (;;) {
     if (std::optional<ConnectionEvent> event = events.Next()) return *std::move(event);
     std::array<pollfd, 1> fds = {{{events.fd(), POLLIN, 0}}};
-    if (!SleepUntilReadable(fds, clock, deadline)) {
+    REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(fds, clock, deadline));
+    if (!in_time) {
       return absl::DeadlineExceededError(absl::StrCat("connecting to ", peer, ": no answer in time"));
     }
   }
@@ -247,7 +238,8 @@ absl::Status VerbsClient::Wait(TimePoint deadline) {
   if (found_count_ > 0) return absl::OkStatus();
   // An event that came before is still there, and ends this at once.
   std::array<pollfd, 2> fds = {{{completions_->fd(), POLLIN, 0}, {events_->fd(), POLLIN, 0}}};
-  if (!SleepUntilReadable(fds, clock_, deadline)) {
+  REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(fds, clock_, deadline));
+  if (!in_time) {
     return absl::DeadlineExceededError(absl::StrCat("nothing came from ", peer(), " in time"));
   }
   if (fds[0].revents != 0) completions_->TakeNotifications();

@@ -9,13 +9,16 @@
 #include <string>
 #include <utility>
 
+#include "client/c/binding.h"
 #include "client/c/call.h"
 #include "client/c/remora.h"
 
 using namespace remora::c;  // NOLINT: what every call here is made of
 
 struct remora_async {
-  remora::SteadyClock clock;
+  remora_async(int (*interrupted)(void*), void* context) : clock(interrupted, context) {}
+
+  const remora::c::CallersClock clock;
   std::unique_ptr<remora::AsyncClient> client;
   bool polling = false;
 };
@@ -74,6 +77,12 @@ remora_code BeginWrite(const remora_async* async, bool all_there, const remora_w
 
 remora_code remora_async_open(const char* address, const remora_options* options, size_t depth,
                               remora_async** async) {
+  return remora_async_open_interruptible(address, options, depth, nullptr, nullptr, async);
+}
+
+remora_code remora_async_open_interruptible(const char* address, const remora_options* options, size_t depth,
+                                            int (*interrupted)(void* context), void* context,
+                                            remora_async** async) {
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(address != nullptr && async != nullptr); !status.ok())
       return status;
@@ -81,7 +90,7 @@ remora_code remora_async_open(const char* address, const remora_options* options
     if (!wanted.ok()) return wanted.status();
     remora::AsyncOptions how;
     if (depth != 0) how.depth = depth;
-    auto connected = std::make_unique<remora_async>();
+    auto connected = std::make_unique<remora_async>(interrupted, context);
     auto opened = AsyncClient::Connect(address, *wanted, how, connected->clock);
     if (!opened.ok()) return opened.status();
     connected->client = *std::move(opened);
@@ -259,6 +268,10 @@ int64_t remora_async_wait_ms(const remora_async* async) {
   const auto left = std::chrono::ceil<milliseconds>(*due - async->clock.Now());
   return std::max<int64_t>(left.count(), 0);
 }
+
+int remora_async_begin_attempt(remora_async* async) { return async->client->BeginAttempt() ? 1 : 0; }
+void remora_async_attempt(remora_async* async) { async->client->Attempt(); }
+void remora_async_end_attempt(remora_async* async) { async->client->EndAttempt(); }
 
 void remora_async_arm(remora_async* async) { async->client->Arm(); }
 void remora_async_disarm(remora_async* async) { async->client->Disarm(); }

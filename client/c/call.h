@@ -17,8 +17,33 @@
 #include "client/c/remora.h"
 #include "client/client.h"
 
+namespace remora::c {
+
+/// The machine's clock, and what the caller of remora_connect_interruptible has asked for.
+///
+/// Thread Safety: that of its client.
+class CallersClock final : public SteadyClock {
+ public:
+  CallersClock(int (*interrupted)(void*), void* context) : interrupted_(interrupted), context_(context) {}
+
+  void Sleep(Duration duration) const override;
+  bool IsInterrupted() const override;
+  Duration LongestSleep() const override { return interrupted_ == nullptr ? Duration::max() : kBetweenAsks; }
+
+ private:
+  static constexpr std::chrono::milliseconds kBetweenAsks{50};
+
+  int (*const interrupted_)(void*);  // null: nothing ends a wait
+  void* const context_;
+  mutable TimePoint next_ask_{};
+};
+
+}  // namespace remora::c
+
 struct remora_client {
-  remora::SteadyClock clock;
+  remora_client(int (*interrupted)(void*), void* context) : clock(interrupted, context) {}
+
+  const remora::c::CallersClock clock;
   std::unique_ptr<remora::Client> client;
   std::string value;  // of remora_get
   // Of remora_multi_get.

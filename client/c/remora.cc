@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/c/binding.h"
 #include "client/c/call.h"
 #include "client/client.h"
 
@@ -21,6 +22,23 @@ namespace {
 thread_local std::string last_message;
 
 }  // namespace
+
+void CallersClock::Sleep(Duration duration) const {
+  const TimePoint until = Now() + duration;
+  for (TimePoint now = Now(); now < until && !IsInterrupted(); now = Now()) {
+    SteadyClock::Sleep(std::min(until - now, LongestSleep()));
+  }
+}
+
+bool CallersClock::IsInterrupted() const {
+  if (interrupted_ == nullptr) return false;
+  const TimePoint now = Now();
+  if (now < next_ask_) return false;
+  const bool is_interrupted = interrupted_(context_) != 0;
+  // Whatever waits before the call has ended is told so again.
+  next_ask_ = is_interrupted ? now : now + kBetweenAsks;
+  return is_interrupted;
+}
 
 remora_code CodeOf(const absl::Status& status) {
   switch (status.code()) {
@@ -154,12 +172,18 @@ absl::StatusOr<remora::ClientOptions> remora::c::ClientOptionsOf(const remora_op
 }
 
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client) {
+  return remora_connect_interruptible(address, options, nullptr, nullptr, client);
+}
+
+remora_code remora_connect_interruptible(const char* address, const remora_options* options,
+                                         int (*interrupted)(void* context), void* context,
+                                         remora_client** client) {
   return Call([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(address != nullptr && client != nullptr); !status.ok())
       return status;
     const absl::StatusOr<remora::ClientOptions> wanted = ClientOptionsOf(options);
     if (!wanted.ok()) return wanted.status();
-    auto connected = std::make_unique<remora_client>();
+    auto connected = std::make_unique<remora_client>(interrupted, context);
     auto opened = remora::Client::Connect(address, *wanted, connected->clock);
     if (!opened.ok()) return opened.status();
     connected->client = *std::move(opened);

@@ -1,5 +1,6 @@
 // What Python gives and is given: bytes, spans, exceptions.
 #include <math.h>
+#include <string.h>
 
 #include "client/python/remora_python.h"
 
@@ -18,14 +19,18 @@ PyObject* Raise(remora_code code) { return RaiseWith(code, remora_message()); }
 
 PyObject* ErrorOf(remora_code code, const char* message) {
   const size_t count = sizeof(kErrorNames) / sizeof(kErrorNames[0]);
+  // First of all: what comes next may run code whose calls put others in the message's place.
+  PyObject* const text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
   PyObject* const type = PyObject_GetAttrString(errors, (size_t)code < count ? kErrorNames[code] : "Error");
-  if (type == NULL) return NULL;
-  PyObject* const error = PyObject_CallFunction(type, "s", message);
-  Py_DECREF(type);
+  PyObject* const error =
+      text == NULL || type == NULL ? NULL : PyObject_CallFunctionObjArgs(type, text, (PyObject*)NULL);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
   return error;
 }
 
 PyObject* RaiseWith(remora_code code, const char* message) {
+  if (PyErr_Occurred() != NULL) return NULL;
   PyObject* const error = ErrorOf(code, message);
   if (error == NULL) return NULL;
   PyErr_SetObject((PyObject*)Py_TYPE(error), error);
@@ -77,34 +82,58 @@ int TakeArgument(PyObject* object, void* bytes) {
   return 1;
 }
 
-// Seconds, as an int64 of milliseconds, rounded up, so that no span becomes none. False: an exception is
-// raised.
-int TakeSeconds(double seconds, int64_t* ms) {
-  if (!(seconds > 0) || seconds > 9e15) {
-    PyErr_SetString(PyExc_ValueError, "a span of time has to be greater than 0");
+// A bool is an int to Python, and a mistake here. False: an exception is raised.
+static int IsNumber(PyObject* object, const char* what) {
+  if (!PyBool_Check(object)) return 1;
+  PyErr_Format(PyExc_TypeError, "%s: a bool is no number; pass a number", what);
+  return 0;
+}
+
+// More than this many seconds are as good as no limit: 285 million years.
+static const double kMostSeconds = 9e15;
+
+int TakeSeconds(PyObject* seconds, const char* what, int64_t* ms) {
+  if (!IsNumber(seconds, what)) return 0;
+  const double given = PyFloat_AsDouble(seconds);
+  if (given == -1.0 && PyErr_Occurred()) return 0;
+  if (!(given > 0)) {  // nor is nan
+    PyErr_Format(PyExc_ValueError, "%s: %R s are no span of time; pass more than 0, or math.inf", what,
+                 seconds);
     return 0;
   }
-  *ms = (int64_t)ceil(seconds * 1000);
+  *ms = given > kMostSeconds ? -1 : (int64_t)ceil(given * 1000);
   return 1;
 }
 
-int TakeSize(PyObject* size, int64_t* bytes) {
-  const size_t taken = PyLong_AsSize_t(size);
-  if (PyErr_Occurred()) return 0;
+int TakeUnsigned(PyObject* number, const char* what, unsigned long long* taken) {
+  if (!IsNumber(number, what)) return 0;
+  *taken = PyLong_AsUnsignedLongLong(number);
+  return !(*taken == (unsigned long long)-1 && PyErr_Occurred());
+}
+
+int TakeSize(PyObject* size, const char* what, int64_t* bytes) {
+  unsigned long long taken = 0;
+  if (!TakeUnsigned(size, what, &taken)) return 0;
   *bytes = taken > INT64_MAX ? INT64_MAX : (int64_t)taken;
   return 1;
 }
 
-int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
+// Of the client's options, which have 32 bits for it: null is the default, and 49 days stand for no limit.
+static int TakeTimeout(PyObject* seconds, const char* what, uint32_t* timeout_ms) {
+  int64_t ms = *timeout_ms;
+  if (seconds != NULL && !TakeSeconds(seconds, what, &ms)) return 0;
+  *timeout_ms = ms < 0 || ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+  return 1;
+}
+
+int TakeClientOptions(PyObject* connect_timeout, PyObject* timeout, PyObject* cache, int reconnect,
                       const char* token, remora_options* options) {
   remora_options_init(options);
-  int64_t connect_ms, timeout_ms;
-  if (!TakeSeconds(connect_timeout, &connect_ms) || !TakeSeconds(timeout, &timeout_ms)) return 0;
-  options->connect_timeout_ms = connect_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)connect_ms;
-  options->timeout_ms = timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
   options->reconnect = reconnect != 0;
   options->token = token;
-  return cache == Py_None || TakeSize(cache, &options->location_cache_bytes);
+  return TakeTimeout(connect_timeout, "connect_timeout", &options->connect_timeout_ms) &&
+         TakeTimeout(timeout, "timeout", &options->timeout_ms) &&
+         (cache == Py_None || TakeSize(cache, "location_cache_bytes", &options->location_cache_bytes));
 }
 
 // To the nearest millisecond, so that what was made of milliseconds is the same again.
@@ -126,13 +155,7 @@ int TakeTtl(PyObject* ttl, int64_t* ms) {
   if (ttl == NULL || ttl == Py_None) return 1;
   const int is_until = PyObject_IsInstance(ttl, until_type);
   if (is_until != 0) return is_until > 0 && TakeUntil(ttl, ms);
-  const double seconds = PyFloat_AsDouble(ttl);
-  if (seconds == -1.0 && PyErr_Occurred()) return 0;
-  if (isinf(seconds) && seconds > 0) {
-    *ms = REMORA_TTL_FOREVER;
-    return 1;
-  }
-  return TakeSeconds(seconds, ms);
+  return TakeSeconds(ttl, "ttl", ms);  // for ever is -1 to both
 }
 
 int TakeDurability(PyObject* durability, uint32_t* level) {
@@ -154,12 +177,14 @@ int TakeWanted(PyObject* ttl, PyObject* condition, PyObject* durability, Wanted*
   wanted->version = 0;
   wanted->options.version = &wanted->version;
   if (condition != NULL && condition != Py_None) {
-    wanted->options.condition = PyLong_AsUnsignedLongLong(condition);
-    if (PyErr_Occurred()) return 0;
-    if (wanted->options.condition == REMORA_IF_ANY) {
-      PyErr_SetString(PyExc_ValueError, "no write has version 0");
+    unsigned long long version = 0;
+    if (!TakeUnsigned(condition, "condition", &version)) return 0;
+    if (version == REMORA_IF_ANY) {
+      PyErr_SetString(PyExc_ValueError,
+                      "condition: no write has version 0; pass a version, ABSENT or PRESENT");
       return 0;
     }
+    wanted->options.condition = version;
   }
   return TakeTtl(ttl, &wanted->options.ttl_ms) && TakeDurability(durability, &wanted->options.durability);
 }
@@ -184,7 +209,7 @@ int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {
          EndArguments(ttl, condition, durability, taken);
 }
 
-int TakePutFromArguments(PyObject* args, PyObject* kwargs, const Py_buffer* memory, size_t* size,
+int TakePutFromArguments(PyObject* args, PyObject* kwargs, Py_ssize_t memory_size, size_t* size,
                          WriteArguments* taken) {
   static char* names[] = {"key", "size", "ttl", "condition", "durability", NULL};
   PyObject *ttl = NULL, *condition = NULL, *durability = NULL;
@@ -195,9 +220,9 @@ int TakePutFromArguments(PyObject* args, PyObject* kwargs, const Py_buffer* memo
     return 0;
   }
   *size = (size_t)bytes;
-  if (bytes < 0 || bytes > memory->len) {
+  if (bytes < 0 || bytes > memory_size) {
     Release(&taken->key);
-    PyErr_Format(PyExc_ValueError, "%zd bytes of a memory of %zd", bytes, memory->len);
+    PyErr_Format(PyExc_ValueError, "%zd bytes of a memory of %zd", bytes, memory_size);
     return 0;
   }
   return EndArguments(ttl, condition, durability, taken);

@@ -199,8 +199,8 @@ static PyObject* AsyncGetInto(PyObject* object, PyObject* given) {
                                    : NewOperation(self, future, is_registered ? SizeOf : SizeOfCopy, NULL);
   if (operation != NULL && is_registered) {
     const AsyncBuffer* const buffer = Use(operation, memory);
-    name = Begun(remora_async_get_into(self->async, key.data, (size_t)key.size, buffer->buffer, 0,
-                                       (size_t)buffer->memory.len, Done, operation, &number),
+    name = Begun(remora_async_get_into(self->async, key.data, (size_t)key.size, buffer->held->buffer, 0,
+                                       (size_t)buffer->held->memory.len, Done, operation, &number),
                  operation, number);
   } else if (operation != NULL && PyObject_GetBuffer(memory, &operation->into, PyBUF_WRITABLE) != 0) {
     operation->into.obj = NULL;
@@ -258,14 +258,19 @@ static PyObject* AsyncPutFrom(PyObject* object, PyObject* given) {
   PyObject* const rest = PyTuple_GetSlice(args, 1, PyTuple_Size(args));
   WriteArguments taken;
   size_t size = 0;
-  const int is_good =
-      rest != NULL && TakePutFromArguments(rest, kwargs, &((AsyncBuffer*)buffer)->memory, &size, &taken);
+  const int is_taken =
+      rest != NULL &&
+      TakePutFromArguments(rest, kwargs, ((AsyncBuffer*)buffer)->held->memory.len, &size, &taken);
   Py_XDECREF(rest);
-  if (!is_good) return NULL;
+  if (!is_taken) return NULL;
+  if (!IsRegistered(buffer)) {  // what was taken may have run code that released it
+    ReleaseArguments(&taken);
+    return NULL;
+  }
   BEGIN_WRITE(self, future, VersionOf, taken,
               remora_async_put_from(self->async, taken.key.data, (size_t)taken.key.size,
-                                    Use(operation, buffer)->buffer, 0, size, &taken.wanted.options, Done,
-                                    operation, &number));
+                                    Use(operation, buffer)->held->buffer, 0, size, &taken.wanted.options,
+                                    Done, operation, &number));
   return name;
 }
 
@@ -322,13 +327,13 @@ static PyObject* AsyncApply(PyObject* object, PyObject* given) {
   PyObject *future, *args, *kwargs;
   Wanted wanted;
   if (!Parse(given, &future, &args, &kwargs)) return NULL;
-  const remora_batch* const batch = TakeBatchArguments(args, kwargs, &wanted);
+  const Batch* const batch = TakeBatchArguments(args, kwargs, &wanted);
   Operation* const operation = batch == NULL ? NULL : NewOperation(self, future, VersionOf, NULL);
   if (operation == NULL) return NULL;
   wanted.options.version = NULL;
   uint64_t number = 0;
-  return Begun(remora_async_apply(self->async, batch, &wanted.options, Done, operation, &number), operation,
-               number);
+  return Begun(remora_async_apply(self->async, batch->batch, &wanted.options, Done, operation, &number),
+               operation, number);
 }
 
 static PyObject* AsyncPing(PyObject* object, PyObject* given) {
@@ -342,120 +347,6 @@ static PyObject* AsyncPing(PyObject* object, PyObject* given) {
   if (operation == NULL) return NULL;
   uint64_t number = 0;
   return Begun(remora_async_ping(self->async, Done, operation, &number), operation, number);
-}
-
-// --- Driving --------------------------------------------------------------------------------------------
-
-static PyObject* AsyncCancel(PyObject* object, PyObject* argument) {
-  Async* const self = (Async*)object;
-  const uint64_t name = PyLong_AsUnsignedLongLong(argument);
-  if (PyErr_Occurred() || !IsOpen(self)) return NULL;
-  return PyBool_FromLong(remora_async_cancel(self->async, name) == REMORA_OK);
-}
-
-// From now on its descriptor turns readable when there is something to do.
-static PyObject* AsyncPoll(PyObject* object, PyObject* Py_UNUSED(none)) {
-  Async* const self = (Async*)object;
-  if (!IsOpen(self)) return NULL;
-  if (self->ended != NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "the client is in use by another thread");
-    return NULL;
-  }
-  PyObject* const ended = PyList_New(0);
-  if (ended == NULL) return NULL;
-  self->ended = ended;
-  remora_async_disarm(self->async);
-  remora_code code = remora_async_poll(self->async, 0, NULL);
-  remora_async_arm(self->async);
-  if (code == REMORA_OK) code = remora_async_poll(self->async, 0, NULL);
-  self->ended = NULL;
-  // What ended has ended, and has to be told.
-  if (code != REMORA_OK && PyList_Size(ended) == 0) {
-    Py_DECREF(ended);
-    return Raise(code);
-  }
-  return ended;
-}
-
-static PyObject* AsyncWaitSeconds(PyObject* object, PyObject* Py_UNUSED(none)) {
-  Async* const self = (Async*)object;
-  if (!IsOpen(self)) return NULL;
-  const int64_t ms = remora_async_wait_ms(self->async);
-  if (ms < 0) Py_RETURN_NONE;
-  return PyFloat_FromDouble((double)ms / 1000);
-}
-
-static PyObject* AsyncFileno(PyObject* object, PyObject* Py_UNUSED(none)) {
-  Async* const self = (Async*)object;
-  return IsOpen(self) ? PyLong_FromLong(remora_async_wait_fd(self->async)) : NULL;
-}
-
-static PyObject* AsyncRoom(PyObject* object, PyObject* Py_UNUSED(none)) {
-  Async* const self = (Async*)object;
-  return IsOpen(self) ? PyLong_FromSize_t(remora_async_room(self->async)) : NULL;
-}
-
-static int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
-  static char* names[] = {
-      "address", "depth", "connect_timeout", "timeout", "location_cache_bytes", "reconnect", "token", NULL};
-  Async* const self = (Async*)object;
-  const char *address = NULL, *token = NULL;
-  PyObject *depth = NULL, *cache = Py_None;
-  double connect_timeout = 5, timeout = 5;
-  int reconnect = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$ddOpz", names, &address, &depth, &connect_timeout,
-                                   &timeout, &cache, &reconnect, &token)) {
-    return -1;
-  }
-  remora_options options;
-  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, token, &options)) return -1;
-  const size_t most = PyLong_AsSize_t(depth);
-  if (PyErr_Occurred()) return -1;
-  if (most == 0) {
-    PyErr_SetString(PyExc_ValueError, "a depth of 0");
-    return -1;
-  }
-  if (self->async != NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "the client is connected already");
-    return -1;
-  }
-  remora_async* async = NULL;
-  PyThreadState* const released = PyEval_SaveThread();
-  const remora_code code = remora_async_open(address, &options, most, &async);
-  PyEval_RestoreThread(released);
-  if (code != REMORA_OK) {
-    Raise(code);
-    return -1;
-  }
-  self->async = async;
-  self->forks = forks;
-  return 0;
-}
-
-// What ended by it; null, with an exception raised.
-static PyObject* AsyncClose(PyObject* object, PyObject* Py_UNUSED(none)) {
-  Async* const self = (Async*)object;
-  if (self->ended != NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "the client is in use by another thread");
-    return NULL;
-  }
-  PyObject* const ended = PyList_New(0);
-  if (ended == NULL) return NULL;
-  self->ended = ended;
-  // In a forked child, it is the parent's.
-  if (self->forks == forks) remora_async_close(self->async);
-  self->async = NULL;
-  self->ended = NULL;
-  return ended;
-}
-
-static void AsyncDealloc(PyObject* object) {
-  PyTypeObject* const type = Py_TYPE(object);
-  PyObject* const ended = AsyncClose(object, NULL);
-  if (ended == NULL) PyErr_WriteUnraisable(NULL);
-  Py_XDECREF(ended);
-  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
-  Py_DECREF(type);
 }
 
 // --- The type --------------------------------------------------------------------------------------------
@@ -477,6 +368,10 @@ static PyMethodDef async_methods[] = {
     {"ping", AsyncPing, METH_VARARGS, NULL},
     {"register", AsyncRegister, METH_O, "A remora.aio.Buffer of this memory."},
     {"cancel", AsyncCancel, METH_O, "Whether the operation had not ended yet."},
+    {"begin_attempt", AsyncBeginAttempt, METH_NOARGS, "Whether a connection is to be made, by attempt."},
+    {"attempt", AsyncAttempt, METH_NOARGS, "Waits for the server; for a thread of its own."},
+    {"end_attempt", AsyncEndAttempt, METH_NOARGS, "Behind attempt; poll next."},
+    {"stop", AsyncStop, METH_NOARGS, "From now on, neither __init__ nor attempt waits."},
     {"poll", AsyncPoll, METH_NOARGS, "What has ended: (future, whether it went well, result or exception)."},
     {"wait_seconds", AsyncWaitSeconds, METH_NOARGS, "When poll is due at the latest, or None."},
     {"fileno", AsyncFileno, METH_NOARGS, "Readable when poll is due."},

@@ -3,31 +3,49 @@
 
 PyObject* async_buffer_type;
 
+void EndReleased(Async* self) {
+  while (self->released != NULL && !self->attempting) {
+    Registered* const registered = self->released;
+    self->released = registered->next;
+    // In a forked child, what the parent registered is the parent's.
+    if (self->forks == forks) remora_buffer_release(registered->buffer);
+    PyBuffer_Release(&registered->memory);
+    PyMem_Free(registered);
+  }
+}
+
 static void ReleaseAsyncBuffer(AsyncBuffer* buffer) {
-  if (buffer->buffer == NULL) return;
-  // In a forked child, what the parent registered is the parent's.
-  if (buffer->client->forks == forks) remora_buffer_release(buffer->buffer);
-  buffer->buffer = NULL;
-  PyBuffer_Release(&buffer->memory);
+  if (buffer->held == NULL) return;
+  Registered* const registered = buffer->held;
+  buffer->held = NULL;
+  registered->next = buffer->client->released;
+  buffer->client->released = registered;
+  EndReleased(buffer->client);
 }
 
 PyObject* AsyncRegister(PyObject* object, PyObject* argument) {
   Async* const self = (Async*)object;
-  if (!IsOpen(self)) return NULL;
   AsyncBuffer* const buffer = (AsyncBuffer*)PyType_GenericAlloc((PyTypeObject*)async_buffer_type, 0);
   if (buffer == NULL) return NULL;
   buffer->client = (Async*)Py_NewRef(object);
-  // While it is held, a bytearray cannot be resized.
-  if (PyObject_GetBuffer(argument, &buffer->memory, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) {
-    Py_DECREF(buffer);
-    return NULL;
+  buffer->held = PyMem_Calloc(1, sizeof(Registered));
+  remora_code code = REMORA_RESOURCE_EXHAUSTED;
+  if (buffer->held == NULL) {
+    PyErr_NoMemory();
+  } else if (PyObject_GetBuffer(argument, &buffer->held->memory, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) == 0 &&
+             IsOpen(self)) {  // while the memory is held, a bytearray cannot be resized
+    if (self->attempting) {
+      RaiseWith(REMORA_UNAVAILABLE,
+                "register: the client is connecting anew; try again when an operation has ended");
+    } else {
+      code = remora_async_buffer_register(self->async, buffer->held->memory.buf,
+                                          (size_t)buffer->held->memory.len, &buffer->held->buffer);
+      if (code != REMORA_OK) Raise(code);
+    }
   }
-  const remora_code code = remora_async_buffer_register(self->async, buffer->memory.buf,
-                                                        (size_t)buffer->memory.len, &buffer->buffer);
   if (code == REMORA_OK) return (PyObject*)buffer;
-  PyBuffer_Release(&buffer->memory);
   Py_DECREF(buffer);
-  return Raise(code);
+  return NULL;
 }
 
 int IsRegistered(PyObject* object) {
@@ -35,7 +53,7 @@ int IsRegistered(PyObject* object) {
     PyErr_SetString(PyExc_TypeError, "a remora.aio.Buffer is wanted, which Client.register makes");
     return 0;
   }
-  if (((AsyncBuffer*)object)->buffer != NULL) return 1;
+  if (((AsyncBuffer*)object)->held != NULL) return 1;
   PyErr_SetString(PyExc_RuntimeError, "the buffer is released");
   return 0;
 }
@@ -52,7 +70,7 @@ static PyObject* AsyncBufferRelease(PyObject* object, PyObject* Py_UNUSED(none))
 
 static Py_ssize_t AsyncBufferSize(PyObject* object) {
   const AsyncBuffer* const self = (AsyncBuffer*)object;
-  return self->buffer == NULL ? 0 : self->memory.len;
+  return self->held == NULL ? 0 : self->held->memory.len;
 }
 
 static void AsyncBufferDealloc(PyObject* object) {

@@ -1,11 +1,6 @@
 // The type remora.Batch.
 #include "client/python/remora_python.h"
 
-typedef struct {
-  PyObject ob_base;
-  remora_batch* batch;
-} Batch;
-
 static PyObject* BatchNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (PyTuple_Size(args) != 0 || (kwargs != NULL && PyDict_Size(kwargs) != 0)) {
     PyErr_SetString(PyExc_TypeError, "Batch() takes no arguments");
@@ -31,8 +26,16 @@ static PyObject* NoneOf(remora_code code) {
   Py_RETURN_NONE;
 }
 
-// Whether the arguments are those of a write of a batch; else an exception is raised.
-static int AreOfABatch(const WriteArguments* taken) {
+// Whether no call reads the batch; else an exception is raised.
+static int MayChange(PyObject* object) {
+  if (((Batch*)object)->calls == 0) return 1;
+  PyErr_SetString(PyExc_RuntimeError, "the batch is being applied; change it when apply has ended");
+  return 0;
+}
+
+// Whether the arguments are those of a write of a batch that may change; else an exception is raised.
+static int MayAdd(PyObject* object, const WriteArguments* taken) {
+  if (!MayChange(object)) return 0;
   if (taken->wanted.options.durability == REMORA_DURABILITY_DEFAULT) return 1;
   PyErr_SetString(PyExc_TypeError, "how durable a batch is, is said to apply");
   return 0;
@@ -42,7 +45,7 @@ static PyObject* BatchPut(PyObject* object, PyObject* args, PyObject* kwargs) {
   WriteArguments taken;
   if (!TakePutArguments(args, kwargs, &taken)) return NULL;
   PyObject* result = NULL;
-  if (AreOfABatch(&taken)) {
+  if (MayAdd(object, &taken)) {
     result = NoneOf(remora_batch_put(((Batch*)object)->batch, taken.key.data, (size_t)taken.key.size,
                                      taken.value.data, (size_t)taken.value.size, &taken.wanted.options));
   }
@@ -54,7 +57,7 @@ static PyObject* BatchDelete(PyObject* object, PyObject* args, PyObject* kwargs)
   WriteArguments taken;
   if (!TakeDeleteArguments(args, kwargs, &taken)) return NULL;
   PyObject* result = NULL;
-  if (AreOfABatch(&taken)) {
+  if (MayAdd(object, &taken)) {
     result = NoneOf(remora_batch_delete(((Batch*)object)->batch, taken.key.data, (size_t)taken.key.size,
                                         &taken.wanted.options));
   }
@@ -63,6 +66,7 @@ static PyObject* BatchDelete(PyObject* object, PyObject* args, PyObject* kwargs)
 }
 
 static PyObject* BatchClear(PyObject* object, PyObject* Py_UNUSED(none)) {
+  if (!MayChange(object)) return NULL;
   remora_batch_clear(((Batch*)object)->batch);
   Py_RETURN_NONE;
 }
@@ -71,7 +75,7 @@ static Py_ssize_t BatchLength(PyObject* object) {
   return (Py_ssize_t)remora_batch_count(((Batch*)object)->batch);
 }
 
-remora_batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wanted) {
+Batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wanted) {
   static char* names[] = {"batch", "durability", NULL};
   PyObject *batch, *durability = NULL;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O", names, &batch, &durability)) return NULL;
@@ -79,18 +83,21 @@ remora_batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wante
     PyErr_SetString(PyExc_TypeError, "what is applied is a remora.Batch");
     return NULL;
   }
-  return TakeWanted(NULL, NULL, durability, wanted) ? ((Batch*)batch)->batch : NULL;
+  return TakeWanted(NULL, NULL, durability, wanted) ? (Batch*)batch : NULL;
 }
 
 PyObject* ClientApply(PyObject* object, PyObject* args, PyObject* kwargs) {
   Client* const self = (Client*)object;
   Wanted wanted;
-  const remora_batch* const batch = TakeBatchArguments(args, kwargs, &wanted);
+  Batch* const batch = TakeBatchArguments(args, kwargs, &wanted);
   if (batch == NULL || !Begin(self)) return NULL;
-  // With the interpreter's lock: nobody may add to the batch meanwhile.
-  const remora_code code = remora_apply(self->client, batch, &wanted.options);
-  self->busy = 0;
-  return code == REMORA_OK ? PyLong_FromUnsignedLongLong(wanted.version) : Raise(code);
+  remora_code code;
+  ++batch->calls;
+  CALL(self, code, remora_apply(self->client, batch->batch, &wanted.options));
+  --batch->calls;
+  PyObject* const version = code == REMORA_OK ? PyLong_FromUnsignedLongLong(wanted.version) : Raise(code);
+  End(self);
+  return version;
 }
 
 static PyMethodDef batch_methods[] = {

@@ -3,71 +3,68 @@
 
 PyObject* buffer_type;
 
-void ReleaseBuffer(Buffer* buffer) {
-  if (buffer->buffer == NULL) return;
-  for (Buffer** link = &buffer->client->buffers; *link != NULL; link = &(*link)->next) {
-    if (*link != buffer) continue;
-    *link = buffer->next;
-    break;
-  }
-  // In a forked child, what the parent registered is the parent's.
-  if (buffer->client->forks == forks) remora_buffer_release(buffer->buffer);
-  buffer->buffer = NULL;
-  PyBuffer_Release(&buffer->memory);
-  Py_CLEAR(buffer->owner);
-}
+typedef struct {
+  PyObject ob_base;
+  Client* client;
+  Handle* handle;   // null: released
+  PyObject* owner;  // of the memory
+} Buffer;
 
 PyObject* ClientRegister(PyObject* object, PyObject* argument) {
   Client* const self = (Client*)object;
   Buffer* const buffer = (Buffer*)PyType_GenericAlloc((PyTypeObject*)buffer_type, 0);
   if (buffer == NULL) return NULL;
   buffer->client = (Client*)Py_NewRef(object);
-  // While it is held, a bytearray cannot be resized.
-  if (PyObject_GetBuffer(argument, &buffer->memory, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) {
-    Py_DECREF(buffer);
-    return NULL;
-  }
-  remora_code code = REMORA_INTERNAL;
-  if (Begin(self)) {
+  buffer->handle = AddHandle(self);
+  remora_code code = REMORA_CANCELLED;
+  // While its memory is held, a bytearray cannot be resized.
+  if (buffer->handle != NULL &&
+      PyObject_GetBuffer(argument, &buffer->handle->memory, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) == 0 &&
+      Begin(self)) {
+    const Py_buffer* const memory = &buffer->handle->memory;
     CALL(self, code,
-         remora_buffer_register(self->client, buffer->memory.buf, (size_t)buffer->memory.len,
-                                &buffer->buffer));
+         remora_buffer_register(self->client, memory->buf, (size_t)memory->len, &buffer->handle->buffer));
     if (code != REMORA_OK) Raise(code);
+    End(self);
   }
   if (code != REMORA_OK) {
-    PyBuffer_Release(&buffer->memory);
     Py_DECREF(buffer);
     return NULL;
   }
   buffer->owner = Py_NewRef(argument);
-  buffer->next = self->buffers;
-  self->buffers = buffer;
   return (PyObject*)buffer;
+}
+
+// Whether it is not released; else an exception is raised.
+static int IsHeld(const Buffer* self) {
+  if (self->handle != NULL) return 1;
+  PyErr_SetString(PyExc_RuntimeError, "the buffer is released");
+  return 0;
+}
+
+// A view of the memory's first `size` bytes. Null: an exception is raised.
+static PyObject* ViewOf(PyObject* owner, size_t size) {
+  PyObject* const whole = PyMemoryView_FromObject(owner);
+  PyObject* const bytes = whole == NULL ? NULL : PyObject_CallMethod(whole, "cast", "s", "B");
+  PyObject* const view = bytes == NULL ? NULL : PySequence_GetSlice(bytes, 0, (Py_ssize_t)size);
+  Py_XDECREF(bytes);
+  Py_XDECREF(whole);
+  return view;
 }
 
 static PyObject* BufferGet(PyObject* object, PyObject* argument) {
   Buffer* const self = (Buffer*)object;
-  if (self->buffer == NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "the buffer is released");
-    return NULL;
-  }
   Bytes key;
   if (!Take(argument, &key)) return NULL;
   PyObject* value = NULL;
-  if (Begin(self->client)) {
+  if (IsHeld(self) && Begin(self->client)) {
     remora_code code;
     size_t size = 0;
-    CALL(self->client, code,
-         remora_get_into(self->client->client, key.data, (size_t)key.size, self->buffer, &size, NULL));
-    if (code != REMORA_OK) {
-      Raise(code);
-    } else {
-      PyObject* const whole = PyMemoryView_FromObject(self->owner);
-      PyObject* const bytes = whole == NULL ? NULL : PyObject_CallMethod(whole, "cast", "s", "B");
-      value = bytes == NULL ? NULL : PySequence_GetSlice(bytes, 0, (Py_ssize_t)size);
-      Py_XDECREF(bytes);
-      Py_XDECREF(whole);
-    }
+    CALL(
+        self->client, code,
+        remora_get_into(self->client->client, key.data, (size_t)key.size, self->handle->buffer, &size, NULL));
+    value = code == REMORA_OK ? ViewOf(self->owner, size) : Raise(code);
+    End(self->client);
   }
   Release(&key);
   return value;
@@ -75,31 +72,35 @@ static PyObject* BufferGet(PyObject* object, PyObject* argument) {
 
 static PyObject* BufferPut(PyObject* object, PyObject* args, PyObject* kwargs) {
   Buffer* const self = (Buffer*)object;
-  if (self->buffer == NULL) {
-    PyErr_SetString(PyExc_RuntimeError, "the buffer is released");
-    return NULL;
-  }
   size_t size = 0;
   WriteArguments taken;
-  if (!TakePutFromArguments(args, kwargs, &self->memory, &size, &taken)) return NULL;
+  if (!IsHeld(self) || !TakePutFromArguments(args, kwargs, self->handle->memory.len, &size, &taken)) {
+    return NULL;
+  }
   PyObject* version = NULL;
-  if (Begin(self->client)) {
+  if (IsHeld(self) && Begin(self->client)) {  // what was taken may have run code that released it
     remora_code code;
     CALL(self->client, code,
-         remora_put_from(self->client->client, taken.key.data, (size_t)taken.key.size, self->buffer, 0, size,
-                         &taken.wanted.options));
+         remora_put_from(self->client->client, taken.key.data, (size_t)taken.key.size, self->handle->buffer,
+                         0, size, &taken.wanted.options));
     version = code == REMORA_OK ? PyLong_FromUnsignedLongLong(taken.wanted.version) : Raise(code);
+    End(self->client);
   }
   ReleaseArguments(&taken);
   return version;
 }
 
+static void ReleaseBuffer(Buffer* self) {
+  if (self->handle == NULL) return;
+  Handle* const handle = self->handle;
+  self->handle = NULL;
+  DropHandle(self->client, handle);
+  Py_CLEAR(self->owner);
+}
+
 static PyObject* BufferRelease(PyObject* object, PyObject* Py_UNUSED(none)) {
   Buffer* const self = (Buffer*)object;
-  if (self->buffer != NULL && self->client->busy) {
-    PyErr_SetString(PyExc_RuntimeError, "the client is in use by another thread");
-    return NULL;
-  }
+  if (self->handle != NULL && !IsFree(self->client)) return NULL;
   ReleaseBuffer(self);
   Py_RETURN_NONE;
 }

@@ -1,58 +1,84 @@
 // The type remora.Client.
 #include <math.h>
 
+#include "client/c/binding.h"
 #include "client/python/remora_python.h"
 
 unsigned forks;
 
 // --- What lives beside a client -------------------------------------------------------------------------
 
-Handle* AddHandle(Client* self, remora_scan* scan, remora_watch* watch) {
+Handle* AddHandle(Client* self) {
   Handle* const handle = PyMem_Calloc(1, sizeof(Handle));
   if (handle == NULL) {
-    remora_scan_end(scan);
-    remora_watch_end(watch);
     PyErr_NoMemory();
     return NULL;
   }
-  handle->scan = scan;
-  handle->watch = watch;
   handle->next = self->handles;
   self->handles = handle;
   return handle;
 }
 
-void DropHandle(Client* self, Handle* handle) {
-  handle->unused = 1;
-  if (!self->busy) EndUnused(self, 0);
+static int IsOver(const Handle* handle) {
+  return handle->scan == NULL && handle->watch == NULL && handle->buffer == NULL;
 }
 
-void EndUnused(Client* self, int all) {
+// What it holds is nobody's any more when the memory is given back, which may run code of anybody.
+static void EndHandle(const Client* self, Handle* handle) {
+  if (self->forks == forks) {  // in a forked child, they are the parent's
+    remora_scan_end(handle->scan);
+    remora_watch_end(handle->watch);
+    remora_buffer_release(handle->buffer);
+  }
+  handle->scan = NULL;
+  handle->watch = NULL;
+  handle->buffer = NULL;
+  if (handle->memory.obj != NULL) PyBuffer_Release(&handle->memory);
+}
+
+// Ends those whose objects are gone, or all. Begins its search anew each time, for the list may have changed.
+static void EndHandles(Client* self, int all) {
+  self->busy = 1;
+  self->thread = PyThread_get_thread_ident();
+  self->has_unused = 0;
   for (Handle** at = &self->handles; *at != NULL;) {
     Handle* const handle = *at;
-    if (handle->unused || all) {
-      if (self->forks == forks) {
-        remora_scan_end(handle->scan);
-        remora_watch_end(handle->watch);
-      }
-      handle->scan = NULL;
-      handle->watch = NULL;
-    }
     if (handle->unused) {
       *at = handle->next;
+      EndHandle(self, handle);
       PyMem_Free(handle);
+      at = &self->handles;
+    } else if (all && !IsOver(handle)) {
+      EndHandle(self, handle);
+      at = &self->handles;
     } else {
       at = &handle->next;
     }
   }
+  self->busy = 0;
+}
+
+void DropHandle(Client* self, Handle* handle) {
+  handle->unused = 1;
+  self->has_unused = 1;
+  if (!self->busy) EndHandles(self, 0);
+}
+
+int IsFree(const Client* self) {
+  if (!self->busy || self->forks != forks) return 1;  // a forked child does not have the thread of that call
+  PyErr_SetString(PyExc_RuntimeError,
+                  self->thread == PyThread_get_thread_ident()
+                      ? "the client is in a call of this thread: give finalizers and signal handlers one of "
+                        "their own"
+                      : "the client is in use by another thread: give each a client of its own");
+  return 0;
 }
 
 int Begin(Client* self) {
+  if (!IsFree(self)) return 0;
   const char* why = NULL;
   if (self->client == NULL) {
     why = "the client is closed";
-  } else if (self->busy) {
-    why = "the client is in use by another thread: give each a client of its own";
   } else if (self->forks != forks) {
     why = "the client was connected before a fork: connect anew in the child";
   }
@@ -60,58 +86,76 @@ int Begin(Client* self) {
     PyErr_SetString(PyExc_RuntimeError, why);
     return 0;
   }
-  EndUnused(self, 0);
   self->busy = 1;
+  self->thread = PyThread_get_thread_ident();
   return 1;
 }
 
+void End(Client* self) {
+  self->busy = 0;
+  while (self->has_unused) EndHandles(self, 0);
+}
+
 // --- Client: connecting and closing ---------------------------------------------------------------------
+
+// Runs the handlers of signals that came while the call waits. If one raises an exception, the call ends.
+static int IsInterrupted(void* context) {
+  Client* const self = context;
+  PyEval_RestoreThread(self->released);
+  const int is_interrupted = self->stopping || PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
+  self->released = PyEval_SaveThread();
+  return is_interrupted;
+}
 
 static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"address",   "connect_timeout",   "timeout", "location_cache_bytes",
                           "reconnect", "scan_window_bytes", "token",   NULL};
   Client* const self = (Client*)object;
   const char *address = NULL, *token = NULL;
-  double connect_timeout = 5, timeout = 5;
-  PyObject *cache = Py_None, *window = Py_None;
+  PyObject *connect_timeout = NULL, *timeout = NULL, *cache = Py_None, *window = Py_None;
   int reconnect = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$ddOpOz", names, &address, &connect_timeout, &timeout,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|$OOOpOz", names, &address, &connect_timeout, &timeout,
                                    &cache, &reconnect, &window, &token)) {
     return -1;
   }
   remora_options options;
   if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, token, &options)) return -1;
-  if (window != Py_None && !TakeSize(window, &options.scan_window_bytes)) return -1;
+  if (window != Py_None && !TakeSize(window, "scan_window_bytes", &options.scan_window_bytes)) return -1;
   if (self->client != NULL || self->busy) {
     PyErr_SetString(PyExc_RuntimeError, "the client is connected already");
     return -1;
   }
   self->busy = 1;
+  self->thread = PyThread_get_thread_ident();
+  self->forks = forks;
   remora_code code;
   remora_client* client = NULL;
-  CALL(self, code, remora_connect(address, &options, &client));
+  CALL(self, code, remora_connect_interruptible(address, &options, IsInterrupted, self, &client));
+  self->busy = 0;
   if (code != REMORA_OK) {
+    remora_close(client);
     Raise(code);
     return -1;
   }
   self->client = client;
-  self->forks = forks;
   return 0;
 }
 
+static PyObject* ClientStop(PyObject* object, PyObject* Py_UNUSED(none)) {
+  ((Client*)object)->stopping = 1;
+  Py_RETURN_NONE;
+}
+
 static void CloseClient(Client* self) {
-  while (self->buffers != NULL) ReleaseBuffer(self->buffers);
-  EndUnused(self, 1);
-  if (self->client != NULL && self->forks == forks) remora_close(self->client);
+  EndHandles(self, 1);
+  remora_client* const client = self->client;
   self->client = NULL;
+  if (client != NULL && self->forks == forks) remora_close(client);
 }
 
 static PyObject* ClientClose(PyObject* object, PyObject* Py_UNUSED(none)) {
   Client* const self = (Client*)object;
-  if (self->busy) {
-    PyErr_SetString(PyExc_RuntimeError, "the client is in use by another thread");
-    return NULL;
-  }
+  if (!IsFree(self)) return NULL;
   CloseClient(self);
   Py_RETURN_NONE;
 }
@@ -140,6 +184,7 @@ static remora_code Get(Client* self, const Bytes* key, PyObject** value, uint64_
   } else if (code != REMORA_NOT_FOUND) {
     Raise(code);
   }
+  End(self);
   return code;
 }
 
@@ -181,7 +226,11 @@ static int ClientContains(PyObject* object, PyObject* index) {
   if (Begin(self)) {
     remora_code code;
     CALL(self, code, remora_exists(self->client, key.data, (size_t)key.size, &exists));
-    if (code != REMORA_OK) Raise(code);
+    if (code != REMORA_OK) {
+      exists = -1;
+      Raise(code);
+    }
+    End(self);
   }
   Release(&key);
   return exists;
@@ -201,6 +250,7 @@ static PyObject* ClientTtl(PyObject* object, PyObject* argument) {
     } else {
       result = PyFloat_FromDouble(ttl_ms == REMORA_TTL_FOREVER ? HUGE_VAL : (double)ttl_ms / 1000);
     }
+    End(self);
   }
   Release(&key);
   return result;
@@ -208,9 +258,11 @@ static PyObject* ClientTtl(PyObject* object, PyObject* argument) {
 
 // --- Client: writing ------------------------------------------------------------------------------------
 
-// The version of a write that ended so; null, with an exception raised.
-static PyObject* VersionOf(remora_code code, const Wanted* wanted) {
-  return code == REMORA_OK ? PyLong_FromUnsignedLongLong(wanted->version) : Raise(code);
+// Ends the call of a write, which ended so. Its version; null, with an exception raised.
+static PyObject* EndWrite(Client* self, remora_code code, const Wanted* wanted) {
+  PyObject* const version = code == REMORA_OK ? PyLong_FromUnsignedLongLong(wanted->version) : Raise(code);
+  End(self);
+  return version;
 }
 
 static PyObject* Put(Client* self, const Bytes* key, const Bytes* value, const Wanted* wanted) {
@@ -219,7 +271,7 @@ static PyObject* Put(Client* self, const Bytes* key, const Bytes* value, const W
   CALL(self, code,
        remora_put(self->client, key->data, (size_t)key->size, value->data, (size_t)value->size,
                   &wanted->options));
-  return VersionOf(code, wanted);
+  return EndWrite(self, code, wanted);
 }
 
 static PyObject* ClientPut(PyObject* object, PyObject* args, PyObject* kwargs) {
@@ -242,6 +294,7 @@ static PyObject* ClientAppend(PyObject* object, PyObject* args, PyObject* kwargs
          remora_append(self->client, taken.key.data, (size_t)taken.key.size, taken.value.data,
                        (size_t)taken.value.size, &size, &taken.wanted.options));
     result = code == REMORA_OK ? PyLong_FromSize_t(size) : Raise(code);
+    End(self);
   }
   ReleaseArguments(&taken);
   return result;
@@ -260,6 +313,7 @@ static PyObject* ClientIncrement(PyObject* object, PyObject* args, PyObject* kwa
          remora_increment(self->client, taken.key.data, (size_t)taken.key.size, delta, &sum,
                           &taken.wanted.options));
     result = code == REMORA_OK ? PyLong_FromLongLong(sum) : Raise(code);
+    End(self);
   }
   ReleaseArguments(&taken);
   return result;
@@ -269,7 +323,7 @@ static PyObject* Delete(Client* self, const Bytes* key, const Wanted* wanted) {
   if (!Begin(self)) return NULL;
   remora_code code;
   CALL(self, code, remora_delete(self->client, key->data, (size_t)key->size, &wanted->options));
-  return VersionOf(code, wanted);
+  return EndWrite(self, code, wanted);
 }
 
 static PyObject* ClientDelete(PyObject* object, PyObject* args, PyObject* kwargs) {
@@ -300,7 +354,7 @@ static PyObject* Touch(Client* self, const Bytes* key, int64_t ttl_ms, const Wan
   if (!Begin(self)) return NULL;
   remora_code code;
   CALL(self, code, remora_touch(self->client, key->data, (size_t)key->size, ttl_ms, &wanted->options));
-  return VersionOf(code, wanted);
+  return EndWrite(self, code, wanted);
 }
 
 static PyObject* ClientTouch(PyObject* object, PyObject* args, PyObject* kwargs) {
@@ -326,39 +380,54 @@ static PyObject* ClientPing(PyObject* object, PyObject* Py_UNUSED(none)) {
   if (!Begin(self)) return NULL;
   remora_code code;
   CALL(self, code, remora_ping(self->client));
-  if (code != REMORA_OK) return Raise(code);
-  Py_RETURN_NONE;
+  PyObject* const result = code == REMORA_OK ? Py_NewRef(Py_None) : Raise(code);
+  End(self);
+  return result;
 }
 
-// With the interpreter's lock, which ClientStats keeps.
-static void AddStat(void* context, const char* name, uint64_t value) {
-  PyObject* const dict = context;
+typedef struct {
+  Client* self;
+  PyObject* counters;  // a dict
+  int has_lock;
+} Counters;
+
+// The counters come behind all that the call waits for, so from the first one on it has the interpreter's
+// lock.
+static void AddCounter(void* context, const char* name, uint64_t value) {
+  Counters* const into = context;
+  if (!into->has_lock) PyEval_RestoreThread(into->self->released);
+  into->has_lock = 1;
   PyObject* const number = PyLong_FromUnsignedLongLong(value);
-  if (number != NULL) PyDict_SetItemString(dict, name, number);
+  if (number != NULL) PyDict_SetItemString(into->counters, name, number);
   Py_XDECREF(number);
 }
 
+typedef remora_code (*TellCounters)(remora_client* client,
+                                    void (*each)(void* context, const char* name, uint64_t value),
+                                    void* context);
+
+static PyObject* DictOf(Client* self, TellCounters tell, int waits) {
+  Counters into = {self, PyDict_New(), !waits};
+  if (into.counters == NULL || !Begin(self)) {
+    Py_XDECREF(into.counters);
+    return NULL;
+  }
+  if (waits) self->released = PyEval_SaveThread();
+  const remora_code code = tell(self->client, AddCounter, &into);
+  if (!into.has_lock) PyEval_RestoreThread(self->released);
+  if (code != REMORA_OK) Raise(code);
+  End(self);
+  if (!PyErr_Occurred()) return into.counters;
+  Py_DECREF(into.counters);
+  return NULL;
+}
+
 static PyObject* ClientStats(PyObject* object, PyObject* Py_UNUSED(none)) {
-  Client* const self = (Client*)object;
-  if (!Begin(self)) return NULL;
-  PyObject* const stats = PyDict_New();
-  // It is a READ or two: not worth giving the lock away between the counters.
-  const remora_code code = stats == NULL ? REMORA_OK : remora_stats(self->client, AddStat, stats);
-  self->busy = 0;
-  if (code == REMORA_OK && !PyErr_Occurred()) return stats;
-  Py_XDECREF(stats);
-  return code == REMORA_OK ? NULL : Raise(code);
+  return DictOf((Client*)object, remora_stats, 1);
 }
 
 static PyObject* ClientCounters(PyObject* object, PyObject* Py_UNUSED(none)) {
-  Client* const self = (Client*)object;
-  if (!Begin(self)) return NULL;
-  PyObject* const counters = PyDict_New();
-  if (counters != NULL) remora_counters(self->client, AddStat, counters);
-  self->busy = 0;
-  if (counters != NULL && !PyErr_Occurred()) return counters;
-  Py_XDECREF(counters);
-  return NULL;
+  return DictOf((Client*)object, remora_counters, 0);
 }
 
 // --- The type --------------------------------------------------------------------------------------------
@@ -397,6 +466,8 @@ static PyMethodDef client_methods[] = {
     {"ping", ClientPing, METH_NOARGS, "One round trip."},
     {"stats", ClientStats, METH_NOARGS, "The server's counters, by name."},
     {"counters", ClientCounters, METH_NOARGS, "What this client did, by name."},
+    {"_stop", ClientStop, METH_NOARGS,
+     "From now on, each call that waits, in any thread, ends with Cancelled."},
     {"close", ClientClose, METH_NOARGS, "Releases its buffers and disconnects."},
     {"__enter__", Self, METH_NOARGS, NULL},
     {"__exit__", ClientClose, METH_VARARGS, NULL},
@@ -406,7 +477,7 @@ static PyMethodDef client_methods[] = {
 static PyType_Slot client_slots[] = {
     {Py_tp_doc,
      "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True,\n"
-     "       scan_window_bytes=None)\n--\n\n"
+     "       scan_window_bytes=None, token=None)\n--\n\n"
      "One server, and a connection to it, for one thread at a time."},
     {Py_tp_init, ClientInit},
     {Py_tp_dealloc, ClientDealloc},

@@ -24,6 +24,10 @@ static PyObject* ListOf(const remora_result* results, Py_ssize_t count) {
 
 PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
   Client* const self = (Client*)object;
+  if (PyUnicode_Check(argument)) {
+    PyErr_SetString(PyExc_TypeError, "get_many: a str is one key, not many; pass a list of keys");
+    return NULL;
+  }
   // What holds the keys, as long as the call lasts.
   PyObject* const sequence = PySequence_Tuple(argument);
   if (sequence == NULL) return NULL;
@@ -45,6 +49,7 @@ PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
       remora_code code;
       CALL(self, code, remora_multi_get(self->client, keys, results, (size_t)count));
       list = code == REMORA_OK ? ListOf(results, count) : Raise(code);
+      End(self);
     }
   }
   while (good > 0) Release(&taken[--good]);
@@ -63,12 +68,24 @@ typedef struct {
   Bytes value;
 } Pair;
 
+// A str or bytes of two characters is none, nor is a set or dict, which has no order or no values.
+static int IsPair(PyObject* object) {
+  return PySequence_Check(object) && !PyUnicode_Check(object) && !PyBytes_Check(object) &&
+         !PyByteArray_Check(object) && !PyMemoryView_Check(object);
+}
+
 // False: an exception is raised, and nothing is held.
 static int TakePair(PyObject* object, Pair* pair) {
+  if (!IsPair(object)) {
+    PyErr_Format(PyExc_TypeError, "put_many: a %S is no pair; pass tuples of key and value, or a mapping",
+                 (PyObject*)Py_TYPE(object));
+    return 0;
+  }
   pair->pair = PySequence_Tuple(object);
   if (pair->pair == NULL) return 0;
   if (PyTuple_Size(pair->pair) != 2) {
-    PyErr_SetString(PyExc_ValueError, "what is put is a pair of key and value");
+    PyErr_Format(PyExc_ValueError, "put_many: a sequence of %zd is no pair; pass tuples of key and value",
+                 PyTuple_Size(pair->pair));
   } else if (Take(PyTuple_GetItem(pair->pair, 0), &pair->key)) {
     if (Take(PyTuple_GetItem(pair->pair, 1), &pair->value)) return 1;
     Release(&pair->key);
@@ -118,6 +135,7 @@ static PyObject* PutMany(Client* self, PyObject* sequence, const remora_write_op
       remora_code code;
       CALL(self, code, remora_multi_put(self->client, requests, results, (size_t)count));
       list = code == REMORA_OK ? VersionsOf(results, count) : Raise(code);
+      End(self);
     }
   }
   while (good > 0) ReleasePair(&taken[--good]);
@@ -125,6 +143,15 @@ static PyObject* PutMany(Client* self, PyObject* sequence, const remora_write_op
   PyMem_Free(requests);
   PyMem_Free(results);
   return list;
+}
+
+// The pairs as a tuple, those of a mapping as its items() are. Null: an exception is raised.
+static PyObject* PairsOf(PyObject* object) {
+  if (!PyMapping_Check(object) || !PyObject_HasAttrString(object, "items")) return PySequence_Tuple(object);
+  PyObject* const items = PyMapping_Items(object);
+  PyObject* const pairs = items == NULL ? NULL : PySequence_Tuple(items);
+  Py_XDECREF(items);
+  return pairs;
 }
 
 PyObject* ClientPutMany(PyObject* object, PyObject* args, PyObject* kwargs) {
@@ -136,7 +163,7 @@ PyObject* ClientPutMany(PyObject* object, PyObject* args, PyObject* kwargs) {
     return NULL;
   }
   wanted.options.version = NULL;
-  PyObject* const sequence = PySequence_Tuple(pairs);
+  PyObject* const sequence = PairsOf(pairs);
   if (sequence == NULL) return NULL;
   PyObject* const list = PutMany((Client*)object, sequence, &wanted.options);
   Py_DECREF(sequence);

@@ -1,8 +1,8 @@
 // Inside the extension module remora._remora: remora.h for Python, with the buffer protocol, and without the
 // interpreter's lock while a call is under way. remora/_remora.pyi says what it has.
 //
-// module.c makes the module; client.c, many.c, buffer.c, batch.c, scan.c, watch.c, async.c and async_buffer.c
-// its types; arguments.c takes what Python gives.
+// module.c makes the module; client.c, many.c, buffer.c, batch.c, scan.c, watch.c, async.c with
+// async_drive.c, and async_buffer.c its types; arguments.c takes what Python gives.
 #pragma once
 
 #pragma GCC diagnostic ignored "-Wpedantic"  // Python's slots hold functions as void*
@@ -12,47 +12,53 @@
 
 #include "client/c/remora.h"
 
-typedef struct Buffer Buffer;
-
-// What of a client's own lives in an object beside it: a scan or a watch. The object may lose its last
-// reference while a call is under way in another thread; then it ends with the next call, or with its client.
+// A scan, a watch or a buffer of a client: the part of its Python object that belongs to the client. The
+// object may lose its last reference while a call of the client is under way; then the handle ends behind
+// that call.
 typedef struct Handle {
-  remora_scan* scan;    // or null
-  remora_watch* watch;  // or null
-  int unused;           // its object is gone
+  remora_scan* scan;      // or null
+  remora_watch* watch;    // or null
+  remora_buffer* buffer;  // or null
+  Py_buffer memory;       // of the buffer; obj null: none is held
+  int unused;             // its object is gone
   struct Handle* next;
 } Handle;
 
 typedef struct {
   PyObject ob_base;
-  remora_client* client;  // null: closed
-  Buffer* buffers;        // those that are registered, in a list
-  Handle* handles;        // of scans and watches that have begun
-  unsigned forks;         // as `forks` was when it connected
-  int busy;               // a call is under way, maybe in another thread
+  remora_client* client;    // null: closed
+  Handle* handles;          // a list
+  int has_unused;           // some of them are
+  unsigned forks;           // as `forks` was when it connected
+  int busy;                 // a call is under way, from Begin to End
+  int stopping;             // no call may wait any more
+  unsigned long thread;     // of that call
+  PyThreadState* released;  // of that call, while it does not have the interpreter's lock
 } Client;
 
-struct Buffer {
-  PyObject ob_base;
-  Client* client;
-  remora_buffer* buffer;  // null: released
-  PyObject* owner;        // of the memory
+// Memory that an Async has registered.
+typedef struct Registered {
+  remora_buffer* buffer;
   Py_buffer memory;
-  Buffer* next;
-};
+  struct Registered* next;
+} Registered;
 
 typedef struct {
   PyObject ob_base;
-  remora_async* async;  // null: closed
-  PyObject* ended;      // a list, while remora_async_poll or _close is under way
-  unsigned forks;       // as `forks` was when it connected
+  remora_async* async;      // null: closed
+  PyObject* ended;          // a list, while remora_async_poll or _close is under way
+  int closing;              // poll closes it when it has ended
+  unsigned forks;           // as `forks` was when it connected
+  int attempting;           // from remora_async_begin_attempt to _end_attempt; meanwhile nothing is released
+  int stopping;             // nothing may wait any more; read by the thread that does
+  PyThread_type_lock lock;  // held by the attempt's thread
+  Registered* released;     // what was to be released meanwhile, a list
 } Async;
 
 typedef struct {
   PyObject ob_base;
   Async* client;
-  remora_buffer* buffer;  // null: released
-  Py_buffer memory;
+  Registered* held;   // null: released
   size_t operations;  // that have it
 } AsyncBuffer;
 
@@ -69,7 +75,7 @@ extern PyType_Spec async_buffer_spec;
 /// Imports what Raise raises, what TakeTtl takes, and change_type and backup_type. False: an exception is
 /// raised.
 int ImportTypes(void);
-/// Returns null, with the exception of the code raised.
+/// Returns null, with the exception of the code raised, unless another is raised already.
 PyObject* Raise(remora_code code);
 /// The same with another message than remora_message.
 PyObject* RaiseWith(remora_code code, const char* message);
@@ -91,12 +97,15 @@ void Release(Bytes* bytes);
 /// The same for PyArg_Parse's "O&".
 int TakeArgument(PyObject* object, void* bytes);
 
-/// Seconds, as milliseconds, rounded up, so that no span becomes none. False: an exception is raised.
-int TakeSeconds(double seconds, int64_t* ms);
+/// Seconds as milliseconds, rounded up, so that no span becomes none; math.inf: -1. `what` names the span in
+/// the error's text. False: an exception is raised.
+int TakeSeconds(PyObject* seconds, const char* what, int64_t* ms);
+/// An int of 0 or more. False: an exception is raised.
+int TakeUnsigned(PyObject* number, const char* what, unsigned long long* taken);
 /// A number of bytes. False: an exception is raised.
-int TakeSize(PyObject* size, int64_t* bytes);
-/// `cache` may be None. False: an exception is raised.
-int TakeClientOptions(double connect_timeout, double timeout, PyObject* cache, int reconnect,
+int TakeSize(PyObject* size, const char* what, int64_t* bytes);
+/// Timeouts may be null; `cache` may be None. False: an exception is raised.
+int TakeClientOptions(PyObject* connect_timeout, PyObject* timeout, PyObject* cache, int reconnect,
                       const char* token, remora_options* options);
 /// Seconds, or a remora.Until. None: the server's default; math.inf: for ever.
 int TakeTtl(PyObject* ttl, int64_t* ms);
@@ -119,8 +128,8 @@ typedef struct {
 } WriteArguments;
 /// (key, value, *, ttl=None, condition=None, durability=None). As Take.
 int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
-/// (key, size, *, ttl=None, condition=None, durability=None), of the memory's first bytes. As Take.
-int TakePutFromArguments(PyObject* args, PyObject* kwargs, const Py_buffer* memory, size_t* size,
+/// (key, size, *, ttl=None, condition=None, durability=None), of a memory's first bytes. As Take.
+int TakePutFromArguments(PyObject* args, PyObject* kwargs, Py_ssize_t memory_size, size_t* size,
                          WriteArguments* taken);
 /// (key, *, condition=None, durability=None). As Take.
 int TakeDeleteArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken);
@@ -135,22 +144,28 @@ void ReleaseArguments(WriteArguments* taken);
 /// Forks of this process, since it was the parent's.
 extern unsigned forks;
 
+// A call runs between Begin and End. Its results are in memory of the client, so they become Python objects
+// before End: that may run the garbage collector, and so a finalizer, whose calls Begin refuses until then.
+
 /// Whether a call may begin; else an exception is raised.
 int Begin(Client* self);
-/// Takes up what has begun. Null: an exception is raised, and it has ended.
-Handle* AddHandle(Client* self, remora_scan* scan, remora_watch* watch);
-/// Its object is gone.
+/// Ends the call, and all handles whose objects are gone.
+void End(Client* self);
+/// Whether no call is under way; else an exception is raised.
+int IsFree(const Client* self);
+/// A handle of nothing yet. Null: an exception is raised.
+Handle* AddHandle(Client* self);
+/// Ends it, at once or behind the call that is under way.
 void DropHandle(Client* self, Handle* handle);
-/// Ends what nobody has any more, or all.
-void EndUnused(Client* self, int all);
 
-/// Runs a call of remora.h, without the interpreter's lock.
-#define CALL(self, code, call)                           \
-  do {                                                   \
-    PyThreadState* const released = PyEval_SaveThread(); \
-    code = call;                                         \
-    PyEval_RestoreThread(released);                      \
-    (self)->busy = 0;                                    \
+/// Runs a call of remora.h without the interpreter's lock. Where a signal's handler has raised an exception,
+/// the code is REMORA_CANCELLED.
+#define CALL(self, code, call)                             \
+  do {                                                     \
+    (self)->released = PyEval_SaveThread();                \
+    code = call;                                           \
+    PyEval_RestoreThread((self)->released);                \
+    if (PyErr_Occurred() != NULL) code = REMORA_CANCELLED; \
   } while (0)
 
 #define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
@@ -164,12 +179,26 @@ PyObject* Self(PyObject* object, PyObject* none);
 extern PyObject* buffer_type;
 
 PyObject* ClientRegister(PyObject* client, PyObject* memory);
-void ReleaseBuffer(Buffer* buffer);
 
 // --- async.c --------------------------------------------------------------------------------------------
 
 /// Whether it is; else an exception is raised.
 int IsOpen(const Async* self);
+
+// --- async_drive.c --------------------------------------------------------------------------------------
+
+int AsyncInit(PyObject* async, PyObject* args, PyObject* kwargs);
+void AsyncDealloc(PyObject* async);
+PyObject* AsyncCancel(PyObject* async, PyObject* argument);
+PyObject* AsyncBeginAttempt(PyObject* async, PyObject* none);
+PyObject* AsyncAttempt(PyObject* async, PyObject* none);
+PyObject* AsyncEndAttempt(PyObject* async, PyObject* none);
+PyObject* AsyncStop(PyObject* async, PyObject* none);
+PyObject* AsyncPoll(PyObject* async, PyObject* none);
+PyObject* AsyncWaitSeconds(PyObject* async, PyObject* none);
+PyObject* AsyncFileno(PyObject* async, PyObject* none);
+PyObject* AsyncRoom(PyObject* async, PyObject* none);
+PyObject* AsyncClose(PyObject* async, PyObject* none);
 
 // --- async_buffer.c -------------------------------------------------------------------------------------
 
@@ -177,6 +206,8 @@ int IsOpen(const Async* self);
 extern PyObject* async_buffer_type;
 
 PyObject* AsyncRegister(PyObject* async, PyObject* memory);
+/// Releases what was to be released while an attempt was under way.
+void EndReleased(Async* self);
 /// Whether it is one that may be named by an operation; else an exception is raised.
 int IsRegistered(PyObject* object);
 
@@ -190,8 +221,14 @@ PyObject* ClientPutMany(PyObject* client, PyObject* args, PyObject* kwargs);
 /// Made of batch_spec by module.c.
 extern PyObject* batch_type;
 
-/// (batch, *, durability=None). Null: an exception is raised.
-remora_batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wanted);
+typedef struct {
+  PyObject ob_base;
+  remora_batch* batch;
+  size_t calls;  // that are under way with it; until they have ended it does not change
+} Batch;
+
+/// (batch, *, durability=None). Null: an exception is raised. Borrowed from the arguments.
+Batch* TakeBatchArguments(PyObject* args, PyObject* kwargs, Wanted* wanted);
 PyObject* ClientApply(PyObject* client, PyObject* args, PyObject* kwargs);
 
 // --- scan.c ---------------------------------------------------------------------------------------------

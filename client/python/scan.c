@@ -36,22 +36,19 @@ static void ReleaseRange(Bytes taken[3]) {
 
 static PyObject* BeginScan(Client* client, const remora_scan_options* options) {
   Scan* const self = (Scan*)PyType_GenericAlloc((PyTypeObject*)scan_type, 0);
-  if (self == NULL || !Begin(client)) {
-    Py_XDECREF((PyObject*)self);
-    return NULL;
-  }
-  remora_code code;
-  remora_scan* scan = NULL;
-  CALL(client, code, remora_scan_begin(client->client, options, &scan));
-  if (code != REMORA_OK) Raise(code);
-  self->handle = code == REMORA_OK ? AddHandle(client, scan, NULL) : NULL;
-  if (self->handle == NULL) {
-    Py_DECREF((PyObject*)self);
-    return NULL;
-  }
-  self->keys_only = options->keys_only;
+  if (self == NULL) return NULL;
   self->client = (Client*)Py_NewRef((PyObject*)client);
-  return (PyObject*)self;
+  self->handle = AddHandle(client);
+  self->keys_only = options->keys_only;
+  remora_code code = REMORA_CANCELLED;
+  if (self->handle != NULL && Begin(client)) {
+    CALL(client, code, remora_scan_begin(client->client, options, &self->handle->scan));
+    if (code != REMORA_OK) Raise(code);
+    End(client);
+  }
+  if (code == REMORA_OK) return (PyObject*)self;
+  Py_DECREF((PyObject*)self);
+  return NULL;
 }
 
 static void ScanDealloc(PyObject* object) {
@@ -70,12 +67,18 @@ static PyObject* ScanNext(PyObject* object) {
   remora_bytes key = {NULL, 0}, value = {NULL, 0};
   uint64_t version = 0;
   CALL(self->client, code, remora_scan_next(self->handle->scan, &key, &value, &version));
-  if (code == REMORA_NOT_FOUND) return NULL;  // the end of an iteration
-  if (code != REMORA_OK) return Raise(code);
-  self->version = version;
-  if (self->keys_only) return PyBytes_FromStringAndSize(key.data, (Py_ssize_t)key.size);
-  return Py_BuildValue("y#y#", key.data != NULL ? key.data : "", (Py_ssize_t)key.size,
-                       value.data != NULL ? value.data : "", (Py_ssize_t)value.size);
+  PyObject* entry = NULL;
+  if (code != REMORA_OK) {
+    if (code != REMORA_NOT_FOUND) Raise(code);  // else null alone: the end of an iteration
+  } else if (self->keys_only) {
+    entry = PyBytes_FromStringAndSize(key.data, (Py_ssize_t)key.size);
+  } else {
+    entry = Py_BuildValue("y#y#", key.data != NULL ? key.data : "", (Py_ssize_t)key.size,
+                          value.data != NULL ? value.data : "", (Py_ssize_t)value.size);
+  }
+  if (code == REMORA_OK) self->version = version;
+  End(self->client);
+  return entry;
 }
 
 static PyObject* ScanToken(PyObject* object, PyObject* Py_UNUSED(none)) {
@@ -83,8 +86,9 @@ static PyObject* ScanToken(PyObject* object, PyObject* Py_UNUSED(none)) {
   if (!Begin(self->client)) return NULL;
   const char* token = NULL;
   const remora_code code = remora_scan_token(self->handle->scan, &token);
-  self->client->busy = 0;
-  return code == REMORA_OK ? PyUnicode_FromString(token) : Raise(code);
+  PyObject* const result = code == REMORA_OK ? PyUnicode_FromString(token) : Raise(code);
+  End(self->client);
+  return result;
 }
 
 static PyObject* ScanVersion(PyObject* object, PyObject* Py_UNUSED(none)) {
@@ -102,10 +106,9 @@ PyObject* ClientScan(PyObject* object, PyObject* args, PyObject* kwargs) {
                                    &options.token, &options.any_order)) {
     return NULL;
   }
-  if (limit != NULL) {
-    options.limit = PyLong_AsUnsignedLongLong(limit);
-    if (PyErr_Occurred()) return NULL;
-  }
+  unsigned long long most = 0;
+  if (limit != NULL && limit != Py_None && !TakeUnsigned(limit, "limit", &most)) return NULL;
+  options.limit = most;
   Bytes taken[3];
   if (!TakeRange(prefix, begin, end, taken, &options.range)) return NULL;
   PyObject* const scan = BeginScan((Client*)object, &options);
@@ -143,6 +146,7 @@ PyObject* ClientCount(PyObject* object, PyObject* args, PyObject* kwargs) {
     uint64_t count = 0;
     CALL(self, code, remora_count(self->client, bounded ? &range : NULL, &count));
     result = code == REMORA_OK ? PyLong_FromUnsignedLongLong(count) : Raise(code);
+    End(self);
   }
   ReleaseRange(taken);
   return result;
@@ -154,9 +158,9 @@ Py_ssize_t ClientLength(PyObject* object) {
   remora_code code;
   uint64_t count = 0;
   CALL(self, code, remora_count(self->client, NULL, &count));
-  if (code == REMORA_OK) return (Py_ssize_t)count;
-  Raise(code);
-  return -1;
+  if (code != REMORA_OK) Raise(code);
+  End(self);
+  return code == REMORA_OK ? (Py_ssize_t)count : -1;
 }
 
 PyObject* ClientDeleteRange(PyObject* object, PyObject* args, PyObject* kwargs) {
@@ -173,6 +177,7 @@ PyObject* ClientDeleteRange(PyObject* object, PyObject* args, PyObject* kwargs) 
     uint64_t deleted = 0;
     CALL(self, code, remora_delete_range(self->client, &range, &deleted));
     result = code == REMORA_OK ? PyLong_FromUnsignedLongLong(deleted) : Raise(code);
+    End(self);
   }
   ReleaseRange(taken);
   return result;
@@ -184,7 +189,9 @@ PyObject* ClientDropAll(PyObject* object, PyObject* Py_UNUSED(none)) {
   remora_code code;
   uint64_t deleted = 0;
   CALL(self, code, remora_drop_all(self->client, &deleted));
-  return code == REMORA_OK ? PyLong_FromUnsignedLongLong(deleted) : Raise(code);
+  PyObject* const result = code == REMORA_OK ? PyLong_FromUnsignedLongLong(deleted) : Raise(code);
+  End(self);
+  return result;
 }
 
 static PyObject* ScanExpiry(PyObject* object, PyObject* Py_UNUSED(none)) {
@@ -192,8 +199,9 @@ static PyObject* ScanExpiry(PyObject* object, PyObject* Py_UNUSED(none)) {
   if (!Begin(self->client)) return NULL;
   uint64_t expiry_ms = 0;
   const remora_code code = remora_scan_expiry(self->handle->scan, &expiry_ms);
-  self->client->busy = 0;
-  if (code != REMORA_OK) return Raise(code);
+  if (code != REMORA_OK) Raise(code);
+  End(self->client);
+  if (code != REMORA_OK) return NULL;
   return PyFloat_FromDouble(expiry_ms == 0 ? HUGE_VAL : (double)expiry_ms / 1000);
 }
 

@@ -14,21 +14,13 @@ typedef struct {
   int64_t patience_ms;  // of an iteration; negative: for ever
 } Watch;
 
-// How long a call waits in one go, so that Ctrl-C is heard.
-enum { kSliceMs = 100 };
-
 // None is for ever: negative. False: an exception is raised.
 static int TakePatience(PyObject* seconds, int64_t* ms) {
   *ms = -1;
   if (seconds == NULL || seconds == Py_None) return 1;
-  const double given = PyFloat_AsDouble(seconds);
-  if (PyErr_Occurred()) return 0;
-  if (given == 0) {
-    *ms = 0;
-    return 1;
-  }
-  if (isinf(given) && given > 0) return 1;
-  return TakeSeconds(given, ms);
+  *ms = 0;
+  const int is_zero = (PyLong_Check(seconds) || PyFloat_Check(seconds)) && PyObject_Not(seconds) > 0;
+  return (is_zero && !PyBool_Check(seconds)) || TakeSeconds(seconds, "timeout", ms);
 }
 
 static PyObject* ChangeOf(const remora_change* change) {
@@ -46,17 +38,18 @@ static PyObject* ChangeOf(const remora_change* change) {
 
 // The next change; null with no exception raised: none came.
 static PyObject* NextWithin(Watch* self, int64_t patience_ms) {
-  for (;;) {
-    if (!Begin(self->client)) return NULL;
-    const int64_t wait = patience_ms < 0 || patience_ms > kSliceMs ? kSliceMs : patience_ms;
-    remora_code code;
-    remora_change change;
-    CALL(self->client, code, remora_watch_next(self->handle->watch, wait, &change));
-    if (code == REMORA_OK) return ChangeOf(&change);
-    if (code != REMORA_NOT_FOUND) return Raise(code);
-    if (PyErr_CheckSignals() != 0) return NULL;
-    if (patience_ms >= 0 && (patience_ms -= wait) == 0) return NULL;
+  if (!Begin(self->client)) return NULL;
+  remora_code code;
+  remora_change change;
+  PyObject* result = NULL;
+  CALL(self->client, code, remora_watch_next(self->handle->watch, patience_ms, &change));
+  if (code == REMORA_OK) {
+    result = ChangeOf(&change);
+  } else if (code != REMORA_NOT_FOUND) {
+    Raise(code);
   }
+  End(self->client);
+  return result;
 }
 
 PyObject* ClientWatch(PyObject* object, PyObject* args, PyObject* kwargs) {
@@ -75,21 +68,21 @@ PyObject* ClientWatch(PyObject* object, PyObject* args, PyObject* kwargs) {
   options.prefix.data = taken.data;
   options.prefix.size = (size_t)taken.size;
   Watch* const self = (Watch*)PyType_GenericAlloc((PyTypeObject*)watch_type, 0);
-  if (self != NULL && Begin(client)) {
-    remora_code code;
-    remora_watch* watch = NULL;
-    CALL(client, code, remora_watch_begin(client->client, &options, &watch));
-    if (code != REMORA_OK) Raise(code);
-    self->handle = code == REMORA_OK ? AddHandle(client, NULL, watch) : NULL;
+  remora_code code = REMORA_CANCELLED;
+  if (self != NULL) {
+    self->patience_ms = patience_ms;
+    self->client = (Client*)Py_NewRef((PyObject*)client);
+    self->handle = AddHandle(client);
+    if (self->handle != NULL && Begin(client)) {
+      CALL(client, code, remora_watch_begin(client->client, &options, &self->handle->watch));
+      if (code != REMORA_OK) Raise(code);
+      End(client);
+    }
   }
   Release(&taken);
-  if (self == NULL || self->handle == NULL) {
-    Py_XDECREF((PyObject*)self);
-    return NULL;
-  }
-  self->patience_ms = patience_ms;
-  self->client = (Client*)Py_NewRef((PyObject*)client);
-  return (PyObject*)self;
+  if (code == REMORA_OK) return (PyObject*)self;
+  Py_XDECREF((PyObject*)self);
+  return NULL;
 }
 
 static void WatchDealloc(PyObject* object) {
@@ -123,8 +116,9 @@ static PyObject* WatchToken(PyObject* object, PyObject* Py_UNUSED(none)) {
   if (!Begin(self->client)) return NULL;
   const char* token = NULL;
   const remora_code code = remora_watch_token(self->handle->watch, &token);
-  self->client->busy = 0;
-  return code == REMORA_OK ? PyUnicode_FromString(token) : Raise(code);
+  PyObject* const result = code == REMORA_OK ? PyUnicode_FromString(token) : Raise(code);
+  End(self->client);
+  return result;
 }
 
 static PyMethodDef watch_methods[] = {
@@ -155,15 +149,21 @@ static void Pause(void) {
 PyObject* ClientBackup(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"name", "wait", NULL};
   Client* const self = (Client*)object;
+  PyObject* number = NULL;
   unsigned long long name = 0;
   int wait = 1;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|$p", names, &name, &wait)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$p", names, &number, &wait) ||
+      !TakeUnsigned(number, "name", &name)) {
+    return NULL;
+  }
   for (;;) {
     if (!Begin(self)) return NULL;
     remora_code code;
     remora_backup_progress progress;
     CALL(self, code, remora_backup(self->client, name, &progress));
-    if (code != REMORA_OK) return Raise(code);
+    if (code != REMORA_OK) Raise(code);
+    End(self);
+    if (code != REMORA_OK) return NULL;
     if (progress.done) {
       return PyObject_CallFunction(backup_type, "KKKK", (unsigned long long)progress.id,
                                    (unsigned long long)progress.version, (unsigned long long)progress.bytes,

@@ -26,11 +26,18 @@ class Clock {
   /// Returns when this much time has passed.
   virtual void Sleep(Duration duration) const { std::this_thread::sleep_for(duration); }
 
+  /// Whether the caller's call shall not wait any more: then it ends with Cancelled. A client asks when it
+  /// begins to sleep, and again after each LongestSleep.
+  virtual bool IsInterrupted() const { return false; }
+  virtual Duration LongestSleep() const { return Duration::max(); }
+
   static constexpr std::chrono::milliseconds kCoarseness{20};
 };
 
+inline constexpr const char* kInterrupted = "the call was interrupted while it waited";
+
 /// The machine's monotonic clock.
-class SteadyClock final : public Clock {
+class SteadyClock : public Clock {
  public:
   TimePoint Now() const override { return std::chrono::steady_clock::now(); }
   // The kernel advances it at each of its ticks, every 1 to 10 ms. steady_clock is the same clock, finer.

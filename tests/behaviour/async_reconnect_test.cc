@@ -2,8 +2,10 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/behaviour/async_fixture.h"
@@ -87,6 +89,48 @@ TEST_P(AsyncReconnect, AnEventLoopIsWokenBothTimes) {
     async_->Poll();
   }
   EXPECT_EQ(got.text(), "value");
+}
+
+TEST_P(AsyncReconnect, AnotherThreadMakesTheAttempt) {
+  START({.durability = Durability::kLogged});
+  Connect();
+  EXPECT_FALSE(async_->BeginAttempt());
+  EXPECT_OUTCOME(kOk, AsyncPut("key", "value"));
+  std::vector<std::byte> memory(100);
+  auto buffer = async_->Register(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  RestartBelow();
+  Outcome got, into;
+  ASSERT_TRUE(async_->Get("key", Into(got)).ok());
+  const AsyncClient::Begun reading = async_->Get("key", **buffer, Into(into));
+  ASSERT_TRUE(reading.ok()) << reading.status();
+  while (async_->status().ok()) async_->Poll();
+  async_->Poll();
+  EXPECT_FALSE(async_->status().ok());  // Poll makes no attempt
+  ASSERT_TRUE(async_->BeginAttempt());
+  EXPECT_FALSE(async_->BeginAttempt());
+  std::thread attempt;
+  if (deployment_->concurrent()) attempt = std::thread([this] { async_->Attempt(); });
+  // Meanwhile, all else goes on.
+  EXPECT_TRUE(async_->Cancel(*reading));
+  async_->Poll();
+  EXPECT_OUTCOME(kCancelled, into);
+  std::vector<Outcome> sums(50);
+  for (Outcome& sum : sums) {
+    ASSERT_TRUE(async_->Increment("sum", 1, Into(sum)).ok());
+    async_->Poll();
+    EXPECT_EQ(sum.calls, 0);
+  }
+  if (attempt.joinable()) {
+    attempt.join();
+  } else {
+    async_->Attempt();
+  }
+  async_->EndAttempt();
+  WaitAll();
+  EXPECT_EQ(got.text(), "value");
+  for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i].number, static_cast<std::int64_t>(i) + 1);
+  EXPECT_EQ(async_->counters().reconnects, 1u);
 }
 
 }  // namespace

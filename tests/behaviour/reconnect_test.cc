@@ -168,6 +168,41 @@ TEST_P(Reconnect, AnAttemptThatGetsNoAnswerIsNotTheLast) {
   std::filesystem::remove_all(folder);
 }
 
+/// Ends what waits when it is told to.
+class InterruptibleClock final : public SteadyClock {
+ public:
+  bool IsInterrupted() const override { return is_interrupted; }
+  Duration LongestSleep() const override { return std::chrono::milliseconds(10); }
+  bool is_interrupted = false;
+};
+
+TEST_P(Reconnect, ACallThatIsInterruptedEndsAndTheNextOneConnects) {
+  START({.durability = Durability::kLogged});
+  if (!deployment_->concurrent()) GTEST_SKIP() << "simulated: nobody else can be asked there";
+  std::string folder = testing::TempDir() + "/remora-silent-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto address = rdma::ParseAddress("local://" + folder + "/socket");
+  ASSERT_TRUE(address.ok()) << address.status();
+  auto silent = rdma::Listen(*address, {}, deployment_->clock());
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  InterruptibleClock clock;
+  bool is_lost = false;
+  auto client = Client::Connect(
+      [&](TimePoint deadline) {
+        return is_lost ? rdma::Dial(*address, {}, clock, deadline) : deployment_->Dial();
+      },
+      {.timeout = std::chrono::seconds(3)}, clock);
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_EQ((*client)->Increment("sum", 1).value_or(0), 1);
+  RestartBelow();
+  is_lost = clock.is_interrupted = true;
+  EXPECT_CODE(kCancelled, (*client)->Increment("sum", 1).status());
+  is_lost = clock.is_interrupted = false;
+  EXPECT_EQ((*client)->Increment("sum", 1).value_or(0), 2);
+  silent->reset();
+  std::filesystem::remove_all(folder);
+}
+
 // Clients add while the server is stopped and started again. What each was told adds up to what is there.
 TEST_P(Reconnect, AdditionsOfManyClientsAreExactAcrossRestarts) {
   START({.durability = Durability::kLogged});

@@ -137,7 +137,7 @@ class PythonTest(harness.TestCase):
         self.assertEqual(len(batch), 3)
         with self.assertRaisesRegex(KeyError, "write 3"):
             self.store.apply(batch)
-        self.assertEqual(self.store.get_many("abc"), [None, None, None])
+        self.assertEqual(self.store.get_many(["a", "b", "c"]), [None, None, None])
         self.store["c"] = b"3"
         version = self.store.apply(batch)
         self.assertEqual(self.store.get_versioned("a"), (b"1", version))

@@ -10,7 +10,7 @@
         "key" in store
         del store["key"]
         store.get_many(["a", "b"])      # [b'...', None], side by side
-        store.put_many({"a": "1"}.items())  # [its version], or the Error of one that was not done
+        store.put_many({"a": "1"})      # [its version], or the Error of one that was not done; also pairs
         store.put("key", b"value", durability="synced")
         store.increment("hits")         # 1
 
@@ -52,8 +52,11 @@ sent from where they are, and can be read without a copy into memory that was re
 Many operations at once, for asyncio: remora.aio.
 
 When the connection breaks, a client makes another, and no write is done twice (unless reconnect=False: then it fails).
-Every failure is a remora.Error. A client is for one thread at a time, and not for a forked child; while a call is under
-way other Python threads run.
+Every failure is a remora.Error. Timeouts are in seconds; math.inf sets no limit.
+
+A client is for one thread at a time, and not for a forked child. While a call is under way, other Python threads run,
+and the client refuses other calls: those of other threads, of finalizers and of signal handlers. Ctrl-C ends a call that
+waits, within about 50 ms. Of a write it is then not known whether it was done; the next call makes another connection.
 """
 
 from remora._errors import (

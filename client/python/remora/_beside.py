@@ -24,9 +24,10 @@ _LONGEST_PAUSE = 0.016
 class Beside:
     """One thread, and what it is connected to from its first step on."""
 
-    def __init__(self, connect: Callable[[], _remora.Client]) -> None:
-        self._connect = connect
-        self._client: _remora.Client | None = None
+    def __init__(self, address: str, options: dict[str, Any]) -> None:
+        self._address, self._options = address, options
+        self._client = _remora.Client.__new__(_remora.Client)
+        self._connected = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="remora")
         self._closed = False
 
@@ -36,21 +37,22 @@ class Beside:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, step)
 
     def close(self) -> None:
-        """Behind the step that is under way; those that wait end with Cancelled."""
+        """Ends with Cancelled what waits: for the server, or for the step that is under way."""
         self._closed = True
+        self._client._stop()
         self._thread.submit(self._end)
         self._thread.shutdown(wait=False)
 
     def _run(self, step: Callable[[_remora.Client], _T]) -> _T:
         if self._closed:
             raise Cancelled("the client was closed")
-        if self._client is None:
-            self._client = self._connect()
+        if not self._connected:
+            self._client.__init__(self._address, **self._options)
+            self._connected = True
         return step(self._client)
 
     def _end(self) -> None:
-        if self._client is not None:
-            self._client.close()
+        self._client.close()
 
 
 class _Steps(Generic[_T]):

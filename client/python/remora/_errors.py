@@ -60,7 +60,8 @@ class Aborted(Error):
 
 
 class Cancelled(Error):
-    """Of remora.aio: the client was closed. Of a write that was under way it is not known whether it was done."""
+    """Of remora.aio: the client was closed. Of a write that was under way it is not known whether it was done. Of a scan:
+    a signal ended one of its steps."""
 
 
 class Unknown(Error):

@@ -16,9 +16,9 @@ get that is begun behind a put of the same key, and before that has ended, may f
 are under way; more of them wait for their turn, in order.
 
 To cancel the future, or a task that awaits it, cancels the operation: of a write it is then not known whether it was
-done. When the connection breaks, the client makes another, and no write is done twice. What has no answer in time ends with DeadlineExceeded. The other exceptions are as of remora.Client. Values of more
-than 262144 bytes go in pieces, each of which has that time; writes that are begun behind such a one are sent when all
-of it was.
+done. When the connection breaks, the client makes another, while the loop goes on, and no write is done twice. What has
+no answer in time ends with DeadlineExceeded. The other exceptions are as of remora.Client. Values of more than 262144
+bytes go in pieces, each of which has that time; writes that are begun behind such a one are sent when all of it was.
 
 Scans, counts, drops, watches and backups go over a second connection, which is made for the first of them, in a thread
 of this client's own; so the loop does not wait for them, and they for one another, a step at a time. Who is cancelled
@@ -36,10 +36,9 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
 from remora._beside import Beside, Scan, Watch
-from remora._errors import Cancelled
+from remora._errors import Cancelled, ResourceExhausted
 from remora._remora import Async, Batch
 from remora._remora import AsyncBuffer as Buffer
-from remora._remora import Client as SyncClient
 from remora._types import Backup, Bytes, Durability, Memory, Until
 
 __all__ = ["Buffer", "Client", "Scan", "Watch"]
@@ -97,7 +96,12 @@ class Client:
         if self._core is not None:
             raise RuntimeError("the client is connected already")
         loop = asyncio.get_running_loop()
-        core = await loop.run_in_executor(None, lambda: Async(self._address, self._depth, **self._options))
+        core = Async.__new__(Async)
+        try:
+            await loop.run_in_executor(None, lambda: core.__init__(self._address, self._depth, **self._options))
+        except asyncio.CancelledError:
+            core.stop()  # else the thread would wait on, and so would the end of the program
+            raise
         if self._core is not None:
             core.close()
             raise RuntimeError("the client is connected already")
@@ -153,7 +157,7 @@ class Client:
     def register(self, memory: Memory) -> Buffer:
         """Makes memory known to the transport, so that values can be read into it, and put from it, without a copy.
         Costs some 20 us: do it once, for many values. It stays usable as before, but cannot be resized; release gives
-        it back."""
+        it back. Unavailable: the client is connecting anew."""
         if self._core is None:
             raise RuntimeError("the client is not connected")
         return self._core.register(memory)
@@ -263,7 +267,7 @@ class Client:
         begin: Bytes | None = None,
         end: Bytes | None = None,
         reverse: bool = False,
-        limit: int = 0,
+        limit: int | None = None,
         keys_only: Literal[False] = False,
         one_moment: bool = False,
         token: str | None = None,
@@ -277,7 +281,7 @@ class Client:
         begin: Bytes | None = None,
         end: Bytes | None = None,
         reverse: bool = False,
-        limit: int = 0,
+        limit: int | None = None,
         keys_only: Literal[True],
         one_moment: bool = False,
         token: str | None = None,
@@ -319,7 +323,7 @@ class Client:
             raise RuntimeError("the client is not connected")
         if self._other is None:
             options = {**self._options, "location_cache_bytes": 0}
-            self._other = Beside(lambda: SyncClient(self._address, **options))
+            self._other = Beside(self._address, options)
         return self._other
 
     # --- Driving
@@ -330,10 +334,15 @@ class Client:
         begin = getattr(self._core, name)
         operation = _Operation(loop=self._loop)
         operation.core = self._core
-        if self._waiting or self._core.room() == 0:
-            self._waiting.append((operation, begin, args, options))
-        else:
-            operation.name = begin(operation, args, options)
+        try:
+            if not self._waiting and self._core.room() > 0:
+                operation.name = begin(operation, args, options)
+                return operation
+        except ResourceExhausted:
+            if self._core is not None and self._core.room() > 0:
+                raise
+            # A finalizer has taken the last place meanwhile.
+        self._waiting.append((operation, begin, args, options))
         return operation
 
     def _drive(self) -> None:
@@ -341,6 +350,9 @@ class Client:
         if core is None:
             return
         _settle(core.poll())
+        if core is not self._core:  # a finalizer has closed it meanwhile
+            return
+        self._connect_anew(core)
         while self._waiting and core.room() > 0:
             operation, begin, args, options = self._waiting.popleft()
             if operation.done():
@@ -348,8 +360,23 @@ class Client:
             try:
                 operation.name = begin(operation, args, options)
             except Exception as error:  # whoever awaits it is told
+                if isinstance(error, ResourceExhausted) and core is self._core and core.room() == 0:  # as in _begin
+                    self._waiting.appendleft((operation, begin, args, options))
+                    break
                 operation.set_exception(error)
-        self._set_timer(core.wait_seconds())
+        if core is self._core:
+            self._set_timer(core.wait_seconds())
+
+    def _connect_anew(self, core: Async) -> None:
+        """Where the connection broke, makes another, in a thread, for it may have to wait for the server."""
+        if core.begin_attempt():
+            attempt = self._loop.run_in_executor(None, core.attempt)
+            attempt.add_done_callback(lambda _: self._attempted(core))
+
+    def _attempted(self, core: Async) -> None:
+        core.end_attempt()
+        if core is self._core:
+            self._drive()
 
     def _set_timer(self, seconds: float | None) -> None:
         if seconds is None:

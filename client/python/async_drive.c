@@ -1,0 +1,177 @@
+// An Async from its begin to its end: what remora.aio's event loop does with it, whatever operations it has.
+#include "client/c/binding.h"
+#include "client/python/remora_python.h"
+
+PyObject* AsyncCancel(PyObject* object, PyObject* argument) {
+  Async* const self = (Async*)object;
+  const uint64_t name = PyLong_AsUnsignedLongLong(argument);
+  if (PyErr_Occurred() || !IsOpen(self)) return NULL;
+  return PyBool_FromLong(remora_async_cancel(self->async, name) == REMORA_OK);
+}
+
+// REQUIRES: `ended` is there, for what ends by it.
+static void Close(Async* self) {
+  remora_async* const async = self->async;
+  self->async = NULL;                           // so no attempt begins any more
+  if (async != NULL && self->forks == forks) {  // in a forked child, it is the parent's
+    if (self->attempting) {
+      __atomic_store_n(&self->stopping, 1, __ATOMIC_RELAXED);
+      Py_BEGIN_ALLOW_THREADS;
+      PyThread_acquire_lock(self->lock, WAIT_LOCK);  // until the attempt has heard of it
+      PyThread_release_lock(self->lock);
+      Py_END_ALLOW_THREADS;
+      remora_async_end_attempt(async);
+    }
+    remora_async_close(async);
+  }
+  self->attempting = 0;
+  EndReleased(self);
+}
+
+static int IsStopping(void* context) {
+  return __atomic_load_n(&((Async*)context)->stopping, __ATOMIC_RELAXED);
+}
+
+// Whether an attempt at another connection is due, which is then to be made by another thread.
+PyObject* AsyncBeginAttempt(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  if (self->async == NULL || self->forks != forks || self->attempting) Py_RETURN_FALSE;
+  self->attempting = remora_async_begin_attempt(self->async);
+  return PyBool_FromLong(self->attempting);
+}
+
+PyObject* AsyncAttempt(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  // Closed before it began, or not due.
+  if (self->async == NULL || !self->attempting || !PyThread_acquire_lock(self->lock, NOWAIT_LOCK))
+    Py_RETURN_NONE;
+  remora_async* const async = self->async;
+  PyThreadState* const released = PyEval_SaveThread();
+  remora_async_attempt(async);
+  PyThread_release_lock(self->lock);
+  PyEval_RestoreThread(released);
+  Py_RETURN_NONE;
+}
+
+// Behind an attempt, whether it was made or not.
+PyObject* AsyncEndAttempt(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  if (self->async != NULL && self->attempting && self->forks == forks) {
+    remora_async_end_attempt(self->async);
+    self->attempting = 0;
+    EndReleased(self);
+  }
+  Py_RETURN_NONE;
+}
+
+// From now on, neither __init__ nor attempt waits.
+PyObject* AsyncStop(PyObject* object, PyObject* Py_UNUSED(none)) {
+  __atomic_store_n(&((Async*)object)->stopping, 1, __ATOMIC_RELAXED);
+  Py_RETURN_NONE;
+}
+
+// From now on its descriptor turns readable when there is something to do.
+PyObject* AsyncPoll(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  if (!IsOpen(self)) return NULL;
+  PyObject* const ended = PyList_New(0);
+  if (ended == NULL) return NULL;
+  if (self->ended != NULL) return ended;  // by a finalizer: what ends is told by the poll that is under way
+  self->ended = ended;
+  remora_async_disarm(self->async);
+  remora_code code = remora_async_poll(self->async, 0, NULL);
+  remora_async_arm(self->async);
+  if (code == REMORA_OK) code = remora_async_poll(self->async, 0, NULL);
+  if (self->closing) Close(self);
+  self->ended = NULL;
+  // What ended has ended, and has to be told.
+  if (code != REMORA_OK && PyList_Size(ended) == 0) {
+    Py_DECREF(ended);
+    return Raise(code);
+  }
+  return ended;
+}
+
+PyObject* AsyncWaitSeconds(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  if (!IsOpen(self)) return NULL;
+  const int64_t ms = remora_async_wait_ms(self->async);
+  if (ms < 0) Py_RETURN_NONE;
+  return PyFloat_FromDouble((double)ms / 1000);
+}
+
+PyObject* AsyncFileno(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  return IsOpen(self) ? PyLong_FromLong(remora_async_wait_fd(self->async)) : NULL;
+}
+
+PyObject* AsyncRoom(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  return IsOpen(self) ? PyLong_FromSize_t(remora_async_room(self->async)) : NULL;
+}
+
+int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* names[] = {
+      "address", "depth", "connect_timeout", "timeout", "location_cache_bytes", "reconnect", "token", NULL};
+  Async* const self = (Async*)object;
+  const char *address = NULL, *token = NULL;
+  PyObject *connect_timeout = NULL, *timeout = NULL, *depth = NULL, *cache = Py_None;
+  int reconnect = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$OOOpz", names, &address, &depth, &connect_timeout,
+                                   &timeout, &cache, &reconnect, &token)) {
+    return -1;
+  }
+  remora_options options;
+  if (!TakeClientOptions(connect_timeout, timeout, cache, reconnect, token, &options)) return -1;
+  unsigned long long most = 0;
+  if (!TakeUnsigned(depth, "depth", &most)) return -1;
+  if (most == 0) {
+    PyErr_SetString(PyExc_ValueError, "a depth of 0");
+    return -1;
+  }
+  if (self->async != NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "the client is connected already");
+    return -1;
+  }
+  if (self->lock == NULL) self->lock = PyThread_allocate_lock();
+  if (self->lock == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  remora_async* async = NULL;
+  PyThreadState* const released = PyEval_SaveThread();
+  const remora_code code = remora_async_open_interruptible(address, &options, most, IsStopping, self, &async);
+  PyEval_RestoreThread(released);
+  if (code != REMORA_OK) {
+    Raise(code);
+    return -1;
+  }
+  self->async = async;
+  self->forks = forks;
+  return 0;
+}
+
+// What ended by it; null, with an exception raised. Inside poll, as by a finalizer: at its end.
+PyObject* AsyncClose(PyObject* object, PyObject* Py_UNUSED(none)) {
+  Async* const self = (Async*)object;
+  PyObject* const ended = PyList_New(0);
+  if (ended == NULL) return NULL;
+  if (self->ended != NULL) {
+    self->closing = 1;
+    return ended;
+  }
+  self->ended = ended;
+  Close(self);
+  self->ended = NULL;
+  return ended;
+}
+
+void AsyncDealloc(PyObject* object) {
+  PyTypeObject* const type = Py_TYPE(object);
+  PyObject* const ended = AsyncClose(object, NULL);
+  if (ended == NULL) PyErr_WriteUnraisable(NULL);
+  Py_XDECREF(ended);
+  if (((Async*)object)->lock != NULL) PyThread_free_lock(((Async*)object)->lock);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}

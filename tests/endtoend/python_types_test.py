@@ -1,0 +1,160 @@
+"""What the calls of the Python package take, and what they say of what they do not take."""
+
+import array
+import math
+import os
+import pathlib
+import sys
+import unittest
+
+import harness
+
+PACKAGE = pathlib.Path(os.environ.get("REMORA_PYTHON") or harness.BIN.parent / "python")
+sys.path.insert(0, str(PACKAGE))
+import remora  # noqa: E402
+
+
+class TypesTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.logged_server()
+        self.store = remora.Client(self.address)
+        self.addCleanup(self.store.close)
+
+    def test_pairs(self):
+        wanted = {b"us": b"o", b"ab": b"12"}
+        for number, pairs in enumerate(
+            (
+                {"us": "o", b"ab": bytearray(b"12")},
+                [("us", "o"), ["ab", b"12"]],
+                (pair for pair in wanted.items()),
+                wanted.items(),
+            )
+        ):
+            with self.subTest(number):
+                self.store.drop_all()
+                self.assertEqual(len(self.store.put_many(pairs)), 2)
+                self.assertEqual(dict(self.store.scan()), wanted)
+        self.store.drop_all()
+        for number, pairs in enumerate(
+            (["us"], "us", b"us", [b"us"], [bytearray(b"us")], [memoryview(b"us")], [{"u", "s"}], [{"u": 1, "s": 2}])
+            + ([("us", "o"), "ab"], 5, None, [5], [None], [("a", None)], [(None, "a")])
+        ):
+            with self.subTest(number), self.assertRaises(TypeError):
+                self.store.put_many(pairs)
+        for pairs in ([()], [("a",)], [("a", "b", "c")]):
+            with self.subTest(pairs), self.assertRaisesRegex(ValueError, "pair"):
+                self.store.put_many(pairs)
+        self.assertEqual(len(self.store), 0)
+
+    def test_keys(self):
+        self.store["us"] = "o"
+        self.assertEqual(self.store.get_many({"us": 1, "u": 2}), [b"o", None])
+        self.assertEqual(self.store.get_many([memoryview(b"us"), bytearray(b"us"), array.array("b", b"us")]), [b"o"] * 3)
+        with self.assertRaisesRegex(TypeError, "one key"):
+            self.store.get_many("us")
+        for keys in (b"us", 5, None, [5], [None], [("us",)]):
+            with self.subTest(keys), self.assertRaises(TypeError):
+                self.store.get_many(keys)
+        for call in (
+            lambda key: self.store.get(key),
+            lambda key: key in self.store,
+            lambda key: self.store.put(key, b"value"),
+            lambda key: self.store.put("key", key),
+            lambda key: self.store.delete(key),
+            lambda key: self.store.scan(prefix=key),
+        ):
+            for wrong in (5, True, ["us"], object()):
+                with self.subTest(wrong), self.assertRaises(TypeError):
+                    call(wrong)
+        with self.assertRaises(UnicodeEncodeError):
+            self.store["\ud800"] = "half a character"
+
+    def test_timeouts(self):
+        for name in ("timeout", "connect_timeout"):
+            for good in (math.inf, 1e300, 1e18, 5, 1 << 70):
+                with self.subTest(name, good=good), remora.Client(self.address, **{name: good}) as store:
+                    store.ping()
+            for bad in (0, -0.0, -1, -math.inf, math.nan, -(1 << 70)):
+                with self.subTest(name, bad=bad), self.assertRaisesRegex(ValueError, f"{name}: .*pass more than 0"):
+                    remora.Client(self.address, **{name: bad})
+            for bad in (True, False, "5", b"5", None, [5], 1j):
+                with self.subTest(name, bad=bad), self.assertRaises(TypeError):
+                    remora.Client(self.address, **{name: bad})
+
+    def test_spans(self):
+        for good in (math.inf, 1e300):
+            self.store.put("key", b"value", ttl=good)
+            self.assertEqual(self.store.ttl("key"), math.inf)
+        self.store.put("key", b"value", ttl=60.5)
+        self.assertTrue(0 < self.store.ttl("key") <= 60.5)
+        for bad in (0, -1, math.nan, -math.inf):
+            with self.subTest(bad), self.assertRaisesRegex(ValueError, "ttl: .*pass more than 0"):
+                self.store.put("key", b"value", ttl=bad)
+        for bad in (True, "5", [5]):
+            with self.subTest(bad), self.assertRaises(TypeError):
+                self.store.touch("key", bad)
+        with self.assertRaises(remora.InvalidArgument):
+            self.store.put("key", b"value", ttl=8e15)
+        watch = self.store.watch()
+        for none in (0, 0.0, 1e-9):
+            self.assertIsNone(watch.next(none))
+        self.store["other"] = b"value"
+        for number, forever in enumerate((None, math.inf, 1e300)):
+            self.store[f"other {number}"] = b"value"
+            self.assertIsNotNone(watch.next(forever))
+        for bad, kind in ((-1, ValueError), (math.nan, ValueError), (False, TypeError), ("5", TypeError)):
+            with self.subTest(bad), self.assertRaises(kind):
+                watch.next(bad)
+            with self.subTest(bad), self.assertRaises(kind):
+                self.store.watch(timeout=bad)
+
+    def test_numbers(self):
+        version = self.store.put("key", b"value")
+        for call in (
+            lambda number: self.store.put("key", b"other", condition=number),
+            lambda number: self.store.delete("key", condition=number),
+            lambda number: self.store.scan(limit=number),
+            lambda number: self.store.backup(number),
+            lambda number: remora.Client(self.address, scan_window_bytes=number),
+            lambda number: remora.Client(self.address, location_cache_bytes=number),
+        ):
+            for wrong, kind in ((True, TypeError), (-1, OverflowError), (1 << 64, OverflowError), (1.0, TypeError), ("1", TypeError)):
+                with self.subTest(wrong), self.assertRaises(kind):
+                    call(wrong)
+        self.assertEqual(self.store.get_versioned("key"), (b"value", version))
+        self.assertEqual(len(list(self.store.scan(limit=None))), 1)
+        self.assertEqual(len(list(self.store.scan(limit=(1 << 64) - 1))), 1)
+
+    def test_addresses_and_tokens(self):
+        for wrong in (None, 5, b"local:///x", pathlib.Path("/x")):
+            with self.subTest(wrong), self.assertRaises(TypeError):
+                remora.Client(wrong)
+        for wrong in ("", "local://", "local:///a\0b", "\ud800"):
+            with self.subTest(wrong), self.assertRaises(ValueError):
+                remora.Client(wrong)
+        with self.assertRaises(TypeError):
+            remora.Client(self.address, token=b"token")
+
+    def test_registered_memory(self):
+        for wrong, kind in ((None, TypeError), ("text", TypeError), (5, TypeError), (b"fixed", BufferError)):
+            with self.subTest(wrong), self.assertRaises(kind):
+                self.store.register(wrong)
+        with self.assertRaises(BufferError):
+            self.store.register(memoryview(bytearray(10))[::2])
+        memory = bytearray(10)
+        buffer = self.store.register(memory)
+        self.store["key"] = b"0123456789"
+        view = buffer.get("key")
+        buffer.release()
+        del buffer
+        self.store.close()
+        self.assertEqual(bytes(view), b"0123456789")  # it is the caller's memory
+        with self.assertRaises(BufferError):
+            memory.append(1)
+        view.release()
+        memory.append(1)
+
+
+if __name__ == "__main__":
+    unittest.main()
