@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/interruption.h"
 #include "bench/worker.h"
+#include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 
 namespace remora::bench {
@@ -45,9 +46,22 @@ ClientCounters SumOf(Sessions sessions) {
 class Race {
  public:
   explicit Race(std::vector<std::unique_ptr<Worker>>& workers)
-      : workers_(workers), ready_(static_cast<std::ptrdiff_t>(workers.size())), start_(1) {
-    for (auto& worker : workers_) threads_.emplace_back([this, &worker] { RunOne(*worker); });
+      : workers_(workers), ready_(static_cast<std::ptrdiff_t>(workers.size())), start_(1) {}
+
+  /// ResourceExhausted: there are not as many threads; those that there are have ended, and did nothing.
+  absl::Status MakeReady() {
+    for (auto& worker : workers_) {
+      auto thread = StartThread([&] { return std::thread([this, &worker] { RunOne(*worker); }); });
+      if (!thread.ok()) {
+        abandoned_ = true;
+        Start();
+        for (std::thread& started : threads_) started.join();
+        return std::move(thread).status();
+      }
+      threads_.push_back(*std::move(thread));
+    }
     ready_.wait();
+    return absl::OkStatus();
   }
 
   void Start() { start_.count_down(); }
@@ -68,6 +82,7 @@ class Race {
     worker.Prepare();
     ready_.count_down();
     start_.wait();
+    if (abandoned_) return;
     worker.Run();
     const std::lock_guard lock(mutex_);
     ++finished_;
@@ -77,6 +92,7 @@ class Race {
   std::vector<std::unique_ptr<Worker>>& workers_;
   std::latch ready_;
   std::latch start_;
+  bool abandoned_ = false;  // written before start_ counts down
   std::mutex mutex_;
   std::condition_variable one_finished_;
   std::size_t finished_ = 0;  // guarded by mutex_
@@ -134,8 +150,8 @@ std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload) {
   return phase == PhaseKind::kWarmUp ? 0 : workload.operations;
 }
 
-PhaseResult RunPhase(PhaseKind phase, const Workload& workload, const Team& team, Shared& shared,
-                     const Clock& clock, const ProgressSink& progress) {
+absl::StatusOr<PhaseResult> RunPhase(PhaseKind phase, const Workload& workload, const Team& team,
+                                     Shared& shared, const Clock& clock, const ProgressSink& progress) {
   PhaseResult result;
   result.name = kPhaseNames[static_cast<std::size_t>(phase)];
   if (phase == PhaseKind::kRun) result.interval_seconds = workload.interval_seconds;
@@ -159,6 +175,7 @@ PhaseResult RunPhase(PhaseKind phase, const Workload& workload, const Team& team
   const ClientCounters client_before = SumOf(team.sessions);
 
   Race race(workers);
+  REMORA_RETURN_IF_ERROR(race.MakeReady());
   // Whoever is gone has failed, and who waits for it is told so.
   if (team.meet && !team.meet()) shared.stop().store(true);
   const double cpu_before = CpuSeconds();

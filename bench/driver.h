@@ -52,7 +52,8 @@ std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload);
 ///   kWarmUp  as kRun, for the time that the workload says; the result is not to be looked at, but for errors
 ///   kRun     operations as the workload's mix and distribution say
 /// It ends early when an error shows that going on is pointless: anything but a missing key or a wrong value.
-PhaseResult RunPhase(PhaseKind phase, const Workload& workload, const Team& team, Shared& shared,
-                     const Clock& clock, const ProgressSink& progress);
+/// ResourceExhausted: the threads could not be started.
+absl::StatusOr<PhaseResult> RunPhase(PhaseKind phase, const Workload& workload, const Team& team,
+                                     Shared& shared, const Clock& clock, const ProgressSink& progress);
 
 }  // namespace remora::bench

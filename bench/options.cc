@@ -52,7 +52,7 @@ and reading the clock (some 40 ns). With --rate they run from the moment at whic
 Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 64 wrong command line,
 65 (report) a file is not what --json writes, 66 (report) a file cannot be read,
 69 the server cannot be reached, or the store not opened,
-73 an output file cannot be made, which is found before the run, 74 nor written at its end,
+73 an output file cannot be made, which is found before the run, 74 it, or standard output, cannot be written,
 130 ended by SIGINT, 143 by SIGTERM: what was measured till then is printed and written, as cut short.)";
 
 // The flags as text and numbers, before they become options.

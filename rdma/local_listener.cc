@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Listener>> LocalListener::Make(const Address& add
 }
 
 absl::Status LocalListener::Start() {
+  REMORA_RETURN_IF_ERROR(stock_.Start());
   REMORA_ASSIGN_OR_RETURN(lock_, LockSocketPath(address_.path));
   REMORA_ASSIGN_OR_RETURN(alive_, LocalAlive::Create());
   spare_ = OpenSpare();

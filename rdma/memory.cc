@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,7 +29,7 @@ void AskForLargePages(void* address, std::size_t size) {
 absl::Status Exhausted(const std::string& name, std::size_t size, const char* call, int error) {
   return absl::ResourceExhaustedError(
       absl::StrCat("no shared memory of ", size, " bytes for ", name, ": ", call, ": ", std::strerror(error),
-                   " (see ulimit -v and -n, and the memory limit of the group)"));
+                   " (see ulimit -v, -n and -f, and the memory limit of the group)"));
 }
 
 }  // namespace
@@ -81,6 +82,11 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_v
     return Exhausted(name, size, "ftruncate", EFBIG);
   }
   const std::size_t rounded = RoundUp(size);
+  // The system would end the process for it: it counts as a file.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && rounded > limit.rlim_cur) {
+    return Exhausted(name, size, "ulimit -f", EFBIG);
+  }
 
   const int fd = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return Exhausted(name, size, "memfd_create", errno);

@@ -1,7 +1,12 @@
 #include "rdma/memory_stock.h"
 
 #include <algorithm>
+#include <mutex>
+#include <thread>
 #include <utility>
+
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
 
 namespace remora::rdma {
 namespace {
@@ -11,7 +16,13 @@ constexpr std::size_t kAhead = 4;
 
 }  // namespace
 
+absl::Status MemoryStock::Start() {
+  REMORA_ASSIGN_OR_RETURN(thread_, StartThread([this] { return std::thread([this] { Run(); }); }));
+  return absl::OkStatus();
+}
+
 MemoryStock::~MemoryStock() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/memory.h"
 
@@ -22,14 +23,17 @@ namespace remora::rdma {
 /// asked for before, so the first of each kind is not; nobody has touched it yet, so it takes descriptors and
 /// addresses, but no memory.
 ///
-/// Thread Safety: all functions may be called from many threads.
+/// Thread Safety: all functions may be called from many threads; Start before the others, by one.
 class MemoryStock {
  public:
-  MemoryStock() : thread_([this] { Run(); }) {}
+  MemoryStock() = default;
   /// REQUIRES: all that it has given is destroyed.
   ~MemoryStock();
   MemoryStock(const MemoryStock&) = delete;
   MemoryStock& operator=(const MemoryStock&) = delete;
+
+  /// REQUIRED before Create. ResourceExhausted: there is no thread.
+  absl::Status Start();
 
   /// As SharedMemory::Create. What is given comes back by itself when it is destroyed, and before that
   /// returns, nothing of this process uses it any more; but its descriptor and its addresses are free some

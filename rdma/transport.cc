@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "rdma/local.h"
 #include "rdma/verbs.h"
+#include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
@@ -38,6 +39,7 @@ absl::StatusOr<std::unique_ptr<Registration>> Connection::ProvideWrite(std::stri
 
 absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, TimePoint deadline) {
+  REMORA_RETURN_IF_ERROR(OccupyStandardStreams());
   if (address.kind == TransportKind::kVerbs) return DialVerbs(address, limits, clock, deadline);
   return DialLocal(address, limits, clock, deadline);
 }

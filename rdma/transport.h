@@ -331,6 +331,7 @@ class Listener {
 /// Resolves `address` and makes a connection that is not connected yet. `clock` must outlive it.
 /// Unavailable: no such host, no route, or nobody listens (some transports find out in Connect).
 /// FailedPrecondition: no RDMA device reaches the address (says what to do). PermissionDenied.
+/// The connection gets none of the descriptors 0 to 2 (store/base/standard_streams.h).
 absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, TimePoint deadline);
 

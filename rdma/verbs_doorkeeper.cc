@@ -10,6 +10,7 @@
 #include <cstring>
 #include <future>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@
 #include "rdma/verbs_registration.h"
 #include "rdma/verbs_status.h"
 #include "store/base/check.h"
+#include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
@@ -76,7 +78,8 @@ absl::StatusOr<std::unique_ptr<Doorkeeper>> Doorkeeper::Start(EventChannel& even
   self->orders_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   self->news_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (self->orders_fd_ < 0 || self->news_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
-  self->thread_ = std::thread([raw = self.get()] { raw->Run(); });
+  Doorkeeper* const raw = self.get();
+  REMORA_ASSIGN_OR_RETURN(self->thread_, StartThread([raw] { return std::thread([raw] { raw->Run(); }); }));
   return self;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/start_thread.h"
 
 namespace remora {
 namespace {
@@ -55,15 +56,22 @@ void Backups::Begin(std::uint64_t name) {
   log_(absl::StrCat("backup to ", dir_, ": begun"));
   running_ = std::make_unique<Running>();
   running_->name = name;
-  running_->thread = std::jthread([this, running = running_.get()](const std::stop_token& stop) {
+  const auto run = [this, running = running_.get()](const std::stop_token& stop) {
     running->outcome = store_.Backup(dir_, keep_, stop);
     running->done.store(true, std::memory_order_release);
-  });
+  };
+  auto thread = StartThread([&] { return std::jthread(run); });
+  if (thread.ok()) {
+    running_->thread = *std::move(thread);
+  } else {
+    running_->outcome = std::move(thread).status();
+    running_->done.store(true, std::memory_order_release);
+  }
 }
 
 void Backups::Collect() {
   if (running_ == nullptr || !running_->done.load(std::memory_order_acquire)) return;
-  running_->thread.join();
+  if (running_->thread.joinable()) running_->thread.join();
   const absl::StatusOr<BackupInfo>& outcome = running_->outcome;
   Ended ended{running_->name, BackupDone{}};
   if (outcome.ok()) {

@@ -236,7 +236,7 @@ void Server::ProbeClients() {
 void Server::ReadTokensAnew() {
   if (admission_ == nullptr) return Log("asked to read tokens anew, and has none: start it with --tokens");
   absl::StatusOr<std::vector<Token>> tokens = ReadTokens(options_.tokens_file);
-  if (!tokens.ok()) return Log(absl::StrCat("all tokens stay as they were: ", tokens.status().message()));
+  if (!tokens.ok()) return Warn(absl::StrCat("all tokens stay as they were: ", tokens.status().message()));
   store_->Add(Counter::kTokens,
               static_cast<std::int64_t>(tokens->size()) - static_cast<std::int64_t>(admission_->size()));
   admission_->Replace(*std::move(tokens), [this](TokenUse& use) {

@@ -1,11 +1,16 @@
 // kvserver: serves one store at one or several addresses until TERM or INT.
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,9 +21,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/log_writer.h"
 #include "server/memory.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
+#include "store/base/standard_streams.h"
 #include "store/format/ttl_text.h"
 #include "tools/command_line/command_line.h"
 
@@ -27,9 +34,12 @@ namespace {
 
 constexpr char kExitStatus[] = R"(
 Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size; 69 no RDMA device or host for an address;
-  71 too little memory, or memory that may be locked; 73 a file or socket cannot be made; 74 disk full, data corrupt
-  or another input/output error; 75 the data directory, port or socket is in use; 77 no permission; 78 the data does
-  not fit in --memory, or has a format that this kvserver does not know.)";
+  71 too little memory, or memory that may be locked, or threads; 73 a file or socket cannot be made; 74 disk full,
+  data corrupt or another input/output error; 75 the data directory, port or socket is in use; 77 no permission;
+  78 the data does not fit in --memory, or has a format that this kvserver does not know.)";
+
+// For a line to standard output, which a pipe that nobody reads does not take.
+constexpr int kOutputPatienceMs = 500;
 
 struct Flags {
   ServerOptions server;
@@ -41,8 +51,10 @@ struct Flags {
   bool insecure_open = false;
 };
 
+LogWriter* standard_error = nullptr;  // from the start of Main to its end
+
 int Fail(int exit_status, const absl::Status& status) {
-  std::fprintf(stderr, "kvserver: %s\n", std::string(status.message()).c_str());
+  standard_error->Write(std::string(status.message()));
   return exit_status;
 }
 
@@ -104,6 +116,21 @@ absl::Status CheckWhomItServes(const Flags& flags) {
   return absl::OkStatus();
 }
 
+/// The next file that is opened gets the number of a closed descriptor, so a file of the store would get the
+/// line.
+absl::Status CheckReadyFd(int fd) {
+  std::string_view why;
+  if (const int status_flags = ::fcntl(fd, F_GETFL); fd <= STDERR_FILENO) {
+    why = "0 to 2 are standard input, output and error; pass another descriptor";
+  } else if (status_flags < 0) {
+    why = "that descriptor is not open; pass one to kvserver, or leave this flag out";
+  } else if ((status_flags & O_ACCMODE) == O_RDONLY) {
+    why = "that descriptor is open for reading alone; pass one that can be written";
+  }
+  if (why.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--ready_fd=", fd, ": ", AbslView(why)));
+}
+
 // Reads the command line; an exit status when the program is to end with it.
 std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   flags->server.large_pages = true;
@@ -163,7 +190,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
            "addresses is "
            "local. Default: as many as 1/8 of it holds, but 4 to 512")
       .Range(1, 65536);
-  line.Add("--ready_fd", flags->ready_fd, "Write a line to this descriptor, and close it, once serving")
+  line.Add("--ready_fd", flags->ready_fd, "Write a line to this open descriptor, and close it, once serving")
       .NotNegative();
   line.Add("--tokens", flags->server.tokens_file,
            "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl token` "
@@ -184,11 +211,16 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
           "auto (where it has some; `kvctl stats` says how many bytes), off")
       .DefaultText("auto");
   bool quiet = false;
-  line.AddFlag("--quiet", quiet,
-               "Log nothing to standard error, neither of clients nor of the disk, but why it ends");
+  line.AddFlag(
+      "--quiet", quiet,
+      "Log only what is wrong (the disk, torn logs, tokens that cannot be read), and why it ends: nothing of "
+      "clients, backups, the start and the load");
   line.Version("kvserver " REMORA_VERSION);
   const std::optional<int> exit_status = line.Parse(argc, argv);
   if (exit_status) return exit_status;
+  if (flags->ready_fd >= 0) {
+    if (const absl::Status open = CheckReadyFd(flags->ready_fd); !open.ok()) return Fail(EX_USAGE, open);
+  }
 
   flags->server.store.durability = durability;
   flags->server.store.loading = Loading::kInBackground;
@@ -228,11 +260,8 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   }
   if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok()) return Fail(EX_USAGE, safe);
   flags->server.serves_without_token = flags->insecure_open;
-  if (!quiet) {
-    flags->server.log = [](std::string_view text) {
-      std::fprintf(stderr, "kvserver: %.*s\n", static_cast<int>(text.size()), text.data());
-    };
-  }
+  flags->server.warn = [](std::string_view text) { standard_error->Write(text); };
+  if (!quiet) flags->server.log = flags->server.warn;
   return std::nullopt;
 }
 
@@ -244,22 +273,44 @@ int FailStore(const Flags& flags, const MemoryPlan& plan, const absl::Status& st
                                                  flags.memory - plan.region_size, " bytes")));
 }
 
-// For the signal handler alone.
+void Ignore(std::initializer_list<int> signals) {
+  for (const int number : signals) ::signal(number, SIG_IGN);
+}
+
+/// Before any thread is started: threads inherit what is blocked.
+void OutliveSignals() {
+  // A write to a pipe without a reader, or beyond a limit (ulimit -f), fails by itself.
+  Ignore({SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2});
+  sigset_t later;
+  ::sigemptyset(&later);
+  ::sigaddset(&later, SIGHUP);  // waits for a server that hears it
+  ::pthread_sigmask(SIG_BLOCK, &later, nullptr);
+}
+
+// For signal handlers alone.
 Server* signalled_server = nullptr;
 
-void HearSignals(Server* server, bool has_tokens) {
-  signalled_server = server;
-  struct sigaction action = {};
-  action.sa_handler = [](int) { signalled_server->Stop(); };
-  ::sigaction(SIGTERM, &action, nullptr);
-  ::sigaction(SIGINT, &action, nullptr);
-  if (has_tokens) {  // else it ends, as others do when their terminal goes
-    action.sa_handler = [](int) { signalled_server->ReloadTokens(); };
-    ::sigaction(SIGHUP, &action, nullptr);
+/// The server hears signals as long as this exists.
+class HeardSignals {
+ public:
+  explicit HeardSignals(Server* server) {
+    signalled_server = server;
+    sigset_t heard;
+    ::sigemptyset(&heard);
+    const auto hear = [&heard](int number, void (*handler)(int)) {
+      struct sigaction action = {};
+      action.sa_handler = handler;
+      ::sigaction(number, &action, nullptr);
+      ::sigaddset(&heard, number);
+    };
+    for (const int number : {SIGTERM, SIGINT, SIGXCPU}) hear(number, [](int) { signalled_server->Stop(); });
+    hear(SIGHUP, [](int) { signalled_server->ReloadTokens(); });
+    ::pthread_sigmask(SIG_UNBLOCK, &heard, nullptr);  // also those that the parent has blocked
   }
-  action.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &action, nullptr);  // of a reader of our output that went away
-}
+  ~HeardSignals() { Ignore({SIGTERM, SIGINT, SIGXCPU, SIGHUP}); }  // it ends already
+  HeardSignals(const HeardSignals&) = delete;
+  HeardSignals& operator=(const HeardSignals&) = delete;
+};
 
 void SayWhoMayWrite(const Flags& flags, const rdma::Listener& listener) {
   if (!flags.server.log) return;
@@ -274,11 +325,16 @@ void SayWhoMayWrite(const Flags& flags, const rdma::Listener& listener) {
 }
 
 void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
-  std::printf("kvserver: ready at %s\n", absl::StrJoin(addresses, " ").c_str());
-  std::fflush(stdout);
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  if (::poll(&output, 1, kOutputPatienceMs) > 0) {
+    std::printf("kvserver: ready at %s\n", absl::StrJoin(addresses, " ").c_str());
+    std::fflush(stdout);
+  }
   if (flags.ready_fd < 0) return;
-  constexpr char kReady[] = "ready\n";
-  if (::write(flags.ready_fd, kReady, sizeof(kReady) - 1) < 0) std::perror("kvserver: --ready_fd");
+  constexpr std::string_view kReady = "ready\n";
+  if (::write(flags.ready_fd, kReady.data(), kReady.size()) < 0) {
+    flags.server.warn(absl::StrCat("--ready_fd: ", std::strerror(errno)));
+  }
   ::close(flags.ready_fd);
 }
 
@@ -299,6 +355,7 @@ int Main(int argc, char** argv) {
   }
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
   if (!server.ok()) return FailStore(flags, *plan, server.status());
+  const HeardSignals heard(server->get());
 
   const SteadyClock clock;
   std::vector<std::string> addresses;
@@ -316,13 +373,25 @@ int Main(int argc, char** argv) {
         absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
                         plan->region_size, plan->client_bytes, plan->max_clients));
   }
-  HearSignals(server->get(), !flags.server.tokens_file.empty());
   SayReady(flags, addresses);
   const absl::Status ended = (*server)->Run();
   return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);
 }
 
+/// Before anything is opened, or a thread started.
+int Begin(int argc, char** argv) {
+  OutliveSignals();
+  const absl::Status streams = OccupyStandardStreams();
+  absl::StatusOr<std::unique_ptr<LogWriter>> log = LogWriter::Start(STDERR_FILENO, "kvserver: ");
+  if (const absl::Status& begun = streams.ok() ? log.status() : streams; !begun.ok()) {
+    std::fprintf(stderr, "kvserver: %s\n", std::string(begun.message()).c_str());
+    return EX_OSERR;
+  }
+  standard_error = log->get();
+  return Main(argc, argv);
+}
+
 }  // namespace
 }  // namespace remora
 
-int main(int argc, char** argv) { return remora::Main(argc, argv); }
+int main(int argc, char** argv) { return remora::Begin(argc, argv); }

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <thread>
 
 #include "rdma/memory.h"
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
 
 namespace remora {
 namespace {
@@ -21,9 +25,10 @@ void LargePages::Reached(std::uint64_t end) {
   changed_.notify_all();
 }
 
-void LargePages::Start(Store* store) {
+absl::Status LargePages::Start(Store* store) {
   store_ = store;
-  thread_ = std::thread([this] { Run(); });
+  REMORA_ASSIGN_OR_RETURN(thread_, StartThread([this] { return std::thread([this] { Run(); }); }));
+  return absl::OkStatus();
 }
 
 void LargePages::ProvideAll() {

@@ -15,6 +15,7 @@
 #include <span>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "store/store.h"
 
 namespace remora {
@@ -31,8 +32,8 @@ class LargePages {
   /// The store uses the region up to here, as StoreOptions::on_reach.
   void Reached(std::uint64_t end);
   /// Begins to provide what was reached, and to count it there (Counter::kLargePageBytes). The store outlives
-  /// this, or Stop.
-  void Start(Store* store);
+  /// this, or Stop. ResourceExhausted: there is no thread.
+  absl::Status Start(Store* store);
   /// All of the region, as far as there are any, before it returns: for a device that is going to lock it.
   /// REQUIRES: Start.
   void ProvideAll();

@@ -70,10 +70,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
     store_options.on_reach = [pages = server->large_pages_.get()](std::uint64_t end) { pages->Reached(end); };
   }
   REMORA_ASSIGN_OR_RETURN(server->store_, Store::Open(store_options, server->memory_->region()));
-  if (options.large_pages) server->large_pages_->Start(server->store_.get());
+  if (options.large_pages) REMORA_RETURN_IF_ERROR(server->large_pages_->Start(server->store_.get()));
   server->tells_of_load_ = options.store.durability != Durability::kMemory;
   if (server->store_->Read(Counter::kLogTorn) != 0) {
-    server->Log(
+    server->Warn(
         "the log was torn, as when the machine fails: writes at its end, none of which was synced, are "
         "dropped");
   }
@@ -169,8 +169,8 @@ void Server::SeeHowTheLoadGoes() {
 void Server::SeeHowTheDiskDoes() {
   const absl::Status status = store_->disk_status();
   disk_refuses_ = !status.ok();
-  Log(disk_refuses_ ? absl::StrCat("writes are refused, reads go on: ", status.message())
-                    : "the disk takes writes again");
+  Warn(disk_refuses_ ? absl::StrCat("writes are refused, reads go on: ", status.message())
+                     : "the disk takes writes again");
 }
 
 // --- Requests come --------------------------------------------------------------------------------------
@@ -401,5 +401,7 @@ void Server::ReloadTokens() {
 void Server::Log(std::string_view line) {
   if (options_.log) options_.log(line);
 }
+
+void Server::Warn(std::string_view line) { options_.warn ? options_.warn(line) : Log(line); }
 
 }  // namespace remora

@@ -62,6 +62,8 @@ struct ServerOptions {
   /// Gets one line, without its end, for each event that someone who runs a server wants to see; of what
   /// clients cause, so many in a time (server/bounded_log.h). May be empty.
   std::function<void(std::string_view)> log;
+  /// Gets those of the lines that say what is wrong, in place of `log`. Empty: `log` gets them, too.
+  std::function<void(std::string_view)> warn{};
 };
 
 /// Thread Safety: Stop may be called from any thread and from a signal handler; everything else by one
@@ -189,6 +191,8 @@ class Server {
   int MillisToNextWork() const;
   /// For what clients do not cause: always written.
   void Log(std::string_view line);
+  /// For what is wrong, and for its end.
+  void Warn(std::string_view line);
 
   // --- commits.cc
 

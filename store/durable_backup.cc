@@ -28,6 +28,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/data_dir.h"
 #include "store/durable_status.h"
@@ -94,9 +95,11 @@ class Reader {
     Reader reader;
     REMORA_ASSIGN_OR_RETURN(reader.lock_, DataDir::OpenToRead(dir, kBackupDir));
     rocksdb::BackupEngineReadOnly* engine = nullptr;
-    REMORA_RETURN_IF_ERROR(
-        ToStatus(rocksdb::BackupEngineReadOnly::Open(EngineOptions(dir), rocksdb::Env::Default(), &engine),
-                 PlaceOf(dir)));
+    REMORA_ASSIGN_OR_RETURN(const rocksdb::Status opened, StartThread([&] {
+                              return rocksdb::BackupEngineReadOnly::Open(EngineOptions(dir),
+                                                                         rocksdb::Env::Default(), &engine);
+                            }));
+    REMORA_RETURN_IF_ERROR(ToStatus(opened, PlaceOf(dir)));
     reader.engine_.reset(engine);
     return reader;
   }
@@ -242,8 +245,11 @@ absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place,
     return ToStatus(status, absl::StrCat("a backup of ", AbslView(place), " to ", dir));
   };
   rocksdb::BackupEngine* opened = nullptr;
-  REMORA_RETURN_IF_ERROR(
-      translate(rocksdb::BackupEngine::Open(EngineOptions(dir), rocksdb::Env::Default(), &opened)));
+  REMORA_ASSIGN_OR_RETURN(const rocksdb::Status status, StartThread([&] {
+                            return rocksdb::BackupEngine::Open(EngineOptions(dir), rocksdb::Env::Default(),
+                                                               &opened);
+                          }));
+  REMORA_RETURN_IF_ERROR(translate(status));
   const std::unique_ptr<rocksdb::BackupEngine> engine(opened);
   const std::stop_callback stop(request.stop, [&] { engine->StopBackup(); });
   rocksdb::CreateBackupOptions options;

@@ -98,6 +98,7 @@ rocksdb::DBOptions DatabaseOptions(bool fresh, std::chrono::seconds log_retentio
   // The log files have all of it, so a stop takes no time.
   options.avoid_flush_during_shutdown = true;
   options.skip_stats_update_on_db_open = true;
+  options.max_file_opening_threads = 1;  // the caller: RocksDB ends the process where it cannot start more
   options.info_log = std::make_shared<NoLog>();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;

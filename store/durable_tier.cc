@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/base/check.h"
+#include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/data_dir.h"
 #include "store/durable_backup.h"
@@ -92,8 +93,11 @@ class DurableTier::Impl {
                                    .read_only = options.read_only};
     rocksdb::DB* db = nullptr;
     std::vector<std::string> torn;
-    REMORA_RETURN_IF_ERROR(
-        Translate(OpenDatabase(database, dir_->path(), descriptors, recovery, &families_, &db, &torn)));
+    REMORA_ASSIGN_OR_RETURN(const rocksdb::Status opened, StartThread([&] {
+                              return OpenDatabase(database, dir_->path(), descriptors, recovery, &families_,
+                                                  &db, &torn);
+                            }));
+    REMORA_RETURN_IF_ERROR(Translate(opened));
     db_.reset(db);
     log_was_torn_ = !torn.empty();
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());

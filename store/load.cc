@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/format/expiry.h"
 #include "store/format/record.h"
@@ -74,7 +76,9 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
     return absl::OkStatus();
   }
   for (std::uint64_t i = 0; i < threads; ++i) {
-    load_.threads.emplace_back([this] { LoadInThread(); });
+    auto thread = StartThread([this] { return std::thread([this] { LoadInThread(); }); });
+    if (!thread.ok()) return std::move(thread).status();
+    load_.threads.push_back(*std::move(thread));
   }
   if (background) return absl::OkStatus();
   for (std::thread& thread : load_.threads) thread.join();

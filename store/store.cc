@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "store/atomic_word.h"
 #include "store/base/absl_view.h"
+#include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
 #include "store/store_impl.h"
 
@@ -84,6 +85,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, 
 absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(const StoreOptions& options,
                                                                std::optional<std::span<std::byte>> region) {
   REMORA_RETURN_IF_ERROR(CheckOptions(options));
+  REMORA_RETURN_IF_ERROR(OccupyStandardStreams());
   REMORA_ASSIGN_OR_RETURN(const std::size_t size, RegionSize(options.memory_size));
   std::unique_ptr<AnonymousMemory> own_memory;
   if (!region) {
@@ -143,8 +145,10 @@ absl::Status Store::Impl::Start(const StoreOptions& options) {
   }
   Set(Counter::kLastVersion, next_version_ - 1);
   SetSizeCounters();
-  if (tier_ != nullptr) StartSyncing(options);
-  if (tier_ != nullptr) return StartLoad(options);
+  if (tier_ != nullptr) {
+    REMORA_RETURN_IF_ERROR(StartSyncing(options));
+    return StartLoad(options);
+  }
   BeginToServe();
   return absl::OkStatus();
 }

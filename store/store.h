@@ -189,8 +189,9 @@ class Store {
   /// InvalidArgument: options out of bounds. AlreadyExists: the data directory is in use by another process.
   /// FailedPrecondition: it holds a newer format, or something that is not a store's. OutOfRange: what it
   /// holds does not fit in memory_size (says what does). NotFound: its parent is missing. PermissionDenied.
-  /// DataLoss: it is corrupt. ResourceExhausted: the system has not that much memory. Unavailable: the disk
-  /// is full, and other input/output errors.
+  /// DataLoss: it is corrupt. ResourceExhausted: the system has not that much memory, or no thread.
+  /// Unavailable: the disk is full, and other input/output errors. Opens /dev/null at closed ones of the
+  /// descriptors 0 to 2, so that what the process prints does not go into a file of the store.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options);
 
   /// The same in the caller's memory, of the size that RegionSize gives: zero-filled, page-aligned, the

@@ -290,7 +290,7 @@ class Store::Impl {
   void NoteDisk(const absl::Status& status);
   /// Gives up the lock meanwhile. False: nothing waits for the disk.
   bool SyncPending(std::unique_lock<std::mutex>& lock);
-  void StartSyncing(const StoreOptions& options);
+  absl::Status StartSyncing(const StoreOptions& options);
   void SyncInThread();
   void StopSyncing();
 

@@ -37,6 +37,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
 #include "store/store_impl.h"
 
 namespace remora {
@@ -321,9 +323,10 @@ void Store::Impl::Commit(std::span<Write> writes) {
   waiter.Wait();
 }
 
-void Store::Impl::StartSyncing(const StoreOptions& options) {
-  if (options.syncing == Syncing::kInSteps) return;
-  syncer_ = std::thread([this] { SyncInThread(); });
+absl::Status Store::Impl::StartSyncing(const StoreOptions& options) {
+  if (options.syncing == Syncing::kInSteps) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(syncer_, StartThread([this] { return std::thread([this] { SyncInThread(); }); }));
+  return absl::OkStatus();
 }
 
 // Who was told that its write is done comes with the next one, often, and a little too late for the sync that

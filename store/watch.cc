@@ -9,6 +9,7 @@
 #include <future>
 #include <utility>
 
+#include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable_changes.h"
 #include "store/format/change_token.h"
@@ -96,9 +97,11 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
     const bool in_thread = !rep_->store.syncs_in_steps();
     if (!rep_->opening.valid()) {
       if (place_.sequence > end) return Step::kNone;
-      rep_->opening =
-          std::async(in_thread ? std::launch::async : std::launch::deferred,
-                     [&tier = rep_->store.tier(), from = place_.sequence] { return tier.ReadLog(from); });
+      const auto open = [&tier = rep_->store.tier(), from = place_.sequence] { return tier.ReadLog(from); };
+      REMORA_ASSIGN_OR_RETURN(rep_->opening, StartThread([&] {
+                                return std::async(in_thread ? std::launch::async : std::launch::deferred,
+                                                  open);
+                              }));
     }
     if (in_thread && rep_->opening.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       return Step::kOpening;

@@ -127,7 +127,7 @@ PhaseResult RunSlowly(PhaseKind phase, const Workload& workload, TestClock& cloc
   const auto shared = Shared::Make(1, workload.records);
   EXPECT_TRUE(shared.ok());
   const Team team{.sessions = sessions, .first_worker = 0, .workers = 1, .server_pid = 0, .meet = {}};
-  return RunPhase(phase, workload, team, **shared, clock, {});
+  return *RunPhase(phase, workload, team, **shared, clock, {});
 }
 
 TEST(Depth, SoManyAreUnderWayAndEachIsTimedFromItsOwnBegin) {

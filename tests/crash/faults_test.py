@@ -125,9 +125,7 @@ class FaultsTest(harness.TestCase):
         self.put_refused("takes no more writes until it is opened again")
         self.get("before")
         self.assertEqual(self.disk_refuses(), 1)
-        self.assertRegex(
-            server.said().decode(), rf"writes are refused, reads go on: [^\n]*{os.strerror(error)}[^\n]*\n"
-        )
+        server.await_said(rf"writes are refused, reads go on: [^\n]*{os.strerror(error)}[^\n]*\n".encode())
         # A log that ends in the middle of a write is left alone.
         for fault in faults:
             self.set(fault, 0)
@@ -154,7 +152,7 @@ class FaultsTest(harness.TestCase):
         self.put_refused("takes no more writes until it is opened again", "later")
         self.get("before")
         self.assertEqual(self.disk_refuses(), 1)
-        self.assertIn(b"writes are refused, reads go on", server.said())
+        server.await_said(b"writes are refused, reads go on")
         server.stop()
         self.start(durability="synced")
         self.get("before")
@@ -317,7 +315,7 @@ class FaultsTest(harness.TestCase):
         self.assertIn(keys, range(1, 20))
         server = self.start()
         self.assertEqual(harness.stats(self.address)["keys"], keys)
-        self.assertIn(b"the log was torn", server.said())
+        server.await_said(b"the log was torn")
         self.assertEqual(harness.stats(self.address)["log_torn"], 1)
         self.get("key0", "\0" * 8000)
         self.assertEqual(kvctl(self.address, "get", "key19").returncode, 1)

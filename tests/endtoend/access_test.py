@@ -105,7 +105,7 @@ class AccessTest(harness.TestCase):
                 watch.kill()
         self.assertEqual(watch.returncode, 77)
         self.assertIn(b"does not know this client's token", errors)
-        self.assertIn(b"was taken back", server.said())
+        server.await_said(b"was taken back")
 
     def test_what_is_refused_before_anything_is_served(self):
         token = self.make_token("one")

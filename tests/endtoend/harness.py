@@ -5,6 +5,7 @@ The environment variable REMORA_BIN names the folder of the built programs: buil
 
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -85,8 +86,13 @@ class Server:
             self.process.communicate()
 
     def said(self):
-        """What it wrote to stderr so far."""
+        """What it wrote to stderr so far; a line comes a little later than what it is of."""
         return os.pread(self.errors.fileno(), 1 << 20, 0)
+
+    def await_said(self, pattern):
+        """Returns the match, as soon as it has written it."""
+        wait_until(lambda: re.search(pattern, self.said()), f"it says {pattern}")
+        return re.search(pattern, self.said())
 
     def close(self):
         self.kill()

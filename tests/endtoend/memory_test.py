@@ -61,7 +61,7 @@ class MemoryTest(harness.TestCase):
     def plan(self, server):
         """The region's bytes, each client's, and how many clients there may be, as the log says."""
         line = rb"memory: (\d+) bytes for index and records, and (\d+) bytes for each of (\d+) clients"
-        return [int(number) for number in re.search(line, server.said()).groups()]
+        return [int(number) for number in server.await_said(line).groups()]
 
     def test_all_clients_and_a_full_store_stay_within_it(self):
         server = self.memory_server(memory="64M")

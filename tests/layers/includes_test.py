@@ -14,6 +14,7 @@ ALLOWED = [
     ("store/format/record.h", "bit"),
     ("store/format/record.h", "store/format/layout.h"),
     ("store/base/status_macros.h", "absl/status/status.h"),
+    ("store/base/standard_streams.h", "unistd.h"),
     ("store/index.cc", "store/base/check.h"),
     ("store/durable_tier.cc", "rocksdb/db.h"),
     ("store/durable_split.cc", "rocksdb/db.h"),

@@ -54,6 +54,7 @@ bool MayBeMappedWritable(const SharedMemory& memory) {
 
 TEST(MemoryStock, GivesWhatWasAskedForWhetherItWasReadyOrNot) {
   MemoryStock stock;
+  ASSERT_THAT(stock.Start(), IsOk());
   for (int round = 0; round < 3; ++round) {
     for (const std::size_t size : {std::size_t{5000}, std::size_t{40'000}}) {
       for (const auto writers : {kPeers, kOwnerOnly}) {
@@ -73,6 +74,7 @@ TEST(MemoryStock, GivesWhatWasAskedForWhetherItWasReadyOrNot) {
 TEST(MemoryStock, MakesSomeAheadOnceAskedAndTakesApartWhatComesBack) {
   {
     MemoryStock stock;
+    ASSERT_THAT(stock.Start(), IsOk());
     EXPECT_EQ(CountMapped(kName), 0);
     std::vector<std::unique_ptr<SharedMemory>> taken;
     for (int i = 0; i < 10; ++i) taken.push_back(*stock.Create(kName, 4096, kPeers));
@@ -89,6 +91,7 @@ TEST(MemoryStock, MakesSomeAheadOnceAskedAndTakesApartWhatComesBack) {
 
 TEST(MemoryStock, SaysWhatTheSystemLacks) {
   MemoryStock stock;
+  ASSERT_THAT(stock.Start(), IsOk());
   EXPECT_THAT(stock.Create(kName, 0, kPeers), HasCode(absl::StatusCode::kInvalidArgument));
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(stock.Create(kName, std::size_t{1} << 55, kPeers),
@@ -100,6 +103,7 @@ TEST(MemoryStock, SaysWhatTheSystemLacks) {
 TEST(MemoryStock, ServesManyThreads) {
   {
     MemoryStock stock;
+    ASSERT_THAT(stock.Start(), IsOk());
     std::array<std::thread, 4> threads;
     for (std::size_t t = 0; t < threads.size(); ++t) {
       threads[t] = std::thread([&stock, t] {

@@ -1,9 +1,15 @@
 // kvctl: one operation on a server, for people and for scripts. See --help.
+#include <sysexits.h>
+
+#include <csignal>
+#include <cstdio>
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "store/base/clock.h"
+#include "store/base/standard_streams.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {
@@ -39,6 +45,11 @@ Outcome Run(Arguments arguments) {
 }  // namespace remora::kvctl
 
 int main(int argc, char** argv) {
+  if (const absl::Status streams = remora::OccupyStandardStreams(); !streams.ok()) {
+    absl::FPrintF(stderr, "kvctl: %s\n", streams.message());
+    return EX_OSERR;
+  }
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails by itself
   remora::kvctl::Arguments arguments;
   if (const int exit_code = remora::kvctl::Parse(argc, argv, &arguments); exit_code >= 0) return exit_code;
   const std::string command = arguments.command;

@@ -1,0 +1,46 @@
+// Lines for a descriptor that may not take them: a pipe whose reader does not read, a terminal that is
+// stopped.
+//
+//   Write puts a line into a queue of kMostLines, from where a thread writes it. A line that comes when the
+//   queue is full is dropped, and so is each one behind it until the thread has written what is queued; then
+//   a line says how many were.
+//
+// So every line is written or counted, in order, and no caller waits for a reader.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace remora {
+
+/// Thread Safety: Write may be called from any thread.
+class LogWriter {
+ public:
+  static constexpr std::size_t kMostLines = 1024;
+  /// How long the end waits for the reader.
+  static constexpr std::chrono::seconds kPatience{2};
+
+  /// `fd` stays the caller's, and open until the process ends. `prefix`: of each line.
+  /// ResourceExhausted: there is no thread.
+  static absl::StatusOr<std::unique_ptr<LogWriter>> Start(int fd, std::string_view prefix);
+  /// Returns when all is written, or after kPatience.
+  ~LogWriter();
+  LogWriter(const LogWriter&) = delete;
+  LogWriter& operator=(const LogWriter&) = delete;
+
+  /// `line`: without its end.
+  void Write(std::string_view line);
+
+ private:
+  struct Queue;
+  explicit LogWriter(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
+
+  const std::shared_ptr<Queue> queue_;  // its thread may be in the middle of a write when this ends
+};
+
+}  // namespace remora

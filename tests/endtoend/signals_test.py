@@ -1,0 +1,178 @@
+"""Signals and limits that end a process by default: kvserver outlives them, or says why it ends."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import unittest
+
+import harness
+from harness import kvctl
+
+EX_OSERR = 71
+EX_IOERR = 74
+
+
+class SignalsTest(harness.TestCase):
+    def test_it_outlives_what_does_not_ask_it_to_stop(self):
+        for tokens in ([], [f"--tokens={self.write('tokens', self.make_token('all'))}", "--insecure_open"]):
+            with self.subTest(tokens=tokens):
+                server = self.logged_server(*tokens)
+                for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE, signal.SIGXFSZ):
+                    server.process.send_signal(number)
+                    self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0, number)
+                self.assertEqual(server.stop()[0], 0)
+                self.assertFalse((self.folder / "socket").exists(), "the socket is left behind")
+
+    def test_signals_without_end_while_it_stops(self):
+        server = self.logged_server()
+        numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+        while server.process.poll() is None:
+            for number in numbers:
+                server.process.send_signal(number)
+        self.assertEqual(server.process.returncode, 0)
+
+    def test_a_limit_on_its_time_stops_it(self):
+        server = self.logged_server()
+        self.assertEqual(server.stop(signal.SIGXCPU)[0], 0)
+        self.assertFalse((self.folder / "socket").exists(), "the socket is left behind")
+
+    def test_it_can_be_stopped_where_its_parent_has_blocked_signals(self):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGHUP])
+        self.addCleanup(signal.pthread_sigmask, signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGHUP])
+        server = self.memory_server()
+        server.process.send_signal(signal.SIGHUP)
+        harness.wait_until(lambda: b"asked to read tokens anew" in server.said(), "it has heard SIGHUP")
+        self.assertEqual(server.stop()[0], 0)
+
+
+class FileSizeTest(harness.TestCase):
+    def start_limited(self, program, *arguments, size, **options):
+        return subprocess.run(
+            [harness.program(program), *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
+            timeout=harness.PATIENCE, check=False, **options,
+        )  # fmt: skip
+
+    def test_memory_beyond_the_limit(self):
+        data = f"--data_dir={self.folder}/data"
+        run = self.start_limited("kvserver", f"--listen={self.address}", data, size=1 << 20)
+        self.assertEqual(run.returncode, EX_OSERR, run.stderr)
+        self.assertRegex(run.stderr, rb"\Akvserver: [^\n]*ulimit -f[^\n]*\n\Z")
+        self.memory_server()
+        run = self.start_limited("kvctl", f"--server={self.address}", "stats", size=1 << 10)
+        self.assertEqual(run.returncode, EX_OSERR, run.stderr)
+        self.assertRegex(run.stderr, rb"\Akvctl: [^\n]*ulimit -f[^\n]*\n\Z")
+
+    def test_output_beyond_the_limit(self):
+        self.memory_server()
+        for number in range(10):
+            self.assertEqual(kvctl(self.address, "put", f"key{number}", stdin=bytes(256 << 10)).returncode, 0)
+        with open(self.folder / "export", "wb") as output:
+            server = f"--server={self.address}"
+            run = self.start_limited("kvctl", server, "export", "--any-order", size=1 << 20, stdout=output)
+        self.assertEqual(run.returncode, EX_IOERR, run.stderr)
+        self.assertIn(b"standard output: File too large", run.stderr)
+
+    def test_a_log_beyond_the_limit_refuses_writes(self):
+        """And says so, also with --quiet. Reads go on, and nothing that was acknowledged is lost."""
+        server = self.logged_server("--quiet")
+        value = os.urandom(200_000)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+        acknowledged = 0
+        while (run := kvctl(self.address, "put", f"key{acknowledged}", stdin=value)).returncode == 0:
+            acknowledged += 1
+            self.assertLess(acknowledged, 10)
+        self.assertIn(b"File too large", run.stderr)
+        self.assertEqual(kvctl(self.address, "get", f"key{acknowledged}").returncode, 1)
+        self.assertEqual(kvctl(self.address, "get", "key0").stdout, value)
+        harness.wait_until(lambda: b"kvserver: writes are refused" in server.said(), "the log says so")
+        self.assertEqual(server.stop()[0], 0)
+        self.logged_server()
+        for number in range(acknowledged):
+            self.assertEqual(kvctl(self.address, "get", f"key{number}").stdout, value)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root may start programs as a user of their own")
+class ThreadsTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        # A user that has no other process, whose threads would count.
+        user = random.randrange(1 << 20, 1 << 30)
+        self.folder.chmod(0o777)
+        self.user = {"user": user, "group": user, "extra_groups": []}
+        # A copy: the build may lie where that user cannot go.
+        self.kvserver = shutil.copy(harness.program("kvserver"), self.folder)
+
+    def start(self, most_threads, name="data"):
+        """Returns the server, and whether it has started to serve."""
+        ready, write_end = os.pipe()
+        with open(self.folder / "errors", "wb") as errors:
+            server = subprocess.Popen(
+                [self.kvserver, f"--listen={self.address}", f"--data_dir={self.folder}/{name}", "--memory=64M",
+                 f"--backup_dir={self.folder}/backups", f"--ready_fd={write_end}", "--quiet"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write_end],
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (most_threads, most_threads)), **self.user,
+            )  # fmt: skip
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        os.close(write_end)
+        with os.fdopen(ready, "rb") as lines:
+            return server, lines.read() == b"ready\n"
+
+    def test_threads_that_cannot_be_started(self):
+        """Whichever is the first of them: it ends with a line, or serves."""
+        outcomes = []
+        for most in range(1, 16):
+            with self.subTest(threads=most):
+                server, serves = self.start(most, f"data{most}")
+                outcomes.append(serves)
+                if serves:
+                    server.terminate()
+                    self.assertEqual(server.wait(harness.PATIENCE), 0)
+                    continue
+                self.assertEqual(server.wait(harness.PATIENCE), EX_OSERR)
+                errors = (self.folder / "errors").read_bytes()
+                self.assertRegex(errors, rb"\Akvserver: [^\n]*thread[^\n]*ulimit -u[^\n]*\n\Z")
+        self.assertEqual(outcomes, sorted(outcomes))
+        self.assertEqual({False, True}, set(outcomes))
+
+    def test_threads_of_kvbench(self):
+        _, serves = self.start(1000)
+        self.assertTrue(serves)
+        run = subprocess.run(
+            [shutil.copy(harness.program("kvbench"), self.folder), "all", f"--target={self.address}", "--records=10",
+             "--operations=10", "--threads=20"],
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (20, 20)), capture_output=True, cwd="/",
+            timeout=harness.PATIENCE, check=False, **self.user,
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 1, run.stderr)
+        self.assertIn(b"kvbench: a thread cannot be started", run.stderr)
+
+    def limit(self, server, most_threads):
+        command = ["prlimit", f"--pid={server.pid}", f"--nproc={most_threads}:1000"]
+        subprocess.run(command, timeout=harness.PATIENCE, check=True, **self.user)
+
+    def test_a_thread_for_one_client(self):
+        """That client is told, and the others are served."""
+        server, serves = self.start(1000)
+        self.assertTrue(serves)
+        token = kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
+        self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+        self.limit(server, 1)
+        for command in (["backup"], ["watch", f"--token={token}", "--idle=1s"]):
+            with self.subTest(command=command):
+                run = kvctl(self.address, *command)
+                self.assertEqual(run.returncode, EX_OSERR, run.stderr)
+                self.assertIn(b"a thread cannot be started", run.stderr)
+        self.assertEqual(kvctl(self.address, "get", "key").stdout, b"value")
+        self.limit(server, 1000)
+        run = kvctl(self.address, "watch", f"--token={token}", "--idle=1ms", "--limit=1")
+        self.assertEqual((run.returncode, run.stdout), (0, b"put\tkey\tvalue\n"), run.stderr)
+        self.assertEqual(kvctl(self.address, "backup").returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
