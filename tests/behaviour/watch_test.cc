@@ -93,6 +93,22 @@ TEST_P(Watches, ATokenGoesOnForAnotherClient) {
             Lines({"user/2=u", "user/3=u", "user/4=u"}));
   EXPECT_EQ(Take(*Begin(*other, {.prefix = "user/", .token = start}), 5).front(), "user/0=u");
 }
+// Nobody writes, and nobody reads.
+TEST_P(Watches, ShowWhatExpires) {
+  StartLogged();
+  if (IsSkipped()) return;
+  const auto watch = Begin();
+  ASSERT_CODE(kOk, kv_->Put("a", "1", {.ttl = milliseconds(1)}));
+  ASSERT_CODE(kOk, kv_->Put("b", "2", {.ttl = milliseconds(300)}));
+  EXPECT_EQ(Take(*watch, 2), Lines({"a=1", "b=2"}));
+  deployment_->Advance(std::chrono::seconds(2));
+  for (int i = 0; i < 3 && !deployment_->concurrent(); ++i) {  // one thread: who asks steps it
+    ASSERT_CODE(kOk, kv_->client()->Ping());
+  }
+  EXPECT_EQ(Take(*watch, 2), Lines({"-a", "-b"}));
+  EXPECT_EQ(store().Read(Counter::kExpired), 2u);
+}
+
 
 TEST_P(Watches, LargeValuesComeInPieces) {
   StartLogged(kSmallWindow);

@@ -116,13 +116,66 @@ TEST_F(WatchTest, ABatchIsShownInItsOrder) {
   EXPECT_EQ(Rest(), Lines({"before=", "x=1", "-before", "a=2"}));
 }
 
-TEST_F(WatchTest, ExpiredRecordsAreDeletedWhenTheyAreRemoved) {
+// The watch alone is enough: nobody writes, and nobody works.
+TEST_F(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
+  ASSERT_TRUE(Begin().ok());
+  for (int i = 0; i < 3; ++i) Put(std::to_string(i), "", {.ttl = milliseconds(10 + 900 * i)});
+  Put("stays", "");
+  EXPECT_EQ(Rest(), Lines({"0=", "1=", "2=", "stays="}));
+  clock_.Advance(milliseconds(1000));
+  EXPECT_EQ(Rest(), Lines({"-0", "-1"}));
+  clock_.Advance(milliseconds(999));
+  EXPECT_EQ(Rest(), Lines());
+  clock_.Advance(milliseconds(1));
+  EXPECT_EQ(Rest(), Lines({"-2"}));
+  EXPECT_EQ(store_->Read(Counter::kExpired), 3u);
+}
+
+TEST_F(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
   ASSERT_TRUE(Begin().ok());
   Put("short", "1", {.ttl = milliseconds(10)});
-  clock_.Advance(milliseconds(10'000));
-  for (int i = 0; i < 100; ++i) store_->Work();
-  Put("later", "");
-  EXPECT_EQ(Rest(), Lines({"short=1", "-short", "later="}));
+  clock_.Advance(milliseconds(1000));
+  ASSERT_TRUE(store_->Work());
+  const std::uint64_t end = store_->Read(Counter::kChangesEnd);
+  EXPECT_EQ(Rest(), Lines({"short=1", "-short"}));
+  EXPECT_EQ(store_->Read(Counter::kChangesEnd), end) << "clients that wait look at this";
+}
+
+TEST_F(WatchTest, WhatExpiresBehindAWriteThatWaitsForTheDiskWaitsToo) {
+  ASSERT_TRUE(Begin().ok());
+  Put("short", "1", {.ttl = milliseconds(10)});
+  Write write;
+  write.key = "synced";
+  write.durability = Durability::kSynced;
+  store_->Submit(std::span(&write, 1));
+  ASSERT_NE(write.ticket, 0u);
+  clock_.Advance(milliseconds(1000));
+  EXPECT_EQ(Rest(), Lines({"short=1"}));
+  ASSERT_EQ(store_->Read(Counter::kExpired), 1u);
+  ASSERT_TRUE(store_->Sync());
+  EXPECT_EQ(Rest(), Lines({"synced=", "-short"}));
+}
+
+// A record that is on disk alone.
+TEST_F(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
+  const std::string value(100'000, 'v');
+  for (int i = 0; i < 300; ++i) {
+    Put("cold" + std::to_string(i), value, {.ttl = std::chrono::hours(1) + milliseconds(500 * i)});
+    clock_.Advance(milliseconds(500));
+    store_->Work();
+  }
+  ASSERT_GT(store_->Read(Counter::kColdKeys), 100u);
+  ASSERT_TRUE(Begin().ok());
+  clock_.Advance(std::chrono::hours(1) - milliseconds(300 * 500));
+  Lines lines;
+  for (int i = 0; i < 300; ++i) {
+    clock_.Advance(milliseconds(1000));
+    for (const std::string& line : Rest()) lines.push_back(line);
+    ASSERT_GE(lines.size(), static_cast<std::size_t>(i)) << "each within two seconds";
+  }
+  clock_.Advance(milliseconds(1000));
+  for (const std::string& line : Rest()) lines.push_back(line);
+  EXPECT_EQ(lines.size(), 300u);
 }
 
 TEST_F(WatchTest, APrefixLeavesOutTheOthers) {
