@@ -22,8 +22,9 @@ namespace remora {
 
 /// Shows each write that is in the server's log, once it is visible, in the order in which they became so; of
 /// a batch, one after the other. Values are as they were written, even if they have expired or were written
-/// over since. What expires shows up as a deletion when it is removed, which may be long after. Writes of
-/// Durability::kMemory are not shown.
+/// over since. What expires shows up as a deletion, within two seconds of that, whether or not anything is
+/// written (store/watch.h has the exceptions, of very large stores). Writes of Durability::kMemory are not
+/// shown.
 ///
 /// A change is shown once, but again by who goes on from an older token: so a program that keeps the token
 /// after it has done what a change asks for sees each change at least once.

@@ -183,7 +183,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   std::optional<std::string> watch_retention;
   line.Add("--watch_retention", watch_retention,
            "How long at least a watch that was away finds what it has missed, on disk: 10m, 1d, ... "
-           "Default: as long as a restart needs it anyway, some 64 to 256 MiB of writes")
+           "In any case it finds the latest 64 MiB of the log, over restarts as well")
       .TypeName("DURATION");
   line.Add("--max_clients", flags->max_clients,
            "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "

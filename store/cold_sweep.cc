@@ -1,6 +1,8 @@
 #include "store/cold_sweep.h"
 
+#include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "store/format/expiry.h"
 #include "store/format/record.h"
@@ -8,9 +10,12 @@
 namespace remora {
 namespace {
 
-// Between two passes: a minute, and so long that reading the tier takes a tenth of the time at most.
+// Between two passes: a minute, and so long that reading the tier takes a tenth of the time at most. Where
+// changes are watched: a second, and a quarter.
 constexpr std::int64_t kColdSweepPauseMs = 60'000;
 constexpr std::int64_t kPausePerPass = 9;
+constexpr std::int64_t kWatchedColdSweepPauseMs = 1'000;
+constexpr std::int64_t kWatchedPausePerPass = 3;
 
 }  // namespace
 
@@ -54,8 +59,13 @@ absl::Status ColdSweep::Look(const DurableTier::Entry& entry, std::int64_t unix_
 
 void ColdSweep::End(TimePoint now, std::int64_t unix_ms) {
   const std::int64_t took_ms = std::chrono::ceil<std::chrono::milliseconds>(now - pass_->began).count();
-  not_before_ms_ = unix_ms + std::max(kColdSweepPauseMs, kPausePerPass * took_ms);
+  not_before_ms_ = unix_ms + (watched_ ? std::max(kWatchedColdSweepPauseMs, kWatchedPausePerPass * took_ms)
+                                       : std::max(kColdSweepPauseMs, kPausePerPass * took_ms));
   pass_.reset();
+}
+
+void ColdSweep::SetWatched() {
+  if (!std::exchange(watched_, true)) not_before_ms_ = 0;
 }
 
 std::optional<std::int64_t> ColdSweep::next_due_ms() const {

@@ -38,6 +38,9 @@ class ColdSweep {
   /// When Work has something to do, as of Clock::UnixMillis. Nothing: never, as it looks now.
   std::optional<std::int64_t> next_due_ms() const;
 
+  /// From now on, changes are watched: deletions are not to be long in coming.
+  void SetWatched();
+
  private:
   struct Pass {
     std::string next;  // the first key that was not looked at, or before it
@@ -55,6 +58,7 @@ class ColdSweep {
   std::optional<Pass> pass_;
   std::int64_t due_ms_ = Segments::kNoExpiry;  // the earliest expiry of those that the pass does not look at
   std::int64_t not_before_ms_ = 0;
+  bool watched_ = false;
 };
 
 }  // namespace remora

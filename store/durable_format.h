@@ -80,7 +80,7 @@ struct Opening {
   std::uint64_t incarnation = 0;
   std::uint64_t found = 0;
 };
-inline constexpr std::size_t kOpenings = 64;
+inline constexpr std::size_t kOpenings = 1024;
 static_assert(sizeof(Opening) == 16 && std::has_unique_object_representations_v<Opening>);
 
 /// Nothing: it is no list of them.

@@ -217,7 +217,10 @@ std::optional<std::vector<std::string>> LogsIn(const std::string& path) {
     if (entry.path().extension() == ".log") logs.push_back(entry.path());
   }
   if (error) return std::nullopt;
-  std::sort(logs.begin(), logs.end());
+  // By their numbers, which have six digits at least.
+  std::sort(logs.begin(), logs.end(), [](const std::string& one, const std::string& other) {
+    return std::pair(one.size(), one) < std::pair(other.size(), other);
+  });
   return logs;
 }
 

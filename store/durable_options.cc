@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -77,7 +78,7 @@ rocksdb::ColumnFamilyOptions MetaOptions() {
   return options;
 }
 
-rocksdb::DBOptions DatabaseOptions(bool fresh, std::chrono::seconds log_retention) {
+rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention) {
   rocksdb::DBOptions options;
   // A store that lost its files is damaged, not new.
   options.create_if_missing = fresh;
@@ -93,8 +94,9 @@ rocksdb::DBOptions DatabaseOptions(bool fresh, std::chrono::seconds log_retentio
   // The meta family is written seldom, and would keep old log files from being deleted until this many bytes
   // of them are there. It also bounds what a restart has to replay.
   options.max_total_wal_size = std::uint64_t{256} << 20;
-  // For change feeds that are behind.
-  options.WAL_ttl_seconds = static_cast<std::uint64_t>(log_retention.count());
+  // For change feeds that are behind, they go to the archive; RocksDB itself deletes none there.
+  options.WAL_ttl_seconds = std::numeric_limits<std::uint64_t>::max();
+  options.listeners.push_back(LogArchiveTrimmer(log_retention));
   // The log files have all of it, so a stop takes no time.
   options.avoid_flush_during_shutdown = true;
   options.skip_stats_update_on_db_open = true;

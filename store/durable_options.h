@@ -1,8 +1,9 @@
 // How RocksDB is set up for the durable tier.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
+
+#include "store/durable_log_archive.h"
 
 namespace rocksdb {
 struct ColumnFamilyOptions;
@@ -15,7 +16,7 @@ namespace remora {
 rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes);
 /// Of what is kept beside them.
 rocksdb::ColumnFamilyOptions MetaOptions();
-/// `fresh`: it is made; else it must be there. `log_retention`: as DurableTierOptions.
-rocksdb::DBOptions DatabaseOptions(bool fresh, std::chrono::seconds log_retention);
+/// `fresh`: it is made; else it must be there.
+rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention);
 
 }  // namespace remora

@@ -100,6 +100,10 @@ class DurableTier::Impl {
     REMORA_RETURN_IF_ERROR(Translate(opened));
     db_.reset(db);
     log_was_torn_ = !torn.empty();
+    if (!options.read_only) {
+      if (!dir_->is_of_this_boot()) DropDamagedLogs(dir_->path());  // RocksDB could not list any of them
+      TrimLogArchive(dir_->path(), options.log_retention);
+    }
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
     // A log that was torn by a power cut must not be taken for one of this boot, should it still be there.
     const auto is_there = [](const std::string& log) { return std::filesystem::exists(log); };
@@ -279,8 +283,10 @@ absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, st
 }
 
 absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t from) const {
-  return ChangeLog::Open(*impl_->db_, impl_->place(), from,
-                         impl_->skipped_log_.load(std::memory_order_relaxed));
+  // What is missing from an earlier opening's log was lost.
+  const bool gaps =
+      impl_->skipped_log_.load(std::memory_order_relaxed) && from > impl_->openings_.back().found;
+  return ChangeLog::Open(*impl_->db_, impl_->place(), from, gaps);
 }
 
 absl::Status DurableTier::Sync() {

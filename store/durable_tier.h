@@ -23,6 +23,7 @@
 #include "store/backup.h"
 #include "store/durable_changes.h"
 #include "store/durable_format.h"
+#include "store/durable_log_archive.h"
 #include "store/format/scan_range.h"
 #include "store/remembered.h"
 
@@ -33,9 +34,8 @@ struct DurableTierOptions {
   /// each key in a table, 10 bits of filter and its share of the table's index: a key and some bytes for each
   /// 4 KiB.
   std::size_t block_cache_bytes = std::size_t{32} << 20;
-  /// How long a log file is kept that is not needed any more: for change feeds that are behind. It is deleted
-  /// within half of that again. 0: at once.
-  std::chrono::seconds log_retention{0};
+  /// Of log files that are not needed any more: for change feeds that are behind.
+  LogRetention log_retention{};
   /// Nothing is written, to the directory or by any call, and others may read it at the same time. What is in
   /// the log files is held in memory. Open fails with NotFound and FailedPrecondition where there is no
   /// store.

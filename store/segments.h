@@ -138,6 +138,11 @@ class Segments {
   }
   static std::int64_t ExpiryOf(const RecordHeader& header) { return ExpiryOf(header.expiry_ms); }
 
+  /// Segments come due in whole ticks: a server with nothing else to do wakes once for all that is due in
+  /// one.
+  static constexpr std::int64_t kTickMs = 1000;
+  static std::int64_t NextTick(std::int64_t unix_ms) { return unix_ms - unix_ms % kTickMs + kTickMs; }
+
   /// A record in this segment expires then.
   void NoteExpiry(std::uint64_t offset, std::int64_t expiry_ms);
   /// Who looks at all records of a segment, and notes again when those expire that are left, begins with
@@ -146,6 +151,8 @@ class Segments {
   /// The segment that is due first to be looked at: a record in it has expired, and it was not looked at just
   /// before. And when that is.
   std::optional<std::pair<std::int64_t, SegmentNumber>> first_due() const;
+  /// Segments with a record that will expire.
+  std::size_t expiring_count() const { return due_.size(); }
   /// A segment in which a record has expired, due or not. Looks at all segments.
   std::optional<SegmentNumber> AnyExpired(std::int64_t unix_ms) const;
 
@@ -217,7 +224,8 @@ class Segments {
   void Link(SegmentNumber number);
   void Unlink(SegmentNumber number);
   static std::int64_t DueOf(const Segment& segment) {
-    return std::max(segment.expiry_ms, segment.not_before_ms);
+    const std::int64_t due_ms = std::max(segment.expiry_ms, segment.not_before_ms);
+    return due_ms % kTickMs == 0 ? due_ms : NextTick(due_ms);
   }
 
   const std::span<std::byte> region_;

@@ -78,8 +78,11 @@ struct StoreOptions {
   /// Threads that load, at most. 0: one for each processor. (kInSteps: who calls.)
   std::size_t load_threads = 0;
   Syncing syncing = Syncing::kInThread;
-  /// How long at least a watch that is behind finds what it has not shown, on disk. 0: it does as long as
-  /// that has to be kept for a restart anyway, some 64 to 256 MiB of writes.
+  /// How much at least, and how long at least, a watch that is behind finds of what it has not shown: the
+  /// latest of so many bytes of the log, in which a write takes its key, its value and some 100 bytes, and
+  /// what was written within this time; over the last 1000 restarts, clean or not. On disk, two log files
+  /// more at most, of some 64 MiB each.
+  std::uint64_t watch_retention_bytes = std::uint64_t{64} << 20;
   std::chrono::seconds watch_retention{0};
   /// Called, by whichever thread made them so and without a lock, when writes that Submit left pending have
   /// become visible, or failed. May be empty.

@@ -77,6 +77,11 @@ class Store::Impl {
   absl::Status CommitNow(std::span<Write> writes, std::uint64_t* version);
   bool Work();
   std::optional<TimePoint> next_work() const;
+  /// Of a store with a tier: a watch has begun, and others may come. So what expires is removed soon.
+  void BeginToBeWatched();
+  /// As Work, where something has expired; for who waits for that, should nobody else work. False: there was
+  /// nothing to do.
+  bool RemoveExpired();
   bool has_tier() const { return tier_ != nullptr; }
   /// REQUIRES: has_tier().
   const DurableTier& tier() const { return *tier_; }
@@ -332,6 +337,7 @@ class Store::Impl {
   void Release(TimePoint now);
   /// At the end of all that writes.
   void FinishWork();
+  void NoteDeletions();
   void RestFromNow();
   /// Does what SubmitLocked left to be done.
   void CatchUpLocked();
@@ -463,7 +469,9 @@ class Store::Impl {
   std::vector<Write*> refused_;      // those of the group that are to be pending
 
   std::atomic<std::uint64_t> changes_end_ = 0;  // written under mutex_
-  bool syncs_in_steps_ = false;                 // from Start on
+  std::atomic<std::int64_t> expiry_due_ms_ =
+      Segments::kNoExpiry;       // when the sweeps go on; written under mutex_
+  bool syncs_in_steps_ = false;  // from Start on
 
   // Under mutex_: see synced.cc.
   std::deque<Pending> pending_;  // in the order of their tickets

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "store/base/clock.h"
 #include "store/durable_tier.h"
@@ -54,6 +56,9 @@ class Sweeper {
 
   std::uint64_t removed() const { return removed_; }
 
+  /// From now on, changes are watched: deletions are not to be long in coming.
+  void SetWatched() { watched_ = true; }
+
  private:
   struct Sweep {
     SegmentNumber segment = 0;
@@ -63,7 +68,9 @@ class Sweeper {
   };
 
   bool Begin(Pace pace, std::int64_t unix_ms);
-  void Removed();
+  void Removed(std::string_view key);
+  /// Of keys whose deletions the tier did not take, once more.
+  void DeleteAgain();
   void End(TimePoint now);
 
   Segments& segments_;
@@ -72,7 +79,10 @@ class Sweeper {
   DurableTier* const tier_;
   const UnsyncedKeys& unsynced_;
   std::optional<Sweep> sweep_;
-  std::size_t unflushed_ = 0;
+  bool watched_ = false;
+  std::vector<std::string> unflushed_;  // keys that were removed since Flush
+  std::vector<std::string> lost_;       // those whose deletions the tier did not take
+  std::int64_t again_ms_ = 0;           // when they are tried again
   std::uint64_t removed_ = 0;
 };
 

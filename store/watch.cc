@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kLongestPause{16};
 }  // namespace
 
 struct StoreWatch::Rep {
-  const Store::Impl& store;
+  Store::Impl& store;
   const ScanRange range;
   absl::Status failed{};  // for good
   std::future<absl::StatusOr<std::unique_ptr<ChangeLog>>> opening{};
@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range,
     REMORA_ASSIGN_OR_RETURN(from.sequence, impl_->tier().Continue(place, end));
   }
   from.incarnation = superblock().incarnation;
+  impl_->BeginToBeWatched();
   return std::unique_ptr<StoreWatch>(
       new StoreWatch(std::unique_ptr<StoreWatch::Rep>(new StoreWatch::Rep{*impl_, range}), from));
 }
@@ -69,11 +70,14 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range,
 absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
   const Clock& clock = rep_->store.clock();
   const TimePoint until = clock.Now() + wait;
+  const TimePoint remove_until = until + kLongestPause;
   for (Duration pause = kFirstPause;;) {
+    const bool removed = rep_->store.RemoveExpired();  // nobody else may do so while nothing is written
     REMORA_ASSIGN_OR_RETURN(const Step step, Advance());
     if (step == Step::kChange) return true;
     if (step == Step::kNotYet) continue;
     const TimePoint now = clock.Now();
+    if (removed && now < remove_until) continue;
     if (now >= until) return false;
     if (step == Step::kOpening) {
       rep_->opening.wait_for(until - now);

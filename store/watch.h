@@ -23,8 +23,10 @@ namespace remora {
 
 /// Shows each write that is in the log, once it is visible, in the order in which they became so; of a batch,
 /// one after the other. Values are as they were written, even if they have expired or were written over
-/// since. What expires shows up as a deletion when it is removed, which may be long after. Writes of
-/// Durability::kMemory are not shown.
+/// since. What expires shows up as a deletion, within two seconds of that, also where nothing is written and
+/// nobody calls Work. (Where more than 1 GiB of memory holds records that will expire, within some seconds
+/// for each GiB; of records that are not in memory, within four times as long as it takes to read all that is
+/// stored.) Writes of Durability::kMemory are not shown.
 ///
 /// To have a copy that follows: begin a watch, then scan all, then go on with the watch. What is written in
 /// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right

@@ -141,6 +141,7 @@ std::optional<TimePoint> Store::Impl::next_work() const {
 
 void Store::Impl::FinishWork() {
   sweeper_.Flush();
+  if (has_tier()) NoteDeletions();
   RestFromNow();
   const std::size_t log_segments = segments_.count() - index_.segment_count();
   const bool filling =
@@ -149,6 +150,25 @@ void Store::Impl::FinishWork() {
   wants_reads_.store(evictor_.is_on() && filling, std::memory_order_relaxed);
   frequency_.set_keys(index_.entry_count() - index_.cold_count());
   SetSizeCounters();
+}
+
+// What was removed is deleted in the log by now: watches see it, whether or not anything is written.
+void Store::Impl::NoteDeletions() {
+  SetChangesEnd();
+  expiry_due_ms_.store(std::min(sweeper_.next_due_ms().value_or(Segments::kNoExpiry),
+                                cold_sweep_.next_due_ms().value_or(Segments::kNoExpiry)),
+                       std::memory_order_relaxed);
+}
+
+void Store::Impl::BeginToBeWatched() {
+  const std::lock_guard lock(mutex_);
+  sweeper_.SetWatched();
+  cold_sweep_.SetWatched();
+}
+
+bool Store::Impl::RemoveExpired() {
+  // Relaxed: who sees it late looks again soon.
+  return expiry_due_ms_.load(std::memory_order_relaxed) <= clock_.UnixMillis() && Work();
 }
 
 // Memory rests from the moment that nothing leads there any more, and between the look at the clock with

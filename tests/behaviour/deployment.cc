@@ -354,6 +354,7 @@ std::unique_ptr<Deployment> Deployment::Create(DeploymentKind kind, const Option
   server.store.grace = options.grace;
   server.store.default_ttl = options.default_ttl;
   server.store.loading = options.loading;
+  server.store.watch_retention_bytes = options.watch_retention_bytes;
   server.store.watch_retention = options.watch_retention;
   server.tokens_file = options.tokens_file;
   server.serves_without_token = options.serves_without_token;

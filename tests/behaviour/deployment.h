@@ -111,6 +111,7 @@ class Deployment {
     /// Of the server's clock, beside that of its clients. Its date is another in any case.
     std::int64_t drift_ppm = 0;
     Loading loading = Loading::kInOpen;
+    std::uint64_t watch_retention_bytes = StoreOptions().watch_retention_bytes;
     std::chrono::seconds watch_retention{0};
     std::string tokens_file{};
     bool serves_without_token = false;

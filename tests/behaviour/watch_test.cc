@@ -27,9 +27,8 @@ constexpr milliseconds kLong{20'000};
 
 class Watches : public Behaviour {
  protected:
-  void StartLogged(const ClientOptions& client = {}, std::chrono::seconds retention = {}) {
-    Start({.durability = Durability::kLogged, .memory_size = 16 * kMiB, .watch_retention = retention},
-          client);
+  void StartLogged(const ClientOptions& client = {}) {
+    Start({.durability = Durability::kLogged, .memory_size = 16 * kMiB}, client);
   }
   std::unique_ptr<KeyWatch> Begin(const WatchOptions& options = {}) { return Begin(*kv_, options); }
   static std::unique_ptr<KeyWatch> Begin(KeyValue& kv, const WatchOptions& options = {}) {
@@ -92,6 +91,22 @@ TEST_P(Watches, ATokenGoesOnForAnotherClient) {
   EXPECT_EQ(Take(*Begin(*other, {.prefix = "user/", .token = middle}), 3),
             Lines({"user/2=u", "user/3=u", "user/4=u"}));
   EXPECT_EQ(Take(*Begin(*other, {.prefix = "user/", .token = start}), 5).front(), "user/0=u");
+}
+
+// Nobody writes, and nobody reads.
+TEST_P(Watches, ShowWhatExpires) {
+  StartLogged();
+  if (IsSkipped()) return;
+  const auto watch = Begin();
+  ASSERT_CODE(kOk, kv_->Put("a", "1", {.ttl = milliseconds(1)}));
+  ASSERT_CODE(kOk, kv_->Put("b", "2", {.ttl = milliseconds(300)}));
+  EXPECT_EQ(Take(*watch, 2), Lines({"a=1", "b=2"}));
+  deployment_->Advance(std::chrono::seconds(2));
+  for (int i = 0; i < 3 && !deployment_->concurrent(); ++i) {  // one thread: who asks steps it
+    ASSERT_CODE(kOk, kv_->client()->Ping());
+  }
+  EXPECT_EQ(Take(*watch, 2), Lines({"-a", "-b"}));
+  EXPECT_EQ(store().Read(Counter::kExpired), 2u);
 }
 
 TEST_P(Watches, LargeValuesComeInPieces) {
@@ -177,7 +192,7 @@ TEST_P(Watches, ACopyFollows) {
 }
 
 TEST_P(Watches, GoOnOverARestart) {
-  StartLogged({}, std::chrono::hours(1));
+  StartLogged();
   if (IsSkipped()) return;
   auto watch = Begin();
   ASSERT_CODE(kOk, Put("a", "1"));
@@ -186,12 +201,13 @@ TEST_P(Watches, GoOnOverARestart) {
   const std::string token = watch->token();
   watch.reset();
   Restart();
+  Restart();
   ASSERT_CODE(kOk, Put("c", "3"));
   EXPECT_EQ(Take(*Begin({.token = token}), 2), Lines({"b=2", "c=3"}));
 }
 
 TEST_P(Watches, WithoutRetentionSayWhenTheyAreTooFarBehind) {
-  START({.durability = Durability::kLogged});
+  START({.durability = Durability::kLogged, .watch_retention_bytes = 0});
   auto watch = Begin();
   const std::string token = watch->token();
   ASSERT_CODE(kOk, Put("a", "1"));

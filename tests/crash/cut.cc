@@ -29,7 +29,10 @@ struct Change {
   std::string to;
   std::string saved;
 
-  std::string folder() const { return fs::path(path).parent_path(); }
+  /// A rename is one change, also from one folder to another.
+  bool IsOf(const std::string& folder) const {
+    return fs::path(path).parent_path() == folder || fs::path(to).parent_path() == folder;
+  }
 };
 
 struct Journal {
@@ -50,7 +53,7 @@ absl::Status Apply(const std::string& line, Journal& journal) {
     return absl::OkStatus();
   }
   if (change.kind == "synced_folder") {
-    std::erase_if(journal.changes, [&](const Change& some) { return some.folder() == change.path; });
+    std::erase_if(journal.changes, [&](const Change& some) { return some.IsOf(change.path); });
     return absl::OkStatus();
   }
   if (change.kind == "unmodelled") return absl::FailedPreconditionError(line);

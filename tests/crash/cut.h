@@ -10,7 +10,7 @@
 //   folder,
 //     and of those after it any number in their order, as journalling file systems do. A file that was made
 //     may be gone although its own bytes were synced; one that was removed may be there again, with all its
-//     bytes.
+//     bytes. One that was renamed is in one folder or in the other.
 // What is not: bytes that were synced and come back otherwise (a disk that fails; see faults_test.py),
 // sectors of a page apart from each other, stale bytes of other files (no file system of today shows them),
 // files written in place (the journal says so, and the cut fails), sync_file_range (it counts for nothing).

@@ -124,6 +124,23 @@ TEST_F(CutTest, ARenamedFileMayHaveItsOldName) {
   EXPECT_EQ(Outcomes(prepare, "new"), (std::set<std::string>{"new", "(none)"}));
 }
 
+TEST_F(CutTest, AFileThatGoesToAnotherFolderIsInOneOfThem) {
+  const auto prepare = [&] {
+    ASSERT_EQ(mkdir(Path("folder").c_str(), 0700), 0);
+    Append("file", "AB", true);
+    SyncFolder();
+    ASSERT_EQ(rename(Path("file").c_str(), Path("folder/file").c_str()), 0);
+  };
+  std::set<std::string> outcomes;
+  for (int i = 0; i < 50; ++i) {
+    Clear();
+    prepare();
+    Cut();
+    outcomes.insert(Bytes("file") + ", " + Bytes("folder/file"));
+  }
+  EXPECT_EQ(outcomes, (std::set<std::string>{"AB, (none)", "(none), AB"}));
+}
+
 TEST_F(CutTest, AFileThatIsMadeAnewMayBeTheOldOne) {
   const auto prepare = [&] {
     Append("file", "old", true);

@@ -42,8 +42,6 @@ std::string Absolute(const char* path) {
   return whole;
 }
 
-std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
-
 bool Exists(const std::string& path) {
   struct stat status;
   return lstat(path.c_str(), &status) == 0;
@@ -308,7 +306,6 @@ int rename(const char* from, const char* to) noexcept {
   if (!disk.Watches(path)) return next(from, to);
   if (const int error = disk.Of(Fault::kChangeErrno); error != 0) return Fail(error);
   const std::lock_guard lock(disk.mutex());
-  if (FolderOf(Absolute(from)) != FolderOf(path)) disk.Note("unmodelled rename " + path);
   disk.Note("rename " + Absolute(from) + " " + path + " " + disk.Save(path));
   return next(from, to);
 }

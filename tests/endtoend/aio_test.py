@@ -385,6 +385,13 @@ class AioManyTest(harness.TestCase):
             await self.store.watch(token="no token")
 
     @in_loop
+    async def test_a_watch_shows_what_expires_while_nothing_is_written(self):
+        watch = await self.store.watch()
+        await self.store.put("key", "value", ttl=0.001)
+        changes = [await watch.next(harness.PATIENCE) for _ in range(2)]
+        self.assertEqual([change and change.kind for change in changes], ["put", "delete"])
+
+    @in_loop
     async def test_who_is_cancelled_loses_no_change(self):
         watch = await self.store.watch()
         seen = []

@@ -176,6 +176,27 @@ class KillTest(harness.TestCase):
         for writer in written:
             self.assertEqual(writer.verify(), (0, ""))
 
+    def test_a_watch_goes_on_behind_servers_that_were_killed_during_puts(self):
+        server = self.logged_server("--quiet")
+        start = harness.kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
+        writers = []
+        for kill in range(3):
+            writers.append(self.writer(f"writer{kill}", MANY))
+            writers[-1].wait_for(ENOUGH)
+            server.kill()
+            writers[-1].end()
+            server = self.logged_server("--quiet")
+        run = harness.kvctl(self.address, "watch", "--token", start, "--idle=1ms")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        shown = {writer.name: [] for writer in writers}
+        for line in run.stdout.decode().splitlines():
+            _, key, value = line.split("\t")
+            shown[key.split("/")[0]].append(int(value.split(":")[0]))
+        for writer in writers:
+            numbers = shown[writer.name]
+            self.assertEqual(numbers, list(range(len(numbers))))
+            self.assertIn(len(numbers), (writer.acked, writer.acked + 1))  # the last one's answer was lost, maybe
+
     def test_clients_killed_during_puts_leave_nothing_behind(self):
         self.memory_server("--quiet", memory="1G")
         connections = harness.stats(self.address)["connections"]

@@ -46,7 +46,7 @@ SimSettings Choose(std::mt19937_64& random) {
   settings.async_clients = static_cast<std::uint32_t>(below(settings.clients));
   if (has_disk) {
     settings.watchers = static_cast<std::uint32_t>(below(settings.clients - settings.async_clients));
-    store.watch_retention = std::chrono::seconds(below(3) == 0 ? 0 : 3600);
+    if (below(3) == 0) store.watch_retention_bytes = 0;
   }
   settings.drift_ppm = static_cast<std::int64_t>(below(1001)) - 500;
   settings.piece_size = std::size_t{1} << below(7);

@@ -12,8 +12,11 @@
 #include <string>
 #include <thread>
 
+#include "store/format/change.h"
 #include "store/store.h"
+#include "store/watch.h"
 #include "test_files.h"
+#include "tests/support/manual_clock.h"
 
 namespace remora {
 namespace {
@@ -50,9 +53,13 @@ class DiskFullTest : public testing::Test {
 
 TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   Fill(std::size_t{1} << 20);  // before the first write, which takes space in advance when there is any
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(temp_ / "store"));
+  StoreOptions options = LoggedIn(temp_ / "store");
+  ManualClock clock;
+  options.clock = &clock;
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
   ASSERT_TRUE(store.ok()) << store.status();
   ASSERT_TRUE((*store)->Put("key", "value").ok());
+  ASSERT_TRUE((*store)->Put("brief", "value", {.ttl = std::chrono::seconds(1)}).ok());
 
   absl::Status status;
   int puts = 0;
@@ -64,6 +71,12 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   std::string value;
   EXPECT_TRUE((*store)->Get("key", &value).ok());
   EXPECT_EQ((*store)->Get("key" + std::to_string(puts - 1), &value).code(), absl::StatusCode::kNotFound);
+
+  clock.Advance(std::chrono::seconds(2));
+  ASSERT_TRUE((*store)->Work());
+  ASSERT_EQ((*store)->Read(Counter::kExpired), 1u);
+  auto watch = (*store)->Watch();
+  ASSERT_TRUE(watch.ok()) << watch.status();
 
   const std::uint64_t last_version = (*store)->Read(Counter::kLastVersion);
 
@@ -77,6 +90,15 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_GT((*store)->Read(Counter::kLastVersion), last_version + 1)
       << "the versions of the writes that failed may be on disk";
+  // Nor does a watch miss what expired meanwhile.
+  clock.Advance(std::chrono::seconds(1));
+  bool brief_goes = false;
+  for (absl::StatusOr<bool> came = true; came.ok() && *came && !brief_goes;) {
+    came = (*watch)->Next(std::chrono::milliseconds(0));
+    brief_goes = came.ok() && *came && (*watch)->kind() == ChangeKind::kDelete && (*watch)->key() == "brief";
+  }
+  EXPECT_TRUE(brief_goes);
+  watch->reset();
   store->reset();
   store = Store::Open(LoggedIn(temp_ / "store"));
   ASSERT_TRUE(store.ok()) << store.status();

@@ -112,7 +112,7 @@ TEST_P(ExpiryTest, SweepingGivesAllMemoryBack) {
     ASSERT_EQ(keys(), static_cast<std::uint64_t>(puts));
     const std::uint64_t before = expired();
     const std::uint64_t moved = store_->Read(Counter::kBytesMoved);
-    clock_.Advance(hours(1));
+    clock_.Advance(hours(1) + seconds(1));
     WorkUntilIdle();
     EXPECT_EQ(keys(), 0u);
     EXPECT_EQ(expired() - before, static_cast<std::uint64_t>(puts));
@@ -122,7 +122,7 @@ TEST_P(ExpiryTest, SweepingGivesAllMemoryBack) {
     clock_.Advance(hours(1));  // all has rested
     const int again = Fill(value, hours(1));
     EXPECT_GE(again, puts - puts / 8);
-    clock_.Advance(hours(1));
+    clock_.Advance(hours(1) + seconds(1));
     WorkUntilIdle();
   }
 }

@@ -162,11 +162,11 @@ TEST_F(LoadServingTest, AGroupFindsWhatIsNotLoaded) {
 
 TEST_F(LoadServingTest, TouchFindsTheValueAndItsExpiryHolds) {
   ASSERT_NO_FATAL_FAILURE(FillAndReopen());
-  ASSERT_TRUE(store_->Touch(Key(1), milliseconds(100)).ok());
-  ASSERT_TRUE(store_->Touch(Key(2), milliseconds(1000)).ok());
+  ASSERT_TRUE(store_->Touch(Key(1), milliseconds(1000)).ok());
+  ASSERT_TRUE(store_->Touch(Key(2), milliseconds(1900)).ok());
   EXPECT_TRUE(absl::IsNotFound(store_->Touch("none", milliseconds(100))));
   EXPECT_EQ(Get(*store_, Key(1)), stored_[Key(1)]);
-  clock_.Advance(milliseconds(100));
+  clock_.Advance(milliseconds(1000));
   stored_.erase(Key(1));
   EXPECT_EQ(Get(*store_, Key(1)), "NOT_FOUND");
   LoadAll();
@@ -181,13 +181,13 @@ TEST_F(LoadServingTest, WhatHasExpiredIsNotBroughtBack) {
   store_ = OpenOrDie(options_);
   for (int i = 0; i < kKeys; ++i) {
     PutOptions ttl;
-    if (i % 2 == 0) ttl.ttl = milliseconds(100);
+    if (i % 2 == 0) ttl.ttl = milliseconds(1000);
     stored_[Key(i)] = RandomBytes(random_, 100);
     ASSERT_TRUE(store_->Put(Key(i), stored_[Key(i)], ttl).ok());
   }
   Reopen();
   EXPECT_EQ(Get(*store_, Key(2)), stored_[Key(2)]);  // in memory when it expires
-  clock_.Advance(milliseconds(100));
+  clock_.Advance(milliseconds(1000));
   EXPECT_EQ(Get(*store_, Key(2)), "NOT_FOUND");
   EXPECT_EQ(Get(*store_, Key(4)), "NOT_FOUND");
   EXPECT_TRUE(absl::IsNotFound(store_->Delete(Key(4))));

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "store/durable_log_scan.h"
 #include "store/format/change_token.h"
 #include "store/store.h"
 #include "test_files.h"
@@ -28,6 +31,7 @@ class WatchTest : public testing::Test {
     StoreOptions options = LoggedIn(temp_ / "store");
     options.syncing = Syncing::kInSteps;
     options.clock = &clock_;
+    options.watch_retention_bytes = retention_bytes_;
     options.watch_retention = retention_;
     return options;
   }
@@ -50,6 +54,9 @@ class WatchTest : public testing::Test {
     store_.reset();
     std::filesystem::copy(temp_ / "store", temp_ / "kept", std::filesystem::copy_options::recursive);
     Open();
+  }
+  std::vector<std::string> ArchivedLogs() const {
+    return LogsIn(temp_ / "store/archive").value_or(std::vector<std::string>());
   }
   void Put(std::string_view key, std::string_view value, const PutOptions& options = {}) {
     ASSERT_TRUE(store_->Put(key, value, options).ok());
@@ -75,6 +82,7 @@ class WatchTest : public testing::Test {
   }
 
   const TempDir temp_;
+  std::uint64_t retention_bytes_ = StoreOptions().watch_retention_bytes;
   std::chrono::seconds retention_{0};
   ManualClock clock_;
   std::unique_ptr<Store> store_;
@@ -116,13 +124,66 @@ TEST_F(WatchTest, ABatchIsShownInItsOrder) {
   EXPECT_EQ(Rest(), Lines({"before=", "x=1", "-before", "a=2"}));
 }
 
-TEST_F(WatchTest, ExpiredRecordsAreDeletedWhenTheyAreRemoved) {
+// The watch alone is enough: nobody writes, and nobody works.
+TEST_F(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
+  ASSERT_TRUE(Begin().ok());
+  for (int i = 0; i < 3; ++i) Put(std::to_string(i), "", {.ttl = milliseconds(10 + 900 * i)});
+  Put("stays", "");
+  EXPECT_EQ(Rest(), Lines({"0=", "1=", "2=", "stays="}));
+  clock_.Advance(milliseconds(1000));
+  EXPECT_EQ(Rest(), Lines({"-0", "-1"}));
+  clock_.Advance(milliseconds(999));
+  EXPECT_EQ(Rest(), Lines());
+  clock_.Advance(milliseconds(1));
+  EXPECT_EQ(Rest(), Lines({"-2"}));
+  EXPECT_EQ(store_->Read(Counter::kExpired), 3u);
+}
+
+TEST_F(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
   ASSERT_TRUE(Begin().ok());
   Put("short", "1", {.ttl = milliseconds(10)});
-  clock_.Advance(milliseconds(10'000));
-  for (int i = 0; i < 100; ++i) store_->Work();
-  Put("later", "");
-  EXPECT_EQ(Rest(), Lines({"short=1", "-short", "later="}));
+  clock_.Advance(milliseconds(1000));
+  ASSERT_TRUE(store_->Work());
+  const std::uint64_t end = store_->Read(Counter::kChangesEnd);
+  EXPECT_EQ(Rest(), Lines({"short=1", "-short"}));
+  EXPECT_EQ(store_->Read(Counter::kChangesEnd), end) << "clients that wait look at this";
+}
+
+TEST_F(WatchTest, WhatExpiresBehindAWriteThatWaitsForTheDiskWaitsToo) {
+  ASSERT_TRUE(Begin().ok());
+  Put("short", "1", {.ttl = milliseconds(10)});
+  Write write;
+  write.key = "synced";
+  write.durability = Durability::kSynced;
+  store_->Submit(std::span(&write, 1));
+  ASSERT_NE(write.ticket, 0u);
+  clock_.Advance(milliseconds(1000));
+  EXPECT_EQ(Rest(), Lines({"short=1"}));
+  ASSERT_EQ(store_->Read(Counter::kExpired), 1u);
+  ASSERT_TRUE(store_->Sync());
+  EXPECT_EQ(Rest(), Lines({"synced=", "-short"}));
+}
+
+// A record that is on disk alone.
+TEST_F(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
+  const std::string value(100'000, 'v');
+  for (int i = 0; i < 300; ++i) {
+    Put("cold" + std::to_string(i), value, {.ttl = std::chrono::hours(1) + milliseconds(500 * i)});
+    clock_.Advance(milliseconds(500));
+    store_->Work();
+  }
+  ASSERT_GT(store_->Read(Counter::kColdKeys), 100u);
+  ASSERT_TRUE(Begin().ok());
+  clock_.Advance(std::chrono::hours(1) - milliseconds(300 * 500));
+  Lines lines;
+  for (int i = 0; i < 300; ++i) {
+    clock_.Advance(milliseconds(1000));
+    for (const std::string& line : Rest()) lines.push_back(line);
+    ASSERT_GE(lines.size(), static_cast<std::size_t>(i)) << "each within two seconds";
+  }
+  clock_.Advance(milliseconds(1000));
+  for (const std::string& line : Rest()) lines.push_back(line);
+  EXPECT_EQ(lines.size(), 300u);
 }
 
 TEST_F(WatchTest, APrefixLeavesOutTheOthers) {
@@ -161,7 +222,50 @@ TEST_F(WatchTest, GoesOnOverARestartWhereNothingWasMissed) {
   EXPECT_EQ(Rest(), Lines({"b="}));
 }
 
+// With the defaults.
+TEST_F(WatchTest, GoesOnOverManyRestartsAnywhere) {
+  ASSERT_TRUE(Begin().ok());
+  const std::string token = watch_->token();
+  Lines expected;
+  for (int i = 0; i < 15; ++i) {
+    Put(std::to_string(i), "");
+    expected.push_back(std::to_string(i) + "=");
+    Open();
+    if (i % 5 == 0) Open();  // with nothing written in between
+  }
+  ASSERT_TRUE(Begin(token).ok());
+  EXPECT_EQ(Rest(), expected);
+}
+
+// A value for each log file, so that the archive is told apart by bytes.
+TEST_F(WatchTest, FindsTheLatestBytesThatAreRetained) {
+  constexpr std::size_t kSize = std::size_t{256} << 10;
+  retention_bytes_ = 4 * kSize;
+  Open();
+  std::vector<std::string> tokens;
+  Lines values;
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(Begin().ok());
+    tokens.push_back(watch_->token());
+    const std::string value = std::to_string(i) + std::string(kSize, 'v');
+    Put("key", value);
+    values.push_back("key=" + value);
+    Open();
+  }
+  Open();
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(Begin(tokens[static_cast<std::size_t>(i)]).ok());
+    const Lines rest = Rest();
+    if (i >= 8) {
+      EXPECT_EQ(rest, Lines(values.begin() + i, values.end())) << i;
+    } else if (i <= 4) {
+      EXPECT_EQ(rest, Lines({"OUT_OF_RANGE"})) << i;
+    }
+  }
+}
+
 TEST_F(WatchTest, WithRetentionGoesOnOverARestartAnywhere) {
+  retention_bytes_ = 0;
   retention_ = std::chrono::hours(1);
   Open();
   ASSERT_TRUE(Begin().ok());
@@ -176,6 +280,8 @@ TEST_F(WatchTest, WithRetentionGoesOnOverARestartAnywhere) {
 }
 
 TEST_F(WatchTest, SaysSoWhenItIsTooFarBehind) {
+  retention_bytes_ = 0;
+  Open();
   ASSERT_TRUE(Begin().ok());
   const std::string token = watch_->token();
   Put("a", "");
@@ -188,15 +294,63 @@ TEST_F(WatchTest, SaysSoWhenItIsTooFarBehind) {
 }
 
 TEST_F(WatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
-  ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
-  Put("a", "");
-  Open();
+  retention_bytes_ = 0;
   Open();
   Put("first", "");  // raises the limit of versions
+  ASSERT_TRUE(Begin().ok());
+  const std::string token = watch_->token();
   Put("memory", "", {.durability = Durability::kMemory});
-  Put("b", "");
+  const std::string name = std::filesystem::path(LogsIn(temp_ / "store")->back()).filename();
+  const auto is_there = [&] {
+    return std::filesystem::exists(temp_ / ("store/" + name)) ||
+           std::filesystem::exists(temp_ / ("store/archive/" + name));
+  };
+  for (int i = 0; is_there(); ++i) {
+    ASSERT_LT(i, 900);
+    Put("key", std::string(std::size_t{1} << 20, 'v'));
+    clock_.Advance(milliseconds(1000));  // memory rests
+    store_->Work();
+  }
   ASSERT_TRUE(Begin(token).ok());
+  EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
+}
+
+TEST_F(WatchTest, SaysSoWhereALogOfAnEarlierOpeningIsMissing) {
+  ASSERT_TRUE(Begin().ok());
+  const std::string token = watch_->token();
+  for (const char* key : {"a", "b", "c"}) {
+    Put(key, "");
+    Open();
+  }
+  Put("first", "");
+  Put("memory", "", {.durability = Durability::kMemory});
+  Put("logged", "");
+  const std::vector<std::string> logs = ArchivedLogs();
+  ASSERT_EQ(logs.size(), 3u);
+  std::filesystem::remove(logs[1]);
+  ASSERT_TRUE(Begin(token).ok());
+  EXPECT_EQ(Rest(), Lines({"a=", "OUT_OF_RANGE"}));
+}
+
+// What need not have been synced when the machine failed.
+TEST_F(WatchTest, AnArchivedLogThatIsDamagedIsNotKept) {
+  ASSERT_TRUE(Begin().ok());
+  const std::string before = watch_->token();
+  Put("a", "");
+  EXPECT_EQ(Rest(), Lines({"a="}));
+  const std::string behind = watch_->token();
+  Open();
+  Put("b", "");
+  Open();
+  watch_.reset();
+  store_.reset();
+  std::ofstream(temp_ / "store/REMORA-BOOT") << "an earlier one";
+  const std::string damaged = ArchivedLogs().front();
+  std::fstream(damaged, std::ios::in | std::ios::out).seekp(20).put('x');  // within the first record
+  Open();
+  ASSERT_TRUE(Begin(behind).ok());
+  EXPECT_EQ(Rest(), Lines({"b="}));
+  ASSERT_TRUE(Begin(before).ok());
   EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
 }
 
@@ -290,6 +444,28 @@ TEST_F(WatchTest, WritesThatSkipTheLogAreNotShown) {
   Put("last", "");
   ASSERT_TRUE(Begin(token).ok());
   EXPECT_EQ(Rest(), Lines({"last="}));
+}
+
+// Log files were full meanwhile, and what they hold is in tables.
+TEST_F(WatchTest, FindsTheLastMegabytesBehindARestart) {
+  const std::string value(std::size_t{1} << 20, 'v');
+  const auto put = [&](int i) {
+    Put("key", std::to_string(i) + value);
+    clock_.Advance(milliseconds(1000));  // memory rests
+    store_->Work();
+  };
+  for (int i = 0; i < 75; ++i) put(i);
+  ASSERT_TRUE(Begin().ok());
+  const std::string token = watch_->token();
+  for (int i = 75; i < 135; ++i) put(i);
+  Open();
+  ASSERT_TRUE(Begin(token).ok());
+  for (int i = 75; i < 135; ++i) {
+    const absl::StatusOr<bool> came = watch_->Next(milliseconds(0));
+    ASSERT_TRUE(came.ok() && *came) << i << ": " << came.status();
+    ASSERT_EQ(watch_->value(), std::to_string(i) + value);
+  }
+  EXPECT_EQ(Rest(), Lines());
 }
 
 // More than the write buffers hold: log files come and go meanwhile.

@@ -1,0 +1,35 @@
+// RocksDB's log files that a restart does not need any more, kept for change feeds that are behind.
+//
+// RocksDB moves them to the folder "archive", and is told to delete none: its own bounds are a time, and a
+// number of files as large as the largest one. Here the newest are kept, as many as have so many bytes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace rocksdb {
+class EventListener;
+}  // namespace rocksdb
+
+namespace remora {
+
+/// What is kept: at least so many bytes of the latest logs, and those that were written to within this time.
+struct LogRetention {
+  std::uint64_t bytes = 0;
+  std::chrono::seconds time{0};
+};
+
+/// Deletes the others of the database in `path`, the oldest first. What cannot be deleted stays until the
+/// next time. Any thread.
+void TrimLogArchive(const std::string& path, const LogRetention& retention);
+
+/// Deletes those that are damaged: after the machine has failed, as they need not have been synced. What a
+/// feed misses then, it is told. Reads all of them.
+void DropDamagedLogs(const std::string& path);
+
+/// Trims it after each flush, which is when logs come to be archived: the last ones may stay until the next.
+std::shared_ptr<rocksdb::EventListener> LogArchiveTrimmer(const LogRetention& retention);
+
+}  // namespace remora
