@@ -96,17 +96,17 @@ json_t* NewPhase(const PhaseResult& phase) {
   json_t* const server = json_object();
   for (const auto& [name, growth] : phase.server) json_object_set_new(server, name.c_str(), NewCount(growth));
   json_t* const all = json_pack("{s:o, s:f, s:f, s:o, s:f, s:o, s:f, s:o, s:o, s:o, s:o}",          //
-                   "phase", NewString(phase.name),                                     //
-                   "seconds", phase.seconds,                                           //
-                   "client_cpu_seconds", phase.cpu_seconds,                            //
-                   "operations", NewCount(phase.all_operations()),                     //
-                   "operations_per_second", phase.per_second(phase.all_operations()),  //
-                   "by_operation", NewKinds(phase),                                    //
-                   "interval_seconds", phase.interval_seconds,                         //
-                   "series", NewSeries(phase),                                         //
-                   "client", client,                                                   //
-                   "server", server,                                                   //
-                   "errors", NewErrors(phase));
+                                "phase", NewString(phase.name),                                     //
+                                "seconds", phase.seconds,                                           //
+                                "client_cpu_seconds", phase.cpu_seconds,                            //
+                                "operations", NewCount(phase.all_operations()),                     //
+                                "operations_per_second", phase.per_second(phase.all_operations()),  //
+                                "by_operation", NewKinds(phase),                                    //
+                                "interval_seconds", phase.interval_seconds,                         //
+                                "series", NewSeries(phase),                                         //
+                                "client", client,                                                   //
+                                "server", server,                                                   //
+                                "errors", NewErrors(phase));
   if (phase.cut_short) json_object_set_new(all, "cut_short", json_true());
   return all;
 }
