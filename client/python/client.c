@@ -39,7 +39,7 @@ static void EndHandle(const Client* self, Handle* handle) {
 // Ends those whose objects are gone, or all. Begins its search anew each time, for the list may have changed.
 static void EndHandles(Client* self, int all) {
   self->busy = 1;
-  self->thread = PyThread_get_thread_ident();
+  self->thread = PyThreadState_Get();
   self->has_unused = 0;
   for (Handle** at = &self->handles; *at != NULL;) {
     Handle* const handle = *at;
@@ -56,6 +56,7 @@ static void EndHandles(Client* self, int all) {
     }
   }
   self->busy = 0;
+  self->thread = NULL;
 }
 
 void DropHandle(Client* self, Handle* handle) {
@@ -67,7 +68,7 @@ void DropHandle(Client* self, Handle* handle) {
 int IsFree(const Client* self) {
   if (!self->busy || self->forks != forks) return 1;  // a forked child does not have the thread of that call
   PyErr_SetString(PyExc_RuntimeError,
-                  self->thread == PyThread_get_thread_ident()
+                  self->thread == PyThreadState_Get()
                       ? "the client is in a call of this thread: give finalizers and signal handlers one of "
                         "their own"
                       : "the client is in use by another thread: give each a client of its own");
@@ -87,12 +88,12 @@ int Begin(Client* self) {
     return 0;
   }
   self->busy = 1;
-  self->thread = PyThread_get_thread_ident();
   return 1;
 }
 
 void End(Client* self) {
   self->busy = 0;
+  self->thread = NULL;
   while (self->has_unused) EndHandles(self, 0);
 }
 
@@ -101,10 +102,10 @@ void End(Client* self) {
 // Runs the handlers of signals that came while the call waits. If one raises an exception, the call ends.
 static int IsInterrupted(void* context) {
   Client* const self = context;
-  PyEval_RestoreThread(self->released);
-  const int is_interrupted = self->stopping || PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
-  self->released = PyEval_SaveThread();
-  return is_interrupted;
+  PyEval_RestoreThread(self->thread);
+  self->interrupted = self->interrupted || PyErr_CheckSignals() != 0;
+  PyEval_SaveThread();
+  return self->interrupted || self->stopping;
 }
 
 static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
@@ -126,7 +127,6 @@ static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
     return -1;
   }
   self->busy = 1;
-  self->thread = PyThread_get_thread_ident();
   self->forks = forks;
   remora_code code;
   remora_client* client = NULL;
@@ -395,7 +395,7 @@ typedef struct {
 // lock.
 static void AddCounter(void* context, const char* name, uint64_t value) {
   Counters* const into = context;
-  if (!into->has_lock) PyEval_RestoreThread(into->self->released);
+  if (!into->has_lock) PyEval_RestoreThread(into->self->thread);
   into->has_lock = 1;
   PyObject* const number = PyLong_FromUnsignedLongLong(value);
   if (number != NULL) PyDict_SetItemString(into->counters, name, number);
@@ -412,9 +412,10 @@ static PyObject* DictOf(Client* self, TellCounters tell, int waits) {
     Py_XDECREF(into.counters);
     return NULL;
   }
-  if (waits) self->released = PyEval_SaveThread();
+  if (waits) self->thread = PyEval_SaveThread();
   const remora_code code = tell(self->client, AddCounter, &into);
-  if (!into.has_lock) PyEval_RestoreThread(self->released);
+  if (!into.has_lock) PyEval_RestoreThread(self->thread);
+  self->interrupted = 0;
   if (code != REMORA_OK) Raise(code);
   End(self);
   if (!PyErr_Occurred()) return into.counters;

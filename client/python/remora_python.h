@@ -26,14 +26,14 @@ typedef struct Handle {
 
 typedef struct {
   PyObject ob_base;
-  remora_client* client;    // null: closed
-  Handle* handles;          // a list
-  int has_unused;           // some of them are
-  unsigned forks;           // as `forks` was when it connected
-  int busy;                 // a call is under way, from Begin to End
-  int stopping;             // no call may wait any more
-  unsigned long thread;     // of that call
-  PyThreadState* released;  // of that call, while it does not have the interpreter's lock
+  remora_client* client;  // null: closed
+  Handle* handles;        // a list
+  int has_unused;         // some of them are
+  unsigned forks;         // as `forks` was when it connected
+  int busy;               // a call is under way, from Begin to End
+  int stopping;           // no call may wait any more
+  PyThreadState* thread;  // of that call, from the moment that it waits; else null
+  int interrupted;        // a signal's handler has raised an exception in that call
 } Client;
 
 // Memory that an Async has registered.
@@ -160,12 +160,15 @@ void DropHandle(Client* self, Handle* handle);
 
 /// Runs a call of remora.h without the interpreter's lock. Where a signal's handler has raised an exception,
 /// the code is REMORA_CANCELLED.
-#define CALL(self, code, call)                             \
-  do {                                                     \
-    (self)->released = PyEval_SaveThread();                \
-    code = call;                                           \
-    PyEval_RestoreThread((self)->released);                \
-    if (PyErr_Occurred() != NULL) code = REMORA_CANCELLED; \
+#define CALL(self, code, call)            \
+  do {                                    \
+    (self)->thread = PyEval_SaveThread(); \
+    code = call;                          \
+    PyEval_RestoreThread((self)->thread); \
+    if ((self)->interrupted) {            \
+      (self)->interrupted = 0;            \
+      code = REMORA_CANCELLED;            \
+    }                                     \
   } while (0)
 
 #define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
