@@ -115,6 +115,11 @@ void AsyncClient::Core::TakeFence(AsyncOperation& operation) {
 void AsyncClient::Core::TakeReplyOfLargePut(const Session::Answer& answer, bool may_learn) {
   AsyncOperation* const operation = large_.operation;
   const bool is_ok = answer.reply.status == ReplyStatus::kOk;
+  const bool asks_again = answer.reply.status == ReplyStatus::kAskAgain && operation != nullptr;
+  if (asks_again && large_.step == Step::kReserving) {
+    large_.step = Step::kReserve;
+    return;
+  }
   if (operation != nullptr) Progress(*operation);
   switch (large_.step) {
     case Step::kReserving: {

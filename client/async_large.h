@@ -14,7 +14,7 @@ namespace remora {
 
 /// One at a time, for a connection has one reservation at a time (store/format/protocol.h):
 ///
-///   kReserve ─▶ kReserving ─▶ kFilling ─▶ kCommit ─▶ kCommitting ─▶ kNone
+///   kReserve ◀▶ kReserving ─▶ kFilling ─▶ kCommit ─▶ kCommitting ─▶ kNone
 ///                   └────────────┴───────────┴─▶ kReturn ─▶ kReturning ─▶ kNone
 ///
 /// An operation that ends early leaves it: what was reserved is given back, before any other is reserved.

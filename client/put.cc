@@ -35,6 +35,8 @@ absl::Status ToStatus(const Session::Answer& answer) {
       return absl::UnknownError(AbslView(answer.behind));
     case ReplyStatus::kPermissionDenied:
       return absl::PermissionDeniedError(AbslView(answer.behind));
+    case ReplyStatus::kAskAgain:
+      return absl::DeadlineExceededError(AbslView(answer.behind));
     case ReplyStatus::kInvalid:  // all that can be seen here was looked at before
       return absl::InvalidArgumentError(absl::StrCat("the server refused: ", AbslView(answer.behind)));
   }

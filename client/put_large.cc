@@ -43,8 +43,11 @@ absl::Status SendParts(Session& session, LargeStream& stream) {
 absl::StatusOr<Session::Answer> Send(Session& session, std::string_view key, const SentValue& value,
                                      std::uint64_t key_hash, const PutOptions& options) {
   const std::size_t size = value.bytes.size();
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer reserved,
-                          session.Exchange(session.NextRequest(Operation::kReserve, key.size(), size)));
+  Session::Answer reserved;
+  do {
+    REMORA_ASSIGN_OR_RETURN(reserved,
+                            session.Exchange(session.NextRequest(Operation::kReserve, key.size(), size)));
+  } while (reserved.reply.status == ReplyStatus::kAskAgain && session.clock().Now() < session.deadline());
   if (reserved.reply.status != ReplyStatus::kOk) return reserved;
   Grant grant;
   const bool granted = FromBytes(std::as_bytes(std::span(reserved.behind)), &grant);

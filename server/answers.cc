@@ -131,33 +131,60 @@ void Server::Answer(const Pending& pending, const absl::Status& status, Reply re
 // --- Room for large values is reserved ------------------------------------------------------------------
 
 void Server::AddReserve(const Pending& pending) {
-  const bool waits = std::any_of(reserves_.begin(), reserves_.end(),
-                                 [&](const Pending& other) { return other.session == pending.session; });
-  if (waits) return Answer(pending, absl::InvalidArgumentError("a reserve while another one waits"));
-  reserves_.push_back(pending);
+  // Before it waits: nobody is to wait for what it does not want any more.
+  const absl::Status given_back = grants_->GiveBack(pending.session->connection());
+  if (!given_back.ok()) return Answer(pending, given_back);
+  const Turn asked{.pending = pending, .asked = store_->clock().Now()};
+  const auto turn = std::find_if(reserves_.begin(), reserves_.end(),
+                                 [&](const Turn& other) { return other.pending.session == pending.session; });
+  if (turn == reserves_.end()) {
+    reserves_.push_back(asked);
+  } else if (!turn->is_asked) {
+    *turn = asked;
+  } else {
+    Answer(pending, absl::InvalidArgumentError("a reserve while another one waits"));
+  }
 }
 
 bool Server::AnswerReserves() {
   grants_->Expire();
-  bool answered = false;
-  // In order, so that a large one does not wait for ever while small ones pass by.
-  for (; !reserves_.empty(); reserves_.pop_front()) {
-    const Pending pending = reserves_.front();
-    if (pending.session == nullptr) continue;
-    const absl::StatusOr<Grant> grant = grants_->Reserve(*pending.session, pending.request);
-    if (IsPutOff(grant.status())) break;
-    answered = true;
-    if (!grant.ok()) {
-      Answer(pending, grant.status());
-      continue;
-    }
-    Reply reply;
-    reply.request_id = pending.request.request_id;
-    const bool granted = grant->region.size > 0;
-    SendReply(pending.session, reply,
-              granted ? std::string_view(reinterpret_cast<const char*>(&*grant), sizeof(*grant)) : "");
+  if (reserves_.empty()) return false;
+  const TimePoint now = store_->clock().Now();
+  const std::size_t before = reserves_.size();
+  bool is_room = true;
+  for (auto turn = reserves_.begin(); turn != reserves_.end();) {
+    turn = TakeTurn(*turn, now, &is_room) ? reserves_.erase(turn) : std::next(turn);
   }
-  return answered;
+  return reserves_.size() < before;
+}
+
+bool Server::TakeTurn(Turn& turn, TimePoint now, bool* is_room) {
+  constexpr std::chrono::seconds kTurn{kTurnSeconds};
+  const Pending pending = turn.pending;
+  if (pending.session == nullptr) return true;
+  if (!turn.is_asked) return now >= turn.asked + 2 * kTurn;
+  // In order, so that a large one does not wait for ever while small ones pass by.
+  absl::StatusOr<Grant> grant = absl::AbortedError("another one waits before it");
+  if (*is_room) grant = grants_->Reserve(*pending.session, pending.request, turn.asked);
+  *is_room = !IsPutOff(grant.status());
+  if (*is_room && !grant.ok()) {
+    Answer(pending, grant.status());
+    return true;
+  }
+  if (!*is_room && now < turn.asked + kTurn) return false;
+  turn.is_asked = false;
+  Reply reply;
+  reply.request_id = pending.request.request_id;
+  std::string_view behind =
+      "other clients have reserved as much room for large values as they may; try again, or with a longer "
+      "timeout";
+  if (!grant.ok()) {
+    reply.status = ReplyStatus::kAskAgain;
+  } else {
+    behind = {reinterpret_cast<const char*>(&*grant), grant->region.size > 0 ? sizeof(*grant) : 0};
+  }
+  SendReply(pending.session, reply, behind);
+  return grant.ok();
 }
 
 absl::Status Server::Locate(const ServerSession& session, const Request& request, Reply* reply) {

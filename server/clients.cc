@@ -213,7 +213,7 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
   some_gone_ = true;
   for (Pending& pending : other_requests_) pending.Forget(gone);
   for (Pending& pending : due_) pending.Forget(gone);
-  for (Pending& pending : reserves_) pending.Forget(gone);
+  for (Turn& turn : reserves_) turn.pending.Forget(gone);
   for (auto& [ticket, unsynced] : unsynced_) unsynced.pending.Forget(gone);
   for (rdma::Completion& completion : completions_) {
     if (completion.connection == connection) completion.connection = nullptr;

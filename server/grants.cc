@@ -22,15 +22,9 @@ Grants::~Grants() {
   while (!held_.empty()) Remove(held_.begin(), /*used_up=*/false);
 }
 
-absl::StatusOr<Grant> Grants::Reserve(ServerSession& session, const Request& request) {
+absl::StatusOr<Grant> Grants::Reserve(ServerSession& session, const Request& request, TimePoint asked) {
   rdma::Connection& connection = session.connection();
-  const auto found = held_.find(&connection);
-  if (found != held_.end()) {
-    if (found->second.committing) {
-      return absl::InvalidArgumentError("a reserve while a commit of this connection is not answered");
-    }
-    Remove(found, /*used_up=*/false);
-  }
+  REMORA_CHECK(!held_.contains(&connection));
   const std::size_t size = std::size_t{request.key_size} + request.value_size;
   if (!held_.empty() && bytes_ + size > memory_.region().size() / kShare) {
     return absl::AbortedError("as much is reserved as may be");
@@ -39,7 +33,7 @@ absl::StatusOr<Grant> Grants::Reserve(ServerSession& session, const Request& req
                           store_.Reserve(request.key_size, request.value_size));
   Held held{.reservation = reservation,
             .grant = nullptr,
-            .until = store_.clock().Now() + std::chrono::seconds(kReservationSeconds)};
+            .until = asked + std::chrono::seconds(kReservationSeconds)};
   // When it cannot be granted, be it for want of memory that may be locked, parts do it too.
   auto grant = memory_.GrantAt(connection, reservation.bytes);
   if (grant.ok()) held.grant = *std::move(grant);
@@ -90,6 +84,16 @@ void Grants::EndCommit(rdma::Connection& connection) {
   const auto found = held_.find(&connection);
   REMORA_CHECK(found != held_.end() && found->second.committing);
   Remove(found, /*used_up=*/true);
+}
+
+absl::Status Grants::GiveBack(rdma::Connection& connection) {
+  const auto found = held_.find(&connection);
+  if (found == held_.end()) return absl::OkStatus();
+  if (found->second.committing) {
+    return absl::InvalidArgumentError("a reserve while a commit of this connection is not answered");
+  }
+  Remove(found, /*used_up=*/false);
+  return absl::OkStatus();
 }
 
 void Grants::End(rdma::Connection& connection) {

@@ -38,8 +38,9 @@ class Grants {
   Grants& operator=(const Grants&) = delete;
 
   /// OK: as the Grant says, whose size is 0 when the client is to send parts. Aborted: nothing was done, ask
-  /// again later. Others are the answer. What the connection had reserved before is given back first.
-  absl::StatusOr<Grant> Reserve(ServerSession& session, const Request& request);
+  /// again later. Others are the answer. It lasts kReservationSeconds from `asked` on, when the client last
+  /// asked for it. REQUIRES: GiveBack was OK since.
+  absl::StatusOr<Grant> Reserve(ServerSession& session, const Request& request, TimePoint asked);
 
   /// Copies a part out of the slice. Not OK: there is nothing reserved any more.
   absl::Status TakePart(ServerSession& session, const Request& request);
@@ -51,7 +52,9 @@ class Grants {
   /// The store has used it up.
   void EndCommit(rdma::Connection& connection);
 
-  /// Gives back what the connection had reserved, if anything. Before the connection goes.
+  /// Gives back what the connection had reserved, if anything. InvalidArgument: it is being committed.
+  absl::Status GiveBack(rdma::Connection& connection);
+  /// The same in any case. Before the connection goes.
   void End(rdma::Connection& connection);
   /// The same for all whose time is over.
   void Expire();

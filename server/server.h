@@ -136,6 +136,13 @@ class Server {
     }
   };
 
+  // A reserve that waits for room.
+  struct Turn {
+    Pending pending;
+    TimePoint asked{};     // last
+    bool is_asked = true;  // else it was answered with kAskAgain
+  };
+
   // A write that waits for the disk.
   struct Unsynced {
     Pending pending;
@@ -228,6 +235,9 @@ class Server {
   bool AnswerOthers();
   bool AnswerReserves();
   void AddReserve(const Pending& pending);
+  /// Answers it if it is time. `is_room`: nobody before it waits for room; false, once it does. True: it is
+  /// over.
+  bool TakeTurn(Turn& turn, TimePoint now, bool* is_room);
   void TellOutcome(const Pending& pending);
   void TellBackup(const Pending& pending);
   /// Aborted: there is no room right now to bring the record back to memory.
@@ -263,7 +273,7 @@ class Server {
   std::vector<Pending> other_requests_;
   absl::flat_hash_map<TokenUse*, std::deque<Pending>> delayed_;  // none of them empty
   std::vector<Pending> due_;                                     // of those, whose turn has come
-  std::deque<Pending> reserves_;  // in the order in which they came; one for a connection at most
+  std::deque<Turn> reserves_;  // in the order in which they came; one for a connection at most
 
   std::optional<TimePoint> next_probe_;  // nothing: there are no clients to be asked whether they are there
   bool tells_of_load_ = false;           // when it is over; it may be already

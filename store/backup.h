@@ -53,11 +53,13 @@ absl::StatusOr<std::vector<BackupInfo>> ListBackups(const std::string& dir);
 /// ListBackups. NotFound: there is none of this number. DataLoss: it is damaged, and how.
 absl::StatusOr<BackupInfo> VerifyBackup(const std::string& dir, std::uint32_t id);
 
-/// Copies a backup, verified, to a data directory, all of it or nothing: it is put together beside that, in a
-/// directory of the same name with ".restore-" and six characters more, and renamed when the disk has it.
-/// `id` 0: the newest. `data_dir` must be missing or empty; its parent must exist. Errors as VerifyBackup,
-/// and FailedPrecondition: data_dir is not empty. Unavailable: the disk is full, or fails. `unix_s`: the
-/// time.
+/// Copies a backup, verified, to a data directory, all of it or nothing. If `data_dir` is missing, it is put
+/// together beside that, in a directory of the same name with ".restore-" and six characters more, which is
+/// renamed when the disk has it; the parent must exist. If `data_dir` is there, it must be empty but for a
+/// lost+found, and may be a mount point: it is put together in a directory ".restore-" in there, and its
+/// files are then moved, the one that makes it a store's last. `id` 0: the newest. Errors as VerifyBackup,
+/// and FailedPrecondition: data_dir is not empty, or no directory. Unavailable: the disk is full, or fails.
+/// `unix_s`: the time.
 absl::StatusOr<BackupInfo> RestoreBackup(const std::string& dir, std::uint32_t id,
                                          const std::string& data_dir, std::int64_t unix_s);
 

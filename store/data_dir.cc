@@ -6,11 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -42,15 +44,9 @@ absl::Status NotOurs(const DirKind& kind, const std::string& path) {
 
 /// OK when the directory holds nothing but, at most, a marker.
 absl::Status CheckUnused(const DirKind& kind, const std::string& path) {
-  DIR* directory = opendir(path.c_str());
-  if (directory == nullptr) return FileError(absl::StrCat("cannot list ", AbslView(kind.name), " ", path));
-  absl::Status status;
-  while (const dirent* entry = readdir(directory)) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != ".." && name != kind.marker) status = NotOurs(kind, path);
-  }
-  closedir(directory);
-  return status;
+  REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
+  const bool is_unused = std::ranges::all_of(names, [&](const auto& name) { return name == kind.marker; });
+  return is_unused ? absl::OkStatus() : NotOurs(kind, path);
 }
 
 absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
@@ -84,6 +80,18 @@ std::optional<std::string> ThisBoot() {
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path) {
+  DIR* directory = opendir(path.c_str());
+  if (directory == nullptr) return FileError(absl::StrCat("cannot list ", path));
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(directory)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && name != "lost+found") names.emplace_back(name);
+  }
+  closedir(directory);
+  return names;
+}
 
 absl::Status SyncDirectory(const std::string& path) {
   const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,10 @@ inline constexpr DirKind kBackupDir{"backup directory", "REMORA-BACKUPS", "remor
 
 /// Beside a store's marker, of which start of the machine its log files are: DataDir::NoteBoot.
 inline constexpr std::string_view kBootFile = "REMORA-BOOT";
+
+/// What the directory holds, without the lost+found that some file systems have at their top. NotFound,
+/// PermissionDenied, Unavailable.
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path);
 
 /// OK: the disk has the names of the files in it. Unavailable.
 absl::Status SyncDirectory(const std::string& path);

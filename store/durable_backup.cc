@@ -12,6 +12,7 @@
 #include <rocksdb/env.h>
 #include <rocksdb/sst_file_reader.h>
 #include <rocksdb/utilities/backup_engine.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,8 +24,10 @@
 #include <memory>
 #include <set>
 #include <stop_token>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
@@ -198,16 +201,42 @@ absl::Status Errno(const std::string& what) {
   return absl::UnavailableError(absl::ErrnoToStatus(error, what).message());
 }
 
-/// `*beside`: where it is then, or was begun; empty: nothing was. When this has returned, nobody writes there
+absl::Status IsNotEmpty(const std::string& data_dir) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(data_dir, " is not empty; name a new or an empty directory. Nothing in it was touched"));
+}
+
+/// Whether the directory is there: it is empty then. FailedPrecondition: nothing can be restored there.
+absl::StatusOr<bool> IsThere(const std::string& data_dir) {
+  struct stat status;
+  if (lstat(data_dir.c_str(), &status) != 0) {
+    if (errno == ENOENT) return false;
+    return Errno(absl::StrCat("cannot look at ", data_dir));
+  }
+  if (stat(data_dir.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(data_dir, " is not a directory; name a new or an empty directory"));
+  }
+  REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(data_dir));
+  if (!names.empty()) return IsNotEmpty(data_dir);
+  return true;
+}
+
+/// `*made`: where it is then, or was begun; empty: nothing was. When this has returned, nobody writes there
 /// any more: a restore that fails leaves threads of the engine's behind, which end with it.
-absl::StatusOr<BackupInfo> RestoreBeside(const std::string& dir, std::uint32_t id, std::int64_t unix_s,
-                                         const std::string& path, std::string* beside) {
+absl::StatusOr<BackupInfo> RestoreApart(const std::string& dir, std::uint32_t id, std::int64_t unix_s,
+                                        const std::string& path, bool is_there, std::string* made) {
   REMORA_ASSIGN_OR_RETURN(const Reader reader, Reader::Open(dir));
+  // In a directory that is there, which may be another file system's, or the only one that may be written.
+  std::string name = absl::StrCat(path, is_there ? "/" : "", ".restore-XXXXXX");
+  if (mkdtemp(name.data()) == nullptr) return Errno(absl::StrCat("cannot make ", name));
+  *made = name;
+  if (is_there) {
+    REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
+    if (names.size() > 1) return IsNotEmpty(path);  // another one came, too
+  }
   REMORA_ASSIGN_OR_RETURN(const BackupInfo info, reader.Verified(id));
-  std::string made = absl::StrCat(path, ".restore-XXXXXX");
-  if (mkdtemp(made.data()) == nullptr) return Errno(absl::StrCat("cannot make ", made));
-  *beside = made;
-  REMORA_RETURN_IF_ERROR(Restore(reader, info.id, unix_s, made));
+  REMORA_RETURN_IF_ERROR(Restore(reader, info.id, unix_s, name));
   return info;
 }
 
@@ -217,15 +246,37 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-absl::Status CheckIsFree(const std::string& data_dir) {
-  std::error_code error;
-  const bool is_there = std::filesystem::exists(data_dir, error);
-  if (is_there &&
-      !(std::filesystem::is_directory(data_dir, error) && std::filesystem::is_empty(data_dir, error))) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(data_dir, " is not empty; name a new or an empty directory. Nothing in it was touched"));
+/// Also takes the place of an empty directory that has come meanwhile; of nothing else.
+absl::Status MoveTo(const std::string& path, const std::string& made) {
+  if (std::rename(made.c_str(), path.c_str()) != 0) {
+    return Errno(absl::StrCat("cannot rename ", made, " to ", path));
   }
-  return absl::OkStatus();
+  return SyncDirectory(ParentOf(path));
+}
+
+/// The names in `made`, the marker last: without it, no program takes the rest for a store.
+absl::Status MoveNamesInto(const std::string& path, const std::string& made, std::vector<std::string> names) {
+  std::ranges::partition(names, [](const std::string& name) { return name != kStoreDir.marker; });
+  for (const std::string& name : names) {
+    if (name == kStoreDir.marker) REMORA_RETURN_IF_ERROR(SyncDirectory(path));
+    const std::string to = absl::StrCat(path, "/", name);
+    if (std::rename(absl::StrCat(made, "/", name).c_str(), to.c_str()) != 0) {
+      return Errno(absl::StrCat("cannot rename to ", to));
+    }
+  }
+  rmdir(made.c_str());
+  return SyncDirectory(path);
+}
+
+absl::Status MoveInto(const std::string& path, const std::string& made) {
+  // What users store is theirs alone. Where the directory is another's, that one decides.
+  [[maybe_unused]] const int changed = chmod(path.c_str(), 0700);
+  REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(made));
+  absl::Status moved = MoveNamesInto(path, made, names);
+  if (moved.ok()) return moved;
+  std::error_code ignored;
+  for (const std::string& name : names) std::filesystem::remove_all(absl::StrCat(path, "/", name), ignored);
+  return moved;
 }
 
 }  // namespace
@@ -281,20 +332,15 @@ absl::StatusOr<BackupInfo> RestoreBackup(const std::string& dir, std::uint32_t i
                                          const std::string& data_dir, std::int64_t unix_s) {
   std::string path = data_dir;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  REMORA_RETURN_IF_ERROR(CheckIsFree(path));
-  std::string beside;
-  const absl::StatusOr<BackupInfo> info = RestoreBeside(dir, id, unix_s, path, &beside);
-  absl::Status status = info.status();
-  // In the place of an empty directory, too; of nothing else.
-  if (status.ok() && std::rename(beside.c_str(), path.c_str()) != 0) {
-    status = Errno(absl::StrCat("cannot rename ", beside, " to ", path));
+  REMORA_ASSIGN_OR_RETURN(const bool is_there, IsThere(path));
+  std::string made;
+  absl::StatusOr<BackupInfo> info = RestoreApart(dir, id, unix_s, path, is_there, &made);
+  if (info.ok()) {
+    const absl::Status moved = is_there ? MoveInto(path, made) : MoveTo(path, made);
+    if (!moved.ok()) info = moved;
   }
-  if (!status.ok()) {
-    std::error_code ignored;
-    if (!beside.empty()) std::filesystem::remove_all(beside, ignored);
-    return status;
-  }
-  REMORA_RETURN_IF_ERROR(SyncDirectory(ParentOf(path)));
+  std::error_code ignored;
+  if (!info.ok() && !made.empty()) std::filesystem::remove_all(made, ignored);
   return info;
 }
 

@@ -25,8 +25,10 @@
 //                                     <- SEND Reply
 // The reserved bytes hold key, then value, with nothing in between. A reservation ends with the commit,
 // whatever its outcome, and one of sizes 0 only gives back what was reserved; with the next reserve; with the
-// connection; and kReservationSeconds after it was made. Who WRITEs to a grant that has ended loses the
-// connection. When as much is reserved as the server allows, a reserve is answered later.
+// connection; and kReservationSeconds after it was asked for. Who WRITEs to a grant that has ended loses the
+// connection. When as much is reserved as the server allows, a reserve waits for its turn. After
+// kTurnSeconds it is answered with kAskAgain, and has its turn if the client asks again within as long. So a
+// client that is frozen loses its turn, and keeps others waiting for no longer than one reservation lasts.
 //
 // The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value (as the operation has
 // them), then reads. They are whole when the Request arrives. What a touch finds gets another expiry; it is
@@ -94,7 +96,7 @@
 
 namespace remora {
 
-inline constexpr std::uint16_t kProtocolVersion = 10;
+inline constexpr std::uint16_t kProtocolVersion = 11;
 
 // --- Handshake ----------------------------------------------------------------------------------------
 
@@ -281,6 +283,7 @@ enum class ReplyStatus : std::uint8_t {
   // and never will be. kDurableTier: as that write's own.)
   kUnknown = 10,
   kPermissionDenied = 11,  // the client's token is for reading alone; nothing was done
+  kAskAgain = 12,          // reserve: its turn has not come; nothing was done
 };
 
 enum ReplyFlag : std::uint16_t {
@@ -327,6 +330,7 @@ inline constexpr std::size_t kRememberedBackups = 16;
 
 /// Enough for the largest value at 2 MB/s. A client that was cut off keeps the memory no longer than this.
 inline constexpr std::int64_t kReservationSeconds = 30;
+inline constexpr std::int64_t kTurnSeconds = 1;
 
 /// What a put list's reply takes with a text; without one, it is a short message (rdma::kMaxShortMessage).
 inline constexpr std::size_t kMaxReplyBehind = 368;

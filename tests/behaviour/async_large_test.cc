@@ -10,6 +10,7 @@
 #include "store/format/protocol.h"
 #include "tests/behaviour/async_fixture.h"
 #include "tests/behaviour/async_sim_fixture.h"
+#include "tests/support/hand_client.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/sizes.h"
 
@@ -358,6 +359,33 @@ TEST_P(AsyncLargeEnd, TheClientGoesInTheMiddle) {
   }
   for (int i = 0; i < 100; ++i) server_->Step();
   EXPECT_LT(Used(), 6 * kMiB);
+}
+
+TEST_P(AsyncLargeEnd, APutWaitsForItsTurnAsLongAsItMay) {
+  HandClient frozen(network_.Dial(), network_.clock());
+  // As much as may be.
+  ASSERT_ANSWER(kOk, frozen.Ask(Operation::kReserve, 3, 8 * kMiB));
+  const std::unique_ptr<AsyncClient> client = NewClient();
+  const std::string value = RandomBytes(2 * kMiB, 1);
+  const TimePoint start = network_.clock().Now();
+  const auto await = [&](const Outcome& outcome) {
+    while (outcome.calls == 0) {
+      network_.Advance(milliseconds(100));
+      client->Poll();
+    }
+  };
+  Outcome hasty, patient;
+  ASSERT_TRUE(client->Put("key", value, {}, hasty.Taker(), {.timeout = std::chrono::seconds(5)}).ok());
+  await(hasty);
+  EXPECT_OUTCOME(kDeadlineExceeded, hasty);
+  EXPECT_LE(network_.clock().Now() - start, std::chrono::seconds(6));
+  ASSERT_TRUE(client->Put("key", value, {}, patient.Taker(), {.timeout = std::chrono::seconds(60)}).ok());
+  await(patient);
+  EXPECT_OUTCOME(kOk, patient);
+  // Its parts take a moment each.
+  EXPECT_LE(network_.clock().Now() - start, std::chrono::seconds(kReservationSeconds + 10));
+  EXPECT_TRUE(Seen("key") == value);
+  EXPECT_EQ(client->counters().reconnects, 0u);
 }
 
 // --- Cut off --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/behaviour/behaviour_fixture.h"
 #include "tests/support/hand_client.h"
@@ -24,6 +25,18 @@ class Grants : public Behaviour {
   void ExpectNothingReserved() {
     for (int i = 0; i < 100'000 && Used() >= kMiB; ++i) ASSERT_CODE(kOk, kv_->client()->Ping());
     EXPECT_LT(Used(), kMiB);
+  }
+
+  /// Returns when the server has the request; pings may overtake it.
+  void PostAndArrive(HandClient& hand, const Request& request) {
+    const std::uint64_t before = store().Read(Counter::kReceiveCompletions);
+    hand.Post(request);
+    std::uint64_t pings = 0;
+    do {
+      ASSERT_CODE(kOk, kv_->client()->Ping());
+      ++pings;
+    } while (store().Read(Counter::kReceiveCompletions) <= before + pings);
+    ASSERT_CODE(kOk, kv_->client()->Ping());  // behind the step that took it
   }
 
   const std::string key_ = "large";
@@ -224,6 +237,100 @@ TEST_P(Grants, OnlySoMuchIsReservedAtOnceAndOtherWritesGoOn) {
   EXPECT_FALSE(second->Await(std::chrono::milliseconds(1)).has_value()) << "more than a quarter is reserved";
   first.reset();
   ASSERT_ANSWER(kOk, second->Await());
+}
+
+// --- Turns: as much is reserved as may be -----------------------------------------------------------------
+
+// Two of these do not fit into a quarter of the memory, nor one and 2 MiB, with its key.
+constexpr std::size_t kReservable = 8 * kMiB;
+constexpr std::size_t kMostOfThat = 6 * kMiB;
+
+Request ReserveRequest(std::size_t size) { return HandClient::MakeRequest(Operation::kReserve, 3, size); }
+
+TEST_P(Grants, FrozenClientsKeepOthersWaitingForOneTermHoweverManyTheyAre) {
+  START({.memory_size = 4 * kReservable});
+  std::vector<std::unique_ptr<HandClient>> frozen;
+  for (int i = 0; i < 6; ++i) {
+    frozen.push_back(ByHand());
+    ASSERT_NO_FATAL_FAILURE(PostAndArrive(*frozen.back(), ReserveRequest(kMostOfThat)));
+  }
+  ASSERT_ANSWER(kOk, frozen.front()->Await());
+  const auto living = ByHand();
+  std::optional<HandClient::Answer> answer;
+  std::int64_t waited_s = 0;
+  do {
+    ASSERT_NO_FATAL_FAILURE(PostAndArrive(*living, ReserveRequest(2 * kMiB)));
+    deployment_->Advance(std::chrono::seconds(kTurnSeconds));
+    waited_s += kTurnSeconds;
+    answer = living->Await();
+    ASSERT_TRUE(answer.has_value()) << "nothing was said for a turn";
+  } while (answer->status() == ReplyStatus::kAskAgain && waited_s <= kReservationSeconds);
+  ASSERT_ANSWER(kOk, answer);
+  EXPECT_LE(waited_s, kReservationSeconds);
+}
+
+TEST_P(Grants, AClientThatReservesAnewKeepsNobodyWaitingForWhatItGaveUp) {
+  START({.memory_size = 4 * kReservable});
+  const auto first = ByHand();
+  ASSERT_ANSWER(kOk, first->Ask(ReserveRequest(kMostOfThat)));
+  const auto second = ByHand();
+  ASSERT_NO_FATAL_FAILURE(PostAndArrive(*second, ReserveRequest(kMostOfThat)));
+  ASSERT_NO_FATAL_FAILURE(PostAndArrive(*first, ReserveRequest(kMostOfThat)));
+  ASSERT_ANSWER(kOk, second->Await());
+  ASSERT_ANSWER(kInvalid, first->Ask(ReserveRequest(kMostOfThat))) << "a reserve while another one waits";
+}
+
+// Where only the test lets time pass.
+TEST_P(Grants, AClientThatAsksAgainKeepsItsTurn) {
+  if (GetParam() != DeploymentKind::kSim) GTEST_SKIP() << "a clock that goes by itself may end the turn";
+  START({.memory_size = 4 * kReservable});
+  auto first = ByHand();
+  ASSERT_ANSWER(kOk, first->Ask(ReserveRequest(kMostOfThat)));
+  const auto second = ByHand();
+  ASSERT_NO_FATAL_FAILURE(PostAndArrive(*second, ReserveRequest(kMostOfThat)));
+  const auto third = ByHand();
+  ASSERT_NO_FATAL_FAILURE(PostAndArrive(*third, ReserveRequest(4 * kMiB)));
+  for (int turn = 0; turn < 3; ++turn) {
+    deployment_->Advance(std::chrono::seconds(kTurnSeconds));
+    ASSERT_ANSWER(kAskAgain, second->Await());
+    ASSERT_ANSWER(kAskAgain, third->Await());
+    ASSERT_NO_FATAL_FAILURE(PostAndArrive(*third, ReserveRequest(4 * kMiB)));
+    ASSERT_NO_FATAL_FAILURE(PostAndArrive(*second, ReserveRequest(kMostOfThat)));
+  }
+  first.reset();
+  ASSERT_ANSWER(kOk, second->Await());
+}
+
+TEST_P(Grants, ATermBeginsWhenTheRoomIsAskedFor) {
+  if (GetParam() != DeploymentKind::kSim) GTEST_SKIP() << "a clock that goes by itself may end the turn";
+  START({.memory_size = 4 * kReservable});
+  auto first = ByHand();
+  ASSERT_ANSWER(kOk, first->Ask(ReserveRequest(kMostOfThat)));
+  const auto second = ByHand();
+  ASSERT_NO_FATAL_FAILURE(PostAndArrive(*second, ReserveRequest(kMostOfThat)));
+  constexpr std::chrono::milliseconds kWaited{900};
+  deployment_->Advance(kWaited);
+  first.reset();
+  ASSERT_ANSWER(kOk, second->Await());
+  deployment_->Advance(std::chrono::seconds(kReservationSeconds) - kWaited);
+  ExpectNothingReserved();
+}
+
+TEST_P(Grants, APutWaitsForItsTurnAsLongAsItMay) {
+  if (GetParam() != DeploymentKind::kSim) GTEST_SKIP() << "it takes 30 s";
+  START({.memory_size = 4 * kReservable});
+  const auto frozen = ByHand();
+  ASSERT_ANSWER(kOk, frozen->Ask(ReserveRequest(kReservable)));
+  const TimePoint start = deployment_->clock().Now();
+  const auto hasty = Connect({.timeout = std::chrono::seconds(5)});
+  EXPECT_CODE(kDeadlineExceeded, hasty->Put(key_, value_));
+  const TimePoint given_up = deployment_->clock().Now();
+  EXPECT_GE(given_up - start, std::chrono::seconds(5));
+  EXPECT_LE(given_up - start, std::chrono::seconds(6));
+  const auto patient = Connect({.timeout = std::chrono::seconds(60)});
+  EXPECT_CODE(kOk, patient->Put(key_, value_));
+  EXPECT_LE(deployment_->clock().Now() - start, std::chrono::seconds(kReservationSeconds + 1));
+  EXPECT_TRUE(Get(key_) == value_);
 }
 
 }  // namespace

@@ -117,6 +117,19 @@ class FaultsTest(harness.TestCase):
         self.wait_for_writes()
         self.assertEqual(kvctl(self.address, "drop", "--yes").stdout, b"4\n")
 
+    def test_a_full_disk_ends_an_import_whose_input_goes_on(self):
+        self.start()
+        self.set(WRITE, errno.ENOSPC)
+        with subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", "import"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as running:  # fmt: skip
+            self.addCleanup(running.kill)
+            running.stdin.write(b'{"remora_export":1}\n{"key":"key","value":"value"}\n')
+            running.stdin.flush()
+            self.assertEqual(running.wait(timeout=harness.PATIENCE), 69)
+            self.assertRegex(running.stderr.read(), rb"line 2: no space left.*; 0 records were imported.* of 1 it is")
+
     def failing_writes(self, error, faults):
         server = self.start()
         self.put("before")

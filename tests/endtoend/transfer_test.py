@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import signal
 import subprocess
 import time
 import unittest
@@ -167,13 +168,55 @@ class TransferTest(harness.TestCase):
         for lines, why in (
             (b"", "line 1: .*cut off"),
             (good + last(1), "line 1: an export begins with"),
-            (FIRST + good, "line 3: .*cut off; 1 records were imported"),
+            (FIRST + good, "line 3: .*last line.*cut off.*; 1 records were imported, 0 were there already, 0 had expired"),
             (FIRST + good[:-5], "line 2: "),
             (FIRST + good + last(1) + good, "line 4: there is more"),
             (b'{"remora_export":2}\n' + good + last(1), "line 1: .*format 2, this kvctl knows format 1"),
         ):
             with self.subTest(lines=lines):
                 self.assertRegex(self.refused(65, "import", stdin=lines), why)
+
+    def test_an_import_without_its_last_line_may_be_repeated(self):
+        lines = FIRST + b'{"key":"one","value":"1"}\n{"key":"two","value":"2"}\n{"key":"over","value":"","expires_ms":1}\n'
+        self.assertRegex(self.refused(65, "import", stdin=lines), "; 2 records were imported, 0 were .*, 1 had expired")
+        self.assertEqual(self.run_ok("count"), b"2\n")
+        said = self.refused(65, "import", "--if-absent", stdin=lines)
+        self.assertRegex(said, "; 0 records were imported, 2 were there already, 1 had expired")
+        self.assertEqual(self.run_ok("import", "--if-absent", stdin=lines + last(3)), counts(0, 2, 1))
+
+    def begin_import(self, *lines):
+        """An import whose input goes on."""
+        running = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", "--timeout=500", "import"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.addCleanup(running.communicate)
+        self.addCleanup(running.kill)
+        self.send(running, *lines)
+        return running
+
+    def send(self, running, *lines):
+        running.stdin.write(b"".join(lines))
+        running.stdin.flush()
+
+    def test_what_has_come_is_stored_while_the_input_goes_on(self):
+        running = self.begin_import(FIRST, b'{"key":"early","value":"1"}\n')
+        harness.wait_until(lambda: kvctl(self.address, "get", "early").stdout == b"1", "it is stored")
+        self.send(running, b'{"key":"late","value":"2"}\n', last(2))
+        output, errors = running.communicate(timeout=harness.PATIENCE)
+        self.assertEqual((running.returncode, output), (0, counts(2)), errors)
+
+    def test_a_server_that_takes_no_more_ends_an_import_whose_input_goes_on(self):
+        for signal_number, why in ((signal.SIGSTOP, b"in time"), (signal.SIGKILL, b"closed the connection|listens")):
+            with self.subTest(signal=signal_number):
+                running = self.begin_import(FIRST, b'{"key":"key","value":"%d"}\n' % signal_number)
+                stored = b"%d" % signal_number
+                harness.wait_until(lambda: kvctl(self.address, "get", "key").stdout == stored, "it is stored")
+                self.running.process.send_signal(signal_number)
+                self.send(running, b'{"key":"more","value":""}\n')
+                self.assertEqual(running.wait(timeout=harness.PATIENCE), 69)
+                self.assertRegex(running.stderr.read(), rb"line 3: .*(" + why + rb").*; 1 records were imported.* of 1 it is")
+                self.running.process.send_signal(signal.SIGCONT)
 
     def test_no_room(self):
         self.running.stop()

@@ -96,6 +96,14 @@ class BackupTest : public testing::Test {
     return store.ok() ? *std::move(store) : nullptr;
   }
 
+  /// A file system of its own, which is empty as new ones are. False: cannot, and says so.
+  bool MountAt(const std::string& path, const char* options, unsigned long flags = 0) {
+    std::filesystem::create_directories(path);
+    if (geteuid() != 0 || mount("tmpfs", path.c_str(), "tmpfs", flags, options) != 0) return false;
+    disk_ = path;
+    return (flags & MS_RDONLY) != 0 || std::filesystem::create_directory(path + "/lost+found");
+  }
+
   std::vector<std::string> SharedFiles() const { return FilesIn(backups_ + "/shared_checksum"); }
 
   TempDir temp_;
@@ -311,6 +319,63 @@ TEST_F(BackupTest, RestoreTouchesNothingThatIsThere) {
   ASSERT_EQ(stat((temp_ / "empty").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700u);
   EXPECT_EQ(ContentsOf(*store_).size(), 10u);
+}
+
+TEST_F(BackupTest, AMountPointIsRestoredTo) {
+  Put(0, 10);
+  BackUp();
+  const std::string volume = temp_ / "volume";
+  if (!MountAt(volume, "size=64m")) GTEST_SKIP() << "cannot mount: " << std::strerror(errno);
+  const Contents before = ContentsOf(*store_);
+  const absl::StatusOr<BackupInfo> restored = RestoreBackup(backups_, 0, volume, kNow);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(FilesIn(volume), testing::Each(testing::Not(HasSubstr("restore"))));
+  EXPECT_THAT(FilesIn(volume), testing::Contains(HasSubstr("lost+found")));
+  store_.reset();
+  auto store = Store::Open(LoggedIn(volume));
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ(ContentsOf(**store), before);
+  store->reset();
+  EXPECT_EQ(RestoreBackup(backups_, 0, volume, kNow).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(BackupTest, AMountPointHasRoomForAStoreAndForBackups) {
+  const std::string volume = temp_ / "volume";
+  if (!MountAt(volume, "size=64m")) GTEST_SKIP() << "cannot mount: " << std::strerror(errno);
+  {
+    const auto store = Store::Open(LoggedIn(volume));
+    EXPECT_TRUE(store.ok()) << store.status();
+  }
+  ASSERT_EQ(umount2(volume.c_str(), MNT_DETACH), 0);
+  ASSERT_TRUE(MountAt(volume, "size=64m"));
+  Put(0, 10);
+  EXPECT_TRUE(store_->Backup(volume).ok());
+}
+
+TEST_F(BackupTest, AMountPointThatCannotTakeItIsLeftEmpty) {
+  Put(0, 1000, 10'000);
+  BackUp();
+  const std::string volume = temp_ / "volume";
+  if (!MountAt(volume, "size=32k")) GTEST_SKIP() << "cannot mount: " << std::strerror(errno);
+  EXPECT_EQ(RestoreBackup(backups_, 0, volume, kNow).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(FilesIn(volume), testing::ElementsAre(HasSubstr("lost+found")));
+  ASSERT_EQ(umount2(volume.c_str(), MNT_DETACH), 0);
+  ASSERT_TRUE(MountAt(volume, "size=64m", MS_RDONLY));
+  const absl::Status read_only = RestoreBackup(backups_, 0, volume, kNow).status();
+  EXPECT_EQ(read_only.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(read_only.message()), HasSubstr("cannot make")) << "before anything was copied";
+}
+
+TEST_F(BackupTest, ALinkIsFollowedToAnEmptyDirectory) {
+  Put(0, 10);
+  BackUp();
+  std::filesystem::create_directory(temp_ / "empty");
+  std::filesystem::create_symlink("empty", temp_ / "link");
+  std::filesystem::create_symlink("nothing", temp_ / "dangling");
+  EXPECT_EQ(RestoreBackup(backups_, 0, temp_ / "dangling", kNow).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(RestoreBackup(backups_, 0, temp_ / "link", kNow).ok());
+  EXPECT_TRUE(Store::Open(LoggedIn(temp_ / "empty")).ok());
 }
 
 TEST_F(BackupTest, OtherDirectoriesAreNotTouched) {

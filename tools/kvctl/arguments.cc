@@ -39,7 +39,7 @@ constexpr char kExitCodes[] =
     "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds\n"
     "  65  put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
     "      incr: the sum is no number of 64 bits; nothing was done. import: a line is no record, or\n"
-    "      the input was cut off; what stood before it was imported\n"
+    "      the last line is missing; what stood before it was imported\n"
     "  66  there is no such directory, or no such backup in it\n"
     "  69  the server cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
@@ -246,7 +246,9 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   to.Needs(data);
   backup.Add("--keep", arguments->keep, "With --data: delete older ones but so many of the newest; 0: none")
       .Needs(data);
-  directory(restore, "--to", arguments->to, "The data directory to be made: new, or empty").Required();
+  directory(restore, "--to", arguments->to,
+            "The data directory to be made: new, or empty, as a mount point may be")
+      .Required();
   const Option checked =
       directory(check, "--data", arguments->data, "The data directory of a stopped server");
   constexpr char kFrom[] = "The directory of backups";

@@ -1,4 +1,5 @@
 // export and import.
+#include <poll.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -67,6 +68,13 @@ class Lines {
     return Take(buffer_.size());
   }
 
+  /// Whether no whole line is there, and nothing more comes for a moment.
+  bool IsSlow() const {
+    constexpr int kMomentMs = 100;
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    return buffer_.find('\n', begin_) == std::string::npos && poll(&input, 1, kMomentMs) == 0;
+  }
+
   const Outcome& outcome() const { return outcome_; }
 
  private:
@@ -104,11 +112,13 @@ class Importer {
   Outcome Run() {
     Outcome outcome = ReadAll();
     // What stood before a line that stops the import is imported.
-    if (Outcome put = PutGroup(); !Failed(outcome)) outcome = std::move(put);
+    if (Outcome put = PutGroup(); Failed(put)) outcome = std::move(put);
     const std::string counts = absl::StrFormat("imported %d\nalready_there %d\nexpired %d\nskipped_bad %d\n",
                                                imported_, already_there_, expired_, bad_);
     if (Failed(outcome)) {
-      outcome.error += absl::StrFormat("; %d records were imported", imported_);
+      outcome.error += absl::StrFormat("; %d records were imported, %d were there already, %d had expired",
+                                       imported_, already_there_, expired_);
+      if (unknown_ > 0) outcome.error += absl::StrFormat(", of %d it is not known", unknown_);
       return outcome;
     }
     return WriteOutput(counts);
@@ -122,7 +132,13 @@ class Importer {
 
   Outcome ReadAll() {
     bool ended = false;
-    for (line_number_ = 1; const std::optional<std::string_view> text = lines_.Next(); ++line_number_) {
+    for (line_number_ = 1;; ++line_number_) {
+      // Whoever writes the lines may wait for what becomes of these, and a refusal must end the import.
+      if (!group_.empty() && lines_.IsSlow()) {
+        if (Outcome outcome = PutGroup(); Failed(outcome)) return outcome;
+      }
+      const std::optional<std::string_view> text = lines_.Next();
+      if (!text) break;
       if (ended) return At(line_number_, "there is more behind the last line of an export");
       absl::StatusOr<ExportLine> line = ParseExportLine(*text);
       if (line_number_ == 1) {
@@ -148,9 +164,11 @@ class Importer {
       if (Outcome outcome = Add(*std::move(line)); Failed(outcome)) return outcome;
     }
     if (Failed(lines_.outcome())) return lines_.outcome();
-    if (!ended)
-      return At(line_number_, "the export ends before its last line, {\"records\":...}: it was cut off");
-    return {};
+    if (ended) return {};
+    return At(
+        line_number_,
+        "the export ends before its last line, {\"records\":...}: it was cut off, or a filter took that "
+        "line out; all records that came are stored, and importing them again does no harm");
   }
 
   Outcome Add(ExportLine line) {
@@ -163,6 +181,7 @@ class Importer {
   }
 
   Outcome PutGroup() {
+    if (group_.empty()) return {};
     std::vector<PutRequest> requests;
     std::vector<const Record*> records;
     for (const Record& record : group_) {
@@ -186,7 +205,11 @@ class Importer {
         ++already_there_;
       } else if (absl::IsOutOfRange(status)) {
         ++expired_;
-      } else if (!Failed(outcome)) {
+      } else {
+        if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsUnknown(status)) {
+          ++unknown_;
+        }
+        if (Failed(outcome)) continue;
         outcome = At(records[i]->line_number, status.message());
         outcome.exit_code = absl::IsResourceExhausted(status) ? EX_CANTCREAT : FromStatus(status).exit_code;
       }
@@ -209,6 +232,7 @@ class Importer {
   std::uint64_t imported_ = 0;
   std::uint64_t already_there_ = 0;
   std::uint64_t expired_ = 0;
+  std::uint64_t unknown_ = 0;  // whether they were stored
   std::uint64_t bad_ = 0;
 };
 
