@@ -269,6 +269,8 @@ absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& opti
 
 absl::StatusOr<std::uint64_t> Client::Count() {
   REMORA_RETURN_IF_ERROR(impl_->Begin());
+  // The counter is of the keys that are loaded.
+  if (impl_->session->store_is_loading()) return Count(RangeOptions{});
   std::uint64_t last = 0;
   for (int reads = 0; reads < kMaxStatsReads; ++reads) {
     REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, impl_->session->ReadSuperblock());

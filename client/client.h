@@ -320,7 +320,7 @@ class Client {
   absl::StatusOr<std::unique_ptr<ClientScan>> Scan(const ScanOptions& options = {});
 
   /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
-  /// removed yet; while the server loads, those that are loaded. Cost: two READs.
+  /// removed yet. Cost: two READs; while the server loads, as Count of a range that has them all.
   absl::StatusOr<std::uint64_t> Count();
   /// Shows what is written from now on, or from another watch's place on (client/watch.h), to a logged store.
   /// InvalidArgument: a prefix longer than a key, or a token that is none. OutOfRange: what comes at the

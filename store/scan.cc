@@ -224,7 +224,11 @@ absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t k
   return impl_->tier().Backup(dir, {version, keep, std::move(stop)});
 }
 
-std::uint64_t Store::Count() const { return impl_->Read(Counter::kKeys); }
+absl::StatusOr<std::uint64_t> Store::Count() {
+  // The counter is of the keys that are loaded.
+  if (loading()) return Count(RangeOptions{});
+  return impl_->Read(Counter::kKeys);
+}
 
 absl::StatusOr<std::uint64_t> Store::Count(const RangeOptions& range) {
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<StoreScan> scan, Scan({.prefix = range.prefix,

@@ -287,8 +287,9 @@ class Store {
                                     std::stop_token stop = {}) const;
 
   /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
-  /// removed yet; while the store loads, those that are loaded. A look at a counter.
-  std::uint64_t Count() const;
+  /// removed yet. A look at a counter; while the store loads, cost and errors as Count of a range that has
+  /// them all.
+  absl::StatusOr<std::uint64_t> Count();
   /// How many a scan of the range in any order would show. Cost and errors as a Scan and all its steps.
   absl::StatusOr<std::uint64_t> Count(const RangeOptions& range);
 

@@ -57,7 +57,8 @@ remora_code remora_scan_expiry(remora_scan* scan, uint64_t* expiry_ms);
 void remora_scan_end(remora_scan* scan);
 
 /* How many keys a scan of the range would show; of a null range, how many there are, as the server's counter
- * has it: also those that have expired and are not removed yet. In any order, so of a store that is only in
+ * has it: also those that have expired and are not removed yet (while it loads, as of a range that has them
+ * all). In any order, so of a store that is only in
  * memory as such a scan shows them. */
 remora_code remora_count(remora_client* client, const remora_range* range, uint64_t* count);
 /* Deletes what is in the range when it begins, one by one; *deleted, unless null, gets how many keys that

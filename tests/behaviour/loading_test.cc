@@ -78,6 +78,26 @@ TEST_P(LoadingTest, NothingIsMissingThatIsNotLoadedYet) {
   EXPECT_TRUE(server_->store().loading());
 }
 
+TEST_P(LoadingTest, AllAreCountedWhateverIsLoaded) {
+  for (int loads = 0; loads < 3; ++loads) {
+    const absl::StatusOr<std::uint64_t> count = client_->Count();
+    ASSERT_TRUE(count.ok()) << count.status();
+    EXPECT_EQ(*count, kKeys);
+    const absl::StatusOr<std::uint64_t> embedded = server_->store().Count();
+    ASSERT_TRUE(embedded.ok()) << embedded.status();
+    EXPECT_EQ(*embedded, kKeys);
+    EXPECT_TRUE(server_->store().loading());
+    ASSERT_LT(server_->store().Read(Counter::kKeys), kKeys);
+    server_->store().Load();
+  }
+  LoadAll();
+  EXPECT_EQ(client_->Count().value_or(0), kKeys);
+  ASSERT_TRUE(client_->Ping().ok());  // it learns that all is loaded
+  const ClientCounters before = client_->counters();
+  EXPECT_EQ(client_->Count().value_or(0), kKeys);
+  EXPECT_EQ((client_->counters() - before).requests, 0u);
+}
+
 // The rest is loaded, and others write, between any two pieces of a READ.
 TEST_P(LoadingTest, NothingIsMissingWhileItIsLoaded) {
   network_.set_piece_size(1 + network_.random()() % 16);

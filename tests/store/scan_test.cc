@@ -91,7 +91,7 @@ TEST_F(ScanTest, AnEmptyStoreHasNothing) {
   Open(Logged());
   EXPECT_THAT(Keys(*store_), IsEmpty());
   EXPECT_THAT(Keys(*store_, {.reverse = true}), IsEmpty());
-  EXPECT_EQ(store_->Count(), 0u);
+  EXPECT_EQ(store_->Count().value(), 0u);
   EXPECT_EQ(store_->Count({.prefix = "k"}).value(), 0u);
   EXPECT_EQ(store_->DropAll().value(), 0u);
 }
@@ -166,7 +166,7 @@ TEST_F(ScanTest, AStoreInMemoryHasNoOrderAndSaysWhatToDo) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("logged"), HasSubstr("any_order")));
   ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
-  EXPECT_EQ(store_->Count(), 1u);
+  EXPECT_EQ(store_->Count().value(), 1u);
 }
 
 TEST_F(ScanTest, ShowsWhatAGetShows) {
@@ -228,7 +228,7 @@ TEST_F(ScanTest, WhatIsNotInMemoryIsShownToo) {
   EXPECT_TRUE(All(*store_) == Expected(map, {}));
   EXPECT_TRUE(All(*store_, {.reverse = true}) == Expected(map, {.reverse = true}));
   EXPECT_EQ(store_->Read(Counter::kFetches), 0u) << "and stays where it is";
-  EXPECT_EQ(store_->Count(), 1500u);
+  EXPECT_EQ(store_->Count().value(), 1500u);
 }
 
 TEST_F(ScanTest, WhatIsNotLoadedYetIsShownAndDeletedToo) {
@@ -242,7 +242,7 @@ TEST_F(ScanTest, WhatIsNotLoadedYetIsShownAndDeletedToo) {
   EXPECT_EQ(store_->DeleteRange({.prefix = "1"}).value(), 1111u);
   while (store_->Load()) {
   }
-  EXPECT_EQ(store_->Count(), 1889u);
+  EXPECT_EQ(store_->Count().value(), 1889u);
   EXPECT_EQ(Keys(*store_).size(), 1889u);
 }
 
@@ -421,7 +421,7 @@ TEST_P(DropTest, AllIsGoneAndComesBackOnlyIfWritten) {
   Open(Options());
   for (int i = 0; i < 20'000; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i), "value"));
   EXPECT_EQ(store_->DropAll().value(), 20'000u);
-  EXPECT_EQ(store_->Count(), 0u);
+  EXPECT_EQ(store_->Count().value(), 0u);
   for (int i = 0; i < 20'000; i += 17) ASSERT_EQ(Get("key " + std::to_string(i)), "NOT_FOUND");
   ASSERT_NO_FATAL_FAILURE(Put("key 1", "again"));
   if (GetParam() == Durability::kLogged) {
@@ -443,7 +443,7 @@ TEST_P(DropTest, ARangeIsGoneAndNothingElse) {
   for (char a = 'a'; a <= 'z'; ++a) {
     EXPECT_EQ(Get(std::string(1, a) + "7"), a == 'k' || a == 'x' ? "NOT_FOUND" : "value");
   }
-  EXPECT_EQ(store_->Count(), 24u * 50);
+  EXPECT_EQ(store_->Count().value(), 24u * 50);
 }
 
 TEST_P(DropTest, WhatIsWrittenMeanwhileStays) {
@@ -459,7 +459,7 @@ TEST_P(DropTest, WhatIsWrittenMeanwhileStays) {
     }
   }
   EXPECT_EQ(deletion->deleted(), 2000u);
-  EXPECT_EQ(store_->Count(), 1000u + static_cast<std::uint64_t>(more));
+  EXPECT_EQ(store_->Count().value(), 1000u + static_cast<std::uint64_t>(more));
   for (int i = 0; i < 3000; ++i) {
     ASSERT_EQ(Get("key " + std::to_string(i)), i % 3 == 0 ? "new" : "NOT_FOUND") << i;
   }
@@ -482,10 +482,10 @@ TEST_P(DropTest, ColdKeysAndLargeValuesGoToo) {
   for (int i = 0; i < 1200; ++i)
     ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i), std::string(50'000, 'v')));
   ASSERT_NO_FATAL_FAILURE(Put("large", std::string(5'000'000, 'v')));
-  const std::uint64_t count = store_->Count();
+  const std::uint64_t count = store_->Count().value();
   EXPECT_EQ(count, GetParam() == Durability::kLogged ? 1201u : count);
   EXPECT_EQ(store_->DropAll().value(), count);
-  EXPECT_EQ(store_->Count(), 0u);
+  EXPECT_EQ(store_->Count().value(), 0u);
   EXPECT_EQ(Get("large"), "NOT_FOUND");
   EXPECT_EQ(Get("key 0"), "NOT_FOUND");
 }
