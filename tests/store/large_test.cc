@@ -161,7 +161,7 @@ TEST_P(LargeTest, WhatHasExpiredIsSwept) {
   write.value = value;
   write.ttl = milliseconds(500);
   ASSERT_TRUE(Commit(write).ok());
-  clock_.Advance(milliseconds(500));
+  clock_.Advance(milliseconds(1500));
   while (store_->Work()) {
   }
   EXPECT_EQ(store_->Read(Counter::kKeys), 0u);
