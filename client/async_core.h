@@ -172,6 +172,7 @@ class AsyncClient::Core {
   void Lose();
   bool TryToReconnect();
   bool PrepareAttempt();
+  void TakeAttempt();
   void Resume(bool was_forgotten);
   void EndAnswer(AsyncOperation& operation, const Session::Answer& answer);
   void SettleUndone();
@@ -202,7 +203,7 @@ class AsyncClient::Core {
   TimePoint next_attempt_;
   int attempts_ = 0;
   bool attempts_aside_ = false;  // Poll makes none
-  bool attempting_ = false;      // from PrepareAttempt to EndAttempt
+  bool attempting_ = false;      // from BeginAttempt to EndAttempt
   TimePoint attempt_ends_;
   Session::Attempt attempt_;
   absl::Status trouble_;

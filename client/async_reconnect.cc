@@ -68,34 +68,37 @@ void AsyncClient::Core::Lose() {
 bool AsyncClient::Core::TryToReconnect() {
   if (attempts_aside_ || !PrepareAttempt()) return false;
   Attempt();
-  EndAttempt();
+  TakeAttempt();
   return true;
 }
 
 bool AsyncClient::Core::BeginAttempt() {
   attempts_aside_ = true;
-  if (session_->is_forked() || !PrepareAttempt()) return false;
+  if (session_->is_forked() || attempting_ || !PrepareAttempt()) return false;
+  attempting_ = true;
   // What ends meanwhile gives its caller's memory back, so no device may be at it.
   session_->EndConnection();
   return true;
 }
 
 bool AsyncClient::Core::PrepareAttempt() {
-  if (broken_.ok() || over_ || attempting_ || session_->clock().Now() < next_attempt_) return false;
+  if (broken_.ok() || over_ || session_->clock().Now() < next_attempt_) return false;
   TimePoint latest = TimePoint::min();
   for (const AsyncOperation& operation : operations_) {
     if (operation.id != 0 && !operation.ended) latest = std::max(latest, operation.deadline);
   }
   if (session_->clock().Now() >= latest) return false;  // nobody waits for it
   session_->RestartDeadline();
-  attempting_ = true;
   attempt_ends_ = latest;
   attempt_.status = absl::CancelledError("the attempt was never made");
   return true;
 }
 
 void AsyncClient::Core::EndAttempt() {
-  if (!std::exchange(attempting_, false)) return;
+  if (std::exchange(attempting_, false)) TakeAttempt();
+}
+
+void AsyncClient::Core::TakeAttempt() {
   if (attempt_.status.ok()) {
     Resume(attempt_.was_forgotten);
   } else if (attempt_.is_final && !absl::IsCancelled(attempt_.status)) {
