@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/in_use.h"
 #include "client/put.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -362,7 +363,11 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
     // Before the callback, which may begin another. What the result points to stays all the same: READs are
     // posted by Poll alone.
     if (!operation.read_under_way) Free(operation);
-    if (done) done(result);
+    if (done) {
+      const InUse::Callback callback(session_->in_use());
+      done(result);
+      done = nullptr;  // what it holds may be a buffer of this client
+    }
   }
   return count;
 }

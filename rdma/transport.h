@@ -333,6 +333,7 @@ class Listener {
 /// FailedPrecondition: no RDMA device reaches the address (says what to do). PermissionDenied.
 absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, TimePoint deadline);
+void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint) = delete;
 
 /// For implementations of Connection::OfferWrite: OK if such memory may be offered.
 absl::Status CheckOffer(const SharedMemory& memory);
@@ -343,5 +344,6 @@ absl::Status CheckOffer(const SharedMemory& memory);
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock,
                                                  MemoryWindows windows = MemoryWindows::kAuto);
+void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto) = delete;
 
 }  // namespace remora::rdma
