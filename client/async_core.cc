@@ -27,7 +27,7 @@ constexpr std::size_t kLargeBuffers = 3;
 constexpr std::size_t kLargeBytes = (kMaxSmallExtent + 127) / 128 * 128;
 
 // As in client/session.cc.
-constexpr std::chrono::milliseconds kReportPause{100};
+constexpr std::chrono::milliseconds kAsyncReportPause{100};
 
 }  // namespace
 
@@ -236,7 +236,7 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
 void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
   if (!session_->recent_reads().Note(key_hash)) return;
   const TimePoint now = session_->Coarse();
-  if (now - reads_reported_ < kReportPause) return;
+  if (now - reads_reported_ < kAsyncReportPause) return;
   reads_reported_ = now;
   // If there is no credit, somebody else's request takes them along.
   const absl::StatusOr<bool> sent =
