@@ -1,9 +1,11 @@
 #include "client/async.h"
 
+#include <string>
 #include <utility>
 
 #include "client/async_core.h"
 #include "client/bounds.h"
+#include "client/in_use.h"
 #include "client/put.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -20,10 +22,22 @@ PutOptions OptionsOf(const WriteOptions& options, std::optional<std::chrono::mil
   return all;
 }
 
+// For the length of an expression, a call of the client.
+template <typename Core>
+class Called {
+ public:
+  explicit Called(Core& core) : core_(core), call_(core.session().in_use()) {}
+  Core* operator->() const { return &core_; }
+
+ private:
+  Core& core_;
+  const InUse::Call call_;
+};
+
 }  // namespace
 
 AsyncClient::AsyncClient(std::unique_ptr<Core> core) : core_(std::move(core)) {}
-AsyncClient::~AsyncClient() { core_->Stop(); }
+AsyncClient::~AsyncClient() { Called(*core_)->Stop(); }
 
 absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_view address,
                                                                   const ClientOptions& options,
@@ -58,30 +72,30 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(
 
 AsyncClient::Begun AsyncClient::Get(std::string_view key, Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  return core_->BeginLookup(AsyncOperation::Kind::kValue, key, std::move(done), call);
+  return Called(*core_)->BeginLookup(AsyncOperation::Kind::kValue, key, std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Get(std::string_view key, const RegisteredBytes& into, Done done,
                                     const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  return core_->BeginLookup(AsyncOperation::Kind::kValue, key, std::move(done), call, &into);
+  return Called(*core_)->BeginLookup(AsyncOperation::Kind::kValue, key, std::move(done), call, &into);
 }
 
 absl::StatusOr<std::unique_ptr<RegisteredBuffer>> AsyncClient::Register(std::span<std::byte> bytes) {
   if (core_->session().is_forked()) return absl::FailedPreconditionError(kForked);
   std::unique_ptr<RegisteredBuffer> buffer(new RegisteredBuffer(core_->session(), bytes));
-  REMORA_RETURN_IF_ERROR(core_->session().Add(buffer.get()));
+  REMORA_RETURN_IF_ERROR(Called(*core_)->session().Add(buffer.get()));
   return buffer;
 }
 
 AsyncClient::Begun AsyncClient::Exists(std::string_view key, Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  return core_->BeginLookup(AsyncOperation::Kind::kPresence, key, std::move(done), call);
+  return Called(*core_)->BeginLookup(AsyncOperation::Kind::kPresence, key, std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Ttl(std::string_view key, Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  return core_->BeginLookup(AsyncOperation::Kind::kTtl, key, std::move(done), call);
+  return Called(*core_)->BeginLookup(AsyncOperation::Kind::kTtl, key, std::move(done), call);
 }
 
 // --- Writes ---------------------------------------------------------------------------------------------
@@ -90,7 +104,7 @@ AsyncClient::Begun AsyncClient::Put(std::string_view key, std::string_view value
                                     Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, value, options));
   const Operation message = value.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kCommit;
-  return core_->BeginWrite(message, key, value, options, std::move(done), call);
+  return Called(*core_)->BeginWrite(message, key, value, options, std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Put(std::string_view key, const RegisteredBytes& value,
@@ -98,66 +112,69 @@ AsyncClient::Begun AsyncClient::Put(std::string_view key, const RegisteredBytes&
   const std::string_view bytes = ValueIn(value);
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
   const Operation message = bytes.size() <= kMaxSmallValueSize ? Operation::kPut : Operation::kCommit;
-  return core_->BeginWrite(message, key, bytes, options, std::move(done), call, &value);
+  return Called(*core_)->BeginWrite(message, key, bytes, options, std::move(done), call, &value);
 }
 
 AsyncClient::Begun AsyncClient::Delete(std::string_view key, const WriteOptions& options, Done done,
                                        const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
-  return core_->BeginWrite(Operation::kDelete, key, {}, OptionsOf(options), std::move(done), call);
+  return Called(*core_)->BeginWrite(Operation::kDelete, key, {}, OptionsOf(options), std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Touch(std::string_view key, std::chrono::milliseconds ttl,
                                       const WriteOptions& options, Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckWrite(key, options.condition, options.durability));
   REMORA_RETURN_IF_ERROR(CheckTtl(ttl));
-  return core_->BeginWrite(Operation::kTouch, key, {}, OptionsOf(options, ttl), std::move(done), call);
+  return Called(*core_)->BeginWrite(Operation::kTouch, key, {}, OptionsOf(options, ttl), std::move(done),
+                                    call);
 }
 
 AsyncClient::Begun AsyncClient::Increment(std::string_view key, std::int64_t delta, const PutOptions& options,
                                           Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, {}, options));
   const std::string_view bytes(reinterpret_cast<const char*>(&delta), sizeof(delta));
-  return core_->BeginWrite(Operation::kIncrement, key, bytes, options, std::move(done), call);
+  return Called(*core_)->BeginWrite(Operation::kIncrement, key, bytes, options, std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Append(std::string_view key, std::string_view bytes,
                                        const PutOptions& options, Done done, const CallOptions& call) {
   REMORA_RETURN_IF_ERROR(CheckPut(key, bytes, options));
   REMORA_RETURN_IF_ERROR(CheckAppended(bytes));
-  return core_->BeginWrite(Operation::kAppend, key, bytes, options, std::move(done), call);
+  return Called(*core_)->BeginWrite(Operation::kAppend, key, bytes, options, std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Apply(const WriteBatch& batch, std::optional<Durability> durability,
                                       Done done, const CallOptions& call) {
-  if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  if (const std::string why = batch.fault(); !why.empty()) return absl::InvalidArgumentError(why);
   REMORA_RETURN_IF_ERROR(CheckDurability(durability));
-  if (batch.count() == 0) return core_->BeginNothing(std::move(done), call);
+  if (batch.count() == 0) return Called(*core_)->BeginNothing(std::move(done), call);
+  const Called core(*core_);
   std::string_view bytes = batch.bytes();
   while (!bytes.empty()) {
-    core_->Forget(HashKey(TakeBatchWrite(&bytes).value().key));
+    core->Forget(HashKey(TakeBatchWrite(&bytes).value().key));
   }
-  return core_->BeginMessage({.operation = Operation::kBatch,
-                              .key_hash = HashKey({}),
-                              .value = batch.bytes(),
-                              .options = {.durability = durability}},
-                             std::move(done), call);
+  return core->BeginMessage({.operation = Operation::kBatch,
+                             .key_hash = HashKey({}),
+                             .value = batch.bytes(),
+                             .options = {.durability = durability}},
+                            std::move(done), call);
 }
 
 AsyncClient::Begun AsyncClient::Ping(Done done, const CallOptions& call) {
-  return core_->BeginMessage({.operation = Operation::kPing, .key_hash = HashKey({})}, std::move(done), call);
+  return Called(*core_)->BeginMessage({.operation = Operation::kPing, .key_hash = HashKey({})},
+                                      std::move(done), call);
 }
 
 // --- Driving --------------------------------------------------------------------------------------------
 
-bool AsyncClient::Cancel(OperationId operation) { return core_->Cancel(operation); }
-std::size_t AsyncClient::Poll() { return core_->Poll(); }
-absl::StatusOr<std::size_t> AsyncClient::Wait(TimePoint deadline) { return core_->Wait(deadline); }
-absl::Status AsyncClient::WaitAll(TimePoint deadline) { return core_->WaitAll(deadline); }
+bool AsyncClient::Cancel(OperationId operation) { return Called(*core_)->Cancel(operation); }
+std::size_t AsyncClient::Poll() { return Called(*core_)->Poll(); }
+absl::StatusOr<std::size_t> AsyncClient::Wait(TimePoint deadline) { return Called(*core_)->Wait(deadline); }
+absl::Status AsyncClient::WaitAll(TimePoint deadline) { return Called(*core_)->WaitAll(deadline); }
 std::size_t AsyncClient::in_flight() const { return core_->in_flight(); }
 std::size_t AsyncClient::room() const { return core_->room(); }
-void AsyncClient::Arm() { core_->Arm(); }
-void AsyncClient::Disarm() { core_->Disarm(); }
+void AsyncClient::Arm() { Called(*core_)->Arm(); }
+void AsyncClient::Disarm() { Called(*core_)->Disarm(); }
 int AsyncClient::fd() const { return core_->fd(); }
 std::optional<TimePoint> AsyncClient::next_deadline() const { return core_->next_deadline(); }
 bool AsyncClient::BeginAttempt() { return core_->BeginAttempt(); }

@@ -118,8 +118,8 @@ struct AsyncResult {
 /// server, and a watch waits for what others write: neither gains by being one of many under way here, and
 /// what the two threads share is only what the program hands over.
 ///
-/// Thread Safety: none; one thread at a time. In a forked child nothing can be begun, FailedPrecondition, and
-/// Poll does nothing; do not destroy it there.
+/// Thread Safety: none; one thread at a time, as Client. In a forked child nothing can be begun,
+/// FailedPrecondition, and Poll does nothing; do not destroy it there.
 class AsyncClient {
  public:
   using Done = absl::AnyInvocable<void(const AsyncResult&)>;
@@ -137,6 +137,10 @@ class AsyncClient {
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::unique_ptr<rdma::Connection> connection,
                                                               const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
+  /// A clock that does not outlive the call.
+  template <typename To>
+  static void Connect(To&& to, const ClientOptions& options, const AsyncOptions& async,
+                      const Clock&& clock) = delete;
 
   /// Ends what is under way with Cancelled, and calls the callbacks; they cannot begin anything any more.
   /// What was registered is of no use any more; it may be destroyed behind this.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/in_use.h"
 #include "client/put.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -26,7 +27,7 @@ constexpr std::size_t kLargeBuffers = 3;
 constexpr std::size_t kLargeBytes = (kMaxSmallExtent + 127) / 128 * 128;
 
 // As in client/session.cc.
-constexpr std::chrono::milliseconds kReportPause{100};
+constexpr std::chrono::milliseconds kAsyncReportPause{100};
 
 }  // namespace
 
@@ -235,7 +236,7 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
 void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
   if (!session_->recent_reads().Note(key_hash)) return;
   const TimePoint now = session_->Coarse();
-  if (now - reads_reported_ < kReportPause) return;
+  if (now - reads_reported_ < kAsyncReportPause) return;
   reads_reported_ = now;
   // If there is no credit, somebody else's request takes them along.
   const absl::StatusOr<bool> sent =
@@ -362,7 +363,11 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
     // Before the callback, which may begin another. What the result points to stays all the same: READs are
     // posted by Poll alone.
     if (!operation.read_under_way) Free(operation);
-    if (done) done(result);
+    if (done) {
+      const InUse::Callback callback(session_->in_use());
+      done(result);
+      done = nullptr;  // what it holds may be a buffer of this client
+    }
   }
   return count;
 }

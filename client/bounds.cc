@@ -1,7 +1,9 @@
 #include "client/bounds.h"
 
 #include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
+#include "store/format/bounds.h"
 #include "store/format/expiry.h"
 #include "store/format/layout.h"
 
@@ -10,27 +12,24 @@ namespace {
 
 absl::Status CheckValue(std::string_view value) {
   if (value.size() <= kMaxValueSize) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a value of ", value.size(), " bytes; allowed are up to ", kMaxValueSize));
+  return absl::InvalidArgumentError(NoValue(value.size()));
 }
 
 }  // namespace
 
 absl::Status CheckKey(std::string_view key) {
   if (IsKey(key)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a key of ", key.size(), " bytes; allowed are ", kMinKeySize, " to ", kMaxKeySize));
+  return absl::InvalidArgumentError(NoKey(key.size()));
 }
 
 absl::Status CheckTtl(std::chrono::milliseconds ttl) {
   if (IsTtl(ttl)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
+  return absl::InvalidArgumentError(NoTtl(ttl));
 }
 
 absl::Status CheckDurability(std::optional<Durability> durability) {
   if (IsDurability(durability)) return absl::OkStatus();
-  return absl::InvalidArgumentError("no such durability");
+  return absl::InvalidArgumentError(AbslView(kNoSuchDurability));
 }
 
 absl::Status CheckWrite(std::string_view key, const Condition& condition,
@@ -38,7 +37,7 @@ absl::Status CheckWrite(std::string_view key, const Condition& condition,
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   REMORA_RETURN_IF_ERROR(CheckDurability(durability));
   if (condition.IsValid()) return absl::OkStatus();
-  return absl::InvalidArgumentError("a condition that names a version which no write ever has");
+  return absl::InvalidArgumentError(AbslView(kNoSuchVersion));
 }
 
 absl::Status CheckPut(std::string_view key, std::string_view value, const PutOptions& options) {

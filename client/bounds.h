@@ -6,14 +6,12 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "store/format/layout.h"
+#include "store/format/bounds.h"
 #include "store/format/write_options.h"
 
 namespace remora {
 
 absl::Status CheckKey(std::string_view key);
-/// Whether that is OK.
-inline bool IsKey(std::string_view key) { return key.size() >= kMinKeySize && key.size() <= kMaxKeySize; }
 absl::Status CheckTtl(std::chrono::milliseconds ttl);
 absl::Status CheckDurability(std::optional<Durability> durability);
 /// Of a write without a value.

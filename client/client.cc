@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "client/bounds.h"
 #include "client/first_look.h"
 #include "client/get.h"
+#include "client/in_use.h"
 #include "client/multi_get.h"
 #include "client/multi_put.h"
 #include "client/put.h"
@@ -43,6 +45,7 @@ class Client::Impl {
   /// as long as the call has time.
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> Do(const Operation& operation) const {
+    const InUse::Call call(session->in_use());
     absl::Status trouble = session->BeginCall();
     if (trouble.ok()) {
       auto result = operation(*session);
@@ -67,11 +70,13 @@ class Client::Impl {
                                                           const Operation& operation) const {
     REMORA_RETURN_IF_ERROR(session->CheckOwn(memory));
     auto result = Do(operation);
+    const InUse::Call call(session->in_use());
     session->LetGo();
     return result;
   }
 
   /// Begins a call that is not to be begun again: over another connection, if an earlier call broke this one.
+  /// In an InUse::Call.
   absl::Status Begin() const {
     const absl::Status begun = session->BeginCall();
     if (begun.ok() || !session->reconnects()) return begun;
@@ -90,7 +95,7 @@ class Client::Impl {
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Client::~Client() = default;
+Client::~Client() { impl_->session->in_use().Begin(); }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address,
                                                         const ClientOptions& options, const Clock& clock) {
@@ -125,7 +130,10 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
 // Flat, hashes and all: what nearly all GETs come to is best short (client/first_look.h).
 [[gnu::flatten]] absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
-  if (GetAtOnce(*impl_->session, key, value, version)) return absl::OkStatus();
+  {
+    const InUse::Call call(impl_->session->in_use());
+    if (GetAtOnce(*impl_->session, key, value, version)) return absl::OkStatus();
+  }
   return impl_->Get(key, value, version);
 }
 
@@ -194,6 +202,7 @@ absl::Status Client::MultiPut(std::span<const PutRequest> requests, std::span<Pu
     return absl::InvalidArgumentError(
         absl::StrCat(requests.size(), " requests, but ", results.size(), " results"));
   }
+  const InUse::Call call(impl_->session->in_use());
   const absl::Status begun = impl_->Begin();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     results[i].status = CheckPut(requests[i].key, requests[i].value, requests[i].options);
@@ -243,7 +252,7 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
 
 absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
                            std::optional<Durability> durability) {
-  if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  if (const std::string why = batch.fault(); !why.empty()) return absl::InvalidArgumentError(why);
   REMORA_RETURN_IF_ERROR(CheckDurability(durability));
   return impl_->Do([&](Session& session) {
     return batch.count() == 0 ? absl::OkStatus() : remora::Apply(session, batch, version, durability);
@@ -268,6 +277,7 @@ absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& opti
 }
 
 absl::StatusOr<std::uint64_t> Client::Count() {
+  const InUse::Call call(impl_->session->in_use());
   REMORA_RETURN_IF_ERROR(impl_->Begin());
   // The counter is of the keys that are loaded.
   if (impl_->session->store_is_loading()) return Count(RangeOptions{});
@@ -291,11 +301,13 @@ absl::StatusOr<std::uint64_t> Client::Count(const RangeOptions& options) {
 absl::StatusOr<std::uint64_t> Client::DeleteRange(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveDelete(options, &range)) return absl::InvalidArgumentError(why);
+  const InUse::Call call(impl_->session->in_use());
   REMORA_RETURN_IF_ERROR(impl_->Begin());
   return DropRange(*impl_->session, range);
 }
 
 absl::StatusOr<std::uint64_t> Client::DropAll() {
+  const InUse::Call call(impl_->session->in_use());
   REMORA_RETURN_IF_ERROR(impl_->Begin());
   return DropRange(*impl_->session, {});
 }

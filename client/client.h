@@ -27,7 +27,7 @@
 #include "client/watch.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
-#include "store/base/get_result.h"
+#include "store/base/results.h"
 #include "store/format/layout.h"
 #include "store/format/scan_options.h"
 #include "store/format/write_batch.h"
@@ -110,19 +110,6 @@ struct ClientCounters {
   }
 };
 
-/// One write of a MultiPut; version of its options may be null.
-struct PutRequest {
-  std::string_view key{};
-  std::string_view value{};
-  PutOptions options{};
-};
-
-/// What became of it. If the status is OK, it has this version.
-struct PutResult {
-  absl::Status status{};
-  std::uint64_t version = 0;
-};
-
 /// How a backup goes.
 struct BackupProgress {
   bool done = false;
@@ -164,8 +151,9 @@ struct BackupProgress {
 ///
 /// Thread Safety: none; one thread at a time, whichever. Threads that work side by side have a client each:
 /// it is a connection, with memory of its own at the server, and nothing of it is shared, so that no call
-/// takes a lock. (Nor is a location cache: each client drops what it remembers by what it has itself seen of
-/// the server's memory, client/generations.h.)
+/// takes a lock. Where two are in calls of one client at the same time, that is noticed, not always at once,
+/// and ends the process with a message (client/in_use.h). (Nor is a location cache: each client drops what it
+/// remembers by what it has itself seen of the server's memory, client/generations.h.)
 ///
 /// In a forked child each call ends with FailedPrecondition, and does nothing: to the server both would be
 /// the same client. Do not destroy it there either; connect anew. The parent's goes on: registered memory
@@ -193,6 +181,10 @@ class Client {
   /// The same over one connection: there will be no other.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::Connection> connection,
                                                          const ClientOptions& options, const Clock& clock);
+
+  /// A clock that does not outlive the call.
+  template <typename To>
+  static void Connect(To&& to, const ClientOptions& options, const Clock&& clock) = delete;
 
   ~Client();
   Client(const Client&) = delete;

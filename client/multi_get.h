@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "client/session.h"
-#include "store/base/get_result.h"
+#include "store/base/results.h"
 
 namespace remora {
 

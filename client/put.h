@@ -26,7 +26,7 @@ absl::StatusOr<std::int64_t> Increment(Session& session, std::string_view key, s
                                        const PutOptions& options);
 absl::StatusOr<std::size_t> Append(Session& session, std::string_view key, std::string_view bytes,
                                    const PutOptions& options);
-/// REQUIRES: batch.is_good(), and it is not empty.
+/// REQUIRES: batch.fault() is empty, and it is not empty.
 absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* version,
                    std::optional<Durability> durability);
 

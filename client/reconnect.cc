@@ -175,7 +175,10 @@ absl::Status Session::Add(RegisteredBuffer* buffer) {
   return absl::OkStatus();
 }
 
-void Session::Remove(RegisteredBuffer* buffer) { std::erase(user_buffers_, buffer); }
+void Session::Remove(RegisteredBuffer* buffer) {
+  const InUse::Call call(in_use_);
+  std::erase(user_buffers_, buffer);
+}
 
 absl::Status Session::CheckOwn(const RegisteredBytes& memory) const {
   if (memory.buffer_->session_ == this) return absl::OkStatus();

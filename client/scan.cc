@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/in_use.h"
 #include "client/put.h"
 #include "client/scan_impl.h"
 #include "store/base/absl_view.h"
@@ -79,8 +80,11 @@ absl::StatusOr<std::uint64_t> DropRange(Session& session, const ScanRange& range
 // --- The public face ------------------------------------------------------------------------------------
 
 ClientScan::ClientScan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->set_scan(this); }
-ClientScan::~ClientScan() = default;
-bool ClientScan::Next() { return impl_->Next(); }
+ClientScan::~ClientScan() { const InUse::Call call(impl_->in_use()); }
+bool ClientScan::Next() {
+  const InUse::Call call(impl_->in_use());
+  return impl_->Next();
+}
 const absl::Status& ClientScan::status() const { return impl_->status(); }
 std::string ClientScan::token() const { return impl_->token(); }
 

@@ -34,6 +34,7 @@ class ClientScan::Impl {
   void set_scan(ClientScan* scan) { scan_ = scan; }
   /// As ClientScan's.
   bool Next();
+  InUse& in_use() const { return session_.in_use(); }
   const absl::Status& status() const { return failure_; }
   std::string token() const;
   /// Another scan needs it, or it is another connection's: what is still to be shown of it is copied.

@@ -19,6 +19,7 @@
 #include "client/client.h"
 #include "client/forks.h"
 #include "client/generations.h"
+#include "client/in_use.h"
 #include "client/location_cache.h"
 #include "client/recent_reads.h"
 #include "client/registered.h"
@@ -315,6 +316,7 @@ class Session {
   bool store_is_loading() const { return store_is_loading_; }
   const Clock& clock() const { return clock_; }
   ClientCounters& counters() { return counters_; }
+  InUse& in_use() { return in_use_; }
 
   // Where keys were found before; what there is to spend on it.
   LocationCache& locations() { return locations_; }
@@ -395,6 +397,7 @@ class Session {
   std::string secret_;  // of the token; empty: there is none
   std::optional<TimePoint> deadline_;
   absl::Status broken_;
+  InUse in_use_;
   ClientCounters counters_;
 
   // Of the server, as it said when we connected.

@@ -334,6 +334,7 @@ class Listener {
 /// The connection gets none of the descriptors 0 to 2 (store/base/standard_streams.h).
 absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock, TimePoint deadline);
+void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint) = delete;
 
 /// For implementations of Connection::OfferWrite: OK if such memory may be offered.
 absl::Status CheckOffer(const SharedMemory& memory);
@@ -344,5 +345,6 @@ absl::Status CheckOffer(const SharedMemory& memory);
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock,
                                                  MemoryWindows windows = MemoryWindows::kAuto);
+void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto) = delete;
 
 }  // namespace remora::rdma

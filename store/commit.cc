@@ -10,11 +10,13 @@
 // outcome need not wait for that.
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "store/format/bounds.h"
 #include "store/format/expiry.h"
 #include "store/format/lookup.h"
 #include "store/format/record.h"
@@ -67,20 +69,18 @@ absl::Status CheckBatch(std::span<const Write> batch) {
     if (!fits) return absl::InvalidArgumentError("a batch with a write that is no plain put, nor a delete");
     bytes += sizeof(BatchEntry) + write.key.size() + ValueSize(write);
   }
-  if (batch.size() <= kMaxBatchWrites && bytes <= kMaxBatchBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  const std::string why = NoBatch(batch.size(), bytes);
+  return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
 }
 
 // Apart, so that what all writes go through is short.
 [[gnu::noinline]] absl::Status OutOfBounds(std::size_t key_size, std::size_t value_size) {
-  return absl::InvalidArgumentError(absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize,
-                                                 " bytes and a value up to ", kMaxValueSize, ", not ",
-                                                 key_size, " and ", value_size));
+  const bool is_key = key_size >= kMinKeySize && key_size <= kMaxKeySize;
+  return absl::InvalidArgumentError(is_key ? NoValue(value_size) : NoKey(key_size));
 }
 
-[[gnu::noinline]] absl::Status NoTtl(std::chrono::milliseconds ttl) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("a ttl of ", ttl.count(), " ms; allowed are 1 to ", kMaxTtl.count(), ", and for ever"));
+[[gnu::noinline]] absl::Status TtlOutOfBounds(std::chrono::milliseconds ttl) {
+  return absl::InvalidArgumentError(NoTtl(ttl));
 }
 
 // `most`: the highest durability that the store has.
@@ -90,9 +90,9 @@ absl::Status Check(const Write& write, Durability most) {
   if (key_size < kMinKeySize || key_size > kMaxKeySize || value_size > kMaxValueSize) {
     return OutOfBounds(key_size, value_size);
   }
-  if (write.ttl && !IsTtl(*write.ttl)) return NoTtl(*write.ttl);
+  if (write.ttl && !IsTtl(*write.ttl)) return TtlOutOfBounds(*write.ttl);
   if (!write.condition.IsValid()) {
-    return absl::InvalidArgumentError("a condition that names a version which no write ever has");
+    return absl::InvalidArgumentError(AbslView(kNoSuchVersion));
   }
   if (!IsDurability(write.durability) || (write.durability && *write.durability > most)) {
     return absl::InvalidArgumentError("a durability that the store, which is only in memory, does not have");

@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "store/store.h"
 
 namespace remora {
 

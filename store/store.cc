@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -61,6 +62,17 @@ Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> reg
 Evictor::Mode ModeOf(const StoreOptions& options) {
   if (options.eviction == Eviction::kNone) return Evictor::Mode::kOff;
   return options.durability == Durability::kMemory ? Evictor::Mode::kDrop : Evictor::Mode::kChill;
+}
+
+Write PutOf(std::string_view key, std::string_view value, const PutOptions& options) {
+  Write write;
+  write.kind = Write::Kind::kPut;
+  write.key = key;
+  write.value = value;
+  write.ttl = options.ttl;
+  write.condition = options.condition;
+  write.durability = options.durability;
+  return write;
 }
 
 const Clock& MachineClock() {
@@ -209,12 +221,18 @@ void Store::Impl::SetSizeCounters() {
   Set(Counter::kBytesWritten, log_.bytes_appended(ValueLog::Head::kWrites) + log_.large_bytes_appended());
 }
 
-absl::Status Store::Impl::CommitNow(std::span<Write> writes, std::uint64_t* version) {
+void Store::Impl::CommitNow(std::span<Write> writes) {
   for (;;) {
     Commit(writes);
-    if (!absl::IsAborted(writes.front().status)) break;
+    // All behind one that is Aborted are so, too.
+    while (!writes.empty() && !absl::IsAborted(writes.front().status)) writes = writes.subspan(1);
+    if (writes.empty()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+absl::Status Store::Impl::CommitNow(std::span<Write> writes, std::uint64_t* version) {
+  CommitNow(writes);
   if (writes.front().status.ok() && version != nullptr) *version = writes.front().version;
   return writes.front().status;
 }
@@ -223,6 +241,12 @@ absl::Status Store::Impl::CommitNow(std::span<Write> writes, std::uint64_t* vers
 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
+
+absl::StatusOr<std::string> Store::Get(std::string_view key) const {
+  std::string value;
+  REMORA_RETURN_IF_ERROR(impl_->Get(key, &value, nullptr));
+  return value;
+}
 
 absl::Status Store::Get(std::string_view key, std::string* value, std::uint64_t* version) const {
   return impl_->Get(key, value, version);
@@ -250,14 +274,26 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Ttl(std::string_
 }
 
 absl::Status Store::Put(std::string_view key, std::string_view value, const PutOptions& options) {
-  Write write;
-  write.kind = Write::Kind::kPut;
-  write.key = key;
-  write.value = value;
-  write.ttl = options.ttl;
-  write.condition = options.condition;
-  write.durability = options.durability;
+  Write write = PutOf(key, value, options);
   return impl_->CommitNow(std::span(&write, 1), options.version);
+}
+
+absl::Status Store::MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results) {
+  if (requests.size() != results.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(requests.size(), " requests, but ", results.size(), " results"));
+  }
+  std::vector<Write> writes;
+  writes.reserve(requests.size());
+  for (const PutRequest& put : requests) writes.push_back(PutOf(put.key, put.value, put.options));
+  impl_->CommitNow(writes);
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    results[i] = {std::move(writes[i].status), writes[i].version};
+    if (results[i].status.ok() && requests[i].options.version != nullptr) {
+      *requests[i].options.version = results[i].version;
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Store::Delete(std::string_view key, const WriteOptions& options) {
@@ -321,7 +357,7 @@ Write& AddWrite(const BatchWrite& write, std::vector<Write>* writes) {
 
 absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
                           std::optional<Durability> durability) {
-  if (!batch.is_good()) return absl::InvalidArgumentError(AbslView(kBatchOutOfBounds));
+  if (const std::string why = batch.fault(); !why.empty()) return absl::InvalidArgumentError(why);
   if (batch.count() == 0) return absl::OkStatus();
   std::vector<Write> writes;
   std::string_view bytes = batch.bytes();
@@ -360,6 +396,13 @@ std::vector<RememberedClient> Store::TakeRemembered() { return impl_->TakeRememb
 const Superblock& Store::superblock() const { return impl_->superblock(); }
 const Clock& Store::clock() const { return impl_->clock(); }
 void Store::Add(Counter counter, std::int64_t delta) { impl_->Add(counter, delta); }
+std::vector<std::pair<std::string, std::uint64_t>> Store::Stats() const {
+  std::vector<std::pair<std::string, std::uint64_t>> stats;
+  for (std::size_t i = 0; i < kCounterCount; ++i) {
+    stats.emplace_back(kCounterNames[i], Read(static_cast<Counter>(i)));
+  }
+  return stats;
+}
 std::uint64_t Store::Read(Counter counter) const { return impl_->Read(counter); }
 
 }  // namespace remora

@@ -4,8 +4,7 @@
 //   auto store = remora::Store::Open({.memory_size = 1 << 30, .durability = Durability::kLogged,
 //                                     .data_dir = "/var/lib/app"});
 //   (*store)->Put("key", "value");
-//   std::string value;
-//   absl::Status status = (*store)->Get("key", &value);   // NotFound: no such key
+//   absl::StatusOr<std::string> value = (*store)->Get("key");   // NotFound: no such key
 #pragma once
 
 #include <chrono>
@@ -18,19 +17,22 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/backup.h"
 #include "store/base/clock.h"
-#include "store/base/get_result.h"
+#include "store/base/results.h"
 #include "store/format/change.h"
 #include "store/format/layout.h"
 #include "store/format/scan_options.h"
 #include "store/format/write_batch.h"
 #include "store/format/write_options.h"
 #include "store/remembered.h"
+#include "store/scan.h"
+#include "store/watch.h"
 
 namespace remora {
 
@@ -178,8 +180,6 @@ struct Location {
 
 class RangeDeletion;
 struct ScanRange;
-class StoreScan;
-class StoreWatch;
 
 /// Thread Safety: all members may be called from many threads, but Load by one at a time. Writers take turns.
 /// Get and Locate take no lock, unless writers of the very key disturbed them eight times in a row, or they
@@ -207,6 +207,9 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
+  /// As below; the value.
+  absl::StatusOr<std::string> Get(std::string_view key) const;
+
   /// Copies the value into *value. NotFound (then *value is untouched, unless this thread was held up for
   /// longer than the grace period while it copied). InvalidArgument: key size. Of a record that is to be
   /// brought back to memory: Unavailable, DataLoss: the durable tier cannot be read. ResourceExhausted: the
@@ -230,6 +233,11 @@ class Store {
   /// may come of it: Write::status.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options = {});
   absl::Status Delete(std::string_view key, const WriteOptions& options = {});
+
+  /// As a Put of each, in their order, but as one group (Commit). Each is a write of its own, done or not
+  /// whatever becomes of the others; all or none is Apply. OK: each result says what became of its write.
+  /// InvalidArgument: not as many results as requests; nothing was done.
+  absl::Status MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results);
 
   /// Adds to the number that the key's value spells, in decimal digits and maybe a minus sign before them,
   /// and stores the sum the same way; returns it. An absent key counts as 0. Unless the options give a ttl,
@@ -371,6 +379,8 @@ class Store {
   const Superblock& superblock() const;
   const Clock& clock() const;
 
+  /// The counters, by name, in a fixed order.
+  std::vector<std::pair<std::string, std::uint64_t>> Stats() const;
   /// For those who count something of their own (see Counter), and for the store itself. Any thread; relaxed.
   void Add(Counter counter, std::int64_t delta);
   std::uint64_t Read(Counter counter) const;

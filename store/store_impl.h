@@ -74,6 +74,8 @@ class Store::Impl {
   bool Sync();
   /// Commits one write, or one batch, however long it takes. `version`, unless null, gets that of the first
   /// if it was done.
+  void CommitNow(std::span<Write> writes);
+  /// Of one write, or one batch.
   absl::Status CommitNow(std::span<Write> writes, std::uint64_t* version);
   bool Work();
   std::optional<TimePoint> next_work() const;

@@ -17,7 +17,6 @@
 
 #include "absl/status/statusor.h"
 #include "store/format/change.h"
-#include "store/store.h"
 
 namespace remora {
 

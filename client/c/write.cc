@@ -166,7 +166,8 @@ remora_code remora_batch_put(remora_batch* batch, const void* key, size_t key_si
     if (!status.ok()) return status;
     const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
     if (!wanted.ok()) return wanted.status();
-    batch->batch.Put(View(key, key_size), View(value, value_size), wanted->condition, wanted->ttl);
+    batch->batch.Put(View(key, key_size), View(value, value_size),
+                     {.ttl = wanted->ttl, .condition = wanted->condition});
     return absl::OkStatus();
   });
 }
@@ -178,7 +179,7 @@ remora_code remora_batch_delete(remora_batch* batch, const void* key, size_t key
     if (!status.ok()) return status;
     const absl::StatusOr<remora::PutOptions> wanted = PutOptionsOf(options);
     if (!wanted.ok()) return wanted.status();
-    batch->batch.Delete(View(key, key_size), wanted->condition);
+    batch->batch.Delete(View(key, key_size), {.condition = wanted->condition});
     return absl::OkStatus();
   });
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "store/format/bounds.h"
 #include "store/format/expiry.h"
 #include "store/format/layout.h"
 #include "store/format/write_options.h"
@@ -23,12 +24,6 @@ namespace remora {
 /// Of all entries, keys and values together. Such a batch fits into a slice, and into a segment of the log.
 inline constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kMaxBatchWrites = 1024;
-
-inline constexpr std::string_view kBatchOutOfBounds =
-    "a batch with a key, value, ttl or condition out of bounds, or of more than 1024 writes or 262144 bytes, "
-    "with "
-    "24 for each write";
-static_assert(kMaxBatchWrites == 1024 && kMaxBatchBytes == 262144, "the text names them");
 
 enum class BatchKind : std::uint8_t { kPut = 1, kDelete = 2 };
 
@@ -43,39 +38,67 @@ struct BatchEntry {
 static_assert(sizeof(BatchEntry) == 24);
 static_assert(std::has_unique_object_representations_v<BatchEntry>);
 
+/// Why so many writes, or so many bytes with an entry for each, are too many. Empty: they are not.
+inline std::string NoBatch(std::size_t count, std::size_t bytes) {
+  if (count > kMaxBatchWrites) {
+    return "a batch of " + std::to_string(count) + " writes; allowed are up to " +
+           std::to_string(kMaxBatchWrites);
+  }
+  if (bytes > kMaxBatchBytes) {
+    return "a batch of " + std::to_string(bytes) + " bytes, with " + std::to_string(sizeof(BatchEntry)) +
+           " for each write; allowed are up to " + std::to_string(kMaxBatchBytes);
+  }
+  return {};
+}
+
 /// Puts and deletes, in order, to be handed to Apply of a Store or a Client.
 ///
 /// Thread Safety: none.
 class WriteBatch {
  public:
-  /// The bytes are copied. What is out of bounds is found out by Apply. As the write of that name does it
-  /// alone; a Delete of what is not there fails, and with it the batch.
-  void Put(std::string_view key, std::string_view value, Condition condition = {},
-           std::optional<std::chrono::milliseconds> ttl = std::nullopt) {
-    Add(BatchKind::kPut, key, value, condition, ttl);
+  /// The bytes are copied. As the write of that name does it alone; a Delete of what is not there fails, and
+  /// with it the batch. A key may come more than once. What is out of bounds, Apply says. Durability and
+  /// version are those of the whole batch, and Apply's: here they are out of bounds.
+  void Put(std::string_view key, std::string_view value, const PutOptions& options = {}) {
+    Add(BatchKind::kPut, key, value, options);
   }
-  void Delete(std::string_view key, Condition condition = {}) {
-    Add(BatchKind::kDelete, key, {}, condition, std::nullopt);
+  void Delete(std::string_view key, const WriteOptions& options = {}) {
+    Add(BatchKind::kDelete, key, {},
+        {.condition = options.condition, .durability = options.durability, .version = options.version});
   }
   void Clear() { *this = {}; }
 
   std::size_t count() const { return count_; }
-  /// Whether everything is in bounds, as far as that can be known without the store.
-  bool is_good() const { return is_good_ && count_ <= kMaxBatchWrites && bytes_.size() <= kMaxBatchBytes; }
-  /// REQUIRES: is_good.
+  /// What is out of bounds first, as far as that can be known without the store. Empty: nothing.
+  std::string fault() const { return fault_.empty() ? NoBatch(count_, size_) : fault_; }
+  /// REQUIRES: there is no fault.
   std::string_view bytes() const { return bytes_; }
 
  private:
-  void Add(BatchKind kind, std::string_view key, std::string_view value, Condition condition,
-           std::optional<std::chrono::milliseconds> ttl) {
+  static std::string FaultOf(std::string_view key, std::string_view value, const PutOptions& options) {
+    if (!IsKey(key)) return NoKey(key.size());
+    if (value.size() > kMaxBatchBytes) {
+      return "a value of " + std::to_string(value.size()) + " bytes; put it by itself, a batch has up to " +
+             std::to_string(kMaxBatchBytes);
+    }
+    if (options.ttl && !IsTtl(*options.ttl)) return NoTtl(*options.ttl);
+    if (!options.condition.IsValid()) return std::string(kNoSuchVersion);
+    if (options.durability) return "a durability of its own; a batch has one, which Apply takes";
+    if (options.version != nullptr) return "its version is asked for; Apply tells that of the first write";
+    return {};
+  }
+
+  void Add(BatchKind kind, std::string_view key, std::string_view value, const PutOptions& options) {
     ++count_;
-    is_good_ = is_good_ && key.size() >= kMinKeySize && key.size() <= kMaxKeySize &&
-               value.size() <= kMaxBatchBytes && bytes_.size() <= kMaxBatchBytes && condition.IsValid() &&
-               (!ttl || IsTtl(*ttl));
-    if (!is_good_) return;
+    size_ += sizeof(BatchEntry) + key.size() + value.size();
+    if (!fault_.empty()) return;
+    if (fault_ = FaultOf(key, value, options); !fault_.empty()) {
+      fault_ = "write " + std::to_string(count_) + " of the batch: " + fault_;
+    }
+    if (!fault_.empty() || count_ > kMaxBatchWrites || size_ > kMaxBatchBytes) return;
     BatchEntry entry;
-    entry.condition = condition.Encode();
-    entry.ttl_ms = EncodeTtl(ttl);
+    entry.condition = options.condition.Encode();
+    entry.ttl_ms = EncodeTtl(options.ttl);
     entry.value_size = static_cast<std::uint32_t>(value.size());
     entry.key_size = static_cast<std::uint16_t>(key.size());
     entry.kind = kind;
@@ -85,8 +108,9 @@ class WriteBatch {
   }
 
   std::string bytes_;
+  std::size_t size_ = 0;  // that it would have, were all in bounds
   std::size_t count_ = 0;
-  bool is_good_ = true;
+  std::string fault_;  // of the first write that has one; empty: none
 };
 
 /// One write of a batch.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "store/format/expiry.h"
 #include "store/format/layout.h"
@@ -80,6 +81,13 @@ struct PutOptions {
   std::optional<Durability> durability{};
   /// Gets the version of this write when it was done, unless it is null.
   std::uint64_t* version = nullptr;
+};
+
+/// One write of a MultiPut; version of its options may be null.
+struct PutRequest {
+  std::string_view key{};
+  std::string_view value{};
+  PutOptions options{};
 };
 
 /// Of other writes.

@@ -91,8 +91,8 @@ class AsyncLost : public SimServed, public testing::Test {
     }
     begun(client.Exists(to + "none", into(batch.reads)));
     WriteBatch writes;
-    writes.Put(to + "b1", "1", Condition::Absent());
-    writes.Put(to + "b2", std::string(20'000, 'b'), Condition::Absent());
+    writes.Put(to + "b1", "1", {.condition = Condition::Absent()});
+    writes.Put(to + "b2", std::string(20'000, 'b'), {.condition = Condition::Absent()});
     begun(client.Apply(writes, batch.applied.Taker()));
     begun(client.Touch(to + "once", std::chrono::hours(1), batch.touched.Taker()));
     begun(client.Ping(batch.pinged.Taker()));

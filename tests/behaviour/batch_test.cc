@@ -28,7 +28,7 @@ TEST_P(Batches, AllOfOneIsDone) {
   batch.Put("a", "1");
   batch.Put("b", "");
   batch.Delete("gone");
-  batch.Put("c", "3", Condition::Absent(), std::chrono::hours(1));
+  batch.Put("c", "3", {.ttl = std::chrono::hours(1), .condition = Condition::Absent()});
   EXPECT_EQ(batch.count(), 4u);
   std::uint64_t version = 0;
   ASSERT_CODE(kOk, kv_->Apply(batch, &version));
@@ -59,11 +59,11 @@ TEST_P(Batches, NothingIsDoneWhenOneWriteCannotBe) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("write 3 of the batch"));
   batch.Clear();
   batch.Put("b", "new");
-  batch.Put("a", "new", Condition::Absent());
+  batch.Put("a", "new", {.condition = Condition::Absent()});
   EXPECT_CODE(kAlreadyExists, kv_->Apply(batch, &version));
   batch.Clear();
   batch.Put("b", "new");
-  batch.Put("a", "new", Condition::Version(kMaxVersion - 1));
+  batch.Put("a", "new", {.condition = Condition::Version(kMaxVersion - 1)});
   EXPECT_CODE(kFailedPrecondition, kv_->Apply(batch, &version));
   EXPECT_EQ(version, 7u);
   EXPECT_EQ(Get("a"), "old");
@@ -73,20 +73,57 @@ TEST_P(Batches, NothingIsDoneWhenOneWriteCannotBe) {
 TEST_P(Batches, WhatIsOutOfBoundsIsRefusedAsAWhole) {
   START();
   const std::string long_key(kMaxKeySize + 1, 'k');
-  std::vector<WriteBatch> batches(7);
-  batches[0].Put("", "value");
-  batches[1].Put(long_key, "value");
-  batches[2].Delete(long_key);
-  batches[3].Put("b", std::string(kMaxBatchBytes, 'v'));
-  batches[4].Put("b", "value", Condition::Version(0));
-  batches[5].Put("b", "value", {}, std::chrono::milliseconds(0));
-  for (std::size_t i = 0; i < kMaxBatchWrites; ++i) batches[6].Put("b", "value");
-  for (WriteBatch& batch : batches) {
+  std::uint64_t version = 0;
+  struct Case {
+    std::string said;
+    std::function<void(WriteBatch&)> add;
+  };
+  const std::vector<Case> cases{
+      {"write 2 of the batch: a key of 0 bytes; allowed are 1 to 4096",
+       [](auto& batch) { batch.Put("", "value"); }},
+      {"write 2 of the batch: a key of 4097 bytes;", [&](auto& batch) { batch.Put(long_key, "value"); }},
+      {"write 2 of the batch: a key of 4097 bytes;", [&](auto& batch) { batch.Delete(long_key); }},
+      {"write 2 of the batch: a value of 262145 bytes; put it by itself",
+       [](auto& batch) { batch.Put("b", std::string(kMaxBatchBytes + 1, 'v')); }},
+      {"a batch of 262199 bytes, with 24 for each write; allowed are up to 262144",
+       [](auto& batch) { batch.Put("b", std::string(kMaxBatchBytes, 'v')); }},
+      {"a batch of 1025 writes; allowed are up to 1024",
+       [](auto& batch) {
+         while (batch.count() <= kMaxBatchWrites) batch.Put("b", "value");
+       }},
+      {"write 2 of the batch: a condition that names a version",
+       [](auto& batch) { batch.Put("b", "value", {.condition = Condition::Version(0)}); }},
+      {"write 2 of the batch: a condition that names a version",
+       [](auto& batch) { batch.Delete("b", {.condition = Condition::Version(0)}); }},
+      {"write 2 of the batch: a ttl of 0 ms; allowed are 1 to ",
+       [](auto& batch) { batch.Put("b", "value", {.ttl = std::chrono::milliseconds(0)}); }},
+      {"write 2 of the batch: a durability of its own;",
+       [](auto& batch) { batch.Put("b", "value", {.durability = Durability::kMemory}); }},
+      {"write 2 of the batch: a durability of its own;",
+       [](auto& batch) { batch.Delete("b", {.durability = Durability::kMemory}); }},
+      {"write 2 of the batch: its version is asked for;",
+       [&](auto& batch) { batch.Put("b", "value", {.version = &version}); }},
+  };
+  for (const Case& wrong : cases) {
+    WriteBatch batch;
     batch.Put("a", "value");
-    EXPECT_FALSE(batch.is_good());
-    EXPECT_CODE(kInvalidArgument, kv_->Apply(batch));
+    wrong.add(batch);
+    const absl::Status status = kv_->Apply(batch);
+    EXPECT_CODE(kInvalidArgument, status);
+    EXPECT_THAT(std::string(status.message()), testing::StartsWith(wrong.said));
+    batch.Clear();
+    EXPECT_EQ(batch.fault(), "");
   }
   EXPECT_EQ(store().Read(Counter::kKeys), 0u);
+}
+
+TEST_P(Batches, AKeyMayComeTwice) {
+  START();
+  WriteBatch batch;
+  batch.Put("a", "1");
+  batch.Put("a", "2", {.condition = Condition::Present()});
+  ASSERT_CODE(kOk, kv_->Apply(batch));
+  EXPECT_EQ(Get("a"), "2");
 }
 
 TEST_P(Batches, OfTheLargestSizes) {
@@ -131,8 +168,9 @@ TEST_P(Batches, WithConditionsAreTransactions) {
       ASSERT_CODE(kOk, kv.Get("a", &from, &from_version));
       ASSERT_CODE(kOk, kv.Get("b", &to, &to_version));
       WriteBatch batch;
-      batch.Put("a", std::to_string(std::stoi(from) - amount), Condition::Version(from_version));
-      batch.Put("b", std::to_string(std::stoi(to) + amount), Condition::Version(to_version));
+      batch.Put("a", std::to_string(std::stoi(from) - amount),
+                {.condition = Condition::Version(from_version)});
+      batch.Put("b", std::to_string(std::stoi(to) + amount), {.condition = Condition::Version(to_version)});
       const absl::Status status = kv.Apply(batch);
       if (status.ok()) return;
       ASSERT_CODE(kFailedPrecondition, status);

@@ -76,8 +76,8 @@ const std::vector<Case>& Cases() {
       {"Batch", std::nullopt, "new",
        [](Client& client, const std::string& key, std::uint64_t* version) {
          WriteBatch batch;
-         batch.Put(key, "new", Condition::Absent());
-         batch.Put(key + " too", "new", Condition::Absent());
+         batch.Put(key, "new", {.condition = Condition::Absent()});
+         batch.Put(key + " too", "new", {.condition = Condition::Absent()});
          return client.Apply(batch, version);
        }},
       {"LargePutIfAbsent", std::nullopt, LargeValue(),

@@ -330,7 +330,7 @@ TEST_P(PutLists, TheReplySaysWhatBecameOfEach) {
   START();
   WriteBatch list;
   list.Put("a", "1");
-  list.Put("b", "2", Condition::Present());
+  list.Put("b", "2", {.condition = Condition::Present()});
   list.Put("c", "3");
   const HandClient::Answer answer = Send(list.bytes(), 3);
   ASSERT_EQ(answer.status(), ReplyStatus::kOk);

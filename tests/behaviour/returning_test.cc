@@ -103,7 +103,7 @@ TEST_F(Returning, ItIsToldWhatBecameOfEachPutOfAListWithIds) {
   Serve(options_);
   WriteBatch list;
   list.Put("a", "1");
-  list.Put("b", "2", Condition::Present());
+  list.Put("b", "2", {.condition = Condition::Present()});
   list.Put("c", "3");
   Request request = HandClient::MakeRequest(Operation::kPutList, 0, list.bytes().size());
   request.put_count = 3;

@@ -27,13 +27,13 @@ void ReadBatch(std::string_view bytes) {
     FUZZ_CHECK(IsInside(write.key, bytes) && IsInside(write.value, bytes));
     FUZZ_CHECK(write.with_next == (i < count));
     if (write.kind == Write::Kind::kDelete) {
-      again.Delete(write.key, write.condition);
+      again.Delete(write.key, {.condition = write.condition});
     } else {
-      again.Put(write.key, write.value, write.condition, write.ttl);
+      again.Put(write.key, write.value, {.ttl = write.ttl, .condition = write.condition});
     }
   }
   // What is in bounds is spelled in one way.
-  if (count > 0 && again.is_good()) FUZZ_CHECK(again.bytes() == bytes);
+  if (count > 0 && again.fault().empty()) FUZZ_CHECK(again.bytes() == bytes);
 }
 
 void ReadScan(std::string_view bytes) {

@@ -212,7 +212,7 @@ Recorder::PlannedBatch Recorder::PlanBatch() {
     const std::string value = MakeValue(key, ++shared_.values, Below(200));
     put.value = "#" + std::to_string(NumberOf(key, value).value_or(0));
     put.ttl = Ttl();
-    planned.batch.Put(key, value, {}, put.ttl);
+    planned.batch.Put(key, value, {.ttl = put.ttl});
   }
   return planned;
 }

@@ -19,6 +19,7 @@ say() { echo "== $* (${SECONDS} s)"; }
 
 say "install"
 DESTDIR=$scratch/root quietly cmake --install "$build" --prefix /opt/remora
+said=$(cat "$scratch/log")
 mv "$scratch/root/opt/remora" "$prefix"
 pc=$(dirname "$(find "$prefix" -name remora-client.pc)")
 lib=$(dirname "$pc")
@@ -120,8 +121,30 @@ declared_functions >"$scratch/declared"
 nm -D --defined-only "$lib/libremora.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$scratch/shown"
 diff "$scratch/declared" "$scratch/shown" || fail "remora.h and libremora.so differ"
 
+say "each document and example that is referred to"
+doc=$prefix/share/doc/remora
+find "$doc" -name '*.md' | while read -r file; do
+  {
+    grep -oE '\]\([A-Za-z][A-Za-z0-9_./-]*\)' "$file" | sed -E 's/^..(.*).$/\1/' || true
+    # Named, not linked; from the top.
+    if [ "$(dirname "$file")" = "$doc" ]; then grep -oE '`examples/[a-z_.]+`' "$file" | tr -d '`' || true; fi
+  } | while read -r to; do [ -e "$(dirname "$file")/$to" ] || fail "$file refers to $to, which is not installed"; done
+done
+[ -f "$doc/examples/first.cc" ] && [ -f "$doc/docs/operations.md" ] || fail "no examples, or documents"
+
 if [ -d "$prefix/lib/python3/dist-packages/remora" ]; then
   say "the package for Python"
+  [[ $said = *"export PYTHONPATH=/opt/remora/lib/python3/dist-packages"* ]] || fail "it does not say where the module is"
+  for below in /usr/local /usr; do
+    DESTDIR=$scratch/system quietly cmake --install "$build" --prefix "$below"
+    ! grep -q PYTHONPATH "$scratch/log" || fail "Python does not look below $below"
+    found=
+    for packages in $(/usr/bin/python3 -c 'import site; print(*site.getsitepackages())'); do
+      [ ! -f "$scratch/system$packages/remora/__init__.py" ] || found=yes
+    done
+    [ $found ] || fail "$below: Debian's Python does not find it"
+    rm -r "$scratch/system"
+  done
   said=$(PYTHONPATH=$prefix/lib/python3/dist-packages python3 -B "$examples/first.py" "$address")
   [ "$said" = "hello, world" ] || fail "first.py"
   said=$(PYTHONPATH=$prefix/lib/python3/dist-packages python3 -B "$examples/async.py" "$address")

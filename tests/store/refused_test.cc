@@ -30,7 +30,7 @@ TEST(RefusedTest, HearsSoWhenWhatItWasRefusedForIsVisible) {
   ASSERT_TRUE(store->Put("first", "", {.durability = Durability::kLogged}).ok());
   WriteBatch both;
   both.Put("other", "x");
-  both.Put("key", "two", Condition::Absent());
+  both.Put("key", "two", {.condition = Condition::Absent()});
   std::vector<Write> writes = {PutIfAbsent("key"), PutIfAbsent("key")};
   std::string_view bytes = both.bytes();
   while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;

@@ -1,4 +1,4 @@
-// What a MultiGet says of each key.
+// What a MultiGet says of each key, and a MultiPut of each write.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,12 @@ struct GetResult {
   absl::Status status;  // as of a Get of the key
   // If that is OK; else unspecified. The value's memory is used again.
   std::string value;
+  std::uint64_t version = 0;
+};
+
+/// If the status is OK, the write has this version.
+struct PutResult {
+  absl::Status status{};
   std::uint64_t version = 0;
 };
 
