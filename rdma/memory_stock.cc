@@ -4,13 +4,6 @@
 #include <utility>
 
 namespace remora::rdma {
-namespace {
-
-// Of each kind. Who comes while there is none waits for his own.
-constexpr std::size_t kAhead = 4;
-
-}  // namespace
-
 MemoryStock::~MemoryStock() {
   {
     const std::lock_guard lock(mutex_);

@@ -25,6 +25,9 @@ namespace remora::rdma {
 /// Thread Safety: all functions may be called from many threads.
 class MemoryStock {
  public:
+  /// Of each kind. Who comes while there is none waits for his own.
+  static constexpr std::size_t kAhead = 4;
+
   MemoryStock() : thread_([this] { Run(); }) {}
   /// REQUIRES: all that it has given is destroyed.
   ~MemoryStock();
