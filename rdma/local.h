@@ -31,5 +31,7 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, co
 
 /// SharedBytesOf for kLocal: the page that says whether the server lives, and the message rings.
 SharedBytes SharedBytesOfLocal(const QueueLimits& limits);
+/// DescriptorsOf for kLocal.
+Descriptors DescriptorsOfLocal();
 
 }  // namespace remora::rdma

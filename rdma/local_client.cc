@@ -99,6 +99,10 @@ absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoi
       return absl::FailedPreconditionError("the server rejected the connection");
     case LocalAnswer::kWrongUser:
       return ServesAnother();
+    case LocalAnswer::kNoRoom:
+      return absl::UnavailableError(absl::StrCat("the server at ", path_,
+                                                 " has no descriptor or memory left for another client: try "
+                                                 "again, or raise its limits (ulimit -n)"));
     case LocalAnswer::kWrongVersion:
       break;  // with our own version this makes no sense
   }

@@ -47,6 +47,15 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, co
   return LocalListener::Make(address, limits, clock);
 }
 
+Descriptors DescriptorsOfLocal() {
+  // The lock, the page, the spare, the socket, two epolls; who is at the door; memory that is made ahead or
+  // on its way: the slice and the two rings of each.
+  constexpr std::size_t kOwn = 6;
+  constexpr std::size_t kMemories = 3;
+  return {.listener = kOwn + kMaxHalfOpen + kMaxReady + kMemories * (MemoryStock::kAhead + 1),
+          .connection = 1};
+}
+
 absl::StatusOr<std::unique_ptr<Listener>> LocalListener::Make(const Address& address,
                                                               const QueueLimits& limits, const Clock& clock) {
   std::unique_ptr<LocalListener> listener(new LocalListener(address, limits, clock));
@@ -192,8 +201,12 @@ void LocalListener::AcceptSocket() {
 // sleeping.
 void LocalListener::RefuseOne() {
   spare_ = UniqueFd();
-  static_cast<void>(UniqueFd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  {
+    const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) SendReply(socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+  }
   ++dropped_handshakes_;
+  ++without_descriptor_;
   spare_ = OpenSpare();
 }
 
@@ -234,6 +247,12 @@ bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
     return false;
   if (hello.version != kLocalVersion) {
     SendReply(client.socket.get(), {.answer = LocalAnswer::kWrongVersion}, {}).IgnoreError();
+    return false;
+  }
+  // What it offers was sent, and there was no descriptor for it.
+  if (cut && offered.empty()) {
+    SendReply(client.socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+    ++without_descriptor_;
     return false;
   }
   if (size != sizeof(hello) || hello.data_size > kMaxConnectData || cut || offered.size() > 1) return false;

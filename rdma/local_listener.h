@@ -35,6 +35,7 @@ class LocalListener final : public Listener {
   void Disarm() override;
   int wait_fd() const override { return epoll_.get(); }
   std::uint64_t dropped_handshakes() const override { return dropped_handshakes_; }
+  std::uint64_t without_descriptor() const override { return without_descriptor_; }
 
   // --- For its connections ---
   int page_fd() const { return alive_->memory().fd(); }
@@ -94,6 +95,7 @@ class LocalListener final : public Listener {
   std::uint32_t polls_ = 0;
   TimePoint door_rests_until_;
   std::uint64_t dropped_handshakes_ = 0;
+  std::uint64_t without_descriptor_ = 0;
   bool armed_ = false;
 };
 

@@ -79,10 +79,11 @@ absl::Status LocalServerConnection::Accept(std::span<const std::byte> data) {
   answered_ = true;
   const std::uint32_t slots = RingSlotsFor(limits_);
   absl::Status status = MakeSides(slots);
+  if (!status.ok()) SendReply(socket_.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
   // Usable before the client hears of it, who may send at once.
   if (status.ok()) status = listener_.Watch(this);
   if (status.ok()) status = SendAcceptance(data, slots);
-  writes_.clear();
+  CloseDescriptors();
   if (!status.ok()) {
     Break(status);
     return status;
@@ -117,6 +118,13 @@ absl::Status LocalServerConnection::SendAcceptance(std::span<const std::byte> da
   key = kLocalMaxReads + 1;
   for (const SharedMemory* memory : writes_) add(*memory, key++, true);
   return SendReply(socket_.get(), reply, std::span(descriptors).first(count));
+}
+
+void LocalServerConnection::CloseDescriptors() {
+  if (server_memory_ != nullptr) server_memory_->CloseDescriptor();
+  if (client_memory_ != nullptr) client_memory_->CloseDescriptor();
+  for (SharedMemory* memory : writes_) memory->CloseDescriptor();
+  writes_.clear();
 }
 
 void LocalServerConnection::Reject(std::span<const std::byte> data) {

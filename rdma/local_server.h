@@ -48,6 +48,8 @@ class LocalServerConnection final : public LocalConnection {
   /// Makes the memory of the rings.
   absl::Status MakeSides(std::uint32_t slots);
   absl::Status SendAcceptance(std::span<const std::byte> data, std::uint32_t slots);
+  /// The client has them now, and the socket is the only one that a connection keeps.
+  void CloseDescriptors();
 
   LocalListener& listener_;
   const LocalMapping offered_;

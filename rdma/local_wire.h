@@ -93,6 +93,7 @@ enum class LocalAnswer : std::uint32_t {
   kRejected = 2,
   kWrongUser = 3,     // the server serves its own user and root
   kWrongVersion = 4,  // LocalReply::version is the server's
+  kNoRoom = 5,        // the server has no descriptor, or no memory, for this client
 };
 
 struct LocalRegion {

@@ -119,8 +119,13 @@ SharedMemory::~SharedMemory() {
   }
 }
 
+void SharedMemory::CloseDescriptor() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
 void SharedMemory::Release(int fd, std::span<std::byte> bytes) {
-  close(fd);
+  if (fd >= 0) close(fd);
   munmap(bytes.data(), bytes.size());  // last: where nothing is mapped any more, nothing is open either
 }
 

@@ -51,8 +51,10 @@ class SharedMemory {
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   std::span<std::byte> bytes() const { return bytes_; }
-  /// The memfd, owned by this object.
+  /// The memfd, owned by this object. -1 after CloseDescriptor.
   int fd() const { return fd_; }
+  /// Nobody else is to get it any more: what is mapped stays so, here and elsewhere.
+  void CloseDescriptor();
   Writers writers() const { return writers_; }
 
  private:

@@ -9,13 +9,6 @@
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
-namespace {
-
-// Of each kind. Who comes while there is none waits for his own.
-constexpr std::size_t kAhead = 4;
-
-}  // namespace
-
 absl::Status MemoryStock::Start() {
   REMORA_ASSIGN_OR_RETURN(thread_, StartThread([this] { return std::thread([this] { Run(); }); }));
   return absl::OkStatus();

@@ -26,6 +26,9 @@ namespace remora::rdma {
 /// Thread Safety: all functions may be called from many threads; Start before the others, by one.
 class MemoryStock {
  public:
+  /// Of each kind. Who comes while there is none waits for his own.
+  static constexpr std::size_t kAhead = 4;
+
   MemoryStock() = default;
   /// REQUIRES: all that it has given is destroyed.
   ~MemoryStock();

@@ -64,4 +64,10 @@ SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {
   return SharedBytesOfLocal(limits);
 }
 
+Descriptors DescriptorsOf(TransportKind kind) {
+  // Over verbs: channels, counters and the device's own, whoever is connected.
+  if (kind == TransportKind::kVerbs) return {.listener = 16, .connection = 0};
+  return DescriptorsOfLocal();
+}
+
 }  // namespace remora::rdma

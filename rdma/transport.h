@@ -73,6 +73,13 @@ struct SharedBytes {
 };
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits);
 
+/// The descriptors that a server's end takes, at most, what is on its way in or out included.
+struct Descriptors {
+  std::size_t listener = 0;
+  std::size_t connection = 0;  // each that was accepted
+};
+Descriptors DescriptorsOf(TransportKind kind);
+
 /// Memory of this process made known to a transport (an ibv_mr). Destruction deregisters it
 /// (rdma_dereg_mr(3)): afterwards no peer can reach it, except on the local transport, where a client
 /// keeps what it has mapped (see local.h). It must outlive the requests that use it, and must be
@@ -307,6 +314,8 @@ class Listener {
   /// Of those who came and never were a request: they said nothing in time, or what nobody says, or there
   /// was no room for them.
   virtual std::uint64_t dropped_handshakes() const { return 0; }
+  /// Of those, for whom there was no descriptor. They were told.
+  virtual std::uint64_t without_descriptor() const { return 0; }
 
   /// Waits until the connections that were disconnected or destroyed before have ended: none of their peers
   /// can READ what was registered any more, but for what a process has mapped (local.h).

@@ -32,6 +32,13 @@ bool Server::AcceptClients(Port& port) {
     store_->Add(Counter::kHandshakesDropped, static_cast<std::int64_t>(dropped - port.dropped_handshakes));
     port.dropped_handshakes = dropped;
   }
+  if (const std::uint64_t refused = port.listener->without_descriptor(); refused != port.without_descriptor) {
+    bounded_log_->Write(kStrangers,
+                        absl::StrCat(refused - port.without_descriptor,
+                                     " clients refused: no descriptor is left for them; raise the "
+                                     "limit (ulimit -n)"));
+    port.without_descriptor = refused;
+  }
   if (connection == nullptr) return false;
 
   // What others say may be shorter; magic and versions come first in every release.
@@ -109,7 +116,7 @@ bool Server::IsWelcome(rdma::Connection& connection, const HelloRequest& hello, 
   }
   if (sessions_.size() >= options_.max_clients) {
     Refuse(connection, Counter::kRefusedFull, {.reason = RefusalReason::kFull},
-           absl::StrCat("it has ", sessions_.size(), " clients, as many as --max_clients allows"));
+           absl::StrCat("it has ", sessions_.size(), " clients, as many as ", options_.max_clients_by));
     return false;
   }
   return true;

@@ -21,11 +21,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/descriptors.h"
 #include "server/log_writer.h"
 #include "server/memory.h"
 #include "server/server.h"
+#include "server/system_memory.h"
 #include "store/base/absl_view.h"
 #include "store/base/standard_streams.h"
+#include "store/base/status_macros.h"
 #include "store/format/ttl_text.h"
 #include "tools/command_line/command_line.h"
 
@@ -44,11 +47,14 @@ constexpr int kOutputPatienceMs = 500;
 struct Flags {
   ServerOptions server;
   std::vector<rdma::Address> listen;
-  std::size_t memory = std::size_t{256} << 20;
+  std::size_t memory = 0;
   std::optional<std::uint32_t> max_clients;
   rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
   int ready_fd = -1;
   bool insecure_open = false;
+  // For the log, once it serves.
+  std::vector<std::string> notes{};
+  std::vector<std::string> warnings{};
 };
 
 LogWriter* standard_error = nullptr;  // from the start of Main to its end
@@ -134,6 +140,7 @@ absl::Status CheckReadyFd(int fd) {
 // Reads the command line; an exit status when the program is to end with it.
 std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   flags->server.large_pages = true;
+  flags->memory = DefaultMemory(ReadSystemMemory());
   command_line::CommandLine line(
       "kvserver: a key-value store whose clients read it in place, over RDMA or mapped memory.");
   line.Footer(kExitStatus);
@@ -338,15 +345,42 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
   ::close(flags.ready_fd);
 }
 
+/// How memory and descriptors are split, into `flags`.
+absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
+  const SystemMemory system = ReadSystemMemory();
+  REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
+  if (flags->memory > system.available) {
+    flags->warnings.push_back(absl::StrCat("--memory is ", flags->memory, " bytes, and this machine has ",
+                                           system.available,
+                                           " available: when it fills, the system may kill this server"));
+  }
+  const rdma::QueueLimits limits;
+  REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
+                          PlanMemory(flags->memory, flags->max_clients, flags->listen, limits));
+  const bool is_durable = !flags->server.store.data_dir.empty();
+  REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
+                          PlanDescriptors(RaiseDescriptorLimit(), OpenDescriptors(),
+                                          flags->max_clients.value_or(1), is_durable, flags->listen));
+  if (plan.max_clients > descriptors.max_clients) {
+    flags->server.max_clients_by = "its limit of descriptors allows (ulimit -n)";
+    REMORA_ASSIGN_OR_RETURN(plan, PlanMemory(flags->memory, descriptors.max_clients, flags->listen, limits));
+  }
+  flags->server.store.memory_size = plan.region_size;
+  flags->server.max_clients = plan.max_clients;
+  flags->server.store.descriptors = descriptors.StoreShare(plan.max_clients);
+  flags->notes.push_back(absl::StrFormat("descriptors: %d, with which %d clients fit; %d are for the store",
+                                         descriptors.limit, descriptors.max_clients,
+                                         is_durable ? flags->server.store.descriptors : 0));
+  return plan;
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
 
   const rdma::QueueLimits limits;
-  const absl::StatusOr<MemoryPlan> plan = PlanMemory(flags.memory, flags.max_clients, flags.listen, limits);
-  if (!plan.ok()) return Fail(EX_USAGE, plan.status());
-  flags.server.store.memory_size = plan->region_size;
-  flags.server.max_clients = plan->max_clients;
+  const absl::StatusOr<MemoryPlan> plan = Plan(&flags);
+  if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
   // Said now, and not when somebody asks for the first one.
   if (!flags.server.backup_dir.empty()) {
     const absl::Status prepared = PrepareBackupDir(flags.server.backup_dir);
@@ -368,7 +402,9 @@ int Main(int argc, char** argv) {
     if (!added.ok()) return Fail(ListenExitStatus(added), added);
   }
 
+  for (const std::string& warning : flags.warnings) flags.server.warn(warning);
   if (flags.server.log) {
+    for (const std::string& note : flags.notes) flags.server.log(note);
     flags.server.log(
         absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
                         plan->region_size, plan->client_bytes, plan->max_clients));

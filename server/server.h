@@ -44,6 +44,8 @@ namespace remora {
 struct ServerOptions {
   StoreOptions store;
   std::uint32_t max_clients = 512;
+  /// Why not more: for who is refused.
+  std::string max_clients_by = "--max_clients allows";
   /// Clients that are gone of which it is still known what became of their last writes, should they return
   /// (server/outcomes.h); about 700 bytes each. Of more, who went first is forgotten. (So who loses its
   /// connection has until as many others have come and gone.)
@@ -109,6 +111,7 @@ class Server {
     std::size_t client_bytes = 0;
     Counter slices = Counter::kSlicesBound;  // where those of its clients are counted
     std::uint64_t dropped_handshakes = 0;    // of the listener's, those that are counted
+    std::uint64_t without_descriptor = 0;    // and those that were told of
   };
   // What became so far of a list of puts.
   struct PutList {

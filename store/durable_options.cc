@@ -7,6 +7,7 @@
 #include <rocksdb/memtablerep.h>
 #include <rocksdb/options.h>
 #include <rocksdb/table.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -76,6 +77,20 @@ rocksdb::ColumnFamilyOptions MetaOptions() {
   rocksdb::ColumnFamilyOptions options = FamilyOptions(kWriteBuffer, table);
   options.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
   return options;
+}
+
+int MaxOpenTables(std::size_t descriptors) {
+  if (descriptors == 0) {
+    rlimit limit = {};
+    descriptors = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : 0;
+  }
+  // Logs, the manifest, folders, what is being written, and what is set aside; change feeds and backups.
+  constexpr std::size_t kOthers = 64;
+  constexpr std::size_t kLeast = 20;  // of RocksDB's
+  // Of tables of 64 MiB: 4 TB. They all stay open, and are opened at the start, in parallel.
+  constexpr std::size_t kAll = 65536;
+  if (descriptors >= kAll + kOthers) return -1;
+  return static_cast<int>(std::max(descriptors, kLeast + kOthers) - kOthers);
 }
 
 rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention) {

@@ -16,6 +16,8 @@ namespace remora {
 rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes);
 /// Of what is kept beside them.
 rocksdb::ColumnFamilyOptions MetaOptions();
+/// DBOptions::max_open_files, where all files may take so many descriptors; 0: as StoreOptions::descriptors.
+int MaxOpenTables(std::size_t descriptors);
 /// `fresh`: it is made; else it must be there.
 rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention);
 

@@ -2,6 +2,8 @@
 
 #include <rocksdb/status.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -12,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "store/base/absl_view.h"
 
 namespace remora {
@@ -38,6 +41,14 @@ absl::Status DamagedStatus(std::string_view place, std::string_view why) {
       absl::StrCat(AbslView(place), " is damaged; restore it from a copy: ", AbslView(why)));
 }
 
+// The text of a call that failed ends with that of errno.
+bool WillPass(const rocksdb::Status& status) {
+  if (status.ok()) return false;
+  const std::string text = status.ToString();
+  return std::ranges::any_of(std::array{EMFILE, ENFILE, ENOMEM, EINTR, EFBIG},
+                             [&](int error) { return absl::EndsWith(text, std::strerror(error)); });
+}
+
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
   if (status.ok()) return absl::OkStatus();
   const std::string text = status.ToString();
@@ -53,6 +64,13 @@ absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
                      "newer one; if "
                      "no newer version was ever used, the table is damaged: restore it from a copy. ",
                      text));
+  }
+  if (WillPass(status)) {
+    // Its files are told of as if the disk were full (durable_files.h).
+    return absl::UnavailableError(
+        absl::StrCat("the system is short of descriptors or memory right now, or a file is as large as may "
+                     "be (ulimit -n, -f): ",
+                     AbslView(place), ": ", absl::StrReplaceAll(text, {{"No space left on device: ", ""}})));
   }
   // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
   // found", which an iterator or an open only says of a file; who looks up a key asks before.

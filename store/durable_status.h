@@ -14,6 +14,10 @@ namespace remora {
 /// `place`: of what, for a person: "data directory /var/lib/app".
 absl::Status DamagedStatus(std::string_view place, std::string_view why);  // DataLoss
 
+/// Whether the system was short of something for the moment, as of descriptors or memory: what has failed is
+/// worth another try, and left nothing damaged.
+bool WillPass(const rocksdb::Status& status);
+
 /// OK; PermissionDenied; DataLoss: files are missing or damaged; Unavailable: all else, a full disk too.
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place);
 

@@ -22,6 +22,7 @@
 #include "store/base/status_macros.h"
 #include "store/data_dir.h"
 #include "store/durable_backup.h"
+#include "store/durable_files.h"
 #include "store/durable_options.h"
 #include "store/durable_recovery.h"
 #include "store/durable_split.h"
@@ -86,7 +87,9 @@ class DurableTier::Impl {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
         {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes)},
         {kMetaFamily, MetaOptions()}};
-    const rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
+    rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
+    database.env = files_.env();
+    database.max_open_files = MaxOpenTables(options.descriptors);
     const RecoveryOptions recovery{.meta = kMeta,
                                    .is_of_this_boot = dir_->is_of_this_boot(),
                                    .boot_file = dir_->boot_file(),
@@ -156,6 +159,7 @@ class DurableTier::Impl {
   }
 
   absl::Status Write(Log log) {
+    REMORA_RETURN_IF_ERROR(log_failed_);
     // Who reads may see the new values before RocksDB returns. When it fails they may be there all the same.
     if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
       readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see Parse
@@ -175,13 +179,17 @@ class DurableTier::Impl {
     }
     if (!status.ok()) {
       // The log file may end in half a record now, and RocksDB refuses all further writes to it: after a full
-      // disk until it has moved everything to a new one by itself, for which it waits until there is space
-      // for a whole write buffer; after any other error until it is opened again.
+      // disk, and where the system was short of something, until it has moved everything to a new one by
+      // itself, for which it waits until there is space for a whole write buffer; after any other error until
+      // it is opened again. It does not move what has nothing in it (F3 of durable_files.h).
       next_limit_ = version_limit_;
       const std::string why(Translate(status).message());
-      if (status.IsNoSpace()) return absl::UnavailableError(why);
-      return absl::UnavailableError(
+      const bool goes_on = status.IsNoSpace() || WillPass(status);
+      if (goes_on && !files_.has_dead_log()) return absl::UnavailableError(why);
+      const absl::Status final = absl::UnavailableError(
           absl::StrCat("the store takes no more writes until it is opened again: ", why));
+      if (goes_on) log_failed_ = final;
+      return final;
     }
     version_limit_ = next_limit_;
     if (marks) marked_ = mark.sequence;
@@ -197,7 +205,7 @@ class DurableTier::Impl {
   /// REQUIRES: sync_mutex_.
   absl::Status Sync() {
     const std::uint64_t logged = logged_.load(std::memory_order_acquire);
-    const rocksdb::Status status = db_->SyncWAL();
+    const rocksdb::Status status = files_.SyncLogs();
     if (!status.ok()) return absl::UnavailableError(Translate(status).message());
     synced_.store(logged, std::memory_order_relaxed);
     return absl::OkStatus();
@@ -216,12 +224,14 @@ class DurableTier::Impl {
   rocksdb::ColumnFamilyHandle* meta() const { return families_[kMeta]; }
 
   const std::unique_ptr<DataDir> dir_;  // unlocked last
+  DurableFiles files_;
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;  // deleted before the database
   rocksdb::WriteBatch batch_;
   std::uint64_t version_limit_ = 1;
   std::uint64_t next_limit_ = 1;  // version_limit_ once the batch is written
   bool log_was_torn_ = false;
+  absl::Status log_failed_;  // for good
   // In sequence numbers: the log's last group; how far it is synced; and the last mark of that in it.
   std::atomic<std::uint64_t> logged_{0};
   std::atomic<std::uint64_t> synced_{0};

@@ -36,6 +36,8 @@ struct DurableTierOptions {
   std::size_t block_cache_bytes = std::size_t{32} << 20;
   /// Of log files that are not needed any more: for change feeds that are behind.
   LogRetention log_retention{};
+  /// As StoreOptions::descriptors.
+  std::size_t descriptors = 0;
   /// Nothing is written, to the directory or by any call, and others may read it at the same time. What is in
   /// the log files is held in memory. Open fails with NotFound and FailedPrecondition where there is no
   /// store.
@@ -74,8 +76,9 @@ class DurableTier {
   /// Takes the place of that of an earlier number.
   void PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result);
   /// OK: it survives this process, unless `log` is kSkipped; the others then survive it all the same.
-  /// Otherwise Unavailable: it may or may not be there after a restart. After a full disk, writes succeed
-  /// again some seconds after there is space; after other errors, only after a restart.
+  /// Otherwise Unavailable: it may or may not be there after a restart. After a full disk, and where the
+  /// system was short of descriptors or memory, writes succeed again some seconds after there is space;
+  /// after other errors, only after a restart.
   enum class Log : std::uint8_t { kWritten = 1, kSkipped = 2 };
   absl::Status Write(Log log = Log::kWritten);
 

@@ -86,6 +86,9 @@ struct StoreOptions {
   /// more at most, of some 64 MiB each.
   std::uint64_t watch_retention_bytes = std::uint64_t{64} << 20;
   std::chrono::seconds watch_retention{0};
+  /// Descriptors that the durable tier may have open, about; of more tables than that, those that were used
+  /// last are. 0: half of what the process may have (ulimit -n).
+  std::size_t descriptors = 0;
   /// Called, by whichever thread made them so and without a lock, when writes that Submit left pending have
   /// become visible, or failed. May be empty.
   std::function<void()> on_synced{};
@@ -350,7 +353,8 @@ class Store {
   absl::Status load_status() const;
   /// OK while the disk takes writes. Else Unavailable, and why it did not take the last ones
   /// (Counter::kDiskRefuses): reads go on. Where it is said that the store takes no more writes, it is to be
-  /// opened again; else they succeed again once the cause is gone, by themselves after a full disk.
+  /// opened again; else they succeed again by themselves, some seconds after the cause is gone: a full disk,
+  /// or a system that was short of descriptors or memory.
   absl::Status disk_status() const;
   /// Loading::kInSteps: loads some keys more. False: there are none, or it failed.
   bool Load();

@@ -130,6 +130,19 @@ class FaultsTest(harness.TestCase):
             self.assertEqual(running.wait(timeout=harness.PATIENCE), 69)
             self.assertRegex(running.stderr.read(), rb"line 2: no space left.*; 0 records were imported.* of 1 it is")
 
+    def test_what_the_system_is_short_of_refuses_writes_until_it_is_there(self):
+        for error in errno.ENOMEM, errno.ENFILE:
+            with self.subTest(os.strerror(error)):
+                server = self.start()
+                self.put("before")
+                self.set(WRITE, error)
+                self.put_refused("short of descriptors or memory")
+                self.assertEqual(self.disk_refuses(), 1)
+                self.set(WRITE, 0)
+                self.wait_for_writes()
+                server.kill()
+                self.start().stop()
+
     def failing_writes(self, error, faults):
         server = self.start()
         self.put("before")

@@ -53,7 +53,7 @@ def wait_until(condition, what):
 class Server:
     """A kvserver that serves when the constructor returns."""
 
-    def __init__(self, *flags, environment=None):
+    def __init__(self, *flags, environment=None, **options):
         ready, ready_write = os.pipe()
         # A file and not a pipe: nobody reads while it serves, and it must not wait for a reader.
         self.errors = tempfile.TemporaryFile()
@@ -61,7 +61,7 @@ class Server:
             self.process = subprocess.Popen(
                 [program("kvserver"), f"--ready_fd={ready_write}", *flags],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors, pass_fds=[ready_write],
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, **(environment or {})}, **options,
             )  # fmt: skip
             os.close(ready_write)
             readable, _, _ = select.select([ready], [], [], PATIENCE)

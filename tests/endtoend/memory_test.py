@@ -49,8 +49,9 @@ class MemoryTest(harness.TestCase):
             self.assertEqual(process.wait(timeout=harness.PATIENCE), 0)
         self.assertEqual(connected, clients)
         self.assertIn(f"it has {clients} clients, as many as --max_clients allows", refusal)
-        # What is registered is what is there; message buffers are in no memfd.
-        self.assertGreater(used, registered * 2 // 3)
+        # What is registered is what is there; message buffers are in no memfd, and of what clients have, the server
+        # keeps no descriptor.
+        self.assertGreater(resident, registered * 2 // 3)
         self.assertLessEqual(resident, registered)
         self.assertLessEqual(used, registered)
         self.assertLessEqual(size, registered)
@@ -80,6 +81,15 @@ class MemoryTest(harness.TestCase):
         server = self.memory_server("--max_clients=100", memory="64M")
         self.assertEqual(self.plan(server)[2], 100)
         self.assertLessEqual(self.fill(server, 100), 64 << 20)
+
+    def test_more_than_the_machine_has_is_refused(self):
+        total = int(re.search(r"MemTotal:\s+(\d+) kB", pathlib.Path("/proc/meminfo").read_text()).group(1)) << 10
+        run = subprocess.run(
+            [harness.program("kvserver"), f"--listen={self.address}", "--durability=memory", f"--memory={total + 1}"],
+            capture_output=True, timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 71, run.stderr)
+        self.assertRegex(run.stderr.decode(), rf"a memory of {total + 1} bytes is more than [^\n]* has, \d+: give it less")
 
     def test_who_goes_gives_back(self):
         self.memory_server(memory="64M")

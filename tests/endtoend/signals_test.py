@@ -89,6 +89,10 @@ class FileSizeTest(harness.TestCase):
         self.assertEqual(kvctl(self.address, "get", f"key{acknowledged}").returncode, 1)
         self.assertEqual(kvctl(self.address, "get", "key0").stdout, value)
         harness.wait_until(lambda: b"kvserver: writes are refused" in server.said(), "the log says so")
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        harness.wait_until(
+            lambda: kvctl(self.address, "put", "again", stdin=value).returncode == 0, "writes are taken again"
+        )
         self.assertEqual(server.stop()[0], 0)
         self.logged_server()
         for number in range(acknowledged):

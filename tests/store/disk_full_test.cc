@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -105,6 +106,34 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   EXPECT_TRUE((*store)->Get("after", &value).ok());
   EXPECT_TRUE((*store)->Get("key", &value).ok());
   for (int i = 0; i + 1 < puts; ++i) ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &value).ok()) << i;
+}
+
+// RocksDB must not be asked to sync a log that has failed a write: its end is near (F4 of durable_files.h).
+TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
+  Fill(std::size_t{1} << 20);
+  StoreOptions options = LoggedIn(temp_ / "store");
+  options.durability = Durability::kSynced;
+  options.syncing = Syncing::kInSteps;
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Put("first", "value").ok());  // synced at once, as it raises the version limit
+  std::array<Write, 1> pending;
+  pending[0].key = "before";
+  pending[0].value = "value";
+  (*store)->Submit(pending);
+  ASSERT_NE(pending[0].ticket, 0u) << pending[0].status;
+
+  const std::string value(4000, 'v');
+  absl::Status status;
+  for (int puts = 0; status.ok() && puts < 10'000; ++puts) {
+    status = (*store)->Put("key" + std::to_string(puts), value, {.durability = Durability::kLogged});
+  }
+  ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
+  std::string read;
+  EXPECT_EQ((*store)->Get("before", &read).code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE((*store)->Sync());
+  EXPECT_TRUE((*store)->Get("before", &read).ok());
+  EXPECT_THAT(std::string((*store)->disk_status().message()), Not(HasSubstr("opened again")));
 }
 
 TEST_F(DiskFullTest, OpeningOnAFullDiskSaysSo) {

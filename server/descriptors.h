@@ -1,0 +1,36 @@
+// The descriptors of a server: how many its clients and its store may have.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "rdma/address.h"
+
+namespace remora {
+
+/// Those that this process may have: raises the soft limit to the hard one. For a program at its start.
+std::size_t RaiseDescriptorLimit();
+
+/// Those that this process has open now.
+std::size_t OpenDescriptors();
+
+struct DescriptorPlan {
+  std::uint32_t max_clients = 0;  // so many fit
+  std::size_t others = 0;         // what clients leave of the limit is the store's, but for these
+
+  /// StoreOptions::descriptors, with so many clients.
+  std::size_t StoreShare(std::uint32_t clients) const;
+
+  std::size_t limit = 0;
+  std::size_t each = 0;  // client
+};
+
+/// For a server that listens at `addresses`, with a durable tier or without, where `open` are open already.
+/// ResourceExhausted: not even `least` clients fit (says the numbers, and what to do).
+absl::StatusOr<DescriptorPlan> PlanDescriptors(std::size_t limit, std::size_t open, std::uint32_t least,
+                                               bool is_durable, std::span<const rdma::Address> addresses);
+
+}  // namespace remora

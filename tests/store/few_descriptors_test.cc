@@ -1,0 +1,134 @@
+// A durable store in a process that has no descriptors left.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "store/base/check.h"
+#include "store/store.h"
+#include "test_files.h"
+
+namespace remora {
+namespace {
+
+using testing::HasSubstr;
+
+class FewDescriptorsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__has_feature)
+#if __has_feature(undefined_behavior_sanitizer)
+    GTEST_SKIP() << "UBSan itself needs descriptors";
+#endif
+#endif
+    REMORA_CHECK(getrlimit(RLIMIT_NOFILE, &before_) == 0);
+  }
+  void TearDown() override { Feed(); }
+
+  void Open() {
+    StoreOptions options = LoggedIn(temp_ / "store");
+    options.memory_size = std::size_t{512} << 20;
+    auto store = Store::Open(options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  /// No others can be opened; but one that is closed can be again.
+  void Starve() {
+    rlimit few = before_;
+    few.rlim_cur = 256;
+    REMORA_CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    for (int fd; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken_.push_back(fd);
+    REMORA_CHECK(errno == EMFILE);
+  }
+  /// Not even that.
+  void StarveForGood() {
+    rlimit none = before_;
+    none.rlim_cur = 0;
+    REMORA_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  void Feed() {
+    REMORA_CHECK(setrlimit(RLIMIT_NOFILE, &before_) == 0);
+    for (const int fd : taken_) close(fd);
+    taken_.clear();
+  }
+  /// Until one is refused: why.
+  absl::Status PutUntilRefused() {
+    const std::string value(std::size_t{4} << 20, 'v');
+    for (; puts_ < 100; ++puts_) {
+      if (absl::Status status = store_->Put("key" + std::to_string(puts_), value); !status.ok())
+        return status;
+    }
+    return absl::OkStatus();
+  }
+  void ExpectAllPuts() {
+    std::string value;
+    for (int i = 0; i < puts_; ++i) ASSERT_TRUE(store_->Get("key" + std::to_string(i), &value).ok()) << i;
+  }
+
+  TempDir temp_;
+  std::unique_ptr<Store> store_;
+  int puts_ = 0;
+
+ private:
+  rlimit before_ = {};
+  std::vector<int> taken_;
+};
+
+TEST_F(FewDescriptorsTest, WritesGoOnOnceThereAreSomeAgain) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Starve();
+  const absl::Status refused = PutUntilRefused();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("short of descriptors"));
+  EXPECT_THAT(std::string(refused.message()), Not(HasSubstr("opened again")));
+  ExpectAllPuts();
+  Feed();
+  absl::Status status;
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (status = store_->Put("after", "value"), !status.ok() && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_TRUE(status.ok()) << status;
+  store_.reset();
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ExpectAllPuts();
+  std::string value;
+  EXPECT_TRUE(store_->Get("after", &value).ok());
+}
+
+TEST_F(FewDescriptorsTest, AStoreThatHasNoneEnds) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Starve();
+  EXPECT_FALSE(PutUntilRefused().ok());
+  store_.reset();
+  Feed();
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ExpectAllPuts();
+}
+
+// A log that could not be begun is one that RocksDB goes on with.
+TEST_F(FewDescriptorsTest, AStoreThatCannotEvenBeginALogSaysSoAndEnds) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  StarveForGood();
+  const absl::Status refused = PutUntilRefused();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("short of descriptors"));
+  ExpectAllPuts();
+  Feed();
+  store_.reset();
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ExpectAllPuts();
+  EXPECT_TRUE(store_->Put("after", "value").ok());
+}
+
+}  // namespace
+}  // namespace remora
