@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -277,10 +278,12 @@ absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& opti
 }
 
 absl::StatusOr<std::uint64_t> Client::Count() {
-  const InUse::Call call(impl_->session->in_use());
+  std::optional<InUse::Call> call(std::in_place, impl_->session->in_use());
   REMORA_RETURN_IF_ERROR(impl_->Begin());
-  // The counter is of the keys that are loaded.
-  if (impl_->session->store_is_loading()) return Count(RangeOptions{});
+  if (impl_->session->store_is_loading()) {  // the counter is of the keys that are loaded
+    call.reset();
+    return Count(RangeOptions{});
+  }
   std::uint64_t last = 0;
   for (int reads = 0; reads < kMaxStatsReads; ++reads) {
     REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, impl_->session->ReadSuperblock());

@@ -89,7 +89,7 @@ class BackupTest(harness.TestCase):
         self.assertEqual(server.stop()[0], 0)
         checked = fields(self.run_ok("check", f"--data={self.folder}/data", offline=True))
         self.assertEqual((checked["keys"], checked["expiring"], checked["last_version"]), (3003, 1, second["version"]))
-        self.assertIn(b"backup to", server.said())
+        server.await_said(b"backup to")
 
     def test_while_others_write(self):
         self.serve()

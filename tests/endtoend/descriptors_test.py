@@ -1,7 +1,6 @@
 """A kvserver with few descriptors: how many clients fit, what the others are told, and that the store keeps its own."""
 
 import os
-import re
 import resource
 import socket
 import subprocess
@@ -26,7 +25,7 @@ class DescriptorsTest(harness.TestCase):
 
     def test_as_many_clients_as_fit_and_the_store_makes_its_tables(self):
         server = self.start(256)
-        fit = int(re.search(rb"descriptors: 256, with which (\d+) clients fit", server.said()).group(1))
+        fit = int(server.await_said(rb"descriptors: 256, with which (\d+) clients fit").group(1))
         self.assertGreater(fit, 16)
         # 180 MB: more than a write buffer, while all of them are there.
         with subprocess.Popen(
@@ -40,7 +39,7 @@ class DescriptorsTest(harness.TestCase):
             process.stdin.close()
             self.assertEqual(process.wait(timeout=harness.PATIENCE), 0)
         self.assertTrue(list((self.folder / "data").glob("*.sst")))
-        self.assertIn(b"refused: it has", server.said())
+        server.await_said(b"refused: it has")
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         self.assertEqual(server.stop()[0], 0)
 

@@ -1,6 +1,7 @@
 """Descriptors that a program gets from its parent, or does not get: standard streams that are closed, --ready_fd."""
 
 import os
+import pathlib
 import re
 import subprocess
 import unittest
@@ -85,7 +86,7 @@ class ClosedStreamsTest(harness.TestCase):
         for _ in range(2):
             self.assertEqual(run(embedded, closed=[0, 1, 2]).returncode, 0)
         self.assertEqual(run(embedded).stdout, b"runs: 3\n")
-        for path in (self.folder / "embedded").iterdir():
+        for path in filter(pathlib.Path.is_file, (self.folder / "embedded").rglob("*")):
             self.assertNotIn(b"runs: ", path.read_bytes(), path)
 
 
@@ -107,7 +108,7 @@ class ServerStreamsTest(harness.TestCase):
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         server.terminate()
         self.assertEqual(server.wait(harness.PATIENCE), 0)
-        for path in (self.folder / "data").iterdir():
+        for path in filter(pathlib.Path.is_file, (self.folder / "data").rglob("*")):
             self.assertNotIn(b"kvserver: ", path.read_bytes(), path)
 
     def start(self, ready_fd, **options):
