@@ -256,7 +256,8 @@ absl::Status MoveTo(const std::string& path, const std::string& made) {
 
 /// The names in `made`, the marker last: without it, no program takes the rest for a store.
 absl::Status MoveNamesInto(const std::string& path, const std::string& made, std::vector<std::string> names) {
-  std::ranges::partition(names, [](const std::string& name) { return name != kStoreDir.marker; });
+  std::partition(names.begin(), names.end(),
+                 [](const std::string& name) { return name != kStoreDir.marker; });
   for (const std::string& name : names) {
     if (name == kStoreDir.marker) REMORA_RETURN_IF_ERROR(SyncDirectory(path));
     const std::string to = absl::StrCat(path, "/", name);

@@ -44,16 +44,19 @@ void LetBe(DeclaredOption* option) {
 template <typename T>
 void HandOn(DeclaredOption* option, std::function<void(const T&)> take) {
   LetBe<T>(option);
-  option->take = [option, take](const std::string& text) -> std::string {
-    if constexpr (std::is_same_v<T, std::string>) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    option->take = [take](const std::string& text) -> std::string {
       take(text);
-    } else {
+      return "";
+    };
+  } else {
+    option->take = [option, take](const std::string& text) -> std::string {
       const std::optional<Number> number = option->number.Read(text);
       if (!number) return "'" + text + "' is not " + option->number.Allowed();
       take(static_cast<T>(*number));
-    }
-    return "";
-  };
+      return "";
+    };
+  }
 }
 
 template <typename T>
