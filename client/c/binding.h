@@ -20,6 +20,9 @@ remora_code remora_async_open_interruptible(const char* address, const remora_op
                                             int (*interrupted)(void* context), void* context,
                                             remora_async** async);
 
+/* A batch of the same writes. Null: too little memory. */
+remora_batch* remora_batch_copy(const remora_batch* batch);
+
 /* As AsyncClient::BeginAttempt, Attempt and EndAttempt (client/async.h). */
 int remora_async_begin_attempt(remora_async* async);
 void remora_async_attempt(remora_async* async);

@@ -154,6 +154,13 @@ remora_code remora_multi_put(remora_client* client, const remora_put_request* re
 // --- Writing many keys, all or none ---------------------------------------------------------------------
 
 remora_batch* remora_batch_new(void) { return new (std::nothrow) remora_batch; }
+remora_batch* remora_batch_copy(const remora_batch* batch) {
+  try {
+    return new remora_batch(*batch);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void remora_batch_free(remora_batch* batch) { delete batch; }
 void remora_batch_clear(remora_batch* batch) { batch->batch.Clear(); }
 size_t remora_batch_count(const remora_batch* batch) { return batch->batch.count(); }

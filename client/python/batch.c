@@ -1,17 +1,27 @@
 // The type remora.Batch.
+#include "client/c/binding.h"
 #include "client/python/remora_python.h"
+
+static PyObject* BatchOf(PyTypeObject* type, remora_batch* batch) {
+  Batch* const self = batch == NULL ? NULL : (Batch*)PyType_GenericAlloc(type, 0);
+  if (self == NULL) {
+    remora_batch_free(batch);
+    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+  }
+  self->batch = batch;
+  return (PyObject*)self;
+}
 
 static PyObject* BatchNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (PyTuple_Size(args) != 0 || (kwargs != NULL && PyDict_Size(kwargs) != 0)) {
     PyErr_SetString(PyExc_TypeError, "Batch() takes no arguments");
     return NULL;
   }
-  Batch* const self = (Batch*)PyType_GenericAlloc(type, 0);
-  if (self == NULL) return NULL;
-  self->batch = remora_batch_new();
-  if (self->batch != NULL) return (PyObject*)self;
-  Py_DECREF((PyObject*)self);
-  return PyErr_NoMemory();
+  return BatchOf(type, remora_batch_new());
+}
+
+static PyObject* BatchCopy(PyObject* object, PyObject* Py_UNUSED(none)) {
+  return BatchOf(Py_TYPE(object), remora_batch_copy(((Batch*)object)->batch));
 }
 
 static void BatchDealloc(PyObject* object) {
@@ -103,6 +113,7 @@ PyObject* ClientApply(PyObject* object, PyObject* args, PyObject* kwargs) {
 static PyMethodDef batch_methods[] = {
     {"put", WITH_KEYWORDS(BatchPut), METH_VARARGS | METH_KEYWORDS, "Adds a put."},
     {"delete", WITH_KEYWORDS(BatchDelete), METH_VARARGS | METH_KEYWORDS, "Adds a delete."},
+    {"__copy__", BatchCopy, METH_NOARGS, "A batch of the same writes."},
     {"clear", BatchClear, METH_NOARGS, "Forgets what was added."},
     {NULL, NULL, 0, NULL},
 };

@@ -281,8 +281,11 @@ TEST_P(Grants, AClientThatReservesAnewKeepsNobodyWaitingForWhatItGaveUp) {
 }
 
 // Where only the test lets time pass.
-TEST_P(Grants, AClientThatAsksAgainKeepsItsTurn) {
-  if (GetParam() != DeploymentKind::kSim) GTEST_SKIP() << "a clock that goes by itself may end the turn";
+class GrantTurns : public Grants {};
+INSTANTIATE_TEST_SUITE_P(On, GrantTurns, testing::Values(DeploymentKind::kSim),
+                         [](const auto& test) { return NameOf(test.param); });
+
+TEST_P(GrantTurns, AClientThatAsksAgainKeepsItsTurn) {
   START({.memory_size = 4 * kReservable});
   auto first = ByHand();
   ASSERT_ANSWER(kOk, first->Ask(ReserveRequest(kMostOfThat)));
@@ -301,8 +304,7 @@ TEST_P(Grants, AClientThatAsksAgainKeepsItsTurn) {
   ASSERT_ANSWER(kOk, second->Await());
 }
 
-TEST_P(Grants, ATermBeginsWhenTheRoomIsAskedFor) {
-  if (GetParam() != DeploymentKind::kSim) GTEST_SKIP() << "a clock that goes by itself may end the turn";
+TEST_P(GrantTurns, ATermBeginsWhenTheRoomIsAskedFor) {
   START({.memory_size = 4 * kReservable});
   auto first = ByHand();
   ASSERT_ANSWER(kOk, first->Ask(ReserveRequest(kMostOfThat)));
@@ -316,8 +318,7 @@ TEST_P(Grants, ATermBeginsWhenTheRoomIsAskedFor) {
   ExpectNothingReserved();
 }
 
-TEST_P(Grants, APutWaitsForItsTurnAsLongAsItMay) {
-  if (GetParam() != DeploymentKind::kSim) GTEST_SKIP() << "it takes 30 s";
+TEST_P(GrantTurns, APutWaitsForItsTurnAsLongAsItMay) {
   START({.memory_size = 4 * kReservable});
   const auto frozen = ByHand();
   ASSERT_ANSWER(kOk, frozen->Ask(ReserveRequest(kReservable)));

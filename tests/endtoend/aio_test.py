@@ -134,6 +134,21 @@ class AioTest(harness.TestCase):
         self.assertEqual(int(await self.store.get("sum")), sum(added))
 
     @in_loop
+    async def test_a_batch_is_applied_as_it_was(self):
+        """Also one that waits for its turn while its program fills it anew."""
+        batch, applied = remora.Batch(), []
+        async with aio.Client(self.address, depth=4) as store:
+            for i in range(100):
+                batch.clear()
+                batch.put(f"account/{i}", b"1")
+                applied.append(store.apply(batch))
+            batch.clear()
+            await asyncio.gather(*applied)
+            self.assertEqual([await store.get(f"account/{i}") for i in range(100)], [b"1"] * 100)
+            with self.assertRaises(TypeError):
+                await store.apply([("key", b"value")])
+
+    @in_loop
     async def test_what_waits_for_its_turn_is_told_of_its_faults(self):
         async with aio.Client(self.address, depth=1) as store:
             first = store.put("key", b"value")

@@ -302,6 +302,10 @@ class LoggedTest(harness.TestCase):
         self.expect(kvctl(self.address, "count"), 0, b"4\n")
         self.expect(kvctl(self.address, "count", "--prefix=b"), 0, b"2\n")
         self.expect(kvctl(self.address, "drop"), 64)
+        # As of a variable that is not set.
+        run = kvctl(self.address, "drop", "--prefix=", "--yes")
+        self.assertEqual((run.returncode, run.stdout), (64, b""), run.stderr)
+        self.assertIn(b"--prefix: the value is empty", run.stderr)
         self.expect(kvctl(self.address, "drop", "--prefix=b/", "--yes"), 0, b"2\n")
         self.expect(kvctl(self.address, "scan", "--keys-only"), 0, b"a\nc\n")
         self.expect(kvctl(self.address, "drop", "--yes"), 0, b"2\n")

@@ -211,10 +211,12 @@ int Parse(int argc, char** argv, Arguments* arguments) {
     add_if_version(command).Excludes(absent).Excludes(present);
   }
   for (Command command : {remove, touch, persist}) add_if_version(command);
-  for (Command command : {scan, watch, count, drop, export_command}) {
+  for (Command command : {scan, watch, count, export_command}) {
     command.Add("--prefix", arguments->prefix, "Only of keys that begin with this; empty: of all")
         .MayBeEmpty();
   }
+  // An empty one is that of a variable which is not set, and would delete all keys.
+  drop.Add("--prefix", arguments->prefix, "Only keys that begin with this; not empty");
   for (Command command : {scan, watch}) {
     command.Add("--limit", arguments->limit, "Show so many, at most; 0: all")
         .Range(std::uint64_t{0}, kMaxVersion)

@@ -31,6 +31,7 @@ to a forked child.
 
 import asyncio
 import collections
+import copy
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
@@ -249,8 +250,8 @@ class Client:
         return self._begin("persist", (key,), {"condition": condition, "durability": durability})
 
     def apply(self, batch: Batch, *, durability: Durability | None = None) -> asyncio.Future[int]:
-        """Does all writes of a batch, or none; the version of the first."""
-        return self._begin("apply", (batch,), {"durability": durability})
+        """Does all writes that the batch has now, or none; the version of the first."""
+        return self._begin("apply", (copy.copy(batch),), {"durability": durability})
 
     def ping(self) -> asyncio.Future[None]:
         """One round trip."""
