@@ -4,6 +4,7 @@
 #include <new>
 #include <string_view>
 
+#include "client/c/binding.h"
 #include "client/c/call.h"
 #include "client/c/remora.h"
 #include "client/client.h"
