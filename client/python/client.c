@@ -131,7 +131,7 @@ static int ClientInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   remora_code code;
   remora_client* client = NULL;
   CALL(self, code, remora_connect_interruptible(address, &options, IsInterrupted, self, &client));
-  self->busy = 0;
+  End(self);
   if (code != REMORA_OK) {
     remora_close(client);
     Raise(code);
