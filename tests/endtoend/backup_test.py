@@ -200,6 +200,37 @@ class BackupTest(harness.TestCase):
             self.assertFalse(os.path.exists(f"{self.folder}/new"))
         self.assertEqual(fields(self.run_ok("backup", *data, offline=True))["id"], 2)
 
+    def test_of_a_store_that_is_not_there(self):
+        server = self.serve()
+        self.run_ok("backup")
+        server.stop()
+        to = [f"--to={self.backups}", "--keep=1"]
+        self.refused(66, "", "backup", f"--data={self.folder}/typo", *to)
+        self.assertFalse(os.path.exists(f"{self.folder}/typo"))
+        os.mkdir(f"{self.folder}/unmounted")
+        self.refused(78, "has no file REMORA", "backup", f"--data={self.folder}/unmounted", *to)
+        self.assertEqual(os.listdir(f"{self.folder}/unmounted"), [])
+        self.run_ok("check", f"--from={self.backups}", "--id=1", offline=True)
+
+    def test_a_watch_goes_on_behind_a_backup_of_a_stopped_server(self):
+        server = self.serve()
+        watch = subprocess.Popen(
+            [harness.program("kvctl"), f"--server={self.address}", "watch", "--tokens", "--limit=1"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self.addCleanup(watch.stdout.close)
+        self.addCleanup(watch.kill)
+        while watch.poll() is None:
+            self.run_ok("put", "seen", "value")
+        token = watch.stdout.read().split()[0].decode()
+        self.run_ok("put", "missed", "value")
+        server.stop()
+        self.run_ok("backup", f"--data={self.folder}/data", f"--to={self.backups}", offline=True)
+        self.serve()
+        run = kvctl(self.address, "watch", f"--token={token}", "--idle=1s")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(b"put\tmissed\tvalue\n", run.stdout)
+
     @unittest.skipIf(os.geteuid() != 0, "only root can become another user")
     def test_of_another_user(self):
         self.serve().stop()

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,6 +19,8 @@
 #include "client/client.h"
 #include "store/base/clock.h"
 #include "store/data_check.h"
+#include "store/data_dir.h"
+#include "store/durable_log_archive.h"
 #include "store/durable_tier.h"
 #include "tools/kvctl/kvctl.h"
 
@@ -55,7 +58,10 @@ Outcome Show(std::uint64_t id, std::uint64_t version, std::uint64_t bytes, std::
 Outcome Show(const BackupInfo& info) { return Show(info.id, info.version, info.bytes, info.new_bytes); }
 
 absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
-  auto tier = DurableTier::Open(arguments.data);
+  // One that is not there is not to be made; nor does a backup take changes from those that watch.
+  if (const auto store = DataDir::OpenToRead(arguments.data); !store.ok()) return store.status();
+  const LogRetention all{.bytes = std::numeric_limits<std::uint64_t>::max()};
+  auto tier = DurableTier::Open(arguments.data, {.log_retention = all});
   if (!tier.ok()) return tier.status();
   return (*tier)->Backup(arguments.to, {.version = (*tier)->version_limit() - 1, .keep = arguments.keep});
 }
