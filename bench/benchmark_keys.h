@@ -12,8 +12,8 @@
 
 namespace remora {
 
-/// What the environment variable REMORA_BENCHMARK_KEYS says, or a million. Ends the program where it says
-/// something else than a number.
+/// Returns the number in the environment variable REMORA_BENCHMARK_KEYS; a million if it is not set. Ends the
+/// program if its value is not a number.
 inline std::uint64_t BenchmarkKeys() {
   const char* const text = std::getenv("REMORA_BENCHMARK_KEYS");
   if (text == nullptr) return 1'000'000;

@@ -125,7 +125,7 @@ struct Mistake {
   std::string what;
 };
 
-/// As json_unpack: the names and types of an object's members, and where their values go.
+/// Calls json_unpack: `format` has the names and types of the members, `places` take their values.
 template <typename... Places>
 void Unpack(json_t* value, const char* format, Places... places) {
   json_error_t error;
@@ -137,7 +137,7 @@ std::uint64_t ReadCount(const json_t* value) {
   return static_cast<std::uint64_t>(json_integer_value(value));
 }
 
-/// Of a gauge, which may have become less, too: modulo 2^64, as in PhaseResult::server.
+/// Returns by how much a counter of the server grew. A gauge may have shrunk: the number is modulo 2^64.
 std::uint64_t ReadGrowth(const json_t* value) {
   if (!json_is_integer(value)) throw Mistake{"a growth is no whole number"};
   return static_cast<std::uint64_t>(json_integer_value(value));

@@ -33,8 +33,8 @@ absl::StatusOr<Property> ParseProperty(std::string_view text, std::string_view o
 /// or a value out of bounds (the message says what is allowed).
 absl::Status Apply(const Property& property, Workload* workload);
 
-/// Whether nothing here knows the key, and none is near enough to be meant: of another of YCSB's bindings,
-/// say.
+/// Returns whether the key is unknown, and no known key resembles it. Such a property is probably for another
+/// of YCSB's bindings.
 bool IsForOthers(const Property& property);
 
 /// The core workload of this letter, in either case: the text of bench/workloads/. InvalidArgument: there is

@@ -82,8 +82,8 @@ class AsyncClient::Core {
   void Disarm();
   int fd() const { return fd_; }
   std::optional<TimePoint> next_deadline() const;
-  // Of async_reconnect.cc. Between BeginAttempt and EndAttempt the session is Attempt's, but for what never
-  // changes.
+  // Defined in async_reconnect.cc. Between BeginAttempt and EndAttempt only Attempt uses the session, except
+  // for its constant parts.
   bool BeginAttempt();
   void Attempt() { attempt_ = session_->TryToReconnect(attempt_ends_); }
   void EndAttempt();

@@ -76,7 +76,7 @@ bool AsyncClient::Core::BeginAttempt() {
   attempts_aside_ = true;
   if (session_->is_forked() || attempting_ || !PrepareAttempt()) return false;
   attempting_ = true;
-  // What ends meanwhile gives its caller's memory back, so no device may be at it.
+  // An operation that ends meanwhile returns its caller's memory, so no device may still write to it.
   session_->EndConnection();
   return true;
 }

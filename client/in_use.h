@@ -1,8 +1,8 @@
 // Notices two threads in one client, before they read each other's values or crash somewhere else.
 //
-// It ends the process: who noticed may not be the first, and not each time is noticed, as that would take a
-// locked instruction in each GET. So a status would let a program go on that is served wrong values now and
-// then; and Poll, a scan's end and the destructors have none to say it in. Threads that take turns, and tell
+// It ends the process. The check has no locked instruction, since each GET would pay for that, so it does not
+// notice the mistake each time. A status would let a program continue that gets wrong values now and then;
+// Poll, the end of a scan and destructors return no status. Threads that take turns, and tell
 // each other, are never taken for two at once.
 #pragma once
 

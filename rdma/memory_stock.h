@@ -26,7 +26,7 @@ namespace remora::rdma {
 /// Thread Safety: all functions may be called from many threads; Start before the others, by one.
 class MemoryStock {
  public:
-  /// Of each kind. Who comes while there is none waits for his own.
+  /// So many of each kind are made in advance. A client that finds none waits until its own are made.
   static constexpr std::size_t kAhead = 4;
 
   MemoryStock() = default;

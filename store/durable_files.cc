@@ -100,7 +100,7 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
   /// Frees one. False: there is none.
   bool TakeSpare();
 
-  // Relaxed: it is for the thread that has written.
+  // Relaxed: only the thread that writes reads it.
   std::atomic<bool> has_dead_log_{false};
   std::mutex mutex_;
   // Guarded by mutex_.
@@ -133,11 +133,11 @@ class DurableFiles::System::Log {
  private:
   std::unique_ptr<FSWritableFile> file_;
   const IOStatus status_;
-  std::mutex mutex_;  // of who syncs and who closes it
+  std::mutex mutex_;  // Sync and Close exclude each other
   bool is_closed_ = false;
 };
 
-/// What RocksDB has of it.
+/// The file object that RocksDB holds for a log.
 class DurableFiles::System::NamedLog final : public FSWritableFile {
  public:
   NamedLog(System& files, std::shared_ptr<Log> log, const FileOptions& options)

@@ -1,4 +1,4 @@
-// The file system, as RocksDB uses it for one database. What is different from its own:
+// The file system for one database of RocksDB. It differs from RocksDB's default in four rules:
 //
 //   F1  What fails because the system is short of something right now (WillPass) is told as a full disk. That
 //       is the one error behind which RocksDB goes on by itself: it tries every few seconds to move what is
@@ -36,8 +36,8 @@ class DurableFiles {
   /// the database was opened, and are not deleted: what the others had is in tables, which are synced.)
   rocksdb::Status SyncLogs();
 
-  /// Whether the first write to the log that was begun last has failed. RocksDB must not be given another
-  /// one then: it believes that this log is good again. For who writes.
+  /// Returns whether the first write to the newest log failed. The writer must not give RocksDB another write
+  /// then: RocksDB would believe that this log is good again.
   bool has_dead_log() const;
 
  private:

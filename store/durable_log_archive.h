@@ -15,7 +15,7 @@ class EventListener;
 
 namespace remora {
 
-/// What is kept: at least so many bytes of the latest logs, and those that were written to within this time.
+/// Keeps at least so many bytes of the latest logs, and all logs that were written to within this time.
 struct LogRetention {
   std::uint64_t bytes = 0;
   std::chrono::seconds time{0};

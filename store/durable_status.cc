@@ -61,8 +61,8 @@ absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
     return absl::FailedPreconditionError(
         absl::StrCat(AbslView(place), " holds a table of RocksDB's format ", *format,
                      ", which this program does not know. Use the version of the program that wrote it, or a "
-                     "newer one; if "
-                     "no newer version was ever used, the table is damaged: restore it from a copy. ",
+                     "newer one; if no newer version was ever used, the table is damaged: restore it from a "
+                     "copy. ",
                      text));
   }
   if (WillPass(status)) {

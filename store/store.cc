@@ -335,13 +335,8 @@ absl::StatusOr<std::int64_t> Store::Increment(std::string_view key, std::int64_t
 
 absl::StatusOr<std::size_t> Store::Append(std::string_view key, std::string_view bytes,
                                           const PutOptions& options) {
-  Write write;
+  Write write = PutOf(key, bytes, options);
   write.kind = Write::Kind::kAppend;
-  write.key = key;
-  write.value = bytes;
-  write.ttl = options.ttl;
-  write.condition = options.condition;
-  write.durability = options.durability;
   REMORA_RETURN_IF_ERROR(impl_->CommitNow(std::span(&write, 1), options.version));
   return static_cast<std::size_t>(write.result);
 }

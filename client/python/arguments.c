@@ -118,7 +118,8 @@ int TakeSize(PyObject* size, const char* what, int64_t* bytes) {
   return 1;
 }
 
-// Of the client's options, which have 32 bits for it: null is the default, and 49 days stand for no limit.
+// Takes a timeout of the client's options, which have 32 bits for it. Null: the default stays. Without a
+// limit it is 49 days.
 static int TakeTimeout(PyObject* seconds, const char* what, uint32_t* timeout_ms) {
   int64_t ms = *timeout_ms;
   if (seconds != NULL && !TakeSeconds(seconds, what, &ms)) return 0;
