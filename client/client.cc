@@ -9,19 +9,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/bounds.h"
-#include "client/first_look.h"
-#include "client/get.h"
-#include "client/in_use.h"
-#include "client/multi_get.h"
-#include "client/multi_put.h"
-#include "client/put.h"
-#include "client/scan_impl.h"
-#include "client/session.h"
-#include "client/watch_impl.h"
+#include "client/get/fast_get.h"
+#include "client/get/get.h"
+#include "client/get/multi_get.h"
+#include "client/put/multi_put.h"
+#include "client/put/put.h"
+#include "client/scan/scan_impl.h"
+#include "client/scan/watch_impl.h"
+#include "client/session/argument_checks.h"
+#include "client/session/call_guard.h"
+#include "client/session/session.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
-#include "store/format/protocol.h"
+#include "store/format/wire/messages.h"
 
 namespace remora {
 namespace {
@@ -128,7 +128,7 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
   return value;
 }
 
-// Flat, hashes and all: what nearly all GETs come to is best short (client/first_look.h).
+// Flat, hashes and all: what nearly all GETs come to is best short (client/get/fast_get.h).
 [[gnu::flatten]] absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
   {

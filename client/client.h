@@ -22,16 +22,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/registered.h"
+#include "client/registered_buffer.h"
 #include "client/scan.h"
 #include "client/watch.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
 #include "store/base/results.h"
-#include "store/format/layout.h"
-#include "store/format/scan_options.h"
-#include "store/format/write_batch.h"
-#include "store/format/write_options.h"
+#include "store/format/memory/layout.h"
+#include "store/format/types/scan_options.h"
+#include "store/format/types/write_options.h"
+#include "store/format/wire/write_batch.h"
 
 namespace remora {
 
@@ -152,8 +152,9 @@ struct BackupProgress {
 /// Thread Safety: none; one thread at a time, whichever. Threads that work side by side have a client each:
 /// it is a connection, with memory of its own at the server, and nothing of it is shared, so that no call
 /// takes a lock. Where two are in calls of one client at the same time, that is noticed, not always at once,
-/// and ends the process with a message (client/in_use.h). (Nor is a location cache: each client drops what it
-/// remembers by what it has itself seen of the server's memory, client/generations.h.)
+/// and ends the process with a message (client/session/call_guard.h). (Nor is a location cache: each client
+/// drops what it remembers by what it has itself seen of the server's memory,
+/// client/get/segment_generations.h.)
 ///
 /// In a forked child each call ends with FailedPrecondition, and does nothing: to the server both would be
 /// the same client. Do not destroy it there either; connect anew. The parent's goes on: registered memory
@@ -237,11 +238,12 @@ class Client {
   /// time is over counts for nothing, from that millisecond on: it is not found, neither by Delete. The next
   /// Put says anew how long. A GET sees that without asking, but close to the end, where the clocks do not
   /// tell, and a minute after it last learned the server's time, it costs a round trip more
-  /// (client/server_time.h).
+  /// (client/session/server_clock.h).
   ///
-  /// Or with a condition, which the server decides in the order of all writes (store/format/write_options.h):
-  /// AlreadyExists, NotFound, FailedPrecondition when it does not hold; then nothing was done. For a large
-  /// value it is decided when all of it is there. So to replace the value that was read, and no other:
+  /// Or with a condition, which the server decides in the order of all writes
+  /// (store/format/types/write_options.h): AlreadyExists, NotFound, FailedPrecondition when it does not hold;
+  /// then nothing was done. For a large value it is decided when all of it is there. So to replace the value
+  /// that was read, and no other:
   ///   client.Get(key, &value, &version);
   ///   client.Put(key, changed, {.condition = Condition::Version(version)});  // FailedPrecondition: again
   /// A write that ends with Unavailable, DeadlineExceeded or Unknown may have been done, and its condition
@@ -294,7 +296,7 @@ class Client {
   /// Does all writes of a batch or none, also where the server dies meanwhile, and at one place in the order
   /// of all writes. `version`, unless null, gets that of its first write; the others' are consecutive.
   /// InvalidArgument: something in it is out of bounds, or it is larger than kMaxBatchBytes or
-  /// kMaxBatchWrites (store/format/write_batch.h). Else the outcome of the first write that could not be
+  /// kMaxBatchWrites (store/format/wire/write_batch.h). Else the outcome of the first write that could not be
   /// done, with its number; so a batch is refused whose conditions do not all hold. Cost: as Put.
   ///
   /// Who reads one key after the other sees each change by itself, in the batch's order, as if they were

@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "store/format/change.h"
+#include "store/format/types/change.h"
 
 namespace remora {
 

@@ -1,6 +1,4 @@
 // Many operations at once from one thread: with callbacks, and with coroutines. example_async ADDRESS
-#include "client/async.h"
-
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "client/async_task.h"
+#include "client/async_client.h"
+#include "client/coroutine_client.h"
 
 namespace {
 

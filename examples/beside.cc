@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/async.h"
+#include "client/async_client.h"
 #include "client/client.h"
 
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rdma/local.h"
-#include "rdma/verbs.h"
+#include "rdma/local/local.h"
+#include "rdma/verbs/verbs.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
 

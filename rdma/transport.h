@@ -1,6 +1,6 @@
 // The transport: one-sided reads and writes, and messages, in librdmacm's own words (rdma_verbs.h).
 // It knows regions and messages, and nothing of keys. Implementations: verbs.h, local.h; for tests a
-// simulated one. All keep this contract, and one suite (tests/rdma/transport_test.cc) holds them to it.
+// simulated one. All keep this contract, and one suite (tests/unit/rdma/transport_test.cc) holds them to it.
 //
 //   client                                   server
 //   Dial(address)                            Listen(address); RegisterRead(memory)...
@@ -29,9 +29,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/address.h"
-#include "rdma/memory.h"
+#include "rdma/shared_memory.h"
 #include "store/base/clock.h"
-#include "store/format/remote_region.h"
+#include "store/format/wire/remote_region.h"
 
 namespace remora::rdma {
 
@@ -224,8 +224,8 @@ class Connection {
                                  std::uint64_t offset) = 0;
 
   /// Client, after Connect: where a READ of this region is a copy, what does it at once, without a completion
-  /// (rdma/mapped_region.h). It is the connection's, and of the region that was asked for last; when the
-  /// connection breaks, it reads nothing any more. Null: there is none.
+  /// (rdma/local/mapped_region.h). It is the connection's, and of the region that was asked for last; when
+  /// the connection breaks, it reads nothing any more. Null: there is none.
   virtual MappedRegion* Mapped(const RemoteRegion& /*region*/) { return nullptr; }
 
   /// WRITEs `from`, in order, to the peer's `region` at `offset` (rdma_post_writev(3)). No completion;

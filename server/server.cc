@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/requests.h"
+#include "server/request/request_decoder.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 

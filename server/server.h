@@ -26,17 +26,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
-#include "server/admission.h"
-#include "server/backups.h"
-#include "server/bounded_log.h"
-#include "server/grants.h"
-#include "server/large_pages.h"
-#include "server/memory.h"
-#include "server/outcomes.h"
-#include "server/scans.h"
-#include "server/session.h"
+#include "server/connection/authenticator.h"
+#include "server/connection/client_session.h"
+#include "server/connection/client_table.h"
+#include "server/memory/exported_memory.h"
+#include "server/memory/huge_pages.h"
+#include "server/monitoring/rate_limited_log.h"
+#include "server/request/backup_service.h"
+#include "server/request/large_writes.h"
+#include "server/request/scan_service.h"
 #include "store/base/clock.h"
-#include "store/format/put_list.h"
+#include "store/format/wire/multi_put.h"
 #include "store/store.h"
 
 namespace remora {
@@ -47,22 +47,22 @@ struct ServerOptions {
   /// Why not more: for who is refused.
   std::string max_clients_by = "--max_clients allows";
   /// Clients that are gone of which it is still known what became of their last writes, should they return
-  /// (server/outcomes.h); about 700 bytes each. Of more, who went first is forgotten. (So who loses its
-  /// connection has until as many others have come and gone.)
+  /// (server/connection/client_table.h); about 700 bytes each. Of more, who went first is forgotten. (So who
+  /// loses its connection has until as many others have come and gone.)
   std::uint32_t remembered_clients = 4096;
   /// Where backups go that clients ask for. Empty: nowhere, they are refused.
   std::string backup_dir{};
   /// When one is made, older ones are deleted, but so many of the newest. 0: none are.
   std::uint32_t backup_keep = 0;
-  /// Whom it serves (server/tokens.h). Empty: everybody whom the transport lets through.
+  /// Whom it serves (server/connection/auth_tokens.h). Empty: everybody whom the transport lets through.
   std::string tokens_file{};
   /// With a tokens_file: whether it serves who has none, too, for reading and writing. (A client that has one
   /// proves it all the same, and is proven to.)
   bool serves_without_token = false;
-  /// Asks for large pages for the memory (server/large_pages.h), in a thread of its own.
+  /// Asks for large pages for the memory (server/memory/huge_pages.h), in a thread of its own.
   bool large_pages = false;
   /// Gets one line, without its end, for each event that someone who runs a server wants to see; of what
-  /// clients cause, so many in a time (server/bounded_log.h). May be empty.
+  /// clients cause, so many in a time (server/monitoring/rate_limited_log.h). May be empty.
   std::function<void(std::string_view)> log;
   /// Gets those of the lines that say what is wrong, in place of `log`. Empty: `log` gets them, too.
   std::function<void(std::string_view)> warn{};
@@ -154,7 +154,7 @@ class Server {
 
   explicit Server(const ServerOptions& options);
 
-  // --- clients.cc: they come, and go
+  // --- connection/acceptor.cc: they come, and go
 
   bool AcceptClients(Port& port);
   /// False: it was refused.
@@ -204,7 +204,7 @@ class Server {
   /// For what is wrong, and for its end.
   void Warn(std::string_view line);
 
-  // --- commits.cc
+  // --- request/write_batcher.cc
 
   /// False: there were none, or all wait for room.
   bool CommitWrites();
@@ -232,7 +232,7 @@ class Server {
   bool TakeList(Pending& pending, std::span<const Write> writes);
   void AnswerList(const Pending& pending, const PutList& list);
 
-  // --- answers.cc
+  // --- request/read_service.cc
 
   /// False: there were none, or all wait for room.
   bool AnswerOthers();

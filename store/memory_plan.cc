@@ -7,8 +7,8 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "store/format/layout.h"
-#include "store/index.h"
+#include "store/format/memory/layout.h"
+#include "store/index/index.h"
 
 namespace remora {
 namespace {

@@ -53,7 +53,7 @@ class StoreScan {
   enum class Step : std::uint8_t { kEntry = 1, kNotYet = 2, kEnd = 3 };
   Step Advance();
 
-  /// Its keys come in the order of store/format/hash_order.h.
+  /// Its keys come in the order of store/format/memory/hash_order.h.
   bool by_hash() const;
 
  private:

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "store/atomic_word.h"
 #include "store/base/absl_view.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
-#include "store/store_impl.h"
+#include "store/engine/store_impl.h"
+#include "store/region/atomic_word.h"
 
 namespace remora {
 namespace {

@@ -25,12 +25,12 @@
 #include "store/backup.h"
 #include "store/base/clock.h"
 #include "store/base/results.h"
-#include "store/format/change.h"
-#include "store/format/layout.h"
-#include "store/format/scan_options.h"
-#include "store/format/write_batch.h"
-#include "store/format/write_options.h"
-#include "store/remembered.h"
+#include "store/durable/completion_records.h"
+#include "store/format/memory/layout.h"
+#include "store/format/types/change.h"
+#include "store/format/types/scan_options.h"
+#include "store/format/types/write_options.h"
+#include "store/format/wire/write_batch.h"
 #include "store/scan.h"
 #include "store/watch.h"
 
@@ -374,8 +374,8 @@ class Store {
   void NoteRead(std::uint64_t key_hash);
 
   /// From now on, outcomes of this client's writes are remembered across restarts, and those of `forgotten`
-  /// are not (store/remembered.h, R1 and R3). Nothing happens where there is no durable tier. Unavailable:
-  /// the tier failed; whether it remembers the client is unknown.
+  /// are not (store/durable/completion_records.h, R1 and R3). Nothing happens where there is no durable tier.
+  /// Unavailable: the tier failed; whether it remembers the client is unknown.
   absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
   /// Who was remembered when the store was opened. Once.
   std::vector<RememberedClient> TakeRemembered();

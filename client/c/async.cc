@@ -1,6 +1,4 @@
 // Many operations at once, of remora.h.
-#include "client/async.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -9,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "client/async_client.h"
 #include "client/c/binding.h"
 #include "client/c/call.h"
 #include "client/c/remora.h"

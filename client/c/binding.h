@@ -23,7 +23,7 @@ remora_code remora_async_open_interruptible(const char* address, const remora_op
 /* A batch of the same writes. Null: too little memory. */
 remora_batch* remora_batch_copy(const remora_batch* batch);
 
-/* As AsyncClient::BeginAttempt, Attempt and EndAttempt (client/async.h). */
+/* As AsyncClient::BeginAttempt, Attempt and EndAttempt (client/async_client.h). */
 int remora_async_begin_attempt(remora_async* async);
 void remora_async_attempt(remora_async* async);
 void remora_async_end_attempt(remora_async* async);

@@ -8,7 +8,7 @@
 #include "client/c/call.h"
 #include "client/c/remora.h"
 #include "client/client.h"
-#include "store/format/write_options.h"
+#include "store/format/types/write_options.h"
 
 namespace remora::c {
 

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "store/format/write_options.h"
+#include "store/format/types/write_options.h"
 
 namespace remora {
 

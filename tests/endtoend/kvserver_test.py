@@ -254,7 +254,7 @@ class LogTest(harness.TestCase):
     def be_refused(self, times):
         """Connects, and says no client's greeting; returns how many windows there may have been meanwhile."""
         begin = time.monotonic()
-        header = pathlib.Path(__file__).resolve().parents[2] / "rdma" / "local_wire.h"
+        header = pathlib.Path(__file__).resolve().parents[2] / "rdma" / "local/wire.h"
         version = int(re.search(r"kLocalVersion = (\d+);", header.read_text())[1])
         hello = struct.pack("=8sII56x", b"remlocal", version, 0)
         for _ in range(times):

@@ -13,7 +13,7 @@
 #include "client/client.h"
 #include "server/server.h"
 #include "tests/fuzz/input.h"
-#include "tests/sim/sim_transport.h"
+#include "tests/simulation/sim_transport.h"
 
 namespace remora {
 namespace {

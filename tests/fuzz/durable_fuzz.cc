@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "store/durable_changes.h"
-#include "store/durable_format.h"
-#include "store/format/change_token.h"
+#include "store/durable/format.h"
+#include "store/durable/wal_change_feed.h"
+#include "store/format/wire/resume_token.h"
 #include "tests/fuzz/input.h"
 
 namespace remora {

@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/properties.h"
-#include "bench/report.h"
+#include "bench/kvbench/properties.h"
+#include "bench/kvbench/report.h"
 #include "tests/fuzz/input.h"
 #include "tools/kvctl/export_format.h"
 

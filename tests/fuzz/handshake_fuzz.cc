@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "rdma/local_socket.h"
+#include "rdma/local/socket.h"
 #include "tests/fuzz/input.h"
 
 namespace {

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "rdma/transport.h"
-#include "store/format/key_search.h"
-#include "store/format/layout.h"
-#include "store/format/protocol.h"
+#include "store/format/memory/key_search.h"
+#include "store/format/memory/layout.h"
+#include "store/format/wire/messages.h"
 #include "tests/fuzz/input.h"
 
 namespace remora {

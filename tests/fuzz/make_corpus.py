@@ -13,7 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKLOADS = ROOT / 'bench' / 'workloads'
-LOCAL_VERSION = int(re.search(r'kLocalVersion = (\d+);', (ROOT / 'rdma' / 'local_wire.h').read_text())[1])
+LOCAL_VERSION = int(re.search(r'kLocalVersion = (\d+);', (ROOT / 'rdma' / 'local/wire.h').read_text())[1])
 
 
 # As kvbench --json writes it.

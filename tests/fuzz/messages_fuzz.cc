@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "server/requests.h"
-#include "store/format/expiry.h"
-#include "store/format/scan_protocol.h"
-#include "store/format/write_batch.h"
-#include "store/format/write_options.h"
+#include "server/request/request_decoder.h"
+#include "store/format/types/expiry.h"
+#include "store/format/types/write_options.h"
+#include "store/format/wire/scan_messages.h"
+#include "store/format/wire/write_batch.h"
 #include "tests/fuzz/input.h"
 
 namespace remora {

@@ -9,9 +9,9 @@
 #include "client/client.h"
 #include "client/scan.h"
 #include "client/watch.h"
-#include "store/format/change_token.h"
-#include "store/format/hash_order.h"
-#include "store/format/scan_protocol.h"
+#include "store/format/memory/hash_order.h"
+#include "store/format/wire/resume_token.h"
+#include "store/format/wire/scan_messages.h"
 #include "tests/fuzz/hostile_server.h"
 #include "tests/fuzz/input.h"
 

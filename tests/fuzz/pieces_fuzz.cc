@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "client/read_pieces.h"
-#include "client/session.h"
+#include "client/get/chunked_read.h"
+#include "client/session/session.h"
 #include "tests/fuzz/hostile_server.h"
 #include "tests/fuzz/input.h"
 

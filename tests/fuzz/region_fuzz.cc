@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "store/format/key_search.h"
-#include "store/format/record.h"
+#include "store/format/memory/key_search.h"
+#include "store/format/memory/record.h"
 #include "tests/fuzz/input.h"
 
 namespace remora {

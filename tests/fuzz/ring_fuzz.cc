@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "rdma/local_ring.h"
+#include "rdma/local/ring.h"
 #include "rdma/transport.h"
 #include "tests/fuzz/input.h"
 

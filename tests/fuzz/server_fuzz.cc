@@ -12,10 +12,10 @@
 #include "client/client.h"
 #include "rdma/transport.h"
 #include "server/server.h"
-#include "store/format/protocol.h"
-#include "store/format/write_batch.h"
+#include "store/format/wire/messages.h"
+#include "store/format/wire/write_batch.h"
 #include "tests/fuzz/input.h"
-#include "tests/sim/sim_transport.h"
+#include "tests/simulation/sim_transport.h"
 
 namespace remora {
 namespace {

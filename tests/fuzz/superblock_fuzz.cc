@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "client/async.h"
+#include "client/async_client.h"
 #include "client/client.h"
-#include "client/session.h"
+#include "client/session/session.h"
 #include "tests/fuzz/hostile_server.h"
 #include "tests/fuzz/input.h"
 

@@ -3,13 +3,13 @@
 #include <optional>
 #include <string>
 
-#include "client/token.h"
+#include "client/session/credentials.h"
 #include "rdma/address.h"
-#include "server/tokens.h"
-#include "store/format/change_token.h"
-#include "store/format/scan_range.h"
-#include "store/format/token_secret.h"
-#include "store/format/ttl_text.h"
+#include "server/connection/auth_tokens.h"
+#include "store/base/secret_text.h"
+#include "store/format/types/duration_text.h"
+#include "store/format/types/scan_range.h"
+#include "store/format/wire/resume_token.h"
 #include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -61,7 +61,7 @@ run_pages() {
 
 run_floor() {
   say "GETs beside ib_read_lat, a few of each"
-  "$(dirname "$0")/../../bench/verbs_floor" --bin="$bin" --rounds=1 --reads=50 --value_sizes=64,1024 | tee "$scratch/floor"
+  "$(dirname "$0")/../../bench/scripts/verbs_floor" --bin="$bin" --rounds=1 --reads=50 --value_sizes=64,1024 | tee "$scratch/floor"
   [ "$(grep -c '/ ib_read_lat' "$scratch/floor")" = 10 ]
 }
 
@@ -88,9 +88,9 @@ run_memory_windows() {
 }
 
 run_suite rdma_test '*/verbs'
-run_suite behaviour_test '*/verbs*'
+run_suite conformance_test '*/verbs*'
 run_suite linear_histories_test '*/verbs*'
-run_suite hostile_test '*/verbs'
+run_suite adversarial_test '*/verbs'
 run_mutants
 run_pages
 run_floor

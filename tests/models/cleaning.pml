@@ -2,19 +2,19 @@
  * and a reader goes by the index, or by a place that it remembers, or reads a large record for long.
  *
  * What stands for what
- *   Segments            store/segments.h (Retire, ChangeGeneration, Release). Each has one place for a record.
- *   Writer              Publish (store/commit.cc), Cleaner::Move (store/cleaner.cc).
- *   Reader, warm        GetWarm (client/get.cc), KnownPlace and JudgeKnown (client/get_steps.cc); its looks are
- *                       Session::LookAtGenerations and Generations::Take (client/generations.cc).
- *   Reader, cold        SearchOnce (client/get.cc), which learns the place (Session::Learn).
- *   Reader, large       PieceReader (client/read_pieces.cc): P1 to P5.
+ *   Segments            store/region/segments.h (Retire, ChangeGeneration, Release). Each has one place for a record.
+ *   Writer              Publish (store/write/write_pipeline.cc), Cleaner::Move (store/reclaim/cleaner.cc).
+ *   Reader, warm        GetWarm (client/get/get.cc), KnownPlace and JudgeKnown (client/get/get_steps.cc); its looks are
+ *                       Session::LookAtGenerations and Generations::Take (client/get/segment_generations.cc).
+ *   Reader, cold        SearchOnce (client/get/get.cc), which learns the place (Session::Learn).
+ *   Reader, large       PieceReader (client/get/chunked_read.cc): P1 to P5.
  *   Clock               T of layout.h, I6, is GRACE ticks.
  *
  * What is checked: what a GET ends with was the key's value at a moment of the GET (linearizability, with the
  * moments of the writes fixed): nothing overwritten or deleted before, nothing that never was the key's.
  *
  * What is assumed
- *   - The adversary of generations.h: memory that was used again reads as a live record of this key, whatever
+ *   - The adversary of client/get/segment_generations.h: memory that was used again reads as a live record of this key, whatever
  *     was asked for, checksum and all (LIE). So no checksum is relied on, but that a record's header is of one
  *     record; its live bit is one bit.
  *   - A generation is a byte of GENERATIONS values instead of 256, with the same bounds in proportion.

@@ -3,15 +3,15 @@
  *
  * What stands for what
  *   log, disk           RocksDB's log: what the system has of it, and how much of that the disk has. A log entry is a
- *                       group, written by DurableTier::Write (MakeDurable in store/commit.cc): the write, its
- *                       outcome (store/remembered.h, R2) and the end of the block of versions (SetVersionLimit).
+ *                       group, written by DurableTier::Write (MakeDurable in store/write/write_pipeline.cc): the write, its
+ *                       outcome (store/durable/completion_records.h, R2) and the end of the block of versions (SetVersionLimit).
  *   visible             the entry whose value readers get. Those behind it, up to written, are pending
- *                       (store/synced.cc): a key's writes become visible in their order.
+ *                       (store/write/sync_queue.cc): a key's writes become visible in their order.
  *   Syncer              Store::Impl::SyncPending, NoteSynced.
- *   Server              Server::CommitWrites, AnswerSynced (server/commits.cc), AcceptClients (server/server.cc), and
- *                       NamedClient (server/outcomes.h).
- *   Client              Session::Reconnect, AskForOutcome (client/reconnect.cc).
- *   Machine             kill -9, a power cut, recovery (store/durable_recovery.h): after a cut the log is replayed up to
+ *   Server              Server::CommitWrites, AnswerSynced (server/request/write_batcher.cc), AcceptClients (server/server.cc), and
+ *                       NamedClient (server/connection/client_table.h).
+ *   Client              Session::Reconnect, AskForOutcome (client/session/reconnect.cc).
+ *   Machine             kill -9, a power cut, recovery (store/durable/wal_recovery.h): after a cut the log is replayed up to
  *                       its first hole, wherever behind what was synced that is.
  *
  * What is checked
@@ -22,7 +22,7 @@
  *
  * What is assumed
  *   - The disk has what it said that it has, once; after a sync that failed, it has anything. (A log with holes that
- *     no power cut explains is W3's and W4's, tests/store/durable_recovery_test.cc.)
+ *     no power cut explains is W3's and W4's, tests/unit/store/wal_recovery_test.cc.)
  *   - RocksDB writes what it replayed to tables, and syncs them, before a database is open (its default).
  *   - A client has one write at a time, so that the 16 outcomes that are remembered are one here. An outcome and
  *     the question for it are one step: a connection that breaks in between makes the client ask again.

@@ -1,10 +1,10 @@
 /* Growth: a reader's search while buckets are split, entries copied and cleared, keys written and deleted.
  *
  * What stands for what
- *   Bucket, slot, control word     store/format/layout.h. A slot's word is the place of its record (0: empty); its
+ *   Bucket, slot, control word     store/format/memory/layout.h. A slot's word is the place of its record (0: empty); its
  *                                  fingerprint is the same for all keys here, so every other key is a candidate, too.
- *   Reader                         KeySearch (store/format/key_search.h) as SearchOnce (client/get.cc) drives it.
- *   Writer                         the store's one writer: Publish (store/commit.cc), and of store/index.cc Split,
+ *   Reader                         KeySearch (store/format/memory/key_search.h) as SearchOnce (client/get/get.cc) drives it.
+ *   Writer                         the store's one writer: Publish (store/write/write_pipeline.cc), and of store/index/index.cc Split,
  *                                  Compact, UnlinkEmpty, Tick, AddOverflow.
  *   Clock                          Clock (store/base/clock.h): T of I6 is one tick, so what rests does so for two.
  *
@@ -100,7 +100,7 @@ inline SetValue(k, p) {
   if :: searched == k -> allowed = allowed | (1 << p) :: else fi
 }
 
-/* IndexView::HomeOf (lookup.h) of the exact view: which main bucket is a key's after so many splits. */
+/* IndexView::HomeOf (store/format/memory/index_view.h) of the exact view: which main bucket is a key's after so many splits. */
 #define HOME(k, n) (n == 0 -> 0 : (n < k + 2 -> k : HASH(k)))
 /* The bucket that is split next. Level 0: 0 into 0 and 1; level 1: 0 into 0 and 2, 1 into 1 and 3. */
 #define SPLIT_NEXT (splits < 2 -> 0 : 1)

@@ -20,8 +20,8 @@ TABLES = "tests/mutation/mutants"
 # The program of a suite: the folders whose mutated sources it has, and those that it links as they are.
 SUITES = {
     "store": ({"store"}, set()),
-    "behaviour": ({"store", "client", "server"}, {"rdma"}),
-    "hostile": ({"rdma"}, {"store", "client", "server"}),
+    "conformance": ({"store", "client", "server"}, {"rdma"}),
+    "adversarial": ({"rdma"}, {"store", "client", "server"}),
     "crash": ({"store", "server", "rdma"}, set()),
     "simulation": ({"store", "client", "server"}, {"rdma"}),
     "guest": ({"rdma"}, set()),

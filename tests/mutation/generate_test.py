@@ -37,7 +37,7 @@ killed_by.store = "TwiceTest.*"
 [[mutant]]
 name = "is_kept"
 shares_text_of = "is_tripled"
-killed_by.behaviour = "Twice.*"
+killed_by.conformance = "Twice.*"
 """
 OLD = "old = 'if (x < 0) return'"
 HEADER = """\
@@ -46,7 +46,7 @@ name = "half_is_whole"
 file = "client/half.h"
 old = 'x / 2'
 new = '(MUTANT(half_is_whole) ? x : x / 2)'
-killed_by.behaviour = "Half.*"
+killed_by.conformance = "Half.*"
 """
 
 
@@ -101,7 +101,7 @@ class GenerateTest(unittest.TestCase):
             f'mutation_in_program(store {name}.store {name} "TwiceTest.*:*Negative*")',
             f'mutation_in_crash({name}.crash {name} 100 "H2" "H3")',
             f'mutation_in_simulation({name}.simulation {name} "no order of these")',
-            'mutation_in_program(behaviour is_kept is_kept "Twice.*")',
+            'mutation_in_program(conformance is_kept is_kept "Twice.*")',
         ):
             self.assertIn(expected, made)
         self.assertIn('set(MUTATION_FILTER_store "TwiceTest.*:*Negative*")', made)
@@ -130,18 +130,18 @@ class GenerateTest(unittest.TestCase):
         self.write("client/quarter.h", '#include "client/half.h"\n')
         self.write("client/user.cc", '#include "client/quarter.h"\n')
         self.write("client/other.cc", "#include <half.h>\n")
-        self.write("tests/behaviour/half_test.cc", '#include "client/half.h"\n')
+        self.write("tests/conformance/half_test.cc", '#include "client/half.h"\n')
         made = self.make(HEADER)
         self.assertIn("MUTANT(half_is_whole)", made["include/client/half.h"])
         self.assertIn(f'set(MUTATED_client "{self.root}/client/user.cc")', made["mutants.cmake"])
-        test = f"{self.root}/tests/behaviour/half_test.cc"
+        test = f"{self.root}/tests/conformance/half_test.cc"
         self.assertIn(f'set(MUTATED_HEADER_TESTS "{test}")', made["mutants.cmake"])
 
     def test_a_header_that_would_be_compiled_in_two_ways_is_an_error(self):
         self.write("client/half.h", "inline int Half(int x) { return x / 2; }\n")
         self.write("client/user.cc", '#include "client/half.h"\n')
         self.write("rdma/user.cc", '#include "client/half.h"\n')
-        self.fails(HEADER, "client/half.h is in mutated and other sources of the program of behaviour")
+        self.fails(HEADER, "client/half.h is in mutated and other sources of the program of conformance")
 
     def test_a_header_that_is_included_without_its_folder_is_an_error(self):
         self.write("client/half.h", "inline int Half(int x) { return x / 2; }\n")

@@ -34,7 +34,7 @@
 #include <vector>
 
 #include "client/client.h"
-#include "rdma/spinner.h"
+#include "rdma/adaptive_poll.h"
 #include "store/base/absl_view.h"
 #include "tests/network/judge.h"
 #include "tests/support/self_describing.h"

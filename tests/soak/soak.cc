@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "store/base/check.h"
-#include "tests/behaviour/deployment.h"
+#include "tests/conformance/deployment.h"
 #include "tests/support/self_describing.h"
 #include "tools/command_line/command_line.h"
 

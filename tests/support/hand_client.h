@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "rdma/spinner.h"
+#include "rdma/adaptive_poll.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
-#include "store/format/protocol.h"
+#include "store/format/wire/messages.h"
 
 namespace remora {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "rdma/transport.h"
-#include "store/format/protocol.h"
+#include "store/format/wire/messages.h"
 
 namespace remora {
 

@@ -16,8 +16,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "rdma/address.h"
-#include "store/format/layout.h"
-#include "store/format/ttl_text.h"
+#include "store/format/memory/layout.h"
+#include "store/format/types/duration_text.h"
 #include "tools/command_line/command_line.h"
 #include "tools/kvctl/kvctl.h"
 

@@ -18,10 +18,10 @@
 #include "absl/time/time.h"
 #include "client/client.h"
 #include "store/base/clock.h"
-#include "store/data_check.h"
-#include "store/data_dir.h"
-#include "store/durable_log_archive.h"
-#include "store/durable_tier.h"
+#include "store/durable/data_check.h"
+#include "store/durable/data_dir.h"
+#include "store/durable/tier.h"
+#include "store/durable/wal_archive.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {

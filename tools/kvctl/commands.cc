@@ -18,11 +18,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "client/client.h"
-#include "client/token.h"
-#include "rdma/hmac.h"
+#include "client/session/credentials.h"
+#include "rdma/auth/hmac.h"
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
-#include "store/format/ttl_text.h"
+#include "store/format/types/duration_text.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {

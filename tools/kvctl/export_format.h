@@ -19,7 +19,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "store/format/layout.h"
+#include "store/format/memory/layout.h"
 
 namespace remora::kvctl {
 

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "client/client.h"
 #include "store/base/clock.h"
-#include "store/format/write_options.h"
+#include "store/format/types/write_options.h"
 
 namespace remora::kvctl {
 

@@ -18,7 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "client/client.h"
-#include "store/format/expiry.h"
+#include "store/format/types/expiry.h"
 #include "tools/kvctl/export_format.h"
 #include "tools/kvctl/kvctl.h"
 

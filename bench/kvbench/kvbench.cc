@@ -1,0 +1,213 @@
+#include "bench/kvbench/kvbench.h"
+
+#include <sysexits.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "bench/kvbench/driver.h"
+#include "bench/kvbench/floor.h"
+#include "bench/kvbench/interruption.h"
+#include "bench/kvbench/output_file.h"
+#include "bench/kvbench/report.h"
+#include "bench/kvbench/runner.h"
+#include "bench/kvbench/shared.h"
+
+namespace remora::bench {
+namespace {
+
+constexpr int kSomethingFailed = 1;
+constexpr int kSignalled = 128;  // and the signal's number, as shells say it
+
+int ExitStatusOf(const absl::Status& opening) {
+  return opening.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+}
+
+// One line, written over again and wiped at the end: a bar where it is known how much there is to do.
+ProgressSink MakeProgressLine(std::ostream& err) {
+  return [&err](std::string_view phase, std::uint64_t done, std::uint64_t total, double seconds) {
+    constexpr std::uint64_t kWidth = 30;
+    err << "\r" << phase << ": ";
+    if (total > 0) {
+      const double part = static_cast<double>(done) / static_cast<double>(total);
+      const auto full = static_cast<std::size_t>(part * kWidth);
+      err << absl::StrFormat("[%s%s] %3.0f %%, ", std::string(full, '#'), std::string(kWidth - full, ' '),
+                             part * 100);
+    }
+    err << absl::StrFormat("%s operations in %.0f s\x1b[K", Grouped(done), seconds) << std::flush;
+  };
+}
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, const Clock& clock, bool err_is_terminal, std::ostream& out,
+        std::ostream& err)
+      : options_(options), clock_(clock), err_is_terminal_(err_is_terminal), out_(out), err_(err) {
+    if (err_is_terminal) progress_ = MakeProgressLine(err);
+  }
+
+  int Run() {
+    if (options_.server_pid != 0) {
+      if (const auto time = ProcessorTime(options_.server_pid); !time.ok()) return Refuse(time.status());
+    }
+    for (const std::string* path : {&options_.json_path, &options_.csv_path, &options_.html_path}) {
+      if (path->empty()) continue;
+      auto file = OutputFile::Open(*path);
+      if (!file.ok()) return Say(EX_CANTCREAT, file.status());
+      files_[path] = *std::move(file);
+    }
+    const std::size_t workers = std::size_t{options_.workload.threads} * options_.processes;
+    const absl::StatusOr<std::unique_ptr<Shared>> shared = Shared::Make(workers, options_.workload.records);
+    if (!shared.ok()) return Refuse(shared.status());
+    const int status = RunPhases(**shared);
+    const bool is_written = results_.empty() || WriteFiles();
+    if (status != 0) return status;
+    if (!is_written) return EX_IOERR;
+    return !options_.floor || Floor() ? 0 : kSomethingFailed;
+  }
+
+ private:
+  int RunPhases(Shared& shared) {
+    // Before there are other processes, so that it is theirs, too.
+    const Interruption interruption(shared.stop());
+    const absl::StatusOr<std::unique_ptr<Runner>> runner = options_.processes > 1
+                                                               ? OpenProcesses(options_, clock_, shared)
+                                                               : OpenThreads(options_, clock_, shared);
+    if (!runner.ok()) return Refuse(runner.status());
+
+    if (options_.format == OutputFormat::kTable)
+      out_ << DescribeRun(options_) << TableHeading() << std::flush;
+    std::vector<PhaseKind> phases;
+    if (options_.load) phases.push_back(PhaseKind::kLoad);
+    if (options_.run && options_.workload.warm_up_seconds > 0) phases.push_back(PhaseKind::kWarmUp);
+    if (options_.run) phases.push_back(PhaseKind::kRun);
+    // A run on records that were not all loaded would measure something else.
+    for (const PhaseKind phase : phases) {
+      const bool good = interruption.signal() == 0 && Phase(phase, **runner, interruption);
+      if (interruption.signal() != 0) {
+        err_ << "kvbench: ended by signal " << interruption.signal()
+             << "; what was measured till then is reported\n";
+        return kSignalled + interruption.signal();
+      }
+      if (!good) return kSomethingFailed;
+    }
+    return 0;
+  }
+
+  int Refuse(const absl::Status& status) {
+    err_ << "kvbench: " << options_.target.address << ": " << status.message() << "\n";
+    return ExitStatusOf(status);
+  }
+
+  int Say(int exit_status, const absl::Status& status) {
+    err_ << "kvbench: " << status.message() << "\n";
+    return exit_status;
+  }
+
+  bool Phase(PhaseKind phase, Runner& runner, const Interruption& interruption) {
+    absl::StatusOr<PhaseResult> result = runner.Run(phase, progress_);
+    if (err_is_terminal_) err_ << "\r\x1b[K" << std::flush;
+    if (!result.ok()) {
+      err_ << "kvbench: " << result.status().message() << std::endl;
+      return false;
+    }
+    err_ << DescribeErrors(*result) << std::flush;
+    const bool good = result->errors.total() == 0;
+    result->cut_short = interruption.signal() != 0;
+    // Of a warm-up, nothing counts but that it failed.
+    if (phase == PhaseKind::kWarmUp && good) return true;
+    out_ << (options_.format == OutputFormat::kTable ? TableRows(options_, *result) : ToYcsb(*result))
+         << std::flush;
+    results_.push_back(*std::move(result));
+    return good;
+  }
+
+  bool Floor() {
+    const absl::StatusOr<std::string> text = MeasureFloor(options_, clock_);
+    if (text.ok()) {
+      out_ << *text << std::flush;
+    } else {
+      err_ << "kvbench: floor: " << text.status().message() << "\n";
+    }
+    return text.ok();
+  }
+
+  bool WriteFiles() {
+    const RunReport report = MakeReport(options_, std::move(results_));
+    bool good = true;
+    const auto write = [&](const std::string& path, auto make) {
+      if (path.empty()) return;
+      const absl::Status written = files_.at(&path)->Commit(make(report));
+      if (!written.ok()) good = Say(EX_IOERR, written) == 0;
+    };
+    write(options_.json_path, [](const RunReport& r) { return ToJson(r); });
+    write(options_.csv_path, [](const RunReport& r) { return ToCsv(r); });
+    write(options_.html_path, [this](const RunReport& r) { return ToHtml({{options_.workload.name, r}}); });
+    return good;
+  }
+
+  const BenchOptions& options_;
+  const Clock& clock_;
+  const bool err_is_terminal_;
+  std::ostream& out_;
+  std::ostream& err_;
+  ProgressSink progress_;
+  std::vector<PhaseResult> results_;
+  std::map<const std::string*, std::unique_ptr<OutputFile>> files_;  // by the option that names it
+};
+
+// Shows what other runs wrote.
+int ShowReports(const BenchOptions& options, std::ostream& err) {
+  const auto page = OutputFile::Open(options.html_path);
+  if (!page.ok()) {
+    err << "kvbench: " << page.status().message() << "\n";
+    return EX_CANTCREAT;
+  }
+  std::vector<NamedReport> reports;
+  for (const std::string& path : options.reports) {
+    const std::ifstream file(path);
+    std::ostringstream text;
+    if (file.is_open()) text << file.rdbuf();
+    if (!file.is_open() || text.fail()) {
+      err << "kvbench: cannot read " << path << "\n";
+      return EX_NOINPUT;
+    }
+    absl::StatusOr<RunReport> report = ParseReport(text.str());
+    if (!report.ok()) {
+      err << "kvbench: " << path << ": " << report.status().message() << "\n";
+      return EX_DATAERR;
+    }
+    reports.push_back({std::filesystem::path(path).stem().string(), *std::move(report)});
+  }
+  std::string curves;
+  if (!options.by.empty()) {
+    absl::StatusOr<std::string> made = Curves(reports, options.by);
+    if (!made.ok()) {
+      err << "kvbench: " << made.status().message() << "\n";
+      return EX_DATAERR;
+    }
+    curves = *std::move(made);
+  }
+  const absl::Status written = (*page)->Commit(ToHtml(reports, curves));
+  if (!written.ok()) err << "kvbench: " << written.message() << "\n";
+  return written.ok() ? 0 : EX_IOERR;
+}
+
+}  // namespace
+
+int RunBench(const BenchOptions& options, const Clock& clock, bool err_is_terminal, std::ostream& out,
+             std::ostream& err) {
+  if (!options.reports.empty()) return ShowReports(options, err);
+  return Bench(options, clock, err_is_terminal, out, err).Run();
+}
+
+}  // namespace remora::bench

@@ -1,0 +1,389 @@
+#include "client/async/engine.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/put/put.h"
+#include "client/session/call_guard.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Of each operation's registered memory: a bucket, and what most records take.
+constexpr std::size_t kBucketBytes = sizeof(Bucket);
+constexpr std::size_t kRecordBytes = 4608;
+constexpr std::size_t kStride = kBucketBytes + kRecordBytes;
+static_assert(kStride % alignof(Bucket) == 0 && kRecordBytes >= Lookup::kMostSideBytes);
+// Beside them, for larger records: one READ may be under way to each, and one to the session's own.
+constexpr std::size_t kLargeBuffers = 3;
+constexpr std::size_t kLargeBytes = (kMaxSmallExtent + 127) / 128 * 128;
+
+// As in client/session/session.cc.
+constexpr std::chrono::milliseconds kAsyncReportPause{100};
+
+}  // namespace
+
+// --- The whole ------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
+    std::unique_ptr<rdma::Connection> connection, Client::Dialer dialer, const ClientOptions& options,
+    const AsyncOptions& async, const Clock& clock) {
+  if (async.depth < 1 || async.depth > kMaxAsyncDepth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a depth of ", async.depth, "; allowed are 1 to ", kMaxAsyncDepth));
+  }
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                          Session::Start(std::move(connection), std::move(dialer), options, clock));
+  std::unique_ptr<Core> core(new Core(std::move(session)));
+  REMORA_RETURN_IF_ERROR(core->Prepare(async.depth));
+  return core;
+}
+
+absl::Status AsyncClient::Core::Prepare(std::size_t depth) {
+  const std::size_t large = std::min(depth - 1, kLargeBuffers);
+  const std::size_t size = depth * kStride + large * kLargeBytes;
+  memory_.resize(size + alignof(Bucket));
+  void* start = memory_.data();
+  std::size_t space = memory_.size();
+  REMORA_CHECK(std::align(alignof(Bucket), size, start, space) != nullptr);
+  buffer_.reset(new RegisteredBuffer(*session_, std::span(static_cast<std::byte*>(start), size)));
+  REMORA_RETURN_IF_ERROR(session_->Add(buffer_.get()));
+  operations_ = std::vector<AsyncOperation>(depth);
+  for (std::size_t i = depth; i-- > 0;) {
+    operations_[i].index = static_cast<std::uint32_t>(i);
+    free_.push_back(static_cast<std::uint32_t>(i));
+  }
+  for (std::uint32_t i = 0; i <= large; ++i) free_large_buffers_.push_back(i);  // the last is the session's
+  return MakeWaitable();
+}
+
+absl::Status AsyncClient::Core::MakeWaitable() {
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (fd_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
+  REMORA_RETURN_IF_ERROR(Watch(wake_fd_));
+  return Watch(session_->connection().wait_fd());
+}
+
+absl::Status AsyncClient::Core::Watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "epoll_ctl");
+}
+
+void AsyncClient::Core::Stop() {
+  REMORA_CHECK(!attempting_);
+  broken_ = absl::UnavailableError("the client is being destroyed");
+  over_ = true;
+  AbortAll(absl::CancelledError("the client was destroyed"));
+  EndAllThatWaitForMemory();
+  Deliver(operations_.size());
+}
+
+AsyncClient::Core::~Core() {
+  if (fd_ >= 0) close(fd_);
+  if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+std::span<std::byte> AsyncClient::Core::bucket_buffer(const AsyncOperation& operation) const {
+  return buffer_->bytes().subspan(operation.index * kStride, kBucketBytes);
+}
+
+std::span<std::byte> AsyncClient::Core::record_buffer(const AsyncOperation& operation) const {
+  return buffer_->bytes().subspan(operation.index * kStride + kBucketBytes, kRecordBytes);
+}
+
+std::span<std::byte> AsyncClient::Core::large_buffer(std::uint32_t number) const {
+  const std::size_t offset = operations_.size() * kStride + number * kLargeBytes;
+  if (offset == buffer_->bytes().size()) return session_->record_buffer();
+  return buffer_->bytes().subspan(offset, kLargeBytes);
+}
+
+// --- Operations begin -----------------------------------------------------------------------------------
+
+absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind kind, Done&& done,
+                                                         const CallOptions& call,
+                                                         const RegisteredBytes* memory) {
+  if (memory != nullptr) REMORA_RETURN_IF_ERROR(session_->CheckOwn(*memory));
+  if (session_->is_forked()) return absl::FailedPreconditionError(kForked);
+  if (over_) return broken_;
+  if (free_.empty()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(operations_.size(), " operations are under way (AsyncOptions::depth): Poll first"));
+  }
+  AsyncOperation& operation = operations_[free_.back()];
+  free_.pop_back();
+  operation.id = ++last_serial_ * kMaxAsyncDepth + operation.index;
+  operation.kind = kind;
+  operation.ended = false;
+  operation.lost_id = 0;
+  operation.undone = false;
+  // The coarse clock may be late by so much; no operation ends early.
+  operation.timeout = call.timeout.value_or(session_->timeout()) + Clock::kCoarseness;
+  operation.deadline = session_->Coarse() + operation.timeout;
+  operation.done = std::move(done);
+  operation.result = {};
+  if (memory != nullptr) {
+    memory->Hold();
+    operation.memory = *memory;
+  }
+  earliest_ = std::min(earliest_, operation.deadline);
+  ++in_flight_;
+  return &operation;
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std::string_view key,
+                                                  Done&& done, const CallOptions& call,
+                                                  const RegisteredBytes* into) {
+  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation, Begin(kind, std::move(done), call, into));
+  Assign(key, &operation->key);
+  if (broken_.ok()) StartLookup(*operation);  // else with the next connection
+  Signal();
+  return operation->id;
+}
+
+void AsyncClient::Core::StartLookup(AsyncOperation& operation) {
+  operation.lookup.Begin(*session_, look_, operation.key, operation.kind != AsyncOperation::Kind::kPresence,
+                         MemoryOf(operation));
+  Advance(operation);
+}
+
+std::optional<rdma::Sge> AsyncClient::Core::MemoryOf(const AsyncOperation& operation) const {
+  if (!operation.memory) return std::nullopt;
+  return session_->SgeOf(*operation.memory);
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked, Done&& done,
+                                                   const CallOptions& call, const RegisteredBytes* from) {
+  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
+                          Begin(AsyncOperation::Kind::kMessage, std::move(done), call, from));
+  operation->message = asked.operation;
+  operation->key_hash = asked.key_hash;
+  operation->options = asked.options;
+  Signal();
+  OperationList& waiting = IsWrite(asked.operation) ? writers_ : askers_;
+  const bool is_held_up =
+      IsWrite(asked.operation) && (lost_ > 0 || large_.is_in_front() || operation->is_large_put());
+  if (waiting.empty() && broken_.ok() && !is_held_up && !IsToShare(*operation, asked)) {
+    Exchanges::Asked now = asked;
+    if (from != nullptr) now.local_key = session_->SgeOf(*from).local_key;
+    const absl::StatusOr<bool> sent = exchanges_.Send(now, operation->index);
+    if (!sent.ok()) Break(sent.status());
+    if (!sent.ok() || *sent) return operation->id;
+  }
+  Assign(asked.key, &operation->key);
+  if (from == nullptr) Assign(asked.value, &operation->value);
+  waiting.Push(*operation);
+  if (!in_poll_ && broken_.ok() && waiting.size() % exchanges_.MostListed() == 0) SendMessages();
+  return operation->id;
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_view key,
+                                                 std::string_view value, const PutOptions& options,
+                                                 Done&& done, const CallOptions& call,
+                                                 const RegisteredBytes* from) {
+  const std::uint64_t key_hash = HashKey(key);
+  Forget(key_hash);  // even if it fails
+  return BeginMessage({message, key, key_hash, value, options, 0, {}}, std::move(done), call, from);
+}
+
+AsyncClient::Begun AsyncClient::Core::BeginNothing(Done&& done, const CallOptions& call) {
+  REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
+                          Begin(AsyncOperation::Kind::kMessage, std::move(done), call, nullptr));
+  End(*operation, absl::OkStatus());
+  Signal();
+  return operation->id;
+}
+
+// --- Lookups --------------------------------------------------------------------------------------------
+
+void AsyncClient::Core::EndRead(AsyncOperation& operation) {
+  if (operation.lookup.step() == Lookup::Step::kAsk) return askers_.Push(operation);
+  EndLookup(operation);
+}
+
+void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
+  const Lookup& lookup = operation.lookup;
+  switch (lookup.step()) {
+    case Lookup::Step::kMissing:
+      return End(operation, absl::NotFoundError("no such key"));
+    case Lookup::Step::kFailed:
+      return End(operation, lookup.status());
+    default:
+      break;
+  }
+  // Of those that asked it, the server knows.
+  if (!lookup.has_asked()) NoteRead(lookup.key_hash());
+  operation.result.version = lookup.facts().version;
+  if (operation.kind == AsyncOperation::Kind::kValue) {
+    operation.result.value = lookup.value();
+  } else if (operation.kind == AsyncOperation::Kind::kTtl && lookup.facts().expiry_ms != 0) {
+    operation.result.ttl = session_->TimeLeft(lookup.facts().expiry_ms);
+  }
+  End(operation, absl::OkStatus());
+}
+
+void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
+  if (!session_->recent_reads().Note(key_hash)) return;
+  const TimePoint now = session_->Coarse();
+  if (now - reads_reported_ < kAsyncReportPause) return;
+  reads_reported_ = now;
+  // If there is no credit, somebody else's request takes them along.
+  const absl::StatusOr<bool> sent =
+      exchanges_.Send({.operation = Operation::kPing, .key_hash = HashKey({})}, Exchanges::kNobody);
+  if (!sent.ok()) Break(sent.status());
+}
+
+// --- Operations end -------------------------------------------------------------------------------------
+
+void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
+  REMORA_CHECK(!operation.ended);
+  operation.ended = true;
+  if (operation.lost_id != 0) {
+    --lost_;
+    if (operation.undone) --undone_count_;
+    operation.lost_id = 0;
+  }
+  operation.result.status = std::move(status);
+  EndIfMemoryIsFree(operation);
+}
+
+bool AsyncClient::Core::IsAtMemory(const AsyncOperation& operation) const {
+  return operation.memory && broken_.ok() &&
+         (operation.read_under_way || exchanges_.IsGathering(operation.index));
+}
+
+void AsyncClient::Core::EndIfMemoryIsFree(AsyncOperation& operation) {
+  if (operation.id == 0 || !operation.ended || operation.list != nullptr || IsAtMemory(operation)) return;
+  ended_.Push(operation);
+}
+
+void AsyncClient::Core::EndAllThatWaitForMemory() {
+  for (AsyncOperation& operation : operations_) EndIfMemoryIsFree(operation);
+}
+
+void AsyncClient::Core::Progress(AsyncOperation& operation) {
+  operation.deadline = std::max(operation.deadline, session_->Coarse() + operation.timeout);
+}
+
+void AsyncClient::Core::Abort(AsyncOperation& operation, absl::Status status) {
+  OperationList::Leave(operation);
+  exchanges_.Abandon(operation.index);
+  if (!operation.undone) last_done_ = std::max(last_done_, operation.lost_id);
+  if (large_.operation == &operation) LeaveLargePut();
+  End(operation, std::move(status));
+}
+
+void AsyncClient::Core::AbortAll(const absl::Status& status) {
+  for (AsyncOperation& operation : operations_) {
+    if (operation.id != 0 && !operation.ended) Abort(operation, status);
+  }
+}
+
+bool AsyncClient::Core::Cancel(OperationId id) {
+  const std::size_t index = id % kMaxAsyncDepth;
+  if (index >= operations_.size()) return false;
+  AsyncOperation& operation = operations_[index];
+  if (id == 0 || operation.id != id || operation.ended || session_->is_forked()) return false;
+  Abort(operation, absl::CancelledError("the operation was cancelled"));
+  Signal();
+  return true;
+}
+
+void AsyncClient::Core::Break(const absl::Status& cause) {
+  if (!broken_.ok()) return;
+  broken_ = absl::UnavailableError(cause.ok() ? "the connection ended" : cause.message());
+  session_->Break(broken_).IgnoreError();
+  // At its end it would be readable for ever.
+  epoll_ctl(fd_, EPOLL_CTL_DEL, session_->connection().wait_fd(), nullptr);
+  over_ = !session_->reconnects();
+  if (over_) {
+    AbortAll(broken_);
+  } else {
+    Lose();
+  }
+  EndAllThatWaitForMemory();
+  Signal();
+}
+
+absl::Status AsyncClient::Core::Overdue() const {
+  if (broken_.ok()) return absl::DeadlineExceededError("no answer in time");
+  return absl::UnavailableError(
+      absl::StrCat(broken_.message(), "; and there is no other connection: ", trouble_.message()));
+}
+
+bool AsyncClient::Core::EndOverdue() {
+  if (session_->clock().Now() < earliest_) return false;
+  const TimePoint now = session_->clock().Now();
+  earliest_ = TimePoint::max();
+  bool ended = false;
+  for (AsyncOperation& operation : operations_) {
+    if (operation.id == 0 || operation.ended) continue;
+    if (operation.deadline <= now) {
+      Abort(operation, Overdue());
+      ended = true;
+    } else {
+      earliest_ = std::min(earliest_, operation.deadline);
+    }
+  }
+  return ended;
+}
+
+std::size_t AsyncClient::Core::Deliver(std::size_t most) {
+  std::size_t count = 0;
+  for (; count < most && !ended_.empty(); ++count) {
+    AsyncOperation& operation = ended_.Pop();
+    operation.id = 0;
+    --in_flight_;
+    Done done = std::move(operation.done);
+    const AsyncResult result = std::move(operation.result);
+    if (result.status.ok() && operation.options.version != nullptr) {
+      *operation.options.version = result.version;
+    }
+    operation.options = {};
+    if (operation.memory) {
+      // What broke may still be at it.
+      if (!broken_.ok() && !attempting_) session_->EndConnection();
+      operation.memory->Release();
+      operation.memory.reset();
+    }
+    // What came in pieces, until the callback returns; and what was put in pieces.
+    const std::string text = operation.lookup.TakeText();
+    if (operation.value.size() > kMaxSmallValueSize) operation.value = {};
+    // Before the callback, which may begin another. What the result points to stays all the same: READs are
+    // posted by Poll alone.
+    if (!operation.read_under_way) Free(operation);
+    if (done) {
+      const InUse::Callback callback(session_->in_use());
+      done(result);
+      done = nullptr;  // what it holds may be a buffer of this client
+    }
+  }
+  return count;
+}
+
+bool AsyncClient::Core::TakeLargeBuffer(AsyncOperation& operation) {
+  if (operation.large_buffer != AsyncOperation::kNoBuffer) return true;
+  if (free_large_buffers_.empty()) return false;
+  operation.large_buffer = free_large_buffers_.back();
+  free_large_buffers_.pop_back();
+  return true;
+}
+
+void AsyncClient::Core::ReleaseLargeBuffer(AsyncOperation& operation) {
+  if (operation.large_buffer == AsyncOperation::kNoBuffer) return;
+  free_large_buffers_.push_back(std::exchange(operation.large_buffer, AsyncOperation::kNoBuffer));
+  if (!large_readers_.empty()) readers_.Push(large_readers_.Pop());
+}
+
+}  // namespace remora

@@ -1,0 +1,166 @@
+// How an AsyncClient puts a large value: the steps of client/put/large_put.cc, none of which waits.
+//
+// Writes that were begun behind it are sent when its commit was, for then they are done behind it. What reads
+// goes on all the while.
+#include "client/async/large_put.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "client/async/engine.h"
+#include "client/put/put.h"
+
+namespace remora {
+
+using Step = LargePut::Step;
+
+void AsyncClient::Core::BeginLargePut(AsyncOperation& operation) {
+  large_ = {.step = Step::kReserve, .operation = &operation};
+  SentValue value{operation.value_to_put(), {}};
+  if (operation.memory) value.local_key = MemoryOf(operation)->local_key;
+  large_.stream.emplace(operation.key, value);
+}
+
+bool AsyncClient::Core::DriveLargePut() {
+  if (!broken_.ok() || large_.step == Step::kNone) return false;
+  const absl::StatusOr<bool> driven = StepLargePut();
+  if (!driven.ok()) Break(driven.status());
+  return driven.value_or(true);
+}
+
+absl::StatusOr<bool> AsyncClient::Core::StepLargePut() {
+  AsyncOperation* const operation = large_.operation;
+  switch (large_.step) {
+    case Step::kReserve:
+      return SendOfLargePut(
+          {.operation = Operation::kReserve, .key = operation->key, .value = operation->value_to_put()}, 0,
+          Step::kReserving);
+    case Step::kFilling:
+      return large_.region.size > 0 ? WriteToGrant(*operation) : SendParts(*operation);
+    case Step::kCommit:
+      return SendOfLargePut({.operation = Operation::kCommit,
+                             .key = operation->key,
+                             .key_hash = operation->key_hash,
+                             .value = operation->value_to_put(),
+                             .options = operation->options},
+                            large_.stream->value_hash(), Step::kCommitting);
+    case Step::kReturn:
+      if (large_.parts > 0) return false;
+      return SendOfLargePut({.operation = Operation::kCommit}, 0, Step::kReturning);
+    default:
+      return false;
+  }
+}
+
+absl::StatusOr<bool> AsyncClient::Core::SendOfLargePut(const Exchanges::Asked& asked,
+                                                       std::uint64_t value_hash, Step next) {
+  absl::StatusOr<bool> sent = exchanges_.SendSizes(asked, value_hash, LargePut::kOwner);
+  if (sent.value_or(false)) large_.step = next;
+  return sent;
+}
+
+absl::StatusOr<bool> AsyncClient::Core::SendParts(const AsyncOperation& operation) {
+  bool any = false;
+  const std::uint32_t memory = operation.memory ? operation.index : Exchanges::kNobody;
+  while (!large_.stream->empty() && large_.parts < LargePut::kMostParts) {
+    const absl::StatusOr<bool> sent = exchanges_.SendPart(*large_.stream, LargePut::kOwner, memory);
+    if (!sent.ok()) return sent;
+    if (!*sent) return any;
+    ++large_.parts;
+    any = true;
+  }
+  if (!large_.stream->empty() || large_.parts > 0) return any;
+  large_.step = Step::kCommit;
+  return true;
+}
+
+absl::StatusOr<bool> AsyncClient::Core::WriteToGrant(AsyncOperation& operation) {
+  if (!TakeLargeBuffer(operation)) return false;
+  bool any = false;
+  if (large_.filled.empty()) {
+    const std::span<std::byte> buffer = large_buffer(operation.large_buffer);
+    const std::size_t half = buffer.size() / 2;
+    large_.filled = large_.stream->Take(SgeOf(buffer.subspan(large_.turn++ % 2 * half, half)));
+    any = true;
+  }
+  // The other half is under way.
+  if (operation.read_under_way || reads_under_way_ + kFencedWrite > kMostReads) return any;
+  const absl::Status written = session_->PostWrite(large_.filled, large_.region, large_.written);
+  if (!written.ok()) return written;
+  // A READ of nothing of interest: when it is done, so is the WRITE before it.
+  const rdma::Sge nowhere = SgeOf(record_buffer(operation).first(sizeof(std::uint64_t)));
+  const absl::Status fenced =
+      session_->connection().PostReadv(operation.index, std::span(&nowhere, 1), session_->memory(), 0);
+  if (!fenced.ok()) return fenced;
+  operation.read_under_way = true;
+  reads_under_way_ += kFencedWrite;
+  ++session_->counters().reads;
+  large_.written += large_.filled.size();
+  large_.filled = {};
+  // The commit arrives behind all that was written.
+  if (large_.stream->empty()) large_.step = Step::kCommit;
+  return true;
+}
+
+void AsyncClient::Core::TakeFence(AsyncOperation& operation) {
+  reads_under_way_ -= kFencedWrite;
+  if (large_.operation != &operation || large_.step != Step::kFilling) ReleaseLargeBuffer(operation);
+  if (operation.id == 0) return Free(operation);
+  if (!operation.ended) return Progress(operation);
+  EndIfMemoryIsFree(operation);
+}
+
+void AsyncClient::Core::TakeReplyOfLargePut(const Session::Answer& answer, bool may_learn) {
+  AsyncOperation* const operation = large_.operation;
+  const bool is_ok = answer.reply.status == ReplyStatus::kOk;
+  const bool asks_again = answer.reply.status == ReplyStatus::kAskAgain && operation != nullptr;
+  if (asks_again && large_.step == Step::kReserving) {
+    large_.step = Step::kReserve;
+    return;
+  }
+  if (operation != nullptr) Progress(*operation);
+  switch (large_.step) {
+    case Step::kReserving: {
+      large_.step = !is_ok ? Step::kNone : operation == nullptr ? Step::kReturn : Step::kFilling;
+      Grant grant;
+      if (!is_ok || operation == nullptr) break;
+      const bool granted = FromBytes(std::as_bytes(std::span(answer.behind)), &grant);
+      if (granted) large_.region = grant.region;
+      if (!granted || grant.region.size == operation->key.size() + operation->value_to_put().size()) return;
+      return Abort(*operation, absl::InternalError("the server granted another size than was asked for"));
+    }
+    case Step::kFilling:
+    case Step::kReturn:
+      --large_.parts;
+      if (is_ok) return;
+      // The rest of the parts is answered likewise.
+      large_.step = Step::kReturn;
+      break;
+    case Step::kCommitting:
+    case Step::kReturning:
+      large_.step = Step::kNone;
+      break;
+    default:
+      return Break(absl::UnavailableError("the server answered what it was not asked"));
+  }
+  large_.operation = nullptr;
+  large_.stream.reset();
+  if (operation != nullptr) EndMessage(*operation, answer, may_learn);
+}
+
+void AsyncClient::Core::LeaveLargePut() {
+  large_.operation = nullptr;
+  large_.stream.reset();
+  large_.filled = {};
+  if (large_.step == Step::kReserve) large_.step = Step::kNone;
+  if (large_.step == Step::kFilling || large_.step == Step::kCommit) large_.step = Step::kReturn;
+}
+
+AsyncOperation* AsyncClient::Core::LoseLargePut() {
+  AsyncOperation* const operation = std::exchange(large_, {}).operation;
+  return operation;
+}
+
+}  // namespace remora

@@ -1,0 +1,344 @@
+// What Poll does, in order: send and post what waits, take what came, call back.
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "client/async/engine.h"
+#include "client/put/put.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+#include "store/format/wire/multi_put.h"
+
+namespace remora {
+namespace {
+
+// Looks at the clock, where completions never cease.
+constexpr std::uint32_t kPollsPerClock = 64;
+
+// Rounds of one Poll in which nothing need have ended. Lookups whose answers come too late to be used begin
+// anew, again and again, each in another round, so that there is always something to do: their deadlines end
+// them, which are looked at behind the rounds.
+constexpr int kMostRounds = 64;
+
+constexpr char kNothingEnded[] = "no operation ended in time";
+
+}  // namespace
+
+std::size_t AsyncClient::Core::Poll() {
+  REMORA_CHECK(!in_poll_);  // by a callback
+  if (session_->is_forked()) return 0;
+  in_poll_ = true;
+  // Callbacks that begin one operation after the other do not keep the caller here for ever.
+  const std::size_t most = operations_.size();
+  std::size_t ended = 0;
+  // At least once, to see the connection's end.
+  bool busy = broken_.ok() ? TakeCompletions() : TryToReconnect();
+  int rounds = 0;
+  do {
+    busy |= SendMessages();
+    busy |= PostReads();
+    if (reads_under_way_ > 0 || !exchanges_.empty()) busy |= TakeCompletions();
+    ended += Deliver(most - ended);
+    has_more_ = ended == most || ++rounds == kMostRounds;
+    if (has_more_) {
+      Signal();  // for what is left
+      break;
+    }
+  } while (std::exchange(busy, false));
+  if (ended == 0 || ++polls_ % kPollsPerClock == 0) {
+    if (EndOverdue()) ended += Deliver(most);
+  }
+  if (ended > 0) SendMessages();  // what the last callbacks have begun
+  in_poll_ = false;
+  return ended;
+}
+
+// --- What waits -----------------------------------------------------------------------------------------
+
+bool AsyncClient::Core::SendMessages() {
+  bool any = DriveLargePut();
+  if (undone_count_ > 0 && undone_count_ == lost_) SettleUndone();
+  while (OperationList* const list = NextToSend()) {
+    AsyncOperation& operation = list->front();
+    if (list == &writers_ && operation.lost_id == 0 && operation.is_large_put()) {
+      writers_.Pop();
+      BeginLargePut(operation);
+      any = true;
+      continue;
+    }
+    const absl::StatusOr<std::size_t> sent = SendFirst(*list);
+    if (!sent.ok()) {
+      Break(sent.status());
+      return true;
+    }
+    if (*sent == 0) break;
+    for (std::size_t i = 0; i < *sent; ++i) list->Pop();
+    asked_last_ = list == &askers_;
+    any = true;
+  }
+  return any;
+}
+
+OperationList* AsyncClient::Core::NextToSend() {
+  if (!broken_.ok()) return nullptr;
+  bool may_write = !writers_.empty();
+  // What was sent before comes before.
+  if (may_write && writers_.front().lost_id == 0) {
+    may_write = lost_ == 0 && !large_.is_in_front() &&
+                !(writers_.front().is_large_put() && large_.step != LargePut::Step::kNone);
+  }
+  if (may_write && (askers_.empty() || asked_last_)) return &writers_;
+  return askers_.empty() ? nullptr : &askers_;
+}
+
+bool AsyncClient::Core::IsToShare(const AsyncOperation& operation, const Exchanges::Asked& asked) const {
+  if (!operation.is_listable()) return false;
+  // Where nothing is under way, and nobody else is about to begin one, it would wait for nothing.
+  if (exchanges_.empty() && ended_.empty()) return false;
+  return ListedPutSize(asked.key, asked.value) <= kMaxPutListBytes / 2;
+}
+
+absl::StatusOr<std::size_t> AsyncClient::Core::SendFirst(const OperationList& waiting) {
+  Exchanges::List list(exchanges_.MostListed());
+  for (const AsyncOperation* one = &waiting.front(); one != nullptr && one->is_listable();
+       one = one->behind) {
+    if (!list.Add(one->key, one->value, one->options, one->index)) break;
+  }
+  const bool is_list = list.size() > 1;
+  REMORA_ASSIGN_OR_RETURN(const bool sent, is_list ? exchanges_.SendList(list, Exchanges::Listing::kWithIds)
+                                                   : Send(waiting.front()));
+  return !sent ? 0 : is_list ? list.size() : 1;
+}
+
+absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
+  if (operation.lost_id != 0) {
+    const absl::StatusOr<bool> asked =
+        exchanges_.Send({.operation = Operation::kOutcome, .about = operation.lost_id}, operation.index);
+    if (asked.value_or(false)) ++session_->counters().outcomes;
+    return asked;
+  }
+  if (operation.kind == AsyncOperation::Kind::kMessage) {
+    Exchanges::Asked asked{operation.message,
+                           operation.key,
+                           operation.key_hash,
+                           operation.value_to_put(),
+                           operation.options,
+                           0,
+                           {}};
+    if (operation.memory) asked.local_key = MemoryOf(operation)->local_key;
+    return exchanges_.Send(asked, operation.index);
+  }
+  operation.lookup.Asked();
+  return exchanges_.Send(
+      {.operation = Operation::kLocate, .key = operation.key, .key_hash = operation.lookup.key_hash()},
+      operation.index);
+}
+
+bool AsyncClient::Core::PostReads() {
+  bool any = false;
+  while (broken_.ok() && !readers_.empty() && reads_under_way_ < kMostReads) {
+    AsyncOperation& operation = readers_.Pop();
+    if (operation.lookup.is_look()) {
+      operation.lookup.Look(record_buffer(operation));
+      Advance(operation);
+      any = true;
+      continue;
+    }
+    if (!PrepareRead(operation)) {
+      large_readers_.Push(operation);
+      continue;
+    }
+    operation.lookup.Posted();
+    any = true;
+    if (!operation.lookup.is_piece() && session_->ReadNow(operation.bytes, operation.lookup.offset())) {
+      operation.lookup.Take(operation.bytes);
+      Advance(operation);
+      continue;
+    }
+    SgeList into;
+    if (!operation.bytes.empty()) into.Add(SgeOf(operation.bytes));
+    into.Add(operation.lookup.direct());
+    const absl::Status posted = session_->connection().PostReadv(
+        operation.index, into.entries(), session_->memory(), operation.lookup.offset());
+    operation.read_under_way = posted.ok();
+    if (!posted.ok()) {
+      Break(posted);
+      return true;
+    }
+    ++reads_under_way_;
+    ++session_->counters().reads;
+  }
+  return any;
+}
+
+/// Finds room for what is READ. False: there is none right now.
+bool AsyncClient::Core::PrepareRead(AsyncOperation& operation) {
+  const std::size_t size = operation.lookup.size();
+  if (operation.lookup.is_bucket()) {
+    operation.bytes = bucket_buffer(operation);
+  } else if (size <= record_buffer(operation).size()) {
+    operation.bytes = record_buffer(operation).first(size);
+  } else {
+    if (!TakeLargeBuffer(operation)) return false;
+    operation.bytes = large_buffer(operation.large_buffer).first(size);
+  }
+  return true;
+}
+
+// --- What came ------------------------------------------------------------------------------------------
+
+bool AsyncClient::Core::TakeCompletions() {
+  if (!broken_.ok()) return false;
+  const std::size_t count = session_->connection().Poll(completions_);
+  for (std::size_t i = 0; i < count && broken_.ok(); ++i) Take(completions_[i]);
+  return count > 0;
+}
+
+void AsyncClient::Core::Take(const rdma::Completion& completion) {
+  if (!completion.ok) return Break(session_->connection().status());
+  switch (completion.kind) {
+    case rdma::CompletionKind::kRead:
+      return TakeRead(operations_[completion.context]);
+    case rdma::CompletionKind::kSend:
+      if (const std::uint32_t memory = exchanges_.TakeSend(completion); memory != Exchanges::kNobody) {
+        EndIfMemoryIsFree(operations_[memory]);
+      }
+      return;
+    case rdma::CompletionKind::kReceive:
+      return TakeReply(completion);
+    case rdma::CompletionKind::kDisconnected:
+      return Break(session_->connection().status());
+  }
+}
+
+void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
+  operation.read_under_way = false;
+  if (operation.kind == AsyncOperation::Kind::kMessage) return TakeFence(operation);
+  --reads_under_way_;
+  const bool is_piece = operation.lookup.is_piece();
+  // Also for one that has ended: a look is everybody's.
+  if (!is_piece || !operation.ended) operation.lookup.Take(operation.bytes);
+  // Large values come side by side, and others between their pieces.
+  if (is_piece) ReleaseLargeBuffer(operation);
+  if (is_piece && !operation.ended && operation.lookup.is_large() && !operation.lookup.is_told_again()) {
+    Progress(operation);
+  }
+  if (!operation.ended) return Advance(operation);
+  if (operation.id == 0) return Free(operation);
+  EndIfMemoryIsFree(operation);
+}
+
+void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
+  const absl::StatusOr<Exchanges::Ended> ended = exchanges_.TakeReply(completion);
+  if (!ended.ok()) return Break(ended.status());
+  absl::Status status = ended->ForEach([&](std::uint32_t owner, const Session::Answer& answer) {
+    const Reply& reply = answer.reply;
+    if (ended->is_write && reply.status == ReplyStatus::kOk) {
+      last_done_ = std::max(last_done_, reply.request_id);
+    }
+    TakeAnswer(owner, answer, ended->may_learn);
+  });
+  if (status.ok()) status = session_->PostReceive(completion.context);
+  if (!status.ok()) Break(status);
+}
+
+void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const Session::Answer& answer, bool may_learn) {
+  if (owner == LargePut::kOwner) return TakeReplyOfLargePut(answer, may_learn);
+  if (owner == Exchanges::kNobody) return;
+  AsyncOperation& operation = operations_[owner];
+  if (operation.lost_id != 0) {
+    EndAnswer(operation, answer);
+  } else if (operation.kind == AsyncOperation::Kind::kMessage) {
+    EndMessage(operation, answer, may_learn);
+  } else {
+    operation.lookup.Take(answer);
+    Advance(operation);
+  }
+}
+
+void AsyncClient::Core::EndMessage(AsyncOperation& operation, const Session::Answer& answer, bool may_learn) {
+  const Reply& reply = answer.reply;
+  operation.result.version = reply.version;
+  operation.result.number = reply.result;
+  // Of a delete and a batch, it names no place.
+  if (may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
+    session_->Learn(operation.key_hash, DecodeSlot(reply.slot));
+  }
+  End(operation, ToStatus(answer));
+}
+
+// --- Sleeping -------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
+  while (in_flight_ > 0) {
+    if (session_->is_forked()) return absl::FailedPreconditionError(kForked);
+    if (const std::size_t ended = Poll(); ended > 0) return ended;
+    if (has_more_) {
+      if (session_->clock().Now() >= deadline) return absl::DeadlineExceededError(kNothingEnded);
+      continue;
+    }
+    if (!broken_.ok()) {
+      const TimePoint now = session_->clock().Now();
+      if (now >= deadline) return absl::DeadlineExceededError(kNothingEnded);
+      session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, next_attempt_}) - now));
+      continue;
+    }
+    if (spinner_.Spin([this] { return TakeCompletions(); })) continue;
+    const absl::Status woken = session_->connection().Wait(std::min(deadline, earliest_));
+    if (const std::size_t ended = Poll(); ended > 0) return ended;
+    if (woken.ok()) continue;
+    if (absl::IsCancelled(woken)) return woken;
+    if (!absl::IsDeadlineExceeded(woken)) {
+      Break(woken);
+    } else if (session_->clock().Now() >= deadline) {
+      return absl::DeadlineExceededError(kNothingEnded);
+    }
+  }
+  return std::size_t{0};
+}
+
+absl::Status AsyncClient::Core::WaitAll(TimePoint deadline) {
+  while (in_flight_ > 0) REMORA_RETURN_IF_ERROR(Wait(deadline).status());
+  return absl::OkStatus();
+}
+
+void AsyncClient::Core::Arm() {
+  if (session_->is_forked()) return;
+  armed_ = true;
+  if (broken_.ok()) session_->connection().Arm();
+}
+
+void AsyncClient::Core::Disarm() {
+  if (session_->is_forked()) return;
+  armed_ = false;
+  if (broken_.ok()) session_->connection().Disarm();
+  if (!signalled_) return;
+  signalled_ = false;
+  eventfd_t ignored;
+  REMORA_CHECK(eventfd_read(wake_fd_, &ignored) == 0);
+}
+
+void AsyncClient::Core::Signal() {
+  if (!armed_ || signalled_) return;
+  signalled_ = true;
+  REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
+}
+
+std::optional<TimePoint> AsyncClient::Core::next_deadline() const {
+  if (in_flight_ == 0) return std::nullopt;
+  return broken_.ok() || attempting_ ? earliest_ : std::min(earliest_, next_attempt_);
+}
+
+rdma::Sge AsyncClient::Core::SgeOf(std::span<std::byte> bytes) const {
+  const std::span<std::byte> own = buffer_->bytes();
+  if (bytes.data() < own.data() || bytes.data() >= own.data() + own.size()) return session_->SgeOf(bytes);
+  return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), buffer_->registration_->local_key()};
+}
+
+}  // namespace remora

@@ -1,0 +1,169 @@
+// What an AsyncClient does when its connection breaks: it makes another, as client/session/reconnect.cc has
+// it, and goes on with all that was under way.
+//
+// Lookups begin again. Of each write that was sent and not answered the server is asked, in the order in
+// which they were begun, before any other write is sent; when all have been told of, those that were not done
+// are sent again, in front of those that never were sent. So writes keep their order. One that was not done,
+// though one behind it was, had its turn and was refused: it is not sent again, for it would come too late.
+// It is the same behind one that may have been done, for the caller has cancelled it, and nobody asks.
+//
+// The answer is what was noted when the write was done, and the server takes another connection of this
+// client only when it does nothing any more of what came over the one before
+// (server/connection/client_table.h). It remembers the last of each `credits` request ids, so none is sent as
+// long as one is unanswered that it would push out (Exchanges::Send).
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "client/async/engine.h"
+#include "store/base/absl_view.h"
+#include "store/base/check.h"
+
+namespace remora {
+
+void AsyncClient::Core::Lose() {
+  next_attempt_ = session_->clock().Now();
+  attempts_ = 0;
+  trouble_ = absl::OkStatus();
+  last_done_ = std::max(last_done_, exchanges_.LastAbandonedWrite());
+  std::vector<std::pair<std::uint64_t, AsyncOperation*>> lost;  // by request ids
+  const bool committing = large_.step == LargePut::Step::kCommitting;
+  AsyncOperation* const large = LoseLargePut();
+  // Else nothing of it was done: it is begun again, in front of those that wait behind it.
+  if (large != nullptr && !committing) lost.emplace_back(session_->last_request_id() + 1, large);
+  exchanges_.Lose(
+      [&](std::uint32_t owner, std::uint64_t request_id, std::string_view key, std::string_view value) {
+        if (owner == LargePut::kOwner) {
+          if (large == nullptr || !committing) return;
+          large->lost_id = request_id;
+          ++lost_;
+          lost.emplace_back(request_id, large);
+          return;
+        }
+        AsyncOperation& operation = operations_[owner];
+        if (operation.kind != AsyncOperation::Kind::kMessage) return;
+        if (operation.lost_id == 0) {
+          operation.key.assign(key);
+          if (!operation.memory) operation.value.assign(value);
+        }
+        if (operation.lost_id == 0 && IsWrite(operation.message)) {
+          operation.lost_id = request_id;
+          ++lost_;
+        }
+        lost.emplace_back(operation.lost_id != 0 ? operation.lost_id : request_id, &operation);
+      });
+  // Those that are undone stay so.
+  std::sort(lost.begin(), lost.end(), std::greater<>());
+  for (const auto& [request_id, operation] : lost) {
+    OperationList::Leave(*operation);
+    (IsWrite(operation->message) ? writers_ : askers_).PushFront(*operation);
+  }
+}
+
+bool AsyncClient::Core::TryToReconnect() {
+  if (attempts_aside_ || !PrepareAttempt()) return false;
+  Attempt();
+  TakeAttempt();
+  return true;
+}
+
+bool AsyncClient::Core::BeginAttempt() {
+  attempts_aside_ = true;
+  if (session_->is_forked() || attempting_ || !PrepareAttempt()) return false;
+  attempting_ = true;
+  // An operation that ends meanwhile returns its caller's memory, so no device may still write to it.
+  session_->EndConnection();
+  return true;
+}
+
+bool AsyncClient::Core::PrepareAttempt() {
+  if (broken_.ok() || over_ || session_->clock().Now() < next_attempt_) return false;
+  TimePoint latest = TimePoint::min();
+  for (const AsyncOperation& operation : operations_) {
+    if (operation.id != 0 && !operation.ended) latest = std::max(latest, operation.deadline);
+  }
+  if (session_->clock().Now() >= latest) return false;  // nobody waits for it
+  session_->RestartDeadline();
+  attempt_ends_ = latest;
+  attempt_.status = absl::CancelledError("the attempt was never made");
+  return true;
+}
+
+void AsyncClient::Core::EndAttempt() {
+  if (std::exchange(attempting_, false)) TakeAttempt();
+}
+
+void AsyncClient::Core::TakeAttempt() {
+  if (attempt_.status.ok()) {
+    Resume(attempt_.was_forgotten);
+  } else if (attempt_.is_final && !absl::IsCancelled(attempt_.status)) {
+    AbortAll(attempt_.status);
+  } else {
+    trouble_ = std::move(attempt_.status);
+    next_attempt_ = session_->clock().Now() + Session::Pause(attempts_++);
+  }
+}
+
+void AsyncClient::Core::Resume(bool was_forgotten) {
+  broken_ = absl::OkStatus();
+  reads_under_way_ = 0;
+  look_ = {};
+  for (AsyncOperation& operation : operations_) {
+    // The device that might have written there is closed.
+    const bool was_read = std::exchange(operation.read_under_way, false);
+    if (operation.id == 0) {
+      if (was_read) Free(operation);
+      continue;
+    }
+    if (operation.ended) continue;
+    if (operation.lost_id != 0 && was_forgotten && !operation.undone) {
+      Abort(operation, absl::UnknownError(AbslView(kForgotten)));
+    } else if (operation.kind != AsyncOperation::Kind::kMessage) {
+      OperationList::Leave(operation);
+      StartLookup(operation);
+    }
+  }
+  const absl::Status watched = Watch(session_->connection().wait_fd());
+  if (!watched.ok()) return Break(watched);
+  if (armed_) session_->connection().Arm();
+  Signal();
+}
+
+void AsyncClient::Core::EndAnswer(AsyncOperation& operation, const Session::Answer& answer) {
+  const Reply& reply = answer.reply;
+  if (reply.status == ReplyStatus::kNotFound) {
+    operation.undone = true;
+    ++undone_count_;
+    undone_.Push(operation);
+    return;
+  }
+  if (reply.status == ReplyStatus::kOk) last_done_ = std::max(last_done_, operation.lost_id);
+  EndMessage(operation, answer, false);
+}
+
+void AsyncClient::Core::SettleUndone() {
+  std::vector<AsyncOperation*> again;
+  while (!undone_.empty()) {
+    AsyncOperation& operation = undone_.Pop();
+    if (operation.lost_id < last_done_) {
+      End(operation,
+          absl::AbortedError(
+              "the write was not done, and comes too late now; why, was lost with the connection"));
+      continue;
+    }
+    again.push_back(&operation);
+  }
+  for (auto operation = again.rbegin(); operation != again.rend(); ++operation) {
+    (*operation)->lost_id = 0;
+    (*operation)->undone = false;
+    writers_.PushFront(**operation);
+  }
+  lost_ = undone_count_ = 0;
+}
+
+}  // namespace remora

@@ -1,0 +1,194 @@
+#include "client/get/chunked_read.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Bytes of a READ into the caller's memory: enough to keep a link busy while the piece before is hashed, and
+// few enough that it is hashed out of the cache.
+constexpr std::size_t kDirectPiece = std::size_t{256} << 10;
+
+}  // namespace
+
+PieceReader::PieceReader(Session& session, const WantedRecord& wanted, const ValueTarget& target)
+    : session_(session),
+      wanted_(wanted),
+      target_(target),
+      large_(wanted.slot.extent_bytes() > kMaxSmallExtent),
+      first_segment_(Generations::SegmentOf(wanted.slot)),
+      segment_count_((wanted.slot.extent_bytes() + kSegmentSize - 1) / kSegmentSize),
+      head_key_size_(wanted.key.size()) {
+  if (!large_) return;
+  // Only a torn slot names a large record that does not begin a segment, or is larger than any.
+  const bool may_be = wanted_.slot.offset_bytes() % kSegmentSize == 0 && segment_count_ <= kMaxRunLength;
+  phase_ = may_be ? Phase::kGenerations : Phase::kDone;
+}
+
+std::optional<PieceRead> PieceReader::Next() {
+  if (phase_ == Phase::kDone || posted_ - taken_ == under_way_.size()) return std::nullopt;
+  if (phase_ != Phase::kValue && posted_ != taken_) return std::nullopt;
+  std::optional<PieceRead> next;
+  switch (phase_) {
+    case Phase::kGenerations:
+      looked_ = session_.Coarse();
+      [[fallthrough]];
+    case Phase::kProof:
+      next = GenerationsRead();
+      break;
+    case Phase::kHead:
+    case Phase::kOtherHead:
+      next = HeadRead();
+      break;
+    default:
+      next = NextOfValue();
+  }
+  if (next) under_way_[posted_++ % under_way_.size()] = *next;
+  return next;
+}
+
+void PieceReader::Take(std::span<const std::byte> scratch) {
+  const PieceRead read = under_way_[taken_++ % under_way_.size()];
+  switch (phase_) {
+    case Phase::kGenerations:
+      generations_.assign(scratch.begin(), scratch.end());
+      phase_ = Phase::kHead;
+      return;
+    case Phase::kProof:
+      return TakeProof(scratch);
+    case Phase::kHead:
+    case Phase::kOtherHead:
+      head_direct_ = read.direct;
+      return TakeHead(scratch);
+    default:
+      break;
+  }
+  const std::span<const std::byte> bytes =
+      read.direct.size == 0 ? scratch : std::span<const std::byte>(read.direct.data, read.direct.size);
+  hasher_.Add(bytes.data(), bytes.size());
+  if (keep_ && target_.text != nullptr) {
+    target_.text->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  if (asked_for_ == header_.value_size && posted_ == taken_) EndValue(hasher_.Hash());
+}
+
+PieceRead PieceReader::GenerationsRead() const {
+  return {GenerationsOffset(session_.shape().memory_size) + first_segment_, 0, segment_count_};
+}
+
+rdma::Sge PieceReader::Direct(std::size_t offset, std::size_t size) const {
+  if (capacity() == 0) return {};
+  const std::size_t most = std::min(size, capacity() - offset);
+  return {target_.memory->data + offset, static_cast<std::uint32_t>(most), target_.memory->local_key};
+}
+
+/// Header and key, and of the value what there is room for beside them.
+PieceRead PieceReader::HeadRead() {
+  const std::size_t head =
+      std::min<std::size_t>(sizeof(RecordHeader) + head_key_size_, wanted_.slot.extent_bytes());
+  PieceRead read{wanted_.slot.offset_bytes(), 0, head};
+  if (phase_ == Phase::kHead) {
+    read.direct = Direct(0, std::min(static_cast<std::size_t>(wanted_.slot.extent_bytes()) - head,
+                                     large_ ? kDirectPiece : kMaxSmallExtent));
+  }
+  return read;
+}
+
+void PieceReader::TakeHead(std::span<const std::byte> scratch) {
+  const bool is_first = phase_ == Phase::kHead;
+  phase_ = Phase::kDone;
+  if (scratch.size() < sizeof(RecordHeader) + head_key_size_) return;  // of a torn slot
+  std::memcpy(&header_, scratch.data(), sizeof(header_));
+  const std::string_view stored_key(reinterpret_cast<const char*>(scratch.data()) + sizeof(header_),
+                                    head_key_size_);
+  if (!is_first) {
+    if (std::memcmp(&header_, &read_.header, sizeof(header_)) == 0) BeginValue(stored_key);
+    return;
+  }
+  read_.header = header_;
+  // P1. Without the live bit a large record might still be whole, but nothing would show it.
+  if (!SizesMatch(header_, wanted_.slot.extent_bytes())) return;
+  if (large_ && !session_.InTime(wanted_.learned)) return;
+  keep_ = header_.key_size == wanted_.key.size() && stored_key == wanted_.key;
+  if (keep_) return BeginValue(stored_key);
+  // Another key's: only its value's hash is of interest, and what there is of it is at another place.
+  head_key_size_ = header_.key_size;
+  phase_ = Phase::kOtherHead;
+}
+
+void PieceReader::BeginValue(std::string_view stored_key) {
+  phase_ = Phase::kValue;
+  if (!keep_) key_.assign(stored_key);
+  if (keep_ && target_.text != nullptr) {
+    target_.text->clear();
+    target_.text->reserve(header_.value_size);
+  }
+  asked_for_ = keep_ ? std::min<std::uint64_t>(head_direct_.size, header_.value_size) : 0;
+  if (asked_for_ == header_.value_size) return EndValue(HashValue(head_direct_.data, asked_for_));
+  if (asked_for_ > 0) hasher_.Add(head_direct_.data, asked_for_);
+}
+
+std::optional<PieceRead> PieceReader::NextOfValue() {
+  const std::uint64_t left = header_.value_size - asked_for_;
+  if (left == 0) return std::nullopt;
+  PieceRead read{wanted_.slot.offset_bytes() + sizeof(RecordHeader) + header_.key_size + asked_for_,
+                 posted_ % 2, 0};
+  if (keep_ && asked_for_ < capacity()) {
+    read.direct = Direct(asked_for_, std::min<std::uint64_t>(left, kDirectPiece));
+    asked_for_ += read.direct.size;
+  } else {
+    read.scratch_size = std::min<std::uint64_t>(left, kPieceHalf);
+    asked_for_ += read.scratch_size;
+  }
+  return read;
+}
+
+void PieceReader::EndValue(std::uint64_t value_hash) {
+  const std::string_view key = keep_ ? wanted_.key : key_;
+  read_.state = JudgeRecord(header_, key, value_hash, wanted_.key, wanted_.key_hash, wanted_.place);
+  phase_ = Phase::kDone;
+  if (!large_ || session_.InTime(wanted_.learned)) return;
+  if ((header_.version_live & kLiveBit) != 0) {
+    phase_ = Phase::kProof;
+  } else {
+    read_.state = RecordState::kTorn;
+  }
+}
+
+/// P3.
+void PieceReader::TakeProof(std::span<const std::byte> scratch) {
+  read_.proven = session_.Coarse() - looked_ <= session_.grace() * 256 &&
+                 std::equal(scratch.begin(), scratch.end(), generations_.begin(), generations_.end());
+  if (!read_.proven) read_.state = RecordState::kTorn;
+  phase_ = Phase::kDone;
+}
+
+absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
+                                        const ValueTarget& target) {
+  PieceReader pieces(session, wanted, target);
+  std::span<std::byte> arrived;  // and not taken
+  bool has_arrived = false;
+  while (!pieces.done()) {
+    const std::optional<PieceRead> next = pieces.Next();
+    std::span<std::byte> into;
+    if (next) {
+      session.RestartDeadline();
+      into = session.record_buffer().subspan(next->half * kPieceHalf, next->scratch_size);
+      SgeList list;
+      list.Add(session.SgeOf(into));
+      list.Add(next->direct);
+      REMORA_RETURN_IF_ERROR(session.PostRead(list.entries(), next->offset));
+    }
+    if (has_arrived) pieces.Take(arrived);
+    has_arrived = next.has_value();
+    if (!has_arrived) continue;
+    REMORA_RETURN_IF_ERROR(session.AwaitRead());
+    arrived = into;
+  }
+  return pieces.result();
+}
+
+}  // namespace remora

@@ -1,0 +1,16 @@
+// The PUT path for many keys.
+#pragma once
+
+#include <span>
+
+#include "absl/status/status.h"
+#include "client/client.h"
+#include "client/session/session.h"
+
+namespace remora {
+
+/// See Client::MultiPut. REQUIRES: as many requests as results; those that are in bounds have an OK result,
+/// and Session::BeginCall was OK.
+absl::Status MultiPut(Session& session, std::span<const PutRequest> requests, std::span<PutResult> results);
+
+}  // namespace remora

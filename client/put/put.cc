@@ -1,0 +1,130 @@
+// PUT: WRITE key and value into this connection's slice, SEND the commit, await the reply. The server copies
+// the bytes out of the slice, verifies its copy against the commit's checksum, makes it durable and publishes
+// it. A large value goes another way: client/put/large_put.h.
+#include "client/put/put.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "client/put/large_put.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/memory/record.h"
+
+namespace remora {
+
+absl::Status ToStatus(const Session::Answer& answer) {
+  switch (answer.reply.status) {
+    case ReplyStatus::kOk:
+      return absl::OkStatus();
+    case ReplyStatus::kNotFound:
+      return absl::NotFoundError(AbslView(answer.behind));
+    case ReplyStatus::kFull:
+      return absl::ResourceExhaustedError(AbslView(answer.behind));
+    case ReplyStatus::kDurableTier:
+      return absl::UnavailableError(AbslView(answer.behind));
+    case ReplyStatus::kCorrupt:
+      return absl::DataLossError(AbslView(answer.behind));
+    case ReplyStatus::kAlreadyExists:
+      return absl::AlreadyExistsError(AbslView(answer.behind));
+    case ReplyStatus::kFailedPrecondition:
+      return absl::FailedPreconditionError(AbslView(answer.behind));
+    case ReplyStatus::kOutOfRange:
+      return absl::OutOfRangeError(AbslView(answer.behind));
+    case ReplyStatus::kUnknown:
+      return absl::UnknownError(AbslView(answer.behind));
+    case ReplyStatus::kPermissionDenied:
+      return absl::PermissionDeniedError(AbslView(answer.behind));
+    case ReplyStatus::kAskAgain:
+      return absl::DeadlineExceededError(AbslView(answer.behind));
+    case ReplyStatus::kInvalid:  // all that can be seen here was looked at before
+      return absl::InvalidArgumentError(absl::StrCat("the server refused: ", AbslView(answer.behind)));
+  }
+  return absl::InternalError("the server's reply has a status that there is not");
+}
+
+namespace {
+
+/// The answer to a write that is sent, unless it was sent before and done.
+absl::StatusOr<Session::Answer> CallOnce(Session& session, Operation operation, std::string_view key,
+                                         std::uint64_t key_hash, const SentValue& value,
+                                         const PutOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const std::optional<Session::Answer> lost, session.LostAnswer());
+  if (lost) return *lost;
+  return session.Call(operation, key, key_hash, value, options);
+}
+
+absl::StatusOr<Session::Answer> Commit(Session& session, Operation operation, std::string_view key,
+                                       const SentValue& value, const PutOptions& options) {
+  const std::uint64_t key_hash = HashKey(key);
+  // Even if it fails, its old place may be of no use any more.
+  session.locations().Forget(key_hash);
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          CallOnce(session, operation, key, key_hash, value, options));
+  if (answer.reply.status == ReplyStatus::kOk) {
+    if (operation != Operation::kDelete) session.Learn(key_hash, DecodeSlot(answer.reply.slot));
+    if (options.version != nullptr) *options.version = answer.reply.version;
+  }
+  return answer;
+}
+
+/// Its result.
+absl::StatusOr<std::int64_t> Add(Session& session, Operation operation, std::string_view key,
+                                 std::string_view value, const PutOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          Commit(session, operation, key, {value, {}}, options));
+  REMORA_RETURN_IF_ERROR(ToStatus(answer));
+  return answer.reply.result;
+}
+
+}  // namespace
+
+absl::Status Put(Session& session, std::string_view key, const SentValue& value, const PutOptions& options) {
+  if (value.bytes.size() > kMaxSmallValueSize) return PutLarge(session, key, value, options);
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          Commit(session, Operation::kPut, key, value, options));
+  return ToStatus(answer);
+}
+
+absl::Status Delete(Session& session, std::string_view key, const WriteOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(
+      const Session::Answer answer,
+      Commit(session, Operation::kDelete, key, {},
+             {.condition = options.condition, .durability = options.durability, .version = options.version}));
+  return ToStatus(answer);
+}
+
+absl::Status Touch(Session& session, std::string_view key, std::chrono::milliseconds ttl,
+                   const WriteOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Commit(session, Operation::kTouch, key, {},
+                                                               {.ttl = ttl,
+                                                                .condition = options.condition,
+                                                                .durability = options.durability,
+                                                                .version = options.version}));
+  return ToStatus(answer);
+}
+
+absl::StatusOr<std::int64_t> Increment(Session& session, std::string_view key, std::int64_t delta,
+                                       const PutOptions& options) {
+  const std::string_view bytes(reinterpret_cast<const char*>(&delta), sizeof(delta));
+  return Add(session, Operation::kIncrement, key, bytes, options);
+}
+
+absl::StatusOr<std::size_t> Append(Session& session, std::string_view key, std::string_view bytes,
+                                   const PutOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const std::int64_t size, Add(session, Operation::kAppend, key, bytes, options));
+  return static_cast<std::size_t>(size);
+}
+
+absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* version,
+                   std::optional<Durability> durability) {
+  std::string_view bytes = batch.bytes();
+  while (!bytes.empty()) session.locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
+  REMORA_ASSIGN_OR_RETURN(
+      const Session::Answer answer,
+      CallOnce(session, Operation::kBatch, {}, HashKey({}), {batch.bytes(), {}}, {.durability = durability}));
+  if (answer.reply.status == ReplyStatus::kOk && version != nullptr) *version = answer.reply.version;
+  return ToStatus(answer);
+}
+
+}  // namespace remora

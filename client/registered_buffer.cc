@@ -1,0 +1,18 @@
+#include "client/registered_buffer.h"
+
+#include "client/session/session.h"
+#include "store/base/check.h"
+
+namespace remora {
+
+RegisteredBuffer::~RegisteredBuffer() {
+  REMORA_CHECK(operations_ == 0);  // else they would read into memory that may be somebody else's
+  if (session_ != nullptr) session_->Remove(this);
+}
+
+RegisteredBytes RegisteredBuffer::Part(std::size_t offset, std::size_t size) const {
+  REMORA_CHECK(offset <= bytes_.size() && size <= bytes_.size() - offset);
+  return {*this, bytes_.subspan(offset, size)};
+}
+
+}  // namespace remora

@@ -1,0 +1,374 @@
+#include "client/scan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/put/put.h"
+#include "client/scan/scan_impl.h"
+#include "client/session/call_guard.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/memory/record.h"
+#include "store/format/types/expiry.h"
+
+namespace remora {
+namespace {
+
+absl::Status NoScanPage(const char* why) {
+  return absl::InternalError(absl::StrCat("what the server sent is no page of this scan: ", why));
+}
+
+std::string StartBytes(ScanStart start, const ScanRange& range) {
+  start.begin_size = static_cast<std::uint16_t>(range.begin.size());
+  start.end_size = static_cast<std::uint16_t>(range.end.size());
+  if (range.reverse) start.flags |= kReverse;
+  if (range.by_hash) start.flags |= kAnyOrder;
+  std::string bytes(reinterpret_cast<const char*>(&start), sizeof(start));
+  bytes += range.begin;
+  bytes += range.end;
+  bytes += range.after;
+  return bytes;
+}
+
+absl::StatusOr<Session::Answer> Start(Session& session, ScanStart start, const ScanRange& range) {
+  start.ends = std::exchange(session.abandoned_cursor(), 0);
+  return session.Call(Operation::kScan, {}, HashKey({}), StartBytes(start, range));
+}
+
+Request NextOf(Session& session, std::uint64_t cursor, std::size_t offset, std::size_t size) {
+  Request request = session.NextRequest(Operation::kScanNext, 0, size);
+  request.condition = cursor;
+  request.payload_offset = offset;
+  return request;
+}
+
+/// Adds up what the server says, request for request. `anew`: what was counted before a cursor was lost is
+/// counted again.
+absl::StatusOr<std::uint64_t> AddUp(Session& session, ScanKind kind, const ScanRange& range, bool anew) {
+  constexpr int kTries = 8;
+  std::uint64_t sum = 0;
+  for (int i = 0; i < kTries; ++i) {
+    if (anew) sum = 0;
+    absl::StatusOr<Session::Answer> answer = Start(session, {.kind = kind}, range);
+    for (;;) {
+      REMORA_RETURN_IF_ERROR(answer.status());
+      const Reply reply = answer->reply;
+      if (reply.status == ReplyStatus::kNotFound) break;
+      REMORA_RETURN_IF_ERROR(ToStatus(*answer));
+      sum += static_cast<std::uint64_t>(reply.result);
+      if (reply.version == 0) return sum;
+      if (session.clock().IsInterrupted()) return absl::CancelledError(kInterrupted);
+      session.RestartDeadline();
+      answer = session.Exchange(NextOf(session, reply.version, 0, 0));
+    }
+  }
+  return absl::AbortedError("the server gave it up time and again, for other scans of this client");
+}
+
+}  // namespace
+
+absl::StatusOr<std::uint64_t> CountRange(Session& session, const ScanRange& range) {
+  return AddUp(session, ScanKind::kCount, range, true);
+}
+
+absl::StatusOr<std::uint64_t> DropRange(Session& session, const ScanRange& range) {
+  return AddUp(session, ScanKind::kDrop, range, false);
+}
+
+// --- The public face ------------------------------------------------------------------------------------
+
+ClientScan::ClientScan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->set_scan(this); }
+ClientScan::~ClientScan() { const InUse::Call call(impl_->in_use()); }
+bool ClientScan::Next() {
+  const InUse::Call call(impl_->in_use());
+  return impl_->Next();
+}
+const absl::Status& ClientScan::status() const { return impl_->status(); }
+std::string ClientScan::token() const { return impl_->token(); }
+
+// --- Opening --------------------------------------------------------------------------------------------
+
+ClientScan::Impl::Impl(Session& session, const ScanOptions& options, ScanRange range)
+    : session_(session),
+      range_(std::move(range)),
+      keys_only_(options.keys_only),
+      one_moment_(options.one_moment),
+      has_limit_(options.limit != 0),
+      left_(has_limit_ ? options.limit : ~std::uint64_t{0}) {}
+
+absl::StatusOr<std::unique_ptr<ClientScan::Impl>> ClientScan::Impl::Begin(Session& session,
+                                                                          const ScanOptions& options) {
+  ScanRange range;
+  if (const char* why = ResolveScan(options, &range)) return absl::InvalidArgumentError(why);
+  std::unique_ptr<Impl> impl(new Impl(session, options, std::move(range)));
+  REMORA_RETURN_IF_ERROR(impl->Open());
+  return impl;
+}
+
+ClientScan::Impl::~Impl() {
+  if (session_.scan_window_owner() == this) session_.scan_window_owner() = nullptr;
+  if (cursor_ != 0 && connection_ == session_.counters().reconnects) session_.abandoned_cursor() = cursor_;
+}
+
+ScanRange ClientScan::Impl::Rest() const {
+  ScanRange rest = range_;
+  if (scan_ != nullptr && !scan_->key_.empty()) rest.GoBehind(scan_->key_);
+  return rest;
+}
+
+std::string ClientScan::Impl::token() const { return MakeScanToken(Rest()); }
+
+absl::Status ClientScan::Impl::Open() {
+  REMORA_RETURN_IF_ERROR(TakeWindow());
+  page_ = {};
+  pieces_.clear();
+  lost_ = true;  // until it is there
+  half_ = 0;
+  ScanStart start{.window = window_.remote,
+                  .page_size = static_cast<std::uint32_t>(page_size_),
+                  .kind = keys_only_ ? ScanKind::kKeys : ScanKind::kEntries};
+  if (has_limit_) start.limit = left_;
+  const TimePoint sent = session_.clock().Now();
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Start(session_, start, Rest()));
+  session_.server_time().Learn(answer.reply.server_ms, sent, session_.clock().Now());
+  REMORA_RETURN_IF_ERROR(TakePage(answer, 0));
+  REMORA_RETURN_IF_ERROR(TakeOrder(answer.reply.slot == kScanByHash));
+  connection_ = session_.counters().reconnects;
+  lost_ = dropped_ = false;
+  return AskForNext();
+}
+
+absl::Status ClientScan::Impl::TakeOrder(bool by_hash) {
+  if (by_hash == range_.by_hash) return absl::OkStatus();
+  if (by_hash || !Rest().after.empty()) return NoScanPage("its keys come in another order");
+  range_.by_hash = false;
+  return absl::OkStatus();
+}
+
+// --- Pages ----------------------------------------------------------------------------------------------
+
+absl::Status ClientScan::Impl::TakeWindow() {
+  Impl*& owner = session_.scan_window_owner();
+  if (owner == this) return absl::OkStatus();
+  // Even of a scan that is gone, a page may be under way.
+  REMORA_RETURN_IF_ERROR(session_.AwaitAside());
+  if (owner != nullptr) owner->GiveUpWindow();
+  owner = nullptr;
+  REMORA_ASSIGN_OR_RETURN(window_, session_.RegisterScanWindow());
+  page_size_ = std::min(window_.bytes.size() / 2, kMaxPageSize);
+  owner = this;
+  return absl::OkStatus();
+}
+
+void ClientScan::Impl::GiveUpWindow() {
+  if (scan_ != nullptr && !pieces_shown_) {
+    value_ = scan_->value_;
+    scan_->value_ = value_;
+  }
+  own_ = std::string(page_);
+  page_ = own_;
+  if (!std::exchange(asked_, false)) return;
+  // What is wrong with it is found out when it is needed.
+  const std::size_t half = 1 - half_;
+  const Session::Answer answer = session_.aside();
+  if (const absl::Status taken = TakePage(answer, half); taken.ok() && !lost_) {
+    ahead_ = std::string(page_);
+    has_ahead_ = true;
+  } else {
+    ahead_failed_ = taken;
+  }
+  page_ = own_;
+}
+
+absl::Status ClientScan::Impl::AskForNext() {
+  if (cursor_ == 0) return absl::OkStatus();
+  const absl::Status asked =
+      session_.PostAside(NextOf(session_, cursor_, (1 - half_) * page_size_, page_size_));
+  asked_ = asked.ok();
+  return asked;
+}
+
+absl::Status ClientScan::Impl::TakePage(const Session::Answer& answer, std::size_t half) {
+  cursor_ = 0;
+  if (answer.reply.status == ReplyStatus::kNotFound) {
+    lost_ = true;
+    return absl::OkStatus();
+  }
+  REMORA_RETURN_IF_ERROR(ToStatus(answer));
+  if (answer.reply.result < 0 || static_cast<std::uint64_t>(answer.reply.result) > page_size_) {
+    return NoScanPage("it is larger than was asked for");
+  }
+  cursor_ = answer.reply.version;
+  half_ = half;
+  page_ = std::string_view(reinterpret_cast<const char*>(window_.bytes.data()) + half * page_size_,
+                           static_cast<std::size_t>(answer.reply.result));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ClientScan::Impl::NextPage() {
+  REMORA_RETURN_IF_ERROR(ahead_failed_);
+  if (std::exchange(has_ahead_, false)) {
+    own_ = std::move(ahead_);
+    page_ = own_;
+    return true;
+  }
+  if (cursor_ != 0 && connection_ != session_.counters().reconnects) {
+    cursor_ = 0;  // it went with its connection
+    lost_ = true;
+  }
+  if (!asked_ && cursor_ != 0) {
+    REMORA_RETURN_IF_ERROR(TakeWindow());
+    REMORA_RETURN_IF_ERROR(AskForNext());
+  }
+  if (asked_) {
+    session_.RestartDeadline();  // each page is progress
+    REMORA_RETURN_IF_ERROR(session_.AwaitAside());
+    asked_ = false;
+    REMORA_RETURN_IF_ERROR(TakePage(session_.aside(), 1 - half_));
+    if (!lost_) {
+      REMORA_RETURN_IF_ERROR(AskForNext());
+      return true;
+    }
+  }
+  if (lost_ && one_moment_) {
+    return absl::AbortedError(
+        "the server has given this scan up, which was to be of one moment: it rested for too long, other "
+        "scans "
+        "of this client took its place, or the connection is another");
+  }
+  // With a limit, what expired on its way is made up for.
+  const bool is_short = dropped_ && has_limit_ && !one_moment_;
+  if (!lost_ && !is_short) {
+    if (!pieces_.empty()) return NoScanPage("it ends inside an entry");
+    return false;
+  }
+  REMORA_RETURN_IF_ERROR(Open());
+  return true;
+}
+
+// --- Entries --------------------------------------------------------------------------------------------
+
+bool ClientScan::Impl::Next() {
+  if (!failure_.ok() || over_) return false;
+  const absl::Status begun = session_.BeginCall();
+  absl::StatusOr<bool> shown = begun.ok() ? Step() : begun;
+  // What is left of the pages is shown; then it goes on behind it, as of a later moment.
+  while (!shown.ok() && session_.reconnects() && session_.is_broken()) {
+    const absl::Status connected = session_.Reconnect(shown.status(), session_.deadline());
+    shown = connected.ok() ? Step() : connected;
+    if (!connected.ok()) break;
+  }
+  failure_ = shown.status();
+  over_ = !shown.ok() || !*shown;
+  if (over_) scan_->value_ = {};
+  return !over_;
+}
+
+absl::StatusOr<bool> ClientScan::Impl::Step() {
+  if (pieces_shown_) {
+    pieces_ = {};
+    pieces_shown_ = false;
+  }
+  while (left_ > 0) {
+    Entry entry;
+    REMORA_ASSIGN_OR_RETURN(const bool whole, TakeEntry(&entry));
+    if (!whole) {
+      REMORA_ASSIGN_OR_RETURN(const bool more, NextPage());
+      if (!more) return false;
+      continue;
+    }
+    REMORA_RETURN_IF_ERROR(CheckKey(entry.key));
+    const absl::StatusOr<bool> over = IsOver(entry.header.expiry_ms);
+    if (!over.ok()) {
+      // Not shown yet: over another connection, it comes once more.
+      page_ = {};
+      pieces_ = {};
+      has_ahead_ = asked_ = false;
+      cursor_ = 0;
+      lost_ = true;
+      return over.status();
+    }
+    scan_->key_ = entry.key;
+    if (*over) {
+      dropped_ = true;
+      pieces_ = {};
+      continue;
+    }
+    --left_;
+    pieces_shown_ = !pieces_.empty();
+    scan_->value_ = entry.value;
+    scan_->version_ = entry.header.version;
+    scan_->expiry_ms_ = entry.header.expiry_ms;
+    return true;
+  }
+  return false;
+}
+
+absl::StatusOr<bool> ClientScan::Impl::TakeEntry(Entry* entry) {
+  // Most are in one page, and shown where they are.
+  const bool in_pieces = !pieces_.empty() || page_.size() < sizeof(ScanEntry);
+  const auto more = [&](std::size_t size) {  // until there are so many pieces
+    const std::string_view piece = page_.substr(0, size - std::min(size, pieces_.size()));
+    pieces_ += piece;
+    page_.remove_prefix(piece.size());
+    return pieces_.size() >= size;
+  };
+  if (in_pieces && !more(sizeof(ScanEntry))) return false;
+  std::memcpy(&entry->header, in_pieces ? pieces_.data() : page_.data(), sizeof(ScanEntry));
+  REMORA_RETURN_IF_ERROR(CheckHeader(entry->header));
+  const std::size_t size = sizeof(ScanEntry) + entry->header.key_size + entry->header.value_size;
+  std::string_view bytes = page_.substr(0, size);
+  if (in_pieces || bytes.size() < size) {
+    if (pieces_.capacity() < size) pieces_.reserve(size);
+    if (!more(size)) return false;
+    bytes = pieces_;
+  } else {
+    page_.remove_prefix(size);
+  }
+  bytes.remove_prefix(sizeof(ScanEntry));
+  entry->key = bytes.substr(0, entry->header.key_size);
+  entry->value = bytes.substr(entry->header.key_size);
+  return true;
+}
+
+absl::Status ClientScan::Impl::CheckHeader(const ScanEntry& header) const {
+  const bool is_good = header.key_size >= kMinKeySize && header.key_size <= kMaxKeySize &&
+                       header.value_size <= (keys_only_ ? 0 : kMaxValueSize) && header.reserved == 0 &&
+                       header.version > 0 && header.version < kMaxVersion;
+  return is_good ? absl::OkStatus() : NoScanPage("an entry out of bounds");
+}
+
+// Each key lies beyond the last one: so a scan ends, whatever a server sends.
+absl::Status ClientScan::Impl::CheckKey(std::string_view key) const {
+  const std::string& last = scan_->key_;
+  bool in_order = false;
+  if (range_.by_hash) {
+    const std::string& after = last.empty() ? range_.after : last;
+    in_order = range_.Contains(key) && (after.empty() || ComesBeforeByHash(after, key));
+  } else if (range_.reverse) {
+    in_order = key >= range_.begin && (last.empty() ? range_.Contains(key) : key < last);
+  } else {
+    in_order = key >= range_.begin && (last.empty() || key > last) && (!range_.has_end() || key < range_.end);
+  }
+  return in_order ? absl::OkStatus() : NoScanPage("a key out of order, or of its range");
+}
+
+absl::StatusOr<bool> ClientScan::Impl::IsOver(std::uint64_t expiry_ms) {
+  if (expiry_ms == 0) return false;
+  const TimePoint now = session_.clock().Now();
+  switch (session_.server_time().Of(expiry_ms, now, now)) {
+    case ServerTime::Life::kAlive:
+      return false;
+    case ServerTime::Life::kOver:
+      return true;
+    case ServerTime::Life::kAskServer:
+      break;
+  }
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session_.Call(Operation::kPing, {}, HashKey({}), {}));
+  session_.server_time().Learn(answer.reply.server_ms, now, session_.clock().Now());
+  return HasExpired(expiry_ms, answer.reply.server_ms);
+}
+
+}  // namespace remora

@@ -1,0 +1,161 @@
+// A connection begins: the hello, the proof of a token where there is one, what the server says, its
+// superblock.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/session/session.h"
+#include "rdma/auth/hmac.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// What slots reach. Of more, nobody could say what is where; what is kept for each MiB of it would be no end.
+constexpr std::uint64_t kMaxRegionSize = (kMaxOffsetUnits + 1) * kUnitSize;
+
+absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::uint64_t client) {
+  return absl::FailedPreconditionError(absl::StrCat("the server's ", AbslView(what), " is ", server,
+                                                    ", this client's is ", client,
+                                                    "; use a client of the server's release"));
+}
+
+absl::Status NoServer() { return absl::FailedPreconditionError("what listens there is not a Remora server"); }
+
+absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
+  HelloRefusal refusal;
+  const bool is_refusal = FromBytes(data, &refusal);
+  // A server that ends, or whose device has no room for another connection, rejects without a word.
+  if (!is_refusal || refusal.magic == 0) {
+    return absl::UnavailableError(
+        "the server rejected the connection: it is ending, or has no room; try again");
+  }
+  if (refusal.magic != kHelloMagic) return NoServer();
+  if (refusal.reason == RefusalReason::kChallenge) {
+    return absl::PermissionDeniedError(
+        has_token ? "the server does not know this client's token, or not any more"
+                  : "the server serves only who has a token, and this client has none: give it one "
+                    "(ClientOptions::token, --token_file)");
+  }
+  const std::size_t size = ::strnlen(refusal.text, sizeof(refusal.text));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the server refused: ", absl::string_view(refusal.text, size)));
+}
+
+absl::Status NotProven() {
+  return absl::PermissionDeniedError(
+      "the server does not show that it has this client's token, so it may be somebody else's: start it with "
+      "that token (kvserver --tokens), or connect without one");
+}
+
+}  // namespace
+
+absl::Status Session::Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline) {
+  HelloRequest hello;
+  hello.client = name_;
+  if (returns_) hello.flags |= HelloFlag::kReturns;
+  if (secret_.empty()) return Join(std::move(connection), hello, deadline);
+
+  hello.flags |= HelloFlag::kHasToken;
+  rdma::FillRandom(std::as_writable_bytes(std::span(&hello.challenge, 1)));
+  REMORA_ASSIGN_OR_RETURN(HelloNonce nonce, AskForNonce(*connection, hello, deadline));
+  if (dialer_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "to prove a token takes a second connection, and this client was given one: connect to an address, "
+        "or "
+        "with a Dialer");
+  }
+  hello.flags |= HelloFlag::kProves;
+  for (;;) {
+    const rdma::Mac mac = rdma::HmacSha256(secret_, ClientProofParts(nonce, hello));
+    std::copy_n(mac.begin(), hello.proof.size(), hello.proof.begin());
+    REMORA_ASSIGN_OR_RETURN(connection, dialer_(deadline));
+    absl::Status joined = Join(std::move(connection), hello, deadline);
+    if (joined.ok() || refusal_ != RefusalReason::kChallenge) return joined;
+    HelloRefusal refusal;
+    if (!FromBytes(connection_->peer_data(), &refusal) || refusal.nonce == nonce ||
+        clock_.Now() >= deadline) {
+      return joined;
+    }
+    nonce = refusal.nonce;  // that was too old, or of the server before
+  }
+}
+
+absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::Connection& connection, const HelloRequest& hello,
+                                                TimePoint deadline) {
+  const absl::Status connected = connection.Connect(AsBytes(hello), deadline);
+  refusal_ = RefusalReason{};
+  if (connected.ok()) return NotProven();
+  if (connected.code() != absl::StatusCode::kFailedPrecondition) return connected;
+  HelloRefusal refusal;
+  if (FromBytes(connection.peer_data(), &refusal)) refusal_ = refusal.reason;
+  if (refusal.magic != kHelloMagic || refusal_ != RefusalReason::kChallenge) {
+    return RefusalStatus(connection.peer_data(), true);
+  }
+  return refusal.nonce;
+}
+
+absl::Status Session::Join(std::unique_ptr<rdma::Connection> connection, const HelloRequest& hello,
+                           TimePoint deadline) {
+  registration_.reset();
+  scan_window_registration_.reset();
+  mapped_ = nullptr;
+  connection_ = std::move(connection);
+  REMORA_RETURN_IF_ERROR(Register());
+  REMORA_RETURN_IF_ERROR(Greet(hello, deadline));
+  mapped_ = connection_->Mapped(hello_.memory);
+  return AdoptSuperblock();
+}
+
+absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
+  const TimePoint sent = clock_.Now();
+  const absl::Status connected = connection_->Connect(AsBytes(hello), deadline);
+  refusal_ = RefusalReason{};
+  if (connected.code() == absl::StatusCode::kFailedPrecondition) {
+    HelloRefusal refusal;
+    if (FromBytes(connection_->peer_data(), &refusal)) refusal_ = refusal.reason;
+    return RefusalStatus(connection_->peer_data(), !secret_.empty());
+  }
+  REMORA_RETURN_IF_ERROR(connected);
+  if (!FromBytes(connection_->peer_data(), &hello_) || hello_.magic != kHelloMagic || hello_.credits == 0 ||
+      (hello_.slice.size < kMaxPayloadSize && !is_read_only()) || hello_.memory.size < kSuperblockSize) {
+    return NoServer();
+  }
+  // Before anything that it says is believed.
+  if (!secret_.empty() &&
+      !rdma::AreSameBytes(rdma::HmacSha256(secret_, ServerProofParts(hello, hello_)), hello_.proof)) {
+    return NotProven();
+  }
+  returns_ = name_ != 0;
+  server_time_.Learn(hello_.server_ms, sent, clock_.Now());
+  store_is_loading_ = (hello_.flags & kLoading) != 0;
+  return absl::OkStatus();
+}
+
+absl::Status Session::AdoptSuperblock() {
+  REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, ReadSuperblock());
+  if (superblock->magic != kSuperblockMagic) {
+    return absl::FailedPreconditionError("the server's superblock does not start as one");
+  }
+  if (superblock->format_version != kFormatVersion) {
+    return VersionMismatch("format version", superblock->format_version, kFormatVersion);
+  }
+  if (superblock->layout_signature != LayoutSignature()) {
+    return VersionMismatch("layout signature", superblock->layout_signature, LayoutSignature());
+  }
+  shape_ = ShapeOf(*superblock);
+  grace_ = std::chrono::milliseconds(superblock->grace_ms);
+  view_.level = static_cast<std::uint32_t>(superblock->level & 0xff);
+  if (shape_.incarnation != hello_.incarnation ||
+      shape_.memory_size > std::min(hello_.memory.size, kMaxRegionSize) || view_.level > kMaxDepth ||
+      view_.level < shape_.base_depth || grace_ < std::chrono::milliseconds(kMinGraceMs)) {
+    return absl::FailedPreconditionError(
+        "the server's superblock contradicts what it said when we connected");
+  }
+  generations_.emplace(shape_.memory_size, grace_);
+  return OffsetOf({}).status();  // so that the first GET finds the directory read
+}
+
+}  // namespace remora

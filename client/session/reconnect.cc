@@ -1,0 +1,188 @@
+// What a client does when its connection breaks: it makes another, under the same name, forgets all that it
+// knew of the server, and asks what became of the write whose answer it lost
+// (server/connection/client_table.h says why that tells).
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/session/session.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Between attempts: doubled each time, and shortened at random by up to a half, so that clients of a server
+// that was restarted do not all come at once.
+constexpr std::chrono::milliseconds kFirstPause{4};
+constexpr std::chrono::milliseconds kLongestPause{1000};
+constexpr int kMostDoublings = 8;
+// An attempt that gets no answer is given up after this time, the next one after four times as long: the
+// message that asks for a connection, or its answer, may be lost, and librdmacm sends it again only after 4
+// s; but a server may also be slow.
+constexpr std::chrono::milliseconds kFirstAttempt{1000};
+constexpr int kMostQuadruplings = 6;
+
+/// Whether another attempt may end better.
+bool MayPass(const absl::Status& status, RefusalReason refusal) {
+  switch (status.code()) {
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnimplemented:
+      return false;
+    case absl::StatusCode::kFailedPrecondition:
+      return refusal == RefusalReason::kFull || refusal == RefusalReason::kStopping ||
+             refusal == RefusalReason::kForgotten;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
+  if (absl::IsCancelled(cause)) return cause;  // the call does not wait for anything any more
+  if (broken_.ok()) broken_ = cause;           // until it is not
+  for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
+    const Attempt made = TryToReconnect(deadline);
+    if (made.status.ok()) {
+      if (!made.was_forgotten || unanswered_write_ == 0) return absl::OkStatus();
+      unanswered_write_ = 0;
+      return absl::UnknownError(AbslView(kForgotten));
+    }
+    if (made.is_final) return made.status;
+    const Duration pause = Pause(attempt);
+    if (clock_.Now() + pause >= deadline) {
+      return absl::UnavailableError(
+          absl::StrCat(cause.message(), "; and there is no other connection: ", made.status.message()));
+    }
+    clock_.Sleep(pause);
+    if (clock_.IsInterrupted()) return absl::CancelledError(kInterrupted);
+  }
+  return cause;
+}
+
+Session::Attempt Session::TryToReconnect(TimePoint deadline) {
+  if (is_forked()) return {absl::FailedPreconditionError(kForked), true};
+  const ClientCounters before = counters_;
+  for (;;) {
+    absl::Status opened = OpenAnother(NextAttemptEnds(deadline));
+    counters_ = before;
+    if (opened.ok()) {
+      ++counters_.reconnects;
+      unanswered_attempts_ = 0;
+      return {.status = {}, .is_final = false, .was_forgotten = std::exchange(forgotten_, false)};
+    }
+    if (absl::IsDeadlineExceeded(opened)) ++unanswered_attempts_;
+    const bool is_final = !MayPass(opened, refusal_);
+    if (is_final || refusal_ != RefusalReason::kForgotten) return {std::move(opened), is_final};
+    forgotten_ = true;
+    name_ = RandomName();
+    returns_ = false;
+    if (clock_.Now() >= deadline) return {std::move(opened), false};
+  }
+}
+
+TimePoint Session::NextAttemptEnds(TimePoint deadline) {
+  const Duration longest = kFirstAttempt * (1 << 2 * std::min(unanswered_attempts_, kMostQuadruplings));
+  return std::min(deadline, clock_.Now() + std::min<Duration>(longest, options_.connect_timeout));
+}
+
+absl::Status Session::OpenFirst(std::unique_ptr<rdma::Connection> connection) {
+  const TimePoint deadline = clock_.Now() + options_.connect_timeout;
+  if (dialer_ == nullptr) return Open(std::move(connection), deadline);
+  absl::Status opened = Open(std::move(connection), NextAttemptEnds(deadline));
+  while (absl::IsDeadlineExceeded(opened) && clock_.Now() < deadline) {
+    ++unanswered_attempts_;
+    opened = OpenAnother(NextAttemptEnds(deadline));
+  }
+  unanswered_attempts_ = 0;
+  return opened;
+}
+
+absl::Status Session::OpenAnother(TimePoint deadline) {
+  refusal_ = RefusalReason{};
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, dialer_(deadline));
+  // Before anything is read into the buffer, or sent from it: the connection may still be at it.
+  EndConnection();
+  ForgetServer();
+  const absl::Status was = std::exchange(broken_, absl::OkStatus());
+  absl::Status opened = Open(std::move(connection), deadline);
+  for (std::size_t i = 0; i < user_buffers_.size() && opened.ok(); ++i) {
+    absl::StatusOr<std::unique_ptr<rdma::Registration>> registration =
+        connection_->RegisterMessages(user_buffers_[i]->bytes());
+    opened = registration.status();
+    if (opened.ok()) user_buffers_[i]->registration_ = *std::move(registration);
+  }
+  if (!opened.ok()) broken_ = was;
+  return opened;
+}
+
+void Session::EndConnection() {
+  if (broken_.ok()) broken_ = absl::UnavailableError("the connection ended");
+  // Before the connection: their registrations; and before them the server learns that it ends.
+  if (connection_ != nullptr) connection_->Disconnect();
+  registration_.reset();
+  scan_window_registration_.reset();
+  for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
+  mapped_ = nullptr;
+  connection_.reset();
+}
+
+void Session::LetGo() {
+  if (is_forked()) return;  // it is the parent's
+  // A SEND may complete after its reply came.
+  if (!is_broken()) Await(send_done_).IgnoreError();
+  if (is_broken()) EndConnection();
+}
+
+void Session::ForgetServer() {
+  hello_ = {};
+  server_time_ = {};
+  view_ = {};
+  bucket_offsets_.clear();
+  locations_.Clear();
+  allowance_ = {};
+  reads_under_way_ = 0;
+  reads_done_ = send_done_ = reply_done_ = true;
+}
+
+Duration Session::Pause(int attempt) {
+  const Duration longest =
+      std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMostDoublings)), kLongestPause);
+  const double share = static_cast<double>(RandomName() % 1024) / 2048;
+  return longest - std::chrono::duration_cast<Duration>(longest * share);
+}
+
+absl::StatusOr<std::optional<Session::Answer>> Session::AskForOutcome() {
+  Request request = NextRequest(Operation::kOutcome, 0, 0);
+  request.payload_offset = unanswered_write_;
+  ++counters_.outcomes;
+  REMORA_ASSIGN_OR_RETURN(const Answer answer, Exchange(request));
+  unanswered_write_ = 0;
+  if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
+  return answer;
+}
+
+absl::Status Session::Add(RegisteredBuffer* buffer) {
+  if (!is_broken()) {
+    REMORA_ASSIGN_OR_RETURN(buffer->registration_, connection_->RegisterMessages(buffer->bytes()));
+  }
+  user_buffers_.push_back(buffer);
+  return absl::OkStatus();
+}
+
+void Session::Remove(RegisteredBuffer* buffer) {
+  const InUse::Call call(in_use_);
+  std::erase(user_buffers_, buffer);
+}
+
+absl::Status Session::CheckOwn(const RegisteredBytes& memory) const {
+  if (memory.buffer_->session_ == this) return absl::OkStatus();
+  return absl::InvalidArgumentError("memory that another client has registered");
+}
+
+}  // namespace remora

@@ -1,0 +1,29 @@
+#include "rdma/adaptive_poll.h"
+
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+
+void Spinner::Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline,
+                                      Spinner& spinner) {
+  std::size_t count = 0;
+  const auto look = [&] {
+    count = connection.Poll(out);
+    return count > 0;
+  };
+  if (spinner.Spin(look)) return count;
+  do {
+    REMORA_RETURN_IF_ERROR(connection.Wait(deadline));
+  } while (!look());
+  return count;
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,256 @@
+#include "rdma/local/client.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/local/liveness.h"
+#include "rdma/local/local.h"
+#include "rdma/local/shared_copy.h"
+#include "rdma/sleep.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// How often Poll looks at the socket (A1: what the listener page may miss). Every so many polls it costs
+// nothing.
+constexpr std::uint32_t kPollsPerSocketCheck = 4096;
+
+constexpr char kServerClosed[] = "the server closed the connection";
+constexpr char kServerGone[] = "the server process is gone";
+
+absl::Status NoRegion() {
+  return absl::PermissionDeniedError("the server gave this connection no such region (key, size or access)");
+}
+
+absl::Status BadAnswer(const char* what) {
+  return absl::InternalError(absl::StrCat("the server's acceptance is not usable: ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock, TimePoint) {
+  REMORA_RETURN_IF_ERROR(CheckLimits(limits));
+  return std::make_unique<LocalClient>(address, limits, clock);
+}
+
+LocalClient::~LocalClient() { Close(); }
+
+absl::StatusOr<std::unique_ptr<Registration>> LocalClient::RegisterWrite(SharedMemory& memory) {
+  if (&memory != offered_) {
+    return absl::FailedPreconditionError("a client registers for WRITE what it has offered (OfferWrite)");
+  }
+  return std::make_unique<LocalRegistration>(
+      memory.bytes(), RemoteRegion{.size = memory.bytes().size(), .key = kLocalOfferedKey});
+}
+
+absl::Status LocalClient::OfferWrite(SharedMemory& memory) {
+  REMORA_RETURN_IF_ERROR(CheckOffer(memory));
+  if (offered_ != nullptr || socket_) {
+    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+  }
+  offered_ = &memory;
+  return absl::OkStatus();
+}
+
+absl::Status LocalClient::Accept(std::span<const std::byte>) {
+  return absl::FailedPreconditionError("Accept is for the server's end of a connection");
+}
+
+absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
+  if (socket_ || !status().ok())
+    return absl::FailedPreconditionError("Connect was called before: dial again");
+  if (request_data.size() > kMaxConnectData) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_data.size(), " bytes of request data; the most are ", kMaxConnectData));
+  }
+  absl::Status result = Shake(request_data, deadline);
+  if (!result.ok()) Break(result);
+  return result;
+}
+
+absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoint deadline) {
+  REMORA_ASSIGN_OR_RETURN(socket_, ConnectSocket(deadline));
+  peer_ = PeerOf(socket_.get());
+  // A server serves its own user and root. Whoever else has put a socket there is told nothing, and mapped
+  // not at all.
+  if (geteuid() != 0 && peer_.uid != geteuid()) return ServesAnother();
+  LocalHello hello;
+  hello.data_size = static_cast<std::uint32_t>(request_data.size());
+  std::ranges::copy(request_data, hello.data);
+  const int offered = offered_ != nullptr ? offered_->fd() : -1;
+  // A failure says that the server has hung up already; it may have said why.
+  SendHello(socket_.get(), hello, std::span(&offered, offered >= 0 ? 1 : 0)).IgnoreError();
+
+  REMORA_ASSIGN_OR_RETURN(const ReceivedReply received, AwaitReply(deadline));
+  const LocalReply& reply = received.reply;
+  if (reply.data_size > kMaxAcceptData) return BadAnswer("too much data");
+  peer_data_.assign(reply.data, reply.data + reply.data_size);
+  switch (reply.answer) {
+    case LocalAnswer::kAccepted:
+      return MapAll(received);
+    case LocalAnswer::kRejected:
+      return absl::FailedPreconditionError("the server rejected the connection");
+    case LocalAnswer::kWrongUser:
+      return ServesAnother();
+    case LocalAnswer::kNoRoom:
+      return absl::UnavailableError(absl::StrCat("the server at ", path_,
+                                                 " has no descriptor or memory left for another client: try "
+                                                 "again, or raise its limits (ulimit -n)"));
+    case LocalAnswer::kWrongVersion:
+      break;  // with our own version this makes no sense
+  }
+  return BadAnswer("unknown kind");
+}
+
+// In attempts, between which the clock is asked: nothing but its own bound ends a connect that waits.
+absl::StatusOr<UniqueFd> LocalClient::ConnectSocket(TimePoint deadline) const {
+  for (;;) {
+    absl::StatusOr<UniqueFd> socket =
+        ConnectTo(path_, std::min(deadline - clock_.Now(), clock_.LongestSleep()));
+    if (!absl::IsDeadlineExceeded(socket.status()) || clock_.Now() >= deadline) return socket;
+    if (clock_.IsInterrupted()) return absl::CancelledError(kInterrupted);
+  }
+}
+
+absl::Status LocalClient::ServesAnother() const {
+  return absl::PermissionDeniedError(absl::StrCat("the server at ", path_, " serves uid ", peer_.uid,
+                                                  " and root, and this process runs as uid ", geteuid()));
+}
+
+absl::StatusOr<ReceivedReply> LocalClient::AwaitReply(TimePoint deadline) {
+  for (;;) {
+    pollfd fd = {socket_.get(), POLLIN, 0};
+    REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
+    if (fd.revents != 0) return ReceiveReply(socket_.get());
+    if (!in_time) {
+      return absl::DeadlineExceededError(absl::StrCat("the server at ", path_, " does not answer"));
+    }
+  }
+}
+
+absl::Status LocalClient::MapAll(const ReceivedReply& received) {
+  const LocalReply& reply = received.reply;
+  if (reply.region_count > kLocalMaxRegions ||
+      received.descriptors.size() != kLocalOwnDescriptors + reply.region_count) {
+    return BadAnswer("wrong number of descriptors");
+  }
+  if (!std::has_single_bit(reply.ring_slots) || reply.ring_slots > kLocalMaxRingSlots)
+    return BadAnswer("ring size");
+  const auto fd = [&](std::size_t i) { return received.descriptors[i].get(); };
+  const std::size_t side = LocalSideBytes(reply.ring_slots);
+  REMORA_ASSIGN_OR_RETURN(listener_mapping_, LocalMapping::Map(fd(0), sizeof(LocalListenerPage), false));
+  REMORA_ASSIGN_OR_RETURN(server_mapping_, LocalMapping::Map(fd(1), side, false));
+  REMORA_ASSIGN_OR_RETURN(own_mapping_, LocalMapping::Map(fd(2), side, true));
+  for (std::uint32_t i = 0; i < reply.region_count; ++i) {
+    const LocalRegion& given = reply.regions[i];
+    if (given.key == 0 || given.key > kLocalMaxRegions || regions_[given.key - 1].size != 0)
+      return BadAnswer("key");
+    Region& region = regions_[given.key - 1];
+    region.writable = given.writable != 0;
+    REMORA_ASSIGN_OR_RETURN(region.mapping,
+                            LocalMapping::Map(fd(kLocalOwnDescriptors + i), given.size, region.writable));
+    region.size = given.size;
+  }
+  listener_page_ = reinterpret_cast<const LocalListenerPage*>(listener_mapping_.bytes().data());
+  Open(reinterpret_cast<LocalSide*>(own_mapping_.bytes().data()),
+       reinterpret_cast<const LocalSide*>(server_mapping_.bytes().data()), &listener_page_->sleeping,
+       reply.ring_slots);
+  return absl::OkStatus();
+}
+
+absl::Status LocalClient::PostReadv(std::uint64_t context, std::span<const Sge> to,
+                                    const RemoteRegion& region, std::uint64_t offset) {
+  if (!usable()) return Unusable();
+  const std::uint64_t size = TotalSize(to);
+  if (to.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(to, region, offset);
+  if (!HasRoom()) return NoRoom();
+  const std::byte* from = Find(region, offset, size, false);
+  if (from == nullptr) {
+    Finish(context, CompletionKind::kRead, false);
+    Break(NoRegion());
+    return absl::OkStatus();
+  }
+  for (const Sge& sge : to) {
+    CopyShared(sge.data, from, sge.size);
+    from += sge.size;
+  }
+  AcquireFence();  // A1: the bytes first, then whether the server that they are of still lives
+  const bool alive = IsAlive(*listener_page_);
+  const bool closed = PeerHasClosed();  // what is mapped could still be read: nobody else would say so
+  Finish(context, CompletionKind::kRead, alive && !closed);
+  if (!alive || closed) Break(absl::UnavailableError(alive ? kServerClosed : kServerGone));
+  return absl::OkStatus();
+}
+
+MappedRegion* LocalClient::Mapped(const RemoteRegion& region) {
+  const std::byte* const bytes = Find(region, 0, region.size, false);
+  if (!usable() || bytes == nullptr) return nullptr;
+  return MapRegion({bytes, region.size}, *listener_page_);
+}
+
+absl::Status LocalClient::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                     std::uint64_t offset) {
+  if (!usable()) return Unusable();
+  const std::uint64_t size = TotalSize(from);
+  if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
+  if (!HasRoom()) return NoRoom();
+  std::byte* to = Find(region, offset, size, true);
+  if (to == nullptr) {
+    Break(NoRegion());
+    return absl::OkStatus();
+  }
+  for (const Sge& sge : from) {
+    if (sge.size > 0) std::memcpy(to, sge.data, sge.size);
+    to += sge.size;
+  }
+  CountWrite();
+  return absl::OkStatus();
+}
+
+std::size_t LocalClient::Poll(std::span<Completion> out) {
+  if (usable()) {
+    // Before Take looks into the ring, so that what the server sent before it died is delivered.
+    if (!IsAlive(*listener_page_)) PeerIsGone();
+    AcquireFence();
+    const bool is_due = ++polls_ % kPollsPerSocketCheck == 0 || mapped_region().wants_poll();
+    if (is_due && !DrainWakeUps(socket_.get())) PeerIsGone();
+    if (is_due) mapped_region().Polled();
+  }
+  return Take(out);
+}
+
+absl::Status LocalClient::Wait(TimePoint deadline) {
+  if (disconnect_told()) return status();
+  if (!usable()) return status().ok() ? Unusable() : absl::OkStatus();
+  own_side().sleeping.FallAsleep();  // A4: before the look into the ring
+  const absl::Status result = HasCompletions() ? absl::OkStatus() : Sleep(deadline);
+  own_side().sleeping.WakeUp();
+  return result;
+}
+
+void LocalClient::Arm() {
+  // A4: before the Poll that the contract demands next.
+  if (usable()) own_side().sleeping.FallAsleep();
+}
+
+void LocalClient::Disarm() {
+  if (!usable()) return;
+  own_side().sleeping.WakeUp();
+  if (!DrainWakeUps(socket_.get())) PeerIsGone();
+}
+
+absl::Status LocalClient::Sleep(TimePoint deadline) {
+  pollfd fd = {socket_.get(), POLLIN | POLLRDHUP, 0};
+  REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
+  if (fd.revents != 0 && !DrainWakeUps(socket_.get())) PeerIsGone();
+  return in_time ? absl::OkStatus() : absl::DeadlineExceededError("nothing came in time");
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,191 @@
+#include "rdma/local/connection.h"
+
+#include <bit>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/check.h"
+
+namespace remora::rdma {
+
+std::uint32_t RingSlotsFor(const QueueLimits& limits) {
+  return std::bit_ceil(limits.sends + limits.receives);
+}
+
+absl::Status CheckLimits(const QueueLimits& limits) {
+  if (limits.sends == 0 || limits.receives == 0) {
+    return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
+  }
+  if (std::uint64_t{limits.sends} + limits.receives > kLocalMaxRingSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("QueueLimits: sends and receives together may be at most ", kLocalMaxRingSlots));
+  }
+  return absl::OkStatus();
+}
+
+std::uint64_t TotalSize(std::span<const Sge> sges) {
+  std::uint64_t total = 0;
+  for (const Sge& sge : sges) total += sge.size;
+  return total;
+}
+
+absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset) {
+  if (sges.size() > kMaxSges) {
+    return absl::InvalidArgumentError(absl::StrCat(sges.size(), " entries; the most are ", kMaxSges));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(TotalSize(sges), " bytes at ", offset, " are not inside the region of ", region.size));
+}
+
+absl::Status NoRoom() {
+  return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
+}
+
+LocalConnection::LocalConnection(const QueueLimits& limits)
+    : limits_(limits), finished_(limits.sends), receives_(limits.receives) {}
+
+absl::StatusOr<std::unique_ptr<Registration>> LocalConnection::RegisterMessages(std::span<std::byte> bytes) {
+  return std::make_unique<LocalRegistration>(bytes, RemoteRegion());
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> LocalConnection::GrantWrite(SharedMemory&, std::size_t,
+                                                                          std::size_t) {
+  return absl::UnimplementedError("the local transport cannot take back memory that a process has mapped");
+}
+
+std::string LocalConnection::peer() const { return absl::StrCat("pid ", peer_.pid, " uid ", peer_.uid); }
+
+void LocalConnection::Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping,
+                           std::uint32_t slots) {
+  writer_ = RingWriter(own, peer, slots);
+  reader_ = RingReader(own, peer, slots);
+  own_side_ = own;
+  peer_side_ = peer;
+  peer_sleeping_ = peer_sleeping;
+  usable_ = true;
+}
+
+void LocalConnection::Break(absl::Status cause) {
+  REMORA_CHECK(!cause.ok());
+  usable_ = false;
+  mapped_region_ = {};
+  if (!failure_.ok()) return;
+  failure_ = std::move(cause);
+  Close();
+}
+
+void LocalConnection::Close() {
+  if (own_side_ == nullptr) return;
+  // Release: the peer that sees it sees the messages before it. The socket's end is for a peer that sleeps.
+  own_side_->closed.store(1, std::memory_order_release);
+  shutdown(socket_.get(), SHUT_RDWR);
+}
+
+absl::Status LocalConnection::Unusable() const {
+  return failure_.ok() ? absl::FailedPreconditionError("the connection is not connected yet") : failure_;
+}
+
+absl::Status LocalConnection::PostSend(std::uint64_t context, const Sge& from) {
+  if (!usable_) return Unusable();
+  if (from.size > kMaxMessageSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
+  }
+  if (!HasRoom())
+    return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
+  switch (writer_.Push({from.data, from.size})) {
+    case RingResult::kNotNow:
+      return absl::ResourceExhaustedError("the peer has not taken the messages sent before");
+    case RingResult::kPeerLies:
+      Break(absl::InternalError("the peer broke the rules of its message ring (consumed)"));
+      return failure_;
+    case RingResult::kDone:
+      break;
+  }
+  // A4: behind the store that published the message.
+  const std::uint32_t sleep = peer_sleeping_->Sleep();
+  if (sleep != 0 && sleep != woken_ && WakePeer(socket_.get())) woken_ = sleep;
+  Finish(context, CompletionKind::kSend, true);
+  return absl::OkStatus();
+}
+
+absl::Status LocalConnection::PostRecv(std::uint64_t context, const Sge& into) {
+  if (!failure_.ok()) return failure_;
+  if (receives_.full()) return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
+  receives_.push({context, into.data, into.size});
+  return absl::OkStatus();
+}
+
+bool LocalConnection::HasCompletions() const {
+  if (!finished_.empty() || peer_gone_) return true;
+  if (!failure_.ok()) return !disconnect_told_;
+  return usable_ && !receives_.empty() && reader_.HasMessage();
+}
+
+std::size_t LocalConnection::Take(std::span<Completion> out) {
+  if (out.empty()) return 0;
+  std::size_t count = TakeFinished(out);
+  if (usable_) {
+    // Looked at before the ring: what the peer sent before it closed is in the ring then. Acquire, for that.
+    const bool gone = peer_gone_ || peer_side_->closed.load(std::memory_order_acquire) != 0;
+    if (!receives_.empty() && reader_.HasMessage()) count += TakeMessages(out.subspan(count));
+    if (gone && count == 0) Break(absl::UnavailableError("the peer closed the connection or died"));
+  }
+  if (!failure_.ok() && !disconnect_told_) count += Flush(out.subspan(count));
+  return count;
+}
+
+std::size_t LocalConnection::TakeFinished(std::span<Completion> out) {
+  std::size_t count = 0;
+  for (; count < out.size() && !finished_.empty(); ++count) {
+    const Finished& done = finished_.front();
+    out[count] = {.connection = this, .context = done.context, .kind = done.kind, .ok = done.ok};
+    under_way_ -= done.requests;
+    finished_.pop();
+  }
+  return count;
+}
+
+std::size_t LocalConnection::TakeMessages(std::span<Completion> out) {
+  std::size_t count = 0;
+  for (; count < out.size() && !receives_.empty(); ++count) {
+    std::uint32_t length = 0;
+    const RingResult result = reader_.Peek(&length);
+    if (result == RingResult::kNotNow) break;
+    const Receive& receive = receives_.front();
+    if (result == RingResult::kPeerLies) {
+      Break(absl::InternalError("the peer broke the rules of its message ring (a length)"));
+      break;
+    }
+    if (length > receive.size) {
+      Break(absl::InternalError(
+          absl::StrCat("a message of ", length, " bytes came for a receive of ", receive.size)));
+      break;
+    }
+    reader_.Take(receive.data, length);
+    out[count] = {.connection = this,
+                  .context = receive.context,
+                  .byte_count = length,
+                  .kind = CompletionKind::kReceive,
+                  .ok = true};
+    receives_.pop();
+  }
+  return count;
+}
+
+std::size_t LocalConnection::Flush(std::span<Completion> out) {
+  std::size_t count = 0;
+  // Requests that are done but not polled come first; Take has filled `out` with them if there are many.
+  for (; count < out.size() && !receives_.empty(); ++count) {
+    out[count] = {.connection = this, .context = receives_.front().context, .kind = CompletionKind::kReceive};
+    receives_.pop();
+  }
+  if (count < out.size() && receives_.empty() && finished_.empty()) {
+    out[count++] = {.connection = this, .kind = CompletionKind::kDisconnected};
+    disconnect_told_ = true;
+  }
+  return count;
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,168 @@
+// What both ends of a local connection do alike: messages, completions, limits, and breaking.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rdma/local/mapped_region.h"
+#include "rdma/local/ring.h"
+#include "rdma/local/socket.h"
+#include "rdma/local/wire.h"
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+/// Slots of each message ring. The sender's requests complete when they are in the ring, so this is how many
+/// messages may be ahead of the receiver: as many as a verbs peer could have posted and not sent, and those
+/// that the receives posted for them would hold. A peer that sends no more than the receives it knows of
+/// never finds it full.
+std::uint32_t RingSlotsFor(const QueueLimits& limits);
+
+/// InvalidArgument: a limit is 0, or the rings would be too large.
+absl::Status CheckLimits(const QueueLimits& limits);
+
+// What may be wrong with a request; for either end.
+std::uint64_t TotalSize(std::span<const Sge> sges);
+absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset);
+absl::Status NoRoom();
+
+/// Needs nothing pinned or told to a device: a note that the memory is in use.
+class LocalRegistration final : public Registration {
+ public:
+  LocalRegistration(std::span<std::byte> bytes, RemoteRegion remote)
+      : Registration(bytes, kLocalKey, remote) {}
+  LocalRegistration(std::unique_ptr<SharedMemory> own, RemoteRegion remote)
+      : Registration(own->bytes(), kLocalKey, remote), own_(std::move(own)) {}
+
+ private:
+  static constexpr std::uint32_t kLocalKey = 1;
+
+  const std::unique_ptr<SharedMemory> own_;  // null: the bytes are somebody else's
+};
+
+/// A queue that never allocates after it was made.
+template <typename T>
+class FixedQueue {
+ public:
+  explicit FixedQueue(std::size_t capacity) : items_(capacity) {}
+  bool empty() const { return size_ == 0; }
+  bool full() const { return size_ == items_.size(); }
+  const T& front() const { return items_[head_]; }
+  void push(const T& item) {
+    const std::size_t at = head_ + size_++;
+    items_[at < items_.size() ? at : at - items_.size()] = item;
+  }
+  void pop() {
+    head_ = head_ + 1 < items_.size() ? head_ + 1 : 0;
+    --size_;
+  }
+
+ private:
+  std::vector<T> items_;
+  std::size_t head_ = 0;
+  std::size_t size_ = 0;
+};
+
+class LocalConnection : public Connection {
+ public:
+  absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
+  /// Unimplemented: a process keeps what it has mapped.
+  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
+                                                           std::size_t size) override;
+  absl::Status PostSend(std::uint64_t context, const Sge& from) override;
+  absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
+  std::span<const std::byte> peer_data() const override { return peer_data_; }
+  const absl::Status& status() const override { return failure_; }
+  std::string peer() const override;
+
+  /// Poll, of either side.
+  std::size_t Take(std::span<Completion> out);
+
+ protected:
+  explicit LocalConnection(const QueueLimits& limits);
+
+  /// Makes the rings usable. `peer_sleeping` says when the peer wants to be woken.
+  void Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping, std::uint32_t slots);
+  /// What Connection::Mapped returns. REQUIRES: usable.
+  MappedRegion* MapRegion(std::span<const std::byte> bytes, const LocalListenerPage& page) {
+    mapped_region_ = MappedRegion(bytes, page, *peer_side_);
+    return &mapped_region_;
+  }
+  MappedRegion& mapped_region() { return mapped_region_; }
+  /// Notes the first cause, and tells the peer. From now on nothing is posted, and Take flushes.
+  void Break(absl::Status cause);
+  /// Tells the peer that this side wants no more. REQUIRES: the memory given to Open is still there.
+  void Close();
+  /// The peer closed or died: what it sent before is still delivered, then the connection breaks.
+  void PeerIsGone() { peer_gone_ = true; }
+
+  bool usable() const { return usable_; }
+  LocalSide& own_side() { return *own_side_; }
+  /// Why not.
+  absl::Status Unusable() const;
+  /// Whether one more request may be under way.
+  bool HasRoom() const { return under_way_ < limits_.sends; }
+  /// A WRITE is done, and counts until a completion behind it has been polled.
+  void CountWrite() {
+    ++under_way_;
+    ++uncovered_;
+  }
+  /// A request is done: queues its completion. REQUIRES: HasRoom.
+  void Finish(std::uint64_t context, CompletionKind kind, bool ok) {
+    finished_.push({context, uncovered_ + 1, kind, ok});
+    ++under_way_;
+    uncovered_ = 0;
+  }
+  /// The peer wants no more, and all that it sent before is taken. A load of a line that hardly ever changes.
+  bool PeerHasClosed() const {
+    return peer_side_->closed.load(std::memory_order_acquire) != 0 && !reader_.HasMessage();
+  }
+  /// Whether Take would give something now.
+  bool HasCompletions() const;
+  bool disconnect_told() const { return disconnect_told_; }
+
+  const QueueLimits limits_;
+  UniqueFd socket_;
+  ucred peer_ = {};
+  std::vector<std::byte> peer_data_;
+
+ private:
+  struct Finished {
+    std::uint64_t context = 0;
+    std::uint32_t requests = 0;  // this and the WRITEs before it
+    CompletionKind kind = CompletionKind::kSend;
+    bool ok = false;
+  };
+  struct Receive {
+    std::uint64_t context = 0;
+    std::byte* data = nullptr;
+    std::uint32_t size = 0;
+  };
+
+  std::size_t TakeFinished(std::span<Completion> out);
+  std::size_t TakeMessages(std::span<Completion> out);
+  std::size_t Flush(std::span<Completion> out);
+
+  absl::Status failure_;
+  MappedRegion mapped_region_;
+  bool usable_ = false;  // Open was called and Break was not
+  bool peer_gone_ = false;
+  bool disconnect_told_ = false;
+  std::uint32_t under_way_ = 0;
+  std::uint32_t uncovered_ = 0;
+  FixedQueue<Finished> finished_;
+  FixedQueue<Receive> receives_;
+  RingWriter writer_;
+  RingReader reader_;
+  LocalSide* own_side_ = nullptr;  // null until Open
+  const LocalSide* peer_side_ = nullptr;
+  const SleepMark* peer_sleeping_ = nullptr;
+  std::uint32_t woken_ = 0;  // the last of its sleeps that it was woken from
+};
+
+}  // namespace remora::rdma

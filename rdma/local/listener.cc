@@ -1,0 +1,272 @@
+#include "rdma/local/listener.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/local/local.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// Clients that have connected and said nothing: so many, and so long. Who says nothing for longer gives way.
+constexpr std::size_t kMaxHalfOpen = 64;
+constexpr std::chrono::seconds kHalfOpenTime(5);
+// Requests that wait here for NextRequest; more wait in the kernel's backlog.
+constexpr std::size_t kMaxReady = 16;
+// A server that never sleeps looks at its sockets (for new clients and for killed ones) every so many calls:
+// some tens of microseconds apart, and one system call divided by so many.
+constexpr std::uint32_t kPollsPerEventCheck = 256;
+// Who waits for an answer must not wait for a crowd at the door: of those with something to say, or who are
+// new, so many are looked at, and the others the next time.
+constexpr std::size_t kMostAtTheDoor = 2;
+// And then there is so much time for those who are in, for each as long as that took.
+constexpr int kRestFromTheDoor = 4;
+
+absl::Status WatchFd(int epoll, int fd, void* whose) {
+  epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = whose}};
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "epoll_ctl");
+}
+
+UniqueFd OpenSpare() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, const QueueLimits& limits,
+                                                      const Clock& clock) {
+  REMORA_RETURN_IF_ERROR(CheckLimits(limits));
+  return LocalListener::Make(address, limits, clock);
+}
+
+Descriptors DescriptorsOfLocal() {
+  // The lock, the page, the spare, the socket, two epolls; who is at the door; memory that is made ahead or
+  // on its way: the slice and the two rings of each.
+  constexpr std::size_t kOwn = 6;
+  constexpr std::size_t kMemories = 3;
+  return {.listener = kOwn + kMaxHalfOpen + kMaxReady + kMemories * (MemoryStock::kAhead + 1),
+          .connection = 1};
+}
+
+absl::StatusOr<std::unique_ptr<Listener>> LocalListener::Make(const Address& address,
+                                                              const QueueLimits& limits, const Clock& clock) {
+  std::unique_ptr<LocalListener> listener(new LocalListener(address, limits, clock));
+  REMORA_RETURN_IF_ERROR(listener->Start());
+  return listener;
+}
+
+absl::Status LocalListener::Start() {
+  REMORA_RETURN_IF_ERROR(stock_.Start());
+  REMORA_ASSIGN_OR_RETURN(lock_, LockSocketPath(address_.path));
+  REMORA_ASSIGN_OR_RETURN(alive_, LocalAlive::Create());
+  spare_ = OpenSpare();
+  epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  door_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_ || !door_) return absl::ErrnoToStatus(errno, "epoll_create1");
+  REMORA_ASSIGN_OR_RETURN(listening_, ListenAt(address_.path));
+  file_ = FileAt(address_.path);
+  REMORA_RETURN_IF_ERROR(WatchFd(door_.get(), listening_.get(), nullptr));
+  return WatchFd(epoll_.get(), door_.get(), nullptr);
+}
+
+LocalListener::~LocalListener() {
+  half_open_.clear();
+  ready_.clear();
+  REMORA_CHECK(connection_count_ == 0);  // connections are destroyed before their listener
+  alive_.reset();                        // the first that clients get to know (A1)
+  if (listening_) RemoveSocket(address_.path, file_);
+}
+
+absl::StatusOr<RemoteRegion> LocalListener::RegisterRead(SharedMemory& memory) {
+  if (memory.writers() != SharedMemory::Writers::kOwnerOnly) {
+    return absl::InvalidArgumentError("memory for clients to READ must be made with Writers::kOwnerOnly");
+  }
+  if (reads_.size() == kLocalMaxReads) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a listener has at most ", kLocalMaxReads, " regions to READ"));
+  }
+  reads_.push_back(&memory);
+  return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};
+}
+
+std::unique_ptr<Connection> LocalListener::NextRequest() {
+  if (armed_ || ++polls_ >= kPollsPerEventCheck) HandleEvents();
+  if (ready_.empty()) return nullptr;
+  std::unique_ptr<Connection> connection = std::move(ready_.front());
+  ready_.pop_front();
+  return connection;
+}
+
+std::size_t LocalListener::Poll(std::span<Completion> out) {
+  if (++polls_ >= kPollsPerEventCheck) HandleEvents();
+  if (watched_.empty()) return 0;
+  // Each time from another one on, so that none that always has something keeps the others waiting.
+  first_ = (first_ + 1) % watched_.size();
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < watched_.size() && count < out.size(); ++i) {
+    const std::size_t at = first_ + i;
+    count += watched_[at < watched_.size() ? at : at - watched_.size()]->Take(out.subspan(count));
+  }
+  return count;
+}
+
+void LocalListener::Arm() {
+  armed_ = true;
+  // A4: before the Poll that the contract demands next.
+  alive_->page().sleeping.FallAsleep();
+}
+
+void LocalListener::Disarm() {
+  armed_ = false;
+  alive_->page().sleeping.WakeUp();
+  HandleEvents();
+}
+
+void LocalListener::Add(LocalServerConnection*) { ++connection_count_; }
+
+void LocalListener::Remove(LocalServerConnection* connection) {
+  --connection_count_;
+  std::erase(watched_, connection);
+  Unwatch(connection);
+}
+
+absl::Status LocalListener::Watch(LocalServerConnection* connection) {
+  REMORA_RETURN_IF_ERROR(WatchFd(epoll_.get(), connection->socket(), connection));
+  watched_.push_back(connection);
+  return absl::OkStatus();
+}
+
+void LocalListener::Unwatch(LocalServerConnection* connection) {
+  // Fails where it is watched no longer, or was not yet: that is what is wanted.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket(), nullptr);
+}
+
+void LocalListener::HandleEvents() {
+  polls_ = 0;
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
+  bool is_somebody_at_the_door = false;
+  for (int i = 0; i < count; ++i) {
+    // No connection is destroyed in here, so the pointers of one batch stay good.
+    auto* connection = static_cast<LocalServerConnection*>(events[static_cast<std::size_t>(i)].data.ptr);
+    if (connection == nullptr) {
+      is_somebody_at_the_door = true;
+    } else if (!armed_) {
+      // Who is about to sleep, and has looked for messages already, would not hear of the byte that this
+      // takes.
+      connection->OnSocketEvent();
+    }
+  }
+  if (is_somebody_at_the_door && (watched_.empty() || clock_.Now() >= door_rests_until_)) LookAtTheDoor();
+  while (!half_open_.empty() && half_open_.front().since <= clock_.Now() - kHalfOpenTime) DropOldest();
+}
+
+void LocalListener::LookAtTheDoor() {
+  const TimePoint start = clock_.Now();
+  std::array<epoll_event, kMostAtTheDoor> events;
+  const int count = epoll_wait(door_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    const auto* client = static_cast<const HalfOpen*>(events[static_cast<std::size_t>(i)].data.ptr);
+    if (client == nullptr) {
+      AcceptSocket();
+      continue;
+    }
+    // Not there: it was pushed out by the one accepted just before.
+    const auto it = std::ranges::find(half_open_, client, [](const HalfOpen& other) { return &other; });
+    if (it != half_open_.end() && Hear(*it)) half_open_.erase(it);
+  }
+  const TimePoint end = clock_.Now();
+  door_rests_until_ = end + kRestFromTheDoor * (end - start);
+}
+
+void LocalListener::AcceptSocket() {
+  if (ready_.size() == kMaxReady) return;
+  UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket) {
+    Meet(std::move(socket));
+  } else if (errno == EMFILE || errno == ENFILE) {
+    RefuseOne();
+  }
+}
+
+// Without a descriptor to accept with, the listening socket would stay readable and keep the server from
+// sleeping.
+void LocalListener::RefuseOne() {
+  spare_ = UniqueFd();
+  {
+    const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) SendReply(socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+  }
+  ++dropped_handshakes_;
+  ++without_descriptor_;
+  spare_ = OpenSpare();
+}
+
+void LocalListener::Meet(UniqueFd socket) {
+  const ucred peer = PeerOf(socket.get());
+  if (peer.uid != geteuid() && peer.uid != 0) {
+    SendReply(socket.get(), {.answer = LocalAnswer::kWrongUser}, {}).IgnoreError();
+    ++dropped_handshakes_;
+    return;
+  }
+  HalfOpen client = {.socket = std::move(socket), .peer = peer, .since = clock_.Now()};
+  if (Hear(client)) return;
+  if (half_open_.size() == kMaxHalfOpen) DropOldest();
+  half_open_.push_back(std::move(client));
+  if (!WatchFd(door_.get(), half_open_.back().socket.get(), &half_open_.back()).ok()) {
+    ++dropped_handshakes_;
+    half_open_.pop_back();  // no kernel memory: it is hung up on
+  }
+}
+
+void LocalListener::DropOldest() {
+  // What it may have said meanwhile is heard.
+  if (!Hear(half_open_.front())) ++dropped_handshakes_;
+  half_open_.pop_front();
+}
+
+bool LocalListener::Hear(HalfOpen& client) {
+  const ReceivedHello received = ReceiveHello(client.socket.get());
+  if (received.size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (!Take(client, received)) ++dropped_handshakes_;
+  return true;
+}
+
+bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
+  const auto& [size, hello, offered, cut] = received;
+  // Magic and version come first in every version.
+  if (size < static_cast<ssize_t>(offsetof(LocalHello, data_size)) || hello.magic != kLocalMagic)
+    return false;
+  if (hello.version != kLocalVersion) {
+    SendReply(client.socket.get(), {.answer = LocalAnswer::kWrongVersion}, {}).IgnoreError();
+    return false;
+  }
+  // What it offers was sent, and there was no descriptor for it.
+  if (cut && offered.empty()) {
+    SendReply(client.socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+    ++without_descriptor_;
+    return false;
+  }
+  if (size != sizeof(hello) || hello.data_size > kMaxConnectData || cut || offered.size() > 1) return false;
+  LocalMapping peer_memory;
+  if (!offered.empty()) {
+    absl::StatusOr<LocalMapping> mapped = LocalMapping::MapOffered(offered.front().get());
+    if (!mapped.ok()) return false;
+    peer_memory = *std::move(mapped);
+  }
+  // From now on the connection's affair. Fails where it was heard at once.
+  epoll_ctl(door_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
+  ready_.push_back(std::make_unique<LocalServerConnection>(*this, std::move(client.socket), client.peer,
+                                                           hello, std::move(peer_memory)));
+  return true;
+}
+
+}  // namespace remora::rdma

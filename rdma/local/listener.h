@@ -1,0 +1,102 @@
+// The server's end of a local address: who may come in, and the events of all connections.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rdma/local/liveness.h"
+#include "rdma/local/server.h"
+#include "rdma/local/socket.h"
+#include "rdma/memory_pool.h"
+#include "rdma/shared_memory.h"
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+class LocalListener final : public Listener {
+ public:
+  static absl::StatusOr<std::unique_ptr<Listener>> Make(const Address& address, const QueueLimits& limits,
+                                                        const Clock& clock);
+  ~LocalListener() override;
+
+  const Address& address() const override { return address_; }
+  const QueueLimits& limits() const override { return limits_; }
+  bool binds_writes() const override { return true; }  // who has mapped it
+  absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
+  std::unique_ptr<Connection> NextRequest() override;
+  std::size_t Poll(std::span<Completion> out) override;
+  void Arm() override;
+  void Disarm() override;
+  int wait_fd() const override { return epoll_.get(); }
+  std::uint64_t dropped_handshakes() const override { return dropped_handshakes_; }
+  std::uint64_t without_descriptor() const override { return without_descriptor_; }
+
+  // --- For its connections ---
+  int page_fd() const { return alive_->memory().fd(); }
+  const std::vector<SharedMemory*>& reads() const { return reads_; }
+  MemoryStock& stock() { return stock_; }
+  /// Each connection is added when it is made and removed when it is destroyed.
+  void Add(LocalServerConnection* connection);
+  void Remove(LocalServerConnection* connection);
+  /// From Watch to Unwatch or Remove, the connection is polled and its socket's events come to it.
+  absl::Status Watch(LocalServerConnection* connection);
+  /// Ends the events only.
+  void Unwatch(LocalServerConnection* connection);
+
+ private:
+  /// A client that has connected and not yet said what it wants.
+  struct HalfOpen {
+    UniqueFd socket;
+    ucred peer = {};
+    TimePoint since;
+  };
+
+  LocalListener(const Address& address, const QueueLimits& limits, const Clock& clock)
+      : address_(address), limits_(limits), clock_(clock) {}
+  absl::Status Start();
+
+  /// Looks at all sockets that have events.
+  void HandleEvents();
+  /// At some of those who have just come, or said something.
+  void LookAtTheDoor();
+  void AcceptSocket();
+  void RefuseOne();
+  void Meet(UniqueFd socket);
+  void DropOldest();
+  /// Whether `client` has spoken, well or badly, and is therefore no longer half-open. Counts who is dropped.
+  bool Hear(HalfOpen& client);
+  /// What it has said. False: it is none that is a request.
+  bool Take(HalfOpen& client, const ReceivedHello& received);
+
+  const Address address_;
+  const QueueLimits limits_;
+  const Clock& clock_;
+  MemoryStock stock_;
+  // Released last, when nothing of this server is left: see A1 of local_wire.h.
+  UniqueFd lock_;
+  std::unique_ptr<LocalAlive> alive_;
+  UniqueFd spare_;
+  UniqueFd listening_;
+  FileName file_;   // of the socket's path
+  UniqueFd door_;   // an epoll: the listening socket (null) and those of half_open_ (their addresses)
+  UniqueFd epoll_;  // the door (null) and connections (their addresses)
+  std::vector<SharedMemory*> reads_;  // by key - 1
+  std::list<HalfOpen> half_open_;     // oldest first
+  std::deque<std::unique_ptr<LocalServerConnection>> ready_;
+  std::vector<LocalServerConnection*> watched_;
+  std::size_t connection_count_ = 0;
+  std::size_t first_ = 0;  // in watched_, of the next Poll
+  std::uint32_t polls_ = 0;
+  TimePoint door_rests_until_;
+  std::uint64_t dropped_handshakes_ = 0;
+  std::uint64_t without_descriptor_ = 0;
+  bool armed_ = false;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,77 @@
+// A region of the peer's that this process maps: a READ of it is a copy, done at once, without a completion;
+// or a look at the bytes where they are. All inline: one GET is two of these.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "rdma/local/liveness.h"
+#include "rdma/local/shared_copy.h"
+#include "rdma/local/wire.h"
+
+namespace remora::rdma {
+
+/// Thread Safety: as the connection that it is of.
+class MappedRegion {
+ public:
+  /// None: nothing can be read.
+  MappedRegion() = default;
+  /// What the page, which is the listener's, and the peer's side say goes for its bytes.
+  MappedRegion(std::span<const std::byte> bytes, const LocalListenerPage& page, const LocalSide& peer)
+      : bytes_(bytes.data()), size_(bytes.size()), page_(&page), peer_(&peer) {}
+
+  /// True: `to` holds the bytes from `offset` on, as if a READ that was posted now had completed. False: post
+  /// one (Connection::PostReadv), and poll; that says what is wrong, if anything is.
+  bool Read(std::span<std::byte> to, std::uint64_t offset) {
+    const std::byte* const from = At(offset, to.size());
+    if (from == nullptr) return false;
+    CopyShared(to.data(), from, to.size());
+    return IsOfTheLiving();
+  }
+
+  /// So many bytes where they are: the server may be writing them. Null: they are not inside. What was seen
+  /// there counts for nothing before IsOfTheLiving.
+  const std::byte* At(std::uint64_t offset, std::size_t size) const {
+    return offset < size_ && size <= size_ - offset ? bytes_ + offset : nullptr;
+  }
+  /// True: all that was looked at so far was as if READs that were posted now had completed. False: as Read.
+  [[gnu::always_inline]] bool IsOfTheLiving() {
+    if (reads_left_ == 0) return false;
+    --reads_left_;
+    AcquireFence();  // A1 of wire.h: the bytes first, then whether the server that they are of still
+                     // lives
+    return IsAlive(*page_) && peer_->closed.load(std::memory_order_acquire) == 0;
+  }
+
+  /// A word that the server changes whole: what is read behind it, is read later. 0: it is not inside.
+  /// REQUIRES: it is aligned.
+  std::uint64_t Word(std::uint64_t offset) const { return offset < size_ ? WordInside(offset) : 0; }
+  /// The same. REQUIRES: it is inside.
+  std::uint64_t WordInside(std::uint64_t offset) const {
+    return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(bytes_ + offset), __ATOMIC_ACQUIRE);
+  }
+
+  /// Such a READ may follow: memory may come to the processor meanwhile. Has no effect but on time.
+  void Prefetch(std::uint64_t offset, std::size_t size) const {
+    if (offset > size_ || size > size_ - offset) return;  // who READs it will hear of it
+    for (std::size_t at = 0; at < size; at += kCacheLine) __builtin_prefetch(bytes_ + offset + at);
+    __asm__ volatile("");  // gcc takes a function that does nothing else for one that need not be called
+  }
+
+  // For its connection.
+  /// Whoever only READs so would never look at the socket (A1): so often, the Poll behind a PostReadv does.
+  static constexpr std::uint32_t kReadsPerPoll = 4096;
+  bool wants_poll() const { return reads_left_ == 0; }
+  void Polled() { reads_left_ = kReadsPerPoll; }
+
+ private:
+  const std::byte* bytes_ = nullptr;
+  std::uint64_t size_ = 0;
+  const LocalListenerPage* page_ = nullptr;
+  const LocalSide* peer_ = nullptr;
+  std::uint32_t reads_left_ = kReadsPerPoll;
+};
+
+}  // namespace remora::rdma

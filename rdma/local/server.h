@@ -1,0 +1,62 @@
+// The server's end of a local connection.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "rdma/local/connection.h"
+#include "rdma/local/mapping.h"
+#include "rdma/local/wire.h"
+#include "rdma/shared_memory.h"
+
+namespace remora::rdma {
+
+class LocalListener;
+
+class LocalServerConnection final : public LocalConnection {
+ public:
+  /// `hello` has been checked. `offered`: what the client offers, or nothing. `listener` outlives the
+  /// connection.
+  LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer, const LocalHello& hello,
+                        LocalMapping offered);
+  ~LocalServerConnection() override;
+
+  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
+  absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name,
+                                                             std::size_t size) override;
+  absl::Status OfferWrite(SharedMemory& memory) override;
+  absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
+  absl::Status Accept(std::span<const std::byte> data) override;
+  void Reject(std::span<const std::byte> data) override;
+
+  absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
+                         std::uint64_t offset) override;
+  absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                          std::uint64_t offset) override;
+  std::size_t Poll(std::span<Completion> out) override { return Take(out); }
+  absl::Status Wait(TimePoint deadline) override;
+
+  /// The socket has something to read: wake-ups, or its end.
+  void OnSocketEvent();
+  int socket() const { return socket_.get(); }
+
+ private:
+  /// Makes the memory of the rings.
+  absl::Status MakeSides(std::uint32_t slots);
+  absl::Status SendAcceptance(std::span<const std::byte> data, std::uint32_t slots);
+  /// The client has them now, and the socket is the only one that a connection keeps.
+  void CloseDescriptors();
+
+  LocalListener& listener_;
+  const LocalMapping offered_;
+  std::unique_ptr<SharedMemory> server_memory_;
+  std::unique_ptr<SharedMemory> client_memory_;
+  std::vector<SharedMemory*> writes_;  // in the order of their keys; only until Accept
+  bool answered_ = false;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,245 @@
+#include "rdma/local/socket.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+constexpr int kBacklog = 128;
+
+sockaddr_un SocketAddress(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  REMORA_CHECK(path.size() < sizeof(address.sun_path));  // checked when the address was made
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+int ConnectSocket(int fd, const std::string& path) {
+  const sockaddr_un address = SocketAddress(path);
+  return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+}
+
+absl::StatusOr<UniqueFd> MakeSocket(int flags) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
+  if (!fd) return absl::ErrnoToStatus(errno, "no Unix socket");
+  return fd;
+}
+
+// Leaves `path` free for bind, or says why it is not.
+absl::Status ClearStaleSocket(const std::string& path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : absl::ErrnoToStatus(errno, path);
+  }
+  if (!S_ISSOCK(status.st_mode)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, " is there and no socket: remove it or listen elsewhere"));
+  }
+  // Whoever listens there is none of ours: we hold the lock. It may be alive all the same.
+  REMORA_ASSIGN_OR_RETURN(const UniqueFd probe, MakeSocket(SOCK_NONBLOCK));
+  if (ConnectSocket(probe.get(), path) == 0 || errno != ECONNREFUSED) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " belongs to another program: listen elsewhere"));
+  }
+  if (unlink(path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("stale socket ", path));
+  return absl::OkStatus();
+}
+
+template <typename T>
+std::span<const std::byte> AsBytes(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+absl::Status SendPacket(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors) {
+  REMORA_CHECK(descriptors.size() <= kLocalMaxDescriptors);
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kLocalMaxDescriptors * sizeof(int))> control = {};
+  iovec data = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+  if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return absl::OkStatus();
+  if (errno == EPIPE || errno == ECONNRESET) return absl::UnavailableError("the peer has hung up");
+  return absl::ErrnoToStatus(errno, "a packet to a peer");
+}
+
+/// Those that came with `message`, each once: they are the caller's.
+std::vector<UniqueFd> DescriptorsOf(msghdr& message) {
+  std::vector<UniqueFd> descriptors;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = 0; at + sizeof(int) <= header->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header) + at, sizeof(fd));
+      descriptors.emplace_back(fd);
+    }
+  }
+  return descriptors;
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path) {
+  const std::string lock_path = absl::StrCat(path, ".lock");
+  UniqueFd fd(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+  if (!fd) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the lock file ", lock_path));
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("flock ", lock_path));
+    return absl::AlreadyExistsError(
+        absl::StrCat("a server listens at ", path, " already (it holds ", lock_path, ")"));
+  }
+  return fd;
+}
+
+absl::StatusOr<UniqueFd> ListenAt(const std::string& path) {
+  REMORA_RETURN_IF_ERROR(ClearStaleSocket(path));
+  REMORA_ASSIGN_OR_RETURN(UniqueFd fd, MakeSocket(SOCK_NONBLOCK));
+  // Linux gives the file the mode of the socket, less the umask: it is never open to others, not even for a
+  // moment.
+  if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) return absl::ErrnoToStatus(errno, "fchmod of a socket");
+  const sockaddr_un address = SocketAddress(path);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the socket ", path));
+  }
+  if (listen(fd.get(), kBacklog) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("listen at ", path));
+  return fd;
+}
+
+FileName FileAt(const std::string& path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) return {};
+  return {.device = status.st_dev, .inode = status.st_ino};
+}
+
+void RemoveSocket(const std::string& path, const FileName& file) {
+  if (file != FileName() && FileAt(path) == file) unlink(path.c_str());
+}
+
+absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience) {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(patience).count();
+  if (us <= 0) return absl::DeadlineExceededError(absl::StrCat("no time left to connect to ", path));
+  REMORA_ASSIGN_OR_RETURN(UniqueFd fd, MakeSocket(0));
+  // With a full backlog connect waits, and nothing but this bounds it; poll does not help.
+  const timeval timeout = {.tv_sec = us / 1'000'000, .tv_usec = us % 1'000'000};
+  REMORA_CHECK(setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0);
+  int result;
+  do {
+    result = ConnectSocket(fd.get(), path);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return fd;
+  struct stat status;
+  switch (errno) {
+    case ENOENT:
+      return absl::UnavailableError(absl::StrCat("nobody listens at ", path, ": is the server running?"));
+    case ECONNREFUSED:
+      if (stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
+        return absl::UnavailableError(absl::StrCat(path, " is no socket: give the address of a server"));
+      }
+      return absl::UnavailableError(absl::StrCat("nobody listens at ", path, ": is the server running?"));
+    case EPROTOTYPE:  // the socket has another type than ours
+      return absl::UnavailableError(
+          absl::StrCat("what listens at ", path, " is no Remora server: give the address of one"));
+    case EAGAIN:
+      return absl::DeadlineExceededError(absl::StrCat("the server at ", path, " does not answer"));
+    default:
+      return absl::ErrnoToStatus(errno, absl::StrCat("connect to ", path));
+  }
+}
+
+ucred PeerOf(int socket) {
+  ucred credentials = {};
+  socklen_t size = sizeof(credentials);
+  REMORA_CHECK(getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0);
+  return credentials;
+}
+
+absl::Status SendHello(int socket, const LocalHello& hello, std::span<const int> offered) {
+  return SendPacket(socket, AsBytes(hello), offered);
+}
+
+absl::Status SendReply(int socket, const LocalReply& reply, std::span<const int> descriptors) {
+  return SendPacket(socket, AsBytes(reply), descriptors);
+}
+
+ReceivedHello ReceiveHello(int socket) {
+  ReceivedHello received;
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
+  iovec data = {&received.hello, sizeof(received.hello)};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  // MSG_TRUNC: the packet's whole length is told, also where it is longer than a hello.
+  received.size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+  if (received.size < 0) return received;
+  received.descriptors = DescriptorsOf(message);
+  received.cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  return received;
+}
+
+absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
+  ReceivedReply received;
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kLocalMaxDescriptors * sizeof(int))> control;
+  iovec data = {&received.reply, sizeof(received.reply)};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  ssize_t size;
+  do {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    // A server that refuses before it has read our hello leaves a reset, once, in front of what it said.
+  } while (size < 0 && (errno == ECONNRESET || errno == EINTR));
+  if (size <= 0) return absl::UnavailableError("the server hung up during the handshake");
+
+  received.descriptors = DescriptorsOf(message);
+  const LocalReply& reply = received.reply;
+  if (size < static_cast<ssize_t>(offsetof(LocalReply, answer)) || reply.magic != kLocalMagic) {
+    return absl::UnavailableError("what listens there is no Remora server: give the address of one");
+  }
+  if (reply.version != kLocalVersion) {
+    return absl::UnavailableError(absl::StrCat("the server speaks version ", reply.version,
+                                               " of the local protocol, this client version ", kLocalVersion,
+                                               ": update the older"));
+  }
+  if (size != sizeof(reply) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    return absl::InternalError("the server's answer came incomplete (too many open files?)");
+  }
+  return received;
+}
+
+bool DrainWakeUps(int socket) {
+  constexpr int kAtMost = 64;
+  for (int i = 0; i < kAtMost; ++i) {
+    std::byte any;
+    const ssize_t size = recv(socket, &any, sizeof(any), MSG_DONTWAIT);
+    if (size > 0) continue;
+    return size < 0 && (errno == EAGAIN || errno == EINTR);
+  }
+  return true;
+}
+
+}  // namespace remora::rdma

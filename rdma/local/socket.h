@@ -1,0 +1,104 @@
+// The Unix sockets of the local transport, and what goes over them.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/local/wire.h"
+#include "store/base/clock.h"
+
+namespace remora::rdma {
+
+/// Owns a descriptor.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// Holds PATH.lock, so that one server at a time owns PATH; dies with its process. AlreadyExists: another
+/// holds it. NotFound, PermissionDenied: of the directory.
+absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path);
+
+/// A listening, non-blocking socket at `path`, for its owner only. REQUIRES: LockSocketPath.
+/// A socket that nobody listens at is replaced; whatever else is there is left alone: AlreadyExists.
+absl::StatusOr<UniqueFd> ListenAt(const std::string& path);
+
+/// What stands at a path, whatever its name: no other file that is there has the same.
+struct FileName {
+  dev_t device = 0;
+  ino_t inode = 0;  // 0: nothing
+  bool operator==(const FileName&) const = default;
+};
+FileName FileAt(const std::string& path);
+/// Unlinks `path` if it is still that file, and not what somebody has put in its place.
+void RemoveSocket(const std::string& path, const FileName& file);
+
+/// A socket connected to `path`. Unavailable: nobody listens there, or another program, or it is no socket.
+/// PermissionDenied. DeadlineExceeded: the server did not accept for `patience`.
+absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience);
+
+/// Whose process made the other end.
+ucred PeerOf(int socket);
+
+/// Sends without waiting. `offered`: none or one. Unavailable: the peer is gone.
+absl::Status SendHello(int socket, const LocalHello& hello, std::span<const int> offered);
+
+struct ReceivedHello {
+  /// Of the packet, which may be longer than a hello. Negative: none has come, see errno. 0: the peer hung
+  /// up, or said nothing.
+  ssize_t size = 0;
+  LocalHello hello;
+  std::vector<UniqueFd> descriptors;
+  bool cut = false;  // there were more than may be
+};
+/// Takes what has come, as it is.
+ReceivedHello ReceiveHello(int socket);
+
+/// Sends without waiting. Unavailable: the peer is gone.
+absl::Status SendReply(int socket, const LocalReply& reply, std::span<const int> descriptors);
+
+struct ReceivedReply {
+  LocalReply reply;
+  std::vector<UniqueFd> descriptors;
+};
+/// Takes the reply that has arrived, checked for its size, magic and version. Unavailable: the server hung
+/// up, is of another version, or no Remora server. Internal: it talks nonsense.
+absl::StatusOr<ReceivedReply> ReceiveReply(int socket);
+
+/// Sends the byte that wakes a sleeping peer. False: it may not have one. If the socket is full, it has; if
+/// the peer is gone, others notice it.
+inline bool WakePeer(int socket) {
+  const std::byte any{0};
+  return send(socket, &any, sizeof(any), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(any) || errno == EAGAIN;
+}
+
+/// Takes such bytes; stops early rather than read for ever. False: the peer hung up.
+bool DrainWakeUps(int socket);
+
+}  // namespace remora::rdma

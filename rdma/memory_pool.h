@@ -1,0 +1,77 @@
+// Shared memory for connections to come, made ahead, and that of those which are gone, taken apart: either is
+// some tens of microseconds of system calls, for which whoever else is served would have to wait.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/shared_memory.h"
+
+namespace remora::rdma {
+
+/// Does both in a thread of its own, which sleeps when there is nothing to do. What is ready is like what was
+/// asked for before, so the first of each kind is not; nobody has touched it yet, so it takes descriptors and
+/// addresses, but no memory.
+///
+/// Thread Safety: all functions may be called from many threads; Start before the others, by one.
+class MemoryStock {
+ public:
+  /// So many of each kind are made in advance. A client that finds none waits until its own are made.
+  static constexpr std::size_t kAhead = 4;
+
+  MemoryStock() = default;
+  /// REQUIRES: all that it has given is destroyed.
+  ~MemoryStock();
+  MemoryStock(const MemoryStock&) = delete;
+  MemoryStock& operator=(const MemoryStock&) = delete;
+
+  /// REQUIRED before Create. ResourceExhausted: there is no thread.
+  absl::Status Start();
+
+  /// As SharedMemory::Create. What is given comes back by itself when it is destroyed, and before that
+  /// returns, nothing of this process uses it any more; but its descriptor and its addresses are free some
+  /// time later.
+  absl::StatusOr<std::unique_ptr<SharedMemory>> Create(std::string_view name, std::size_t size,
+                                                       SharedMemory::Writers writers);
+
+ private:
+  friend class SharedMemory;
+
+  struct Shelf {
+    std::string name;
+    std::size_t size;
+    SharedMemory::Writers writers;
+    bool wants_more = true;  // not where the system had none to give, until somebody takes one again
+    std::vector<std::unique_ptr<SharedMemory>> ready{};
+  };
+  struct Ended {
+    int fd;
+    std::span<std::byte> bytes;
+  };
+
+  /// For SharedMemory: what is left of it.
+  void TakeApart(Ended ended);
+  Shelf& ShelfOf(std::string_view name, std::size_t size, SharedMemory::Writers writers);
+  void Run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::deque<Shelf> shelves_;
+  std::vector<Ended> ended_;
+  bool stop_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace remora::rdma

@@ -1,0 +1,80 @@
+// The server's end: one completion queue for all connections, and the thread that keeps its door.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+#include "rdma/verbs/address.h"
+#include "rdma/verbs/cm_thread.h"
+#include "rdma/verbs/device.h"
+#include "rdma/verbs/memory_window.h"
+#include "rdma/verbs/resource_pool.h"
+#include "rdma/verbs/server.h"
+
+namespace remora::rdma {
+
+class VerbsListener final : public Listener {
+ public:
+  static absl::StatusOr<std::unique_ptr<VerbsListener>> Create(const Address& address,
+                                                               const QueueLimits& limits,
+                                                               MemoryWindows windows);
+  ~VerbsListener() override;
+
+  const Address& address() const override { return address_; }
+  const QueueLimits& limits() const override { return limits_; }
+  bool binds_writes() const override { return device_.memory_windows; }
+  absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
+  std::unique_ptr<Connection> NextRequest() override;
+  void AwaitEnds() override { doorkeeper_->AwaitOrders(); }
+  std::size_t Poll(std::span<Completion> out) override;
+  void Arm() override;
+  void Disarm() override;
+  int wait_fd() const override { return wait_fd_; }
+  std::uint64_t dropped_handshakes() const override { return dropped_handshakes_; }
+
+  // --- For its connections ------------------------------------------------------------------------
+
+  const DeviceLimits& device() const { return device_; }
+  VerbsStock& stock() { return *stock_; }
+  Doorkeeper& doorkeeper() { return *doorkeeper_; }
+  /// For the connection's destructor.
+  void Forget(VerbsServerConnection& connection);
+
+ private:
+  VerbsListener(const Address& address, const QueueLimits& limits) : address_(address), limits_(limits) {}
+
+  absl::Status Start(MemoryWindows windows);
+  absl::Status MakeWaitable();
+  void HearNews();
+  void TakeLosses();
+  /// Puts them behind the first `count` of `out`. True: there are no more.
+  bool TakeCompletions(std::span<Completion> out, std::size_t& count);
+  void NoteIfBroken(VerbsServerConnection& connection);
+
+  Address address_;
+  const QueueLimits limits_;
+  std::unique_ptr<EventChannel> events_;
+  IdPtr id_;
+  DeviceLimits device_;
+  std::unique_ptr<CompletionQueue> completions_;
+  std::vector<std::unique_ptr<VerbsRegistration>> regions_;
+  std::unique_ptr<VerbsStock> stock_;
+  std::unique_ptr<Doorkeeper> doorkeeper_;
+  int wait_fd_ = -1;  // an epoll of the news and the completions
+  std::uint64_t dropped_handshakes_ = 0;
+  // A completion queue that overflows is lost, so there is room for everything that its connections may have
+  // under way: no more are let in before the completions of so many are gone.
+  std::size_t ended_ = 0;
+  std::unordered_map<std::uint32_t, VerbsServerConnection*> connections_;  // by serial
+  std::vector<Doorkeeper::Loss> losses_;        // of connections that had been accepted, not told them yet
+  std::vector<VerbsServerConnection*> broken_;  // those with kDisconnected still to come
+  std::deque<std::unique_ptr<VerbsServerConnection>> requests_;  // not returned by NextRequest yet
+};
+
+}  // namespace remora::rdma

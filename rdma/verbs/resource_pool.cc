@@ -1,0 +1,129 @@
+#include "rdma/verbs/resource_pool.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "rdma/verbs/status.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+/// Of what is ready, if anything is; and more is wanted from now on.
+template <typename Shelf>
+auto TakeFrom(Shelf& shelf) {
+  std::optional<typename decltype(shelf.ready)::value_type> taken;
+  shelf.wanted = true;
+  if (!shelf.ready.empty()) {
+    taken = std::move(shelf.ready.back());
+    shelf.ready.pop_back();
+  }
+  return taken;
+}
+
+}  // namespace
+
+VerbsStock::~VerbsStock() {
+  for (const QueuePair& queue : queues_.ready) REMORA_CHECK(ibv_destroy_qp(queue.qp) == 0);
+}
+
+absl::StatusOr<QueuePair> VerbsStock::TakeQueuePair() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const std::optional<QueuePair> queue = TakeFrom(queues_)) return *queue;
+  }
+  return MakeQueuePair();
+}
+
+absl::StatusOr<OwnedMemory> VerbsStock::TakeMemory(VerbsRegistration::Use use, std::size_t size) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::optional<OwnedMemory> memory = TakeFrom(ShelfOf(use, size))) return *std::move(memory);
+  }
+  return MakeMemory(use, size);
+}
+
+absl::StatusOr<QueuePair> VerbsStock::MakeQueuePair() const {
+  QueuePair queue;
+  int error = 0;
+  for (const std::uint32_t inline_size : kInlineSizes) {
+    ibv_qp_init_attr attributes = QueuePairAttributes(completions_, limits_, inline_size);
+    queue.qp = ibv_create_qp(id_->pd, &attributes);
+    if (queue.qp != nullptr) {
+      queue.inline_size = attributes.cap.max_inline_data;
+      break;
+    }
+    error = errno;
+  }
+  if (queue.qp == nullptr) {
+    return StatusFromErrno(error, "ibv_create_qp", ibv_get_device_name(id_->verbs->device));
+  }
+  // What its connection wants of it is set when that is accepted; receives may be posted from here on.
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = id_->port_num;
+  error = ibv_modify_qp(queue.qp, &attributes,
+                        IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS);
+  if (error == 0) return queue;
+  REMORA_CHECK(ibv_destroy_qp(queue.qp) == 0);
+  return StatusFromErrno(error, "ibv_modify_qp", ibv_get_device_name(id_->verbs->device));
+}
+
+absl::StatusOr<OwnedMemory> VerbsStock::MakeMemory(VerbsRegistration::Use use, std::size_t size) const {
+  OwnedMemory memory;
+  memory.bytes.resize(size);
+  if (use == VerbsRegistration::Use::kWindow) {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<VerbsWindow> window, VerbsWindow::Create(id_, memory.bytes));
+    memory.window = window.get();
+    memory.registration = std::move(window);
+  } else {
+    REMORA_ASSIGN_OR_RETURN(memory.registration, VerbsRegistration::Create(id_, memory.bytes, use));
+  }
+  return memory;
+}
+
+VerbsStock::Memories& VerbsStock::ShelfOf(VerbsRegistration::Use use, std::size_t size) {
+  for (Memories& shelf : memories_) {
+    if (shelf.use == use && shelf.size == size) return shelf;
+  }
+  return memories_.emplace_back(Memories{.use = use, .size = size});
+}
+
+bool VerbsStock::IsAnyEmpty() const {
+  const auto is_empty = [](const auto& shelf) { return shelf.wanted && shelf.ready.empty(); };
+  return is_empty(queues_) || std::ranges::any_of(memories_, is_empty);
+}
+
+bool VerbsStock::IsLow() {
+  const std::lock_guard lock(mutex_);
+  awaited_ = IsAnyEmpty();
+  return awaited_;
+}
+
+VerbsStock::Made VerbsStock::MakeOne() {
+  std::unique_lock lock(mutex_);
+  const auto add_to = [&](auto& shelf, auto make) {
+    lock.unlock();
+    auto made = make();
+    lock.lock();
+    shelf.wanted = made.ok();
+    if (made.ok()) shelf.ready.push_back(*std::move(made));
+    const bool is_last = awaited_ && !IsAnyEmpty();
+    if (is_last) awaited_ = false;
+    return is_last ? Made::kLast : Made::kOne;
+  };
+  for (std::size_t count = 0; count < kAhead; ++count) {
+    const auto has = [&](const auto& shelf) { return shelf.wanted && shelf.ready.size() == count; };
+    if (has(queues_)) return add_to(queues_, [&] { return MakeQueuePair(); });
+    const auto memories = std::ranges::find_if(memories_, has);
+    if (memories == memories_.end()) continue;
+    return add_to(*memories,
+                  [&, use = memories->use, size = memories->size] { return MakeMemory(use, size); });
+  }
+  return Made::kNothing;
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,89 @@
+// Queue pairs and registered memory for connections to come, made ahead: either takes the device and the
+// kernel a while (1 ms with soft-RoCE in an emulated machine), for which whoever else is served would have to
+// wait.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+#include "rdma/verbs/device.h"
+#include "rdma/verbs/memory_window.h"
+
+namespace remora::rdma {
+
+/// An ibv_qp of no connection yet, in the state INIT: receives may be posted to it.
+struct QueuePair {
+  ibv_qp* qp = nullptr;
+  std::uint32_t inline_size = 0;  // messages up to this size travel inside the request
+};
+
+/// Registered memory, with the bytes.
+struct OwnedMemory {
+  std::vector<std::byte> bytes;
+  std::unique_ptr<Registration> registration;  // goes before the bytes
+  VerbsWindow* window = nullptr;               // the registration, where it is one that is to be bound
+};
+
+/// What is ready is like what was asked for before, so the first of each kind is not. Who asks while there is
+/// none waits for his own.
+///
+/// Thread Safety: all functions may be called from many threads.
+class VerbsStock {
+ public:
+  /// Of each kind. One thread makes them, so more would only be there sooner for a crowd's first few.
+  static constexpr std::size_t kAhead = 2;
+
+  /// `id` belongs to a device; it and the completions outlive this object.
+  VerbsStock(rdma_cm_id* id, const QueueLimits& limits, CompletionQueue& completions)
+      : id_(id), limits_(limits), completions_(completions) {}
+  ~VerbsStock();
+  VerbsStock(const VerbsStock&) = delete;
+  VerbsStock& operator=(const VerbsStock&) = delete;
+
+  /// Errors as Connection::RegisterMessages. Queue pairs are the caller's to destroy.
+  absl::StatusOr<QueuePair> TakeQueuePair();
+  absl::StatusOr<OwnedMemory> TakeMemory(VerbsRegistration::Use use, std::size_t size);
+
+  /// Something is missing that was asked for before; the MakeOne with which that ends says so.
+  bool IsLow();
+  /// Makes one of what there is least of. kNothing: there is enough of all, or no more is to be had.
+  enum class Made { kNothing, kOne, kLast };
+  Made MakeOne();
+
+ private:
+  template <typename T>
+  struct Shelf {
+    VerbsRegistration::Use use{};  // of memory, as its size
+    std::size_t size = 0;
+    bool wanted = false;  // somebody took one, and none was refused since
+    std::vector<T> ready{};
+  };
+  using Queues = Shelf<QueuePair>;
+  using Memories = Shelf<OwnedMemory>;
+
+  absl::StatusOr<QueuePair> MakeQueuePair() const;
+  absl::StatusOr<OwnedMemory> MakeMemory(VerbsRegistration::Use use, std::size_t size) const;
+  Memories& ShelfOf(VerbsRegistration::Use use, std::size_t size);
+  bool IsAnyEmpty() const;
+
+  rdma_cm_id* const id_;
+  const QueueLimits limits_;
+  CompletionQueue& completions_;
+
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  Queues queues_;
+  std::deque<Memories> memories_;  // stay where they are
+  bool awaited_ = false;           // IsLow was true
+};
+
+}  // namespace remora::rdma

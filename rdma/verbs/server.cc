@@ -1,0 +1,145 @@
+#include "rdma/verbs/server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/verbs/address.h"
+#include "rdma/verbs/listener.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+/// Goes back to the doorkeeper, who deregisters it.
+class ProvidedRegistration final : public Registration {
+ public:
+  ProvidedRegistration(OwnedMemory memory, Doorkeeper& doorkeeper)
+      : Registration(memory.bytes, memory.registration->local_key(), memory.registration->remote()),
+        memory_(std::move(memory)),
+        doorkeeper_(doorkeeper) {}
+  ~ProvidedRegistration() override { doorkeeper_.TakeApart(std::move(memory_)); }
+
+ private:
+  OwnedMemory memory_;
+  Doorkeeper& doorkeeper_;
+};
+
+}  // namespace
+
+VerbsServerConnection::VerbsServerConnection(VerbsListener& listener, VerbsRequest request)
+    : VerbsConnection(&id_, AddressText(rdma_get_peer_addr(&request.id)), request.serial, listener.limits(),
+                      listener.device()),
+      listener_(listener),
+      id_(request.id),
+      initiator_depth_(request.initiator_depth),
+      responder_resources_(request.responder_resources) {
+  SetPeerData(std::move(request.data));
+}
+
+VerbsServerConnection::~VerbsServerConnection() {
+  listener_.doorkeeper().End(serial(), id_.qp);
+  listener_.Forget(*this);
+}
+
+absl::Status VerbsServerConnection::EnsureQueuePair() {
+  if (!status().ok()) return status();
+  if (id_.qp != nullptr) return absl::OkStatus();
+  REMORA_ASSIGN_OR_RETURN(const QueuePair queue, listener_.stock().TakeQueuePair());
+  id_.qp = queue.qp;
+  SetInlineSize(queue.inline_size);
+  return absl::OkStatus();
+}
+
+// --- Memory ---------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterMessages(
+    std::span<std::byte> bytes) {
+  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
+  return VerbsConnection::RegisterMessages(bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::ProvideMessages(std::size_t size) {
+  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
+  REMORA_ASSIGN_OR_RETURN(OwnedMemory memory,
+                          listener_.stock().TakeMemory(VerbsRegistration::Use::kMessages, size));
+  return std::make_unique<ProvidedRegistration>(std::move(memory), listener_.doorkeeper());
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::ProvideWrite(std::string_view /*name*/,
+                                                                                  std::size_t size) {
+  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
+  if (windows_.size() == limits().sends) {
+    return absl::ResourceExhaustedError("QueueLimits::sends: each memory to WRITE takes a request");
+  }
+  const auto use = device().memory_windows ? VerbsRegistration::Use::kWindow : VerbsRegistration::Use::kWrite;
+  REMORA_ASSIGN_OR_RETURN(OwnedMemory memory, listener_.stock().TakeMemory(use, size));
+  if (memory.window != nullptr) windows_.push_back(memory.window);
+  return std::make_unique<ProvidedRegistration>(std::move(memory), listener_.doorkeeper());
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterWrite(SharedMemory&) {
+  return absl::FailedPreconditionError("RegisterWrite is for the client's end of a connection");
+}
+
+absl::Status VerbsServerConnection::OfferWrite(SharedMemory&) {
+  return absl::FailedPreconditionError("OfferWrite is for the client's end of a connection");
+}
+
+// --- The handshake --------------------------------------------------------------------------------------
+
+absl::Status VerbsServerConnection::Connect(std::span<const std::byte>, TimePoint) {
+  return absl::InvalidArgumentError("Connect is the client's part");
+}
+
+absl::Status VerbsServerConnection::Wait(TimePoint) {
+  return absl::InvalidArgumentError("a server waits for its listener's wait_fd()");
+}
+
+absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
+  if (data.size() > kMaxAcceptData) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(data.size(), " bytes of accept data; the most is ", kMaxAcceptData));
+  }
+  REMORA_RETURN_IF_ERROR(EnsureQueuePair());
+  AcceptOrder order = {.qp = id_.qp,
+                       .binds = {},
+                       .param = ConnectionParameters(std::min(limits().reads, initiator_depth_),
+                                                     std::min(limits().reads, responder_resources_), {}),
+                       .data = std::vector(data.begin(), data.end())};
+  // The client may WRITE as soon as it is answered, and nothing would keep it behind a bind under way: so all
+  // must be done before.
+  for (VerbsWindow* const window : windows_) {
+    order.binds.push_back({.window = window, .request_id = NoteBind()});
+  }
+  is_binding_ = !windows_.empty();
+  // RDMA_CM_EVENT_ESTABLISHED may come later than the client's first message, so nothing waits for it.
+  SetConnected(order.param.responder_resources);
+  listener_.doorkeeper().Accept(serial(), std::move(order));
+  return absl::OkStatus();
+}
+
+void VerbsServerConnection::AnswerIfBound() {
+  if (!is_binding_ || !sends_are_done() || !status().ok()) return;
+  is_binding_ = false;
+  listener_.doorkeeper().Answer(serial());
+}
+
+void VerbsServerConnection::Reject(std::span<const std::byte> data) {
+  REMORA_CHECK(data.size() <= kMaxRejectData);
+  listener_.doorkeeper().Reject(serial(), data);
+}
+
+// --- The end --------------------------------------------------------------------------------------------
+
+void VerbsServerConnection::Disconnect() { listener_.doorkeeper().Disconnect(serial(), id_.qp); }
+
+void VerbsServerConnection::BreakQueuePair() { listener_.doorkeeper().Break(serial(), id_.qp); }
+
+void VerbsServerConnection::TakeLoss(Doorkeeper::Loss loss) {
+  if (!loss.flushes) id_.qp = nullptr;
+  Break(std::move(loss.cause));
+}
+
+}  // namespace remora::rdma

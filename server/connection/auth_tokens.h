@@ -1,0 +1,45 @@
+// Tokens: who may connect, and what for. A file of lines
+//
+//   # name    role        secret                              and, if wanted, limits
+//   web       read-only   9f86d081884c7d659a2feaa0c55ad015
+//   importer  read-write  XoDsBGK2+1wzkqGHHA8Q4w==            connections=4 requests_per_second=1000
+//
+// with words apart by spaces or tabs; behind a # is a comment. `kvctl token` makes such a line.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace remora {
+
+enum class Role : std::uint8_t { kReadOnly = 1, kReadWrite = 2 };
+
+struct Token {
+  std::string name;
+  Role role = Role::kReadOnly;
+  std::string secret;  // bytes (store/base/secret_text.h)
+  // Of all who have it together; 0: no limit.
+  std::uint32_t max_connections = 0;
+  std::uint32_t max_requests_per_second = 0;
+
+  friend bool operator==(const Token&, const Token&) = default;
+};
+
+/// Each proof is tried with all of them.
+inline constexpr std::size_t kMaxTokens = 256;
+inline constexpr std::size_t kMaxTokenName = 32;
+inline constexpr std::uint32_t kMaxTokenLimit = 1'000'000;
+
+/// One at least. InvalidArgument: what is wrong, and in which line; no message shows a secret.
+absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text);
+
+/// Those of a file. Errors as ParseTokens, with the file's name; NotFound; PermissionDenied: it cannot be
+/// read, or others could read or change it (says what to do).
+absl::StatusOr<std::vector<Token>> ReadTokens(const std::string& path);
+
+}  // namespace remora

@@ -1,0 +1,91 @@
+// Who has proven a token, and may connect: the server's part of the handshake in
+// store/format/wire/messages.h.
+//
+//   A1 A nonce is the server's own MAC over the client's name and challenge, and over the epoch: nothing is
+//      stored for who only asks, so a flood of strangers fills no table.
+//   A2 An epoch lasts kEpoch at most, and a proof holds in the epoch of its nonce and in the next one.
+//   A3 The nonces that were used in these two are remembered: each lets in once. They are of those who had a
+//      token alone; and when kMaxUsed were used, the next epoch begins at once.
+// Hence a hello that somebody recorded lets nobody in: its nonce was used (A3), or is too old (A2), or is of
+// another start of the server, which takes a secret of its own. Who wants to be let in needs a nonce that he
+// has not seen before, and the token.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "server/connection/auth_tokens.h"
+#include "store/base/clock.h"
+#include "store/format/wire/messages.h"
+
+namespace remora {
+
+/// A token, and what those who have it take together.
+struct TokenUse {
+  Token token;
+  std::uint32_t connections = 0;
+  TimePoint next_request{};  // of a token with max_requests_per_second: no earlier, but for a burst
+
+  bool is_full() const { return token.max_connections != 0 && connections >= token.max_connections; }
+  bool has_rate() const { return token.max_requests_per_second != 0; }
+  /// What was not used is kept for so long.
+  static constexpr std::chrono::milliseconds kBurst{100};
+  /// Of one that counts as so many. False: the rate is used up, until MayTakeAt. REQUIRES: has_rate().
+  bool TakeRequest(TimePoint now, unsigned count) {
+    if (now < MayTakeAt()) return false;
+    next_request = std::max(next_request, now) +
+                   count * Duration(std::chrono::seconds(1)) / token.max_requests_per_second;
+    return true;
+  }
+  TimePoint MayTakeAt() const { return next_request - kBurst; }
+};
+
+/// Thread Safety: none; the server's one thread.
+class Admission {
+ public:
+  static constexpr std::chrono::seconds kEpoch{10};
+  static constexpr std::size_t kMaxUsed = 65536;
+
+  /// The clock outlives this.
+  Admission(std::vector<Token> tokens, const Clock& clock);
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+  /// The tokens are these from now on. A use stays where it is if its token is as before; of others,
+  /// `removed` is called before they go.
+  void Replace(std::vector<Token> tokens, const std::function<void(TokenUse&)>& removed);
+
+  /// For this hello to be proven with.
+  HelloNonce NonceFor(const HelloRequest& hello);
+  /// Whose token the hello proves, once. Null: none's.
+  TokenUse* Prove(const HelloRequest& hello);
+
+  std::size_t size() const { return uses_.size(); }
+
+ private:
+  using NonceSet = absl::flat_hash_set<std::string>;
+
+  void TurnEpoch();
+  HelloNonce NonceOf(std::uint64_t epoch, const HelloRequest& hello) const;
+  TokenUse* ProveWith(const HelloNonce& nonce, const HelloRequest& hello) const;
+
+  const Clock& clock_;
+  std::string secret_;
+  std::vector<std::unique_ptr<TokenUse>> uses_;
+  std::uint64_t epoch_ = 1;
+  TimePoint epoch_began_;
+  std::array<NonceSet, 2> used_;  // of an epoch: by its last bit
+};
+
+/// For HelloReply::proof.
+void ProveServer(const Token& token, const HelloRequest& hello, HelloReply* reply);
+
+}  // namespace remora

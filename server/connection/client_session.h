@@ -1,0 +1,114 @@
+// The server's side of one client: its slice, its message buffers, its place in the protocol.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/shared_memory.h"
+#include "rdma/transport.h"
+#include "server/memory/exported_memory.h"
+#include "store/format/wire/messages.h"
+
+namespace remora {
+
+struct NamedClient;
+struct TokenUse;
+
+/// Requests that a client may have unanswered.
+inline constexpr std::uint32_t kCredits = 16;
+
+/// Thread Safety: none; the server's one thread.
+class ServerSession {
+ public:
+  /// What one registers for its client at most: slice and message buffers.
+  static std::size_t MaxRegisteredBytes();
+  std::size_t registered_bytes() const;
+  /// And one of each kind there is.
+  static std::size_t RegisteredBytesOfAllKinds();
+
+  /// Gives the client message buffers and, unless the flags say kReadOnly, a slice, and accepts it with
+  /// `reply`, once `seal` has done the last to it. On failure nothing was answered yet.
+  static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
+                                                               HelloReply reply,
+                                                               const std::function<void(HelloReply*)>& seal);
+  /// Its client is told before anything goes.
+  ~ServerSession();
+
+  /// A request out of a receive's completion, copied, and its receive buffer offered again. What stands
+  /// behind it is where its payload is to be in the slice, if it fits there. InvalidArgument: not a request
+  /// at all. ResourceExhausted: more than its credits allow, so that what waits for an answer is bounded.
+  /// Other errors are the connection's. In all cases the client must go.
+  absl::Status TakeRequest(const rdma::Completion& completion, Request* request);
+
+  /// The request's key and value in the slice, which its client may still be writing: copy, then verify.
+  /// Null key data when they do not lie inside the slice or their sizes are out of bounds.
+  struct Payload {
+    std::string_view key;
+    std::string_view value;
+  };
+  Payload PayloadOf(const Request& request) const;
+  /// The same for a part of a large value. Empty: out of bounds, or no part.
+  std::span<const std::byte> PartOf(const Request& request) const;
+
+  /// The hashes of the reads that came with a request, behind its key and value, copied; no more than fit
+  /// into the slice.
+  using Reads = std::array<std::uint64_t, kMaxReads>;
+  std::size_t TakeReads(const Request& request, Reads* reads) const;
+
+  /// Answers a request that was taken; `behind` are the bytes behind the Reply, cut to kMaxReplyBehind, which
+  /// it is told. An error means that the client must go: it is gone already, or does not keep to its credits.
+  absl::Status SendReply(Reply& reply, std::string_view behind);
+  void TakeSendCompletion() { --replies_under_way_; }
+  std::uint64_t replies_sent() const { return replies_sent_; }
+  /// All of the first so many have left: what was WRITTEN before them may be overwritten here.
+  std::uint64_t replies_done() const { return replies_sent_ - replies_under_way_; }
+
+  rdma::Connection& connection() { return *connection_; }
+  /// Nothing that it sends may change what is stored (NeedsWriter).
+  bool is_read_only() const { return read_only_; }
+  /// What it has proven (server/connection/authenticator.h); null: it was not asked.
+  TokenUse* token_use() const { return token_use_; }
+  void set_token_use(TokenUse* use) { token_use_ = use; }
+  /// Null: it has no name (server/connection/client_table.h).
+  NamedClient* client() const { return client_; }
+  void set_client(NamedClient* client) { client_ = client; }
+  /// What the client takes of memory that is counted: ClientBytes of its listener.
+  std::size_t bytes() const { return bytes_; }
+  void set_bytes(std::size_t bytes) { bytes_ = bytes; }
+  /// Where its slice is counted, if it has one.
+  Counter slices() const { return slices_; }
+  void set_slices(Counter counter) { slices_ = counter; }
+
+ private:
+  ServerSession(std::unique_ptr<rdma::Connection> connection, bool read_only)
+      : read_only_(read_only), connection_(std::move(connection)) {}
+  absl::Status Prepare();
+  absl::Status PostReceive(std::uint64_t index);
+  rdma::Sge ReceiveBuffer(std::uint64_t index) const;
+
+  const bool read_only_;
+  std::size_t bytes_ = 0;
+  Counter slices_ = Counter::kSlicesBound;
+  TokenUse* token_use_ = nullptr;
+  NamedClient* client_ = nullptr;
+  std::uint32_t unanswered_ = 0;  // kCredits at most
+  std::uint64_t replies_sent_ = 0;
+  std::uint64_t replies_under_way_ = 0;
+
+  // Destroyed in reverse: registrations go before the connection.
+  std::unique_ptr<rdma::Connection> connection_;
+  std::unique_ptr<rdma::Registration> shared_slice_;  // null: of who only reads
+  std::vector<std::byte> own_slice_;                  // of who only reads: the server's alone
+  std::span<std::byte> slice_;                        // either
+  std::unique_ptr<rdma::Registration> messages_;
+};
+
+}  // namespace remora

@@ -1,0 +1,75 @@
+#include "server/connection/client_table.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "store/base/check.h"
+
+namespace remora {
+
+Reply NamedClient::Recall(std::uint64_t request_id) const {
+  Reply reply;
+  const Outcome& outcome = outcomes[request_id % kRememberedWrites];
+  if (request_id == 0 || request_id >= first_request_id) {
+    reply.status = ReplyStatus::kInvalid;
+  } else if (outcome.write.number > request_id) {
+    reply.status = ReplyStatus::kUnknown;
+  } else if (outcome.write.number < request_id) {
+    reply.status = ReplyStatus::kNotFound;
+  } else {
+    reply.status = outcome.status;
+    reply.version = outcome.write.version;
+    reply.result = outcome.write.result;
+  }
+  return reply;
+}
+
+Outcomes::Outcomes(std::size_t max_gone, std::vector<RememberedClient> remembered) : max_gone_(max_gone) {
+  std::stable_sort(
+      remembered.begin(), remembered.end(),
+      [](const RememberedClient& a, const RememberedClient& b) { return a.since_ms < b.since_ms; });
+  for (const RememberedClient& one : remembered) {
+    NamedClient& client = Begin(one.client, nullptr);
+    for (const RememberedWrite& write : one.writes) {
+      client.outcomes[write.number % kRememberedWrites] = {write, ReplyStatus::kOk};
+      client.last_request_id = std::max(client.last_request_id, write.number);
+    }
+    End(client);
+  }
+}
+
+NamedClient* Outcomes::Find(std::uint64_t name) {
+  const auto found = clients_.find(name);
+  return found == clients_.end() ? nullptr : &found->second->client;
+}
+
+NamedClient& Outcomes::Begin(std::uint64_t name, rdma::Connection* connection) {
+  std::unique_ptr<Entry>& entry = clients_[name];
+  if (entry == nullptr) {
+    entry = std::make_unique<Entry>();
+    entry->client.name = name;
+  } else {
+    REMORA_CHECK(entry->client.connection == nullptr);
+    gone_.erase(entry->gone);
+  }
+  entry->client.connection = connection;
+  entry->client.first_request_id = 0;
+  return entry->client;
+}
+
+void Outcomes::End(NamedClient& client) {
+  client.connection = nullptr;
+  clients_.at(client.name)->gone = gone_.insert(gone_.end(), client.name);
+}
+
+std::vector<std::uint64_t> Outcomes::Forget() {
+  std::vector<std::uint64_t> forgotten;
+  for (; gone_.size() > max_gone_ && clients_.at(gone_.front())->client.unsynced == 0; gone_.pop_front()) {
+    forgotten.push_back(gone_.front());
+    clients_.erase(gone_.front());
+  }
+  return forgotten;
+}
+
+}  // namespace remora

@@ -1,0 +1,70 @@
+#include "server/main/descriptors.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "rdma/transport.h"
+
+namespace remora {
+namespace {
+
+// The region, what wakes the server, tokens while they are read, a backup's marker and folders.
+constexpr std::size_t kServer = 24;
+// The store's, with few tables open at a time, and a backup while it is made.
+constexpr std::size_t kLeastOfStore = 96;
+
+}  // namespace
+
+std::size_t RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  rlimit raised = {.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+  return ::setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
+}
+
+std::size_t OpenDescriptors() {
+  DIR* const own = ::opendir("/proc/self/fd");
+  if (own == nullptr) return 3;
+  std::size_t entries = 0;
+  while (::readdir(own) != nullptr) ++entries;
+  ::closedir(own);
+  return entries - 3;  // ".", "..", and this one
+}
+
+std::size_t DescriptorPlan::StoreShare(std::uint32_t clients) const {
+  return limit - others - std::min(clients, max_clients) * each;
+}
+
+absl::StatusOr<DescriptorPlan> PlanDescriptors(std::size_t limit, std::size_t open, std::uint32_t least,
+                                               bool is_durable, std::span<const rdma::Address> addresses) {
+  DescriptorPlan plan;
+  plan.limit = limit;
+  plan.others = open + kServer;
+  for (const rdma::Address& address : addresses) {
+    const rdma::Descriptors taken = rdma::DescriptorsOf(address.kind);
+    plan.others += taken.listener;
+    plan.each = std::max(plan.each, taken.connection);
+  }
+  const std::size_t reserved = plan.others + (is_durable ? kLeastOfStore : 0);
+  const std::size_t needed = reserved + least * plan.each;
+  if (limit < needed) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "this process may have ", limit, " descriptors; with ", least, least == 1 ? " client" : " clients",
+        " it takes ", needed, ": raise the limit (ulimit -n, LimitNOFILE=)",
+        plan.each > 0 && least > 1 ? ", or let in fewer clients (--max_clients)" : ""));
+  }
+  constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
+  plan.max_clients =
+      static_cast<std::uint32_t>(plan.each == 0 ? kMost : std::min(kMost, (limit - reserved) / plan.each));
+  return plan;
+}
+
+}  // namespace remora

@@ -1,0 +1,433 @@
+// kvserver: serves one store at one or several addresses until TERM or INT.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "server/main/descriptors.h"
+#include "server/memory/exported_memory.h"
+#include "server/memory/system_memory.h"
+#include "server/monitoring/log_writer.h"
+#include "server/server.h"
+#include "store/base/absl_view.h"
+#include "store/base/standard_streams.h"
+#include "store/base/status_macros.h"
+#include "store/format/types/duration_text.h"
+#include "tools/command_line/command_line.h"
+
+namespace remora {
+namespace {
+
+constexpr char kExitStatus[] = R"(
+Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size; 69 no RDMA device or host for an address;
+  71 too little memory, or memory that may be locked, or threads; 73 a file or socket cannot be made; 74 disk full,
+  data corrupt or another input/output error; 75 the data directory, port or socket is in use; 77 no permission;
+  78 the data does not fit in --memory, or has a format that this kvserver does not know.)";
+
+// For a line to standard output, which a pipe that nobody reads does not take.
+constexpr int kOutputPatienceMs = 500;
+
+struct Flags {
+  ServerOptions server;
+  std::vector<rdma::Address> listen;
+  std::size_t memory = 0;
+  std::optional<std::uint32_t> max_clients;
+  rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
+  int ready_fd = -1;
+  bool insecure_open = false;
+  // For the log, once it serves.
+  std::vector<std::string> notes{};
+  std::vector<std::string> warnings{};
+};
+
+LogWriter* standard_error = nullptr;  // from the start of Main to its end
+
+int Fail(int exit_status, const absl::Status& status) {
+  standard_error->Write(std::string(status.message()));
+  return exit_status;
+}
+
+// The codes of Store::Open.
+int StoreExitStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return EX_USAGE;
+    case absl::StatusCode::kNotFound:
+      return EX_CANTCREAT;
+    case absl::StatusCode::kPermissionDenied:
+      return EX_NOPERM;
+    case absl::StatusCode::kAlreadyExists:
+      return EX_TEMPFAIL;
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+      return EX_CONFIG;
+    case absl::StatusCode::kResourceExhausted:
+      return EX_OSERR;
+    default:
+      return EX_IOERR;
+  }
+}
+
+// The codes of rdma::Listen and Listener::RegisterRead.
+int ListenExitStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return EX_USAGE;
+    case absl::StatusCode::kAlreadyExists:
+      return EX_TEMPFAIL;
+    case absl::StatusCode::kNotFound:
+      return EX_CANTCREAT;
+    case absl::StatusCode::kPermissionDenied:
+      return EX_NOPERM;
+    case absl::StatusCode::kResourceExhausted:
+      return EX_OSERR;
+    default:
+      return EX_UNAVAILABLE;
+  }
+}
+
+/// Whether this machine alone reaches the address.
+bool IsLoopback(const rdma::Address& address) {
+  return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
+         address.host == "::1" || address.host.starts_with("127.");
+}
+
+absl::Status CheckWhomItServes(const Flags& flags) {
+  if (!flags.server.tokens_file.empty() || flags.insecure_open) return absl::OkStatus();
+  for (const rdma::Address& address : flags.listen) {
+    if (IsLoopback(address)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("whoever reaches ", address.ToString(),
+                     " could read and change everything: say whom to serve with --tokens=FILE (kvctl token "
+                     "makes them), or, "
+                     "where the network lets nobody else through, --insecure_open"));
+  }
+  return absl::OkStatus();
+}
+
+/// The next file that is opened gets the number of a closed descriptor, so a file of the store would get the
+/// line.
+absl::Status CheckReadyFd(int fd) {
+  std::string_view why;
+  if (const int status_flags = ::fcntl(fd, F_GETFL); fd <= STDERR_FILENO) {
+    why = "0 to 2 are standard input, output and error; pass another descriptor";
+  } else if (status_flags < 0) {
+    why = "that descriptor is not open; pass one to kvserver, or leave this flag out";
+  } else if ((status_flags & O_ACCMODE) == O_RDONLY) {
+    why = "that descriptor is open for reading alone; pass one that can be written";
+  }
+  if (why.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--ready_fd=", fd, ": ", AbslView(why)));
+}
+
+// Reads the command line; an exit status when the program is to end with it.
+std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
+  flags->server.large_pages = true;
+  flags->memory = DefaultMemory(ReadSystemMemory());
+  command_line::CommandLine line(
+      "kvserver: a key-value store whose clients read it in place, over RDMA or mapped memory.");
+  line.Footer(kExitStatus);
+  std::vector<std::string> addresses;
+  line.Add("--listen", addresses, "Where to serve: verbs://HOST:PORT or local:///PATH; may be repeated")
+      .Required()
+      .TypeName("ADDRESS");
+  line.Add("--data_dir", flags->server.store.data_dir,
+           "RocksDB's directory; made when missing. Needed with --durability=logged and synced")
+      .TypeName("DIR");
+  line.Add(
+          "--memory", flags->memory,
+          "All the memory that clients may reach: 64M, 8G, ... It holds index, records, and what each client "
+          "has to itself (see --max_clients); not RocksDB's buffers and cache, nor the program. See "
+          "--eviction for "
+          "when it is full")
+      .Size()
+      .ShowDefault()
+      .TypeName("SIZE");
+  const command_line::Option backup_dir =
+      line.Add("--backup_dir", flags->server.backup_dir,
+               "Where `kvctl backup` puts backups; made when missing. Without it they are refused")
+          .TypeName("DIR");
+  line.Add("--backup_keep", flags->server.backup_keep,
+           "When a backup is made, delete older ones but so many of the newest; 0: none")
+      .Range(0, 1'000'000)
+      .ShowDefault()
+      .Needs(backup_dir);
+  Durability durability = Durability::kLogged;
+  line.AddChoice(
+          "--durability", durability,
+          {{"memory", Durability::kMemory}, {"logged", Durability::kLogged}, {"synced", Durability::kSynced}},
+          "What an acknowledged write survives: memory (nothing), logged (the death of this process), "
+          "synced (that of the machine)")
+      .DefaultText("logged");
+  line.AddChoice(
+          "--eviction", flags->server.store.eviction,
+          {{"none", Eviction::kNone}, {"least_used", Eviction::kLeastUsed}},
+          "When memory is full: none (refuse writes; all data must fit), least_used (what was not used "
+          "lately stays on disk only; with --durability=memory, it is dropped)")
+      .DefaultText("least_used");
+  std::optional<std::string> default_ttl;
+  line.Add("--default_ttl", default_ttl,
+           "How long a key is there whose writer did not say: 500ms, 30s, 15m, 12h, 7d, ... or never")
+      .DefaultText("never")
+      .TypeName("DURATION");
+  std::optional<std::string> watch_retention;
+  line.Add("--watch_retention", watch_retention,
+           "How long at least a watch that was away finds what it has missed, on disk: 10m, 1d, ... "
+           "In any case it finds the latest 64 MiB of the log, over restarts as well")
+      .TypeName("DURATION");
+  line.Add("--max_clients", flags->max_clients,
+           "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "
+           "addresses is "
+           "local. Default: as many as 1/8 of it holds, but 4 to 512")
+      .Range(1, 65536);
+  line.Add("--ready_fd", flags->ready_fd, "Write a line to this open descriptor, and close it, once serving")
+      .NotNegative();
+  line.Add("--tokens", flags->server.tokens_file,
+           "Serve only who has one of these tokens: a file of lines NAME ROLE SECRET, as `kvctl token` "
+           "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
+      .TypeName("FILE");
+  line.AddFlag("--insecure_open", flags->insecure_open,
+               "Serve whoever reaches a verbs address; with --tokens, also who has none");
+  line.AddChoice(
+          "--memory_windows", flags->memory_windows,
+          {{"auto", rdma::MemoryWindows::kAuto}, {"off", rdma::MemoryWindows::kOff}},
+          "Over verbs, bind what a client may write to its connection, so that no other client can write "
+          "there: auto (where the device has memory windows of type 2B; the log, and `kvctl stats`, say "
+          "whether), off")
+      .DefaultText("auto");
+  line.AddChoice(
+          "--large_pages", flags->server.large_pages, {{"auto", true}, {"off", false}},
+          "Ask the system for large pages for the memory, which makes reads on the same machine faster: "
+          "auto (where it has some; `kvctl stats` says how many bytes), off")
+      .DefaultText("auto");
+  bool quiet = false;
+  line.AddFlag(
+      "--quiet", quiet,
+      "Log only what is wrong (the disk, torn logs, tokens that cannot be read), and why it ends: nothing of "
+      "clients, backups, the start and the load");
+  line.Version("kvserver " REMORA_VERSION);
+  const std::optional<int> exit_status = line.Parse(argc, argv);
+  if (exit_status) return exit_status;
+  if (flags->ready_fd >= 0) {
+    if (const absl::Status open = CheckReadyFd(flags->ready_fd); !open.ok()) return Fail(EX_USAGE, open);
+  }
+
+  flags->server.store.durability = durability;
+  flags->server.store.loading = Loading::kInBackground;
+  if (default_ttl) {
+    std::string why;
+    const std::optional<std::chrono::milliseconds> ttl = ParseTtl(*default_ttl, &why);
+    if (!ttl) return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat("--default_ttl: ", why)));
+    flags->server.store.default_ttl = *ttl;
+  }
+  if (watch_retention) {
+    std::string why;
+    const std::optional<std::chrono::milliseconds> time = ParseTtl(*watch_retention, &why);
+    if (!time || *time == kNeverExpires) {
+      if (why.empty()) why = "the disk would fill";
+      return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat("--watch_retention: ", why)));
+    }
+    flags->server.store.watch_retention = std::chrono::ceil<std::chrono::seconds>(*time);
+  }
+  const bool has_dir = !flags->server.store.data_dir.empty();
+  if (durability != Durability::kMemory && !has_dir) {
+    return Fail(EX_USAGE,
+                absl::InvalidArgumentError(
+                    "--durability=logged and synced need --data_dir=DIR; or choose --durability=memory"));
+  }
+  if (durability == Durability::kMemory && has_dir) {
+    return Fail(EX_USAGE, absl::InvalidArgumentError(
+                              "--durability=memory keeps nothing in a --data_dir; leave one out"));
+  }
+  if (durability == Durability::kMemory && !flags->server.backup_dir.empty()) {
+    return Fail(EX_USAGE, absl::InvalidArgumentError(
+                              "--durability=memory has nothing to back up; leave out --backup_dir"));
+  }
+  for (const std::string& text : addresses) {
+    absl::StatusOr<rdma::Address> address = rdma::ParseAddress(text);
+    if (!address.ok()) return Fail(EX_USAGE, address.status());
+    flags->listen.push_back(*std::move(address));
+  }
+  if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok()) return Fail(EX_USAGE, safe);
+  flags->server.serves_without_token = flags->insecure_open;
+  flags->server.warn = [](std::string_view text) { standard_error->Write(text); };
+  if (!quiet) flags->server.log = flags->server.warn;
+  return std::nullopt;
+}
+
+/// A failure of the store, which knows nothing of the clients' share of --memory.
+int FailStore(const Flags& flags, const MemoryPlan& plan, const absl::Status& status) {
+  if (!absl::IsOutOfRange(status)) return Fail(StoreExitStatus(status), status);
+  return Fail(StoreExitStatus(status),
+              absl::OutOfRangeError(absl::StrCat(status.message(), "; of --memory, the store has all but ",
+                                                 flags.memory - plan.region_size, " bytes")));
+}
+
+void Ignore(std::initializer_list<int> signals) {
+  for (const int number : signals) ::signal(number, SIG_IGN);
+}
+
+/// Before any thread is started: threads inherit what is blocked.
+void OutliveSignals() {
+  // A write to a pipe without a reader, or beyond a limit (ulimit -f), fails by itself.
+  Ignore({SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2});
+  sigset_t later;
+  ::sigemptyset(&later);
+  ::sigaddset(&later, SIGHUP);  // waits for a server that hears it
+  ::pthread_sigmask(SIG_BLOCK, &later, nullptr);
+}
+
+// For signal handlers alone.
+Server* signalled_server = nullptr;
+
+/// The server hears signals as long as this exists.
+class HeardSignals {
+ public:
+  explicit HeardSignals(Server* server) {
+    signalled_server = server;
+    sigset_t heard;
+    ::sigemptyset(&heard);
+    const auto hear = [&heard](int number, void (*handler)(int)) {
+      struct sigaction action = {};
+      action.sa_handler = handler;
+      ::sigaction(number, &action, nullptr);
+      ::sigaddset(&heard, number);
+    };
+    for (const int number : {SIGTERM, SIGINT, SIGXCPU}) hear(number, [](int) { signalled_server->Stop(); });
+    hear(SIGHUP, [](int) { signalled_server->ReloadTokens(); });
+    ::pthread_sigmask(SIG_UNBLOCK, &heard, nullptr);  // also those that the parent has blocked
+  }
+  ~HeardSignals() { Ignore({SIGTERM, SIGINT, SIGXCPU, SIGHUP}); }  // it ends already
+  HeardSignals(const HeardSignals&) = delete;
+  HeardSignals& operator=(const HeardSignals&) = delete;
+};
+
+void SayWhoMayWrite(const Flags& flags, const rdma::Listener& listener) {
+  if (!flags.server.log) return;
+  std::string_view said = "what a client may write is bound to its connection, by memory windows";
+  if (!listener.binds_writes()) {
+    said = flags.memory_windows == rdma::MemoryWindows::kOff
+               ? "a client that guesses another's key can write to its slice, as --memory_windows is off"
+               : "a client that guesses another's key can write to its slice, as the device has no memory "
+                 "windows of type 2B";
+  }
+  flags.server.log(absl::StrCat(listener.address().ToString(), ": ", AbslView(said)));
+}
+
+void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  if (::poll(&output, 1, kOutputPatienceMs) > 0) {
+    std::printf("kvserver: ready at %s\n", absl::StrJoin(addresses, " ").c_str());
+    std::fflush(stdout);
+  }
+  if (flags.ready_fd < 0) return;
+  constexpr std::string_view kReady = "ready\n";
+  if (::write(flags.ready_fd, kReady.data(), kReady.size()) < 0) {
+    flags.server.warn(absl::StrCat("--ready_fd: ", std::strerror(errno)));
+  }
+  ::close(flags.ready_fd);
+}
+
+/// How memory and descriptors are split, into `flags`.
+absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
+  const SystemMemory system = ReadSystemMemory();
+  REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
+  if (flags->memory > system.available) {
+    flags->warnings.push_back(absl::StrCat("--memory is ", flags->memory, " bytes, and this machine has ",
+                                           system.available,
+                                           " available: when it fills, the system may kill this server"));
+  }
+  const rdma::QueueLimits limits;
+  REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
+                          PlanMemory(flags->memory, flags->max_clients, flags->listen, limits));
+  const bool is_durable = !flags->server.store.data_dir.empty();
+  REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
+                          PlanDescriptors(RaiseDescriptorLimit(), OpenDescriptors(),
+                                          flags->max_clients.value_or(1), is_durable, flags->listen));
+  if (plan.max_clients > descriptors.max_clients) {
+    flags->server.max_clients_by = "its limit of descriptors allows (ulimit -n)";
+    REMORA_ASSIGN_OR_RETURN(plan, PlanMemory(flags->memory, descriptors.max_clients, flags->listen, limits));
+  }
+  flags->server.store.memory_size = plan.region_size;
+  flags->server.max_clients = plan.max_clients;
+  flags->server.store.descriptors = descriptors.StoreShare(plan.max_clients);
+  flags->notes.push_back(absl::StrFormat("descriptors: %d, with which %d clients fit; %d are for the store",
+                                         descriptors.limit, descriptors.max_clients,
+                                         is_durable ? flags->server.store.descriptors : 0));
+  return plan;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
+
+  const rdma::QueueLimits limits;
+  const absl::StatusOr<MemoryPlan> plan = Plan(&flags);
+  if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
+  // Said now, and not when somebody asks for the first one.
+  if (!flags.server.backup_dir.empty()) {
+    const absl::Status prepared = PrepareBackupDir(flags.server.backup_dir);
+    // Another one may be made, or read, right now.
+    if (!prepared.ok() && !absl::IsAlreadyExists(prepared)) return Fail(StoreExitStatus(prepared), prepared);
+  }
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
+  if (!server.ok()) return FailStore(flags, *plan, server.status());
+  const HeardSignals heard(server->get());
+
+  const SteadyClock clock;
+  std::vector<std::string> addresses;
+  for (const rdma::Address& address : flags.listen) {
+    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows);
+    if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
+    addresses.push_back((*listener)->address().ToString());
+    if (address.kind == rdma::TransportKind::kVerbs) SayWhoMayWrite(flags, **listener);
+    const absl::Status added = (*server)->AddListener(*std::move(listener));
+    if (!added.ok()) return Fail(ListenExitStatus(added), added);
+  }
+
+  for (const std::string& warning : flags.warnings) flags.server.warn(warning);
+  if (flags.server.log) {
+    for (const std::string& note : flags.notes) flags.server.log(note);
+    flags.server.log(
+        absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
+                        plan->region_size, plan->client_bytes, plan->max_clients));
+  }
+  SayReady(flags, addresses);
+  const absl::Status ended = (*server)->Run();
+  return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);
+}
+
+/// Before anything is opened, or a thread started.
+int Begin(int argc, char** argv) {
+  OutliveSignals();
+  const absl::Status streams = OccupyStandardStreams();
+  absl::StatusOr<std::unique_ptr<LogWriter>> log = LogWriter::Start(STDERR_FILENO, "kvserver: ");
+  if (const absl::Status& begun = streams.ok() ? log.status() : streams; !begun.ok()) {
+    std::fprintf(stderr, "kvserver: %s\n", std::string(begun.message()).c_str());
+    return EX_OSERR;
+  }
+  standard_error = log->get();
+  return Main(argc, argv);
+}
+
+}  // namespace
+}  // namespace remora
+
+int main(int argc, char** argv) { return remora::Begin(argc, argv); }

@@ -1,0 +1,72 @@
+#include "server/memory/huge_pages.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "rdma/shared_memory.h"
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// It takes a twentieth of a processor, at most.
+constexpr int kRest = 20;
+// Where memory is in small pieces, the next try takes long, and ends the same way.
+constexpr int kMostRefusals = 8;
+
+}  // namespace
+
+void LargePages::Reached(std::uint64_t end) {
+  const std::lock_guard lock(mutex_);
+  reached_ = std::max(reached_, end);
+  changed_.notify_all();
+}
+
+absl::Status LargePages::Start(Store* store) {
+  store_ = store;
+  REMORA_ASSIGN_OR_RETURN(thread_, StartThread([this] { return std::thread([this] { Run(); }); }));
+  return absl::OkStatus();
+}
+
+void LargePages::ProvideAll() {
+  std::unique_lock lock(mutex_);
+  in_haste_ = true;
+  reached_ = region_.size();
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return has_ended_; });
+}
+
+void LargePages::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void LargePages::Run() {
+  using std::chrono::steady_clock;
+  int refusals = 0;
+  std::unique_lock lock(mutex_);
+  for (std::uint64_t end = rdma::kLargePage; end <= region_.size(); end += rdma::kLargePage) {
+    changed_.wait(lock, [&] { return reached_ >= end || stop_; });
+    if (stop_ || refusals == kMostRefusals) break;
+    lock.unlock();
+    const steady_clock::time_point start = steady_clock::now();
+    const bool done = rdma::ProvideLargePage(region_.data() + end - rdma::kLargePage);
+    if (done) store_->Add(Counter::kLargePageBytes, static_cast<std::int64_t>(rdma::kLargePage));
+    refusals = done ? 0 : refusals + 1;
+    const steady_clock::time_point now = steady_clock::now();
+    lock.lock();
+    changed_.wait_until(lock, now + kRest * (now - start), [&] { return stop_ || in_haste_; });
+  }
+  has_ended_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace remora

@@ -1,0 +1,52 @@
+// The backup that clients ask for: one at a time, in a thread of its own, so that nobody else waits for it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "store/format/wire/messages.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class Backups {
+ public:
+  /// `dir`: where they go; empty: nowhere. `log` gets a line when one has begun, and when it is known how it
+  /// has ended. The store outlives this.
+  Backups(Store& store, std::string dir, std::uint32_t keep, std::function<void(std::string_view)> log);
+  /// Stops the one under way.
+  ~Backups();
+  Backups(const Backups&) = delete;
+  Backups& operator=(const Backups&) = delete;
+
+  /// What a kBackup asks for: begins one, or says how it goes. Nothing: it is under way. InvalidArgument.
+  /// FailedPrecondition: there is no place for it. AlreadyExists: another one is under way. As Store::Backup.
+  absl::StatusOr<std::optional<BackupDone>> Take(const Request& request);
+
+ private:
+  struct Running;
+  struct Ended {
+    std::uint64_t name = 0;
+    absl::StatusOr<BackupDone> outcome;
+  };
+
+  void Begin(std::uint64_t name);
+  /// Notes how the one under way has ended, if it has.
+  void Collect();
+
+  Store& store_;
+  const std::string dir_;
+  const std::uint32_t keep_;
+  const std::function<void(std::string_view)> log_;
+  std::unique_ptr<Running> running_;  // null: none is under way
+  std::deque<Ended> ended_;           // the last kRememberedBackups
+};
+
+}  // namespace remora

@@ -1,0 +1,129 @@
+#include "server/request/large_writes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Of the memory, what may be reserved at once by all clients together: what waits for a slow or a dead one
+// must not take the store's room. One reservation may be larger than that when there is no other.
+constexpr std::size_t kShare = 4;
+
+}  // namespace
+
+Grants::Grants(Store& store, ExportedMemory& memory) : store_(store), memory_(memory) {}
+
+Grants::~Grants() {
+  while (!held_.empty()) Remove(held_.begin(), /*used_up=*/false);
+}
+
+absl::StatusOr<Grant> Grants::Reserve(ServerSession& session, const Request& request, TimePoint asked) {
+  rdma::Connection& connection = session.connection();
+  REMORA_CHECK(!held_.contains(&connection));
+  const std::size_t size = std::size_t{request.key_size} + request.value_size;
+  if (!held_.empty() && bytes_ + size > memory_.region().size() / kShare) {
+    return absl::AbortedError("as much is reserved as may be");
+  }
+  REMORA_ASSIGN_OR_RETURN(const Reservation reservation,
+                          store_.Reserve(request.key_size, request.value_size));
+  Held held{.reservation = reservation,
+            .grant = nullptr,
+            .until = asked + std::chrono::seconds(kReservationSeconds)};
+  // When it cannot be granted, be it for want of memory that may be locked, parts do it too.
+  auto grant = memory_.GrantAt(connection, reservation.bytes);
+  if (grant.ok()) held.grant = *std::move(grant);
+  Grant answer;
+  if (held.grant != nullptr) answer.region = held.grant->remote();
+  bytes_ += size;
+  held_.emplace(&connection, std::move(held));
+  return answer;
+}
+
+absl::Status Grants::TakePart(ServerSession& session, const Request& request) {
+  const auto found = held_.find(&session.connection());
+  if (found == held_.end() || found->second.committing || found->second.grant != nullptr) {
+    return absl::InvalidArgumentError("a part where nothing is reserved for parts, or not any more");
+  }
+  Held& held = found->second;
+  const std::span<const std::byte> part = session.PartOf(request);
+  if (part.empty() || part.size() > held.reservation.bytes.size() - held.filled) {
+    Remove(found, /*used_up=*/false);
+    return absl::InvalidArgumentError("a part outside the slice, or of more than was reserved");
+  }
+  std::memcpy(held.reservation.bytes.data() + held.filled, part.data(), part.size());
+  held.filled += part.size();
+  return absl::OkStatus();
+}
+
+bool Grants::BeginCommit(rdma::Connection& connection, const Request& request) {
+  const auto found = held_.find(&connection);
+  if (found == held_.end() || found->second.committing) return false;
+  Held& held = found->second;
+  if (request.key_size != held.reservation.key_size ||
+      request.value_size != held.reservation.bytes.size() - held.reservation.key_size) {
+    Remove(found, /*used_up=*/false);
+    return false;
+  }
+  held.committing = true;
+  held.grant.reset();
+  return true;
+}
+
+const Reservation* Grants::Committing(rdma::Connection& connection) const {
+  const auto found = held_.find(&connection);
+  REMORA_CHECK(found != held_.end() && found->second.committing);
+  return &found->second.reservation;
+}
+
+void Grants::EndCommit(rdma::Connection& connection) {
+  const auto found = held_.find(&connection);
+  REMORA_CHECK(found != held_.end() && found->second.committing);
+  Remove(found, /*used_up=*/true);
+}
+
+absl::Status Grants::GiveBack(rdma::Connection& connection) {
+  const auto found = held_.find(&connection);
+  if (found == held_.end()) return absl::OkStatus();
+  if (found->second.committing) {
+    return absl::InvalidArgumentError("a reserve while a commit of this connection is not answered");
+  }
+  Remove(found, /*used_up=*/false);
+  return absl::OkStatus();
+}
+
+void Grants::End(rdma::Connection& connection) {
+  const auto found = held_.find(&connection);
+  if (found != held_.end()) Remove(found, /*used_up=*/false);
+}
+
+void Grants::Expire() {
+  if (held_.empty()) return;
+  const TimePoint now = store_.clock().Now();
+  for (auto held = held_.begin(); held != held_.end();) {
+    const auto next = std::next(held);
+    if (!held->second.committing && held->second.until <= now) Remove(held, /*used_up=*/false);
+    held = next;
+  }
+}
+
+std::optional<TimePoint> Grants::next_expiry() const {
+  std::optional<TimePoint> next;
+  for (const auto& [connection, held] : held_) {
+    if (!held.committing) next = next ? std::min(*next, held.until) : held.until;
+  }
+  return next;
+}
+
+void Grants::Remove(Map::iterator held, bool used_up) {
+  held->second.grant.reset();  // before anybody else gets the memory
+  bytes_ -= held->second.reservation.bytes.size();
+  if (!used_up) store_.GiveBack(held->second.reservation);
+  held_.erase(held);
+}
+
+}  // namespace remora

@@ -1,0 +1,83 @@
+// Room that clients have reserved for large values, and who may write it.
+//
+//   Reserve      the store gives up room; where the transport can take a grant back, the client is granted to
+//                WRITE it; else it sends its bytes in parts, which are copied in
+//   BeginCommit  the grant is revoked: from here on nobody can change the bytes
+//   (the store verifies and publishes them, in place)
+//   EndCommit    the room is the record's, or the store's again
+//
+// So no byte that a reader can reach through the index can be written by any client: a grant ends before the
+// store even looks at what was written, and covers key and value of that record and nothing else.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "rdma/transport.h"
+#include "server/connection/client_session.h"
+#include "server/memory/exported_memory.h"
+#include "store/base/clock.h"
+#include "store/format/wire/messages.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class Grants {
+ public:
+  /// Both outlive this.
+  Grants(Store& store, ExportedMemory& memory);
+  /// What is reserved is given back.
+  ~Grants();
+  Grants(const Grants&) = delete;
+  Grants& operator=(const Grants&) = delete;
+
+  /// OK: as the Grant says, whose size is 0 when the client is to send parts. Aborted: nothing was done, ask
+  /// again later. Others are the answer. It lasts kReservationSeconds from `asked` on, when the client last
+  /// asked for it. REQUIRES: GiveBack was OK since.
+  absl::StatusOr<Grant> Reserve(ServerSession& session, const Request& request, TimePoint asked);
+
+  /// Copies a part out of the slice. Not OK: there is nothing reserved any more.
+  absl::Status TakePart(ServerSession& session, const Request& request);
+
+  /// Revokes the grant. False: nothing is reserved with these sizes, or any more.
+  bool BeginCommit(rdma::Connection& connection, const Request& request);
+  /// Until EndCommit or End of any, or Reserve. REQUIRES: BeginCommit.
+  const Reservation* Committing(rdma::Connection& connection) const;
+  /// The store has used it up.
+  void EndCommit(rdma::Connection& connection);
+
+  /// Gives back what the connection had reserved, if anything. InvalidArgument: it is being committed.
+  absl::Status GiveBack(rdma::Connection& connection);
+  /// The same in any case. Before the connection goes.
+  void End(rdma::Connection& connection);
+  /// The same for all whose time is over.
+  void Expire();
+  /// When the next one's is. Nothing: nothing is reserved.
+  std::optional<TimePoint> next_expiry() const;
+
+ private:
+  struct Held {
+    Reservation reservation;
+    std::unique_ptr<rdma::Registration> grant;  // null: none, or revoked
+    std::size_t filled = 0;                     // bytes that came in parts
+    TimePoint until;
+    bool committing = false;
+  };
+  using Map = absl::flat_hash_map<rdma::Connection*, Held>;
+
+  /// `used_up`: it is the store's already.
+  void Remove(Map::iterator held, bool used_up);
+
+  Store& store_;
+  ExportedMemory& memory_;
+  Map held_;
+  std::size_t bytes_ = 0;  // of all of them
+};
+
+}  // namespace remora

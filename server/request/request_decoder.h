@@ -1,0 +1,51 @@
+// Requests as writes of the store, and their outcomes as replies. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "store/format/wire/messages.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Whether the fields of a write that are not about its payload are in bounds, and such as its operation has.
+bool FitsItsOperation(const Request& request);
+
+/// What it counts as against a rate of requests: the puts of a list are requests of their own.
+inline unsigned CountOf(const Request& request) {
+  return request.operation == Operation::kPutList && request.put_count > 0 ? request.put_count : 1u;
+}
+
+/// The request ids that are its own: so many, up to request_id.
+inline unsigned IdsOf(const Request& request) {
+  return request.operation == Operation::kPutList && request.put_ids > 0 ? request.put_ids : 1u;
+}
+
+/// REQUIRES: a write, and no batch.
+Write::Kind KindOf(Operation operation);
+
+/// Adds the writes of a batch, which point into `bytes`; returns how many. 0, and nothing is added: the bytes
+/// are no batch.
+std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes);
+
+/// The same of a list of `count` puts, but for the first `done` of them. 0: the bytes are no such list.
+std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t done,
+                       std::vector<Write>* writes);
+
+/// For Write::verify: `context` is the Request, whose checksum the payload is to match.
+bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash);
+
+ReplyStatus ToReplyStatus(const absl::Status& status);
+
+/// Aborted: there was no room, and it is to be tried again. On the PUT path, ok() alone costs nothing.
+inline bool IsPutOff(const absl::Status& status) { return !status.ok() && absl::IsAborted(status); }
+
+/// To who needs a token for writing, and has none. (Not PermissionDenied: that is the disk's word to the
+/// server.)
+absl::Status NeedsWriterError();
+
+}  // namespace remora

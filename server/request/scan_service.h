@@ -1,0 +1,115 @@
+// Scans, counts, drops and watches of clients: the cursors, and the pages that are made of them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/transport.h"
+#include "server/connection/client_session.h"
+#include "store/base/clock.h"
+#include "store/delete_range.h"
+#include "store/format/wire/messages.h"
+#include "store/format/wire/scan_messages.h"
+#include "store/scan.h"
+#include "store/store.h"
+#include "store/watch.h"
+
+namespace remora {
+
+/// For each connection that scans there is a buffer of the server's own, in which its pages are made. Over
+/// verbs, its registration counts towards the memory that may be locked. Clients reach nothing of it.
+///
+/// Thread Safety: none; the server's one thread.
+class Scans {
+ public:
+  /// Requests that are answered in one step of the server, at most: writers wait for them.
+  static constexpr std::size_t kMaxPerStep = 4;
+
+  /// The store outlives this.
+  explicit Scans(Store& store);
+  ~Scans();
+  Scans(const Scans&) = delete;
+  Scans& operator=(const Scans&) = delete;
+
+  /// Does a bounded bit of what a kScan or kScanNext asks for: WRITEs the page, if that is what is asked for,
+  /// and says in *reply what goes behind it. Aborted: nothing was done, ask again later.
+  absl::Status Take(ServerSession& session, const Request& request, Reply* reply);
+
+  /// Ends the connection's cursors. Before the connection goes.
+  void End(rdma::Connection& connection);
+  /// Ends those that nobody has used for long.
+  void Expire();
+  /// When Expire looks next. Nothing: there is no cursor.
+  std::optional<TimePoint> next_expiry() const { return next_check_; }
+
+ private:
+  struct Cursor {
+    std::uint64_t id = 0;
+    ScanKind kind{};
+    RemoteRegion window;
+    TimePoint used;
+    std::unique_ptr<StoreScan> scan;          // of kDrop and kChanges: null
+    std::unique_ptr<RangeDeletion> deletion;  // of others: null
+    std::unique_ptr<StoreWatch> watch;        // of kChanges; then the others are null
+    bool in_entry = false;                    // the scan is at an entry that is not sent, or not all of it
+    std::size_t entry_sent = 0;               // bytes of it
+
+    bool has_pages() const {
+      return kind == ScanKind::kEntries || kind == ScanKind::kKeys || kind == ScanKind::kChanges;
+    }
+  };
+  struct Client {
+    std::vector<Cursor> cursors;  // the one used least lately first
+    // For one page. Destroyed in reverse.
+    std::vector<std::byte> page;
+    std::unique_ptr<rdma::Registration> registration;
+    std::uint64_t page_reply = 0;  // when so many replies are done, the page may be overwritten
+    TimePoint used;
+  };
+  struct PagePlace {
+    std::uint64_t offset = 0;  // in the window
+    std::size_t size = 0;
+  };
+
+  static bool PageIsUnderWay(const ServerSession& session, const Client& client) {
+    return client.page_reply > session.replies_done();
+  }
+  absl::Status Open(ServerSession& session, const Request& request, Reply* reply);
+  /// Some of what the last cursor is there for.
+  absl::Status GoOn(ServerSession& session, Client& client, const PagePlace& page, Reply* reply);
+  // Each false: that was all. Aborted: nothing was done.
+  absl::StatusOr<bool> SendPage(ServerSession& session, Client& client, Cursor& cursor,
+                                const PagePlace& place, std::int64_t* size);
+  static absl::StatusOr<bool> FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled);
+  /// What the next step of the cursor comes to. Aborted: that is not known yet.
+  enum class Found : std::uint8_t { kEntry = 1, kNotYet = 2, kEnd = 3, kPause = 4 };
+  static absl::StatusOr<Found> Advance(Cursor& cursor);
+  /// The entry that it is at: its header and its bytes.
+  struct EntryBytes {
+    std::array<std::byte, kMaxScanHeader> header;
+    std::size_t header_size = 0;
+    std::string_view key;
+    std::string_view value;
+    std::size_t size() const { return header_size + key.size() + value.size(); }
+  };
+  static EntryBytes BytesOf(const Cursor& cursor);
+  static absl::StatusOr<bool> CountSome(Cursor& cursor, std::int64_t* count);
+  static absl::StatusOr<bool> DeleteSome(Cursor& cursor, std::int64_t* count);
+  void Remove(Client& client, std::vector<Cursor>::iterator cursor);
+
+  Store& store_;
+  absl::flat_hash_map<rdma::Connection*, Client> clients_;
+  std::uint64_t next_id_;
+  std::optional<TimePoint> next_check_;
+};
+
+}  // namespace remora

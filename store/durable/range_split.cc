@@ -1,0 +1,125 @@
+#include "store/durable/range_split.h"
+
+#include <rocksdb/db.h>
+#include <rocksdb/metadata.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "store/format/memory/layout.h"
+
+namespace remora {
+namespace {
+
+/// A string between two, about in the middle when they are read as fractions in base 256. `low` when there is
+/// none, or none that differs in few enough digits. REQUIRES: low <= high.
+std::string Middle(std::string_view low, std::string_view high) {
+  const auto differ = std::mismatch(low.begin(), low.end(), high.begin(), high.end());
+  const auto same = static_cast<std::size_t>(differ.first - low.begin());
+  const auto digit = [same](std::string_view text, std::size_t i) {
+    return same + i < text.size() ? static_cast<unsigned char>(text[same + i]) : 0u;
+  };
+  // Keys may be long, and who bisects goes on from there.
+  constexpr std::size_t kMostDigits = 16;
+  std::string digits(std::min(std::max(low.size(), high.size()) - same + 1, kMostDigits), '\0');
+  unsigned carry = 0;
+  for (std::size_t i = digits.size(); i-- > 0;) {
+    const unsigned sum = digit(low, i) + digit(high, i) + carry;
+    digits[i] = static_cast<char>(sum & 0xff);
+    carry = sum >> 8;
+  }
+  for (char& byte : digits) {
+    const unsigned twice = carry << 8 | static_cast<unsigned char>(byte);
+    byte = static_cast<char>(twice >> 1);
+    carry = twice & 1;
+  }
+  while (digits.ends_with('\0')) digits.pop_back();
+  std::string middle(low.substr(0, same));
+  middle += digits;
+  return middle > low ? middle : std::string(low);
+}
+
+class Splitter {
+ public:
+  Splitter(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& family) : db_(db), family_(family) {}
+
+  std::vector<std::string> Borders(std::size_t parts) const {
+    constexpr std::uint64_t kSmallestRange = 16 << 10;
+    const std::string beyond(kMaxKeySize + 1, '\xff');
+    const std::uint64_t total = BytesBefore(beyond);
+    parts = std::min<std::uint64_t>(parts, std::max<std::uint64_t>(total / kSmallestRange, 1));
+    const std::uint64_t size = total / parts;
+    const std::vector<std::string> anchors = Anchors(beyond);
+    std::vector<std::string> borders;
+    for (std::size_t i = 1; i < parts; ++i) borders.push_back(Border(anchors, size * i, size / 64));
+    std::sort(borders.begin(), borders.end());
+    borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+    if (!borders.empty() && borders.front().empty()) borders.erase(borders.begin());
+    return borders;
+  }
+
+ private:
+  /// About how many bytes entries before `key` take, in tables and in memory.
+  std::uint64_t BytesBefore(std::string_view key) const {
+    rocksdb::SizeApproximationOptions options;
+    options.include_memtables = true;
+    options.include_files = true;
+    const rocksdb::Range range({}, rocksdb::Slice(key.data(), key.size()));
+    std::uint64_t bytes = 0;
+    // A table that cannot be read counts nothing here: whoever scans it is told.
+    return db_.GetApproximateSizes(options, &family_, &range, 1, &bytes).ok() ? bytes : 0;
+  }
+
+  /// First and last keys of the tables, ordered, and strings before and after all keys.
+  std::vector<std::string> Anchors(const std::string& beyond) const {
+    rocksdb::ColumnFamilyMetaData family;
+    db_.GetColumnFamilyMetaData(&family_, &family);
+    std::vector<std::string> anchors = {"", beyond};
+    for (const rocksdb::LevelMetaData& level : family.levels) {
+      for (const rocksdb::SstFileMetaData& file : level.files) {
+        anchors.push_back(file.smallestkey);
+        anchors.push_back(file.largestkey);
+      }
+    }
+    std::sort(anchors.begin(), anchors.end());
+    return anchors;
+  }
+
+  /// A string before which there are about `target` bytes: bisects between the tables' first and last keys,
+  /// and then between any strings.
+  std::string Border(const std::vector<std::string>& anchors, std::uint64_t target,
+                     std::uint64_t tolerance) const {
+    const auto from =
+        std::partition_point(anchors.begin() + 1, anchors.end() - 1,
+                             [&](const std::string& anchor) { return BytesBefore(anchor) < target; });
+    std::string low = *(from - 1);
+    std::string high = *from;
+    std::uint64_t bytes_low = BytesBefore(low);
+    std::uint64_t bytes_high = BytesBefore(high);
+    // Enough to tell keys apart which are the same in 64 bytes more than those of their table are. It ends
+    // there because an entry larger than the tolerance keeps low and high apart for ever.
+    constexpr int kMaxSteps = 512;
+    for (int step = 0; step < kMaxSteps && bytes_high > bytes_low + tolerance; ++step) {
+      std::string middle = Middle(low, high);
+      if (middle == low) break;
+      const std::uint64_t bytes = BytesBefore(middle);
+      const bool before = bytes < target;
+      (before ? low : high) = std::move(middle);
+      (before ? bytes_low : bytes_high) = bytes;
+    }
+    return target - std::min(bytes_low, target) < bytes_high - std::min(bytes_high, target) ? low : high;
+  }
+
+  rocksdb::DB& db_;
+  rocksdb::ColumnFamilyHandle& family_;
+};
+
+}  // namespace
+
+std::vector<std::string> KeyBorders(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& family, std::size_t parts) {
+  return Splitter(db, family).Borders(parts);
+}
+
+}  // namespace remora

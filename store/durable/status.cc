@@ -1,0 +1,86 @@
+#include "store/durable/status.h"
+
+#include <rocksdb/status.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "store/base/absl_view.h"
+
+namespace remora {
+
+namespace {
+
+/// The format of a table that a newer RocksDB wrote, from the error of this one. Formats are small numbers;
+/// others come from damage.
+std::optional<int> LaterTableFormat(std::string_view error) {
+  constexpr std::string_view kBefore = "unsupported format_version: ";
+  constexpr int kMostLater = 15;
+  const std::size_t at = error.find(kBefore);
+  if (at == std::string_view::npos) return std::nullopt;
+  int format = 0;
+  const std::string_view number = error.substr(at + kBefore.size());
+  const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), format);
+  return failure == std::errc() && format > 0 && format <= kMostLater ? std::optional(format) : std::nullopt;
+}
+
+}  // namespace
+
+absl::Status DamagedStatus(std::string_view place, std::string_view why) {
+  return absl::DataLossError(
+      absl::StrCat(AbslView(place), " is damaged; restore it from a copy: ", AbslView(why)));
+}
+
+// The text of a call that failed ends with that of errno.
+bool WillPass(const rocksdb::Status& status) {
+  if (status.ok()) return false;
+  const std::string text = status.ToString();
+  return std::ranges::any_of(std::array{EMFILE, ENFILE, ENOMEM, EINTR, EFBIG},
+                             [&](int error) { return absl::EndsWith(text, std::strerror(error)); });
+}
+
+absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string text = status.ToString();
+  // RocksDB has no code for this one, and may call a file that it must not read a damaged one; its text ends
+  // with that of errno.
+  if (absl::StrContains(text, std::strerror(EACCES))) {
+    return absl::PermissionDeniedError(absl::StrCat("not allowed to use ", AbslView(place), ": ", text));
+  }
+  if (const std::optional<int> format = LaterTableFormat(text)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(AbslView(place), " holds a table of RocksDB's format ", *format,
+                     ", which this program does not know. Use the version of the program that wrote it, or a "
+                     "newer one; if no newer version was ever used, the table is damaged: restore it from a "
+                     "copy. ",
+                     text));
+  }
+  if (WillPass(status)) {
+    // Its files are told of as if the disk were full (files.h).
+    return absl::UnavailableError(
+        absl::StrCat("the system is short of descriptors or memory right now, or a file is as large as may "
+                     "be (ulimit -n, -f): ",
+                     AbslView(place), ": ", absl::StrReplaceAll(text, {{"No space left on device: ", ""}})));
+  }
+  // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
+  // found", which an iterator or an open only says of a file; who looks up a key asks before.
+  if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound() || status.IsPathNotFound()) {
+    return DamagedStatus(place, text);
+  }
+  if (status.IsNoSpace()) {
+    return absl::UnavailableError(absl::StrCat("no space left for ", AbslView(place), ": ", text));
+  }
+  return absl::UnavailableError(absl::StrCat(AbslView(place), ": ", text));
+}
+
+}  // namespace remora

@@ -1,0 +1,407 @@
+// Bytes at rest in registered memory: what the server writes and every reader, near or far, reads in place.
+//
+//   ┌────────────┬───────────┬─────────────┬───────────┬───────────┬─────┐   one region; offsets count from
+//   │ superblock │ directory │ generations │ segment a │ segment b │ ... │   its start, segment i covers the
+//   └────────────┴───────────┴─────────────┴───────────┴───────────┴─────┘   bytes from i * kSegmentSize on
+//
+//   A segment holds records (the log), or buckets (the index), or nothing; a record too large to share one
+//   has several to itself, next to each other (a run), and begins the first. The directory says which
+//   segments hold the index' main buckets. Generations: a byte for each segment, changed when it is emptied.
+//
+//   bucket (256 bytes, one READ)                              record (extent of whole units)
+//   ┌─────────┬────────┬────────┬─────┬─────────┐             ┌─────────────────────────┬─────┬───────┬─────┐
+//   │ control │ slot 0 │ slot 1 │ ... │ slot 30 │             │ RecordHeader (32 bytes) │ key │ value │ pad │
+//   └─────────┴────────┴────────┴─────┴─────────┘             └─────────────────────────┴─────┴───────┴─────┘
+//
+// The index is a linear hash table. There are 2^level main buckets and the first `split` of the next 2^level:
+// bucket b, b < split, was split into b and b + 2^level. A bucket says itself by how many bits of the hash
+// its keys agree with its number (its depth), so a reader whose idea of level and split is old meets a bucket
+// that is deeper than it thought, and knows where to go on (store/format/memory/index_view.h).
+//
+// Only the server writes any of it. A reader may see any mixture, byte by byte, of the old and the new state
+// of what is being changed (nothing wider than a byte is read whole), and must not be misled. Why it is not:
+//
+//   I1 A slot changes by one aligned 8-byte store. An update keeps the slot and the fingerprint, and
+//      fingerprints are never 0: whatever the mixture, a slot that holds the key shows its fingerprint, so it
+//      is followed, and then leads to the old record, to the new one, or to a place at which nothing verifies
+//      (RecordState::kTorn). A reader that met such a place reads the bucket again, and in the end asks the
+//      server: it never takes the key for missing. A mixture hides a key only while the key is being
+//      inserted or removed; either answer is then right.
+//   I2 While its key exists, an entry leaves a slot only when it has been in another one, where readers look,
+//      for the grace period and longer (I6). So if a reader saw, within the grace period, each slot of the
+//      chain without the key, then there was a moment in between when the key was absent: a miss is proven.
+//      The slot of a record in memory never becomes one of a cold key, nor the other way: each enters a slot
+//      of its own, and the old one is cleared when it has rested. So a mixture of the two is never seen, and
+//      at each moment there is a slot that shows the key and is not about to change into anything else.
+//   I3 A control word is read whole where it matters: the depth is one byte; the link to the bucket that
+//      continues this one changes only from none to one or back, and carries a check that no mixture of the
+//      two passes. What it names is there before: an overflow bucket is empty and visible before it is
+//      linked, the upper half of a split bucket is filled and visible before the lower half says that it was
+//      split.
+//   I4 A published record never changes, except that its live bit is cleared, for ever. The bit is one bit.
+//   I5 The old record's live bit is cleared before the new slot is stored, and both before the write is
+//      acknowledged. (The other order lets one reader see the new value, and a later one, that remembers
+//      the old place, still see the old one.) A record that is moved is written anew, and the same holds.
+//   I6 The grace period T (`grace_ms`): memory that a reader may have been led to (a record's, a bucket's) is
+//      used for something else no sooner than 2T after nothing leads there any more. A reader discards what
+//      it read more than T after it learned the place: it begins again. T is the same time on both sides as
+//      long as no clock runs at twice the speed of another. A record that takes longer than T to read is
+//      proven by the generations of its segments instead (client/get/chunked_read.h). A reader that can look
+//      at the region at once, as it maps it, needs no clock: it discards what it read if memory of records
+//      has come to be used for something else since it began (`reuses`). Memory that nothing ever led to, as
+//      a run that was reserved and given back, need not rest; a client may write it until its grant is
+//      revoked, which is before anything leads there (server/request/large_writes.h).
+//
+// All integers are little-endian. `LayoutSignature` covers every number here; peers that differ do not talk.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace remora {
+
+static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
+
+inline constexpr std::uint32_t kFormatVersion = 7;
+
+// --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
+
+inline constexpr std::size_t kMinKeySize = 1;
+inline constexpr std::size_t kMaxKeySize = 4096;
+inline constexpr std::size_t kMaxValueSize = std::size_t{64} << 20;
+
+// --- Segments -----------------------------------------------------------------------------------------
+
+inline constexpr std::size_t kSegmentSize = std::size_t{1} << 20;
+
+/// Records with values up to here stand side by side in the log's segments, and no record crosses the end of
+/// one. A larger one has a run to itself: whole segments next to each other, of which it begins the first.
+/// A quarter of a segment: what the next record is too large for stays unused, so at most a quarter does; and
+/// moving a record when its segment is cleaned costs no more than that. A connection's slice is as large.
+inline constexpr std::size_t kMaxSmallValueSize = kSegmentSize / 4;
+
+// --- Record -------------------------------------------------------------------------------------------
+
+/// Sizes and offsets of records are counted in units.
+inline constexpr std::size_t kUnitSize = 16;
+
+/// Stands at the start of a record, followed by `key_size` bytes of key and `value_size` bytes of value.
+///
+/// The checksum (record.h) covers everything but the live bit, and the record's own place: a record copied
+/// or torn, or one whose bytes come from two records that stood at the same place, does not verify.
+struct RecordHeader {
+  std::uint64_t version_live;  // version << 1 | live
+  std::uint64_t checksum;
+  std::uint32_t value_size;
+  std::uint16_t key_size;
+  std::uint16_t flags;      // 0
+  std::uint64_t expiry_ms;  // expiry.h
+};
+static_assert(sizeof(RecordHeader) == 32 && alignof(RecordHeader) == 8);
+static_assert(offsetof(RecordHeader, checksum) == 8 && offsetof(RecordHeader, value_size) == 16);
+static_assert(offsetof(RecordHeader, key_size) == 20 && offsetof(RecordHeader, expiry_ms) == 24);
+static_assert(std::has_unique_object_representations_v<RecordHeader>);
+
+inline constexpr std::uint64_t kLiveBit = 1;
+inline constexpr std::uint64_t kMaxVersion = ~std::uint64_t{0} >> 1;
+
+// --- Extent: the size of a record's place, as a slot can express it -------------------------------------
+
+/// 12 bits: 8 of mantissa, 4 of exponent; `mantissa << exponent` units. Exact up to kMaxExactExtent bytes,
+/// rounded up by less than 1/128 beyond. Code 0 is no extent.
+inline constexpr int kExtentMantissaBits = 8;
+inline constexpr int kExtentCodeBits = 12;
+
+constexpr std::uint64_t ExtentUnits(std::uint32_t code) {
+  return std::uint64_t{code & 0xff} << (code >> kExtentMantissaBits);
+}
+
+inline constexpr std::size_t kMaxExactExtent = ((1 << kExtentMantissaBits) - 1) * kUnitSize;
+
+/// The code of the smallest extent that holds `units` (1 to 255 << 15).
+constexpr std::uint32_t ExtentCode(std::uint64_t units) {
+  std::uint32_t exponent = 0;
+  std::uint64_t mantissa = units;
+  while (mantissa > 0xff) {
+    ++exponent;
+    mantissa = (units + (std::uint64_t{1} << exponent) - 1) >> exponent;
+  }
+  return exponent << kExtentMantissaBits | static_cast<std::uint32_t>(mantissa);
+}
+
+/// The code of the extent that a record with these sizes takes.
+constexpr std::uint32_t RecordExtentCode(std::size_t key_size, std::size_t value_size) {
+  return ExtentCode((sizeof(RecordHeader) + key_size + value_size + kUnitSize - 1) / kUnitSize);
+}
+
+/// The largest extent of a record that has no run. Extents up to here are READ at once, larger ones in
+/// pieces.
+inline constexpr std::size_t kMaxSmallExtent =
+    ExtentUnits(RecordExtentCode(kMaxKeySize, kMaxSmallValueSize)) * kUnitSize;
+static_assert(kMaxSmallExtent <= kSegmentSize);
+
+/// The segments of the run that a record with these sizes has. 0: it has none.
+constexpr std::size_t RunLength(std::size_t key_size, std::size_t value_size) {
+  if (value_size <= kMaxSmallValueSize) return 0;
+  const std::uint64_t extent = ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
+  return (extent + kSegmentSize - 1) / kSegmentSize;
+}
+inline constexpr std::size_t kMaxRunLength = RunLength(kMaxKeySize, kMaxValueSize);
+
+// --- Slot ---------------------------------------------------------------------------------------------
+
+/// What an index slot says: bits 63..52 fingerprint, 51..40 extent code, 39..0 offset in units.
+/// Word 0 is an empty slot.
+struct Slot {
+  std::uint32_t fingerprint = 0;   // 12 bits of the key's hash
+  std::uint32_t extent_code = 0;   // never 0 in a slot in use
+  std::uint64_t offset_units = 0;  // 40 bits: 16 TiB; never 0 in a slot in use
+
+  constexpr std::uint64_t offset_bytes() const { return offset_units * kUnitSize; }
+  constexpr std::uint64_t extent_bytes() const { return ExtentUnits(extent_code) * kUnitSize; }
+  friend constexpr bool operator==(const Slot&, const Slot&) = default;
+};
+
+inline constexpr int kOffsetBits = 40;
+inline constexpr std::uint64_t kMaxOffsetUnits = (std::uint64_t{1} << kOffsetBits) - 1;
+
+constexpr std::uint64_t EncodeSlot(const Slot& slot) {
+  return std::uint64_t{slot.fingerprint} << 52 | std::uint64_t{slot.extent_code} << kOffsetBits |
+         slot.offset_units;
+}
+constexpr Slot DecodeSlot(std::uint64_t word) {
+  return {static_cast<std::uint32_t>(word >> 52), static_cast<std::uint32_t>(word >> kOffsetBits & 0xfff),
+          word & kMaxOffsetUnits};
+}
+
+/// A cold key, whose record is only in the durable tier, has a slot without an extent, which in place of the
+/// offset says 40 bits of the key's hash (EncodeColdSlot). One byte tells: no extent in use has mantissa 0. A
+/// torn slot may look like it, too, but not the only one of a key that exists (I2).
+constexpr bool SlotIsCold(std::uint64_t word) { return (word >> kOffsetBits & 0xff) == 0; }
+
+// --- Bucket -------------------------------------------------------------------------------------------
+
+inline constexpr int kSlotsPerBucket = 31;
+
+/// Zero-filled is an empty bucket; a main one then has the depth that all had at the start (Superblock's
+/// base_depth). So an index of any size is there at once, in memory that nobody touched yet.
+struct alignas(64) Bucket {
+  std::uint64_t control;
+  std::array<std::uint64_t, kSlotsPerBucket> slots;
+};
+/// By cache line. A key's slot is in the line that its hash says (LineOf), if there was room when it came
+/// there: whoever does not have to READ a whole bucket looks there first.
+inline constexpr std::size_t kWordsPerLine = 8;
+inline constexpr std::size_t kLinesPerBucket = sizeof(Bucket) / sizeof(std::uint64_t) / kWordsPerLine;
+static_assert(sizeof(Bucket) == 256 && offsetof(Bucket, slots) == 8);
+static_assert(std::has_unique_object_representations_v<Bucket>);
+
+inline constexpr std::size_t kBucketsPerSegment = kSegmentSize / sizeof(Bucket);
+
+/// Control word: bits 63..56 check, 55..48 depth, 47..40 zero, 39..0 link: the place, counted in buckets from
+/// the region's start, of the overflow bucket that continues this one (0: none).
+///
+/// The check counts the link's zero bits (a Berger code). The link changes only between 0, with check 0, and
+/// one other: a mixture of the two lacks some of the ones of link and check and has no others; a link that
+/// lacks ones has more zeros than its check, itself whole or lacking, can count. So each mixture is 0, or the
+/// whole link, or fails the check.
+inline constexpr int kLinkBits = 40;
+
+constexpr std::uint64_t EncodeControl(std::uint32_t depth, std::uint64_t link) {
+  const auto zeros = static_cast<std::uint64_t>(kLinkBits - std::popcount(link));
+  return (link == 0 ? 0 : zeros << 56) | std::uint64_t{depth} << 48 | link;
+}
+constexpr std::uint32_t ControlDepth(std::uint64_t control) {
+  return static_cast<std::uint32_t>(control >> 48 & 0xff);
+}
+constexpr std::uint64_t ControlLink(std::uint64_t control) {
+  return control & ((std::uint64_t{1} << kLinkBits) - 1);
+}
+constexpr bool ControlIsWhole(std::uint64_t control) {
+  return control == EncodeControl(ControlDepth(control), ControlLink(control));
+}
+
+// --- Directory ----------------------------------------------------------------------------------------
+
+/// Entry i names the segment of main buckets [i * kBucketsPerSegment, (i + 1) * kBucketsPerSegment): its
+/// number in the low half, the complement of that in the high half. 0: not there yet. It changes once, from
+/// 0, so in a mixture each byte is 0 or final; for a low byte and its counterpart to agree, both must be what
+/// they will be. So each mixture is 0, or the whole entry, or not whole.
+constexpr std::uint64_t EncodeDirectoryEntry(std::uint32_t segment) {
+  return std::uint64_t{~segment} << 32 | segment;
+}
+constexpr bool DirectoryEntryIsWhole(std::uint64_t entry) {
+  return entry != 0 && entry == EncodeDirectoryEntry(static_cast<std::uint32_t>(entry));
+}
+constexpr std::uint32_t DirectoryEntrySegment(std::uint64_t entry) {
+  return static_cast<std::uint32_t>(entry);
+}
+/// The place, counted in buckets from the region's start, of main bucket `number`, whose whole entry this is.
+constexpr std::uint64_t MainBucketPlace(std::uint64_t entry, std::uint64_t number) {
+  return DirectoryEntrySegment(entry) * std::uint64_t{kBucketsPerSegment} + number % kBucketsPerSegment;
+}
+
+// --- Superblock ---------------------------------------------------------------------------------------
+
+/// The shortest grace period. A look at a coarse clock may err by 20 ms, so a reader's T may last that much
+/// longer; it must end well before the server's 2T.
+inline constexpr std::uint32_t kMinGraceMs = 50;
+
+inline constexpr std::uint64_t kSuperblockMagic = 0x30425341524f4d52;  // "RMORASB0"
+inline constexpr std::size_t kSuperblockSize = 4096;
+
+/// Counters that anybody may READ. Each changes alone, and a READ may tear one: read twice until equal.
+/// A list in one place: enumerator, and the name under which it is shown. What has expired is among the keys
+/// until it is removed; then it is counted as expired, unless another write came first. Cold keys are among
+/// the keys, too. An eviction makes a key cold, or, where there is no durable tier, removes it; a fetch
+/// brings a cold one back. While a store loads (1, else 0), the keys are those in memory so far. Registered
+/// bytes are all that clients reach in a server, by READ, WRITE or mapping: the region and what each of those
+/// connected has to itself. Clients remembered are those connected and those of the others whose last writes
+/// are known; one that returns and is none of them was forgotten. Refused, of the connections refused:
+/// another release, or no Remora client; too many clients; no token, or a wrong one; too many clients with
+/// that token. Writes unsynced wait for the disk, and are not visible. Large page bytes: of the memory, what
+/// the server has asked to have in large pages, and got. Challenges are sent to who has to prove a token.
+/// Requests denied are those of clients that may only read, and those delayed exceeded their token's rate.
+/// Outcomes: of writes whose answer was lost. Disk failures are of groups, and of syncs; the disk refuses (1,
+/// else 0) from one until a group succeeds, which after a sync is never. Slices are of those connected: bound
+/// are those that the device, or the system, lets their own client write and no other; unbound, those that
+/// others can write who know, or guess, a key. The log was torn (1, else 0) where the store, as it was
+/// opened, dropped writes that were not synced (store/durable/wal_recovery.h). Broken: by an offence of the
+/// client's. Dropped: transport.h.
+#define REMORA_COUNTERS(X)                            \
+  X(kKeys, "keys")                                    \
+  X(kLoading, "loading")                              \
+  X(kKeysLoaded, "keys_loaded")                       \
+  X(kPuts, "puts")                                    \
+  X(kDeletes, "deletes")                              \
+  X(kTouches, "touches")                              \
+  X(kExpired, "expired")                              \
+  X(kColdKeys, "cold_keys")                           \
+  X(kEvictions, "evictions")                          \
+  X(kFetches, "fetches")                              \
+  X(kReadsReported, "reads_reported")                 \
+  X(kLocates, "locates")                              \
+  X(kPings, "pings")                                  \
+  X(kScans, "scans")                                  \
+  X(kScanCursors, "scan_cursors")                     \
+  X(kScanCursorsIdle, "scan_cursors_idle")            \
+  X(kScanCursorsPushedOut, "scan_cursors_pushed_out") \
+  X(kScanPages, "scan_pages")                         \
+  X(kScanBufferBytes, "scan_buffer_bytes")            \
+  X(kWatches, "watches")                              \
+  X(kChangesEnd, "changes_end")                       \
+  X(kCommitGroups, "commit_groups")                   \
+  X(kSyncedWrites, "synced_writes")                   \
+  X(kWritesUnsynced, "writes_unsynced")               \
+  X(kSyncs, "syncs")                                  \
+  X(kDiskFailures, "disk_failures")                   \
+  X(kDiskRefuses, "disk_refuses")                     \
+  X(kLogTorn, "log_torn")                             \
+  X(kRejectedRequests, "rejected_requests")           \
+  X(kIndexBytes, "index_bytes")                       \
+  X(kIndexBuckets, "index_buckets")                   \
+  X(kOverflowBuckets, "overflow_buckets")             \
+  X(kMemoryBytes, "memory_bytes")                     \
+  X(kMemoryBytesFree, "memory_bytes_free")            \
+  X(kLargePageBytes, "large_page_bytes")              \
+  X(kRegisteredBytes, "registered_bytes")             \
+  X(kLogBytesUsed, "log_bytes_used")                  \
+  X(kLogBytesDead, "log_bytes_dead")                  \
+  X(kSegmentsCleaned, "segments_cleaned")             \
+  X(kBytesMoved, "bytes_moved")                       \
+  X(kBytesWritten, "bytes_written")                   \
+  X(kWritesPutOff, "writes_put_off")                  \
+  X(kLastVersion, "last_version")                     \
+  X(kConnections, "connections")                      \
+  X(kConnectionsAccepted, "connections_accepted")     \
+  X(kConnectionsBroken, "connections_broken")         \
+  X(kConnectionsRefused, "connections_refused")       \
+  X(kHandshakesDropped, "handshakes_dropped")         \
+  X(kRefusedVersion, "refused_version")               \
+  X(kRefusedFull, "refused_full")                     \
+  X(kRefusedToken, "refused_token")                   \
+  X(kRefusedTokenFull, "refused_token_full")          \
+  X(kChallenges, "challenges")                        \
+  X(kTokens, "tokens")                                \
+  X(kSlicesBound, "slices_bound")                     \
+  X(kSlicesUnbound, "slices_unbound")                 \
+  X(kRequestsDenied, "requests_denied")               \
+  X(kRequestsDelayed, "requests_delayed")             \
+  X(kClientsRemembered, "clients_remembered")         \
+  X(kClientsForgotten, "clients_forgotten")           \
+  X(kOutcomesTold, "outcomes_told")                   \
+  X(kOutcomesUnknown, "outcomes_unknown")             \
+  X(kReceiveCompletions, "receive_completions")       \
+  X(kWakeups, "wakeups")
+
+enum class Counter : std::uint32_t {
+#define REMORA_COUNTER_ENUMERATOR(name, text) name,
+  REMORA_COUNTERS(REMORA_COUNTER_ENUMERATOR)
+#undef REMORA_COUNTER_ENUMERATOR
+};
+
+inline constexpr const char* kCounterNames[] = {
+#define REMORA_COUNTER_NAME(name, text) text,
+    REMORA_COUNTERS(REMORA_COUNTER_NAME)
+#undef REMORA_COUNTER_NAME
+};
+inline constexpr std::size_t kCounterCount = std::size(kCounterNames);
+inline constexpr std::size_t kCounterCapacity = 128;
+static_assert(kCounterCount <= kCounterCapacity);
+
+/// Of what stands before the counters, all but `level` and `reuses` is written before the first client
+/// connects, and never again.
+struct Superblock {
+  std::uint64_t magic;
+  std::uint32_t format_version;
+  std::uint32_t grace_ms;  // T of I6
+  std::uint64_t layout_signature;
+  std::uint64_t incarnation;  // random at each start of a store, never 0; part of every record's checksum
+  std::uint64_t memory_size;  // bytes of the region, whole segments
+  std::uint64_t level;        // at least 2^level main buckets are there; below 64, so one byte tells
+  std::uint64_t base_depth;   // of a main bucket that says 0, as it was never written; at most 255
+  std::uint64_t padding;
+  /// Grows before memory of records that readers may have been led to is used for something else (I6). A
+  /// cache line to itself, which is hardly ever written.
+  std::uint64_t reuses;
+  std::uint64_t more_padding[7];
+  std::array<std::uint64_t, kCounterCapacity> counters;  // by Counter
+};
+static_assert(offsetof(Superblock, reuses) == 64 && offsetof(Superblock, counters) == 128);
+static_assert(sizeof(Superblock) <= kSuperblockSize);
+static_assert(std::has_unique_object_representations_v<Superblock>);
+
+/// Where things stand in a region of `memory_size` bytes.
+constexpr std::uint64_t SegmentCount(std::uint64_t memory_size) { return memory_size / kSegmentSize; }
+constexpr std::uint64_t DirectoryOffset() { return kSuperblockSize; }
+constexpr std::uint64_t GenerationsOffset(std::uint64_t memory_size) {
+  return DirectoryOffset() + SegmentCount(memory_size) * sizeof(std::uint64_t);
+}
+/// The first segment that is behind all that.
+constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
+  const std::uint64_t end = GenerationsOffset(memory_size) + SegmentCount(memory_size);
+  return (end + kSegmentSize - 1) / kSegmentSize;
+}
+
+// --- Signature ----------------------------------------------------------------------------------------
+
+/// One number for everything above (and the hash of record.h): different layouts, different numbers.
+constexpr std::uint64_t LayoutSignature() {
+  std::uint64_t signature = 0xcbf29ce484222325;  // FNV-1a, over whole numbers
+  for (std::uint64_t number :
+       {std::uint64_t{kFormatVersion}, std::uint64_t{kMaxKeySize}, std::uint64_t{kMaxValueSize},
+        std::uint64_t{kMaxSmallValueSize}, std::uint64_t{kUnitSize}, std::uint64_t{sizeof(RecordHeader)},
+        std::uint64_t{sizeof(Bucket)}, std::uint64_t{kSlotsPerBucket}, std::uint64_t{kSegmentSize},
+        std::uint64_t{kSuperblockSize}, std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits},
+        std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
+        std::uint64_t{offsetof(Superblock, reuses)}, std::uint64_t{offsetof(Superblock, counters)},
+        kSuperblockMagic, std::uint64_t{kCounterCount}}) {
+    signature = (signature ^ number) * 0x100000001b3;
+  }
+  return signature;
+}
+
+}  // namespace remora

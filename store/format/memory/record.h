@@ -1,0 +1,164 @@
+// The check that a record is what its reader looks for. Pure functions, used by both sides.
+#pragma once
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "store/format/memory/hash.h"
+#include "store/format/memory/index_view.h"
+#include "store/format/memory/layout.h"
+
+namespace remora {
+
+/// The two factors of a record's checksum; the value's hash is added to the second. What they are multiplied
+/// by is odd, so that it is without loss, and large, so that small numbers do not add up to another's.
+[[gnu::always_inline]] inline std::uint64_t KeyFactor(std::uint64_t expiry_ms, std::uint64_t key_hash,
+                                                      std::uint64_t incarnation) {
+  constexpr std::uint64_t kOfExpiry = 0xc2b2ae3d27d4eb4f;
+  return key_hash + incarnation + expiry_ms * kOfExpiry;
+}
+[[gnu::always_inline]] inline std::uint64_t ValueFactor(std::uint64_t version, std::uint64_t offset_units) {
+  constexpr std::uint64_t kOfVersion = 0x9e3779b97f4a7c15;
+  return offset_units + version * kOfVersion;
+}
+
+/// The record's checksum. The hashes of key and value go in, not their bytes: a reader has the key's hash
+/// at hand and may hold key and value in two places; the server that verified a value's hash once need not
+/// run over the value again. `offset_units` and `incarnation` tie the record to its place. The sizes are not
+/// in it, for each hash is one of so many bytes; nor are the flags, which SizesMatch knows.
+///
+/// It is the two halves of one product, one upon the other, as in XXH3: both factors are as good as random,
+/// and whichever of the numbers is another one, its factor is another one, and so is the product.
+inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t key_hash,
+                                    std::uint64_t value_hash, std::uint64_t offset_units,
+                                    std::uint64_t incarnation) {
+  return AddProduct(0, KeyFactor(header.expiry_ms, key_hash, incarnation),
+                    ValueFactor(header.version_live >> 1, offset_units) + value_hash);
+}
+
+/// What became of a record that a slot (or a memory of one) led to.
+enum class RecordState : std::uint8_t {
+  kLive = 1,     // verified: this key's value at some moment of the READ
+  kDead = 2,     // verified: this key's value once, overwritten or deleted since
+  kForeign = 3,  // verified: the live record of another key with the same bucket and fingerprint
+  kTorn = 4,     // none of these: record or slot was torn, or the place is another's by now
+};
+
+/// The place that a slot named, the chain that the slot was in, and the store.
+struct RecordPlace {
+  std::uint64_t offset_units = 0;
+  std::uint64_t extent_bytes = 0;
+  Home home;
+  std::uint64_t incarnation = 0;
+};
+
+/// Whether the sizes are in bounds, and such that a record with them has this extent: that, and not only fits
+/// into it. A torn slot with a right offset and a wrong extent must not pass for the slot of whose record it
+/// found.
+inline bool IsExtentOf(std::size_t key_size, std::size_t value_size, std::uint64_t extent_bytes) {
+  return key_size >= kMinKeySize && key_size <= kMaxKeySize && value_size <= kMaxValueSize &&
+         ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize == extent_bytes;
+}
+/// The same of a header's; and the flags are good.
+inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
+  return header.flags == 0 && IsExtentOf(header.key_size, header.value_size, extent_bytes);
+}
+
+/// Whether two keys are the same; those of usual sizes without a call.
+[[gnu::always_inline]] inline bool IsSame(std::string_view a, std::string_view b) {
+#ifdef __SSE2__
+  if (a.size() == b.size() && a.size() - 16 <= 16) {
+    const auto equal = [&](std::size_t at) {
+      return _mm_cmpeq_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a.data() + at)),
+                            _mm_loadu_si128(reinterpret_cast<const __m128i*>(b.data() + at)));
+    };
+    return _mm_movemask_epi8(_mm_and_si128(equal(0), equal(a.size() - 16))) == 0xffff;
+  }
+#endif
+  return a == b;
+}
+
+/// As CheckRecord, of a record that was read in parts: its sizes match, and its key and the hash of its value
+/// are these.
+inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stored_key,
+                               std::uint64_t value_hash, std::string_view key, std::uint64_t key_hash,
+                               const RecordPlace& place) {
+  const bool same_key = IsSame(stored_key, key);
+  const std::uint64_t stored_hash = same_key ? key_hash : HashKey(stored_key);
+  if (header.checksum !=
+      RecordChecksum(header, stored_hash, value_hash, place.offset_units, place.incarnation)) {
+    return RecordState::kTorn;
+  }
+  const bool live = (header.version_live & kLiveBit) != 0;
+  if (!same_key) {
+    // A torn slot may spell the place of any record. One that does not belong where we looked, or that no
+    // slot names any more, does not show that ours was whole.
+    const bool belongs =
+        Fingerprint(stored_hash) == Fingerprint(key_hash) && Belongs(stored_hash, place.home);
+    return belongs && live ? RecordState::kForeign : RecordState::kTorn;
+  }
+  return live ? RecordState::kLive : RecordState::kDead;
+}
+
+/// Judges a record against the key that was looked up. `header` is a private copy; `body` are the bytes
+/// behind the header in the record's extent, place.extent_bytes - sizeof(RecordHeader) of them, of which only
+/// those are looked at that the header's sizes, checked first, cover. When the answer is kLive or kDead, the
+/// value is the header.value_size bytes at body + key.size().
+inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body, std::string_view key,
+                               std::uint64_t key_hash, const RecordPlace& place) {
+  if (!SizesMatch(header, place.extent_bytes)) return RecordState::kTorn;
+  const std::string_view stored_key(reinterpret_cast<const char*>(body), header.key_size);
+  const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
+  return JudgeRecord(header, stored_key, value_hash, key, key_hash, place);
+}
+
+/// What a live record says.
+struct LiveRecord {
+  std::uint64_t version;
+  std::uint64_t expiry_ms;
+  std::string_view value;  // where it is
+};
+
+/// Whether CheckRecord would say kLive of the record at `at`, where it is and may end meanwhile; the extent's
+/// bytes can be read. For who does not ask what it is else: in so few steps that depend on what was read,
+/// above all so few branches, that a processor which waits for that gets to what comes behind
+/// (client/get/fast_get.h).
+///
+/// The live bit comes first: set, it was so when the reading of the rest began, which never changes while it
+/// is one (I4). All else is loaded once.
+[[gnu::always_inline]] inline bool ReadLiveRecord(std::string_view key, std::uint64_t key_hash,
+                                                  const std::byte* at, const RecordPlace& place,
+                                                  LiveRecord* record) {
+  const auto& header = *reinterpret_cast<const RecordHeader*>(at);
+  using Word __attribute__((may_alias)) = std::uint64_t;
+  static_assert(offsetof(RecordHeader, value_size) % sizeof(Word) == 0);
+  const std::uint64_t version_live = __atomic_load_n(&header.version_live, __ATOMIC_ACQUIRE);
+  // By which memory is read: loaded once, whatever the compiler would like.
+  const Word sizes = __atomic_load_n(reinterpret_cast<const Word*>(&header.value_size), __ATOMIC_RELAXED);
+  const std::uint64_t value_size = static_cast<std::uint32_t>(sizes);
+  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole.
+  const bool fits = place.extent_bytes <= kMaxExactExtent
+                        ? place.extent_bytes - (sizeof(header) + key.size() + value_size) < kUnitSize
+                        : IsExtentOf(key.size(), value_size, place.extent_bytes);
+  if (!fits) return false;
+  const char* const body = reinterpret_cast<const char*>(at) + sizeof(header);
+  record->version = version_live >> 1;
+  record->expiry_ms = header.expiry_ms;
+  record->value = {body + key.size(), value_size};
+  // Key size and flags.
+  std::uint64_t wrong = (sizes >> 32) ^ key.size();
+  wrong |= ~version_live & kLiveBit;
+  // The value comes last: until then, little is to be kept.
+  const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
+  const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
+  const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);
+  wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
+  return wrong == 0 && IsSame({body, key.size()}, key);
+}
+
+}  // namespace remora

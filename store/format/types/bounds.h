@@ -1,0 +1,34 @@
+// What is out of bounds, in words: of the store, its clients and batches the same. Nothing but texts, so that
+// what is in bounds costs none of them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "store/format/memory/layout.h"
+#include "store/format/types/expiry.h"
+
+namespace remora {
+
+inline constexpr std::string_view kNoSuchDurability = "no such durability";
+inline constexpr std::string_view kNoSuchVersion = "a condition that names a version which no write ever has";
+
+inline bool IsKey(std::string_view key) { return key.size() >= kMinKeySize && key.size() <= kMaxKeySize; }
+
+inline std::string NoKey(std::size_t size) {
+  return "a key of " + std::to_string(size) + " bytes; allowed are " + std::to_string(kMinKeySize) + " to " +
+         std::to_string(kMaxKeySize);
+}
+
+inline std::string NoValue(std::size_t size) {
+  return "a value of " + std::to_string(size) + " bytes; allowed are up to " + std::to_string(kMaxValueSize);
+}
+
+inline std::string NoTtl(std::chrono::milliseconds ttl) {
+  return "a ttl of " + std::to_string(ttl.count()) + " ms; allowed are 1 to " +
+         std::to_string(kMaxTtl.count()) + ", and for ever";
+}
+
+}  // namespace remora

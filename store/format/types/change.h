@@ -1,0 +1,61 @@
+// The change feed: what was written, in its order, from a place in that order on.
+//
+// All writes of a durable tier have numbers, which go up: its sequence, across restarts. Each time that a
+// store is opened is an incarnation. What a power cut takes back, and a data directory that is restored from
+// a copy, continue the sequence with other writes under the same numbers; the incarnations that a data
+// directory has seen, and what sequence each began with, tell whether a place is on its line.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+namespace remora {
+
+enum class ChangeKind : std::uint8_t {
+  kPut = 1,     // the key has this value: by any write that stores one
+  kDelete = 2,  // the key is gone: deleted, or expired and removed
+};
+
+/// One change, whose bytes are whoever's who shows it.
+struct Change {
+  ChangeKind kind{};
+  std::uint64_t sequence = 0;
+  std::uint64_t version = 0;
+  std::uint64_t expiry_ms = 0;
+  std::string_view key{};
+  std::string_view value{};
+};
+
+/// Where a feed goes on.
+struct ChangePlace {
+  std::uint64_t incarnation = 0;  // in which `sequence` was shown, or might have been; 0: from now on
+  std::uint64_t sequence = 0;     // of the next change to be shown
+  friend bool operator==(const ChangePlace&, const ChangePlace&) = default;
+};
+static_assert(std::has_unique_object_representations_v<ChangePlace>);
+
+/// Which changes, and from where on. What it points to is copied.
+struct WatchOptions {
+  /// Of keys that begin with this. Empty: of all.
+  std::string_view prefix{};
+  /// As StoreWatch and ClientWatch give it; behind the change that was shown last when it was given. Empty:
+  /// what is written from now on.
+  std::string_view token{};
+};
+
+/// Before each change in a page (store/format/wire/scan_messages.h).
+struct ChangeEntry {
+  std::uint64_t sequence = 0;
+  std::uint64_t version = 0;    // of a deletion: 0
+  std::uint64_t expiry_ms = 0;  // of the server's clock; 0: never
+  std::uint32_t value_size = 0;
+  std::uint16_t key_size = 0;
+  ChangeKind kind{};
+  std::uint8_t reserved = 0;
+};
+static_assert(sizeof(ChangeEntry) == 32 && offsetof(ChangeEntry, sequence) == 0);
+static_assert(std::has_unique_object_representations_v<ChangeEntry>);
+
+}  // namespace remora

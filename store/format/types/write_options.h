@@ -1,0 +1,100 @@
+// What a write may ask for beside its key and value. The store and its clients take the same.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "store/format/memory/layout.h"
+#include "store/format/types/expiry.h"
+
+namespace remora {
+
+/// What an acknowledged write has survived by then. Each says more than the one before.
+enum class Durability : std::uint8_t {
+  kMemory = 1,  // nothing: it is visible, and may be gone with the process
+  kLogged = 2,  // it is in RocksDB's write-ahead log: it survives the process's death, not the machine's
+  kSynced = 3,  // the disk has it, and had it before anybody could read it
+};
+
+/// As it stands in a message, 0 for none, and back; that may be anything.
+constexpr std::uint8_t EncodeDurability(std::optional<Durability> durability) {
+  return durability ? static_cast<std::uint8_t>(*durability) : 0;
+}
+constexpr std::optional<Durability> DecodeDurability(std::uint8_t byte) {
+  if (byte == 0) return std::nullopt;
+  return static_cast<Durability>(byte);
+}
+constexpr bool IsDurability(std::optional<Durability> durability) {
+  return !durability || (*durability >= Durability::kMemory && *durability <= Durability::kSynced);
+}
+
+/// What must be so of a key for a write of it to be done. Decided at the point where writes get their order,
+/// as of all writes before, whoever made them. A record whose time is over counts for nothing. One whose time
+/// ends between that point and the moment at which the write is seen (Durability::kSynced: when the disk has
+/// it) may be missed by a Get in between; so may it before an increment, an append, a touch, a delete.
+class Condition {
+ public:
+  /// None: the write is done in any case.
+  constexpr Condition() = default;
+  /// The key is not there. If it is: AlreadyExists.
+  static constexpr Condition Absent() { return Condition(kAbsent); }
+  /// The key is there. If not: NotFound.
+  static constexpr Condition Present() { return Condition(kPresent); }
+  /// The key is there and its last write was that of `version`, as a Get or that write said. If it is not
+  /// there: NotFound; if it has another version: FailedPrecondition, and the message says which.
+  static constexpr Condition Version(std::uint64_t version) {
+    return Condition(version > 0 && version < kMaxVersion ? version : kMaxVersion);
+  }
+
+  constexpr bool is_none() const { return word_ == 0; }
+  /// False: of a version that no write ever gets.
+  constexpr bool IsValid() const { return word_ < kMaxVersion || *this == Absent() || *this == Present(); }
+
+  /// As it stands in a message, and back; that may be anything.
+  constexpr std::uint64_t Encode() const { return word_; }
+  static constexpr Condition Decode(std::uint64_t word) { return Condition(word); }
+
+  /// REQUIRES: neither none, nor Absent or Present.
+  constexpr std::uint64_t version() const { return word_; }
+
+  friend constexpr bool operator==(const Condition&, const Condition&) = default;
+
+ private:
+  static constexpr std::uint64_t kAbsent = ~std::uint64_t{0};
+  static constexpr std::uint64_t kPresent = kAbsent - 1;
+
+  constexpr explicit Condition(std::uint64_t word) : word_(word) {}
+
+  std::uint64_t word_ = 0;
+};
+
+/// Of a write that stores a value.
+struct PutOptions {
+  /// How long the record is there, or Until (store/format/types/expiry.h) when: OutOfRange, if that is over.
+  /// None: as the store's default says; of a value that an increment or an append finds, as it was.
+  std::optional<std::chrono::milliseconds> ttl{};
+  Condition condition{};
+  /// None: the store's (StoreOptions, kvserver --durability). A store of kMemory knows no other:
+  /// InvalidArgument.
+  std::optional<Durability> durability{};
+  /// Gets the version of this write when it was done, unless it is null.
+  std::uint64_t* version = nullptr;
+};
+
+/// One write of a MultiPut; version of its options may be null.
+struct PutRequest {
+  std::string_view key{};
+  std::string_view value{};
+  PutOptions options{};
+};
+
+/// Of other writes.
+struct WriteOptions {
+  Condition condition{};
+  std::optional<Durability> durability{};
+  std::uint64_t* version = nullptr;  // as PutOptions
+};
+
+}  // namespace remora

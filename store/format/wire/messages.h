@@ -1,0 +1,370 @@
+// Bytes in messages between client and server, and in the handshake that comes before them.
+//
+//   connect:  HelloRequest  ->        <- HelloReply (accept)  or  HelloRefusal (reject)
+//   with a token, twice:
+//     HelloRequest (has token)        ->
+//                                     <- HelloRefusal (challenge, nonce)
+//     HelloRequest (proves)           ->
+//                                     <- HelloReply with a proof of the server's
+//   then, for each request of the client, at most `credits` of them unanswered:
+//     WRITE key, value, reads into the slice
+//     SEND Request                    ->
+//                                     <- SEND Reply
+//
+// A value of more than kMaxSmallValueSize is put in three steps, with one reservation per connection at a
+// time:
+//     SEND Request (reserve)          ->
+//                                     <- SEND Reply, and behind it, if the transport can take it back, a
+//                                     Grant
+//     with a Grant:    WRITE key, value into it, in any pieces
+//     without one, for each part, in order:
+//       WRITE the part into the slice
+//       SEND Request (part)           ->
+//                                     <- SEND Reply
+//     SEND Request (commit)           ->   the server revokes the grant, then verifies, then publishes
+//                                     <- SEND Reply
+// The reserved bytes hold key, then value, with nothing in between. A reservation ends with the commit,
+// whatever its outcome, and one of sizes 0 only gives back what was reserved; with the next reserve; with the
+// connection; and kReservationSeconds after it was asked for. Who WRITEs to a grant that has ended loses the
+// connection. When as much is reserved as the server allows, a reserve waits for its turn. After
+// kTurnSeconds it is answered with kAskAgain, and has its turn if the client asks again within as long. So a
+// client that is frozen loses its turn, and keeps others waiting for no longer than one reservation lasts.
+//
+// The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value (as the operation has
+// them), then reads. They are whole when the Request arrives. What a touch finds gets another expiry; it is
+// written anew, as by a put of the same value.
+//
+// Reads: the hashes of keys that this client has read lately in the server's memory, which does not see it.
+// It wants to know when the memory fills: what is not used will have to go. They are hints, so no checksum
+// covers them. They come along with whatever is sent.
+//
+// A write may come with a condition (store/format/types/write_options.h), which is decided when it is
+// committed; for a large value, that is at its commit.
+//
+// Scans, counts, drops and change feeds: store/format/wire/scan_messages.h.
+//
+// A backup takes longer than a request may. Who wants one sends the same request again until it is done: the
+// first of a name begins it, each one is answered at once. The server knows the names of the last
+// kRememberedBackups that have ended. Where they go is the server's affair.
+//
+// The writes of a batch are done all or none. Its status is that of the first that could not be done.
+//
+// The puts of a list (store/format/wire/multi_put.h) share a message, and no more: each is done, or not, by
+// itself, in their order, and the reply says what became of each. Where each has a request id of its own,
+// outcome tells of it, too; else they are remembered by nobody.
+//
+// A client whose connection broke makes another, under the same name. By the time that it is accepted, the
+// server has dropped the connection before: what it had sent there is done or never will be. Of a write that
+// was sent and not answered it then asks what became of it (outcome), and sends it anew, under another id, if
+// it was not done. The server remembers the last write that was done of each `credits` ids; so a write is not
+// to be sent before all are answered whose ids are less by `credits` or more. It may have forgotten the whole
+// name: then it refuses it, and the client takes another.
+//
+// A server may serve only who proves to have a token: a secret that both have, which never goes over the
+// wire. The client's proof is the beginning of HMAC-SHA256(secret, ClientProofParts), the server's, which the
+// client demands, HMAC-SHA256(secret, ServerProofParts). The nonce is the server's own, for this name and
+// challenge, good for some seconds and for one connection; the challenge is the client's, random for each
+// connection. So neither side's proof serves anybody a second time. A proof that does not hold is refused
+// with a nonce again: the same one, if it was the token that was wrong, and another one, if the nonce was too
+// old. What follows the handshake is neither encrypted nor authenticated.
+//
+// A client whose token is for reading alone has no slice. What its requests have there, the bytes at
+// payload_offset, stands behind the Request in its message, up to kMaxInlinePayload of it; of what will be
+// refused, because it writes, nothing does.
+//
+// HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
+// was sent and before the answer was there, which is what a client knows of that clock
+// (client/session/server_clock.h).
+//
+// Whoever reads a message checks magic, enumerators and sizes before anything else:
+// the other side may be anybody.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "store/format/memory/layout.h"
+#include "store/format/memory/record.h"
+#include "store/format/types/expiry.h"
+#include "store/format/types/write_options.h"
+#include "store/format/wire/remote_region.h"
+
+namespace remora {
+
+inline constexpr std::uint16_t kProtocolVersion = 11;
+
+// --- Handshake ----------------------------------------------------------------------------------------
+
+inline constexpr std::uint64_t kHelloMagic = 0x30414f4d45524f4c;
+
+/// What of the signature goes over the wire.
+constexpr std::uint32_t FoldedLayoutSignature() {
+  return static_cast<std::uint32_t>(LayoutSignature() ^ LayoutSignature() >> 32);
+}
+
+enum HelloFlag : std::uint8_t {
+  kReturns = 1,   // the server has accepted this name before
+  kHasToken = 2,  // it has a token, and is served by nobody who has not
+  kProves = 4,    // `proof` is one
+};
+
+using HelloNonce = std::array<std::byte, 16>;
+
+struct HelloRequest {
+  std::uint64_t magic = kHelloMagic;
+  std::uint16_t protocol_version = kProtocolVersion;
+  std::uint8_t format_version = kFormatVersion;
+  std::uint8_t flags = 0;  // HelloFlag
+  std::uint32_t layout_signature = FoldedLayoutSignature();
+  /// The client's name: random, and the same at each of its connections. 0: it has none, and never asks what
+  /// became of a write. Request ids of a name go up, across its connections.
+  std::uint64_t client = 0;
+  // Of who has a token; else zeros.
+  std::uint64_t challenge = 0;
+  std::array<std::byte, 24> proof{};
+};
+static_assert(sizeof(HelloRequest) == 56 && sizeof(HelloRequest) <= 56);
+static_assert(std::has_unique_object_representations_v<HelloRequest>);
+static_assert(kFormatVersion <= 255);
+
+struct HelloReply {
+  std::uint64_t magic = kHelloMagic;
+  std::uint32_t credits = 0;  // requests that the client may have unanswered
+  std::uint32_t flags = 0;    // ReplyFlag::kLoading, kReadOnly
+  std::uint64_t incarnation = 0;
+  std::int64_t server_ms = 0;         // Clock::UnixMillis
+  RemoteRegion memory;                // to READ: superblock, index, records
+  RemoteRegion slice;                 // to WRITE; none where ReplyFlag::kReadOnly
+  std::array<std::byte, 32> proof{};  // of who asked for one; else zeros
+};
+static_assert(sizeof(HelloReply) == 112 && sizeof(HelloReply) <= 196);
+static_assert(std::has_unique_object_representations_v<HelloReply>);
+
+enum class RefusalReason : std::uint32_t {
+  kNotRemora = 1,  // the request's magic or size is wrong
+  kVersion = 2,    // protocol or format version differ
+  kLayout = 3,     // same versions, different layout signature
+  kFull = 4,       // the server has as many clients, or as little memory, as it allows
+  kStopping = 5,
+  kForgotten = 6,  // a name that returns is none that the server knows, or not any more: take another
+  kChallenge = 7,  // prove that you have a token, with this nonce
+};
+
+/// `text` says what to do; zero-terminated unless full.
+struct HelloRefusal {
+  std::uint64_t magic = kHelloMagic;
+  RefusalReason reason = RefusalReason::kNotRemora;
+  std::uint32_t protocol_version = kProtocolVersion;
+  std::uint32_t format_version = kFormatVersion;
+  std::uint32_t reserved = 0;
+  char text[104] = {};
+  HelloNonce nonce{};  // kChallenge
+};
+static_assert(sizeof(HelloRefusal) == 144 && sizeof(HelloRefusal) <= 148);
+static_assert(std::has_unique_object_representations_v<HelloRefusal>);
+
+inline constexpr std::string_view kClientProofDomain = "remora client proof 1";
+inline constexpr std::string_view kServerProofDomain = "remora server proof 1";
+
+/// What a client's proof covers: all of its hello before the proof.
+inline std::array<std::span<const std::byte>, 3> ClientProofParts(const HelloNonce& nonce,
+                                                                  const HelloRequest& hello) {
+  const auto bytes = std::as_bytes(std::span(&hello, 1)).first(offsetof(HelloRequest, proof));
+  return {std::as_bytes(std::span(kClientProofDomain)), nonce, bytes};
+}
+/// And a server's: all of the hello that it answers, and all of the reply before the proof.
+inline std::array<std::span<const std::byte>, 3> ServerProofParts(const HelloRequest& hello,
+                                                                  const HelloReply& reply) {
+  const auto bytes = std::as_bytes(std::span(&reply, 1)).first(offsetof(HelloReply, proof));
+  return {std::as_bytes(std::span(kServerProofDomain)), std::as_bytes(std::span(&hello, 1)), bytes};
+}
+
+// --- Requests and replies -----------------------------------------------------------------------------
+
+enum class Operation : std::uint8_t {
+  kPut = 1,     // key, value: store
+  kDelete = 2,  // key: remove
+  kLocate = 3,  // key: say where its record is now
+  kPing = 4,    // nothing: answer
+  kTouch = 5,   // key: give its record a new expiry
+  // Of a large value. None has a payload in the slice but kPart.
+  kReserve = 6,  // key and value of these sizes will come
+  kPart = 7,     // the next value_size bytes of key and value; key_size is 0
+  kCommit = 8,  // store what was reserved with these sizes, or, of 0 and 0, give it back; payload_offset is 0
+  // Of the value that is there. Without a ttl, it keeps its expiry.
+  kIncrement = 9,  // key, and as value a std::int64_t: add that to the number that the value spells
+  kAppend = 10,    // key, value: put it behind the value that is there
+  // Its value is the bytes of a batch (store/format/wire/write_batch.h); key_size, ttl_ms and condition are
+  // 0.
+  kBatch = 11,
+  // store/format/wire/scan_messages.h
+  kScan = 12,      // opens a cursor
+  kScanNext = 14,  // goes on with it
+  // Nothing in the slice; condition: a number of the client's own, random and not 0: the name of a backup.
+  kBackup = 15,
+  kOutcome = 13,  // nothing; payload_offset: the request id of a write that this name has sent before
+  // Its value is the bytes of a list of puts; key_size, ttl_ms and condition are 0.
+  kPutList = 16,
+};
+
+/// Whether it may change what is stored, at once.
+constexpr bool IsWrite(Operation operation) {
+  switch (operation) {
+    case Operation::kPut:
+    case Operation::kDelete:
+    case Operation::kTouch:
+    case Operation::kCommit:
+    case Operation::kIncrement:
+    case Operation::kAppend:
+    case Operation::kBatch:
+    case Operation::kPutList:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Whether it needs a token for writing: writes, what they are prepared by, and backups, which the server's
+/// disk is filled by. (And scans of ScanKind::kDrop.)
+constexpr bool NeedsWriter(Operation operation) {
+  return IsWrite(operation) || operation == Operation::kReserve || operation == Operation::kPart ||
+         operation == Operation::kBackup;
+}
+
+struct Request {
+  std::uint64_t request_id = 0;  // the client's; comes back in the reply
+  std::uint64_t payload_offset = 0;
+  std::uint64_t payload_checksum = 0;
+  std::int64_t ttl_ms = 0;      // of what stores a record: EncodeTtl; 0: none
+  std::uint64_t condition = 0;  // of a write: Condition::Encode; 0: none. scan_next: the cursor
+  std::uint32_t value_size = 0;
+  std::uint16_t key_size = 0;
+  Operation operation = Operation::kPing;
+  std::uint8_t read_count = 0;  // up to kMaxReads
+  std::uint8_t durability = 0;  // of a write: EncodeDurability
+  std::uint8_t put_count = 0;   // put list: how many
+  std::uint8_t put_ids = 0;  // put list: put_count: each has an id, the last one request_id; or 0: none has
+  std::uint8_t reserved[5] = {};
+};
+static_assert(sizeof(Request) == 56);
+static_assert(std::has_unique_object_representations_v<Request>);
+
+/// Ties a payload to its request: bytes left over from an earlier one, or half of one, do not verify.
+inline std::uint64_t PayloadChecksum(const Request& request, std::uint64_t key_hash,
+                                     std::uint64_t value_hash) {
+  const std::uint64_t covered[] = {
+      request.request_id,
+      request.payload_offset,
+      static_cast<std::uint64_t>(request.ttl_ms),
+      request.condition,
+      std::uint64_t{request.durability} << 56 | std::uint64_t{request.value_size} << 24 |
+          std::uint64_t{request.key_size} << 8 | static_cast<std::uint64_t>(request.operation),
+      key_hash,
+      value_hash};
+  return XXH3_64bits(covered, sizeof(covered));
+}
+
+enum class ReplyStatus : std::uint8_t {
+  kOk = 1,
+  kNotFound = 2,  // no such key
+  kInvalid = 3,   // the request breaks the protocol's bounds
+  kCorrupt = 4,   // what was sent does not verify, or what is stored; the text says which; nothing was done
+  kFull = 5,      // no room; nothing was done
+  kDurableTier = 6,  // the durable tier failed; whether the write survives a restart is unknown
+  // Nothing was done:
+  kAlreadyExists = 7,       // the condition was that the key is absent
+  kFailedPrecondition = 8,  // the key has another version; or its value is no number
+  kOutOfRange = 9,          // the number would overflow, or the value grow too large
+  // Outcome: the server cannot tell. (kOk: it was done, with this version and result. kNotFound: it was not
+  // and never will be. kDurableTier: as that write's own.)
+  kUnknown = 10,
+  kPermissionDenied = 11,  // the client's token is for reading alone; nothing was done
+  kAskAgain = 12,          // reserve: its turn has not come; nothing was done
+};
+
+enum ReplyFlag : std::uint16_t {
+  kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
+  kWantsReads = 2,  // until a reply does not say so
+  kReadOnly = 4,    // of a HelloReply: what needs a writer will be refused, and there is no slice
+};
+
+struct Reply {
+  std::uint64_t request_id = 0;
+  std::uint64_t version = 0;   // of a write: its own; batch: of its first; put list: of the first that was
+                               // done; locate: that of the record; scan: the cursor
+  std::uint64_t slot = 0;      // of what stores a record, and locate: where it is (EncodeSlot); scan
+  std::int64_t result = 0;     // increment: the number; append: the size of the value; scan: of the page
+  std::int64_t server_ms = 0;  // Clock::UnixMillis
+  ReplyStatus status = ReplyStatus::kOk;
+  std::uint8_t reserved = 0;
+  std::uint16_t flags = 0;  // ReplyFlag
+  // Bytes behind this struct, up to kMaxReplyBehind. Status not kOk: text, why. kOk, of a reserve: a Grant,
+  // or nothing; of a backup: a BackupDone; nothing: it is under way; of a put list: PutListOutcomes.
+  std::uint16_t behind_size = 0;
+  std::uint16_t reserved2 = 0;
+};
+static_assert(sizeof(Reply) == 48);
+static_assert(std::has_unique_object_representations_v<Reply>);
+
+/// The client may WRITE all of this region, and nothing else of the server's memory that others read.
+struct Grant {
+  RemoteRegion region;
+};
+static_assert(sizeof(Grant) == 24);
+static_assert(std::has_unique_object_representations_v<Grant>);
+
+struct BackupDone {
+  std::uint64_t id = 0;         // in the server's directory
+  std::uint64_t version = 0;    // all writes up to this one are in it
+  std::uint64_t bytes = 0;      // of all its files
+  std::uint64_t new_bytes = 0;  // of those that no earlier one has
+};
+static_assert(sizeof(BackupDone) == 32 && sizeof(BackupDone) <= 160);
+static_assert(std::has_unique_object_representations_v<BackupDone>);
+
+inline constexpr std::size_t kRememberedBackups = 16;
+
+/// Enough for the largest value at 2 MB/s. A client that was cut off keeps the memory no longer than this.
+inline constexpr std::int64_t kReservationSeconds = 30;
+inline constexpr std::int64_t kTurnSeconds = 1;
+
+/// What a put list's reply takes with a text; without one, it is a short message (rdma::kMaxShortMessage).
+inline constexpr std::size_t kMaxReplyBehind = 368;
+inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyBehind;
+
+/// Hashes of reads in one request, of 8 bytes each.
+inline constexpr std::size_t kMaxReads = 64;
+
+/// Bytes of a slice for one request of the largest size.
+inline constexpr std::size_t kMaxPayloadSize =
+    kMaxKeySize + kMaxSmallValueSize + kMaxReads * sizeof(std::uint64_t);
+
+/// Behind a Request in its message, where there is no slice: the largest is what opens a scan with two bounds
+/// (store/format/wire/scan_messages.h), and reads.
+inline constexpr std::size_t kMaxInlinePayload =
+    128 + 2 * (kMaxKeySize + 1) + kMaxReads * sizeof(std::uint64_t);
+
+// --- Bytes to structs and back --------------------------------------------------------------------------
+
+template <typename T>
+concept WireStruct = std::is_trivially_copyable_v<T>;
+
+template <WireStruct T>
+std::span<const std::byte> AsBytes(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+/// Copies a struct out of `bytes`, which must be at least as long (more is padding). False: too short.
+template <WireStruct T>
+[[nodiscard]] bool FromBytes(std::span<const std::byte> bytes, T* value) {
+  if (bytes.size() < sizeof(T)) return false;
+  std::memcpy(value, bytes.data(), sizeof(T));
+  return true;
+}
+
+}  // namespace remora

@@ -1,0 +1,97 @@
+// Puts that share a message, and what became of each: as bytes.
+//
+//   the list:   for each put, in their order:   BatchEntry (kPut) | key | value
+//   its reply:  slots, 8 bytes each | laters, 4 each | statuses, 1 each | text
+//
+// Whoever reads such bytes checks everything: they may come from anybody.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "store/format/types/expiry.h"
+#include "store/format/wire/messages.h"
+#include "store/format/wire/write_batch.h"
+
+namespace remora {
+
+inline constexpr std::size_t kMaxListedPuts = 16;
+/// Of all entries, keys and values together. Values that are larger fill a message by themselves.
+inline constexpr std::size_t kMaxPutListBytes = std::size_t{16} << 10;
+
+constexpr std::size_t ListedPutSize(std::string_view key, std::string_view value) {
+  return sizeof(BatchEntry) + key.size() + value.size();
+}
+
+/// Puts it at `to`; returns where the next one goes. REQUIRES: key, value and ttl in bounds.
+inline std::byte* AddListedPut(std::byte* to, std::string_view key, std::string_view value,
+                               std::optional<std::chrono::milliseconds> ttl) {
+  BatchEntry entry;
+  entry.ttl_ms = EncodeTtl(ttl);
+  entry.value_size = static_cast<std::uint32_t>(value.size());
+  entry.key_size = static_cast<std::uint16_t>(key.size());
+  std::memcpy(to, &entry, sizeof(entry));
+  to += sizeof(entry);
+  std::memcpy(to, key.data(), key.size());
+  to += key.size();
+  // An empty view may have no address, which memcpy does not take.
+  if (!value.empty()) std::memcpy(to, value.data(), value.size());
+  return to + value.size();
+}
+
+/// What became of the puts of a list, in their order.
+class PutListOutcomes {
+ public:
+  struct Outcome {
+    ReplyStatus status = ReplyStatus::kOk;
+    std::uint32_t later = 0;  // kOk: its version is this much more than that of the first that was done
+    std::uint64_t slot = 0;   // kOk: as of a reply to a put
+  };
+
+  std::size_t size() const { return size_; }
+  const Outcome& operator[](std::size_t number) const { return outcomes_[number]; }
+  /// REQUIRES: there are less than kMaxListedPuts.
+  void Add(const Outcome& outcome) { outcomes_[size_++] = outcome; }
+  /// REQUIRES: number < size().
+  void Set(std::size_t number, const Outcome& outcome) { outcomes_[number] = outcome; }
+
+  static constexpr std::size_t BytesFor(std::size_t count) { return count * (kSlot + kLater + 1); }
+
+  /// To the beginning of `to`, BytesFor(size()) of them.
+  void Encode(char* to) const {
+    for (std::size_t i = 0; i < size_; ++i) {
+      std::memcpy(to + i * kSlot, &outcomes_[i].slot, kSlot);
+      std::memcpy(to + size_ * kSlot + i * kLater, &outcomes_[i].later, kLater);
+      to[size_ * (kSlot + kLater) + i] = static_cast<char>(outcomes_[i].status);
+    }
+  }
+  /// Takes those of `count` puts off `bytes`; what is left is text. False: these are none.
+  bool Decode(std::size_t count, std::string_view* bytes) {
+    if (count > kMaxListedPuts || bytes->size() < BytesFor(count)) return false;
+    const char* const from = bytes->data();
+    for (size_ = 0; size_ < count; ++size_) {
+      Outcome& outcome = outcomes_[size_];
+      std::memcpy(&outcome.slot, from + size_ * kSlot, kSlot);
+      std::memcpy(&outcome.later, from + count * kSlot + size_ * kLater, kLater);
+      outcome.status = static_cast<ReplyStatus>(from[count * (kSlot + kLater) + size_]);
+    }
+    bytes->remove_prefix(BytesFor(count));
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kSlot = sizeof(Outcome::slot);
+  static constexpr std::size_t kLater = sizeof(Outcome::later);
+
+  std::array<Outcome, kMaxListedPuts> outcomes_{};
+  std::size_t size_ = 0;
+};
+static_assert(PutListOutcomes::BytesFor(kMaxListedPuts) + 160 == kMaxReplyBehind);
+static_assert(sizeof(Reply) + PutListOutcomes::BytesFor(kMaxListedPuts) <= 256);
+
+}  // namespace remora

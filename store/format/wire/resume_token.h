@@ -1,0 +1,49 @@
+// From options to a place in a change feed, and back.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/format/memory/record.h"
+#include "store/format/types/change.h"
+#include "store/format/types/scan_range.h"
+
+namespace remora {
+
+/// RocksDB's sequences are no greater. So the one behind any is a number, too.
+inline constexpr std::uint64_t kMaxSequence = (std::uint64_t{1} << 56) - 1;
+
+/// Letters, digits, "-" and "_", 34 of them.
+inline std::string MakeChangeToken(const ChangePlace& place) {
+  std::array<std::uint64_t, 3> words = {place.incarnation, place.sequence, 0};
+  words[2] = HashValue(words.data(), sizeof(place));
+  std::string bytes = {scan_token::kVersionOfChanges};
+  bytes.append(reinterpret_cast<const char*>(words.data()), sizeof(words));
+  return scan_token::Encode64(bytes);
+}
+
+/// Nothing: MakeChangeToken never said this.
+inline std::optional<ChangePlace> ReadChangeToken(std::string_view token) {
+  const std::optional<std::string> bytes = scan_token::Decode64(token);
+  ChangePlace place;
+  if (!bytes || bytes->size() < 1 + sizeof(place)) return std::nullopt;
+  std::memcpy(&place, bytes->data() + 1, sizeof(place));
+  if (place.incarnation == 0 || MakeChangeToken(place) != token) return std::nullopt;
+  return place;
+}
+
+/// Null: *range and *place are what the options say. Else why they make no sense.
+inline const char* ResolveWatch(const WatchOptions& options, ScanRange* range, ChangePlace* place) {
+  if (!options.token.empty()) {
+    const std::optional<ChangePlace> read = ReadChangeToken(options.token);
+    if (!read) return "this is no token of a change feed, or it was changed or cut";
+    *place = *read;
+  }
+  return ResolveRange({.prefix = options.prefix}, range);
+}
+
+}  // namespace remora

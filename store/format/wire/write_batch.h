@@ -1,0 +1,141 @@
+// A batch of writes that are done all or none: as it is built, and as bytes in a message.
+//
+//   for each write:   BatchEntry | key | value
+//
+// Whoever reads such bytes checks everything: they may come from anybody.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "store/format/memory/layout.h"
+#include "store/format/types/bounds.h"
+#include "store/format/types/expiry.h"
+#include "store/format/types/write_options.h"
+
+namespace remora {
+
+/// Of all entries, keys and values together. Such a batch fits into a slice, and into a segment of the log.
+inline constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kMaxBatchWrites = 1024;
+
+enum class BatchKind : std::uint8_t { kPut = 1, kDelete = 2 };
+
+struct BatchEntry {
+  std::uint64_t condition = 0;  // Condition::Encode
+  std::int64_t ttl_ms = 0;      // kPut: EncodeTtl
+  std::uint32_t value_size = 0;
+  std::uint16_t key_size = 0;
+  BatchKind kind = BatchKind::kPut;
+  std::uint8_t reserved = 0;
+};
+static_assert(sizeof(BatchEntry) == 24);
+static_assert(std::has_unique_object_representations_v<BatchEntry>);
+
+/// Why so many writes, or so many bytes with an entry for each, are too many. Empty: they are not.
+inline std::string NoBatch(std::size_t count, std::size_t bytes) {
+  if (count > kMaxBatchWrites) {
+    return "a batch of " + std::to_string(count) + " writes; allowed are up to " +
+           std::to_string(kMaxBatchWrites);
+  }
+  if (bytes > kMaxBatchBytes) {
+    return "a batch of " + std::to_string(bytes) + " bytes, with " + std::to_string(sizeof(BatchEntry)) +
+           " for each write; allowed are up to " + std::to_string(kMaxBatchBytes);
+  }
+  return {};
+}
+
+/// Puts and deletes, in order, to be handed to Apply of a Store or a Client.
+///
+/// Thread Safety: none.
+class WriteBatch {
+ public:
+  /// The bytes are copied. As the write of that name does it alone; a Delete of what is not there fails, and
+  /// with it the batch. A key may come more than once. What is out of bounds, Apply says. Durability and
+  /// version are those of the whole batch, and Apply's: here they are out of bounds.
+  void Put(std::string_view key, std::string_view value, const PutOptions& options = {}) {
+    Add(BatchKind::kPut, key, value, options);
+  }
+  void Delete(std::string_view key, const WriteOptions& options = {}) {
+    Add(BatchKind::kDelete, key, {},
+        {.condition = options.condition, .durability = options.durability, .version = options.version});
+  }
+  void Clear() { *this = {}; }
+
+  std::size_t count() const { return count_; }
+  /// What is out of bounds first, as far as that can be known without the store. Empty: nothing.
+  std::string fault() const { return fault_.empty() ? NoBatch(count_, size_) : fault_; }
+  /// REQUIRES: there is no fault.
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  static std::string FaultOf(std::string_view key, std::string_view value, const PutOptions& options) {
+    if (!IsKey(key)) return NoKey(key.size());
+    if (value.size() > kMaxBatchBytes) {
+      return "a value of " + std::to_string(value.size()) + " bytes; put it by itself, a batch has up to " +
+             std::to_string(kMaxBatchBytes);
+    }
+    if (options.ttl && !IsTtl(*options.ttl)) return NoTtl(*options.ttl);
+    if (!options.condition.IsValid()) return std::string(kNoSuchVersion);
+    if (options.durability) return "a durability of its own; a batch has one, which Apply takes";
+    if (options.version != nullptr) return "its version is asked for; Apply tells that of the first write";
+    return {};
+  }
+
+  void Add(BatchKind kind, std::string_view key, std::string_view value, const PutOptions& options) {
+    ++count_;
+    size_ += sizeof(BatchEntry) + key.size() + value.size();
+    if (!fault_.empty()) return;
+    if (fault_ = FaultOf(key, value, options); !fault_.empty()) {
+      fault_ = "write " + std::to_string(count_) + " of the batch: " + fault_;
+    }
+    if (!fault_.empty() || count_ > kMaxBatchWrites || size_ > kMaxBatchBytes) return;
+    BatchEntry entry;
+    entry.condition = options.condition.Encode();
+    entry.ttl_ms = EncodeTtl(options.ttl);
+    entry.value_size = static_cast<std::uint32_t>(value.size());
+    entry.key_size = static_cast<std::uint16_t>(key.size());
+    entry.kind = kind;
+    bytes_.append(reinterpret_cast<const char*>(&entry), sizeof(entry));
+    bytes_ += key;
+    bytes_ += value;
+  }
+
+  std::string bytes_;
+  std::size_t size_ = 0;  // that it would have, were all in bounds
+  std::size_t count_ = 0;
+  std::string fault_;  // of the first write that has one; empty: none
+};
+
+/// One write of a batch.
+struct BatchWrite {
+  BatchEntry entry;
+  std::string_view key;
+  std::string_view value;
+};
+
+/// Takes the next write off `bytes`, into which it points. Nothing: what they say of themselves is not so.
+/// That what they say is in bounds is for who does the write to check.
+inline std::optional<BatchWrite> TakeBatchWrite(std::string_view* bytes) {
+  BatchWrite write;
+  if (bytes->size() < sizeof(write.entry)) return std::nullopt;
+  std::memcpy(&write.entry, bytes->data(), sizeof(write.entry));
+  bytes->remove_prefix(sizeof(write.entry));
+  const BatchEntry& entry = write.entry;
+  const bool is_delete = entry.kind == BatchKind::kDelete;
+  if (entry.reserved != 0 || (entry.kind != BatchKind::kPut && !is_delete)) return std::nullopt;
+  if (is_delete && (entry.value_size != 0 || entry.ttl_ms != 0)) return std::nullopt;
+  if (std::uint64_t{entry.key_size} + entry.value_size > bytes->size()) return std::nullopt;
+  write.key = bytes->substr(0, entry.key_size);
+  write.value = bytes->substr(entry.key_size, entry.value_size);
+  bytes->remove_prefix(std::size_t{entry.key_size} + entry.value_size);
+  return write;
+}
+
+}  // namespace remora

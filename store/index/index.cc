@@ -1,0 +1,499 @@
+#include "store/index/index.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "store/base/check.h"
+#include "store/format/memory/record.h"
+#include "store/index/bucket_line.h"
+#include "store/region/atomic_word.h"
+
+namespace remora {
+
+// Memory orders, here and in index_reads.cc:
+//   A slot is stored with release: whoever acquires it sees the record that it names, whole and live, and the
+//   old record's live bit cleared (I5). A control word is stored with release for the same reason: the bucket
+//   that it links, and the other half of the bucket that it calls split, are visible before (I3). So is the
+//   view. Readers in this process acquire all of them. The writer itself loads relaxed, or plainly: it reads
+//   only what it stored.
+
+Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest)
+    : region_(region), segments_(segments), log_(log), rest_(rest) {
+  REMORA_CHECK(reinterpret_cast<std::uintptr_t>(region.data()) % alignof(Bucket) == 0);
+  static_assert(SegmentsFor(0) == 1);
+  REMORA_CHECK(EnsureMain(0));
+  Begin(kFirstLevel);
+}
+
+// A segment that was never used is zero, as an empty bucket is.
+void Index::Begin(std::uint32_t level) {
+  reinterpret_cast<Superblock*>(region_.data())->base_depth = level;  // nobody reads yet
+  exact_ = {level, 0};
+  PublishView();
+}
+
+// --- Entries --------------------------------------------------------------------------------------------
+
+std::optional<Index::Entry> Index::FindAmong(std::uint64_t bucket, SlotSet slots,
+                                             std::string_view key) const {
+  while (!slots.empty()) {
+    const auto slot = static_cast<std::size_t>(slots.Next());
+    const std::uint64_t word = SlotWord(bucket, slot);
+    if (SlotIsCold(word)) continue;
+    const Place place = Place::Of(DecodeSlot(word));
+    // A slot that rests may name a record that is dead since.
+    if (IsSame(log_.Key(place), key) && log_.IsLive(place)) return Entry{bucket, slot, place};
+  }
+  return std::nullopt;
+}
+
+std::optional<Index::Entry> Index::Find(std::string_view key, std::uint64_t key_hash) const {
+  const std::uint64_t main = Main(MainBucketOf(key_hash));
+  if (auto entry = FindAmong(main, FindSlotsInLine(At(main), key_hash), key)) return entry;
+  for (std::uint64_t bucket = main; bucket != 0; bucket = Next(bucket)) {
+    if (auto entry = FindAmong(bucket, FindSlots(At(bucket), key_hash), key)) return entry;
+  }
+  return std::nullopt;
+}
+
+std::optional<Index::ColdEntry> Index::FindCold(std::uint64_t key_hash) const {
+  const std::uint64_t word = EncodeColdSlot(key_hash);
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
+    for (SlotSet found = FindSlots(At(bucket), key_hash); !found.empty();) {
+      const auto slot = static_cast<std::size_t>(found.Next());
+      if (SlotWord(bucket, slot) == word && !ColdRests(bucket, slot)) return ColdEntry{bucket, slot};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Index::OwnerHash(const SlotRef& slot) const {
+  if (SlotIsCold(slot.word)) {
+    if (ColdRests(slot.bucket, slot.slot)) return std::nullopt;
+    return slot.word;  // its low bits are the hash's, and decide where it belongs
+  }
+  const Place place = Place::Of(DecodeSlot(slot.word));
+  if (!log_.IsLive(place)) return std::nullopt;
+  return HashKey(log_.Key(place));
+}
+
+bool Index::Reserve(std::uint64_t key_hash, std::size_t count) {
+  std::size_t room = 0;
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash));; bucket = Next(bucket)) {
+    room += SlotsWith(At(bucket), 0).size();
+    if (room >= count) return true;
+    if (Next(bucket) == 0 && !AddOverflow(bucket)) return false;
+  }
+}
+
+void Index::Insert(std::uint64_t key_hash, const Place& place, TimePoint now) {
+  const SlotRef free = FreeSlot(key_hash);
+  StoreSlot(free.bucket, free.slot,
+            EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
+  ++entries_;
+  if (LineOfSlot(free.slot) == LineOf(key_hash) || free.bucket != Main(MainBucketOf(key_hash))) return;
+  // The line may be full of what rests: when that is over, the entry is brought home.
+  Resting away{now + rest_, Resting::Kind::kClear};
+  away.bucket = free.bucket;
+  away.away = std::uint32_t{1} << free.slot;
+  Rest(std::move(away));
+}
+
+std::optional<Index::Room> Index::FindRoom(std::uint64_t key_hash) {
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash));; bucket = Next(bucket)) {
+    if (const auto slot = FreeSlotIn(bucket, LineOf(key_hash))) return Room{bucket, *slot};
+    if (Next(bucket) == 0 && !AddOverflow(bucket)) return std::nullopt;
+  }
+}
+
+void Index::InsertAt(const Room& room, std::uint64_t key_hash, const Place& place) {
+  StoreSlot(room.bucket, room.slot,
+            EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
+  ++entries_;
+}
+
+void Index::Replace(const Entry& entry, const Place& place) {
+  const std::uint32_t fingerprint = DecodeSlot(SlotWord(entry.bucket, entry.slot)).fingerprint;
+  StoreSlot(entry.bucket, entry.slot, EncodeSlot({fingerprint, place.extent_code, place.offset_units}));
+}
+
+void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
+  const std::uint64_t word = SlotWord(entry.bucket, entry.slot);
+  --entries_;
+  // It may be there twice, copied inside the chain. Now the key is gone, so both may go at once.
+  const std::uint64_t main = Main(MainBucketOf(key_hash));
+  for (std::uint64_t bucket = main; bucket != 0; bucket = Next(bucket)) {
+    for (SlotSet same = FindSlots(At(bucket), key_hash); !same.empty();) {
+      const auto slot = static_cast<std::size_t>(same.Next());
+      if (SlotWord(bucket, slot) == word) StoreSlot(bucket, slot, 0);
+    }
+  }
+  // Not now: room in the chain may have been reserved.
+  if (Next(main) != 0) to_compact_.push_back(main);
+}
+
+// --- Cold keys ------------------------------------------------------------------------------------------
+
+void Index::Chill(std::uint64_t key_hash, const Entry& entry, TimePoint now) {
+  const SlotRef hot{entry.bucket, entry.slot, SlotWord(entry.bucket, entry.slot)};
+  const SlotRef free = FreeSlot(key_hash);
+  StoreSlot(free.bucket, free.slot, EncodeColdSlot(key_hash));
+  ++cold_entries_;
+  RestSlot(key_hash, hot, now);
+}
+
+void Index::Warm(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now) {
+  const SlotRef cold{entry.bucket, entry.slot, SlotWord(entry.bucket, entry.slot)};
+  const SlotRef free = FreeSlot(key_hash);
+  StoreSlot(free.bucket, free.slot,
+            EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
+  --cold_entries_;
+  RestSlot(key_hash, cold, now);
+}
+
+// Copies of it rest, and are left alone: what comes to a slot that is to be cleared may be of this hash
+// again.
+void Index::EraseCold(const ColdEntry& entry) {
+  StoreSlot(entry.bucket, entry.slot, 0);
+  --entries_;
+  --cold_entries_;
+}
+
+Index::Entered Index::InsertCold(std::uint64_t key_hash) {
+  if (FindCold(key_hash)) return Entered::kTaken;
+  const std::optional<Room> room = FindRoom(key_hash);
+  if (!room) return Entered::kNoRoom;
+  StoreSlot(room->bucket, room->slot, EncodeColdSlot(key_hash));
+  ++entries_;
+  ++cold_entries_;
+  return Entered::kDone;
+}
+
+void Index::RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now) {
+  Resting clear{now + rest_, Resting::Kind::kClear};
+  clear.bucket = Main(MainBucketOf(key_hash));
+  clear.slot = slot;
+  if (SlotIsCold(slot.word)) resting_cold_.insert(IdOf(slot.bucket, slot.slot));
+  Rest(std::move(clear));
+}
+
+void Index::StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word) {
+  StoreWord(At(bucket).slots[slot], word, std::memory_order_release);
+}
+
+std::uint64_t Index::Next(std::uint64_t bucket) const {
+  return ControlLink(LoadWord(At(bucket).control, std::memory_order_relaxed));
+}
+
+void Index::Link(std::uint64_t bucket, std::uint64_t next) {
+  std::uint64_t& control = At(bucket).control;
+  const std::uint32_t depth = ControlDepth(LoadWord(control, std::memory_order_relaxed));
+  StoreWord(control, EncodeControl(depth, next), std::memory_order_release);
+}
+
+std::optional<std::size_t> Index::FreeSlotIn(std::uint64_t bucket, std::size_t line) const {
+  const std::size_t begin = line * kWordsPerLine;
+  std::uint32_t empty = ZeroWords(WordsOf(At(bucket)) + begin);
+  if (line == 0) empty &= ~std::uint32_t{1};  // the control word
+  if (empty != 0) return begin + static_cast<std::size_t>(std::countr_zero(empty)) - 1;
+  SlotSet free = SlotsWith(At(bucket), 0);
+  if (free.empty()) return std::nullopt;
+  return static_cast<std::size_t>(free.Next());
+}
+
+Index::SlotRef Index::FreeSlot(std::uint64_t key_hash) const {
+  for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
+    if (const auto slot = FreeSlotIn(bucket, LineOf(key_hash))) return {bucket, *slot, 0};
+  }
+  REMORA_CHECK(false);  // it was reserved
+  return {};
+}
+
+// --- Overflow buckets -----------------------------------------------------------------------------------
+
+std::optional<std::uint64_t> Index::TakeOverflow() {
+  std::uint64_t place = 0;
+  if (!free_overflow_.empty()) {
+    place = free_overflow_.back();
+    free_overflow_.pop_back();
+  } else {
+    if (next_overflow_ == end_overflow_) {
+      const auto segment = segments_.Take(Segments::Use::kIndex, Segments::kReserve);
+      if (!segment) return std::nullopt;
+      ++segments_used_;
+      next_overflow_ = *segment * std::uint64_t{kBucketsPerSegment};
+      end_overflow_ = next_overflow_ + kBucketsPerSegment;
+    }
+    place = next_overflow_++;
+  }
+  ++overflow_used_;
+  return place;
+}
+
+bool Index::AddOverflow(std::uint64_t last) {
+  // A link changes only between none and one: a bucket that was unlinked here a moment ago comes back.
+  if (const auto found = unlinked_.find(last); found != unlinked_.end()) {
+    Link(last, found->second.overflow);
+    unlinked_.erase(found);
+    return true;
+  }
+  const std::optional<std::uint64_t> place = TakeOverflow();
+  if (!place) return false;
+  REMORA_CHECK(Fill(*place, 0, {}));
+  Link(last, *place);
+  return true;
+}
+
+// --- Growth ---------------------------------------------------------------------------------------------
+
+bool Index::Grow(std::size_t splits, TimePoint now) {
+  bool grew = false;
+  for (; splits > 0; --splits) {
+    const bool due = exact_.split > 0 || entries_ > kPeakLoad << exact_.level;
+    if (!due || exact_.level == kMaxDepth - 1 || !Split(now)) break;
+    grew = true;
+  }
+  return grew;
+}
+
+void Index::Presize(std::uint64_t entries) {
+  REMORA_CHECK(entries_ == 0 && exact_.split == 0);
+  std::uint32_t level = LevelFor(entries);
+  // One segment after the other: should there be too few, those that are there are of use later.
+  for (std::uint64_t number = 0; number < std::uint64_t{1} << level; number += kBucketsPerSegment) {
+    if (EnsureMain(number)) continue;
+    while (std::uint64_t{1} << level > number) --level;
+    break;
+  }
+  if (level <= exact_.level) return;
+  Begin(level);
+}
+
+bool Index::EnsureMain(std::uint64_t number) {
+  std::uint64_t& entry = DirectoryEntry(number);
+  if (LoadWord(entry, std::memory_order_relaxed) != 0) return true;
+  if (number / kBucketsPerSegment >= SegmentCount(region_.size())) return false;
+  const auto segment = segments_.Take(Segments::Use::kIndex, Segments::kReserve);
+  if (!segment) return false;
+  ++segments_used_;
+  StoreWord(entry, EncodeDirectoryEntry(*segment), std::memory_order_release);
+  return true;
+}
+
+/// Makes a bucket, and what continues it, of memory that no reader is led to.
+bool Index::Fill(std::uint64_t place, std::uint32_t depth, std::span<const Mover> entries) {
+  std::uint64_t link = 0;
+  const std::span<const Mover> here = entries.first(std::min<std::size_t>(entries.size(), kSlotsPerBucket));
+  if (entries.size() > here.size()) {
+    const std::optional<std::uint64_t> overflow = TakeOverflow();
+    if (!overflow) return false;
+    if (!Fill(*overflow, 0, entries.subspan(here.size()))) {
+      free_overflow_.push_back(*overflow);
+      --overflow_used_;
+      return false;
+    }
+    link = *overflow;
+  }
+  // Nobody looks at it before its control word is there, and leads here.
+  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+    StoreWord(At(place).slots[i], 0, std::memory_order_relaxed);
+  }
+  for (const Mover& entry : here) {
+    const std::size_t slot = FreeSlotIn(place, entry.line).value();
+    StoreWord(At(place).slots[slot], entry.word, std::memory_order_relaxed);
+  }
+  StoreWord(At(place).control, EncodeControl(depth, link), std::memory_order_release);
+  return true;
+}
+
+bool Index::Split(TimePoint now) {
+  const std::uint64_t number = exact_.split;
+  const std::uint64_t sibling = number + (std::uint64_t{1} << exact_.level);
+  if (!EnsureMain(sibling)) return false;
+  const std::uint64_t main = Main(number);
+  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+    // Most of the keys are to be read, from anywhere in memory.
+    const std::uint64_t word = SlotWord(main, i);
+    if (!SlotIsCold(word)) __builtin_prefetch(&log_.Header(Place::Of(DecodeSlot(word))));
+  }
+  const Home upper{sibling, exact_.level + 1};
+  Resting clear{now + rest_, Resting::Kind::kClear};
+  clear.bucket = main;
+  movers_.clear();
+  for (std::uint64_t bucket = main; bucket != 0; bucket = Next(bucket)) {
+    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+      const SlotRef entry{bucket, i, SlotWord(bucket, i)};
+      if (entry.word == 0) continue;
+      const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
+      if (!key_hash) continue;  // nobody's: the slot rests already
+      const std::uint32_t bit = bucket == main ? std::uint32_t{1} << i : 0;
+      if (!Belongs(*key_hash, upper)) {
+        // It stays, or rests.
+        if (LineOfSlot(i) != LineOf(*key_hash)) clear.away |= bit;
+        continue;
+      }
+      if (bucket == main) {
+        // What came home rests already; who comes next to its slot is not to be cleared.
+        if (!IsHome(entry, *key_hash)) clear.mask |= bit;
+      } else {
+        clear.slots.push_back(entry);
+      }
+      const bool twice = std::any_of(movers_.begin(), movers_.end(),
+                                     [&](const Mover& mover) { return mover.word == entry.word; });
+      if (!twice) movers_.push_back({entry.word, LineOf(*key_hash)});
+    }
+  }
+  if (!Fill(Main(sibling), upper.depth, movers_)) return false;
+  StoreWord(At(main).control, EncodeControl(upper.depth, Next(main)), std::memory_order_release);
+  exact_.Saw(number, upper.depth);
+  PublishView();
+  if (clear.mask != 0 || clear.away != 0 || Next(main) != 0) Rest(std::move(clear));
+  return true;
+}
+
+void Index::PublishView() {
+  view_.store(std::uint64_t{exact_.level} << 56 | exact_.split, std::memory_order_release);
+  auto& superblock = *reinterpret_cast<Superblock*>(region_.data());
+  StoreWord(superblock.level, exact_.level, std::memory_order_release);
+}
+
+// --- What rests -----------------------------------------------------------------------------------------
+
+void Index::Tick(TimePoint now) {
+  for (const std::uint64_t main : to_compact_) Compact(main, now);
+  to_compact_.clear();
+  for (int i = 0; i < kMaxTick && !resting_.empty() && resting_.front().due <= now; ++i) {
+    const Resting rested = std::move(resting_.front());
+    resting_.pop_front();
+    just_resting_ = std::min(just_resting_, resting_.size());
+    if (rested.kind == Resting::Kind::kFree) {
+      Free(rested);
+      continue;
+    }
+    for (std::size_t slot = 0; slot < kSlotsPerBucket; ++slot) {
+      if ((rested.mask >> slot & 1) != 0) StoreSlot(rested.bucket, slot, 0);
+    }
+    if (rested.slot.word != 0) Clear(rested.slot);
+    for (const SlotRef& entry : rested.slots) Clear(entry);
+    if (rested.away != 0) BringHome(rested.bucket, SlotSet(rested.away), now);
+    Compact(rested.bucket, now);
+  }
+}
+
+void Index::Clear(const SlotRef& rested) {
+  if (SlotWord(rested.bucket, rested.slot) == rested.word) StoreSlot(rested.bucket, rested.slot, 0);
+  if (SlotIsCold(rested.word)) resting_cold_.erase(IdOf(rested.bucket, rested.slot));
+}
+
+void Index::Rest(Resting&& what) {
+  resting_.push_back(std::move(what));
+  ++just_resting_;
+}
+
+void Index::RestFrom(TimePoint now) {
+  for (auto rest = resting_.rbegin(); just_resting_ > 0; ++rest, --just_resting_) rest->due = now + rest_;
+}
+
+void Index::Free(const Resting& rested) {
+  const auto found = unlinked_.find(rested.bucket);
+  // It may have come back, and may have been unlinked again since.
+  if (found == unlinked_.end() || found->second.id != rested.unlinked) return;
+  free_overflow_.push_back(found->second.overflow);
+  --overflow_used_;
+  unlinked_.erase(found);
+}
+
+std::optional<TimePoint> Index::next_tick() const {
+  if (!to_compact_.empty()) return TimePoint();  // long ago
+  if (resting_.empty()) return std::nullopt;
+  return resting_.front().due;
+}
+
+/// Whether what `entry` says is in its key's line, too.
+bool Index::IsHome(const SlotRef& entry, std::uint64_t key_hash) const {
+  if (LineOfSlot(entry.slot) == LineOf(key_hash)) return false;
+  for (SlotSet same = FindSlotsInLine(At(entry.bucket), key_hash); !same.empty();) {
+    if (SlotWord(entry.bucket, static_cast<std::size_t>(same.Next())) == entry.word) return true;
+  }
+  return false;
+}
+
+/// Copies entries of a bucket to their keys' lines, where readers look first.
+void Index::BringHome(std::uint64_t main, SlotSet away, TimePoint now) {
+  // Each takes two slots while the first one rests; let those who insert meanwhile have theirs.
+  if (SlotsWith(At(main), 0).size() < kSlotsPerBucket / 4) return;
+  Resting clear{now + rest_, Resting::Kind::kClear};
+  clear.bucket = main;
+  while (!away.empty()) {
+    const auto i = static_cast<std::size_t>(away.Next());
+    const SlotRef entry{main, i, SlotWord(main, i)};
+    if (entry.word == 0 || SlotIsCold(entry.word)) continue;
+    // It may have been another's since.
+    const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
+    if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
+    const std::size_t line = LineOf(*key_hash);
+    const std::optional<std::size_t> home = FreeSlotIn(main, line);
+    if (!home || LineOfSlot(*home) != line || LineOfSlot(i) == line || IsHome(entry, *key_hash)) continue;
+    StoreSlot(main, *home, entry.word);
+    clear.slots.push_back(entry);
+  }
+  if (!clear.slots.empty()) Rest(std::move(clear));
+}
+
+/// Copies entries of a chain towards its start, as far as slots are free there, and unlinks its end.
+void Index::Compact(std::uint64_t main, TimePoint now) {
+  if (Next(main) == 0) return;
+  Resting clear{now + rest_, Resting::Kind::kClear};
+  clear.bucket = main;
+  for (std::uint64_t bucket = Next(main); bucket != 0; bucket = Next(bucket)) {
+    for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+      const SlotRef entry{bucket, i, SlotWord(bucket, i)};
+      if (entry.word == 0) continue;
+      // Nobody's, of a key that belongs elsewhere, or copied already: the slot rests.
+      const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
+      if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
+      std::optional<SlotRef> to;
+      bool copied = false;
+      for (std::uint64_t b = main; b != bucket && !copied; b = Next(b)) {
+        for (std::size_t j = 0; j < kSlotsPerBucket; ++j) {
+          copied = copied || (SlotWord(b, j) == entry.word && !ColdRests(b, j));
+        }
+        if (const auto free = FreeSlotIn(b, LineOf(*key_hash)); free && !to) to = {b, *free, 0};
+      }
+      if (copied || !to) continue;
+      StoreSlot(to->bucket, to->slot, entry.word);
+      if (to->bucket == main && LineOfSlot(to->slot) != LineOf(*key_hash)) {
+        clear.away |= std::uint32_t{1} << to->slot;
+      }
+      if (SlotIsCold(entry.word)) resting_cold_.insert(IdOf(entry.bucket, entry.slot));
+      clear.slots.push_back(entry);
+    }
+  }
+  if (!clear.slots.empty()) Rest(std::move(clear));
+  UnlinkEmpty(main, now);
+}
+
+void Index::UnlinkEmpty(std::uint64_t main, TimePoint now) {
+  std::uint64_t previous = main;
+  std::uint64_t last = Next(main);
+  while (Next(last) != 0) {
+    previous = last;
+    last = Next(last);
+  }
+  for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
+    if (SlotWord(last, i) != 0) return;
+  }
+  Link(previous, 0);
+  Resting free{now + rest_, Resting::Kind::kFree};
+  free.bucket = previous;
+  free.unlinked = next_unlinked_++;
+  unlinked_[previous] = {last, free.unlinked};
+  Rest(std::move(free));
+  if (previous == main) return;
+  // The one before it may be empty, too.
+  Resting again{now + rest_, Resting::Kind::kClear};
+  again.bucket = main;
+  Rest(std::move(again));
+}
+
+}  // namespace remora

@@ -1,0 +1,129 @@
+// Watches: the durable tier's log, read behind the writers.
+//
+// A change is shown when it is visible, and so is all that is before it in the log: up to changes_end, which
+// is what was logged before the first group that has a write which waits for the disk. A failure of the disk
+// leaves that where it is.
+#include "store/watch.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
+#include "store/durable/wal_change_feed.h"
+#include "store/engine/store_impl.h"
+#include "store/format/types/scan_range.h"
+#include "store/format/wire/resume_token.h"
+
+namespace remora {
+namespace {
+
+// Log files come and go while they are read. Not so often.
+constexpr int kMaxOpenedInVain = 8;
+
+constexpr std::chrono::milliseconds kFirstPause{1};
+constexpr std::chrono::milliseconds kLongestPause{16};
+
+}  // namespace
+
+struct StoreWatch::Rep {
+  Store::Impl& store;
+  const ScanRange range;
+  absl::Status failed{};  // for good
+  std::future<absl::StatusOr<std::unique_ptr<ChangeLog>>> opening{};
+  std::unique_ptr<ChangeLog> log{};
+  int opened_in_vain = 0;
+};
+
+StoreWatch::StoreWatch(std::unique_ptr<Rep> rep, const ChangePlace& place)
+    : rep_(std::move(rep)), place_(place) {}
+StoreWatch::~StoreWatch() = default;
+std::string StoreWatch::token() const { return MakeChangeToken(place_); }
+
+absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const WatchOptions& options) {
+  ScanRange range;
+  ChangePlace place;
+  if (const char* why = ResolveWatch(options, &range, &place)) return absl::InvalidArgumentError(why);
+  return Watch(range, place);
+}
+
+absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range, const ChangePlace& place) {
+  if (!impl_->has_tier()) {
+    return absl::FailedPreconditionError(
+        "a store that is only in memory keeps no log of its writes: open it with Durability::kLogged "
+        "(kvserver --durability=logged) to watch it");
+  }
+  const std::uint64_t end = impl_->changes_end();
+  ChangePlace from = place;
+  if (from.incarnation == 0) {
+    from.sequence = end + 1;
+  } else {
+    REMORA_ASSIGN_OR_RETURN(from.sequence, impl_->tier().Continue(place, end));
+  }
+  from.incarnation = superblock().incarnation;
+  impl_->BeginToBeWatched();
+  return std::unique_ptr<StoreWatch>(
+      new StoreWatch(std::unique_ptr<StoreWatch::Rep>(new StoreWatch::Rep{*impl_, range}), from));
+}
+
+absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
+  const Clock& clock = rep_->store.clock();
+  const TimePoint until = clock.Now() + wait;
+  const TimePoint remove_until = until + kLongestPause;
+  for (Duration pause = kFirstPause;;) {
+    const bool removed = rep_->store.RemoveExpired();  // nobody else may do so while nothing is written
+    REMORA_ASSIGN_OR_RETURN(const Step step, Advance());
+    if (step == Step::kChange) return true;
+    if (step == Step::kNotYet) continue;
+    const TimePoint now = clock.Now();
+    if (removed && now < remove_until) continue;
+    if (now >= until) return false;
+    if (step == Step::kOpening) {
+      rep_->opening.wait_for(until - now);
+      continue;
+    }
+    clock.Sleep(std::min<Duration>(pause, until - now));
+    pause = std::min<Duration>(2 * pause, kLongestPause);
+  }
+}
+
+absl::StatusOr<StoreWatch::Step> StoreWatch::Advance() {
+  REMORA_RETURN_IF_ERROR(rep_->failed);
+  absl::StatusOr<Step> step = Try();
+  rep_->failed = step.status();
+  return step;
+}
+
+absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
+  const std::uint64_t end = rep_->store.changes_end();
+  if (rep_->log == nullptr) {
+    const bool in_thread = !rep_->store.syncs_in_steps();
+    if (!rep_->opening.valid()) {
+      if (place_.sequence > end) return Step::kNone;
+      const auto open = [&tier = rep_->store.tier(), from = place_.sequence] { return tier.ReadLog(from); };
+      REMORA_ASSIGN_OR_RETURN(rep_->opening, StartThread([&] {
+                                return std::async(in_thread ? std::launch::async : std::launch::deferred,
+                                                  open);
+                              }));
+    }
+    if (in_thread && rep_->opening.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      return Step::kOpening;
+    }
+    REMORA_ASSIGN_OR_RETURN(rep_->log, rep_->opening.get());
+  }
+  REMORA_ASSIGN_OR_RETURN(const ChangeLog::Step step, rep_->log->Next(end, &change_));
+  const bool moved = rep_->log->position() > place_.sequence;
+  place_.sequence = rep_->log->position();
+  if (step == ChangeLog::Step::kLost) {
+    rep_->log.reset();
+    rep_->opened_in_vain = moved ? 0 : rep_->opened_in_vain + 1;
+    if (rep_->opened_in_vain <= kMaxOpenedInVain) return Step::kNotYet;
+    return absl::UnavailableError("the log of the data directory does not have what was written to it");
+  }
+  if (step == ChangeLog::Step::kNone) return Step::kNone;
+  rep_->opened_in_vain = 0;
+  return rep_->range.Contains(change_.key) ? Step::kChange : Step::kNotYet;
+}
+
+}  // namespace remora

@@ -1,0 +1,72 @@
+#include "store/reclaim/cleaner.h"
+
+#include "store/base/check.h"
+#include "store/format/memory/record.h"
+
+namespace remora {
+namespace {
+
+// Dead bytes of a segment that are worth moving the others; where they may be evicted instead, only if that
+// frees a byte for every three that are moved, or more.
+constexpr std::uint64_t kWorthCleaning = kSegmentSize / 32;
+constexpr std::uint64_t kWorthMoving = kSegmentSize / 4;
+
+}  // namespace
+
+bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
+  // The sweeper may have found it empty.
+  if (victim_ && segments_[*victim_].retired != victim_retired_) victim_.reset();
+  for (std::uint64_t looked_at = 0; looked_at < bytes;) {
+    if (!victim_ && !PickVictim(now)) return false;
+    const Segments::Segment& segment = segments_[*victim_];
+    if (segment.live == 0 || next_ == segment.end) {
+      segments_.Retire(*victim_, now);
+      victim_.reset();
+      ++segments_cleaned_;
+      continue;
+    }
+    const Place place = log_.At(next_);
+    if (log_.IsLive(place) && !sweeper_.RemoveIfExpired(place, unix_ms) && !Rehouse(place, now)) return false;
+    next_ += place.extent_bytes();
+    looked_at += place.extent_bytes();
+  }
+  return true;
+}
+
+bool Cleaner::PickVictim(TimePoint now) {
+  victim_ = segments_.Best(now, evictor_.is_on() ? kWorthMoving : kWorthCleaning);
+  evicting_ = !victim_;
+  if (evicting_) victim_ = evictor_.Next();
+  if (!victim_) return false;
+  victim_retired_ = segments_[*victim_].retired;
+  next_ = segments_[*victim_].begin;
+  return true;
+}
+
+bool Cleaner::Rehouse(const Place& place, TimePoint now) {
+  const std::string_view key = log_.Key(place);
+  const std::uint64_t key_hash = HashKey(key);
+  const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
+  REMORA_CHECK(entry.has_value() && entry->place == place);  // a live record is the one that the index names
+  if (!evicting_) return Move(*entry, key, key_hash, now);
+  if (evictor_.Stays(place, key_hash) && Move(*entry, key, key_hash, now)) return true;
+  return evictor_.Evict(key_hash, *entry, now) || Move(*entry, key, key_hash, now);
+}
+
+bool Cleaner::Move(const Index::Entry& entry, std::string_view key, std::uint64_t key_hash, TimePoint now) {
+  const std::string_view value = log_.Value(entry.place);
+  const RecordHeader& header = log_.Header(entry.place);
+  const std::uint64_t value_hash = HashValue(value.data(), value.size());
+  // Bytes that rotted here must not be given a checksum that fits.
+  REMORA_CHECK(header.checksum == log_.Checksum(entry.place, key_hash, value_hash));
+  const std::optional<Place> to = log_.Append(ValueLog::Head::kMoves, key, value, now);
+  if (!to) return false;
+  log_.Seal(*to, header.version_live >> 1, header.expiry_ms, key_hash, value_hash);
+  // I5, as for any other record that takes another's place.
+  log_.Kill(entry.place);
+  log_.MakeLive(*to);
+  index_.Replace(entry, *to);
+  return true;
+}
+
+}  // namespace remora

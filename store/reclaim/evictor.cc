@@ -1,0 +1,50 @@
+#include "store/reclaim/evictor.h"
+
+namespace remora {
+namespace {
+
+// The first queue's share of the log.
+constexpr std::size_t kWrittenShare = 10;
+
+}  // namespace
+
+std::optional<SegmentNumber> Evictor::Next() {
+  if (mode_ == Mode::kOff) return std::nullopt;
+  // However much everything is used, half of the bytes leave, about; however little, something may stay.
+  if (queue_ == Segments::Queue::kMoved && judged_ > 0) {
+    if (stayed_ > judged_ / 2 && enough_ <= Frequency::kMost) ++enough_;
+    if (stayed_ < judged_ / 8 && enough_ > kUsedAgain) --enough_;
+  }
+  judged_ = 0;
+  stayed_ = 0;
+  const std::size_t written = segments_.CountOf(Segments::Queue::kWritten);
+  const std::size_t moved = segments_.CountOf(Segments::Queue::kMoved);
+  const bool first = moved == 0 || written * kWrittenShare >= written + moved;
+  queue_ = first ? Segments::Queue::kWritten : Segments::Queue::kMoved;
+  return segments_.Oldest(queue_);
+}
+
+bool Evictor::Stays(const Place& place, std::uint64_t key_hash) {
+  const std::uint32_t enough = queue_ == Segments::Queue::kMoved ? enough_ : kUsedAgain;
+  const bool stays = frequency_.Of(key_hash) >= enough;
+  judged_ += place.extent_bytes();
+  if (stays) stayed_ += place.extent_bytes();
+  return stays;
+}
+
+bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint now) {
+  if (mode_ == Mode::kDrop) {
+    log_.Kill(entry.place);  // I5
+    index_.Erase(key_hash, entry);
+  } else {
+    if (index_.FindCold(key_hash) || !index_.Reserve(key_hash, 1)) return false;
+    // Dead first: who remembers the place must not find it live after a later write of the key.
+    log_.Kill(entry.place);
+    cold_sweep_.NoteExpiry(Segments::ExpiryOf(log_.Header(entry.place)));
+    index_.Chill(key_hash, entry, now);
+  }
+  ++evictions_;
+  return true;
+}
+
+}  // namespace remora

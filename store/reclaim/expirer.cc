@@ -1,0 +1,135 @@
+#include "store/reclaim/expirer.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "store/base/check.h"
+#include "store/format/memory/record.h"
+#include "store/format/types/expiry.h"
+
+namespace remora {
+namespace {
+
+// Between two sweeps of a segment, for each segment with a record that will expire: so at most 250 segments
+// are swept in a second, a few percent of a core, however the expiries of records are mixed. While somebody
+// may wait for deletions, at most 1000.
+constexpr std::int64_t kPauseMsPerSegment = 4;
+constexpr std::int64_t kWatchedPauseMsPerSegment = 1;
+
+// Deletions of one write to the durable tier.
+constexpr std::size_t kMaxUnflushed = 1024;
+
+}  // namespace
+
+bool Sweeper::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t unix_ms) {
+  // Cleaned meanwhile, it may hold other records by now, or buckets.
+  if (sweep_ && segments_[sweep_->segment].retired != sweep_->retired) sweep_.reset();
+  if (!lost_.empty() && again_ms_ <= unix_ms) {
+    again_ms_ = Segments::NextTick(unix_ms);
+    DeleteAgain();
+  }
+  if (!sweep_ && !Begin(pace, unix_ms)) return false;
+  for (std::uint64_t looked_at = 0; looked_at < bytes;) {
+    if (sweep_->next == log_.EndOf(sweep_->segment)) {
+      End(now);
+      return true;
+    }
+    const Place place = log_.At(sweep_->next);
+    // One that has expired and stays has an unsynced write, and so not long to live.
+    if (log_.IsLive(place) && !RemoveIfExpired(place, unix_ms) &&
+        !HasExpired(log_.Header(place).expiry_ms, unix_ms)) {
+      sweep_->expiry_ms = std::min(sweep_->expiry_ms, Segments::ExpiryOf(log_.Header(place)));
+    }
+    sweep_->next += place.extent_bytes();
+    looked_at += place.extent_bytes();
+  }
+  return true;
+}
+
+bool Sweeper::Begin(Pace pace, std::int64_t unix_ms) {
+  std::optional<SegmentNumber> segment;
+  if (!lost_.empty() && pace == Pace::kDue) return false;  // what they say would be lost, too
+  if (const auto due = segments_.first_due(); due && due->first <= unix_ms) {
+    segment = due->second;
+  } else if (pace == Pace::kHurry) {
+    segment = segments_.AnyExpired(unix_ms);
+  }
+  if (!segment) return false;
+  const std::int64_t pause = (watched_ ? kWatchedPauseMsPerSegment : kPauseMsPerSegment) *
+                             static_cast<std::int64_t>(segments_.expiring_count());
+  // From here on, what comes to be in the segment is noted anew.
+  segments_.ForgetExpiry(*segment, std::max(Segments::NextTick(unix_ms), unix_ms + pause));
+  sweep_ = {*segment, segments_[*segment].retired, segments_[*segment].begin};
+  return true;
+}
+
+void Sweeper::End(TimePoint now) {
+  const Segments::Segment& segment = segments_[sweep_->segment];
+  if (sweep_->expiry_ms != Segments::kNoExpiry) segments_.NoteExpiry(segment.begin, sweep_->expiry_ms);
+  if (segment.use == Segments::Use::kLog && segment.live == 0) segments_.Retire(sweep_->segment, now);
+  sweep_.reset();
+}
+
+std::optional<std::int64_t> Sweeper::next_due_ms() const {
+  if (sweep_) return 0;
+  if (!lost_.empty()) return again_ms_;
+  const auto due = segments_.first_due();
+  if (!due) return std::nullopt;
+  return due->first;
+}
+
+bool Sweeper::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
+  if (!HasExpired(log_.Header(place).expiry_ms, unix_ms)) return false;
+  const std::string_view key = log_.Key(place);
+  if (unsynced_.Has(key)) return false;
+  const std::uint64_t key_hash = HashKey(key);
+  const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
+  REMORA_CHECK(entry.has_value() && entry->place == place);  // a live record is the one that the index names
+  // The tier may learn of it later, or never: what is left there has expired, and a restart drops it. But it
+  // must not learn of it after a later write of the same key: the deletion stands before that in the batch.
+  if (tier_ != nullptr) tier_->Delete(key);
+  log_.Kill(place);  // I5
+  index_.Erase(key_hash, *entry);
+  Removed(key);
+  return true;
+}
+
+void Sweeper::RemoveCold(std::string_view key, const Index::ColdEntry& entry) {
+  tier_->Delete(key);
+  index_.EraseCold(entry);
+  Removed(key);
+}
+
+void Sweeper::RemoveStored(std::string_view key) {
+  tier_->Delete(key);
+  Removed(key);
+}
+
+void Sweeper::Removed(std::string_view key) {
+  ++removed_;
+  if (tier_ == nullptr) return;
+  unflushed_.emplace_back(key);
+  if (unflushed_.size() == kMaxUnflushed) Flush();
+}
+
+void Sweeper::Flush() {
+  if (unflushed_.empty()) return;
+  // When it fails, the tier keeps what has expired (see above), and says so to the next write that is
+  // somebody's. But those who watch are to learn of it, once the disk takes writes again.
+  if (!tier_->Write().ok()) lost_.insert(lost_.end(), unflushed_.begin(), unflushed_.end());
+  unflushed_.clear();
+}
+
+void Sweeper::DeleteAgain() {
+  for (std::string& key : std::exchange(lost_, {})) {
+    // It was written again, and that is what they see.
+    const std::uint64_t key_hash = HashKey(key);
+    if (index_.Find(key, key_hash) || index_.FindCold(key_hash) || unsynced_.Has(key)) continue;
+    tier_->Delete(key);
+    unflushed_.push_back(std::move(key));
+  }
+  Flush();
+}
+
+}  // namespace remora

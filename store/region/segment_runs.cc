@@ -1,0 +1,159 @@
+// Runs of segments (store/region/segments.h): taking them, giving them up, making them.
+#include <algorithm>
+#include <limits>
+
+#include "store/base/check.h"
+#include "store/region/segments.h"
+
+namespace remora {
+namespace {
+
+// What a run leaves free: the cleaner's, and one that the index may need for the record's key.
+constexpr std::size_t kLeft = Segments::kReserve + 1;
+
+}  // namespace
+
+std::size_t Segments::max_run() const {
+  // One segment at least is the index', and another the head of the log.
+  const std::size_t taken = FirstSegment(region_.size()) + 2 + kLeft;
+  return segments_.size() > taken ? segments_.size() - taken : 0;
+}
+
+bool Segments::HasRun(std::size_t length) const {
+  if (claim_ && claim_->ready == claim_->length && length <= claim_->length) {
+    return free_.count() + claim_->length >= length + kLeft;
+  }
+  return free_.longest() >= length && free_.count() >= length + kLeft;
+}
+
+std::optional<SegmentNumber> Segments::TakeRun(std::size_t length, std::uint64_t bytes) {
+  if (!HasRun(length)) return std::nullopt;
+  // A claim that is ready is a stretch like any other, and about the shortest that will do.
+  if (claim_ && claim_->ready == claim_->length) CancelRun();
+  const SegmentNumber first = free_.TakeRun(length).value();
+  for (SegmentNumber i = first; i < first + length; ++i) {
+    segments_[i].use = Use::kRun;
+    segments_[i].run = 0;
+    segments_[i].live = 0;
+    segments_[i].not_before_ms = 0;
+  }
+  segments_[first].run = length;
+  segments_[first].end = segments_[first].begin + bytes;
+  log_bytes_ += bytes;
+  run_bytes_ += bytes;
+  Append(queues_[static_cast<std::size_t>(Queue::kRuns)], &Segment::by_age, first);
+  return first;
+}
+
+void Segments::EndRun(SegmentNumber first) {
+  const Segment& segment = segments_[first];
+  REMORA_CHECK(segment.use == Use::kRun && segment.run > 0 && segment.live == 0);
+  Remove(queues_[static_cast<std::size_t>(Queue::kRuns)], &Segment::by_age, first);
+  ForgetExpiry(first, 0);
+  log_bytes_ -= segment.end - segment.begin;
+  run_bytes_ -= segment.end - segment.begin;
+}
+
+void Segments::GiveBackRun(SegmentNumber first) {
+  EndRun(first);
+  Segment& segment = segments_[first];
+  // Whoever remembers the place, as a sweep may, must not take it for the same run later.
+  ++segment.retired;
+  AddFree(first, segment.run);
+}
+
+void Segments::RetireRun(SegmentNumber first) {
+  EndRun(first);
+  const Segment& segment = segments_[first];
+  for (SegmentNumber i = first; i < first + segment.run; ++i) {
+    ++segments_[i].retired;
+    segments_[i].use = Use::kResting;
+    ChangeGeneration(i);
+  }
+  // Until RestFrom says when.
+  resting_.push_back({TimePoint::max(), first, segment.run});
+  resting_count_ += segment.run;
+  ++just_retired_;
+}
+
+void Segments::Renew(SegmentNumber first) {
+  List& runs = queues_[static_cast<std::size_t>(Queue::kRuns)];
+  Remove(runs, &Segment::by_age, first);
+  Append(runs, &Segment::by_age, first);
+}
+
+bool Segments::HasEnoughFor(std::size_t length) const {
+  const std::size_t claimed = claim_ ? claim_->ready : 0;
+  return free_.count() + claimed + resting_count_ >= length + kLeft;
+}
+
+bool Segments::MakeRun(std::size_t length, TimePoint now) {
+  if (claim_) {
+    if (length <= claim_->length) claim_->asked = now;
+    return true;
+  }
+  if (length == searched_length_ && times_freed_ == searched_at_) return false;
+  const std::optional<SegmentNumber> first = EasiestStretch(length);
+  if (!first) {
+    searched_length_ = length;
+    searched_at_ = times_freed_;
+    return false;
+  }
+  claim_ = {*first, length, 0, now};
+  for (SegmentNumber i = *first; i < *first + length; ++i) {
+    if (segments_[i].use != Use::kFree) continue;
+    free_.Remove(i, 1);
+    segments_[i].use = Use::kClaimed;
+    ++claim_->ready;
+  }
+  return true;
+}
+
+bool Segments::IsRunInUse() const {
+  if (!claim_) return false;
+  const auto begin = segments_.begin() + claim_->first;
+  return std::any_of(begin, begin + static_cast<std::ptrdiff_t>(claim_->length),
+                     [](const Segment& segment) { return segment.use == Use::kLog; });
+}
+
+void Segments::CancelRun() {
+  if (!claim_) return;
+  const Claim claim = *claim_;
+  claim_.reset();
+  for (SegmentNumber i = claim.first; i < claim.first + claim.length; ++i) {
+    if (segments_[i].use == Use::kClaimed) AddFree(i, 1);
+  }
+}
+
+// A window slides over all segments: what is live in it is to be moved, to segments that are free outside.
+std::optional<SegmentNumber> Segments::EasiestStretch(std::size_t length) const {
+  std::optional<SegmentNumber> best;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t live = 0;
+  std::size_t free = 0;
+  std::size_t good = 0;  // segments up to here that can be in a window
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const Segment& segment = segments_[i];
+    const bool movable =
+        segment.use == Use::kFree || segment.use == Use::kResting || segment.use == Use::kLog;
+    if (!movable) {
+      good = live = free = 0;
+      continue;
+    }
+    ++good;
+    if (segment.use == Use::kLog) live += segment.live;
+    if (segment.use == Use::kFree) ++free;
+    if (good > length) {
+      const Segment& left = segments_[i - length];
+      if (left.use == Use::kLog) live -= left.live;
+      if (left.use == Use::kFree) --free;
+    }
+    const std::size_t to_move = (live + kSegmentSize - 1) / kSegmentSize;
+    if (good < length || free_.count() - free < to_move + kReserve || live >= least) continue;
+    least = live;
+    best = static_cast<SegmentNumber>(i + 1 - length);
+  }
+  return best;
+}
+
+}  // namespace remora

@@ -1,0 +1,230 @@
+#include "store/region/segments.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "store/base/check.h"
+#include "store/region/atomic_word.h"
+
+namespace remora {
+
+Segments::Segments(std::span<std::byte> region, Duration rest,
+                   std::function<void(std::uint64_t end)> on_reach)
+    : region_(region), rest_(rest), on_reach_(std::move(on_reach)), segments_(SegmentCount(region.size())) {
+  const std::size_t first = FirstSegment(region.size());
+  for (std::size_t i = first; i < segments_.size(); ++i) {
+    segments_[i].begin = i * kSegmentSize;
+    segments_[i].use = Use::kFree;
+  }
+  if (first < segments_.size()) free_.Add(static_cast<SegmentNumber>(first), segments_.size() - first);
+}
+
+std::optional<SegmentNumber> Segments::Take(Use use, std::size_t keep) {
+  if (free_.count() <= keep) return std::nullopt;
+  const SegmentNumber number = free_.TakeOne().value();
+  Segment& segment = segments_[number];
+  segment.use = use;
+  segment.end = segment.begin;
+  segment.live = 0;
+  segment.not_before_ms = 0;
+  if (number >= reached_) {
+    reached_ = number + 1;
+    if (on_reach_) on_reach_(EndOf(number));
+  }
+  return number;
+}
+
+void Segments::Extend(SegmentNumber number, std::uint64_t end) {
+  Segment& segment = segments_[number];
+  REMORA_CHECK(segment.use == Use::kLogHead && segment.end <= end && end <= EndOf(number));
+  AddLive(segment.begin, end - segment.end);
+  log_bytes_ += end - segment.end;
+  segment.end = end;
+}
+
+void Segments::Seal(SegmentNumber number, std::uint64_t end, TimePoint now, Queue queue) {
+  Segment& segment = segments_[number];
+  REMORA_CHECK(segment.use == Use::kLogHead);
+  segment.use = Use::kLog;
+  log_bytes_ += end - segment.end;
+  segment.end = end;
+  segment.sealed = now;
+  segment.queue = queue;
+  Append(queues_[static_cast<std::size_t>(queue)], &Segment::by_age, number);
+  Link(number);
+}
+
+void Segments::Retire(SegmentNumber number, TimePoint now) {
+  Segment& segment = segments_[number];
+  REMORA_CHECK(segment.use == Use::kLog && segment.live == 0);
+  Unlink(number);
+  Remove(queues_[static_cast<std::size_t>(segment.queue)], &Segment::by_age, number);
+  ForgetExpiry(number, 0);
+  ++segment.retired;
+  log_bytes_ -= segment.end - segment.begin;
+  segment.use = Use::kResting;
+  ChangeGeneration(number);
+  resting_.push_back({now + rest_, number, 1});
+  ++resting_count_;
+  ++just_retired_;
+}
+
+void Segments::ChangeGeneration(SegmentNumber number) {
+  // Relaxed: it comes long before the segment is used again, and that is all it has to.
+  std::byte& generation = region_[GenerationsOffset(region_.size()) + number];
+  std::atomic_ref(generation)
+      .store(std::byte(std::to_integer<unsigned>(generation) + 1), std::memory_order_relaxed);
+}
+
+void Segments::RestFrom(TimePoint now) {
+  for (auto rest = resting_.rbegin(); just_retired_ > 0; ++rest, --just_retired_) rest->until = now + rest_;
+}
+
+void Segments::Release(TimePoint now) {
+  while (!resting_.empty() && resting_.front().until <= now) {
+    const Rest& rested = resting_.front();
+    resting_count_ -= rested.length;
+    AddFree(rested.first, rested.length);
+    resting_.pop_front();
+    just_retired_ = std::min(just_retired_, resting_.size());
+  }
+  if (claim_ && now - claim_->asked > kPatience) CancelRun();
+}
+
+void Segments::AddFree(SegmentNumber first, std::size_t length) {
+  // Before all that is written there from now on, also to who sees only some of it (I6).
+  auto& superblock = *reinterpret_cast<Superblock*>(region_.data());
+  StoreWord(superblock.reuses, ++times_freed_, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  for (auto number = first; number < first + length; ++number) {
+    if (InClaim(number)) {
+      segments_[number].use = Use::kClaimed;
+      ++claim_->ready;
+    } else {
+      segments_[number].use = Use::kFree;
+      free_.Add(number, 1);
+    }
+  }
+}
+
+std::optional<TimePoint> Segments::next_release() const {
+  if (resting_.empty()) return std::nullopt;
+  return resting_.front().until;
+}
+
+void Segments::Drop(std::uint64_t offset, std::uint64_t bytes) {
+  Segment& segment = At(offset);
+  REMORA_CHECK(segment.live >= bytes);
+  segment.live -= bytes;
+  live_bytes_ -= bytes;
+  if (segment.use != Use::kLog || ListOf(segment) == segment.list) return;
+  const auto number = static_cast<SegmentNumber>(offset / kSegmentSize);
+  Unlink(number);
+  Link(number);
+}
+
+std::optional<SegmentNumber> Segments::Oldest(Queue queue) const {
+  const List& list = queues_[static_cast<std::size_t>(queue)];
+  if (list.size == 0) return std::nullopt;
+  return list.first;
+}
+
+std::optional<SegmentNumber> Segments::Best(TimePoint now, std::uint64_t min_dead) const {
+  // Cost-benefit as in log-structured file systems (Rosenblum and Ousterhout, 1992): what is free after
+  // cleaning, times how long it is likely to stay, over the work. The first of each list is its oldest,
+  // about.
+  if (claim_) {
+    for (SegmentNumber i = claim_->first; i < claim_->first + claim_->length; ++i) {
+      if (segments_[i].use == Use::kLog) return i;
+    }
+  }
+  std::optional<SegmentNumber> best;
+  double best_score = 0;
+  for (const List& list : lists_) {
+    if (list.size == 0) continue;
+    const Segment& segment = segments_[list.first];
+    const double size = static_cast<double>(kSegmentSize);
+    const double live = static_cast<double>(segment.live) / size;
+    const double dead = static_cast<double>(segment.dead()) / size;
+    if (segment.dead() < min_dead) continue;
+    const double age = std::chrono::duration<double>(now - segment.sealed).count() + 1e-3;
+    const double score = dead * age / (1 + live);
+    if (score > best_score) {
+      best_score = score;
+      best = list.first;
+    }
+  }
+  return best;
+}
+
+void Segments::NoteExpiry(std::uint64_t offset, std::int64_t expiry_ms) {
+  Segment& segment = At(offset);
+  if (expiry_ms >= segment.expiry_ms) return;
+  const auto number = static_cast<SegmentNumber>(offset / kSegmentSize);
+  if (segment.expiry_ms != kNoExpiry) due_.erase({DueOf(segment), number});
+  segment.expiry_ms = expiry_ms;
+  due_.insert({DueOf(segment), number});
+}
+
+void Segments::ForgetExpiry(SegmentNumber number, std::int64_t not_before_ms) {
+  Segment& segment = segments_[number];
+  if (segment.expiry_ms != kNoExpiry) due_.erase({DueOf(segment), number});
+  segment.expiry_ms = kNoExpiry;
+  segment.not_before_ms = not_before_ms;
+}
+
+std::optional<std::pair<std::int64_t, SegmentNumber>> Segments::first_due() const {
+  if (due_.empty()) return std::nullopt;
+  return *due_.begin();
+}
+
+std::optional<SegmentNumber> Segments::AnyExpired(std::int64_t unix_ms) const {
+  for (const auto& [due, number] : due_) {
+    if (segments_[number].expiry_ms <= unix_ms) return number;
+  }
+  return std::nullopt;
+}
+
+std::int32_t Segments::ListOf(const Segment& segment) {
+  return static_cast<std::int32_t>(segment.dead() * (kLists - 1) / kSegmentSize);
+}
+
+void Segments::Link(SegmentNumber number) {
+  Segment& segment = segments_[number];
+  segment.list = ListOf(segment);
+  Append(lists_[segment.list], &Segment::by_dead, number);
+}
+
+void Segments::Unlink(SegmentNumber number) {
+  Segment& segment = segments_[number];
+  Remove(lists_[segment.list], &Segment::by_dead, number);
+  segment.list = -1;
+}
+
+void Segments::Append(List& list, Links Segment::*links, SegmentNumber number) {
+  if (list.size++ == 0) {
+    list.first = number;
+  } else {
+    (segments_[list.last].*links).next = number;
+    (segments_[number].*links).previous = list.last;
+  }
+  list.last = number;
+}
+
+void Segments::Remove(List& list, Links Segment::*links, SegmentNumber number) {
+  const Links& own = segments_[number].*links;
+  if (list.first == number) {
+    list.first = own.next;
+  } else {
+    (segments_[own.previous].*links).next = own.next;
+  }
+  if (list.last == number) {
+    list.last = own.previous;
+  } else {
+    (segments_[own.next].*links).previous = own.previous;
+  }
+  --list.size;
+}
+
+}  // namespace remora

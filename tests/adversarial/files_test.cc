@@ -1,0 +1,170 @@
+// The files of the socket's directory, removed, swapped, and taken by others while a server is there.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "rdma/local/socket.h"
+#include "tests/adversarial/adversarial_fixture.h"
+
+namespace remora {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Files : public Hostile {
+ protected:
+  std::string path() const { return served_->where().path; }
+  std::string lock() const { return path() + ".lock"; }
+  absl::Status ConnectStatus() {
+    return Client::Connect(served_->address(), {.connect_timeout = std::chrono::milliseconds(500)},
+                           served_->clock())
+        .status();
+  }
+  absl::Status ListenStatus() { return rdma::Listen(served_->where(), {}, served_->clock()).status(); }
+  static std::string Contents(const std::string& file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  /// The witness has seen nothing of it, and the server ends as it should.
+  void ExpectServedToTheEnd() {
+    const Witness::Report report = witness_->Stop(1000);
+    EXPECT_EQ(report.faults, 0u) << report.first_fault;
+    EXPECT_EQ(served_->Stop(), 0);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(On, Files, testing::Values(rdma::TransportKind::kLocal),
+                         [](const auto&) { return std::string("local"); });
+
+TEST_P(Files, ASocketThatIsRemovedIsMissedByNewcomersAlone) {
+  START_HOSTILE();
+  fs::remove(path());
+  EXPECT_EQ(ConnectStatus().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ListenStatus().code(), absl::StatusCode::kAlreadyExists) << "the lock is the server's";
+  EXPECT_FALSE(fs::exists(path()));
+  ExpectServedToTheEnd();
+}
+
+TEST_P(Files, AFileInTheSocketsPlaceStaysThere) {
+  START_HOSTILE();
+  fs::remove(path());
+  std::ofstream(path()) << "somebody's";
+  EXPECT_EQ(ConnectStatus().code(), absl::StatusCode::kUnavailable);
+  ExpectServedToTheEnd();
+  EXPECT_EQ(Contents(path()), "somebody's") << "it was not the server's to remove";
+  EXPECT_EQ(ListenStatus().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Contents(path()), "somebody's");
+}
+
+TEST_P(Files, TheWholeDirectoryMayGo) {
+  START_HOSTILE();
+  fs::remove(path());
+  fs::remove(lock());
+  fs::remove(served_->folder());
+  EXPECT_EQ(ConnectStatus().code(), absl::StatusCode::kUnavailable);
+  ExpectServedToTheEnd();
+}
+
+TEST_P(Files, ASymlinkIsFollowedByClientsAndLeftAloneByServers) {
+  START_HOSTILE();
+  const std::string elsewhere = served_->folder() + "/elsewhere";
+  fs::rename(path(), elsewhere);
+  fs::create_symlink(elsewhere, path());
+  EXPECT_TRUE(ConnectStatus().ok());
+  ExpectServedToTheEnd();
+  EXPECT_TRUE(fs::is_symlink(path()));
+  EXPECT_EQ(ListenStatus().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(fs::is_symlink(path()));
+}
+
+TEST_P(Files, ALockThatIsASymlinkIsNotFollowed) {
+  START_HOSTILE();
+  const std::string victim = served_->folder() + "/victim";
+  std::ofstream(victim) << "kept";
+  ExpectServedToTheEnd();
+  fs::remove(lock());
+  fs::create_symlink(victim, lock());
+  EXPECT_FALSE(ListenStatus().ok());
+  EXPECT_EQ(Contents(victim), "kept");
+  fs::remove(lock());
+  fs::create_directory(lock());
+  EXPECT_FALSE(ListenStatus().ok());
+  EXPECT_TRUE(fs::is_directory(lock()));
+}
+
+TEST_P(Files, WithoutTheLockALivingServerIsStillSeen) {
+  START_HOSTILE();
+  fs::remove(lock());
+  EXPECT_EQ(ListenStatus().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(ConnectStatus().ok());
+  ExpectServedToTheEnd();
+}
+
+// Who removes both lets another server come. Each serves its own clients; the first to go takes nothing
+// along.
+TEST_P(Files, AServerThatTookThePlaceKeepsIt) {
+  START_HOSTILE();
+  fs::remove(path());
+  fs::remove(lock());
+  const auto successor = Served::Start(GetParam(), {}, served_->where());
+  ASSERT_TRUE(successor.ok()) << successor.status();
+  ExpectServedToTheEnd();
+  const auto client = Client::Connect((*successor)->address(), {}, served_->clock());
+  ASSERT_TRUE(client.ok()) << client.status() << ": its socket went with the other server";
+  EXPECT_TRUE((*client)->Put("key", "value").ok());
+}
+
+// A user, not root, comes to a place where another user, not root either, has put a socket.
+TEST_P(Files, AnotherUsersSocketIsToldNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become other users";
+  START_HOSTILE();
+  fs::permissions(served_->folder(), fs::perms::all);
+  fs::remove(path());
+  constexpr uid_t kImpostor = 65534, kVictim = 65533;
+  std::array<int, 2> listens{};
+  ASSERT_EQ(pipe2(listens.data(), O_CLOEXEC), 0);
+  const pid_t impostor = fork();
+  ASSERT_GE(impostor, 0);
+  if (impostor == 0) {
+    if (setuid(kImpostor) != 0) _exit(2);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path().data(), path().size());
+    umask(0);
+    if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 || listen(fd, 1) != 0) _exit(3);
+    if (write(listens[1], "1", 1) != 1) _exit(4);
+    const int client = accept(fd, nullptr, nullptr);
+    char byte = 0;
+    _exit(recv(client, &byte, 1, 0) == 0 ? 0 : 1);  // 1: something was said
+  }
+  close(listens[1]);
+  char byte = 0;
+  ASSERT_EQ(read(listens[0], &byte, 1), 1);
+  close(listens[0]);
+  const pid_t victim = fork();
+  ASSERT_GE(victim, 0);
+  if (victim == 0) {
+    if (setuid(kVictim) != 0) _exit(255);
+    _exit(static_cast<int>(ConnectStatus().code()));
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(victim, &status, 0), victim);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(static_cast<absl::StatusCode>(WEXITSTATUS(status)), absl::StatusCode::kPermissionDenied);
+  ASSERT_EQ(waitpid(impostor, &status, 0), impostor);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  ExpectServedToTheEnd();
+  EXPECT_TRUE(fs::is_socket(path())) << "it was not the server's to remove";
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,235 @@
+// docs/operations.md says what each operation costs. Here that is counted.
+#include <fstream>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "tests/conformance/conformance_fixture.h"
+
+namespace remora {
+namespace {
+
+struct Cost {
+  std::uint64_t reads = 0;
+  std::uint64_t messages = 0;
+  friend bool operator==(const Cost&, const Cost&) = default;
+  friend void PrintTo(const Cost& cost, std::ostream* out) {
+    *out << cost.reads << " READs, " << cost.messages << " messages";
+  }
+};
+
+// Of lines like: | `Get` | 2 | 0 |
+std::map<std::string, Cost> Documented() {
+  std::ifstream file(REMORA_SOURCE_DIR "/docs/operations.md");
+  std::map<std::string, Cost> costs;
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> cells = absl::StrSplit(line, " | ");
+    if (line.substr(0, 3) != "| `" || cells.size() != 3) continue;
+    const bool added =
+        costs.emplace(cells[0].substr(2), Cost{std::stoull(cells[1]), std::stoull(cells[2])}).second;
+    EXPECT_TRUE(added) << line;
+  }
+  return costs;
+}
+
+class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durability>> {
+ protected:
+  DeploymentKind kind() const { return std::get<0>(GetParam()); }
+  bool logged() const { return std::get<1>(GetParam()) == Durability::kLogged; }
+
+  void Put(const std::string& key, const std::string& value) { ASSERT_CODE(kOk, client_->Put(key, value)); }
+
+  void Start(std::chrono::milliseconds grace) {
+    kv_.reset();
+    std::string why_not;
+    deployment_ = Deployment::Create(kind(),
+                                     {.durability = std::get<1>(GetParam()),
+                                      .memory_size = kMinMemorySize,
+                                      .eviction = Eviction::kLeastUsed,
+                                      .grace = grace},
+                                     &why_not);
+    if (deployment_ == nullptr) {
+      ASSERT_EQ(std::getenv("REMORA_REQUIRE_VERBS"), nullptr) << why_not;
+      GTEST_SKIP() << why_not;
+    }
+    Connect({.location_cache_bytes = 0});
+  }
+  void Connect(const ClientOptions& options) {
+    kv_ = *deployment_->Connect(options);
+    client_ = kv_->client();
+  }
+
+  Cost OfAColdGet() {
+    Start(std::chrono::milliseconds(100));  // for memory to come free
+    // More than the memory holds, of which nothing is used again; few keys, so that the index does not grow.
+    const std::string some(40'000, 's');
+    for (int i = 0; i < 600; ++i) Put("fill " + std::to_string(i), some);
+    EXPECT_GT(deployment_->store().Read(Counter::kColdKeys), 0u);
+    // The cheapest: now and then the client says what it has read, or is held up and reads again.
+    Cost least{1000, 1000};
+    std::string value;
+    int cold = 0;
+    for (int i = 0; i < 600 && cold < 20; ++i) {
+      const std::uint64_t fetches = deployment_->store().Read(Counter::kFetches);
+      const Cost cost = Of([&] { ASSERT_CODE(kOk, client_->Get("fill " + std::to_string(i), &value)); });
+      if (deployment_->store().Read(Counter::kFetches) == fetches) continue;
+      ++cold;
+      if (cost.reads + cost.messages < least.reads + least.messages) least = cost;
+    }
+    return least;
+  }
+
+  Cost Of(const std::function<void()>& operation) {
+    const ClientCounters before = client_->counters();
+    operation();
+    const ClientCounters did = client_->counters() - before;
+    EXPECT_EQ(did.location_looks, 0u);
+    return {did.reads, did.requests};
+  }
+
+  std::unique_ptr<Deployment> deployment_;
+  std::unique_ptr<KeyValue> kv_;
+  Client* client_ = nullptr;
+};
+INSTANTIATE_TEST_SUITE_P(On, Costs,
+                         testing::Combine(testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                                                          DeploymentKind::kSim),
+                                          testing::Values(Durability::kMemory, Durability::kLogged)),
+                         [](const auto& test) {
+                           const bool logged = std::get<1>(test.param) == Durability::kLogged;
+                           return NameOf(std::get<0>(test.param)) + (logged ? "_logged" : "_memory");
+                         });
+
+TEST_P(Costs, AreAsDocumented) {
+  // A client that is held up for that long reads again.
+  Start(std::chrono::seconds(10));
+  if (IsSkipped() || HasFatalFailure()) return;
+  const auto key_of = [](int i) { return "key " + std::to_string(i); };
+  std::vector<std::string> names, missing_names;
+  for (int i = 0; i < 16; ++i) {
+    names.push_back(key_of(i));
+    missing_names.push_back("missing " + std::to_string(i));
+    Put(names.back(), "value");
+  }
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  const std::vector<std::string_view> missing(missing_names.begin(), missing_names.end());
+  std::vector<GetResult> results(16);
+  std::vector<std::byte> memory(4096);
+  std::unique_ptr<RegisteredBuffer> buffer = *client_->Register(memory);
+  std::string value;
+  ASSERT_CODE(kOk, client_->Get("key 0", &value));  // from here on, it knows the index
+
+  std::map<std::string, Cost> counted;
+  counted["`Get`, of another key"] = Of([&] { ASSERT_CODE(kOk, client_->Get("key 1", &value)); });
+  counted["`Get`, of a key that is not there"] =
+      Of([&] { ASSERT_CODE(kNotFound, client_->Get("none", &value)); });
+  counted["`Get`, into a registered buffer"] = Of([&] { ASSERT_TRUE(client_->Get("key 1", *buffer).ok()); });
+  counted["`Put`, from a registered buffer"] = Of([&] { ASSERT_CODE(kOk, client_->Put("from", *buffer)); });
+  ASSERT_CODE(kOk, client_->Delete("from"));
+  counted["`Exists`, of a key that is there"] = Of([&] { ASSERT_TRUE(client_->Exists("key 1").value()); });
+  counted["`Exists`, of a key that is not there"] =
+      Of([&] { ASSERT_FALSE(client_->Exists("none").value()); });
+  counted["`Ttl`"] = Of([&] { ASSERT_TRUE(client_->Ttl("key 1").ok()); });
+  counted["`MultiGet`, of 16 keys"] = Of([&] {
+    ASSERT_CODE(kOk, client_->MultiGet(keys, results));
+    for (const GetResult& result : results) ASSERT_CODE(kOk, result.status);
+  });
+  counted["`MultiGet`, of 16 keys that are not there"] = Of([&] {
+    ASSERT_CODE(kOk, client_->MultiGet(missing, results));
+    for (const GetResult& result : results) ASSERT_CODE(kNotFound, result.status);
+  });
+  counted["`Put`"] = Of([&] { Put("key 2", "another"); });
+  counted["`Put`, on a condition that holds"] =
+      Of([&] { ASSERT_CODE(kOk, client_->Put("key 2", "v", {.condition = Condition::Present()})); });
+  counted["`Put`, on a condition that does not hold"] = Of(
+      [&] { ASSERT_CODE(kAlreadyExists, client_->Put("key 2", "v", {.condition = Condition::Absent()})); });
+  std::vector<PutRequest> puts;
+  for (const std::string& name : names) puts.push_back({name, "another"});
+  std::vector<PutResult> put_results(puts.size());
+  counted["`MultiPut`, of 16 keys"] = Of([&] {
+    ASSERT_CODE(kOk, client_->MultiPut(puts, put_results));
+    for (const PutResult& result : put_results) ASSERT_CODE(kOk, result.status);
+  });
+  for (PutRequest& put : puts) put.options.condition = Condition::Present();
+  counted["`MultiPut`, of 16 keys, on conditions"] = Of([&] {
+    ASSERT_CODE(kOk, client_->MultiPut(puts, put_results));
+    for (const PutResult& result : put_results) ASSERT_CODE(kOk, result.status);
+  });
+  counted["`Delete`"] = Of([&] { ASSERT_CODE(kOk, client_->Delete("key 2")); });
+  counted["`Touch`"] = Of([&] { ASSERT_CODE(kOk, client_->Touch("key 3", std::chrono::hours(1))); });
+  counted["`Increment`"] = Of([&] { ASSERT_EQ(client_->Increment("number", 1).value(), 1); });
+  counted["`Append`"] = Of([&] { ASSERT_EQ(client_->Append("number", "0").value(), 2u); });
+  counted["`Apply`, of 100 writes"] = Of([&] {
+    WriteBatch batch;
+    for (int i = 0; i < 100; ++i) batch.Put(key_of(i), "of a batch");
+    ASSERT_CODE(kOk, client_->Apply(batch));
+  });
+  counted["`Count`"] = Of([&] { ASSERT_GT(client_->Count().value(), 100u); });
+  counted["`Count`, of a range of 100 keys"] =
+      Of([&] { ASSERT_EQ(client_->Count({.prefix = "key "}).value(), 100u); });
+  counted["`Scan`, of 100 keys in any order"] = Of([&] {
+    const auto scan = client_->Scan({.prefix = "key ", .any_order = true});
+    ASSERT_CODE(kOk, scan.status());
+    int shown = 0;
+    while ((*scan)->Next()) ++shown;
+    ASSERT_EQ(shown, 100);
+  });
+  if (logged()) {
+    std::unique_ptr<ClientWatch> watch;
+    counted["`Watch`, from now on (logged)"] = Of([&] {
+      auto begun = client_->Watch();
+      ASSERT_CODE(kOk, begun.status());
+      watch = *std::move(begun);
+    });
+    for (int i = 0; i < 100; ++i) Put(key_of(i), "watched");
+    counted["`ClientWatch::Next`, of 100 changes (logged)"] = Of([&] {
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(watch->Next(std::chrono::seconds(20)).value());
+    });
+    counted["`ClientWatch::Next`, where nothing came (logged)"] =
+        Of([&] { ASSERT_FALSE(watch->Next(std::chrono::milliseconds(0)).value()); });
+    counted["`Scan`, of 100 keys (logged)"] = Of([&] {
+      const auto scan = client_->Scan({.prefix = "key "});
+      ASSERT_CODE(kOk, scan.status());
+      int shown = 0;
+      while ((*scan)->Next()) ++shown;
+      ASSERT_EQ(shown, 100);
+    });
+    counted["`DeleteRange`, of 54 keys (logged)"] =
+        Of([&] { ASSERT_EQ(client_->DeleteRange({.begin = "key 50", .end = "key 9\xff"}).value(), 54u); });
+  }
+  counted["`Ping`"] = Of([&] { ASSERT_CODE(kOk, client_->Ping()); });
+  const std::string large(std::size_t{1} << 20, 'v');
+  counted[kind() == DeploymentKind::kLocal
+              ? "`Put`, of 1 MiB, where it does not (local)"
+              : "`Put`, of 1 MiB, where the transport grants (verbs, simulated)"] =
+      Of([&] { Put("large", large); });
+  counted["`Get`, of 1 MiB"] = Of([&] { ASSERT_CODE(kOk, client_->Get("large", &value)); });
+  // Also where there is no place for one.
+  counted["`Backup`, each of its calls"] =
+      Of([&] { ASSERT_CODE(kFailedPrecondition, client_->Backup(1).status()); });
+
+  buffer.reset();  // it is the client's that goes
+  Connect({.location_cache_bytes = std::size_t{1} << 16});
+  ASSERT_CODE(kOk, client_->Get("key 3", &value));
+  ASSERT_CODE(kOk, client_->Get("key 3", &value));
+  counted["`Get`, of a key whose place is remembered"] =
+      Of([&] { ASSERT_CODE(kOk, client_->Get("key 3", &value)); });
+  if (logged()) counted["`Get`, of a key that is only in RocksDB (logged)"] = OfAColdGet();
+
+  const std::map<std::string, Cost> documented = Documented();
+  ASSERT_GT(documented.size(), 20u);
+  for (const auto& [operation, cost] : counted) {
+    const auto said = documented.find(operation);
+    ASSERT_NE(said, documented.end()) << operation;
+    EXPECT_EQ(said->second, cost) << operation;
+  }
+  // But for one of the two transports' lines, and those of RocksDB.
+  EXPECT_EQ(counted.size() + (logged() ? 1 : 7), documented.size());
+}
+
+}  // namespace
+}  // namespace remora

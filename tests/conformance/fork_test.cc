@@ -1,0 +1,113 @@
+// Clients, and a child of their process that was forked.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/conformance/async_fixture.h"
+
+namespace remora {
+namespace {
+
+class Fork : public Async {
+ protected:
+  /// Ends with the number of the first expression that is false.
+  static int Child(const std::function<int()>& body) {
+    const pid_t child = fork();
+    if (child == 0) _exit(body());
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(On, Fork, testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs),
+                         [](const auto& test) { return NameOf(test.param); });
+
+TEST_P(Fork, TheClientIsTheParents) {
+  START();
+  ConnectAsync();
+  ASSERT_CODE(kOk, Put("key", "value"));
+  Outcome under_way;
+  ASSERT_TRUE(async_->Put("other", "value", Into(under_way)).ok());
+  const int failed = Child([&] {
+    Client& client = *kv_->client();
+    const std::array<std::string_view, 1> keys{"key"};
+    std::array<GetResult, 1> got;
+    const std::array<PutRequest, 1> puts{PutRequest{.key = "key", .value = "child"}};
+    std::array<PutResult, 1> put;
+    if (!absl::IsFailedPrecondition(client.Get("key").status())) return 1;
+    if (!absl::IsFailedPrecondition(client.Put("key", "child"))) return 2;
+    if (!absl::IsFailedPrecondition(client.MultiGet(keys, got))) return 3;
+    if (!absl::IsFailedPrecondition(client.MultiPut(puts, put))) return 4;
+    if (!absl::IsFailedPrecondition(client.Count().status())) return 5;
+    if (!absl::IsFailedPrecondition(async_->Get("key", {}).status())) return 6;
+    if (async_->Poll() != 0) return 7;
+    if (!absl::IsFailedPrecondition(async_->WaitAll(Soon()))) return 8;
+    // Of its own, it has one.
+    if (GetParam() == DeploymentKind::kVerbs) return 0;  // if its device can be forked
+    absl::StatusOr<std::unique_ptr<rdma::Connection>> connection = deployment_->Dial();
+    if (!connection.ok()) return 9;
+    const auto own = Client::Connect(*std::move(connection), {}, deployment_->clock());
+    if (!own.ok()) return 10;
+    return (*own)->Get("key").value_or("") == "value" && (*own)->Put("child", "own").ok() ? 0 : 11;
+  });
+  EXPECT_EQ(failed, 0);
+  EXPECT_EQ(Get("key"), "value");
+  EXPECT_CODE(kOk, Put("key", "again"));
+  EXPECT_EQ(Get("key"), "again");
+  WaitAll();
+  EXPECT_OUTCOME(kOk, under_way);
+  if (GetParam() == DeploymentKind::kLocal) {
+    EXPECT_EQ(Get("child"), "own");
+  }
+}
+
+// What the device writes to, and reads from, stays the parent's own while a child has copies of it.
+TEST_P(Fork, TheParentGoesOnWhileAChildLives) {
+  START({.memory_size = std::size_t{32} << 20});
+  ConnectAsync();
+  Client& client = *kv_->client();
+  std::vector<std::byte> memory(std::size_t{1} << 20);
+  const auto buffer = client.Register(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  ASSERT_CODE(kOk, Put("key", "value"));
+  std::array<int, 2> pipe_ends;
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pipe_ends[1]);
+    char byte = 0;
+    _exit(read(pipe_ends[0], &byte, 1) == 0 ? 0 : 1);  // until the parent closes its end
+  }
+  close(pipe_ends[0]);
+  for (int i = 0; i < 20; ++i) {
+    // Every page that is registered is written to by this process, then by the device.
+    const auto fill = static_cast<std::byte>(i);
+    std::fill(memory.begin(), memory.end(), fill);
+    const std::string value(i % 4 == 0 ? std::size_t{700'000} : std::size_t{100'000},
+                            static_cast<char>('a' + i));
+    ASSERT_CODE(kOk, Put("key", value));
+    EXPECT_TRUE(Get("key") == value) << i;
+    const auto size = client.Get("key", **buffer);
+    ASSERT_TRUE(size.ok()) << size.status();
+    EXPECT_TRUE(std::string_view(reinterpret_cast<const char*>(memory.data()), *size) == value) << i;
+    EXPECT_EQ(memory.back(), fill);
+    EXPECT_OUTCOME(kOk, AsyncPut("async", value));
+    EXPECT_TRUE(AsyncGet("async").text() == value) << i;
+  }
+  close(pipe_ends[1]);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+}  // namespace remora

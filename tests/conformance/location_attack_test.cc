@@ -1,0 +1,325 @@
+// Warm GETs against a writer who spells records: values whose bytes, at the place where another key's record
+// once stood, are a record of that key that verifies, live bit and all. Under the simulated transport, where
+// time passes when the test says so, between READs and inside them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/client.h"
+#include "store/format/memory/record.h"
+#include "tests/simulation/sim_served.h"
+#include "tests/support/self_describing.h"
+
+namespace remora {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kVictim[] = "victim";
+constexpr std::size_t kBigSize = 100'000;
+// So few that a segment is emptied well within a grace period.
+constexpr int kBigKeys = 30;
+constexpr std::size_t kBigKeySize = 6;  // "big 10"
+constexpr std::uint64_t kBigExtent = ExtentUnits(RecordExtentCode(kBigKeySize, kBigSize)) * kUnitSize;
+constexpr std::size_t kBigHead = sizeof(RecordHeader) + kBigKeySize;
+
+class LocationAttack : public SimServed, public testing::Test {
+ protected:
+  LocationAttack() : SimServed(/*seed=*/3) {}
+
+  void SetUp() override {
+    ServerOptions options;
+    options.store.memory_size = kMinMemorySize;
+    options.store.eviction = Eviction::kNone;
+    options.store.clock = &network_.clock();
+    ASSERT_NO_FATAL_FAILURE(Serve(options));
+    network_.set_piece_size(4096);
+    writer_ = Connect(0);
+  }
+
+  std::unique_ptr<Client> Connect(std::size_t location_cache_bytes) {
+    return SimServed::Connect({.location_cache_bytes = location_cache_bytes});
+  }
+
+  std::string Get(std::string_view key) {
+    std::string value;
+    const absl::Status status = reader_->Get(key, &value);
+    return status.ok() ? value : status.ToString();
+  }
+
+  void Put(std::string_view key, std::string_view value) {
+    const absl::Status status = writer_->Put(key, value);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  /// Makes a new reader know where the victim's record is, and remembers it here, too.
+  void Plant() {
+    reader_ = Connect(std::size_t{1} << 16);
+    PutVictim("good 1");
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(Get(kVictim), "good 1");
+    ASSERT_EQ(reader_->counters().location_hits, 2u);
+  }
+
+  /// Where its bytes come to lie inside the value of a big record.
+  void PutVictim(std::string_view value) {
+    do {
+      Put("filler", std::string(5000, 'f'));
+      Put(kVictim, value);
+      victim_ = DecodeSlot(server_->store().Locate(kVictim)->slot);
+    } while (!HasFailure() && (IntoBig() < kBigHead || IntoBig() > kBigSize - 100 || IsBehindTheLastBig()));
+  }
+
+  /// Where the victim's place is in a big record, if its segment were full of these from the start.
+  std::uint64_t IntoBig() const { return victim_.offset_bytes() % kSegmentSize % kBigExtent; }
+  bool IsBehindTheLastBig() const {
+    return victim_.offset_bytes() % kSegmentSize >= kSegmentSize / kBigExtent * kBigExtent;
+  }
+
+  /// A record of the victim's key with this value, as it would have to be to verify at the victim's old
+  /// place.
+  std::string Spell(std::string_view value) const {
+    RecordHeader header{};
+    header.version_live = std::uint64_t{1000} << 1 | kLiveBit;
+    header.key_size = sizeof(kVictim) - 1;
+    header.value_size = static_cast<std::uint32_t>(value.size());
+    header.checksum = RecordChecksum(header, HashKey(kVictim), HashValue(value.data(), value.size()),
+                                     victim_.offset_units, server_->store().superblock().incarnation);
+    std::string bytes(sizeof(header), '\0');
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    return bytes.append(kVictim).append(value);
+  }
+
+  /// Whether what is at the victim's old place verifies as the victim's, live, and not as `allowed`.
+  bool EvilStandsThere() const {
+    const std::byte* const place = Region() + victim_.offset_bytes();
+    RecordHeader header;
+    std::memcpy(&header, place, sizeof(header));
+    const std::byte* const body = place + sizeof(header);
+    return CheckRecord(header, body, kVictim, HashKey(kVictim),
+                       {victim_.offset_units,
+                        victim_.extent_bytes(),
+                        {},
+                        server_->store().superblock().incarnation}) == RecordState::kLive &&
+           std::memcmp(body + header.key_size, "evil", 4) == 0;
+  }
+
+  /// Overwrites big values until one of them has taken the victim's old place: each carries the spelled
+  /// record where that place is in whichever segment it comes to stand, as the i-th from its start. Calls
+  /// `each` after each write.
+  template <typename Each>
+  void Attack(const Each& each) {
+    Overwrite([&] {
+      each();
+      return EvilStandsThere();
+    });
+  }
+  template <typename Done>
+  void Overwrite(const Done& done) {
+    std::string value(kBigSize, 'b');
+    const std::string evil = Spell("evil 1");
+    ASSERT_GE(IntoBig(), kBigHead);
+    value.replace(IntoBig() - kBigHead, evil.size(), evil);
+    ASSERT_EQ(value.size(), kBigSize);
+    for (int i = 0; i < 5000; ++i) {
+      if (HasFailure() || done()) return;
+      Put("big " + std::to_string(10 + next_big_++ % kBigKeys), value);
+    }
+    FAIL() << "the place was not used again";
+  }
+
+  /// How often the victim's segment was emptied, modulo 256.
+  std::byte Generation() const {
+    return Region()[GenerationsOffset(kMinMemorySize) + victim_.offset_bytes() / kSegmentSize];
+  }
+  const std::byte* Region() const {
+    return reinterpret_cast<const std::byte*>(&server_->store().superblock());
+  }
+
+  std::unique_ptr<Client> reader_;
+  std::unique_ptr<Client> writer_;
+  Slot victim_;
+  int next_big_ = 0;
+};
+
+TEST_F(LocationAttack, AReaderThatSleptThroughItIsNotDeceived) {
+  Plant();
+  Put(kVictim, "good 2");
+  Attack([] {});
+  EXPECT_EQ(Get(kVictim), "good 2");
+}
+
+TEST_F(LocationAttack, ADeletedKeyDoesNotComeBack) {
+  Plant();
+  ASSERT_TRUE(writer_->Delete(kVictim).ok());
+  Attack([] {});
+  EXPECT_EQ(Get(kVictim), "NOT_FOUND: no such key");
+}
+
+TEST_F(LocationAttack, AKeyThatWasMovedStaysWhatItWas) {
+  Plant();
+  Attack([] {});
+  EXPECT_EQ(Get(kVictim), "good 1");
+}
+
+// The reader's looks at generations are recent all the time, because of other keys; the victim's old place it
+// touches only in the end.
+TEST_F(LocationAttack, AReaderThatReadsOtherKeysIsNotDeceived) {
+  Plant();
+  Put("other", "value");
+  Put(kVictim, "good 2");
+  Attack([&] { ASSERT_EQ(Get("other"), "value"); });
+  EXPECT_GT(reader_->counters().location_looks, 1u);
+  EXPECT_EQ(Get(kVictim), "good 2");
+}
+
+// While a GET is under way, at each moment of it that there is, the record is overwritten, its segment
+// emptied, and the place used again.
+class LocationAttackInside : public LocationAttack, public testing::WithParamInterface<std::size_t> {
+ protected:
+  /// Attacks before the piece of this number of the READs of a GET. False: it had not so many.
+  bool GetWhileAttacked(std::uint64_t before_piece) {
+    std::uint64_t piece = 0;
+    bool attacked = false;
+    network_.set_piece_size(GetParam());
+    network_.set_interference(
+        [&] {
+          if (piece++ != before_piece) return;
+          attacked = true;
+          Put(kVictim, "good 2");
+          Attack([] {});
+        },
+        /*gap=*/1);
+    // It overlaps the write, but not what the attacker wrote: both values are right.
+    EXPECT_THAT(Get(kVictim), testing::StartsWith("good ")) << before_piece;
+    network_.set_interference(nullptr, 1);
+    network_.set_piece_size(4096);
+    if (attacked) {
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(Get(kVictim), "good 2") << before_piece;
+    }
+    return attacked && !HasFailure();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(PiecesOf, LocationAttackInside, testing::Values(4, 16, 4096),
+                         [](const auto& test) { return std::to_string(test.param) + "_bytes"; });
+
+TEST_P(LocationAttackInside, AWarmGetIsNotDeceived) {
+  std::uint64_t piece = 0;
+  do {
+    Plant();
+  } while (GetWhileAttacked(piece++));
+  EXPECT_EQ(piece, (victim_.extent_bytes() + GetParam() - 1) / GetParam() + 1);
+}
+
+TEST_P(LocationAttackInside, AWarmGetThatLooksFirstIsNotDeceived) {
+  std::uint64_t piece = 0;
+  do {
+    Plant();
+    network_.Advance(milliseconds(200));
+  } while (GetWhileAttacked(piece++));
+  EXPECT_GT(piece, (victim_.extent_bytes() + GetParam() - 1) / GetParam() + 1);
+}
+
+TEST_P(LocationAttackInside, AColdGetThatLooksFirstLearnsNothingWrong) {
+  std::uint64_t piece = 0;
+  do {
+    Plant();
+    reader_ = Connect(std::size_t{1} << 16);
+  } while (GetWhileAttacked(piece++));
+}
+
+// While a cold GET is under way, its segment is only emptied: the place of what it found is used again later.
+// The GET may learn the place, but not with the number that the segment has by then.
+TEST_P(LocationAttackInside, ASegmentIsEmptiedWhileAColdGetLearnsAPlaceInIt) {
+  bool emptied = true;
+  int in_time = 0;
+  for (std::uint64_t before_piece = 0; emptied && !HasFailure(); ++before_piece) {
+    Plant();
+    network_.Advance(milliseconds(1000));
+    reader_ = Connect(std::size_t{1} << 16);
+    emptied = false;
+    std::uint64_t piece = 0;
+    network_.set_piece_size(GetParam());
+    network_.set_interference(
+        [&] {
+          if (piece++ != before_piece) return;
+          emptied = true;
+          const TimePoint start = network_.clock().Now();
+          const std::byte generation = Generation();
+          Put(kVictim, "good 2");
+          Overwrite([&] { return Generation() != generation; });
+          if (network_.clock().Now() - start < milliseconds(80)) ++in_time;
+        },
+        /*gap=*/1);
+    EXPECT_THAT(Get(kVictim), testing::StartsWith("good "));
+    network_.set_interference(nullptr, 1);
+    network_.set_piece_size(4096);
+    Attack([] {});
+    for (int i = 0; emptied && i < 3; ++i) EXPECT_EQ(Get(kVictim), "good 2") << before_piece;
+  }
+  EXPECT_GT(in_time, 0);
+}
+
+// Other uses of the segment may lie between the look and the record.
+TEST_F(LocationAttack, APlaceThatWasLearnedWithAnOldLookIsGoodUntilTheNext) {
+  Plant();
+  for (int i = 0; i < 5; ++i) {
+    Attack([] {});
+    PutVictim("good 2");
+    ASSERT_EQ(Get(kVictim), "good 2");
+    Put(kVictim, "good 3");
+    Attack([] {});
+    ASSERT_EQ(Get(kVictim), "good 3");
+  }
+}
+
+// Everything at random, many times over: writes, attacks without aim, and time that jumps, between READs and
+// inside them.
+class LocationChaos : public LocationAttack, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, LocationChaos, testing::Range(1, 5));
+
+TEST_P(LocationChaos, NoGetIsEverWrong) {
+  reader_ = Connect(std::size_t{1} << 16);
+  std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
+  constexpr std::size_t kKeys = 50;
+  const auto key_of = [](std::size_t i) { return "key " + std::to_string(10 + i); };
+  std::vector<std::uint64_t> written(kKeys, 0);
+  std::uint64_t number = 0;
+  const auto write_one = [&] {
+    const std::size_t i = number < kKeys ? number : random() % kKeys;
+    ++number;
+    Put(key_of(i), MakeValue(key_of(i), number, 50'000 * (1 + number % 3)));
+    written[i] = number;
+  };
+  while (number < kKeys) write_one();
+  network_.set_interference(
+      [&] {
+        if (random() % 4 == 0) network_.Advance(milliseconds(random() % 250));
+        for (std::uint64_t writes = random() % 4; writes > 0; --writes) write_one();
+      },
+      /*gap=*/40);
+  for (int gets = 0; gets < 1500 && !HasFailure(); ++gets) {
+    const std::size_t i = random() % kKeys;
+    const std::uint64_t oldest = written[i];
+    std::string value;
+    const absl::Status status = reader_->Get(key_of(i), &value);
+    // A server that a reader cannot keep up with says so; nothing else may go wrong.
+    ASSERT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+    if (!status.ok()) continue;
+    const std::optional<std::uint64_t> seen = NumberOf(key_of(i), value);
+    ASSERT_TRUE(seen.has_value()) << "torn or foreign: " << value.substr(0, 60);
+    ASSERT_GE(*seen, oldest);
+    ASSERT_LE(*seen, written[i]);
+  }
+  EXPECT_GT(reader_->counters().location_hits, 100u);
+  EXPECT_GT(reader_->counters().location_wasted, 10u);
+  EXPECT_GT(server_->store().Read(Counter::kSegmentsCleaned), 50u);
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,75 @@
+#include "server/memory/system_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "store/store.h"
+#include "tests/support/server_thread.h"
+#include "tests/support/sizes.h"
+
+namespace remora {
+namespace {
+
+class SystemMemoryTest : public testing::Test {
+ protected:
+  void Write(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = root_.path() + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  SystemMemory Read() { return ReadSystemMemory(root_.path()); }
+
+  const TempDir root_;
+};
+
+constexpr char kMeminfo[] =
+    "MemTotal:        1048576 kB\nMemFree:          100 kB\nMemAvailable:     524288 kB\nHugePages_Total:    "
+    "   0\n"
+    "Hugepagesize:       2048 kB\n";
+
+TEST_F(SystemMemoryTest, WhatTheSystemDoesNotTellIsNoLimit) {
+  EXPECT_EQ(Read().most, UINT64_MAX);
+  EXPECT_EQ(Read().available, UINT64_MAX);
+  EXPECT_EQ(DefaultMemory(Read()), 256 * kMiB);
+  EXPECT_TRUE(CheckMemory(kMaxMemorySize, Read()).ok());
+}
+
+TEST_F(SystemMemoryTest, TheMachineIsALimitAndSoIsAGroup) {
+  Write("proc/meminfo", kMeminfo);
+  Write("proc/self/cgroup", "0::/system.slice/remora.service\n");
+  EXPECT_EQ(Read().most, 1024 * kMiB);
+  EXPECT_EQ(Read().available, 512 * kMiB);
+  EXPECT_TRUE(CheckMemory(1024 * kMiB, Read()).ok());
+  EXPECT_EQ(
+      CheckMemory(1024 * kMiB + 1, Read()).message(),
+      "a memory of 1073741825 bytes is more than this machine has, 1073741824: give it less (--memory)");
+  Write("sys/fs/cgroup/system.slice/remora.service/memory.max", "max\n");
+  EXPECT_EQ(Read().most, 1024 * kMiB);
+  Write("sys/fs/cgroup/system.slice/memory.max", "134217728\n");
+  EXPECT_EQ(Read().most, 128 * kMiB);
+  EXPECT_EQ(Read().whose, "this process's control group");
+  EXPECT_EQ(DefaultMemory(Read()), 64 * kMiB);
+  EXPECT_EQ(CheckMemory(256 * kMiB, Read()).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(SystemMemoryTest, AContainerSeesItsGroupAsTheRoot) {
+  Write("proc/self/cgroup", "0::/\n");
+  Write("sys/fs/cgroup/memory.max", "67108864\n");
+  EXPECT_EQ(Read().most, 64 * kMiB);
+}
+
+TEST_F(SystemMemoryTest, GroupsOfTheFirstVersion) {
+  Write("proc/meminfo", kMeminfo);
+  Write("proc/self/cgroup", "9:name=systemd:/\n4:memory:/docker/1234\n1:cpu:/\nnonsense\n0::/\n");
+  Write("sys/fs/cgroup/memory/docker/1234/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(Read().most, 1024 * kMiB);
+  Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432\n");
+  EXPECT_EQ(Read().most, 32 * kMiB) << "in a container, the group's own is at the root";
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,19 @@
+// What scans promise.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/linearizability/operation.h"
+
+namespace remora::linear {
+
+/// Says of each scan that is of no one moment, why.
+void CheckScans(const std::vector<ScanResult>& scans, const std::vector<Operation>& operations,
+                std::vector<std::string>* faults);
+
+/// Each key that a scan has shown, or not, it found so.
+void AddGets(const ScanResult& scan, std::map<std::string, std::vector<Operation>>* keys);
+
+}  // namespace remora::linear

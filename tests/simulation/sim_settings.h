@@ -1,0 +1,35 @@
+// What a simulated world is like.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "client/client.h"
+#include "server/server.h"
+#include "tests/linearizability/recorder.h"
+
+namespace remora {
+
+/// What the seed chooses.
+struct SimSettings {
+  ServerOptions server;
+  ClientOptions client;
+  linear::WorkloadOptions workload;
+  std::uint32_t clients = 4;
+  std::uint32_t async_clients = 1;  // of them, with many operations under way at once
+  std::uint32_t watchers = 0;       // of the others
+  std::int64_t drift_ppm = 0;       // of the server's clock; each client has its own
+  std::size_t piece_size = 8;
+  std::uint32_t gap = 100;
+  bool grants = true;
+  std::uint64_t pace_ns = 3000;    // between two turns, on average
+  std::uint64_t fault_gap = 3000;  // turns between two faults, on average; 0: none
+  bool crashes = false;
+};
+
+SimSettings Choose(std::mt19937_64& random);
+std::string Text(const SimSettings& settings);
+
+}  // namespace remora

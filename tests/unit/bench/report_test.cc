@@ -1,0 +1,212 @@
+// What reports say, of a result whose numbers are known.
+#include "bench/kvbench/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/bench/kvbench_fixture.h"
+
+namespace remora::bench {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+/// 1000 reads of 1, 2, ... 1000 us in 2 s, one update of 5 us, three errors, two intervals.
+RunReport Known() {
+  PhaseResult phase;
+  phase.name = "run";
+  phase.seconds = 2;
+  phase.cpu_seconds = 0.5;
+  phase.interval_seconds = 1.5;
+  phase.series.resize(2);
+  for (std::uint64_t us = 1; us <= 1000; ++us) phase.latency[kRead].Add(us * 1000);
+  phase.latency[kUpdate].Add(5000);
+  phase.operations[kRead] = 1000;
+  phase.operations[kUpdate] = 1;
+  phase.series[0] = {900, phase.latency[kRead].ToSparse()};
+  phase.series[1] = {101, phase.latency[kUpdate].ToSparse()};
+  phase.errors.Add(OperationKind::kRead, "not found", "user1 is \"missing\" \xff", 2);
+  phase.errors.Add(OperationKind::kUpdate, "wrong value", "bytes <&>", 1);
+  phase.client.reads = 2002;
+  phase.server["wakeups"] = 3;
+  return {{{"target", "local:///x <&> \"y\""}, {"recordcount", "1000"}}, {phase}};
+}
+
+TEST(Json, ComesBackAsItWent) {
+  const RunReport known = Known();
+  const std::string json = ToJson(known);
+  const auto parsed = ParseReport(json);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->settings, known.settings);
+  ASSERT_EQ(parsed->phases.size(), 1u);
+  const PhaseResult& phase = parsed->phases[0];
+  EXPECT_EQ(phase.operations, known.phases[0].operations);
+  EXPECT_EQ(phase.seconds, 2);
+  EXPECT_EQ(phase.cpu_seconds, 0.5);
+  EXPECT_EQ(phase.latency[kRead].Quantile(0.99), known.phases[0].latency[kRead].Quantile(0.99));
+  EXPECT_EQ(phase.latency[kRead].mean(), 500'500);
+  EXPECT_EQ(phase.latency[kRead].min(), 1000u);
+  EXPECT_EQ(phase.latency[kRead].max(), 1'000'000u);
+  EXPECT_EQ(phase.latency[kUpdate].count(), 1u);
+  ASSERT_EQ(phase.series.size(), 2u);
+  EXPECT_EQ(phase.series[0].operations, 900u);
+  EXPECT_EQ(phase.series[1].latency.max, 5000u);
+  EXPECT_EQ(phase.client.reads, 2002u);
+  EXPECT_EQ(phase.server.at("wakeups"), 3u);
+  EXPECT_EQ(parsed->errors(), 3u);
+  // Once more: what could not be kept the first time (a byte that is no UTF-8) is replaced for good.
+  EXPECT_EQ(ToJson(*parsed), json);
+}
+
+TEST(Json, HoldsTheNumbersByName) {
+  EXPECT_THAT(ToJson(Known()),
+              AllOf(HasSubstr("\"operations\": 1001,"), HasSubstr("\"operations_per_second\": 500.5,"),
+                    HasSubstr("\"p50_ns\": "), HasSubstr("\"p9999_ns\": "), HasSubstr("\"errors\": 3\n}")));
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Json, WhatIsNoReportIsRefused) {
+  const std::string json = ToJson(Known());
+  for (const std::string& wrong : std::vector<std::string>{
+           "",
+           "{",
+           "{}",
+           "[]",
+           "3",
+           json.substr(0, json.size() / 2),
+           Replaced(json, "\"format\": 1", "\"format\": 2"),
+           Replaced(json, "\"seconds\": 2.0", "\"seconds\": -2.0"),
+           Replaced(json, "\"seconds\": 2.0", "\"seconds\": \"2\""),
+           Replaced(json, "\"interval_seconds\": 1.5", "\"interval_seconds\": 0"),
+           Replaced(json, "\"read\": {", "\"raed\": {"),
+           Replaced(json, "\"min_ns\": 1000,\n      \"max_ns\"", "\"min_ns\": 1,\n      \"max_ns\""),
+       }) {
+    const auto parsed = ParseReport(wrong);
+    EXPECT_TRUE(absl::IsInvalidArgument(parsed.status())) << wrong.substr(0, 100);
+  }
+}
+
+TEST(Csv, HasARowForEachOperationAndInterval) {
+  const std::string csv = ToCsv(Known());
+  EXPECT_THAT(csv, AllOf(HasSubstr("phase,operation,begin_seconds,end_seconds,operations,"),
+                         HasSubstr("\nrun,read,0.000000,2.000000,1000,500,500500,1000,"),
+                         HasSubstr("\nrun,update,0.000000,2.000000,1,0.5,5000,5000,5000,"),
+                         HasSubstr("\nrun,all,0.000000,1.500000,900,600,"),
+                         HasSubstr("\nrun,all,1.500000,2.000000,101,202,"), Not(HasSubstr("insert"))));
+}
+
+TEST(Ycsb, SaysItInItsWords) {
+  const std::string text = ToYcsb(Known().phases[0]);
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("[OVERALL], RunTime(ms), 2000\n"),
+            HasSubstr("[OVERALL], Throughput(ops/sec), 500.500000\n"),
+            HasSubstr("[READ], Operations, 1000\n"), HasSubstr("[READ], AverageLatency(us), 500.500\n"),
+            HasSubstr("[READ], MinLatency(us), 1.000\n"), HasSubstr("[READ], MaxLatency(us), 1000.000\n"),
+            HasSubstr("[READ], 99thPercentileLatency(us), 99"),
+            HasSubstr("[READ], 99.9PercentileLatency(us), "), HasSubstr("[READ], Return=OK, 1000\n"),
+            HasSubstr("[READ], Return=NOT_FOUND, 2\n"), HasSubstr("[UPDATE], Return=WRONG_VALUE, 1\n")));
+}
+
+TEST(Html, HoldsTheNumbersAndEscapesTexts) {
+  const std::string page = ToHtml({{"one <run>", Known()}});
+  EXPECT_THAT(page,
+              AllOf(StartsWith("<!DOCTYPE html>"),
+                    HasSubstr("<td class=\"name\">read</td><td>1,000</td><td>500</td>"),
+                    HasSubstr("<td>500.5 us</td>"), HasSubstr("one &lt;run&gt;"), Not(HasSubstr("<run>")),
+                    HasSubstr("local:///x &lt;&amp;&gt; &quot;y&quot;"), HasSubstr("2 x not found")));
+  EXPECT_THAT(page, AllOf(HasSubstr("Throughput over time"), HasSubstr("latency of read"),
+                          HasSubstr("latency of update"), Not(HasSubstr("latency of insert"))));
+  // Nothing to load, and nothing to run.
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("src=")), Not(HasSubstr("href="))));
+  // One report is compared with nothing.
+  EXPECT_THAT(page, Not(HasSubstr("<h2>Operations per second")));
+}
+
+TEST(Html, ComparesSeveral) {
+  RunReport slow = Known();
+  slow.phases[0].seconds = 4;
+  const std::string page = ToHtml({{"fast", Known()}, {"slow", slow}});
+  EXPECT_THAT(
+      page, AllOf(HasSubstr("<h2>Operations per second"), HasSubstr(">500</text>"), HasSubstr(">250</text>"),
+                  HasSubstr(">fast, p99</text>"), HasSubstr(">slow, p99</text>")));
+}
+
+// Of a second, of two, of four.
+std::vector<NamedReport> ThreeRuns() {
+  std::vector<NamedReport> runs;
+  for (const double seconds : {4.0, 1.0, 2.0}) {
+    RunReport run = Known();
+    run.phases[0].seconds = seconds;
+    run.settings.emplace_back("seed", std::to_string(seconds));
+    runs.push_back({"of " + std::to_string(runs.size()), run});
+  }
+  return runs;
+}
+
+TEST(Html, HasTheMediansOfRunsThatAreAlike) {
+  std::vector<NamedReport> reports = ThreeRuns();
+  RunReport other = Known();
+  other.settings.emplace_back("depth", "7");
+  reports.push_back({"other", other});
+  const std::string page = ToHtml(reports);
+  EXPECT_THAT(page,
+              HasSubstr("<td class=\"name\">of 0, ...</td><td class=\"name\">read</td><td>3</td><td>500</td>"
+                        "<td>250</td><td>1,000</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("other, ...")));
+  EXPECT_THAT(ToHtml({{"one", Known()}}), Not(HasSubstr("Medians")));
+}
+
+TEST(Html, CurvesGoThroughTheMedianOfEachPoint) {
+  std::vector<NamedReport> reports = ThreeRuns();
+  for (NamedReport& named : reports) named.report.settings.emplace_back("points", "5");
+  const absl::StatusOr<std::string> all = Curves(reports, "points");
+  ASSERT_TRUE(all.ok()) << all.status();
+  const absl::StatusOr<std::string> median = Curves({reports[2]}, "points");
+  ASSERT_TRUE(median.ok()) << median.status();
+  EXPECT_EQ(*all, *median);
+  EXPECT_NE(*all, *Curves({reports[0]}, "points"));
+}
+
+TEST(Html, WhatWasNotMeasuredIsLeftOut) {
+  RunReport empty = Known();
+  empty.phases[0] = PhaseResult();
+  empty.phases[0].name = "run";
+  const std::string page = ToHtml({{"empty", empty}, {"none", RunReport()}});
+  EXPECT_THAT(page, AllOf(HasSubstr("Settings"), Not(HasSubstr("over time")), Not(HasSubstr("latency of")),
+                          Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+}
+
+TEST(PhaseResult, MergedIsTheSum) {
+  PhaseResult sum = Known().phases[0];
+  PhaseResult other = Known().phases[0];
+  other.seconds = 3;
+  other.series.resize(3);
+  other.series[2].operations = 7;
+  sum.Merge(other);
+  EXPECT_EQ(sum.seconds, 3);
+  EXPECT_EQ(sum.cpu_seconds, 1);
+  EXPECT_EQ(sum.all_operations(), 2002u);
+  EXPECT_EQ(sum.latency[kRead].count(), 2000u);
+  ASSERT_EQ(sum.series.size(), 3u);
+  EXPECT_EQ(sum.series[0].operations, 1800u);
+  EXPECT_EQ(sum.series[1].operations, 202u);
+  EXPECT_EQ(sum.series[2].operations, 7u);
+  EXPECT_EQ(sum.errors.total(), 6u);
+  EXPECT_EQ(sum.client.reads, 4004u);
+  EXPECT_EQ(sum.server.at("wakeups"), 6u);
+}
+
+}  // namespace
+}  // namespace remora::bench

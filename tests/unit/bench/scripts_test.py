@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""The scripts that compare, with tiny loads: what they write is what they measured. The numbers mean nothing.
+
+    scripts_test.py BIN     BIN: the folder of the built programs
+"""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as tree
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else ROOT / "build" / "bin"
+XHTML = "{http://www.w3.org/1999/xhtml}"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def run(script, *flags):
+    return subprocess.run([ROOT / script, *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False)
+
+
+def load(script):
+    loader = importlib.machinery.SourceFileLoader(script.replace("-", "_").replace("/", "_"), str(ROOT / script))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def is_in_kvbench(target, directory):
+    """Whether this build has a client for it."""
+    done = subprocess.run([BIN / "kvbench", "load", f"--target={target}", "--records=1", *(
+        [f"--data_dir={directory}/{target}"] if target == "lmdb" else [])], stderr=subprocess.PIPE,
+                          stdout=subprocess.DEVNULL, text=True, check=False)
+    return "was built without" not in done.stderr
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="scripts_test-"))
+        self.addCleanup(shutil.rmtree, self.directory)
+
+
+class Compare(Scripts):
+    def missing(self):
+        return [store for store, program, target in (("redis", "redis-server", "redis:///nobody"),
+                                                     ("memcached", "memcached", "memcached:///nobody"),
+                                                     ("lmdb", None, "lmdb"))
+                if (program and not shutil.which(program)) or not is_in_kvbench(target, self.directory)]
+
+    def test_every_store_is_measured_and_shown(self):
+        missing = self.missing()
+        out = self.directory / "out"
+        done = run("bench/scripts/compare", f"--bin={BIN}", f"--out={out}", "--levels=memory,logged",
+                   f"--without={','.join(missing)}", "--records=500", "--rounds=2", "--seconds=0.02", "--warmup=0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads((out / "compare.json").read_text())
+        systems = {level: {cell["system"] for cell in result["cells"] if cell["level"] == level}
+                   for level in ("memory", "logged")}
+        everybody = {"memory": {"Remora", "Redis, Unix socket", "Redis, TCP", "memcached, Unix socket"},
+                     "logged": {"Remora", "Redis, Unix socket", "RocksDB, embedded", "LMDB, embedded"}}
+        for level, expected in everybody.items():
+            self.assertEqual(systems[level], {system for system in expected
+                                              if not any(store in system.lower() for store in missing)})
+        self.assertEqual(len(result["cells"]), 5 * sum(map(len, systems.values())))
+        for cell in result["cells"]:
+            self.assertEqual(len(cell["operations_per_second"]), 2)
+            self.assertGreater(min(cell["operations_per_second"]), 0)
+        # The ratios in the table are those of the rounds.
+        markdown = (out / "compare.md").read_text()
+        self.assertEqual(done.stdout, markdown + "\n")
+        rates = {(cell["system"], cell["workload"], cell["depth"]): cell["operations_per_second"]
+                 for cell in result["cells"] if cell["level"] == "logged"}
+        ratios = sorted(ours / theirs for ours, theirs in
+                        zip(rates["Remora", "c", 1], rates["RocksDB, embedded", "c", 1]))
+        self.assertIn(f"| RocksDB, embedded | {sum(ratios) / 2:.2f} ({ratios[0]:.2f} to {ratios[1]:.2f}) |", markdown)
+        # One well-formed page, with all tables, and charts of each cell.
+        page = tree.parse(out / "compare.html").getroot()
+        titles = ["".join(title.itertext()) for title in page.iter(f"{XHTML}h1")]
+        self.assertEqual(len(titles), 11)
+        self.assertIn("C x 16, logged", titles)
+        self.assertGreater(len(list(page.iter(f"{SVG}svg"))), 20)
+        cells = ["".join(cell.itertext()) for cell in page.iter(f"{XHTML}td")]
+        self.assertGreaterEqual(cells.count("RocksDB, embedded"), 5)
+
+    def test_what_cannot_be_compared_is_said(self):
+        self.assertEqual(run("bench/scripts/compare", "--levels=eternal").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/compare", "--without=voldemort").returncode, os.EX_USAGE)
+        done = run("bench/scripts/compare", "--bin=/nowhere", f"--out={self.directory}", "--without=redis,memcached")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/kvserver", done.stderr)
+
+
+class ScaleTest(Scripts):
+    def test_each_point_is_measured_and_drawn(self):
+        out = self.directory / "out"
+        done = run("bench/scripts/scale", f"--bin={BIN}", f"--out={out}", "--sweeps=keys,reads,memory", "--rounds=1",
+                   "--seconds=0.02", "--most_keys=10000")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        sweeps = json.loads((out / "scale.json").read_text())["sweeps"]
+        points = {name: sorted({one["point"] for one in sweep}) for name, sweep in sweeps.items()}
+        self.assertEqual(points, {"keys": [10000], "reads": [0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1]})
+        for sweep in sweeps.values():
+            for one in sweep:
+                self.assertGreater(one["operations_per_second"][0], 0)
+        page = tree.parse(out / "scale.html").getroot()
+        lines = [len(line.get("points").split()) for line in page.iter(f"{SVG}polyline")]
+        self.assertGreaterEqual(lines.count(8), 1)  # throughput by the share of reads
+        # What a connection takes is said for each count of them.
+        for count in (100, 500):
+            self.assertRegex(done.stdout, rf"\| {count} \| [1-9][0-9,]* \| ")
+
+    def test_wrong_usage(self):
+        self.assertEqual(run("bench/scripts/scale", "--sweeps=sideways").returncode, os.EX_USAGE)
+        for flag in ("bench/scripts/scale --rounds", "bench/scripts/scale --seconds", "bench/scripts/compare --records", "bench/scripts/compare --value_size",
+                     "bench/scripts/backup_cost --rounds", "bench/scripts/verbs_floor --rounds"):
+            with self.subTest(flag=flag):
+                script, flag = flag.split()
+                done = run(script, f"{flag}=1_000")
+                self.assertEqual(done.returncode, os.EX_USAGE, done.stderr)
+                self.assertIn(f"argument {flag}: ", done.stderr)
+
+    def test_numbers_are_decimal(self):
+        runs = load("bench/scripts/runs.py")
+        for text in ("", "-1", "+3", " 3", "3 ", "0x10", "1_000", "nan", "inf", "1e999", "K", "\u0663"):
+            for read in (runs.positive_whole, runs.number, runs.positive_number, runs.size_of):
+                with self.subTest(text=text, read=read.__name__):
+                    self.assertRaises(ValueError, read, text)
+        for text in ("0", "1e3", "3.5"):
+            self.assertRaises(ValueError, runs.positive_whole, text)
+        self.assertRaises(ValueError, runs.positive_number, "0.0")
+        self.assertEqual((runs.positive_whole("010"), runs.number("0"), runs.positive_number("1e3")), (10, 0, 1000))
+        self.assertEqual((runs.size_of("010"), runs.size_of("64k"), runs.size_of("1G")), (10, 64 << 10, 1 << 30))
+
+
+class BackupCost(Scripts):
+    def test_backups_are_made_beside_and_only_beside(self):
+        done = run("bench/scripts/backup_cost", f"--bin={BIN}", "--records=500", "--rounds=1", "--seconds=0.2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = re.search(r"and with; (\d+) backups", done.stdout)
+        self.assertGreater(int(made.group(1)), 0, done.stdout)
+        self.assertEqual(len(re.findall(r"^\| (read|update), p", done.stdout, re.MULTILINE)), 6, done.stdout)
+
+    def test_wrong_usage(self):
+        self.assertEqual(run("bench/scripts/backup_cost", "--rounds=0").returncode, os.EX_USAGE)
+        self.assertEqual(run("bench/scripts/backup_cost", "--help").returncode, 0)
+
+
+class BenchGate(Scripts):
+    def gate(self, *flags, head=BIN):
+        return run("tools/bench-gate", f"--base_bin={BIN}", f"--head_bin={head}", "--cells=C", "--records=500",
+                   "--seconds=0.02", *flags)
+
+    def test_one_that_is_slower_is_found(self):
+        head = self.directory / "bin"
+        head.mkdir()
+        (head / "kvserver").symlink_to(BIN / "kvserver")
+        # At 2000 operations a second.
+        slow = head / "kvbench"
+        slow.write_text(f'#!/bin/sh\nexec {BIN}/kvbench "$@" -p target=2000\n')
+        slow.chmod(0o755)
+        done = self.gate("--rounds=6", head=head)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertIn("SLOWER", done.stdout)
+
+    def test_of_few_rounds_it_is_not_sure(self):
+        done = self.gate("--rounds=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("too few rounds to tell", done.stdout)
+
+    def test_the_interval_is_where_the_median_is(self):
+        gate = load("tools/bench-gate")
+        # The tables of the sign test say so.
+        self.assertEqual(gate.interval(range(1, 12))[:2], (2, 10))
+        self.assertAlmostEqual(gate.interval(range(1, 12))[2], 0.98828125)
+        self.assertEqual(gate.interval(range(1, 7))[:2], (1, 6))
+        self.assertAlmostEqual(gate.interval(range(1, 7))[2], 0.96875)
+        self.assertEqual(gate.interval([5]), (5, 5, 0.0))
+
+    def test_wrong_usage(self):
+        for flags in ([], ["--base_bin=/x"], ["a", "b", "c"], ["--cells=Q", "a"], ["--rounds=0", "a"],
+                      ["--rounds=x", "a"], ["a", "--base_bin=/x", "--head_bin=/x"]):
+            self.assertEqual(run("tools/bench-gate", *flags).returncode, os.EX_USAGE, flags)
+        done = run("tools/bench-gate", "no-such-commit", f"--builds={self.directory}")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no-such-commit", done.stderr)
+        self.assertEqual(run("tools/bench-gate", "--help").returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

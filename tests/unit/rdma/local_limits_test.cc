@@ -1,0 +1,259 @@
+// The local transport at its limits: descriptors, the backlog, regions; and calls that are for the other end.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rdma/local/local.h"
+#include "rdma/local/socket.h"
+#include "rdma/local/wire.h"
+#include "rdma/shared_memory.h"
+#include "tests/unit/rdma/patience.h"
+#include "tests/unit/rdma/transport_fixture.h"
+#include "tests/unit/rdma/transport_peer.h"
+
+namespace remora::rdma {
+namespace {
+
+using testing::HasSubstr;
+
+// UndefinedBehaviorSanitizer looks at an object through a pipe before it follows its virtual table, and takes
+// every object for a broken one where there are no descriptors left for that.
+#if defined(__has_feature)
+#if __has_feature(undefined_behavior_sanitizer)
+#define REMORA_UBSAN
+#endif
+#endif
+#ifdef REMORA_UBSAN
+constexpr bool kNeedsDescriptors = true;
+#else
+constexpr bool kNeedsDescriptors = false;
+#endif
+
+/// While it lives, this process can open so many descriptors more, and no others.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(std::size_t left) {
+    REMORA_CHECK(getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    rlimit few = before_;
+    few.rlim_cur = 256;
+    REMORA_CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    for (UniqueFd fd = Open(); fd; fd = Open()) taken_.push_back(std::move(fd));
+    REMORA_CHECK(errno == EMFILE && taken_.size() >= left);
+    taken_.resize(taken_.size() - left);
+  }
+  ~FewDescriptors() { REMORA_CHECK(setrlimit(RLIMIT_NOFILE, &before_) == 0); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  static UniqueFd Open() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+  rlimit before_ = {};
+  std::vector<UniqueFd> taken_;
+};
+
+class LocalLimitsTest : public ::testing::Test {
+ protected:
+  LocalLimitsTest() {
+    where_ = {.kind = TransportKind::kLocal, .host = "", .port = 0, .path = folder_.path() / "socket"};
+  }
+
+  void Listen() {
+    auto listener = rdma::Listen(where_, {}, clock_);
+    ASSERT_THAT(listener, IsOk());
+    listener_ = *std::move(listener);
+  }
+  /// A client that has asked to be let in.
+  UniqueFd Ask() {
+    auto socket = ConnectTo(where_.path, kPatience);
+    EXPECT_THAT(socket, IsOk());
+    EXPECT_THAT(SendHello(socket->get(), {}, {}), IsOk());
+    return *std::move(socket);
+  }
+  std::unique_ptr<Connection> Next() {
+    std::unique_ptr<Connection> next;
+    // A server that never sleeps looks at its sockets now and then.
+    for (int i = 0; i < 10000 && next == nullptr; ++i) next = listener_->NextRequest();
+    return next;
+  }
+  static std::unique_ptr<SharedMemory> Memory(SharedMemory::Writers writers) {
+    return *SharedMemory::Create("test", 4096, writers);
+  }
+
+  const SteadyClock clock_ = {};
+  TemporaryFolder folder_;
+  Address where_;
+  std::unique_ptr<Listener> listener_;
+};
+
+// --- Descriptors, and the backlog -------------------------------------------------------------------
+
+// It would be woken for the client that waits, again and again, and could not even hang up on it.
+TEST_F(LocalLimitsTest, AServerWithoutDescriptorsSaysSoToWhoComes) {
+  if (kNeedsDescriptors) GTEST_SKIP() << "UBSan itself needs descriptors";
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  std::array<UniqueFd, 2> refused = {Ask(), Ask()};
+  {
+    const FewDescriptors none(0);
+    EXPECT_EQ(Next(), nullptr);
+    EXPECT_EQ(listener_->dropped_handshakes(), 2u);
+    EXPECT_EQ(listener_->without_descriptor(), 2u);
+    for (const UniqueFd& socket : refused) {
+      const auto reply = ReceiveReply(socket.get());
+      ASSERT_THAT(reply, IsOk());
+      EXPECT_EQ(reply->reply.answer, LocalAnswer::kNoRoom);
+      EXPECT_THAT(ReceiveReply(socket.get()).status(), HasCode(absl::StatusCode::kUnavailable));
+    }
+    listener_->Arm();
+    pollfd fd = {listener_->wait_fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&fd, 1, 0), 0) << "it is kept awake";
+    listener_->Disarm();
+  }
+  const UniqueFd client = Ask();
+  const auto connection = Next();
+  ASSERT_NE(connection, nullptr);
+  EXPECT_THAT(connection->Accept({}), IsOk());
+  EXPECT_EQ(listener_->dropped_handshakes(), 2u);
+}
+
+TEST_F(LocalLimitsTest, AClientWithoutDescriptorsIsToldWhatItLacks) {
+  if (kNeedsDescriptors) GTEST_SKIP() << "UBSan itself needs descriptors";
+  const PeerProcess peer("serve", ServeArgument(where_));
+  ASSERT_EQ(peer.line(), where_.ToString());
+  {
+    const FewDescriptors one(1);  // the socket's
+    const absl::Status opened = Client::Open(where_, clock_).status();
+    EXPECT_THAT(opened, HasCode(absl::StatusCode::kInternal));
+    EXPECT_THAT(std::string(opened.message()), HasSubstr("too many open files"));
+  }
+  {
+    const FewDescriptors none(0);
+    const absl::Status opened = Client::Open(where_, clock_).status();
+    EXPECT_THAT(std::string(opened.message()), HasSubstr("Too many open files"));
+  }
+  EXPECT_THAT(Client::Open(where_, clock_), IsOk());
+}
+
+TEST_F(LocalLimitsTest, AServerThatTakesNobodyInIsWaitedForSoLong) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, where_.path.c_str());
+  std::vector<UniqueFd> waiting;
+  do {
+    waiting.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ASSERT_LT(waiting.size(), 10000u) << "the backlog has no end";
+  } while (connect(waiting.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  ASSERT_EQ(errno, EAGAIN);
+  const auto connected = ConnectTo(where_.path, std::chrono::milliseconds(20));
+  EXPECT_THAT(connected, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(std::string(connected.status().message()), HasSubstr(where_.path));
+  EXPECT_THAT(ConnectTo(where_.path, {}), HasCode(absl::StatusCode::kDeadlineExceeded));
+}
+
+// --- A crowd at the door ----------------------------------------------------------------------------
+
+TEST_F(LocalLimitsTest, ACrowdAtTheDoorIsLookedAtByAndBy) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  constexpr std::uint64_t kCrowd = 40;
+  for (std::uint64_t i = 0; i < kCrowd; ++i) ASSERT_THAT(ConnectTo(where_.path, kPatience), IsOk());
+  listener_->Arm();
+  std::uint64_t dropped = 0;
+  for (std::uint64_t looks = 0; dropped < kCrowd; ++looks) {
+    ASSERT_LT(looks, 10 * kCrowd);
+    EXPECT_EQ(listener_->NextRequest(), nullptr);
+    EXPECT_LE(listener_->dropped_handshakes() - dropped, 2u) << "in one look, for which others wait";
+    dropped = listener_->dropped_handshakes();
+  }
+  listener_->Disarm();
+}
+
+TEST_F(LocalLimitsTest, WhoHasSpokenIsHeardWhenACrowdThatSaysNothingComesBehindHim) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  auto early = ConnectTo(where_.path, kPatience);
+  ASSERT_THAT(early, IsOk());
+  EXPECT_EQ(Next(), nullptr) << "he has said nothing yet";
+  ASSERT_THAT(SendHello(early->get(), {}, {}), IsOk());
+  std::vector<UniqueFd> crowd;
+  for (int i = 0; i < 100; ++i) crowd.push_back(*ConnectTo(where_.path, kPatience));
+  const auto connection = Next();
+  ASSERT_NE(connection, nullptr);
+  EXPECT_THAT(connection->Accept({}), IsOk());
+  EXPECT_TRUE(ReceiveReply(early->get()).ok());
+}
+
+// --- Regions ----------------------------------------------------------------------------------------
+
+TEST_F(LocalLimitsTest, AListenerHasSoManyRegionsAndNoneThatOthersMayWrite) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  const auto memory = Memory(SharedMemory::Writers::kOwnerOnly),
+             peers = Memory(SharedMemory::Writers::kPeers);
+  EXPECT_THAT(listener_->RegisterRead(*peers), HasCode(absl::StatusCode::kInvalidArgument));
+  for (std::uint32_t i = 0; i < kLocalMaxReads; ++i) EXPECT_THAT(listener_->RegisterRead(*memory), IsOk());
+  EXPECT_THAT(listener_->RegisterRead(*memory), HasCode(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(LocalLimitsTest, AConnectionHasSoManyRegions) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  const UniqueFd client = Ask();
+  const auto connection = Next();
+  ASSERT_NE(connection, nullptr);
+  std::vector<std::unique_ptr<Registration>> held;
+  for (std::uint32_t i = 0; i < kLocalMaxWrites; ++i) {
+    auto registration = connection->ProvideWrite("remora-test", 4096);
+    ASSERT_THAT(registration, IsOk());
+    EXPECT_TRUE(std::ranges::none_of(
+        held, [&](const auto& other) { return other->remote().key == (*registration)->remote().key; }));
+    held.push_back(*std::move(registration));
+  }
+  EXPECT_THAT(connection->ProvideWrite("remora-test", 4096), HasCode(absl::StatusCode::kResourceExhausted));
+}
+
+// --- What is for the other end ----------------------------------------------------------------------
+
+TEST_F(LocalLimitsTest, AServersEndRefusesWhatIsForTheClients) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  const auto memory = Memory(SharedMemory::Writers::kPeers);
+  const UniqueFd client = Ask();
+  const auto connection = Next();
+  ASSERT_NE(connection, nullptr);
+  EXPECT_THAT(connection->OfferWrite(*memory), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection->Connect({}, clock_.Now()), HasCode(absl::StatusCode::kFailedPrecondition));
+  const std::vector<std::byte> data(kMaxAcceptData + 1);
+  EXPECT_THAT(connection->Accept(data), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(connection->Accept(std::span(data).first(kMaxAcceptData)), IsOk())
+      << "after one that was too long";
+  EXPECT_THAT(connection->Accept({}), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection->Wait(clock_.Now()), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection->PostReadv(0, {}, {}, 0), HasCode(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(connection->RegisterWrite(*memory), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection->ProvideWrite("late", 4096), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection->status(), IsOk());
+}
+
+TEST_F(LocalLimitsTest, AClientsEndRefusesWhatIsForTheServers) {
+  const PeerProcess peer("serve", ServeArgument(where_));
+  const auto client = Client::Open(where_, clock_);
+  ASSERT_THAT(client, IsOk());
+  Connection& connection = (*client)->connection();
+  const auto memory = Memory(SharedMemory::Writers::kPeers);
+  EXPECT_THAT(connection.Accept({}), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection.Connect({}, clock_.Now() + kPatience),
+              HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection.OfferWrite(*memory), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection.RegisterWrite(*memory), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(connection.ProvideWrite("early", 4096), HasCode(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT((*client)->Read(0, {8}), IsOk()) << "none of it has done any harm";
+}
+
+}  // namespace
+}  // namespace remora::rdma

@@ -1,0 +1,152 @@
+// A disk that is really full.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "store/format/types/change.h"
+#include "store/store.h"
+#include "store/watch.h"
+#include "test_files.h"
+#include "tests/support/manual_clock.h"
+
+namespace remora {
+namespace {
+
+using testing::HasSubstr;
+
+/// A file system of 160 MiB, which only root may make: RocksDB goes on after a full disk when there are 64
+/// MiB.
+class DiskFullTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "only root may mount a small disk";
+    if (mount("tmpfs", temp_.path().c_str(), "tmpfs", 0, "size=160m") != 0) {
+      GTEST_SKIP() << "cannot mount a small disk: " << std::strerror(errno);
+    }
+    mounted_ = true;
+  }
+  void TearDown() override {
+    if (mounted_) umount2(temp_.path().c_str(), MNT_DETACH);
+  }
+  /// Takes all space but what `left` says.
+  void Fill(std::size_t left) {
+    const auto space = std::filesystem::space(temp_.path());
+    ASSERT_GT(space.available, left);
+    const int ballast = open((temp_ / "ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_GE(ballast, 0);
+    EXPECT_EQ(posix_fallocate(ballast, 0, static_cast<off_t>(space.available - left)), 0);
+    close(ballast);
+  }
+
+  TempDir temp_;
+  bool mounted_ = false;
+};
+
+TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
+  Fill(std::size_t{1} << 20);  // before the first write, which takes space in advance when there is any
+  StoreOptions options = LoggedIn(temp_ / "store");
+  ManualClock clock;
+  options.clock = &clock;
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Put("key", "value").ok());
+  ASSERT_TRUE((*store)->Put("brief", "value", {.ttl = std::chrono::seconds(1)}).ok());
+
+  absl::Status status;
+  int puts = 0;
+  for (; status.ok() && puts < 10'000; ++puts) {
+    status = (*store)->Put("key" + std::to_string(puts), std::string(4000, 'v'));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
+  std::string value;
+  EXPECT_TRUE((*store)->Get("key", &value).ok());
+  EXPECT_EQ((*store)->Get("key" + std::to_string(puts - 1), &value).code(), absl::StatusCode::kNotFound);
+
+  clock.Advance(std::chrono::seconds(2));
+  ASSERT_TRUE((*store)->Work());
+  ASSERT_EQ((*store)->Read(Counter::kExpired), 1u);
+  auto watch = (*store)->Watch();
+  ASSERT_TRUE(watch.ok()) << watch.status();
+
+  const std::uint64_t last_version = (*store)->Read(Counter::kLastVersion);
+
+  // With space again, writes succeed again by themselves, and nothing that was acknowledged is missing.
+  std::filesystem::remove(temp_ / "ballast");
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (status = (*store)->Put("after", "value"),
+         !status.ok() && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GT((*store)->Read(Counter::kLastVersion), last_version + 1)
+      << "the versions of the writes that failed may be on disk";
+  // Nor does a watch miss what expired meanwhile.
+  clock.Advance(std::chrono::seconds(1));
+  bool brief_goes = false;
+  while (!brief_goes && std::chrono::steady_clock::now() < give_up) {
+    const absl::StatusOr<bool> came = (*watch)->Next(std::chrono::milliseconds(0));
+    ASSERT_TRUE(came.ok()) << came.status();
+    brief_goes = *came && (*watch)->kind() == ChangeKind::kDelete && (*watch)->key() == "brief";
+    if (!*came) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // a thread begins the feed
+  }
+  EXPECT_TRUE(brief_goes);
+  watch->reset();
+  store->reset();
+  store = Store::Open(LoggedIn(temp_ / "store"));
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->Get("after", &value).ok());
+  EXPECT_TRUE((*store)->Get("key", &value).ok());
+  for (int i = 0; i + 1 < puts; ++i) ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &value).ok()) << i;
+}
+
+// RocksDB must not be asked to sync a log that has failed a write: its end is near (F4 of
+// store/durable/files.h).
+TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
+  Fill(std::size_t{1} << 20);
+  StoreOptions options = LoggedIn(temp_ / "store");
+  options.durability = Durability::kSynced;
+  options.syncing = Syncing::kInSteps;
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Put("first", "value").ok());  // synced at once, as it raises the version limit
+  std::array<Write, 1> pending;
+  pending[0].key = "before";
+  pending[0].value = "value";
+  (*store)->Submit(pending);
+  ASSERT_NE(pending[0].ticket, 0u) << pending[0].status;
+
+  const std::string value(4000, 'v');
+  absl::Status status;
+  for (int puts = 0; status.ok() && puts < 10'000; ++puts) {
+    status = (*store)->Put("key" + std::to_string(puts), value, {.durability = Durability::kLogged});
+  }
+  ASSERT_THAT(std::string(status.message()), HasSubstr("no space left"));
+  std::string read;
+  EXPECT_EQ((*store)->Get("before", &read).code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE((*store)->Sync());
+  EXPECT_TRUE((*store)->Get("before", &read).ok());
+  EXPECT_THAT(std::string((*store)->disk_status().message()), Not(HasSubstr("opened again")));
+}
+
+TEST_F(DiskFullTest, OpeningOnAFullDiskSaysSo) {
+  Fill(0);
+  const absl::Status status = Store::Open(LoggedIn(temp_ / "store")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("space"));
+  std::filesystem::remove(temp_ / "ballast");
+  EXPECT_TRUE(Store::Open(LoggedIn(temp_ / "store")).ok()) << "what it left behind hinders the next";
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,441 @@
+// The embedded API, in memory and logged.
+#include "store/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "store/format/memory/record.h"
+#include "store/memory_plan.h"
+#include "test_files.h"
+
+namespace remora {
+namespace {
+
+using testing::HasSubstr;
+
+class StoreTest : public testing::TestWithParam<Durability> {
+ protected:
+  TempDir temp_;
+  std::unique_ptr<Store> store_ = Open(kMinMemorySize);
+
+  std::unique_ptr<Store> Open(std::size_t memory_size) {
+    StoreOptions options;
+    options.memory_size = memory_size;
+    options.durability = GetParam();
+    options.eviction = Eviction::kNone;
+    options.grace = std::chrono::milliseconds(kMinGraceMs);  // tests that wait for memory wait for less
+    if (GetParam() == Durability::kLogged) options.data_dir = temp_ / ("store" + std::to_string(memory_size));
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+  /// The value, or the name of what Get said instead.
+  std::string Get(std::string_view key) const {
+    std::string value = "untouched";
+    const absl::Status status = store_->Get(key, &value);
+    if (status.ok()) return value;
+    EXPECT_EQ(value, "untouched");
+    return absl::StatusCodeToString(status.code());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, StoreTest, testing::Values(Durability::kMemory, Durability::kLogged),
+                         [](const auto& suite) {
+                           return suite.param == Durability::kMemory ? "Memory" : "Logged";
+                         });
+
+TEST_P(StoreTest, PutGetOverwriteDelete) {
+  EXPECT_EQ(Get("key"), "NOT_FOUND");
+  EXPECT_TRUE(store_->Put("key", "value").ok());
+  EXPECT_EQ(Get("key"), "value");
+  EXPECT_TRUE(store_->Put("key", "another").ok());
+  EXPECT_EQ(Get("key"), "another");
+  EXPECT_TRUE(store_->Delete("key").ok());
+  EXPECT_EQ(Get("key"), "NOT_FOUND");
+  EXPECT_EQ(store_->Delete("key").code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(store_->Put("key", "again").ok());
+  EXPECT_EQ(Get("key"), "again");
+}
+
+TEST_P(StoreTest, SizesAtTheirBounds) {
+  const std::string long_key(kMaxKeySize, 'k');
+  const std::string long_value(kMaxSmallValueSize, 'v');
+  for (const std::string& key : {std::string("k"), std::string(1, '\0'), long_key}) {
+    for (const std::string& value : {std::string(), std::string(1, '\0'), long_value}) {
+      ASSERT_TRUE(store_->Put(key, value).ok());
+      ASSERT_EQ(Get(key), value);
+    }
+  }
+}
+
+TEST_P(StoreTest, SizesBeyondTheirBounds) {
+  const std::string long_key(kMaxKeySize + 1, 'k');
+  EXPECT_EQ(store_->Put("", "value").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Put(long_key, "value").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Put("key", std::string(kMaxValueSize + 1, 'v')).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Delete("").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Delete(long_key).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Get(""), "INVALID_ARGUMENT");
+  EXPECT_EQ(Get(long_key), "INVALID_ARGUMENT");
+  EXPECT_EQ(store_->Locate("").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Read(Counter::kKeys), 0u);
+}
+
+TEST_P(StoreTest, LocateNamesARecordThatStays) {
+  EXPECT_EQ(store_->Locate("key").status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const absl::StatusOr<Location> first = store_->Locate("key");
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(DecodeSlot(first->slot).fingerprint, Fingerprint(HashKey("key")));
+  EXPECT_EQ(DecodeSlot(first->slot).extent_code, RecordExtentCode(3, 5));
+  ASSERT_TRUE(store_->Put("key", "other").ok());
+  const absl::StatusOr<Location> second = store_->Locate("key");
+  ASSERT_TRUE(second.ok());
+  EXPECT_NE(first->slot, second->slot);
+  EXPECT_GT(second->version, first->version);
+  EXPECT_EQ(store_->Read(Counter::kLocates), 3u);
+}
+
+TEST_P(StoreTest, AStoreThatIsFullSaysSoAndReadsGoOn) {
+  const std::string value(kMaxSmallValueSize, 'v');
+  absl::Status status;
+  int puts = 0;
+  for (; status.ok(); ++puts) status = store_->Put("key" + std::to_string(puts), value);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--memory"));
+  EXPECT_EQ(Get("key" + std::to_string(puts - 1)), "NOT_FOUND");
+  for (int i = 0; i + 1 < puts; ++i) ASSERT_EQ(Get("key" + std::to_string(i)), value);
+  EXPECT_EQ(store_->Read(Counter::kPuts), static_cast<std::uint64_t>(puts - 1));
+  EXPECT_TRUE(store_->Put("small", "fits").ok());
+  EXPECT_TRUE(store_->Delete("small").ok());
+}
+
+// The smallest records: what fills is memory, not the index.
+TEST_P(StoreTest, ManySmallKeysFillTheMemoryAndReadsGoOn) {
+  std::vector<std::string> keys(400'000);
+  std::vector<Write> writes(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = std::to_string(i);
+    writes[i].key = keys[i];
+  }
+  store_->Commit(writes);
+  std::size_t stored = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (writes[i].status.ok()) {
+      ++stored;
+      ASSERT_EQ(Get(keys[i]), "");
+    } else {
+      ASSERT_EQ(writes[i].status.code(), absl::StatusCode::kResourceExhausted);
+      ASSERT_EQ(Get(keys[i]), "NOT_FOUND");
+    }
+  }
+  EXPECT_EQ(store_->Read(Counter::kKeys), stored);
+  // 48 bytes of log and at most 24 of index each, and a few segments that are kept.
+  EXPECT_GT(stored, (kMinMemorySize - 4 * kSegmentSize) / (48 + 24));
+}
+
+// A store whose memory is overwritten many times over, at the pace that the resting of memory allows.
+TEST_P(StoreTest, OverwritesGoOnForEver) {
+  const std::string value(50'000, 'v');
+  constexpr int kKeys = 100;  // a third of the memory
+  for (int i = 0; i < 3000; ++i) {
+    const std::string number = std::to_string(i);
+    ASSERT_TRUE(store_->Put("key" + std::to_string(i % kKeys), value + number).ok());
+  }
+  for (int key = 0; key < kKeys; ++key) {
+    ASSERT_EQ(Get("key" + std::to_string(key)), value + std::to_string(3000 - kKeys + key));
+  }
+  EXPECT_GT(store_->Read(Counter::kSegmentsCleaned), 100u);
+  EXPECT_LE(store_->Read(Counter::kLogBytesUsed), kMinMemorySize);
+}
+
+// Deleting makes room.
+TEST_P(StoreTest, AFullStoreTakesAgainWhatWasDeleted) {
+  const std::string value(100'000, 'v');
+  int puts = 0;
+  while (store_->Put("key" + std::to_string(puts), value).ok()) ++puts;
+  ASSERT_GT(puts, 100);
+  for (int i = 0; i < puts; i += 2) ASSERT_TRUE(store_->Delete("key" + std::to_string(i)).ok());
+  for (int i = 0; i < puts / 4; ++i) {
+    const absl::Status status = store_->Put("new" + std::to_string(i), value);
+    ASSERT_TRUE(status.ok()) << i << " of " << puts / 4 << ": " << status;
+  }
+  for (int i = 1; i < puts; i += 2) ASSERT_EQ(Get("key" + std::to_string(i)), value);
+}
+
+TEST_P(StoreTest, CountsWhatItDoes) {
+  ASSERT_TRUE(store_->Put("a", "1").ok());
+  ASSERT_TRUE(store_->Put("b", "2").ok());
+  ASSERT_TRUE(store_->Put("a", "3").ok());
+  ASSERT_TRUE(store_->Delete("b").ok());
+  ASSERT_FALSE(store_->Delete("b").ok());
+  EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
+  EXPECT_EQ(store_->Read(Counter::kPuts), 3u);
+  EXPECT_EQ(store_->Read(Counter::kDeletes), 1u);
+  EXPECT_EQ(store_->Read(Counter::kCommitGroups), 4u);
+  EXPECT_EQ(store_->Read(Counter::kLastVersion), 4u);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), 3u * 48);
+  EXPECT_EQ(store_->Read(Counter::kLogBytesDead), 2u * 48);
+  store_->Add(Counter::kPings, 5);
+  store_->Add(Counter::kPings, -2);
+  EXPECT_EQ(store_->Read(Counter::kPings), 3u);
+}
+
+TEST_P(StoreTest, AgreesWithAMap) {
+  std::map<std::string, std::string> oracle;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string key(1 + random() % 3, static_cast<char>(random() % 4));
+    switch (random() % 4) {
+      case 0:
+        ASSERT_EQ(store_->Delete(key).ok(), oracle.erase(key) == 1);
+        break;
+      case 1: {
+        std::string value(random() % 200, static_cast<char>(random()));
+        ASSERT_TRUE(store_->Put(key, value).ok());
+        oracle[key] = std::move(value);
+        break;
+      }
+      default: {
+        const auto found = oracle.find(key);
+        ASSERT_EQ(Get(key), found == oracle.end() ? "NOT_FOUND" : found->second);
+      }
+    }
+  }
+  ASSERT_EQ(store_->Read(Counter::kKeys), oracle.size());
+}
+
+// --- Opening --------------------------------------------------------------------------------------------
+
+TEST(StoreOpenTest, OptionsOutOfBounds) {
+  TempDir temp;
+  StoreOptions options = LoggedIn(temp / "store");
+  options.memory_size = kMinMemorySize - 1;
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options = LoggedIn("");
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options = LoggedIn(temp / "store");
+  options.durability = Durability::kMemory;
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options.durability = Durability{77};
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options = LoggedIn(temp / "store");
+  options.grace = std::chrono::milliseconds(kMinGraceMs - 1);
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options.grace = std::chrono::milliseconds(60'001);
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(FilesIn(temp.path()).empty()) << "refused options left something behind";
+}
+
+TEST(StoreOpenTest, TheSuperblockDescribesTheStore) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  options.incarnation = 4711;
+  const auto store = Store::Open(options);
+  ASSERT_TRUE(store.ok());
+  const Superblock& superblock = (*store)->superblock();
+  EXPECT_EQ(superblock.magic, kSuperblockMagic);
+  EXPECT_EQ(superblock.format_version, kFormatVersion);
+  EXPECT_EQ(superblock.layout_signature, LayoutSignature());
+  EXPECT_EQ(superblock.incarnation, 4711u);
+  EXPECT_EQ(superblock.memory_size, *RegionSize(kMinMemorySize));
+  EXPECT_EQ(superblock.grace_ms, 100u);
+  EXPECT_GT(superblock.level, 0u);
+}
+
+TEST(StoreOpenTest, IncarnationsDiffer) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  const auto one = Store::Open(options);
+  const auto two = Store::Open(options);
+  EXPECT_NE((*one)->superblock().incarnation, 0u);
+  EXPECT_NE((*one)->superblock().incarnation, (*two)->superblock().incarnation);
+}
+
+// --- In the caller's memory -----------------------------------------------------------------------------
+
+/// What another process would read, with nothing but the format's own functions.
+class CallersMemoryTest : public testing::Test {
+ protected:
+  static constexpr std::size_t kSize = kMinMemorySize;
+  std::unique_ptr<AnonymousMemory> pages_ = *AnonymousMemory::Map(*RegionSize(kSize));
+  const std::span<std::byte> memory_ = pages_->bytes();
+  std::unique_ptr<Store> store_ = [this] {
+    StoreOptions options;
+    options.memory_size = kSize;
+    return *Store::Open(options, memory_);
+  }();
+
+  const Superblock& superblock() const { return *reinterpret_cast<const Superblock*>(memory_.data()); }
+  /// The one segment that the index has so far.
+  std::span<std::byte> index() const {
+    const auto* directory = reinterpret_cast<const std::uint64_t*>(memory_.data() + DirectoryOffset());
+    return memory_.subspan(DirectoryEntrySegment(directory[0]) * kSegmentSize, kSegmentSize);
+  }
+  /// The place of the only key of its main bucket.
+  Slot SlotOf(std::string_view key) const {
+    const std::uint64_t hash = HashKey(key);
+    const auto& bucket = *reinterpret_cast<const Bucket*>(
+        index().data() +
+        BucketAtDepth(hash, static_cast<std::uint32_t>(superblock().level)) * sizeof(Bucket));
+    SlotSet found = FindSlots(bucket, hash);
+    return found.empty() ? Slot{} : DecodeSlot(bucket.slots[static_cast<std::size_t>(found.Next())]);
+  }
+  RecordHeader& HeaderAt(const Slot& slot) const {
+    return *reinterpret_cast<RecordHeader*>(memory_.data() + slot.offset_bytes());
+  }
+  RecordState Check(std::string_view key, const Slot& slot) const {
+    const RecordHeader& header = HeaderAt(slot);
+    return CheckRecord(header, reinterpret_cast<const std::byte*>(&header + 1), key, HashKey(key),
+                       {slot.offset_units, slot.extent_bytes(), {}, superblock().incarnation});
+  }
+};
+
+TEST_F(CallersMemoryTest, HoldsWhatReadersNeed) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const Slot slot = SlotOf("key");
+  EXPECT_EQ(Check("key", slot), RecordState::kLive);
+  EXPECT_EQ(EncodeSlot(slot), store_->Locate("key")->slot);
+  EXPECT_EQ(superblock().counters[static_cast<std::size_t>(Counter::kPuts)], 1u);
+}
+
+TEST_F(CallersMemoryTest, WhatWasOverwrittenOrDeletedIsDeadWhereItWas) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const Slot first = SlotOf("key");
+  ASSERT_TRUE(store_->Put("key", "other").ok());
+  const Slot second = SlotOf("key");
+  EXPECT_EQ(Check("key", first), RecordState::kDead);
+  EXPECT_EQ(Check("key", second), RecordState::kLive);
+  ASSERT_TRUE(store_->Delete("key").ok());
+  EXPECT_EQ(Check("key", second), RecordState::kDead);
+  EXPECT_EQ(SlotOf("key"), Slot{});
+}
+
+// A writer that stops for long between an update's two steps: the reader neither searches for ever nor takes
+// the key for missing.
+TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedWaitsForTheWriter) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  struct Stopped {
+    RecordHeader* header;
+    Store* store;
+    std::thread reader;
+    absl::Status status;
+    std::string value;
+  } stopped{&HeaderAt(SlotOf("key")), store_.get(), {}, {}, {}};
+  Write write;
+  write.key = "other";
+  write.verify_context = &stopped;
+  // The writer, while it holds the lock.
+  write.verify = [](const void* context, std::uint64_t, std::uint64_t) {
+    auto* self = static_cast<Stopped*>(const_cast<void*>(context));
+    std::atomic_ref(self->header->version_live).fetch_and(~kLiveBit);
+    self->reader = std::thread([self] { self->status = self->store->Get("key", &self->value); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::atomic_ref(self->header->version_live).fetch_or(kLiveBit);
+    return true;
+  };
+  store_->Commit(std::span(&write, 1));
+  stopped.reader.join();
+  EXPECT_TRUE(stopped.status.ok()) << stopped.status;
+  EXPECT_EQ(stopped.value, "value");
+}
+
+/// Stops the writer at its first store into the index, and looks at two records as they are just then.
+class IndexStoreTrap {
+ public:
+  IndexStoreTrap(std::span<std::byte> index, const RecordHeader& older, const RecordHeader& newer)
+      : index_(index), older_(older), newer_(newer) {
+    armed = this;
+    struct sigaction action = {};
+    action.sa_handler = [](int) { armed->Spring(); };
+    sigaction(SIGSEGV, &action, &old_action_);
+    mprotect(index_.data(), index_.size(), PROT_READ);
+  }
+  ~IndexStoreTrap() {
+    mprotect(index_.data(), index_.size(), PROT_READ | PROT_WRITE);
+    sigaction(SIGSEGV, &old_action_, nullptr);
+    armed = nullptr;
+  }
+  int sprung = 0;
+  bool older_was_live = false;
+  bool newer_was_live = false;
+
+ private:
+  void Spring() {
+    if (++sprung > 1) std::abort();  // not our page
+    older_was_live = (older_.version_live & kLiveBit) != 0;
+    newer_was_live = (newer_.version_live & kLiveBit) != 0;
+    mprotect(index_.data(), index_.size(), PROT_READ | PROT_WRITE);
+  }
+
+  static inline IndexStoreTrap* armed = nullptr;
+  const std::span<std::byte> index_;
+  const RecordHeader& older_;
+  const RecordHeader& newer_;
+  struct sigaction old_action_;
+};
+
+// I5, at the very moment: the old record is dead, and the new one lives, when the slot is about to change.
+TEST_F(CallersMemoryTest, TheOldRecordIsDeadBeforeTheSlotChanges) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const Slot first = SlotOf("key");
+  const Slot second{first.fingerprint, first.extent_code,
+                    first.offset_units + ExtentUnits(first.extent_code)};
+  {
+    IndexStoreTrap trap(index(), HeaderAt(first), HeaderAt(second));
+    ASSERT_TRUE(store_->Put("key", "other").ok());
+    EXPECT_EQ(trap.sprung, 1);
+    EXPECT_FALSE(trap.older_was_live);
+    EXPECT_TRUE(trap.newer_was_live);
+  }
+  ASSERT_EQ(SlotOf("key"), second) << "the test knows where the log goes on";
+  IndexStoreTrap trap(index(), HeaderAt(second), HeaderAt(second));
+  ASSERT_TRUE(store_->Delete("key").ok());
+  EXPECT_EQ(trap.sprung, 1);
+  EXPECT_FALSE(trap.older_was_live);
+}
+
+// What does not verify is there for a remote reader to see, once it follows a torn slot: it must not be live.
+TEST_F(CallersMemoryTest, WhatWasGivenBackIsNotLive) {
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  const Slot slot = SlotOf("key");
+  const Slot next{slot.fingerprint, slot.extent_code, slot.offset_units + ExtentUnits(slot.extent_code)};
+  Write write;
+  write.key = "key";
+  write.value = "other";
+  write.verify = [](const void*, std::uint64_t, std::uint64_t) { return false; };
+  store_->Commit(std::span(&write, 1));
+  ASSERT_EQ(std::string_view(reinterpret_cast<const char*>(&HeaderAt(next) + 1), 8), "keyother");
+  EXPECT_EQ(Check("key", next), RecordState::kTorn);
+}
+
+TEST(StoreOpenTest, MemoryOfOtherSizesIsRefused) {
+  StoreOptions options;
+  options.memory_size = kMinMemorySize;
+  std::vector<std::byte> bytes(options.memory_size);
+  EXPECT_EQ(Store::Open(options, std::span(bytes).first(bytes.size() - 4096)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(StoreOpenTest, ADirectoryInUseAlreadyExists) {
+  TempDir temp;
+  const auto first = Store::Open(LoggedIn(temp / "store"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(Store::Open(LoggedIn(temp / "store")).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+}  // namespace
+}  // namespace remora
