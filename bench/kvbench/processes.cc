@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/kvbench/interruption.h"
 #include "bench/kvbench/report.h"
 #include "bench/kvbench/runner.h"
 #include "store/base/status_macros.h"
@@ -110,6 +111,7 @@ void RunWorker(const Channel& channel, const BenchOptions& options, const Clock&
     channel.Send(FrameType::kError, absl::StrCat(code, " ", runner.status().message()));
     return;
   }
+  LeaveSignalsToParent();
   channel.Send(FrameType::kReady);
   while (const std::optional<Frame> frame = channel.Receive()) {
     const auto phase = static_cast<PhaseKind>(frame->payload.at(0));

@@ -17,6 +17,7 @@ struct RunReport {
   /// What was asked for, by the names of properties, as text; in order.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<PhaseResult> phases;
+  bool cut_short = false;  // by a signal, in the last phase or behind it
 
   std::uint64_t errors() const;
 };

@@ -35,7 +35,7 @@ int ConnectSocket(int fd, const std::string& path) {
 
 absl::StatusOr<UniqueFd> MakeSocket(int flags) {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
-  if (!fd) return absl::ErrnoToStatus(errno, "no Unix socket");
+  if (!fd) return absl::ErrnoToStatus(errno, "cannot make a Unix socket");
   return fd;
 }
 
@@ -225,8 +225,13 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
                                                " of the local protocol, this client version ", kLocalVersion,
                                                ": update the older"));
   }
-  if (size != sizeof(reply) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    return absl::InternalError("the server's answer came incomplete (too many open files?)");
+  if (size != sizeof(reply) || (message.msg_flags & MSG_TRUNC) != 0) {
+    return absl::InternalError("the server's answer came incomplete");
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return absl::ResourceExhaustedError(
+        "the server's answer came without all its descriptors, as where this process may open no more: raise "
+        "its limit (ulimit -n)");
   }
   return received;
 }

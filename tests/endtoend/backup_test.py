@@ -292,7 +292,7 @@ class BackupTest(harness.TestCase):
         self.refused(78, "is no backup directory", "backups", f"--from={full}")
         self.refused(66, "missing", "check", f"--data={missing}")
         self.refused(78, "is no data directory", "check", f"--data={full}")
-        self.refused(66, "missing", "restore", f"--from={missing}", f"--to={missing}")
+        self.refused(66, "missing", "restore", f"--from={missing}", f"--to={missing}2")
         self.refused(78, "is not empty", "restore", f"--from={self.folder}/data", f"--to={full}")
         for arguments in (
             ["restore"], ["restore", "--from=x"], ["restore", "--to=x"], ["check"], ["check", "--data=x", "--from=y"],

@@ -1,8 +1,8 @@
 // Numbers as people write them in command lines.
 //
 // All are decimal, whatever they begin with: 010 is ten. A whole number has digits, and a minus sign where it
-// is negative; a size may have a unit of 1024 each behind them (K, M, G, T, as in 64M; also 64MB, 64MiB, in
-// either case); another number may have a fraction and an exponent. No blanks, no plus sign, no other base.
+// is negative; a size is what kSizeText says; another number may have a fraction and an exponent. No blanks,
+// no plus sign, no other base.
 #pragma once
 
 #include <limits>
@@ -15,6 +15,10 @@ namespace remora::command_line {
 /// Holds every number of 64 bits exactly.
 using Number = long double;
 static_assert(std::numeric_limits<Number>::digits >= 64);
+
+/// How a size is written. The manual pages say the same.
+inline constexpr char kSizeText[] =
+    "a whole number of bytes, or with K, M, G or T behind it, of 1024 each (64M; also 64m, 64MB, 64MiB, 64B)";
 
 /// Which numbers are allowed.
 struct NumberRule {

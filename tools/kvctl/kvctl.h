@@ -83,6 +83,11 @@ inline bool Failed(const Outcome& outcome) { return outcome.exit_code != 0; }
 
 Outcome FromStatus(const absl::Status& status);
 Outcome WriteOutput(std::string_view bytes);
+/// Of what was done and stays done: a failure says so, too. `done`: "the sum is 5, and stored".
+Outcome WriteOutput(std::string_view bytes, std::string_view done);
+/// Adds bytes so that they are part of one line, and of one of its fields: a backslash as two, a control
+/// character as \x0a.
+void AppendEscaped(std::string_view bytes, std::string* line);
 
 /// Fills `arguments`. Returns the exit code where there is nothing to run, else -1.
 int Parse(int argc, char** argv, Arguments* arguments);

@@ -115,13 +115,15 @@ class Importer {
     if (Outcome put = PutGroup(); Failed(put)) outcome = std::move(put);
     const std::string counts = absl::StrFormat("imported %d\nalready_there %d\nexpired %d\nskipped_bad %d\n",
                                                imported_, already_there_, expired_, bad_);
+    if (Failed(outcome) && line_number_ == 1) return outcome;
     if (Failed(outcome)) {
       outcome.error += absl::StrFormat("; %d records were imported, %d were there already, %d had expired",
                                        imported_, already_there_, expired_);
       if (unknown_ > 0) outcome.error += absl::StrFormat(", of %d it is not known", unknown_);
       return outcome;
     }
-    return WriteOutput(counts);
+    return WriteOutput(counts, absl::StrFormat("%d records were imported, %d were there already", imported_,
+                                               already_there_));
   }
 
  private:
@@ -165,6 +167,9 @@ class Importer {
     }
     if (Failed(lines_.outcome())) return lines_.outcome();
     if (ended) return {};
+    if (line_number_ == 1) {
+      return {EX_DATAERR, "standard input is empty; it must bring an export, as `kvctl export` writes it"};
+    }
     return At(
         line_number_,
         "the export ends before its last line, {\"records\":...}: it was cut off, or a filter took that "

@@ -132,8 +132,8 @@ TEST_F(LocalLimitsTest, AClientWithoutDescriptorsIsToldWhatItLacks) {
   {
     const FewDescriptors one(1);  // the socket's
     const absl::Status opened = Client::Open(where_, clock_).status();
-    EXPECT_THAT(opened, HasCode(absl::StatusCode::kInternal));
-    EXPECT_THAT(std::string(opened.message()), HasSubstr("too many open files"));
+    EXPECT_THAT(opened, HasCode(absl::StatusCode::kResourceExhausted));
+    EXPECT_THAT(std::string(opened.message()), HasSubstr("ulimit -n"));
   }
   {
     const FewDescriptors none(0);
