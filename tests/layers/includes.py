@@ -38,7 +38,7 @@ THIRD_PARTIES = [
     (re.compile(r"openssl/"), re.compile(r"rdma/hmac\.cc$")),
     (re.compile(r"xxhash\.h$"), re.compile(r"store/format/|store/\w+\.(h|cc)$|client/")),
     (re.compile(r"Python\.h$"), re.compile(r"client/python/\w+\.h$")),
-    (re.compile(r"absl/"), re.compile(r"(store/base|store|rdma|client|client/c|server)/\w+\.(h|cc)$")),
+    (re.compile(r"absl/"), re.compile(r"(store/base|store|rdma|rdma/tcp|client|client/c|server)/\w+\.(h|cc)$")),
 ]
 # The compiler's own header of vector instructions counts as one of it.
 STANDARD_LIBRARY = re.compile(r"[a-z_0-9]+$|emmintrin\.h$")
