@@ -1,6 +1,7 @@
 // The transport: one-sided reads and writes, and messages, in librdmacm's own words (rdma_verbs.h).
-// It knows regions and messages, and nothing of keys. Implementations: verbs.h, local.h; for tests a
-// simulated one. All keep this contract, and one suite (tests/unit/rdma/transport_test.cc) holds them to it.
+// It knows regions and messages, and nothing of keys. Implementations: verbs/verbs.h, local/local.h,
+// tcp/tcp.h; for tests a simulated one. All keep this contract, and one suite
+// (tests/unit/rdma/transport_test.cc) holds them to it.
 //
 //   client                                   server
 //   Dial(address)                            Listen(address); RegisterRead(memory)...
@@ -348,12 +349,14 @@ void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint) = delete
 /// For implementations of Connection::OfferWrite: OK if such memory may be offered.
 absl::Status CheckOffer(const SharedMemory& memory);
 
-/// Starts to listen. `clock` must outlive the listener.
+/// Starts to listen. `clock` must outlive the listener. `tcp_threads`: threads that serve READs over tcp://.
 /// AlreadyExists: the port or path is in use by another server. FailedPrecondition: no RDMA device has
 /// this address. PermissionDenied, ResourceExhausted, NotFound (the socket's directory is missing).
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock,
-                                                 MemoryWindows windows = MemoryWindows::kAuto);
-void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto) = delete;
+                                                 MemoryWindows windows = MemoryWindows::kAuto,
+                                                 std::uint32_t tcp_threads = 1);
+void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto,
+            std::uint32_t = 1) = delete;
 
 }  // namespace remora::rdma

@@ -13,6 +13,7 @@
 #include "rdma/local/ring.h"
 #include "rdma/local/socket.h"
 #include "rdma/local/wire.h"
+#include "rdma/requests.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
@@ -26,11 +27,6 @@ std::uint32_t RingSlotsFor(const QueueLimits& limits);
 /// InvalidArgument: a limit is 0, or the rings would be too large.
 absl::Status CheckLimits(const QueueLimits& limits);
 
-// What may be wrong with a request; for either end.
-std::uint64_t TotalSize(std::span<const Sge> sges);
-absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset);
-absl::Status NoRoom();
-
 /// Needs nothing pinned or told to a device: a note that the memory is in use.
 class LocalRegistration final : public Registration {
  public:
@@ -43,29 +39,6 @@ class LocalRegistration final : public Registration {
   static constexpr std::uint32_t kLocalKey = 1;
 
   const std::unique_ptr<SharedMemory> own_;  // null: the bytes are somebody else's
-};
-
-/// A queue that never allocates after it was made.
-template <typename T>
-class FixedQueue {
- public:
-  explicit FixedQueue(std::size_t capacity) : items_(capacity) {}
-  bool empty() const { return size_ == 0; }
-  bool full() const { return size_ == items_.size(); }
-  const T& front() const { return items_[head_]; }
-  void push(const T& item) {
-    const std::size_t at = head_ + size_++;
-    items_[at < items_.size() ? at : at - items_.size()] = item;
-  }
-  void pop() {
-    head_ = head_ + 1 < items_.size() ? head_ + 1 : 0;
-    --size_;
-  }
-
- private:
-  std::vector<T> items_;
-  std::size_t head_ = 0;
-  std::size_t size_ = 0;
 };
 
 class LocalConnection : public Connection {

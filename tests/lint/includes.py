@@ -42,7 +42,7 @@ PARTS = {
         "store/durable/", "store/memory_plan, store/store.h, store/delete_range.h", "store/write/group_keys.h",
         "store/reclaim/|store/recovery/index_loader.h", "store/engine/", "store/write/|store/read/|store/recovery/", "store/",
     ),
-    "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/verbs/", "rdma/transport.cc"),
+    "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/tcp/|rdma/verbs/", "rdma/transport.cc"),
     "client": (
         "client/client.h, client/scan.h, client/watch.h, client/registered_buffer.h, client/async_client.h",
         "client/get/location_cache, client/get/segment_generations", "client/session/", "client/put/large_put.h",

@@ -40,12 +40,14 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Parameter: "local" or "verbs". Verbs needs REMORA_VERBS_HOST, an address with an RDMA device.
+/// Parameter: "local", "tcp" or "verbs". Verbs needs REMORA_VERBS_HOST, an address with an RDMA device.
 class TransportTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const char* host = std::getenv("REMORA_VERBS_HOST");
-    if (!is_verbs()) {
+    if (is_tcp()) {
+      where_ = {.kind = TransportKind::kTcp, .host = "127.0.0.1", .port = 0, .path = ""};
+    } else if (!is_verbs()) {
       where_ = {.kind = TransportKind::kLocal, .host = "", .port = 0, .path = folder_.path() / "socket"};
     } else if (host != nullptr) {
       where_ = {.kind = TransportKind::kVerbs, .host = host, .port = 0, .path = ""};
@@ -81,6 +83,7 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
   }
 
   bool is_verbs() const { return GetParam() == "verbs"; }
+  bool is_tcp() const { return GetParam() == "tcp"; }
   /// `count`, or a part of it where rounds are slow: over verbs, and in an emulated machine.
   int Rounds(int count) const {
     return is_verbs() || std::getenv("REMORA_GUEST") != nullptr ? count / 10 : count;

@@ -51,7 +51,8 @@ class PeerProcess {
 
 /// What a peer program is told in order to serve at `where`.
 inline std::string ServeArgument(const Address& where) {
-  return where.kind == TransportKind::kVerbs ? "verbs://" + where.host : where.ToString();
+  if (where.kind == TransportKind::kVerbs) return "verbs://" + where.host;
+  return where.kind == TransportKind::kTcp ? "tcp://" + where.host : where.ToString();
 }
 
 }  // namespace remora::rdma

@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-INSTANTIATE_TEST_SUITE_P(On, TransportTest, ::testing::Values("local", "verbs"),
+INSTANTIATE_TEST_SUITE_P(On, TransportTest, ::testing::Values("local", "tcp", "verbs"),
                          [](const auto& test) { return test.param; });
 
 std::string RandomText(std::mt19937_64& random, std::size_t size) {
@@ -87,7 +87,7 @@ TEST_P(TransportTest, ConnectEndsAtItsDeadline) {
 
 TEST_P(TransportTest, PeersHaveNames) {
   StartService();
-  EXPECT_THAT(Open()->connection().peer(), HasSubstr(is_verbs() ? ":" : "pid"));
+  EXPECT_THAT(Open()->connection().peer(), HasSubstr(is_verbs() || is_tcp() ? ":" : "pid"));
 }
 
 // --- READ ------------------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ TEST_P(TransportTest, ResourcesAreGivenBack) {
   };
   // rdma/memory_pool.h: so many of each of three kinds are made ahead, and what is left of others is taken
   // apart, by and by. Here nobody is connected, so what there is of them is what is ready.
-  const int ready = is_verbs() ? 0 : 3 * 4;
+  const int ready = is_verbs() || is_tcp() ? 0 : 3 * 4;
   const auto rests = [&] {
     for (int i = 0; i < 1000 && CountOfConnections() != ready; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
