@@ -42,8 +42,8 @@ Examples:
 
 Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read, 5 % update; c = reads only; d = 95 % read of
 the latest, 5 % insert; e = 95 % scan, 5 % insert; f = 50 % read, 50 % read-modify-write.
-Keys are 23 bytes. docs/kvbench.md lists the properties; --records, --distribution, --operations, --seconds,
---threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
+Keys are 23 bytes. docs/reference/kvbench.md lists the properties; --records, --distribution, --operations,
+--seconds, --threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
 maxexecutiontime, threadcount, target and dataintegrity, and win over what -p and files say.
 Latencies run from the end of a thread's last operation (of the last one in its place, with --depth) to the
 end of this one: they contain making the key

@@ -1,5 +1,5 @@
-// YCSB's properties: the files that describe workloads, and what their keys mean here. docs/kvbench.md has
-// the table.
+// YCSB's properties: the files that describe workloads, and their meaning here.
+// docs/reference/kvbench.md has the table.
 #pragma once
 
 #include <string>

@@ -64,7 +64,7 @@ std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& c
 /// InvalidArgument: a report has no such setting, or it is no number. REQUIRES: one report at least.
 absl::StatusOr<std::string> Curves(const std::vector<NamedReport>& reports, std::string_view setting);
 
-/// docs/kvbench.md describes it (json.cc).
+/// docs/reference/kvbench.md describes it (json.cc).
 std::string ToJson(const RunReport& report);
 std::string ToJson(const PhaseResult& result);
 

@@ -1,7 +1,7 @@
 // Shapes of index buckets, measured beside each other on tables of 64-bit hashes: what a look-up in shared
 // memory costs, how many READs it takes, and how many bytes a key takes. The shapes are written here and not
 // taken from store/, so that those which the store does not use can still be compared with the one it uses.
-// docs/index-buckets.md says what came out.
+// docs/performance/index-buckets.md says what came out.
 //
 //   128x15   128 bytes: control word, 15 slots; overflow buckets of the same kind, chained
 //   256x31   256 bytes: control word, 31 slots; overflow buckets of the same kind, chained
