@@ -1,5 +1,4 @@
-// What SIGINT and SIGTERM do to a bench: they end the phase that runs, and what was measured till then is
-// reported.
+// SIGINT and SIGTERM end the phase that runs, and the bench reports its results so far.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// What kvbench says: a table for people, and other programs' formats.
+// Output of kvbench: a table for people, and other programs' formats.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace remora::bench {
 
 /// One run of kvbench, as it is kept in a file, and shown again.
 struct RunReport {
-  /// What was asked for, by the names of properties, as text; in order.
+  /// Settings of the run, by the names of properties, as text; in order.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<PhaseResult> phases;
 
@@ -25,7 +25,7 @@ RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phase
 
 // --- For people (report.cc) ---------------------------------------------------------------------------
 
-/// Two lines: what is about to run.
+/// Describes the coming run in two lines.
 std::string DescribeRun(const BenchOptions& options);
 
 /// The heading of the table, and the rows of one phase with what belongs to it.
@@ -68,7 +68,7 @@ absl::StatusOr<std::string> Curves(const std::vector<NamedReport>& reports, std:
 std::string ToJson(const RunReport& report);
 std::string ToJson(const PhaseResult& result);
 
-/// What ToJson made. InvalidArgument: it is something else, or numbers in it contradict each other.
+/// Reads the output of ToJson. InvalidArgument: it is something else, or numbers in it contradict each other.
 absl::StatusOr<RunReport> ParseReport(const std::string& json);
 absl::StatusOr<PhaseResult> ParsePhase(const std::string& json);
 

@@ -131,7 +131,7 @@ Outcome Exists(Client& client, const Arguments& arguments) {
 
 namespace {
 
-/// `result`: what is to be printed.
+/// `result`: the text to print.
 absl::Status Write(Client& client, const Arguments& arguments, std::string* result) {
   const PutOptions put{.ttl = arguments.ttl, .condition = arguments.condition, .version = nullptr};
   const WriteOptions write{.condition = arguments.condition, .version = nullptr};
