@@ -55,7 +55,7 @@ struct Way {
   }
 };
 
-/// What a GET's memory is, without all that finds out what it says: buckets that name records, and those.
+/// Memory of GETs, without all that finds out its contents: buckets that name records, and the records.
 class Memory {
  public:
   Memory(std::uint64_t records, std::size_t key_size, std::size_t value_size)
@@ -103,7 +103,7 @@ class Floor {
  private:
   using Count = std::size_t;
 
-  // What they are multiples of comes first.
+  // The floors come first: the others are multiples of them.
   void AddFloors();
   void AddGets();
   void AddParts();
@@ -188,7 +188,7 @@ absl::Status Floor::Prepare() {
     REMORA_ASSIGN_OR_RETURN(const Place place, raw_->Find(KeyText(asked_for_.back()).view()));
     places_.push_back(place);
   }
-  // Twice: what was learned first may not be remembered before the first look.
+  // Twice: a client may not cache a location that it learned before it first read the generations.
   for (int i = 0; i < 2; ++i) {
     for (const std::uint64_t record : asked_for_) {
       REMORA_RETURN_IF_ERROR(GoesOn());
@@ -259,7 +259,7 @@ void Floor::AddGets() {
                    }});
 }
 
-// What a cold GET computes, of what lies in the nearest cache.
+// Adds the computations of a cold GET, on data in the nearest cache.
 void Floor::AddParts() {
   ways_.push_back({"hash of the key", [this](Count count) {
                      std::uint64_t sum = 0;

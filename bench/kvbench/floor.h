@@ -1,5 +1,5 @@
-// What a client's operations cost beside what nobody could do without: memory, a hash map in this process,
-// the bare requests on the same connection, RocksDB's own write, a sync of the disk.
+// Costs of a client's operations beside those that no store can avoid. These are memory, a hash map in this
+// process, the bare requests on the same connection, RocksDB's own write, a sync of the disk.
 #pragma once
 
 #include <atomic>

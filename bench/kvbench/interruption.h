@@ -1,5 +1,5 @@
-// What SIGINT, SIGTERM and SIGHUP do to a bench: they end the phase that runs, and what was measured till
-// then is reported. A second one ends the process at once.
+// SIGINT, SIGTERM and SIGHUP end the phase that runs, and the bench reports its results so far. A second one
+// ends the process at once.
 #pragma once
 
 #include <signal.h>

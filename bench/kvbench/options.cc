@@ -46,8 +46,8 @@ Examples:
 
 Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read, 5 % update; c = reads only; d = 95 % read of
 the latest, 5 % insert; e = 95 % scan, 5 % insert; f = 50 % read, 50 % read-modify-write.
-Keys are 23 bytes. docs/kvbench.md lists the properties; --records, --distribution, --operations, --seconds,
---threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
+Keys are 23 bytes. docs/reference/kvbench.md lists the properties; --records, --distribution, --operations,
+--seconds, --threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
 maxexecutiontime, threadcount, target and dataintegrity, and win over what -p and files say.
 Latencies run from the end of a thread's last operation (of the last one in its place, with --depth) to the
 end of this one: they contain making the key
@@ -217,7 +217,7 @@ absl::Status CheckOutputs(const Flags& flags, const BenchOptions& options) {
     const std::filesystem::file_type type = std::filesystem::status(path, error).type();
     return type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found;
   };
-  std::vector<std::pair<std::string, std::string>> others;  // what names them, and their names
+  std::vector<std::pair<std::string, std::string>> others;  // (how an error names the file, its path)
   for (const std::string& path : options.reports) others.emplace_back("the report " + path, path);
   for (const std::string& path : flags.files) others.emplace_back("--properties", path);
   others.emplace_back("--token_file", flags.token_file);

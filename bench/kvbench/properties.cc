@@ -161,7 +161,7 @@ const std::vector<KnownKey>& KnownKeys() {
       {"scanlengthdistribution",
        OneOf<bool>({{"uniform", false}, {"zipfian", true}},
                    [](Workload& w) -> auto& { return w.scan_lengths.zipfian; })},
-      // A store has one table; what is measured, and how it is shown, flags say.
+      // A store has one table; flags choose the measurements and their format.
       {"table", WithoutEffect()},
       {"fieldnameprefix", WithoutEffect()},
       {"measurementtype", WithoutEffect()},

@@ -62,7 +62,7 @@ std::string DescribeFields(const Fields& fields) {
                       fields.length);
 }
 
-// What the server had to do, and what the READs were good for. Nothing for an embedded store.
+// Describes the work of the server, and the use of the READs. Nothing for an embedded store.
 std::string DescribeWork(const PhaseResult& result) {
   std::string text;
   const auto reads = result.operations[static_cast<std::size_t>(OperationKind::kRead)];

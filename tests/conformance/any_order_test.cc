@@ -37,7 +37,7 @@ class AnyOrder : public Behaviour {
   }
   Map All(const ScanOptions& options = {}) { return Rest(*Begin(options)); }
   static std::string KeyOf(int i) { return "key " + std::to_string(100'000 + i); }
-  /// Of all sizes beside a page's, so that many are cut.
+  /// Puts values of all sizes beside a page's, so that many are cut.
   Map Fill(int count) {
     std::mt19937 random(7);
     Map map;

@@ -158,7 +158,7 @@ TEST_P(AsyncLarge, ManyAreUnderWayBesideSmallOnes) {
   EXPECT_EQ(async_->room(), 64u);
 }
 
-// Its place is the next operation's before the callback is called: what it was told is still there.
+// Its place is the next operation's before the callback is called: the value that it was told is still there.
 TEST_P(AsyncLarge, AValueIsThereUntilItsCallbackReturns) {
   START({.memory_size = 64 * kMiB});
   ConnectAsync({.depth = 2});

@@ -183,7 +183,7 @@ class EventLoop {
     client_.Poll();
     return woken == 1;
   }
-  /// Whether the descriptor is readable now.
+  /// Returns true if the descriptor is readable now.
   bool IsReadable() {
     epoll_event event{};
     return epoll_wait(epoll_, &event, 1, 0) == 1;

@@ -1,4 +1,4 @@
-// Backups that clients ask for. What is in them: tests/unit/store/backup_test.cc.
+// Backups that clients ask for. For their contents see tests/unit/store/backup_test.cc.
 #include "store/backup.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What batches of writes do, wherever the store is; and bytes of batches that no client of ours would send.
+// Batches of writes, wherever the store is; and bytes of batches that no client of ours would send.
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -195,7 +195,7 @@ TEST_P(Batches, WithConditionsAreTransactions) {
   EXPECT_EQ(Get("b"), "1000");
 }
 
-// What readers may rely on: in the batch's order, and each key by itself.
+// Readers may rely on the batch's order, and on each key by itself.
 TEST_P(Batches, AreSeenInTheirOrder) {
   START();
   if (!deployment_->concurrent()) GTEST_SKIP() << "one thread";
@@ -227,7 +227,7 @@ TEST_P(Batches, AreSeenInTheirOrder) {
 
 class RemoteBatches : public Behaviour {
  protected:
-  /// What the server says to these bytes.
+  /// Returns the server's answer to these bytes.
   ReplyStatus Send(std::string_view bytes, const std::function<void(Request*)>& change = nullptr) {
     auto connection = deployment_->Dial();
     EXPECT_TRUE(connection.ok());

@@ -32,7 +32,7 @@ class CAsync : public testing::TestWithParam<rdma::TransportKind> {
   }
   ~CAsync() override { remora_async_close(async_); }
 
-  /// What an operation ended with, copied out of its callback.
+  /// Result of an operation, copied out of its callback.
   struct Outcome {
     int calls = 0;
     std::string code = "not ended";

@@ -70,7 +70,7 @@ TEST_P(Fork, TheClientIsTheParents) {
   }
 }
 
-// What the device writes to, and reads from, stays the parent's own while a child has copies of it.
+// Memory that the device writes to, and reads from, stays the parent's own while a child has copies of it.
 TEST_P(Fork, TheParentGoesOnWhileAChildLives) {
   START({.memory_size = std::size_t{32} << 20});
   ConnectAsync();

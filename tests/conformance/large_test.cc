@@ -52,7 +52,7 @@ TEST_P(Large, TheLargestValueComesBackWhole) {
   ExpectValue("key", value);
   EXPECT_CODE(kInvalidArgument, Put("key", value + "v"));
   ASSERT_CODE(kOk, Delete("key"));
-  // What it took comes back: there would not be room for two.
+  // Its memory comes back: there would not be room for two.
   ASSERT_CODE(kOk, Put("other", value));
   ExpectValue("other", value);
 }

@@ -120,8 +120,7 @@ TEST_P(LoadingTest, NothingIsMissingWhileItIsLoaded) {
   }
 }
 
-// What was READ before the last key was loaded says nothing of it, though an answer behind it says that all
-// is.
+// A READ before the last key was loaded proves no miss, though a later answer says that all keys are loaded.
 TEST_P(LoadingTest, NothingIsMissingThatWasReadBeforeAllWasLoaded) {
   network_.set_step([this] {
     LoadAll();

@@ -1,4 +1,4 @@
-// What a program does wrong: it does not compile, or is told what is wrong.
+// Mistakes of a program: they do not compile, or the error says what is wrong.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -135,7 +135,7 @@ TEST_P(TwoThreads, ThatTakeTurnsMay) {
   }
 }
 
-// A callback is inside a call, and may call; what it holds may be of the client, too.
+// A callback is inside a call, and may call; the objects that it holds may be of the client, too.
 TEST_P(TwoThreads, ACallbackIsNoSecondOne) {
   START();
   const std::unique_ptr<AsyncClient> client = *AsyncClient::Connect(Dial(), {}, {}, clock_);

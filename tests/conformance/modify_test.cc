@@ -1,4 +1,4 @@
-// What Increment and Append do, wherever the store is.
+// Increment and Append, wherever the store is.
 #include <chrono>
 #include <cstdint>
 #include <limits>

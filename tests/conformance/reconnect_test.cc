@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 class Reconnect : public Behaviour {
  protected:
-  /// The same server, or its successor; its clients live on.
+  /// Restarts the server, as itself or as its successor; its clients live on.
   void RestartBelow() {
     const absl::Status restarted = deployment_->Restart();
     ASSERT_TRUE(restarted.ok()) << restarted;
@@ -203,7 +203,8 @@ TEST_P(Reconnect, ACallThatIsInterruptedEndsAndTheNextOneConnects) {
   std::filesystem::remove_all(folder);
 }
 
-// Clients add while the server is stopped and started again. What each was told adds up to what is there.
+// Clients add while the server is stopped and started again. The sums that each was told add up to the value
+// that is there.
 TEST_P(Reconnect, AdditionsOfManyClientsAreExactAcrossRestarts) {
   START({.durability = Durability::kLogged});
   if (!deployment_->concurrent()) GTEST_SKIP() << "simulated: one thread; LostAnswers does it";

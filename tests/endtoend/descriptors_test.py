@@ -52,7 +52,7 @@ class DescriptorsTest(harness.TestCase):
         ) as process:  # fmt: skip
             self.assertEqual(process.stdout.readline(), b"40 clients\n")
             process.stdout.read(1)
-            # What is made ahead comes and goes beside.
+            # Descriptors that are made ahead come and go beside.
             self.assertLess(len(os.listdir(f"/proc/{server.process.pid}/fd")) - before, 2 * 40)
             process.stdin.close()
 

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: the real programs, started, waited for and ended.
+"""Parts that the end-to-end tests share: the real programs, started, waited for and ended.
 
 The environment variable REMORA_BIN names the folder of the built programs: build/bin by default.
 """
@@ -86,7 +86,7 @@ class Server:
             self.process.communicate()
 
     def said(self):
-        """What it wrote to stderr so far; a line comes a little later than what it is of."""
+        """Returns its stderr so far; a line comes a little later than its event."""
         return os.pread(self.errors.fileno(), 1 << 20, 0)
 
     def await_said(self, pattern):

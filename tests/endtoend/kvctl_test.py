@@ -1,4 +1,4 @@
-"""kvctl against a real server: what a script relies on."""
+"""kvctl against a real server: the behaviour on which a script relies."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What the programs say when something is wrong: of what, in which words, and with which exit status."""
+"""Error messages of the programs: subject, words and exit status."""
 
 import os
 import resource
@@ -120,7 +120,7 @@ class UsageTest(harness.TestCase):
 
 
 class DoneTest(harness.TestCase):
-    """What was done stays done where the result cannot be shown, and the line says it."""
+    """A write stays done if its result cannot be printed, and the error says so."""
 
     def test_results_that_cannot_be_written(self):
         self.server(f"--data_dir={self.folder}/data", "--memory=64M", f"--backup_dir={self.folder}/backups")

@@ -1,4 +1,4 @@
-"""What the Python package says of a client that is closed, in use, or without its server."""
+"""Errors of the Python package for a client that is closed, in use, or without its server."""
 
 import os
 import pathlib

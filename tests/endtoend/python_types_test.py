@@ -1,4 +1,4 @@
-"""What the calls of the Python package take, and what they say of what they do not take."""
+"""Arguments that the calls of the Python package take, and their errors for all others."""
 
 import array
 import math

@@ -1,4 +1,4 @@
-"""kvctl export and import: what goes out comes in again."""
+"""kvctl export and import: all that goes out comes in again."""
 
 import base64
 import json
@@ -99,7 +99,7 @@ class TransferTest(harness.TestCase):
         self.assertEqual(self.run_ok("count"), b"0\n")
 
     def test_an_export_that_loses_its_moment_says_so(self):
-        """Its server was started anew in between: what comes then would be of another moment."""
+        """Its server was started anew in between: the rest would be of another moment."""
         value = os.urandom(1 << 20)
         for i in range(8):
             self.run_ok("put", f"{i}", stdin=value)

@@ -3,7 +3,8 @@
 
   make_corpus.py DIRECTORY      (tests/fuzz/corpus)
 
-What a fuzzer has found beside them stands in the same directories, named by its hash (tools/fuzz --keep).
+Inputs that a fuzzer has found beside them stand in the same directories, named by their hash
+(tools/fuzz --keep).
 """
 import os
 import pathlib

@@ -29,7 +29,7 @@ enum class Color { kRed, kGreen };
 
 class CommandLineTest : public testing::Test {
  protected:
-  /// Parses these words; what it returns. An error is in `error_`.
+  /// Parses these words, and returns the result. An error is in `error_`.
   std::optional<int> Parse(std::vector<const char*> words) {
     words.insert(words.begin(), "/usr/bin/program");
     testing::internal::CaptureStderr();
@@ -37,7 +37,7 @@ class CommandLineTest : public testing::Test {
     error_ = testing::internal::GetCapturedStderr();
     return status;
   }
-  /// Parses these words, in which something is wrong; what is said of it.
+  /// Parses these words, in which something is wrong, and returns the error.
   std::string Refused(std::vector<const char*> words) {
     EXPECT_EQ(Parse(std::move(words)), EX_USAGE);
     return error_;

@@ -313,7 +313,7 @@ std::optional<int> CommandLine::Parse(int argc, const char* const* argv) {
     const std::string_view path = argv[0];
     line_.name = path.substr(path.rfind('/') + 1);
   }
-  // What an earlier call found.
+  // Forgets the result of an earlier call.
   command_ = nullptr;
   help_asked_ = version_asked_ = false;
   for (DeclaredOption& option : line_.options) option.count = 0;

@@ -1,8 +1,8 @@
 // Numbers as people write them in command lines.
 //
-// All are decimal, whatever they begin with: 010 is ten. A whole number has digits, and a minus sign where it
-// is negative; a size is what kSizeText says; another number may have a fraction and an exponent. No blanks,
-// no plus sign, no other base.
+// All numbers are decimal, whatever they begin with: 010 is ten. A whole number has digits, and a minus sign
+// if it is negative. A size is described by kSizeText. Another number may have a fraction and an exponent. No
+// blanks, no plus sign, no other base.
 #pragma once
 
 #include <limits>
@@ -31,11 +31,11 @@ struct NumberRule {
 
   /// Returns the number that the text says, or nothing: it says none, or one that is not allowed.
   std::optional<Number> Read(std::string_view text) const;
-  /// As "a whole number from 1 to 10".
+  /// Describes the rule: "a whole number from 1 to 10".
   std::string Allowed() const;
 };
 
-/// As NumberRule::Read reads it.
+/// Writes the number so that NumberRule::Read reads it.
 std::string NumberText(NumberRule::Form form, Number number);
 
 }  // namespace remora::command_line

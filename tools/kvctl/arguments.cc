@@ -74,7 +74,7 @@ Outcome ReadInput(std::string* value) {
   return {};
 }
 
-/// What is wrong; empty: nothing.
+/// Returns the fault of the name; empty: none.
 std::string IsTokenName(const std::string& name) {
   const bool is_one = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';

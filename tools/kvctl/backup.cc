@@ -28,7 +28,7 @@
 namespace remora::kvctl {
 namespace {
 
-/// Of what is done here, and not by a server.
+/// Outcome of an operation that runs here, and not on a server.
 Outcome FromOffline(const absl::Status& status) {
   const auto exit_code = [&status] {
     if (IsShortage(status)) return EX_OSERR;

@@ -154,7 +154,7 @@ Outcome Exists(Client& client, const Arguments& arguments) {
 
 namespace {
 
-/// `result`: what is to be printed; `done`: what that says.
+/// `result`: the text to print. `done`: the effect of the write, for an error of the output.
 absl::Status Write(Client& client, const Arguments& arguments, std::string* result, std::string* done) {
   const PutOptions put{.ttl = arguments.ttl, .condition = arguments.condition, .version = nullptr};
   const WriteOptions write{.condition = arguments.condition, .version = nullptr};
