@@ -22,7 +22,7 @@ MAX_LINES = 8  # of a paragraph
 # Files and folders whose comments do not keep the rules yet. Markdown is never exempt.
 EXEMPT = (
     "client/", "rdma/", "server/", "store/",
-    "tests/unit/",
+    "tests/unit/client/", "tests/unit/rdma/", "tests/unit/store/",
     "tests/models/check.py",  # `verified` has its digest
 )
 
@@ -40,6 +40,7 @@ SUBJECT = re.compile(r"(?:^|[;:]\s+)(?:and |but |so |or )?(who|whoever|what|what
 PERSON = re.compile(r"\b(he|him|his|himself|she|her|hers)\b", re.IGNORECASE)
 DOC_HEAD = re.compile(r"(Of|As|What|Whether|The same)\b")
 DRAWING = re.compile(r"[\u2190-\u21ff\u2500-\u25ff]|--+[>+]|\+--|[-=]{4,}")
+BOLD_HEAD = re.compile(r"\*\*[^*]+\*\*\s+\S")
 DIRECTIVE = re.compile(r"\s*(NOLINT|clang-format|cmake-lint|pylint|noqa|type:|shellcheck|IWYU|fallthrough)")
 
 
@@ -214,8 +215,11 @@ def faults_of_paragraph(paragraph):
 
 def faults_of(path):
     if path.suffix == ".md":
-        is_fence = False
+        is_fence, before = False, ""
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            if not before and BOLD_HEAD.match(line):
+                yield number, "a topic in bold: make it a heading"
+            before = line
             is_fence ^= line.startswith("```")
             if len(line) > WIDTH and not is_fence and not line.startswith(("|", "    ")):
                 yield number, f"{len(line)} columns; {WIDTH} at most"

@@ -50,6 +50,11 @@ class ProseTest(unittest.TestCase):
         self.check("page.md", "A line.\n" * 9, "1: a paragraph of 9 lines")
         self.check("page.md", "A line.\n" * 8 + "\n" + "A line.\n" * 8)
 
+    def test_topics_are_headings_and_not_bold(self):
+        self.check("page.md", "# Title\n\n**Topic.** The text.\n\n**Bold** only in\n\n- **A list** may.\n",
+                   "3: a topic in bold", "5: a topic in bold")
+        self.check("page.md", "The text is\n**bold** inside.\n\n**Alone.**\n")
+
     def test_who_and_what_are_no_subjects(self):
         for text in ("Who waits polls.", "Good. Whatever it reads is right.", "It polls; who is gone is not asked.",
                      "It says one thing: what it read.", "So what is read is right.", "# What is measured"):
