@@ -81,7 +81,26 @@ TEST_P(Reconnect, EveryCallGoesOnWithALoggedServerThatWasRestarted) {
   EXPECT_TRUE(kv_->Exists("key").value_or(false));
   RestartBelow();
   EXPECT_TRUE(kv_->Ttl("key").value_or(std::nullopt).has_value());
-  EXPECT_EQ(reconnects(), 15u);
+  RestartBelow();
+  EXPECT_EQ(kv_->client()->Count().value_or(0), 3u);
+  RestartBelow();
+  EXPECT_EQ(kv_->client()->Count({.prefix = "a"}).value_or(0), 1u);
+  RestartBelow();
+  const auto scan = kv_->client()->Scan();
+  ASSERT_TRUE(scan.ok()) << scan.status();
+  RestartBelow();
+  int shown = 0;
+  while ((*scan)->Next()) ++shown;  // more than a page
+  EXPECT_EQ(shown, 3);
+  const auto watch = kv_->client()->Watch();
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  RestartBelow();
+  EXPECT_CODE(kOk, (*watch)->Next(milliseconds(0)).status());
+  RestartBelow();
+  EXPECT_EQ(kv_->client()->DeleteRange({.prefix = "a"}).value_or(0), 1u);
+  RestartBelow();
+  EXPECT_EQ(kv_->client()->DropAll().value_or(0), 2u);
+  EXPECT_EQ(reconnects(), 22u);
 }
 
 TEST_P(Reconnect, NothingOfTheServerBeforeIsBelieved) {
