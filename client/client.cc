@@ -276,10 +276,9 @@ absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
 absl::StatusOr<std::unique_ptr<ClientWatch>> Client::Watch(const WatchOptions& options) {
   REMORA_ASSIGN_OR_RETURN(
       std::unique_ptr<ClientWatch::Impl> watch,
-      ClientWatch::Impl::Begin(options, impl_->session->clock(),
-                               [impl = impl_.get()](ClientWatch::Impl::Call call) {
-                                 return impl->Do([&](Session& session) { return call(session); });
-                               }));
+      ClientWatch::Impl::Begin(options, *impl_->session, [impl = impl_.get()](ClientWatch::Impl::Call call) {
+        return impl->Do([&](Session& session) { return call(session); });
+      }));
   return std::unique_ptr<ClientWatch>(new ClientWatch(std::move(watch)));
 }
 

@@ -159,6 +159,31 @@ TEST_P(Reconnect, AnotherVersionBehindTheSameAddressEndsTheAttempts) {
 }
 
 // As when the message that asks for a connection is lost: the one who was asked never answers.
+// Its place is as good as before, whatever the server was short of meanwhile.
+TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
+  START({.durability = Durability::kLogged});
+  absl::Status refusal;
+  const auto dial = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::Connection>> {
+    if (!refusal.ok()) return refusal;
+    return deployment_->Dial();
+  };
+  const std::unique_ptr<Client> client =
+      *Client::Connect(dial, {.timeout = milliseconds(slow() ? 2000 : 300)}, deployment_->clock());
+  const std::unique_ptr<ClientWatch> watch = *client->Watch();
+  for (const auto code : {absl::StatusCode::kResourceExhausted, absl::StatusCode::kFailedPrecondition,
+                          absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnavailable}) {
+    const std::string key(absl::StatusCodeToString(code));
+    ASSERT_CODE(kOk, Put(key, "value"));
+    refusal = absl::Status(code, "for now");
+    RestartBelow();
+    EXPECT_TRUE(HasCode(code, watch->Next(milliseconds(0)).status()));
+    refusal = absl::OkStatus();
+    const absl::StatusOr<bool> came = watch->Next(std::chrono::seconds(20));
+    ASSERT_TRUE(came.ok() && *came) << key << ": " << came.status();
+    EXPECT_EQ(watch->key(), key);
+  }
+}
+
 TEST_P(Reconnect, AnAttemptThatGetsNoAnswerIsNotTheLast) {
   START({.durability = Durability::kLogged});
   if (!deployment_->concurrent()) GTEST_SKIP() << "simulated: nobody else can be asked there";
