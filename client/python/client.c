@@ -102,9 +102,11 @@ void End(Client* self) {
 // Runs the handlers of signals that came while the call waits. If one raises an exception, the call ends.
 static int IsInterrupted(void* context) {
   Client* const self = context;
+  BEGIN_IN_CALLBACK;
   PyEval_RestoreThread(self->thread);
   self->interrupted = self->interrupted || PyErr_CheckSignals() != 0;
   PyEval_SaveThread();
+  END_IN_CALLBACK;
   return self->interrupted || self->stopping;
 }
 
@@ -395,11 +397,13 @@ typedef struct {
 // lock.
 static void AddCounter(void* context, const char* name, uint64_t value) {
   Counters* const into = context;
+  BEGIN_IN_CALLBACK;
   if (!into->has_lock) PyEval_RestoreThread(into->self->thread);
   into->has_lock = 1;
   PyObject* const number = PyLong_FromUnsignedLongLong(value);
   if (number != NULL) PyDict_SetItemString(into->counters, name, number);
   Py_XDECREF(number);
+  END_IN_CALLBACK;
 }
 
 typedef remora_code (*TellCounters)(remora_client* client,
