@@ -252,6 +252,8 @@ extern PyObject* scan_type;
 
 PyObject* ClientScan(PyObject* client, PyObject* args, PyObject* kwargs);
 PyObject* ClientIterate(PyObject* client);
+PyObject* ClientKeys(PyObject* client, PyObject* none);
+PyObject* ClientValues(PyObject* client, PyObject* none);
 PyObject* ClientItems(PyObject* client, PyObject* none);
 PyObject* ClientCount(PyObject* client, PyObject* args, PyObject* kwargs);
 Py_ssize_t ClientLength(PyObject* client);
