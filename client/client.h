@@ -141,8 +141,9 @@ struct BackupProgress {
 /// does not come later than what this client writes afterwards: the server drops a connection, and what it
 /// has not done of it, before it takes another of the same client.
 ///
-/// A MultiPut, or a deletion of many keys, is not begun again; but it, too, begins over another connection
-/// when an earlier call broke this one. A scan goes on as of a later moment (client/scan.h).
+/// A MultiPut, or a deletion of many keys, is not begun again. But a MultiPut begins over another connection
+/// when an earlier call broke this one, and a deletion also when this one broke unnoticed. A scan goes on as
+/// of a later moment (client/scan.h).
 ///
 /// With ClientOptions::reconnect off, or over a connection of the caller's own, the first connection is the
 /// only one: after Unavailable or DeadlineExceeded all later calls fail; make another client.
@@ -332,7 +333,7 @@ class Client {
   /// written when it began is gone when it returns; what is written meanwhile stays. As deletes of their own,
   /// one by one, so not atomic: readers see them go, and whoever fails has done some. Works with any
   /// durability. InvalidArgument: bounds longer than a key; DeleteRange without a bound. Unavailable,
-  /// DeadlineExceeded: some may be deleted. Cost: one message, and one for about each 250 keys.
+  /// DeadlineExceeded: some may be deleted. Cost: two messages, and one for about each 250 keys.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
   absl::StatusOr<std::uint64_t> DropAll();
 

@@ -360,6 +360,7 @@ absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
   while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;
   writes.back().with_next = false;
   writes.front().durability = durability;
+  writes.front().begins_batch = true;
   return impl_->CommitNow(writes, version);
 }
 

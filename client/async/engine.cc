@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/misuse.h"
 #include "client/put/put.h"
 #include "client/session/call_guard.h"
 #include "store/base/check.h"
@@ -82,7 +83,10 @@ absl::Status AsyncClient::Core::Watch(int fd) {
 }
 
 void AsyncClient::Core::Stop() {
-  REMORA_CHECK(!attempting_);
+  if (attempting_)
+    EndOnMisuse("an AsyncClient is destroyed between BeginAttempt and EndAttempt; end it first");
+  if (in_poll_)
+    EndOnMisuse("an AsyncClient is destroyed by one of its callbacks; destroy it behind Poll or Wait");
   broken_ = absl::UnavailableError("the client is being destroyed");
   over_ = true;
   AbortAll(absl::CancelledError("the client was destroyed"));

@@ -16,9 +16,10 @@
  *
  * Threads: a client, with its buffers, is for one thread at a time; different clients are independent. Two
  * threads in calls of one client at once end the process, with a message. Threads that work side by side have
- * a client each: nothing of it is shared, and no call takes a lock. Processes: in a child of fork(2), each
- * call with a client of the parent ends with REMORA_FAILED_PRECONDITION; do not close it there either, but
- * connect anew. (To the server both would be the same client.)
+ * a client each: nothing of it is shared, and no call takes a lock. No thread may be cancelled
+ * (pthread_cancel(3)), nor end itself, inside a call: the process ends then. Processes: in a child of
+ * fork(2), each call with a client of the parent ends with REMORA_FAILED_PRECONDITION; do not close it there
+ * either, but connect anew. (To the server both would be the same client.)
  *
  * Later versions add functions, codes, and fields at the end of structs, and change none. */
 #ifndef REMORA_H

@@ -317,6 +317,8 @@ class Session {
   const Clock& clock() const { return clock_; }
   ClientCounters& counters() { return counters_; }
   InUse& in_use() { return in_use_; }
+  /// Expires with the session: for what may outlive its client.
+  std::weak_ptr<const void> life() const { return life_; }
 
   // Where keys were found before; what there is to spend on it.
   LocationCache& locations() { return locations_; }
@@ -399,6 +401,7 @@ class Session {
   std::optional<TimePoint> deadline_;
   absl::Status broken_;
   InUse in_use_;
+  const std::shared_ptr<const void> life_ = std::make_shared<const char>();
   ClientCounters counters_;
 
   // Of the server, as it said when we connected.

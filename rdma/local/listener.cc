@@ -203,10 +203,12 @@ void LocalListener::RefuseOne() {
   spare_ = UniqueFd();
   {
     const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket) SendReply(socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+    if (socket) {  // else it has hung up, or another thread was faster at the spare one: nobody was refused
+      SendReply(socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+      ++dropped_handshakes_;
+      ++without_descriptor_;
+    }
   }
-  ++dropped_handshakes_;
-  ++without_descriptor_;
   spare_ = OpenSpare();
 }
 

@@ -183,6 +183,7 @@ absl::Status Server::AddBatch(Pending& pending) {
   Write& first = writes_[writes_.size() - pending.writes];
   first.request = NameOf(pending);
   first.durability = DecodeDurability(pending.request.durability);
+  first.begins_batch = true;
   return absl::OkStatus();
 }
 

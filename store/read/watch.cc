@@ -91,7 +91,10 @@ absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
 absl::StatusOr<StoreWatch::Step> StoreWatch::Advance() {
   REMORA_RETURN_IF_ERROR(rep_->failed);
   absl::StatusOr<Step> step = Try();
-  rep_->failed = step.status();
+  if (step.ok()) return step;
+  if (absl::IsOutOfRange(step.status())) rep_->failed = step.status();
+  rep_->log.reset();  // it is opened anew, at its place
+  rep_->opened_in_vain = 0;
   return step;
 }
 

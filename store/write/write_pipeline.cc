@@ -175,8 +175,8 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     if (done >= foreseen && !group_is_one_) foreseen = done + Foresee(writes.subspan(done));
     const std::size_t some = BatchSize(writes.subspan(done));
     Write& first = writes[done];
-    first.status =
-        some == 1 ? Stage(first, now, unix_ms) : StageBatch(writes.subspan(done, some), now, unix_ms);
+    first.status = some == 1 && !first.begins_batch ? Stage(first, now, unix_ms)
+                                                    : StageBatch(writes.subspan(done, some), now, unix_ms);
     if (!first.status.ok()) {
       if (absl::IsAborted(first.status)) break;
       if (decided_on_pending_) refused_.push_back(&first);

@@ -58,6 +58,11 @@ TEST_P(Batches, NothingIsDoneWhenOneWriteCannotBe) {
   EXPECT_CODE(kNotFound, status);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("write 3 of the batch"));
   batch.Clear();
+  batch.Delete("missing");
+  status = kv_->Apply(batch, &version);
+  EXPECT_CODE(kNotFound, status);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("write 1 of the batch"));
+  batch.Clear();
   batch.Put("b", "new");
   batch.Put("a", "new", {.condition = Condition::Absent()});
   EXPECT_CODE(kAlreadyExists, kv_->Apply(batch, &version));

@@ -44,7 +44,7 @@ PARTS = {
     ),
     "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/tcp/|rdma/verbs/", "rdma/transport.cc"),
     "client": (
-        "client/client.h, client/scan.h, client/watch.h, client/registered_buffer.h, client/async_client.h",
+        "client/misuse.h, client/client.h, client/scan.h, client/watch.h, client/registered_buffer.h, client/async_client.h",
         "client/get/location_cache, client/get/segment_generations", "client/session/", "client/put/large_put.h",
         "client/rpc/", "client/get/|client/put/", "client/scan/|client/async/", "client/", "client/c/", "client/python/",
     ),
