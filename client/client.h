@@ -162,14 +162,13 @@ struct BackupProgress {
 /// stays its own, and the child has a copy (over verbs, from Linux 5.12 on; do not fork before).
 class Client {
  public:
-  /// Connects to a server: `verbs://HOST:PORT` or `local:///PATH` (rdma/address.h). `clock` must outlive the
-  /// client. InvalidArgument: the address, or the token. Unavailable: no such host, nobody listens,
-  /// or another program does.
-  /// PermissionDenied: another user's local server; the server wants a token, and this one is none that it
-  /// knows; it does not know this one, and may be somebody else's. FailedPrecondition: no RDMA device reaches
-  /// it, or the server refused: another format or version, full. DeadlineExceeded. ResourceExhausted: too
-  /// little memory that may be locked. Opens /dev/null at closed ones of the descriptors 0 to 2, so that what
-  /// the process prints does not go into a connection.
+  /// Connects to a server: `verbs://HOST:PORT`, `tcp://HOST:PORT` or `local:///PATH` (rdma/address.h).
+  /// `clock` must outlive the client. InvalidArgument: the address, or the token. Unavailable: no such host,
+  /// nobody listens, or another program does. PermissionDenied: another user's local server; the server wants
+  /// a token, and this one is none that it knows; it does not know this one, and may be somebody else's.
+  /// FailedPrecondition: no RDMA device reaches it, or the server refused: another format or version, full.
+  /// DeadlineExceeded. ResourceExhausted: too little memory that may be locked. Opens /dev/null at closed
+  /// ones of the descriptors 0 to 2, so that what the process prints does not go into a connection.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
                                                          const ClientOptions& options, const Clock& clock);
 

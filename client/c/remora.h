@@ -95,10 +95,11 @@ typedef struct remora_options {
 
 void remora_options_init(remora_options* options);
 
-/* Connects to verbs://HOST:PORT or local:///PATH. `options` may be null. REMORA_INVALID_ARGUMENT: the
- * address, or token. REMORA_UNAVAILABLE: no such host, nobody listens. REMORA_PERMISSION_DENIED: another
- * user's server; no token, or a wrong one. REMORA_FAILED_PRECONDITION: no RDMA device, or the server refused:
- * another version, full. REMORA_DEADLINE_EXCEEDED. REMORA_RESOURCE_EXHAUSTED: too little lockable memory. */
+/* Connects to verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH. `options` may be null.
+ * REMORA_INVALID_ARGUMENT: the address, or token. REMORA_UNAVAILABLE: no such host, nobody listens.
+ * REMORA_PERMISSION_DENIED: another user's server; no token, or a wrong one. REMORA_FAILED_PRECONDITION: no
+ * RDMA device, or the server refused: another version, full. REMORA_DEADLINE_EXCEEDED.
+ * REMORA_RESOURCE_EXHAUSTED: too little lockable memory. */
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client);
 
 /* Buffers of this client must have been released. Null: nothing happens. */

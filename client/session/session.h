@@ -401,7 +401,6 @@ class Session {
   std::optional<TimePoint> deadline_;
   absl::Status broken_;
   InUse in_use_;
-  const std::shared_ptr<const void> life_ = std::make_shared<const char>();
   ClientCounters counters_;
 
   // Of the server, as it said when we connected.
@@ -451,6 +450,7 @@ class Session {
   Aside aside_;
   ClientScan::Impl* scan_window_owner_ = nullptr;
   std::uint64_t abandoned_cursor_ = 0;
+  const std::shared_ptr<const void> life_ = std::make_shared<const char>();
 
   // Destroyed in reverse: the registrations go before the connection, and all before the memory.
   std::vector<std::byte> buffer_;

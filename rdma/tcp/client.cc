@@ -109,7 +109,8 @@ absl::Status TcpClient::PostReadv(std::uint64_t context, std::span<const Sge> to
   }
   REMORA_RETURN_IF_ERROR(CheckPost(size));
   const auto size32 = static_cast<std::uint32_t>(size);
-  outbox_.Add({.kind = FrameKind::kRead, .size = size32, .key = region.key, .offset = offset}, {});
+  outbox_.Add(
+      {.kind = FrameKind::kRead, .size = size32, .key = region.key, .offset = region.address + offset}, {});
   Posted posted{.context = context,
                 .kind = CompletionKind::kRead,
                 .requests = std::exchange(uncovered_, 0) + 1,
@@ -132,7 +133,7 @@ absl::Status TcpClient::PostWritev(std::span<const Sge> from, const RemoteRegion
   outbox_.Add({.kind = FrameKind::kWrite,
                .size = static_cast<std::uint32_t>(size),
                .key = region.key,
-               .offset = offset},
+               .offset = region.address + offset},
               from);
   ++under_way_;
   ++uncovered_;

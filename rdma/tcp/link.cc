@@ -44,13 +44,12 @@ TcpLink::TcpLink(UniqueFd socket, const QueueLimits& limits, TcpNews& news)
 
 void TcpLink::AddRead(std::uint32_t key, std::span<std::byte> bytes) {
   const std::scoped_lock lock(mutex_);
-  regions_.push_back({.key = key, .writable = false, .bytes = bytes});
+  regions_.push_back({.key = key, .writable = false, .address = 0, .bytes = bytes});
 }
 
-std::uint32_t TcpLink::AddWrite(std::span<std::byte> bytes) {
+void TcpLink::AddWrite(std::uint32_t key, std::uint64_t address, std::span<std::byte> bytes) {
   const std::scoped_lock lock(mutex_);
-  regions_.push_back({.key = ++last_key_, .writable = true, .bytes = bytes});
-  return last_key_;
+  regions_.push_back({.key = key, .writable = true, .address = address, .bytes = bytes});
 }
 
 void TcpLink::Strike(std::uint32_t key) {
@@ -142,7 +141,7 @@ absl::Status TcpLink::PostWritev(std::span<const Sge> from, const RemoteRegion& 
   outbox_.Add({.kind = FrameKind::kWrite,
                .size = static_cast<std::uint32_t>(size),
                .key = region.key,
-               .offset = offset},
+               .offset = region.address + offset},
               from);
   ++under_way_;
   ++uncovered_;
@@ -193,7 +192,7 @@ void TcpLink::End() {
   regions_.clear();
   outbox_.Clear();
   // A peer that is hearing why it was given up is left to do so: the NIC thread closes.
-  if (!is_ending_) socket_ = UniqueFd();
+  if (!is_ending_) Close();
 }
 
 // --- The NIC thread ---------------------------------------------------------------------------------
@@ -266,12 +265,14 @@ bool TcpLink::TakeFrames() {
       if (is_blocked()) break;
     }
     const FrameHeader* const header = inbox_.Next();
-    if (header == nullptr) break;
-    if (!Begin(*header)) break;
+    if (header == nullptr || !Begin(*header)) {
+      Flush();
+      break;
+    }
   }
   if (!failure_.ok()) return false;
-  Flush();
   CompleteSends();
+  // Frames may wait in the inbox, and nothing announces them once the outbox is empty.
   wants_turn_ = is_blocked();
   return !is_parked_ && !is_blocked();
 }
@@ -383,8 +384,9 @@ std::byte* TcpLink::Access(const FrameHeader& header, bool writes) const {
   const Region* const region = Find(header.key);
   if (region == nullptr || (writes && !region->writable)) return nullptr;
   const std::uint64_t size = region->bytes.size();
-  if (header.offset > size || header.size > size - header.offset) return nullptr;
-  return region->bytes.data() + header.offset;
+  const std::uint64_t offset = header.offset - region->address;  // wraps to one that is too large
+  if (offset > size || header.size > size - offset) return nullptr;
+  return region->bytes.data() + offset;
 }
 
 void TcpLink::Flush() {
@@ -413,7 +415,7 @@ void TcpLink::Drain(std::span<std::byte> buffer) {
     if (got > 0 || (got < 0 && errno == EINTR)) continue;
     if (got == 0 || errno != EAGAIN) {
       is_ending_ = false;
-      socket_ = UniqueFd();
+      Close();
     }
     return;
   }
@@ -421,7 +423,12 @@ void TcpLink::Drain(std::span<std::byte> buffer) {
 
 void TcpLink::CloseIfEnding() {
   const std::scoped_lock lock(mutex_);
-  if (!std::exchange(is_ending_, false)) return;
+  if (std::exchange(is_ending_, false)) Close();
+}
+
+void TcpLink::Close() {
+  // A process that was forked may hold the socket, too: without this, the peer would not hear of the end.
+  if (socket_) shutdown(socket_.get(), SHUT_RDWR);
   socket_ = UniqueFd();
 }
 
@@ -438,7 +445,7 @@ void TcpLink::Break(absl::Status why) {
   REMORA_CHECK(!why.ok());
   if (failure_.ok()) failure_ = std::move(why);
   outbox_.Clear();
-  if (!is_ending_) socket_ = UniqueFd();
+  if (!is_ending_) Close();
 }
 
 void TcpLink::UpdateInterest() {

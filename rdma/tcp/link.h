@@ -44,10 +44,10 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
 
   // --- The server thread -------------------------------------------------------------------------
 
-  /// Makes the bytes the peer's to READ, under `key`, or to WRITE, too, under the key that is returned, which
-  /// no other region of this link ever has.
+  /// Makes the bytes the peer's to READ, or to WRITE, too, under this key, which no other region of the link
+  /// has or had. A frame's offset is counted from `address`, which stands for the first byte.
   void AddRead(std::uint32_t key, std::span<std::byte> bytes);
-  std::uint32_t AddWrite(std::span<std::byte> bytes);
+  void AddWrite(std::uint32_t key, std::uint64_t address, std::span<std::byte> bytes);
   /// Takes them back. On return no byte of them changes by the peer's doing any more.
   void Strike(std::uint32_t key);
 
@@ -80,6 +80,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   struct Region {
     std::uint32_t key = 0;
     bool writable = false;
+    std::uint64_t address = 0;
     std::span<std::byte> bytes;
   };
   struct Receive {
@@ -116,6 +117,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   void Drain(std::span<std::byte> buffer);
   void Refuse(absl::Status why);
   void Break(absl::Status why);
+  void Close();
   void UpdateInterest();
   /// The peer does not take what it is sent.
   bool is_blocked() const { return !outbox_.empty() && !send_failed_; }
@@ -139,7 +141,6 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   bool reads_slowly_ = false;  // the peer
   std::uint32_t interest_ = 0;
   std::vector<Region> regions_;
-  std::uint32_t last_key_ = kTcpMaxReads;
 
   TcpInbox inbox_;
   Payload payload_ = Payload::kNone;

@@ -1,7 +1,9 @@
 // The server's end of a tcp:// address.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,6 +37,8 @@ class TcpListener final : public Listener {
   std::span<const std::span<std::byte>> reads() const { return reads_; }
   /// The one that shall serve the next connection.
   NicThread& NextThread();
+  /// Of a region to WRITE. After four billion of them, numbers come again.
+  std::uint32_t NextKey() { return last_key_ = std::max(last_key_ + 1, kTcpMaxReads + 1); }
   void Add() { ++connection_count_; }
   void Remove() { --connection_count_; }
 
@@ -47,6 +51,7 @@ class TcpListener final : public Listener {
   std::vector<std::unique_ptr<NicThread>> threads_;  // the first has the door
   std::size_t next_thread_ = 0;
   std::vector<std::span<std::byte>> reads_;  // by key - 1
+  std::uint32_t last_key_ = kTcpMaxReads;
   std::size_t connection_count_ = 0;
 };
 

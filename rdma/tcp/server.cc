@@ -25,16 +25,16 @@ class TcpMessages final : public Registration {
 /// Memory that the peer may WRITE until this is destroyed.
 class TcpGrant final : public Registration {
  public:
-  TcpGrant(std::shared_ptr<TcpLink> link, std::span<std::byte> bytes, ZeroedBytes own)
-      : TcpGrant(link, bytes, link->AddWrite(bytes), std::move(own)) {}
+  TcpGrant(std::shared_ptr<TcpLink> link, std::uint32_t key, std::span<std::byte> bytes, ZeroedBytes own)
+      : Registration(bytes, TcpMessages::kTcpLocalKey,
+                     {.address = kTcpWriteAddress, .size = bytes.size(), .key = key}),
+        link_(std::move(link)),
+        own_(std::move(own)) {
+    link_->AddWrite(key, kTcpWriteAddress, bytes);
+  }
   ~TcpGrant() override { link_->Strike(remote().key); }
 
  private:
-  TcpGrant(std::shared_ptr<TcpLink> link, std::span<std::byte> bytes, std::uint32_t key, ZeroedBytes own)
-      : Registration(bytes, TcpMessages::kTcpLocalKey, {.size = bytes.size(), .key = key}),
-        link_(std::move(link)),
-        own_(std::move(own)) {}
-
   const std::shared_ptr<TcpLink> link_;
   const ZeroedBytes own_;  // null: the bytes are somebody else's
 };
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpServer::ProvideWrite(std::strin
     return absl::ResourceExhaustedError(absl::StrCat("no memory of ", size, " bytes for a connection"));
   }
   const std::span<std::byte> all(bytes.get(), size);
-  return std::make_unique<TcpGrant>(link_, all, std::move(bytes));
+  return std::make_unique<TcpGrant>(link_, listener_.NextKey(), all, std::move(bytes));
 }
 
 absl::Status TcpServer::OfferWrite(SharedMemory&) { return ForTheClient("OfferWrite"); }
@@ -99,7 +99,8 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpServer::GrantWrite(SharedMemory
   }
   if (status_.ok()) status_ = link_->failure();
   if (!status_.ok()) return status_;
-  return std::make_unique<TcpGrant>(link_, memory.bytes().subspan(offset, size), nullptr);
+  return std::make_unique<TcpGrant>(link_, listener_.NextKey(), memory.bytes().subspan(offset, size),
+                                    nullptr);
 }
 
 // --- The handshake ----------------------------------------------------------------------------------

@@ -16,14 +16,15 @@
 //   +------+----------+--------+--------+----------+-----------------+-------------------
 //
 //   kind          size                  key               offset                payload
-//   READ          bytes wanted          of the region     of the first of them  none
+//   READ          bytes wanted          of the region     of the first byte     none
 //   READ-ANSWER   bytes that follow     0                 0                     the bytes
-//   WRITE         bytes that follow     of the region     of the first of them  the bytes
+//   WRITE         bytes that follow     of the region     of the first byte     the bytes
 //   MESSAGE       bytes that follow     0                 0                     the message
 //   END           bytes that follow     an absl code      0                     text for a log
 //
-// Integers are little-endian. A receiver takes every field for hostile: it checks a header whole before it
-// uses any of it, and an access that leaves its region ends the connection.
+// `offset` is RemoteRegion's address, and what the request adds to it. Integers are little-endian. A receiver
+// takes every field for hostile: it checks a header whole before it uses any of it, and an access that leaves
+// its region ends the connection.
 //
 // Which code keeps the ordering rules of transport.h:
 //   O1, O2  The frames of one direction are one stream, and one thread takes them from it in order
@@ -104,8 +105,11 @@ inline constexpr std::uint64_t kTcpMaxTransfer = std::uint64_t{1} << 30;
 /// Most bytes of an END's text.
 inline constexpr std::uint32_t kTcpMaxReason = 200;
 
-/// Regions to READ have the keys 1 to kTcpMaxReads; those to WRITE have keys behind, each its own.
+/// Regions to READ have the keys 1 to kTcpMaxReads. Those to WRITE have keys behind, each its own among all
+/// of a listener: a key of another connection is none here.
 inline constexpr std::uint32_t kTcpMaxReads = 8;
+/// The address of each region to WRITE: what lies before it has one, too, which is refused.
+inline constexpr std::uint64_t kTcpWriteAddress = std::uint64_t{1} << 20;
 /// The key of what a client offers its server to WRITE.
 inline constexpr std::uint32_t kTcpOfferedKey = 1;
 

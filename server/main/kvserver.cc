@@ -55,6 +55,7 @@ struct Flags {
   std::size_t memory = 0;
   std::optional<std::uint32_t> max_clients;
   rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
+  std::uint32_t tcp_threads = 1;
   int ready_fd = -1;
   bool insecure_open = false;
   // For the log, once it serves.
@@ -165,10 +166,11 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   flags->server.large_pages = true;
   flags->memory = DefaultMemory(ReadSystemMemory());
   command_line::CommandLine line(
-      "kvserver: a key-value store whose clients read it in place, over RDMA or mapped memory.");
+      "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
   line.Footer(kExitStatus);
   std::vector<std::string> addresses;
-  line.Add("--listen", addresses, "Where to serve: verbs://HOST:PORT or local:///PATH; may be repeated")
+  line.Add("--listen", addresses,
+           "Where to serve: verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH; may be repeated")
       .Required()
       .TypeName("ADDRESS");
   line.Add("--data_dir", flags->server.store.data_dir,
@@ -227,7 +229,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
            "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
       .TypeName("FILE");
   line.AddFlag("--insecure_open", flags->insecure_open,
-               "Serve whoever reaches a verbs address; with --tokens, also who has none");
+               "Serve whoever reaches a verbs or tcp address; with --tokens, also who has none");
+  line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp address")
+      .Range(1, 64)
+      .ShowDefault();
   line.AddChoice(
           "--memory_windows", flags->memory_windows,
           {{"auto", rdma::MemoryWindows::kAuto}, {"off", rdma::MemoryWindows::kOff}},
@@ -432,7 +437,7 @@ int Main(int argc, char** argv) {
   const SteadyClock clock;
   std::vector<std::string> addresses;
   for (const rdma::Address& address : flags.listen) {
-    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows);
+    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads);
     if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
     addresses.push_back((*listener)->address().ToString());
     if (address.kind == rdma::TransportKind::kVerbs) SayWhoMayWrite(flags, **listener);

@@ -20,7 +20,7 @@ class AccessAttack : public Access {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, AccessAttack,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

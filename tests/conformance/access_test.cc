@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 INSTANTIATE_TEST_SUITE_P(On, Access,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

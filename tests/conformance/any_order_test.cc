@@ -51,11 +51,11 @@ class AnyOrder : public Behaviour {
 };
 INSTANTIATE_TEST_SUITE_P(On, AnyOrder,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 class RemoteAnyOrder : public AnyOrder {};
 INSTANTIATE_TEST_SUITE_P(On, RemoteAnyOrder,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

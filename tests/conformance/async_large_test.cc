@@ -30,7 +30,7 @@ class AsyncLarge : public Async {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, AsyncLarge,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -29,7 +29,7 @@ class AsyncTask : public Async {
   std::unique_ptr<CoroutineClient> tasks_;
 };
 INSTANTIATE_TEST_SUITE_P(On, AsyncTask,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -16,7 +16,7 @@ namespace remora {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, Async,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -18,7 +18,7 @@ namespace {
 class Batches : public Behaviour {};
 INSTANTIATE_TEST_SUITE_P(On, Batches,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Batches, AllOfOneIsDone) {
@@ -254,7 +254,7 @@ class RemoteBatches : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, RemoteBatches,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -55,7 +55,7 @@ class Conditions : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Conditions,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Conditions, AGetSaysTheVersionThatTheWriteSaid) {

@@ -96,8 +96,8 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
   Client* client_ = nullptr;
 };
 INSTANTIATE_TEST_SUITE_P(On, Costs,
-                         testing::Combine(testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
-                                                          DeploymentKind::kSim),
+                         testing::Combine(testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                                                          DeploymentKind::kVerbs, DeploymentKind::kSim),
                                           testing::Values(Durability::kMemory, Durability::kLogged)),
                          [](const auto& test) {
                            const bool logged = std::get<1>(test.param) == Durability::kLogged;

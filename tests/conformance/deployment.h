@@ -21,6 +21,7 @@ namespace remora {
 enum class DeploymentKind {
   kEmbedded,
   kLocal,
+  kTcp,
   kVerbs,
   kVerbsAndLocal,  // one server; its clients connect in turns over the one and over the other
   kSim

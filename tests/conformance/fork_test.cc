@@ -28,7 +28,9 @@ class Fork : public Async {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(On, Fork, testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs),
+INSTANTIATE_TEST_SUITE_P(On, Fork,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                                         DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Fork, TheClientIsTheParents) {
@@ -65,7 +67,7 @@ TEST_P(Fork, TheClientIsTheParents) {
   EXPECT_EQ(Get("key"), "again");
   WaitAll();
   EXPECT_OUTCOME(kOk, under_way);
-  if (GetParam() == DeploymentKind::kLocal) {
+  if (GetParam() != DeploymentKind::kVerbs) {
     EXPECT_EQ(Get("child"), "own");
   }
 }

@@ -28,7 +28,7 @@ class Large : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Large,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Large, ValuesComeBackWhole) {
@@ -163,7 +163,7 @@ TEST_P(Large, RoomIsAccountedFor) {
 
 class LargeRemote : public Large {};
 INSTANTIATE_TEST_SUITE_P(On, LargeRemote,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -31,7 +31,7 @@ class Locations : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Locations,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -103,7 +103,9 @@ class TwoThreads : public Behaviour {
   HoldingClock clock_;
 };
 
-INSTANTIATE_TEST_SUITE_P(On, TwoThreads, testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs),
+INSTANTIATE_TEST_SUITE_P(On, TwoThreads,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                                         DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(TwoThreads, OfOneClientEndTheProcess) {

@@ -30,7 +30,7 @@ class MultiPut : public Behaviour {
   std::vector<PutResult> results_;  // used again
 };
 INSTANTIATE_TEST_SUITE_P(On, MultiPut,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -323,7 +323,7 @@ class PutLists : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, PutLists,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -27,7 +27,7 @@ class Reconnect : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Reconnect,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

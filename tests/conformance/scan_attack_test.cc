@@ -58,7 +58,7 @@ class ScanAttack : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, ScanAttack,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

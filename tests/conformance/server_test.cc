@@ -15,7 +15,7 @@ namespace remora {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, RemoteBehaviour,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -15,7 +15,7 @@ namespace {
 
 class Threads : public Async {};
 INSTANTIATE_TEST_SUITE_P(On, Threads,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kVerbsAndLocal),
                          [](const auto& test) { return NameOf(test.param); });
 

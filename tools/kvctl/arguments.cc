@@ -150,7 +150,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   CommandLine line("Does one operation on a Remora server.", "kvctl");
   line.Version(absl::StrFormat("kvctl %s, format %d", REMORA_VERSION, kFormatVersion));
   line.Footer(kExitCodes);
-  line.Add("--server", arguments->server, "verbs://HOST:PORT or local:///PATH").Environment("REMORA_SERVER");
+  line.Add("--server", arguments->server, "verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH")
+      .Environment("REMORA_SERVER");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       .Range(1, 3'600'000)
       .ShowDefault();

@@ -58,7 +58,7 @@ class TcpHostileTest : public ::testing::Test {
     std::string why;
     if (raw.Hear(&end) && end.kind == FrameKind::kEnd) why = raw.Hear(end.size);
     EXPECT_TRUE(raw.IsHungUpOn());
-    EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() == before + 1; }));
+    EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() > before; }));
     return why;
   }
   static std::string TextOf(const FrameHeader& header, const std::string& payload = "") {
@@ -122,7 +122,10 @@ TEST_F(TcpHostileTest, AHelloAndFramesInPiecesAreAsGoodAsWhole) {
   ASSERT_EQ(reply.answer, TcpAnswer::kAccepted);
   std::memcpy(&raw.welcome, reply.data, sizeof(raw.welcome));
   const std::string message = CommandText(ServiceOp::kHashSlice, 10, 9);
-  dribble(TextOf({.kind = FrameKind::kWrite, .size = 9, .key = raw.welcome.slice.key, .offset = 10},
+  dribble(TextOf({.kind = FrameKind::kWrite,
+                  .size = 9,
+                  .key = raw.welcome.slice.key,
+                  .offset = raw.welcome.slice.address + 10},
                  "dribbling") +
           TextOf({.kind = FrameKind::kMessage, .size = static_cast<std::uint32_t>(message.size())}, message) +
           TextOf({.kind = FrameKind::kRead, .size = 33, .key = raw.welcome.region.key, .offset = 5}));
@@ -152,7 +155,8 @@ TEST_F(TcpHostileTest, SilentClientsGiveWay) {
 TEST_F(TcpHostileTest, EveryFieldOfAHeaderIsChecked) {
   const Welcome welcome = witness_->welcome();
   const std::uint32_t region = welcome.region.key, slice = welcome.slice.key;
-  const std::uint64_t end = welcome.region.size, slice_end = welcome.slice.size;
+  const std::uint64_t end = welcome.region.size;
+  const std::uint64_t slice_begin = welcome.slice.address, slice_end = slice_begin + welcome.slice.size;
   const auto read = [](std::uint32_t key, std::uint64_t offset, std::uint32_t size) {
     return FrameHeader{.kind = FrameKind::kRead, .size = size, .key = key, .offset = offset};
   };
@@ -169,8 +173,8 @@ TEST_F(TcpHostileTest, EveryFieldOfAHeaderIsChecked) {
   }
   for (const FrameHeader& header :
        {write(region, 0, 1), write(slice, slice_end, 1), write(slice, slice_end - 3, 4),
-        write(slice, ~std::uint64_t{0}, 8), write(slice, 0, ~std::uint32_t{0}), write(slice + 1, 0, 1),
-        write(0, 0, 1)}) {
+        write(slice, ~std::uint64_t{0}, 8), write(slice, slice_begin, ~std::uint32_t{0}),
+        write(slice, slice_begin - 1, 1), write(slice + 1, slice_begin, 1), write(0, 0, 1)}) {
     frames.emplace_back(header, "a WRITE outside");
   }
   frames.emplace_back(FrameHeader{.kind = FrameKind::kMessage, .size = kMaxMessageSize + 1},
@@ -204,7 +208,7 @@ TEST_F(TcpHostileTest, FramesBehindABadOneAreNotTaken) {
   const RemoteRegion slice = raw.welcome.slice;
   const std::string bytes =
       TextOf({.kind = FrameKind::kRead, .size = 10, .key = raw.welcome.region.key, .offset = 1}) +
-      TextOf({.kind = FrameKind::kWrite, .size = 4, .key = slice.key + 1, .offset = 0}, "evil") +
+      TextOf({.kind = FrameKind::kWrite, .size = 4, .key = slice.key + 1, .offset = slice.address}, "evil") +
       TextOf({.kind = FrameKind::kRead, .size = 10, .key = raw.welcome.region.key, .offset = 1});
   raw.Say(bytes.data(), bytes.size());
   FrameHeader header;
@@ -232,7 +236,7 @@ TEST_F(TcpHostileTest, RandomBytesEndOneConnection) {
     raw.Say(bytes.data(), bytes.size());
     if (round % 3 != 0) shutdown(raw.socket(), SHUT_WR);
     raw.Close();
-    EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() == before + 1; }));
+    EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() > before; }));
   }
   ExpectUnharmed();
 }
@@ -240,20 +244,20 @@ TEST_F(TcpHostileTest, RandomBytesEndOneConnection) {
 // --- Peers that stop ---------------------------------------------------------------------------------
 
 TEST_F(TcpHostileTest, APeerThatStopsInTheMiddleOfAFrameKeepsNobodyWaiting) {
-  const std::uint32_t key = witness_->welcome().slice.key;
   std::vector<RawTcp> stopped;
-  for (const std::string& text : {TextOf({.kind = FrameKind::kWrite, .size = 60'000, .key = key}, "begun"),
-                                  TextOf({.kind = FrameKind::kMessage, .size = 9'000}, "begun"),
-                                  TextOf({.kind = FrameKind::kRead, .size = 8, .key = 1}).substr(0, 23),
-                                  TextOf({.kind = FrameKind::kEnd, .size = 100}, "begun")}) {
-    stopped.push_back(Raw());
-    stopped.back().Join();
-    stopped.back().Say(text.data(), text.size());
+  for (const FrameKind kind : {FrameKind::kWrite, FrameKind::kMessage, FrameKind::kRead, FrameKind::kEnd}) {
+    RawTcp& raw = stopped.emplace_back(Raw());
+    raw.Join();
+    const RemoteRegion& slice = raw.welcome.slice;
+    std::string text =
+        TextOf({.kind = kind, .size = 100, .key = slice.key, .offset = slice.address}, "begun");
+    if (kind == FrameKind::kRead) text.resize(sizeof(FrameHeader) - 1);
+    raw.Say(text.data(), text.size());
   }
   for (int i = 0; i < 5; ++i) ExpectUnharmed();
   const std::uint64_t before = Disconnects();
   stopped.clear();
-  EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() == before + 4; }));
+  EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() >= before + 4; }));
 }
 
 // It asks for gigabytes and takes nothing. Nothing of that is held in the server.
@@ -271,7 +275,28 @@ TEST_F(TcpHostileTest, APeerThatNeverReadsIsBounded) {
   for (int i = 0; i < 20; ++i) ExpectUnharmed();
   const std::uint64_t before = Disconnects();
   silent.clear();
-  EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() == before + 8; }));
+  EXPECT_TRUE(service_->Await([&](Service& service) { return service.disconnects() >= before + 8; }));
+}
+
+// Its READs wait for each other, in the server's inbox and before it, and none is forgotten there.
+TEST_F(TcpHostileTest, APeerThatReadsLateGetsAllThatItAskedFor) {
+  constexpr int kReads = 1000;
+  constexpr std::uint32_t kSize = 64 << 10;
+  RawTcp raw = Raw();
+  raw.Join();
+  std::string reads;
+  for (std::uint64_t i = 0; i < kReads; ++i) {
+    reads += TextOf({.kind = FrameKind::kRead, .size = kSize, .key = raw.welcome.region.key, .offset = i});
+  }
+  raw.Say(reads.data(), reads.size());
+  ExpectUnharmed();
+  for (std::uint64_t i = 0; i < kReads; ++i) {
+    FrameHeader header;
+    ASSERT_TRUE(raw.Hear(&header)) << i;
+    ASSERT_EQ(header.kind, FrameKind::kReadAnswer);
+    ASSERT_EQ(header.size, kSize);
+    ASSERT_TRUE(raw.Hear(kSize) == RegionText(i, kSize)) << i;
+  }
 }
 
 // A message that nobody has a receive for is not read; nor is what is behind it.

@@ -65,8 +65,7 @@ TEST_F(TcpTest, ASliceIsItsOwnClientsAlone) {
   ASSERT_EQ(WriteTo(*owner, owner->welcome().slice, 0, "mine"), "");
   const RemoteRegion grant = Grant(*owner, 4096, 100'000);
   const std::uint64_t before = SliceHash(*owner);
-  // A key names a region of the connection that it comes over: another's is nobody's, or one's own.
-  WriteTo(*Open(), owner->welcome().slice, 0, "evil");
+  EXPECT_EQ(WriteTo(*Open(), owner->welcome().slice, 0, "evil"), "PERMISSION_DENIED");
   EXPECT_EQ(WriteTo(*Open(), grant, 0, "evil"), "PERMISSION_DENIED");
   EXPECT_EQ(SliceHash(*owner), before);
   EXPECT_EQ(owner->Read(4096, {4}).value_or(""), RegionText(4096, 4));
@@ -89,11 +88,14 @@ TEST_F(TcpTest, NoKeyButOnesOwnIsWritten) {
 
 TEST_F(TcpTest, NothingBesideAGrantCanBeWritten) {
   StartService();
-  const auto client = Open();
-  RemoteRegion wider = Grant(*client, 8192 + 64, 5000);
-  wider.size += 16;
-  EXPECT_EQ(WriteTo(*client, wider, 4998, "evil"), "PERMISSION_DENIED");
-  EXPECT_EQ(Open()->Read(8192, {64 + 5000 + 64}).value_or(""), RegionText(8192, 64 + 5000 + 64));
+  for (const bool before : {true, false}) {
+    const auto client = Open();
+    RemoteRegion wider = Grant(*client, 8192 + 64, 5000);
+    wider.size += 16;
+    if (before) wider.address -= 1;
+    EXPECT_EQ(WriteTo(*client, wider, before ? 0 : 4998, "evil"), "PERMISSION_DENIED");
+    EXPECT_EQ(Open()->Read(8192, {64 + 5000 + 64}).value_or(""), RegionText(8192, 64 + 5000 + 64));
+  }
 }
 
 TEST_F(TcpTest, WhatWasTakenBackIsNobodysAnyMore) {
