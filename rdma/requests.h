@@ -1,4 +1,4 @@
-// What the ends of a connection that no device serves have in common: checks of what is posted, and a queue.
+// Parts of connections that no device serves: checks of posted requests, and a queue.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace remora::rdma {
 
-// What may be wrong with a request; for either end.
+// Checks of a request, for either end.
 std::uint64_t TotalSize(std::span<const Sge> sges);
 absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset);
 absl::Status NoRoom();

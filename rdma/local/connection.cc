@@ -109,7 +109,8 @@ std::size_t LocalConnection::Take(std::span<Completion> out) {
   if (out.empty()) return 0;
   std::size_t count = TakeFinished(out);
   if (usable_) {
-    // Looked at before the ring: what the peer sent before it closed is in the ring then. Acquire, for that.
+    // Read before the ring, so that the ring then has all messages that the peer sent before it
+    // closed. Acquire, for that.
     const bool gone = peer_gone_ || peer_side_->closed.load(std::memory_order_acquire) != 0;
     if (!receives_.empty() && reader_.HasMessage()) count += TakeMessages(out.subspan(count));
     if (gone && count == 0) Break(absl::UnavailableError("the peer closed the connection or died"));

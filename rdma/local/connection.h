@@ -1,4 +1,4 @@
-// What both ends of a local connection do alike: messages, completions, limits, and breaking.
+// The part of a local connection that both ends share: messages, completions, limits, and breaking.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 
 namespace remora::rdma {
 
-/// Slots of each message ring. The sender's requests complete when they are in the ring, so this is how many
-/// messages may be ahead of the receiver: as many as a verbs peer could have posted and not sent, and those
-/// that the receives posted for them would hold. A peer that sends no more than the receives it knows of
-/// never finds it full.
+/// Returns the slots of each message ring. The sender's requests complete when they are in the
+/// ring, so this is how many messages may be ahead of the receiver. It counts as many as a verbs
+/// peer could have posted and not sent, and those that the receives posted for them would hold. A
+/// peer that sends no more than the receives it knows of never finds it full.
 std::uint32_t RingSlotsFor(const QueueLimits& limits);
 
 /// InvalidArgument: a limit is 0, or the rings would be too large.
@@ -61,7 +61,9 @@ class LocalConnection : public Connection {
 
   /// Makes the rings usable. `peer_sleeping` says when the peer wants to be woken.
   void Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping, std::uint32_t slots);
-  /// What Connection::Mapped returns. REQUIRES: usable.
+  /// Creates the result of Connection::Mapped.
+  ///
+  /// REQUIRES: usable.
   MappedRegion* MapRegion(std::span<const std::byte> bytes, const LocalListenerPage& page) {
     mapped_region_ = MappedRegion(bytes, page, *peer_side_);
     return &mapped_region_;
@@ -71,14 +73,15 @@ class LocalConnection : public Connection {
   void Break(absl::Status cause);
   /// Tells the peer that this side wants no more. REQUIRES: the memory given to Open is still there.
   void Close();
-  /// The peer closed or died: what it sent before is still delivered, then the connection breaks.
+  /// Notes that the peer closed or died. Its earlier messages are still delivered, then the
+  /// connection breaks.
   void PeerIsGone() { peer_gone_ = true; }
 
   bool usable() const { return usable_; }
   LocalSide& own_side() { return *own_side_; }
   /// Why not.
   absl::Status Unusable() const;
-  /// Whether one more request may be under way.
+  /// Returns whether one more request may be in flight.
   bool HasRoom() const { return under_way_ < limits_.sends; }
   /// A WRITE is done, and counts until a completion behind it has been polled.
   void CountWrite() {
@@ -95,7 +98,7 @@ class LocalConnection : public Connection {
   bool PeerHasClosed() const {
     return peer_side_->closed.load(std::memory_order_acquire) != 0 && !reader_.HasMessage();
   }
-  /// Whether Take would give something now.
+  /// Returns whether Take would return a completion now.
   bool HasCompletions() const;
   bool disconnect_told() const { return disconnect_told_; }
 

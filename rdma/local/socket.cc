@@ -49,7 +49,8 @@ absl::Status ClearStaleSocket(const std::string& path) {
     return absl::AlreadyExistsError(
         absl::StrCat(path, " is there and no socket: remove it or listen elsewhere"));
   }
-  // Whoever listens there is none of ours: we hold the lock. It may be alive all the same.
+  // A listener there is none of this program, because this process has the lock. It may be alive
+  // all the same.
   REMORA_ASSIGN_OR_RETURN(const UniqueFd probe, MakeSocket(SOCK_NONBLOCK));
   if (ConnectSocket(probe.get(), path) == 0 || errno != ECONNREFUSED) {
     return absl::AlreadyExistsError(absl::StrCat(path, " belongs to another program: listen elsewhere"));

@@ -24,11 +24,15 @@ namespace remora::rdma {
 /// holds it. NotFound, PermissionDenied: of the directory.
 absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path);
 
-/// A listening, non-blocking socket at `path`, for its owner only. REQUIRES: LockSocketPath.
-/// A socket that nobody listens at is replaced; whatever else is there is left alone: AlreadyExists.
+/// Returns a listening, non-blocking socket at `path`, for its owner only. It replaces a socket
+/// without a listener.
+///
+/// REQUIRES: LockSocketPath.
+/// - AlreadyExists: anything else is there; it is left alone.
 absl::StatusOr<UniqueFd> ListenAt(const std::string& path);
 
-/// What stands at a path, whatever its name: no other file that is there has the same.
+/// Identity of the file at a path. No other existing file has the same one, even under another
+/// name.
 struct FileName {
   dev_t device = 0;
   ino_t inode = 0;  // 0: nothing
@@ -49,8 +53,8 @@ ucred PeerOf(int socket);
 absl::Status SendHello(int socket, const LocalHello& hello, std::span<const int> offered);
 
 struct ReceivedHello {
-  /// Of the packet, which may be longer than a hello. Negative: none has come, see errno. 0: the peer hung
-  /// up, or said nothing.
+  /// Size of the packet, which may be longer than a hello. Negative: none has come, see errno. 0:
+  /// the peer hung up, or said nothing.
   ssize_t size = 0;
   LocalHello hello;
   std::vector<UniqueFd> descriptors;

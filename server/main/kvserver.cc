@@ -65,7 +65,7 @@ struct Flags {
 
 LogWriter* standard_error = nullptr;  // from the start of Main to its end
 
-/// What clients and the command line say may stand in it.
+/// Prints a line, which may contain text from clients and from the command line.
 void Say(std::string_view line) { standard_error->Write(command_line::Printable(line)); }
 
 int Fail(int exit_status, const absl::Status& status) {
@@ -127,7 +127,7 @@ bool IsSameAddress(const rdma::Address& one, const rdma::Address& other) {
   return one.host == other.host && one.port == other.port;
 }
 
-/// Whether this machine alone reaches the address.
+/// Returns whether this machine alone reaches the address.
 bool IsLoopback(const rdma::Address& address) {
   return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
          address.host == "::1" || address.host.starts_with("127.");

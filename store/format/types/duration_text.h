@@ -42,7 +42,7 @@ inline std::optional<std::chrono::milliseconds> ParseTtl(std::string_view text, 
   return std::nullopt;
 }
 
-/// As ParseTtl reads it.
+/// Returns the text from which ParseTtl reads `ttl`.
 inline std::string TtlText(std::chrono::milliseconds ttl) {
   return ttl == kNeverExpires ? "never" : std::to_string(ttl.count()) + "ms";
 }

@@ -55,7 +55,7 @@ class RawTcp {
     std::memcpy(what, heard.data(), heard.size());
     return heard.size() == sizeof(*what);
   }
-  /// Whether nothing comes any more, and the peer has hung up.
+  /// Returns whether nothing comes any more, and the peer has hung up.
   bool IsHungUpOn() {
     std::array<std::byte, 4096> any;
     ssize_t got = 0;

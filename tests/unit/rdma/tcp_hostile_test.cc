@@ -201,7 +201,7 @@ TEST_F(TcpHostileTest, EveryFieldOfAHeaderIsChecked) {
   EXPECT_EQ(witness_->Read(0, {4096}).value_or(""), RegionText(0, 4096));
 }
 
-// Whatever else is on its way: what was said before is done, and nothing behind.
+// The frames before a bad one are done, and none behind it, even if they are in flight.
 TEST_F(TcpHostileTest, FramesBehindABadOneAreNotTaken) {
   RawTcp raw = Raw();
   raw.Join();

@@ -32,7 +32,7 @@ class TcpLiarTest : public ::testing::Test {
     EXPECT_EQ(poll(&fd, 1, 60'000), 1);
     return RawTcp(UniqueFd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
   }
-  /// What Connect says to a server that answers a hello with these bytes, and hangs up.
+  /// Returns the result of Connect to a server that answers a hello with these bytes, and hangs up.
   absl::Status ConnectTo(const std::string& answer) {
     std::jthread server([&] {
       RawTcp raw = AcceptRaw();

@@ -1,4 +1,5 @@
-// What is tcp://'s own beside the transport contract: who can WRITE where, who is slow, and where it listens.
+// Properties of tcp:// beside the transport contract: rights to WRITE, slow peers, and the
+// addresses that it listens at.
 #include <poll.h>
 
 #include <atomic>
@@ -160,7 +161,7 @@ TEST_F(TcpTest, BothSidesKnowWhyAConnectionWasEnded) {
 
 // --- Who is slow -----------------------------------------------------------------------------------
 
-/// Of this process's memory, in bytes.
+/// Returns the resident memory of this process, in bytes.
 std::size_t ResidentBytes() {
   std::size_t pages = 0, resident = 0;
   FILE* const file = std::fopen("/proc/self/statm", "r");

@@ -68,7 +68,7 @@ TEST_P(TransportFailureTest, TheSleepingClientSeesThatTheServiceCloses) {
               HasCode(absl::StatusCode::kUnavailable));
 }
 
-/// The same, asleep on the connection's descriptor.
+/// Waits for the end, asleep on the connection's descriptor.
 absl::Status WaitOnDescriptorForEnd(Connection& connection) {
   std::array<Completion, 8> completions;
   for (;;) {

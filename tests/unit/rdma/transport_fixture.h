@@ -1,4 +1,4 @@
-// What the tests of the transport contract share: which transport, where, and a service there.
+// Fixture of the tests of the transport contract: the transport, the address, and a service there.
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  /// What the kernel counts of RDMA objects, and this process's descriptors.
+  /// Returns the kernel's count of RDMA objects, and of this process's descriptors.
   static std::string HeldResources() {
     FILE* const tool = popen("PATH=$PATH:/usr/sbin:/sbin rdma resource show", "r");
     REMORA_CHECK(tool != nullptr);
@@ -72,7 +72,8 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
     return held + std::to_string(std::distance(begin(descriptors), end(descriptors))) + " descriptors";
   }
 
-  /// The same when nothing changes any more: a listener ends connections, and makes others' ready, behind us.
+  /// Returns HeldResources once they no longer change: a listener ends connections, and prepares
+  /// others, in the background.
   static std::string HeldAtRest() {
     std::string before, now = HeldResources();
     do {
