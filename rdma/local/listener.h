@@ -63,7 +63,7 @@ class LocalListener final : public Listener {
 
   /// Looks at all sockets that have events.
   void HandleEvents();
-  /// At some of those who have just come, or said something.
+  /// Handles some of the clients that have just come, or sent something.
   void LookAtTheDoor();
   void AcceptSocket();
   void RefuseOne();

@@ -1,4 +1,5 @@
-// A verbs listener's second thread: it does what would keep waiting whoever is served.
+// A verbs listener's second thread: it does the work for which connected clients would have to
+// wait.
 //
 //   serving thread                                   doorkeeper
 //                                                    RDMA_CM_EVENT_CONNECT_REQUEST
@@ -72,7 +73,7 @@ class Doorkeeper {
     std::vector<VerbsRequest> requests;
     std::vector<Loss> losses;
     std::size_t ended = 0;        // connections whose queue pairs are gone
-    std::size_t turned_away = 0;  // clients, for want of room
+    std::size_t turned_away = 0;  // clients, for lack of space
   };
 
   /// `events` of the listening id are this thread's from now on; both outlive this object. At most `capacity`
@@ -132,7 +133,7 @@ class Doorkeeper {
   static void TellOfEnd(Visitor& visitor);
   /// Its queue pair goes at once.
   void Lose(Visitor& visitor, ibv_qp* qp, absl::Status cause);
-  /// Changes the news, and wakes who waits for them.
+  /// Changes the news, and wakes the thread that waits for them.
   template <typename Change>
   void Report(Change change);
 

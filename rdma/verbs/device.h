@@ -20,7 +20,7 @@ namespace remora::rdma {
 /// The limits of a device that matter here (ibv_query_device(3), ibv_query_port(3)).
 struct DeviceLimits {
   std::string name;
-  std::uint32_t initiator_depth = 0;      // READs under way, as their sender
+  std::uint32_t initiator_depth = 0;      // READs in flight, as their sender
   std::uint32_t responder_resources = 0;  // as their receiver
   std::uint32_t requests = 0;             // per queue
   std::uint32_t completions = 0;          // per completion queue
