@@ -23,7 +23,7 @@ struct Token {
   std::string name;
   Role role = Role::kReadOnly;
   std::string secret;  // bytes (store/base/secret_text.h)
-  // Of all who have it together; 0: no limit.
+  // Limits of all clients with this token together; 0: no limit.
   std::uint32_t max_connections = 0;
   std::uint32_t max_requests_per_second = 0;
 

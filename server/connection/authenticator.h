@@ -31,7 +31,7 @@
 
 namespace remora {
 
-/// A token, and what those who have it take together.
+/// A token, and the resources that its clients take together.
 struct TokenUse {
   Token token;
   std::uint32_t connections = 0;

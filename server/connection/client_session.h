@@ -1,4 +1,5 @@
-// The server's side of one client: its slice, its message buffers, its place in the protocol.
+// The server's side of one client: its staging buffer, its message buffers, its place in the
+// protocol.
 #pragma once
 
 #include <array>
@@ -112,8 +113,8 @@ class ServerSession {
 
   // Destroyed in reverse: registrations go before the connection.
   std::unique_ptr<rdma::Connection> connection_;
-  std::unique_ptr<rdma::Registration> shared_slice_;  // null: of who only reads
-  std::vector<std::byte> own_slice_;                  // of who only reads: the server's alone
+  std::unique_ptr<rdma::Registration> shared_slice_;  // null: the client only reads
+  std::vector<std::byte> own_slice_;                  // else: the server's alone
   std::span<std::byte> slice_;                        // either
   std::unique_ptr<rdma::Registration> messages_;
 };

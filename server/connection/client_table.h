@@ -93,7 +93,8 @@ class Outcomes {
   /// Its connection has ended.
   void End(NamedClient& client);
 
-  /// Forgets whom there is no room for, and returns their names. Not yet whose writes wait for the disk.
+  /// Forgets the clients for which there is no space, and returns their IDs. Keeps those whose
+  /// writes wait for the disk.
   std::vector<std::uint64_t> Forget();
   std::size_t size() const { return clients_.size(); }
 
@@ -105,7 +106,7 @@ class Outcomes {
 
   const std::size_t max_gone_;
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Entry>> clients_;
-  std::list<std::uint64_t> gone_;  // names, who went first in front
+  std::list<std::uint64_t> gone_;  // IDs, the first that disconnected in front
 };
 
 }  // namespace remora

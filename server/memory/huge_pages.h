@@ -55,7 +55,7 @@ class LargePages {
   std::uint64_t reached_ = 0;
   bool in_haste_ = false;  // somebody waits for all of it
   bool stop_ = false;
-  bool has_ended_ = false;  // all of the region is done, or there are no large pages any more
+  bool has_ended_ = false;  // all of the region is done, or there are no huge pages any more
 };
 
 }  // namespace remora

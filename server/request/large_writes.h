@@ -42,7 +42,7 @@ class Grants {
   /// asked for it. REQUIRES: GiveBack was OK since.
   absl::StatusOr<Grant> Reserve(ServerSession& session, const Request& request, TimePoint asked);
 
-  /// Copies a part out of the slice. Not OK: there is nothing reserved any more.
+  /// Copies a part out of the staging buffer. Not OK: there is nothing reserved any more.
   absl::Status TakePart(ServerSession& session, const Request& request);
 
   /// Revokes the grant. False: nothing is reserved with these sizes, or any more.

@@ -44,11 +44,12 @@ bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t va
 
 ReplyStatus ToReplyStatus(const absl::Status& status);
 
-/// Aborted: there was no room, and it is to be tried again. On the PUT path, ok() alone costs nothing.
+/// Returns whether there was no space (Aborted), so that the request is tried again. On the PUT
+/// path, ok() alone costs nothing.
 inline bool IsPutOff(const absl::Status& status) { return !status.ok() && absl::IsAborted(status); }
 
-/// To who needs a token for writing, and has none. (Not PermissionDenied: that is the disk's word to the
-/// server.)
+/// Error for a client that needs a token for writing, and has none. (Not PermissionDenied, which
+/// the disk returns to the server.)
 absl::Status NeedsWriterError();
 
 }  // namespace remora
