@@ -59,8 +59,8 @@ inline ScanRange RangeOfPrefix(std::string_view prefix) {
 //   letters and digits, "-" and "_": six bits each (base64url, RFC 4648) of
 //     version 1, flags 1 (1: reverse, 2: by hash), size of begin 2, size of end 2, begin, end,
 //     by hash: the key that it goes on behind,
-//     checksum 8 (XXH3 of all before; against what is cut or changed by mistake, not against a forger, who
-//                 could as well ask for the range)
+//     checksum 8 (XXH3 of all before; against mistakes that cut or change it. A forger could as well
+//                 ask for the range)
 
 namespace scan_token {
 
