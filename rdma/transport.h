@@ -134,8 +134,8 @@ struct Completion {
   std::uint64_t context = 0;     // as given to Post*
   std::uint32_t byte_count = 0;  // kReceive: the message's size
   CompletionKind kind = CompletionKind::kDisconnected;
-  /// False: the request failed or was flushed, its buffers hold nothing of use, and
-  /// connection->status() says what went wrong first.
+  /// Success. False: the request failed or was flushed, its buffers hold nothing of use, and
+  /// connection->status() has the first cause.
   bool ok = false;
 };
 
@@ -264,10 +264,11 @@ class Connection {
 
   // Client: functions to sleep on more than this connection, in the words of Listener. On a
   // server's end they do nothing.
-  /// From now on, wait_fd() turns readable when Poll may have something. After Arm, Poll until it
-  /// returns nothing before sleeping, because earlier events are not signalled.
+  /// Makes wait_fd() turn readable, from now on, when Poll may have something. After Arm, Poll
+  /// until it returns nothing before sleeping, because earlier events are not signalled.
   virtual void Arm() {}
-  /// After sleeping, and before the next Poll. Also after an Arm that was not followed by sleeping.
+  /// Undoes Arm, after sleeping and before the next Poll. Also after an Arm that was not followed
+  /// by sleeping.
   virtual void Disarm() {}
   /// Returns a descriptor for the connection's life, owned by it, from Connect on. Behind
   /// kDisconnected it may be readable for ever.
@@ -342,11 +343,10 @@ class Listener {
   /// destroyed itself no longer come.)
   virtual std::size_t Poll(std::span<Completion> out) = 0;
 
-  /// Before sleeping: from now on, wait_fd() turns readable when NextRequest or Poll may have
-  /// something. After Arm, call both once more before sleeping, because earlier events are not
-  /// signalled.
+  /// Makes wait_fd() turn readable, from now on, when NextRequest or Poll may have something. After
+  /// Arm, call both once more before sleeping, because earlier events are not signalled.
   virtual void Arm() = 0;
-  /// After sleeping. Also after an Arm that was not followed by sleeping.
+  /// Undoes Arm, after sleeping. Also after an Arm that was not followed by sleeping.
   virtual void Disarm() = 0;
   virtual int wait_fd() const = 0;
 
@@ -362,7 +362,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const Q
                                                  const Clock& clock, TimePoint deadline);
 void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint) = delete;
 
-/// For implementations of Connection::OfferWrite: OK if such memory may be offered.
+/// Returns OK if such memory may be offered; for implementations of Connection::OfferWrite.
 absl::Status CheckOffer(const SharedMemory& memory);
 
 /// Starts to listen. `clock` must outlive the listener. `tcp_threads`: threads that serve READs over tcp://.

@@ -16,7 +16,7 @@ namespace remora::rdma {
 /// Thread Safety: as the connection that it is of.
 class MappedRegion {
  public:
-  /// None: nothing can be read.
+  /// Makes a region of which nothing can be read.
   MappedRegion() = default;
   /// Covers `bytes` for as long as the listener's `page` and the side of `peer` say that they are
   /// valid.

@@ -85,7 +85,7 @@ absl::Status SendPacket(int socket, std::span<const std::byte> bytes, std::span<
   return absl::ErrnoToStatus(errno, "a packet to a peer");
 }
 
-/// Those that came with `message`, each once: they are the caller's.
+/// Returns the descriptors that came with `message`, each once: they are the caller's.
 std::vector<UniqueFd> DescriptorsOf(msghdr& message) {
   std::vector<UniqueFd> descriptors;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {

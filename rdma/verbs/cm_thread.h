@@ -49,7 +49,7 @@ struct VerbsRequest {
   std::vector<std::byte> data;
 };
 
-/// How a client is to be accepted.
+/// Parameters with which a client is accepted.
 struct AcceptOrder {
   struct Bind {
     VerbsWindow* window = nullptr;
@@ -104,7 +104,7 @@ class Doorkeeper {
   void TakeApart(OwnedMemory memory);
   /// Waits until all of that is done.
   void AwaitOrders();
-  /// So many of those that have ended have no completions left.
+  /// Notes that `count` of the ended connections have no completions left.
   void LeaveRoom(std::size_t count) { room_.fetch_add(count, std::memory_order_relaxed); }
 
  private:
@@ -131,7 +131,7 @@ class Doorkeeper {
   void BreakNow(Visitor& visitor, ibv_qp* qp);
   void EndNow(Visitor& visitor, ibv_qp* qp);
   static void TellOfEnd(Visitor& visitor);
-  /// Its queue pair goes at once.
+  /// Loses a client. Its queue pair goes at once.
   void Lose(Visitor& visitor, ibv_qp* qp, absl::Status cause);
   /// Changes the news, and wakes the thread that waits for them.
   template <typename Change>

@@ -95,8 +95,8 @@ class VerbsConnection : public Connection {
   bool Finish(const ibv_wc& completion, Completion& out);
   /// Breaks the connection. The first cause wins. All requests in flight are going to be flushed.
   void Break(absl::Status cause);
-  /// When the connection is broken and its completions have been taken: the next that is still due, lastly
-  /// kDisconnected. False: nothing (now).
+  /// Returns the next completion that is still due, lastly kDisconnected, when the connection is
+  /// broken and its completions have been taken. False: nothing (now).
   bool NextAfterBreak(Completion& out);
 
  protected:
@@ -120,7 +120,7 @@ class VerbsConnection : public Connection {
   rdma_conn_param ConnectionParameters(std::uint32_t initiator_depth, std::uint32_t responder_resources,
                                        std::span<const std::byte> data) const;
   void SetPeerData(std::vector<std::byte> data) { peer_data_ = std::move(data); }
-  /// From now on requests may be posted. `reads`: how many READs the device works on at once.
+  /// Allows requests to be posted from now on. `reads`: how many READs the device works on at once.
   void SetConnected(std::uint32_t reads);
   /// Messages up to this size travel inside the request.
   void SetInlineSize(std::uint32_t size) { inline_size_ = size; }

@@ -33,17 +33,20 @@ struct DeviceLimits {
   absl::Status Check(const QueueLimits& limits) const;
 };
 
-/// How a queue pair is to be made for connections with these limits. Not every device takes messages of this
-/// size inline, and one without inline is only slower: kInlineSizes are to be tried one after the other.
+/// Inline sizes with which to make a queue pair for connections with these limits, to be tried one
+/// after the other. Not every device takes messages of this size inline, and one without inline is
+/// only slower.
 inline constexpr std::uint32_t kInlineSizes[] = {static_cast<std::uint32_t>(kMaxShortMessage), 0};
 class CompletionQueue;
 ibv_qp_init_attr QueuePairAttributes(const CompletionQueue& completions, const QueueLimits& limits,
                                      std::uint32_t inline_size);
 
-/// How soon a lost packet of the connection is sent again. Before it connects or accepts.
+/// Sets how soon a lost packet of the connection is sent again. Called before it connects or
+/// accepts.
 void SetRetransmission(rdma_cm_id* id);
 
-/// In this state a queue pair flushes what is posted, and what will be. False: it cannot be brought there.
+/// Brings a queue pair to the state in which it flushes posted and future requests. Returns false
+/// if it cannot be brought there.
 bool SetToError(ibv_qp* qp);
 
 /// An rdma_cm_event, copied.
