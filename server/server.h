@@ -53,13 +53,13 @@ struct ServerOptions {
   std::uint32_t remembered_clients = 4096;
   /// Directory of the backups that clients ask for. Empty: there is none, and they are rejected.
   std::string backup_dir{};
-  /// When one is made, older ones are deleted, but so many of the newest. 0: none are.
+  /// Newest backups to keep when one is made; older ones are deleted. 0: none are deleted.
   std::uint32_t backup_keep = 0;
   /// Auth tokens of the clients that it serves (server/connection/auth_tokens.h). Empty: it serves
   /// all clients that the transport admits.
   std::string tokens_file{};
-  /// With a tokens_file: also serves clients without a token, for reading and writing. (A client
-  /// that has one proves it all the same, and the server proves it, too.)
+  /// Also serves clients without a token, for reading and writing, when there is a tokens_file. (A
+  /// client that has one proves it all the same, and the server proves it, too.)
   bool serves_without_token = false;
   /// Asks for huge pages for the memory (server/memory/huge_pages.h), in a thread of its own.
   bool large_pages = false;

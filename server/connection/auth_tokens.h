@@ -30,7 +30,7 @@ struct Token {
   friend bool operator==(const Token&, const Token&) = default;
 };
 
-/// Each proof is tried with all of them.
+/// Bound of the tokens of a file. Each proof is tried with all of them.
 inline constexpr std::size_t kMaxTokens = 256;
 inline constexpr std::size_t kMaxTokenName = 32;
 inline constexpr std::uint32_t kMaxTokenLimit = 1'000'000;
@@ -41,8 +41,8 @@ inline constexpr std::uint32_t kMaxTokenLimit = 1'000'000;
 ///   secret.
 absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text);
 
-/// Those of a file. Errors as ParseTokens, with the file's name; NotFound; PermissionDenied: it cannot be
-/// read, or others could read or change it (says what to do).
+/// Returns the tokens of a file. Errors of ParseTokens, with the file's name; NotFound;
+/// PermissionDenied: it cannot be read, or others could read or change it (says what to do).
 absl::StatusOr<std::vector<Token>> ReadTokens(const std::string& path);
 
 }  // namespace remora

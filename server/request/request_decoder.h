@@ -39,7 +39,8 @@ std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes);
 std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t done,
                        std::vector<Write>* writes);
 
-/// For Write::verify: `context` is the Request, whose checksum the payload is to match.
+/// Verifies a payload, for Write::verify: `context` is the Request, whose checksum the payload is
+/// to match.
 bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash);
 
 ReplyStatus ToReplyStatus(const absl::Status& status);
