@@ -27,7 +27,8 @@ namespace remora::rdma {
 /// others.
 class MemoryStock {
  public:
-  /// So many of each kind are made in advance. A client that finds none waits until its own are made.
+  /// Number of each kind that is made in advance. A client that finds none waits until its own are
+  /// made.
   static constexpr std::size_t kAhead = 4;
 
   MemoryStock() = default;

@@ -19,8 +19,8 @@
 namespace remora::rdma {
 namespace {
 
-// Where the system gives shared memory large pages if asked (kvserver(8)): most accesses are to a place at
-// random, and finding its page costs about as much as they do. Else it is as it is.
+// Asks for huge pages, which the system may give shared memory (kvserver(8)). Most accesses are to
+// a random place, and finding its page costs about as much as they do. A failure changes nothing.
 void AskForLargePages(void* address, std::size_t size) {
   const int before = errno;
   if (madvise(address, size, MADV_HUGEPAGE) != 0) errno = before;

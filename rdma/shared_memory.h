@@ -13,14 +13,16 @@ namespace remora::rdma {
 /// Size of a huge page on x86-64, and on other CPUs with pages of 4 KiB.
 inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
-/// Has the bytes from here on in one large page, whoever uses them meanwhile. False: the system has none now,
-/// or was told to have none at all (shmem_enabled: deny), or does not know how (before Linux 6.1). REQUIRES:
-/// `at` is a multiple of kLargePage in a SharedMemory, which has as much from there on.
+/// Provides the bytes from here on with one huge page, even while they are in use. Returns false if
+/// the system has none now, or was told to have none at all (shmem_enabled: deny), or does not know how
+/// (before Linux 6.1).
+///
+/// REQUIRES: `at` is a multiple of kLargePage in a SharedMemory, which has as much from there on.
 bool ProvideLargePage(std::byte* at);
 
-/// Maps the first `size` bytes of a memfd, shared, with large pages where the system gives them to who asks.
-/// Where a large page fits in, at a multiple of its size: no other place can have it in one piece.
-/// MAP_FAILED, and errno, as mmap.
+/// Maps the first `size` bytes of a memfd, shared, with huge pages if the system gives them on
+/// request. If a huge page fits in, the mapping begins at a multiple of its size: no other place
+/// can have it in one piece. MAP_FAILED, and errno, as mmap.
 void* MapShared(int fd, std::size_t size, int protection);
 
 class MemoryStock;

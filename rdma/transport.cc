@@ -70,7 +70,7 @@ SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {
 }
 
 Descriptors DescriptorsOf(TransportKind kind) {
-  // Over verbs: channels, counters and the device's own, whoever is connected.
+  // Over verbs: channels, counters and the device's own, for any number of connections.
   if (kind == TransportKind::kVerbs) return {.listener = 16, .connection = 0};
   if (kind == TransportKind::kTcp) return DescriptorsOfTcp();
   return DescriptorsOfLocal();

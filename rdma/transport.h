@@ -52,7 +52,8 @@ inline constexpr std::size_t kMaxSges = 4;
 /// Largest memory that a client may offer to its server (OfferWrite).
 inline constexpr std::size_t kMaxOfferedSize = std::size_t{8} << 20;
 
-/// How much a connection may have under way. Both sides of a connection use the same values.
+/// Bounds of the requests in flight on a connection. Both sides of a connection use the same
+/// values.
 struct QueueLimits {
   std::uint32_t sends = 64;     // READs, WRITEs and SENDs posted and not yet completed
   std::uint32_t receives = 32;  // receives posted and not yet filled
@@ -74,7 +75,7 @@ struct SharedBytes {
 };
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits);
 
-/// The descriptors that a server's end takes, at most, what is on its way in or out included.
+/// Descriptors that a server's end takes, at most, including those in transfer.
 struct Descriptors {
   std::size_t listener = 0;
   std::size_t connection = 0;  // each that was accepted
@@ -133,8 +134,8 @@ struct Completion {
   std::uint64_t context = 0;     // as given to Post*
   std::uint32_t byte_count = 0;  // kReceive: the message's size
   CompletionKind kind = CompletionKind::kDisconnected;
-  /// False: the request failed or was flushed, its buffers hold nothing of use, and
-  /// connection->status() says what went wrong first.
+  /// Success. False: the request failed or was flushed, its buffers hold nothing of use, and
+  /// connection->status() has the first cause.
   bool ok = false;
 };
 
@@ -243,8 +244,9 @@ class Connection {
   virtual absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                                   std::uint64_t offset) = 0;
 
-  /// Sends one message (rdma_post_send(3)) of at most kMaxMessageSize. Completion kSend. ResourceExhausted:
-  /// also where long messages fill what there is room for; again when the peer has taken some.
+  /// Sends one message (rdma_post_send(3)) of at most kMaxMessageSize. Completion kSend.
+  /// ResourceExhausted: also when long messages fill the space for messages; send again when the peer
+  /// has taken some.
   virtual absl::Status PostSend(std::uint64_t context, const Sge& from) = 0;
 
   /// Offers a buffer for one message (rdma_post_recv(3)); messages fill them in the order posted.
@@ -262,18 +264,20 @@ class Connection {
 
   // Client: functions to sleep on more than this connection, in the words of Listener. On a
   // server's end they do nothing.
-  /// From now on, wait_fd() turns readable when Poll may have something. After Arm, Poll until it
-  /// returns nothing before sleeping, because earlier events are not signalled.
+  /// Makes wait_fd() turn readable, from now on, when Poll may have something. After Arm, Poll
+  /// until it returns nothing before sleeping, because earlier events are not signalled.
   virtual void Arm() {}
-  /// After sleeping, and before the next Poll. Also after an Arm that was not followed by sleeping.
+  /// Undoes Arm, after sleeping and before the next Poll. Also after an Arm that was not followed
+  /// by sleeping.
   virtual void Disarm() {}
   /// Returns a descriptor for the connection's life, owned by it, from Connect on. Behind
   /// kDisconnected it may be readable for ever.
   virtual int wait_fd() const { return -1; }
 
-  /// Server, after Accept: asks the peer's device whether it is there; its process notices nothing. If
-  /// nothing answers, the connection breaks (Unavailable), as it does when any request is under way; so one
-  /// that has nothing under way is to be asked now and then. False: this transport notices by itself, always.
+  /// Server, after Accept: asks the peer's device whether it is there; its process notices nothing.
+  /// If nothing answers, the connection breaks (Unavailable), as it does when any request is in
+  /// flight. So the server calls this now and then on a connection with nothing in flight. Returns
+  /// false if this transport always notices by itself.
   virtual bool Probe() { return false; }
 
   /// OK while usable; else the first cause.
@@ -339,11 +343,10 @@ class Listener {
   /// destroyed itself no longer come.)
   virtual std::size_t Poll(std::span<Completion> out) = 0;
 
-  /// Before sleeping: from now on, wait_fd() turns readable when NextRequest or Poll may have
-  /// something. After Arm, call both once more before sleeping, because earlier events are not
-  /// signalled.
+  /// Makes wait_fd() turn readable, from now on, when NextRequest or Poll may have something. After
+  /// Arm, call both once more before sleeping, because earlier events are not signalled.
   virtual void Arm() = 0;
-  /// After sleeping. Also after an Arm that was not followed by sleeping.
+  /// Undoes Arm, after sleeping. Also after an Arm that was not followed by sleeping.
   virtual void Disarm() = 0;
   virtual int wait_fd() const = 0;
 
@@ -359,7 +362,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const Q
                                                  const Clock& clock, TimePoint deadline);
 void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint) = delete;
 
-/// For implementations of Connection::OfferWrite: OK if such memory may be offered.
+/// Returns OK if such memory may be offered; for implementations of Connection::OfferWrite.
 absl::Status CheckOffer(const SharedMemory& memory);
 
 /// Starts to listen. `clock` must outlive the listener. `tcp_threads`: threads that serve READs over tcp://.

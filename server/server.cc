@@ -33,8 +33,7 @@ constexpr std::size_t kMaxGroup = 256;
 constexpr int kStepsPerLook = 16;
 
 constexpr std::size_t kCacheLine = 64;
-// Of what came in one message, the bytes that are asked for before they are needed: as many lines as a
-// processor has under way.
+// Bytes of one message's payloads to prefetch: as many lines as a CPU has in flight.
 constexpr std::size_t kForeseen = 16 * kCacheLine;
 
 // The server can remember as many writes as a client may have unanswered.
@@ -250,7 +249,7 @@ void Server::Dispatch(ServerSession& session, const Pending& pending) {
     case Operation::kAppend:
       if (const char* const payload = session.PayloadOf(request).key.data();
           payload != nullptr && FitsItsOperation(request)) {
-        // The client's processor has it; it is read when the group is made up.
+        // The client's CPU has it; it is read when the group is made up.
         __builtin_prefetch(payload);
         __builtin_prefetch(payload + kCacheLine);
         write_requests_.push_back(pending);

@@ -44,28 +44,30 @@ namespace remora {
 struct ServerOptions {
   StoreOptions store;
   std::uint32_t max_clients = 512;
-  /// Why not more: for who is refused.
+  /// The reason for this limit, for rejected clients.
   std::string max_clients_by = "--max_clients allows";
   /// Disconnected clients whose completion records are kept in case they return
   /// (server/connection/client_table.h); about 700 bytes each. Above this number, the server
   /// forgets the client that disconnected first. (So a client that loses its connection has until
   /// as many others have come and gone.)
   std::uint32_t remembered_clients = 4096;
-  /// Where backups go that clients ask for. Empty: nowhere, they are refused.
+  /// Directory of the backups that clients ask for. Empty: there is none, and they are rejected.
   std::string backup_dir{};
-  /// When one is made, older ones are deleted, but so many of the newest. 0: none are.
+  /// Newest backups to keep when one is made; older ones are deleted. 0: none are deleted.
   std::uint32_t backup_keep = 0;
-  /// Whom it serves (server/connection/auth_tokens.h). Empty: everybody whom the transport lets through.
+  /// Auth tokens of the clients that it serves (server/connection/auth_tokens.h). Empty: it serves
+  /// all clients that the transport admits.
   std::string tokens_file{};
-  /// With a tokens_file: whether it serves who has none, too, for reading and writing. (A client that has one
-  /// proves it all the same, and is proven to.)
+  /// Also serves clients without a token, for reading and writing, when there is a tokens_file. (A
+  /// client that has one proves it all the same, and the server proves it, too.)
   bool serves_without_token = false;
-  /// Asks for large pages for the memory (server/memory/huge_pages.h), in a thread of its own.
+  /// Asks for huge pages for the memory (server/memory/huge_pages.h), in a thread of its own.
   bool large_pages = false;
-  /// Gets one line, without its end, for each event that someone who runs a server wants to see; of what
-  /// clients cause, so many in a time (server/monitoring/rate_limited_log.h). May be empty.
+  /// Gets one line, without its end, for each event that an operator wants to see. Of the lines
+  /// that clients cause, it gets a bounded number in a time (server/monitoring/rate_limited_log.h).
+  /// May be empty.
   std::function<void(std::string_view)> log;
-  /// Gets those of the lines that say what is wrong, in place of `log`. Empty: `log` gets them, too.
+  /// Gets the lines about faults, in place of `log`. Empty: `log` gets them, too.
   std::function<void(std::string_view)> warn{};
 };
 
@@ -143,7 +145,7 @@ class Server {
     }
   };
 
-  // A reserve that waits for room.
+  // A reserve that waits for space.
   struct Turn {
     Pending pending;
     TimePoint asked{};     // last
@@ -158,20 +160,20 @@ class Server {
 
   explicit Server(const ServerOptions& options);
 
-  // --- connection/acceptor.cc: they come, and go
+  // --- connection/acceptor.cc: clients come, and go
 
   bool AcceptClients(Port& port);
-  /// False: it was refused.
+  /// Returns false if it was rejected.
   bool IsWelcome(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use);
   bool SpeaksAsWeDo(rdma::Connection& connection, const HelloRequest& hello);
   bool RefuseName(rdma::Connection& connection);  // false
-  /// False: it was refused, or challenged. *use: null where no token is asked for.
+  /// Returns false if it was rejected, or challenged. *use: null where no token is asked for.
   bool HasToken(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use);
-  /// The name, from before its client is accepted on.
+  /// Notes the client ID, before its client is accepted.
   NamedClient& BeginClient(std::uint64_t name, rdma::Connection* connection, const TokenUse* use);
   void Refuse(rdma::Connection& connection, Counter why, HelloRefusal refusal, std::string_view text);
   void Drop(rdma::Connection* connection, const absl::Status& why);
-  /// Finds out who is gone without a word, now and then.
+  /// Finds out, now and then, which clients are gone without a message.
   void ProbeClients();
   void ReadTokensAnew();
 
@@ -181,55 +183,57 @@ class Server {
   bool Serve(bool came);
   /// Does the work for which nobody waits. Returns false if there was nothing to do.
   bool LookAround();
-  /// To where they are answered from. False: there were none.
+  /// Takes requests to the lists from which they are answered. Returns false if there were none.
   bool TakeRequests();
   bool TakeCompletions(Port& port);
   void TakeRequest(ServerSession& session, const rdma::Completion& completion);
-  /// To where it is answered from.
+  /// Takes a request to the list from which it is answered.
   void Dispatch(ServerSession& session, const Pending& pending);
-  /// Where its token's rate is used up: keeps it until its turn comes, behind those that wait already.
+  /// Keeps a request whose token's rate is used up until its turn comes, behind those that wait
+  /// already.
   bool IsDelayed(ServerSession& session, const Pending& pending);
-  /// Whose turn has come. False: nobody's.
+  /// Dispatches the requests whose turn has come. Returns false if there were none.
   bool DispatchDelayed();
   void NoteReads(const ServerSession& session, const Request& request);
   /// Returns the flag of replies as of now.
   std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
-  /// While the store loads: says when it has, stops when it never will.
+  /// Logs, while the store loads, when it has loaded. Stops the server when it never will.
   void SeeHowTheLoadGoes();
-  /// Says when the disk takes no writes, and when it does again.
+  /// Logs when the disk takes no writes, and when it does again.
   void SeeHowTheDiskDoes();
-  /// Before what else there is to do: somebody is about to ask, and the disk has nothing to tell.
+  /// Returns whether to poll before all other work: a client is about to ask, and the disk has
+  /// nothing to tell.
   bool IsWorthALook() const;
   void Sleep();
-  /// For poll: -1 when nothing is to be done before somebody comes.
+  /// Returns the timeout for poll: -1 when nothing is to be done before a client comes.
   int MillisToNextWork() const;
-  /// For what clients do not cause: always written.
+  /// Logs an event that clients do not cause: always written.
   void Log(std::string_view line);
-  /// For what is wrong, and for its end.
+  /// Logs a fault, or its end.
   void Warn(std::string_view line);
 
   // --- request/write_batcher.cc
 
-  /// False: there were none, or all wait for room.
+  /// Commits the waiting writes. Returns false if there were none, or all wait for space.
   bool CommitWrites();
-  /// One that is neither of a batch nor of a list, to the group.
+  /// Adds a write that is neither of a batch nor of a multi-put to the group.
   void AddWrite(const Pending& pending);
   /// Rejects bytes that are no batch or multi-put.
   void RefuseBatch(const Pending& pending, const absl::Status& why);
-  /// After the group, of those whose record was reserved.
+  /// Ends, after the group, the commits of reserved records.
   void EndCommits();
-  /// `outcome`: a Write, or a SyncedWrite.
+  /// Answers a write. `outcome`: a Write, or a SyncedWrite.
   template <typename Outcome>
   void AnswerWrite(const Pending& pending, const Outcome& outcome);
   /// Answers writes that waited for the disk. Returns false if there were none.
   bool AnswerSynced();
-  /// `number`: of a list, in it.
+  /// Names a write. `number`: its place in a multi-put.
   static RequestName NameOf(const Pending& pending, std::size_t number = 0);
-  /// Copies a batch, or a list, out of the slice and adds its writes to the group. InvalidArgument, DataLoss:
-  /// it was none, or not whole.
+  /// Copies a batch, or a multi-put, out of the staging buffer and adds its writes to the group.
+  /// InvalidArgument: it was none. DataLoss: it was not whole.
   absl::Status AddBatch(Pending& pending);
   void AddUnsynced(std::uint64_t ticket, const Pending& pending, std::size_t number);
-  /// `outcome`: a Write, or a SyncedWrite.
+  /// Notes the outcome of a put of a multi-put. `outcome`: a Write, or a SyncedWrite.
   template <typename Outcome>
   void NoteListed(const Pending& pending, PutList& list, std::size_t number, const Outcome& outcome);
   /// Takes the results of a multi-put's writes in this group. Returns false if some have none, for
@@ -239,16 +243,17 @@ class Server {
 
   // --- request/read_service.cc
 
-  /// False: there were none, or all wait for room.
+  /// Answers the waiting requests that are no writes. Returns false if there were none, or all wait
+  /// for space.
   bool AnswerOthers();
   bool AnswerReserves();
   void AddReserve(const Pending& pending);
-  /// Answers it if it is time. `is_room`: nobody before it waits for room; false, once it does. True: it is
-  /// over.
+  /// Answers a reserve if it is time, and returns whether it is over. `is_room`: nobody before it
+  /// waits for space; false, once it does.
   bool TakeTurn(Turn& turn, TimePoint now, bool* is_room);
   void TellOutcome(const Pending& pending);
   void TellBackup(const Pending& pending);
-  /// Aborted: there is no room right now to bring the record back to memory.
+  /// Locates a record. Aborted: there is no space right now to bring the record back to memory.
   absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
   /// Completes the reply and sends it, with `behind` behind it. Null session: to nobody.
   void SendReply(ServerSession* session, Reply& reply, std::string_view behind);

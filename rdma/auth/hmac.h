@@ -20,7 +20,7 @@ Mac HmacSha256(absl::string_view secret, std::span<const std::span<const std::by
 /// Takes as long whether they differ early, late or not at all. Of different sizes: false.
 bool AreSameBytes(std::span<const std::byte> a, std::span<const std::byte> b);
 
-/// From the system's generator, fit for secrets. Crashes where the system has none.
+/// Fills `bytes` from the system's generator, fit for secrets. Crashes if the system has none.
 void FillRandom(std::span<std::byte> bytes);
 
 }  // namespace remora::rdma

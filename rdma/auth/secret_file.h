@@ -7,8 +7,11 @@
 
 namespace remora::rdma {
 
-/// All that is in it; 1 MiB at most. NotFound. PermissionDenied: it cannot be read, or others could read or
-/// change it (says what to do). InvalidArgument: no regular file, or too large. Messages do not name it.
+/// Returns the content of a file, of 1 MiB at most. Messages do not name the file.
+///
+/// - NotFound.
+/// - PermissionDenied: it cannot be read, or others could read or change it (says what to do).
+/// - InvalidArgument: no regular file, or too large.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
 }  // namespace remora::rdma

@@ -79,7 +79,7 @@ class LocalConnection : public Connection {
 
   bool usable() const { return usable_; }
   LocalSide& own_side() { return *own_side_; }
-  /// Why not.
+  /// Returns why the connection is not usable.
   absl::Status Unusable() const;
   /// Returns whether one more request may be in flight.
   bool HasRoom() const { return under_way_ < limits_.sends; }

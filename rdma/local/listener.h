@@ -41,10 +41,10 @@ class LocalListener final : public Listener {
   int page_fd() const { return alive_->memory().fd(); }
   const std::vector<SharedMemory*>& reads() const { return reads_; }
   MemoryStock& stock() { return stock_; }
-  /// Each connection is added when it is made and removed when it is destroyed.
+  /// Adds a connection, when it is made. Remove follows when it is destroyed.
   void Add(LocalServerConnection* connection);
   void Remove(LocalServerConnection* connection);
-  /// From Watch to Unwatch or Remove, the connection is polled and its socket's events come to it.
+  /// Polls the connection and gives it its socket's events, from Watch to Unwatch or Remove.
   absl::Status Watch(LocalServerConnection* connection);
   /// Ends the events only.
   void Unwatch(LocalServerConnection* connection);
@@ -63,7 +63,7 @@ class LocalListener final : public Listener {
 
   /// Looks at all sockets that have events.
   void HandleEvents();
-  /// At some of those who have just come, or said something.
+  /// Handles some of the clients that have just come, or sent something.
   void LookAtTheDoor();
   void AcceptSocket();
   void RefuseOne();

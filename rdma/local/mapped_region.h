@@ -16,7 +16,7 @@ namespace remora::rdma {
 /// Thread Safety: as the connection that it is of.
 class MappedRegion {
  public:
-  /// None: nothing can be read.
+  /// Makes a region of which nothing can be read.
   MappedRegion() = default;
   /// Covers `bytes` for as long as the listener's `page` and the side of `peer` say that they are
   /// valid.
@@ -58,7 +58,7 @@ class MappedRegion {
     return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(bytes_ + offset), __ATOMIC_ACQUIRE);
   }
 
-  /// Such a READ may follow: memory may come to the processor meanwhile. Has no effect but on time.
+  /// Announces such a READ, so that memory may come to the CPU meanwhile. It affects only time.
   void Prefetch(std::uint64_t offset, std::size_t size) const {
     if (offset > size_ || size > size_ - offset) return;  // a READ of it will fail
     for (std::size_t at = 0; at < size; at += kCacheLine) __builtin_prefetch(bytes_ + offset + at);

@@ -40,7 +40,7 @@ absl::StatusOr<LocalMapping> LocalMapping::MapOffered(int fd) {
   if (fcntl(fd, F_GET_SEALS) < 0) return Unusable("it is no memfd");
   struct stat status;
   struct statfs system;
-  // Huge pages may run out under whoever touches them; these do not, but as all memory does.
+  // Huge pages may run out while a process touches them; these pages run out only with all memory.
   if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC)
     return Unusable("it has pages of its own kind");
   if (fstat(fd, &status) != 0 || status.st_size <= 0 ||

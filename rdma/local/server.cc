@@ -80,7 +80,7 @@ absl::Status LocalServerConnection::Accept(std::span<const std::byte> data) {
   const std::uint32_t slots = RingSlotsFor(limits_);
   absl::Status status = MakeSides(slots);
   if (!status.ok()) SendReply(socket_.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
-  // Usable before the client hears of it, who may send at once.
+  // Usable before the client hears of it, because it may send at once.
   if (status.ok()) status = listener_.Watch(this);
   if (status.ok()) status = SendAcceptance(data, slots);
   CloseDescriptors();

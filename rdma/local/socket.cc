@@ -85,7 +85,7 @@ absl::Status SendPacket(int socket, std::span<const std::byte> bytes, std::span<
   return absl::ErrnoToStatus(errno, "a packet to a peer");
 }
 
-/// Those that came with `message`, each once: they are the caller's.
+/// Returns the descriptors that came with `message`, each once: they are the caller's.
 std::vector<UniqueFd> DescriptorsOf(msghdr& message) {
   std::vector<UniqueFd> descriptors;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
@@ -212,7 +212,8 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // A server that refuses before it has read our hello leaves a reset, once, in front of what it said.
+    // A server that rejects before it has read our hello leaves a reset, once, in front of its
+    // message.
   } while (size < 0 && (errno == ECONNRESET || errno == EINTR));
   if (size <= 0) return absl::UnavailableError("the server hung up during the handshake");
 

@@ -46,7 +46,7 @@ void RemoveSocket(const std::string& path, const FileName& file);
 /// PermissionDenied. DeadlineExceeded: the server did not accept for `patience`.
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, Duration patience);
 
-/// Whose process made the other end.
+/// Returns the credentials of the process that made the other end.
 ucred PeerOf(int socket);
 
 /// Sends without waiting. `offered`: none or one. Unavailable: the peer is gone.

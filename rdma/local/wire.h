@@ -135,13 +135,13 @@ inline constexpr std::size_t kCacheLine = 64;
 /// State of one side's sleep, in memory that it alone writes (A4).
 class SleepMark {
  public:
-  /// Before the look at what might have come.
+  /// Announces sleep, before the last poll.
   void FallAsleep() { mark_.store((Mine() + 1) | 1, std::memory_order_seq_cst); }
   /// Relaxed: that the other side still sees a sleeper costs it one byte too many.
   void WakeUp() { mark_.store((Mine() + 1) & ~1u, std::memory_order_relaxed); }
 
-  /// For the other side, behind the store that published the message: not 0 while this one sleeps, and
-  /// different for each of its sleeps.
+  /// Returns a number for the other side, which reads it behind the store that published the
+  /// message: not 0 while this one sleeps, and different for each of its sleeps.
   std::uint32_t Sleep() const {
     const std::uint32_t mark = mark_.load(std::memory_order_seq_cst);
     return (mark & 1) != 0 ? mark : 0;

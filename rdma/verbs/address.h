@@ -18,7 +18,8 @@ struct AddressInfoDeleter {
 };
 using AddressInfo = std::unique_ptr<rdma_addrinfo, AddressInfoDeleter>;
 
-/// Its queue pair goes before it and its event channel after it. Its events must be acknowledged by then.
+/// Destroys an id, after its queue pair and before its event channel. Its events must be
+/// acknowledged by then.
 struct IdDeleter {
   void operator()(rdma_cm_id* id) const { static_cast<void>(rdma_destroy_id(id)); }
 };

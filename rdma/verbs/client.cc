@@ -43,7 +43,7 @@ absl::StatusOr<ConnectionEvent> AwaitEvent(EventChannel& events, absl::string_vi
   }
 }
 
-/// Why `event` is not the one that was waited for.
+/// Returns why `event` is not the expected one.
 absl::Status StatusOfStep(const ConnectionEvent& event, absl::string_view peer) {
   const absl::Status status = StatusFromEvent(event.type, event.status, peer);
   return !status.ok() ? status

@@ -43,7 +43,7 @@ void YieldToOthers() {
   static_cast<void>(nice(kNicer));  // of this thread alone, in Linux
 }
 
-/// Why a step of accepting failed: that its client is gone shows in any of them.
+/// Returns why a step of accepting failed. The loss of the client shows in any of them.
 absl::Status NotAccepted(int error, absl::string_view call, rdma_cm_id* id) {
   const std::string peer = PeerOf(id);
   if (error == ENOMEM) return StatusFromErrno(error, call, peer);

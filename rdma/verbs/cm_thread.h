@@ -1,4 +1,5 @@
-// A verbs listener's second thread: it does what would keep waiting whoever is served.
+// A verbs listener's second thread: it does the work for which connected clients would have to
+// wait.
 //
 //   serving thread                                   doorkeeper
 //                                                    RDMA_CM_EVENT_CONNECT_REQUEST
@@ -48,7 +49,7 @@ struct VerbsRequest {
   std::vector<std::byte> data;
 };
 
-/// How a client is to be accepted.
+/// Parameters with which a client is accepted.
 struct AcceptOrder {
   struct Bind {
     VerbsWindow* window = nullptr;
@@ -72,7 +73,7 @@ class Doorkeeper {
     std::vector<VerbsRequest> requests;
     std::vector<Loss> losses;
     std::size_t ended = 0;        // connections whose queue pairs are gone
-    std::size_t turned_away = 0;  // clients, for want of room
+    std::size_t turned_away = 0;  // clients, for lack of space
   };
 
   /// `events` of the listening id are this thread's from now on; both outlive this object. At most `capacity`
@@ -103,7 +104,7 @@ class Doorkeeper {
   void TakeApart(OwnedMemory memory);
   /// Waits until all of that is done.
   void AwaitOrders();
-  /// So many of those that have ended have no completions left.
+  /// Notes that `count` of the ended connections have no completions left.
   void LeaveRoom(std::size_t count) { room_.fetch_add(count, std::memory_order_relaxed); }
 
  private:
@@ -130,9 +131,9 @@ class Doorkeeper {
   void BreakNow(Visitor& visitor, ibv_qp* qp);
   void EndNow(Visitor& visitor, ibv_qp* qp);
   static void TellOfEnd(Visitor& visitor);
-  /// Its queue pair goes at once.
+  /// Loses a client. Its queue pair goes at once.
   void Lose(Visitor& visitor, ibv_qp* qp, absl::Status cause);
-  /// Changes the news, and wakes who waits for them.
+  /// Changes the news, and wakes the thread that waits for them.
   template <typename Change>
   void Report(Change change);
 

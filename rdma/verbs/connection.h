@@ -39,7 +39,7 @@ inline constexpr std::uint32_t SerialOf(std::uint64_t request_id) {
   return static_cast<std::uint32_t>(request_id >> 32);
 }
 
-/// The requests under way in one queue, oldest first.
+/// The requests in flight in one queue, oldest first.
 class RequestRing {
  public:
   enum class Kind : std::uint8_t { kRead, kSend, kReceive, kWrite };  // kWrite: also a window's binding
@@ -89,14 +89,14 @@ class VerbsConnection : public Connection {
   // --- For whoever polls the completion queue ------------------------------------------------------
 
   std::uint32_t serial() const { return serial_; }
-  /// Nothing is under way but receives.
+  /// Returns whether nothing but receives is in flight.
   bool sends_are_done() const { return sends_.empty(); }
   /// Takes note of a completion of this connection. True: `out` is what the caller should see of it.
   bool Finish(const ibv_wc& completion, Completion& out);
-  /// The first cause wins. All that is under way is going to be flushed.
+  /// Breaks the connection. The first cause wins. All requests in flight are going to be flushed.
   void Break(absl::Status cause);
-  /// When the connection is broken and its completions have been taken: the next that is still due, lastly
-  /// kDisconnected. False: nothing (now).
+  /// Returns the next completion that is still due, lastly kDisconnected, when the connection is
+  /// broken and its completions have been taken. False: nothing (now).
   bool NextAfterBreak(Completion& out);
 
  protected:
@@ -109,7 +109,8 @@ class VerbsConnection : public Connection {
 
   /// Has the queue pair flush what is posted, now or later; where it cannot, there is none any more.
   virtual void BreakQueuePair() = 0;
-  /// A request that binds a window is posted, now or by somebody else with this id. REQUIRES: there is room.
+  /// Notes that a request that binds a window is posted, now or by another thread with this id.
+  /// REQUIRES: there is space.
   std::uint64_t NoteBind();
 
   rdma_cm_id* id() const { return id_; }
@@ -119,7 +120,7 @@ class VerbsConnection : public Connection {
   rdma_conn_param ConnectionParameters(std::uint32_t initiator_depth, std::uint32_t responder_resources,
                                        std::span<const std::byte> data) const;
   void SetPeerData(std::vector<std::byte> data) { peer_data_ = std::move(data); }
-  /// From now on requests may be posted. `reads`: how many READs the device works on at once.
+  /// Allows requests to be posted from now on. `reads`: how many READs the device works on at once.
   void SetConnected(std::uint32_t reads);
   /// Messages up to this size travel inside the request.
   void SetInlineSize(std::uint32_t size) { inline_size_ = size; }

@@ -20,7 +20,7 @@ namespace remora::rdma {
 /// The limits of a device that matter here (ibv_query_device(3), ibv_query_port(3)).
 struct DeviceLimits {
   std::string name;
-  std::uint32_t initiator_depth = 0;      // READs under way, as their sender
+  std::uint32_t initiator_depth = 0;      // READs in flight, as their sender
   std::uint32_t responder_resources = 0;  // as their receiver
   std::uint32_t requests = 0;             // per queue
   std::uint32_t completions = 0;          // per completion queue
@@ -33,17 +33,20 @@ struct DeviceLimits {
   absl::Status Check(const QueueLimits& limits) const;
 };
 
-/// How a queue pair is to be made for connections with these limits. Not every device takes messages of this
-/// size inline, and one without inline is only slower: kInlineSizes are to be tried one after the other.
+/// Inline sizes with which to make a queue pair for connections with these limits, to be tried one
+/// after the other. Not every device takes messages of this size inline, and one without inline is
+/// only slower.
 inline constexpr std::uint32_t kInlineSizes[] = {static_cast<std::uint32_t>(kMaxShortMessage), 0};
 class CompletionQueue;
 ibv_qp_init_attr QueuePairAttributes(const CompletionQueue& completions, const QueueLimits& limits,
                                      std::uint32_t inline_size);
 
-/// How soon a lost packet of the connection is sent again. Before it connects or accepts.
+/// Sets how soon a lost packet of the connection is sent again. Called before it connects or
+/// accepts.
 void SetRetransmission(rdma_cm_id* id);
 
-/// In this state a queue pair flushes what is posted, and what will be. False: it cannot be brought there.
+/// Brings a queue pair to the state in which it flushes posted and future requests. Returns false
+/// if it cannot be brought there.
 bool SetToError(ibv_qp* qp);
 
 /// An rdma_cm_event, copied.

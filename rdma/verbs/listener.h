@@ -43,7 +43,7 @@ class VerbsListener final : public Listener {
   const DeviceLimits& device() const { return device_; }
   VerbsStock& stock() { return *stock_; }
   Doorkeeper& doorkeeper() { return *doorkeeper_; }
-  /// For the connection's destructor.
+  /// Removes a connection; called by its destructor.
   void Forget(VerbsServerConnection& connection);
 
  private:

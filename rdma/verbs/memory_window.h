@@ -20,7 +20,7 @@ class VerbsRegistration final : public Registration {
   enum class Use {
     kMessages,  // rdma_reg_msgs: for this side alone
     kRead,      // rdma_reg_read: peers may READ
-    kWrite,     // rdma_reg_write: peers may WRITE, whoever knows the key
+    kWrite,     // rdma_reg_write: all peers that know the key may WRITE
     kWindow,    // ibv_reg_mr: peers may do nothing, but through windows to it
   };
 

@@ -65,7 +65,7 @@ class VerbsStock {
   struct Shelf {
     VerbsRegistration::Use use{};  // of memory, as its size
     std::size_t size = 0;
-    bool wanted = false;  // somebody took one, and none was refused since
+    bool wanted = false;  // somebody took one, and none was denied since
     std::vector<T> ready{};
   };
   using Queues = Shelf<QueuePair>;

@@ -12,7 +12,7 @@
 namespace remora::rdma {
 namespace {
 
-/// Goes back to the doorkeeper, who deregisters it.
+/// Goes back to the doorkeeper, which deregisters it.
 class ProvidedRegistration final : public Registration {
  public:
   ProvidedRegistration(OwnedMemory memory, Doorkeeper& doorkeeper)
@@ -108,8 +108,8 @@ absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
                        .param = ConnectionParameters(std::min(limits().reads, initiator_depth_),
                                                      std::min(limits().reads, responder_resources_), {}),
                        .data = std::vector(data.begin(), data.end())};
-  // The client may WRITE as soon as it is answered, and nothing would keep it behind a bind under way: so all
-  // must be done before.
+  // The client may WRITE as soon as it is answered, and nothing would keep it behind a bind in
+  // flight. So all must be done before.
   for (VerbsWindow* const window : windows_) {
     order.binds.push_back({.window = window, .request_id = NoteBind()});
   }

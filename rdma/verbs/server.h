@@ -38,7 +38,8 @@ class VerbsServerConnection final : public VerbsConnection {
   // --- For the listener ---------------------------------------------------------------------------
 
   bool accepted() const { return connected(); }
-  /// Behind a completion that its owner does not see: if all windows are bound, the client is answered.
+  /// Answers the client if all windows are bound; called behind a completion that its owner does
+  /// not see.
   void AnswerIfBound();
   void TakeLoss(Doorkeeper::Loss loss);
 

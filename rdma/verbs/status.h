@@ -12,7 +12,7 @@
 
 namespace remora::rdma {
 
-/// Why a request failed (ibv_poll_cq(3)). REQUIRES: `status` is not IBV_WC_SUCCESS.
+/// Returns why a request failed (ibv_poll_cq(3)). REQUIRES: `status` is not IBV_WC_SUCCESS.
 /// IBV_WC_WR_FLUSH_ERR is taken as the first failure of its connection.
 absl::Status StatusFromCompletion(ibv_wc_status status, std::uint32_t vendor_error);
 
@@ -21,14 +21,15 @@ absl::Status StatusFromCompletion(ibv_wc_status status, std::uint32_t vendor_err
 /// for events that end nothing.
 absl::Status StatusFromEvent(rdma_cm_event_type event, int event_status, absl::string_view peer);
 
-/// Likewise, for a connection that this side has answered or that was established: a rejection then is the
-/// other side's end.
+/// Returns the same as StatusFromEvent, for a connection that this side has answered or that was
+/// established: a rejection then is the other side's end.
 absl::Status StatusFromLateEvent(rdma_cm_event_type event, int event_status, absl::string_view peer);
 
-/// Why `call` failed with `error` (an errno) for `address` ("10.0.0.7:7471").
+/// Returns why `call` failed with `error` (an errno) for `address` ("10.0.0.7:7471").
 absl::Status StatusFromErrno(int error, absl::string_view call, absl::string_view address);
 
-/// Why `size` bytes could not be registered. `memlock_limit`: RLIMIT_MEMLOCK of this process.
+/// Returns why `size` bytes could not be registered. `memlock_limit`: RLIMIT_MEMLOCK of this
+/// process.
 absl::Status StatusFromRegistration(int error, std::size_t size, std::uint64_t memlock_limit);
 
 }  // namespace remora::rdma

@@ -1,4 +1,4 @@
-// Clients come: they greet, prove their tokens, are accepted or refused. Clients go.
+// Clients come: they greet, prove their tokens, are accepted or rejected. Clients go.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -15,8 +15,8 @@
 namespace remora {
 namespace {
 
-// A client whose host is gone, or cut off, says nothing, and may never have anything under way that tells: it
-// would keep its slice for ever.
+// A client whose host is gone, or cut off, sends nothing. It may never have a request in flight
+// that tells, and would keep its staging buffer for ever.
 constexpr std::chrono::seconds kProbeEvery{5};
 
 constexpr BoundedLog::Kind kClients = BoundedLog::Kind::kClients;
@@ -97,7 +97,8 @@ bool Server::IsWelcome(rdma::Connection& connection, const HelloRequest& hello, 
   // Before anything is done, or told, of what others have here.
   if (!SpeaksAsWeDo(connection, hello) || !HasToken(connection, hello, use)) return false;
   NamedClient* const known = hello.client == 0 ? nullptr : outcomes_->Find(hello.client);
-  // A name is seen by all who see the wire: it is of use only with the token that it came with.
+  // Everybody who sees the wire sees a client ID: it is of use only with the token that it came
+  // with.
   const bool is_anothers =
       known != nullptr && !known->token.empty() && (*use == nullptr || known->token != (*use)->token.name);
   if (is_anothers) return RefuseName(connection);

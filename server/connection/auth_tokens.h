@@ -23,14 +23,14 @@ struct Token {
   std::string name;
   Role role = Role::kReadOnly;
   std::string secret;  // bytes (store/base/secret_text.h)
-  // Of all who have it together; 0: no limit.
+  // Limits of all clients with this token together; 0: no limit.
   std::uint32_t max_connections = 0;
   std::uint32_t max_requests_per_second = 0;
 
   friend bool operator==(const Token&, const Token&) = default;
 };
 
-/// Each proof is tried with all of them.
+/// Bound of the tokens of a file. Each proof is tried with all of them.
 inline constexpr std::size_t kMaxTokens = 256;
 inline constexpr std::size_t kMaxTokenName = 32;
 inline constexpr std::uint32_t kMaxTokenLimit = 1'000'000;
@@ -41,8 +41,8 @@ inline constexpr std::uint32_t kMaxTokenLimit = 1'000'000;
 ///   secret.
 absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text);
 
-/// Those of a file. Errors as ParseTokens, with the file's name; NotFound; PermissionDenied: it cannot be
-/// read, or others could read or change it (says what to do).
+/// Returns the tokens of a file. Errors of ParseTokens, with the file's name; NotFound;
+/// PermissionDenied: it cannot be read, or others could read or change it (says what to do).
 absl::StatusOr<std::vector<Token>> ReadTokens(const std::string& path);
 
 }  // namespace remora

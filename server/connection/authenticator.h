@@ -31,7 +31,7 @@
 
 namespace remora {
 
-/// A token, and what those who have it take together.
+/// A token, and the resources that its clients take together.
 struct TokenUse {
   Token token;
   std::uint32_t connections = 0;
@@ -68,9 +68,9 @@ class Admission {
   /// `removed` is called before they go.
   void Replace(std::vector<Token> tokens, const std::function<void(TokenUse&)>& removed);
 
-  /// For this hello to be proven with.
+  /// Returns the nonce with which this hello is to be proven.
   HelloNonce NonceFor(const HelloRequest& hello);
-  /// Whose token the hello proves, once. Null: none's.
+  /// Returns the use of the token that the hello proves, once. Null: it proves none.
   TokenUse* Prove(const HelloRequest& hello);
 
   std::size_t size() const { return uses_.size(); }
@@ -90,7 +90,7 @@ class Admission {
   std::array<NonceSet, 2> used_;  // of an epoch: by its last bit
 };
 
-/// For HelloReply::proof.
+/// Computes HelloReply::proof.
 void ProveServer(const Token& token, const HelloRequest& hello, HelloReply* reply);
 
 }  // namespace remora

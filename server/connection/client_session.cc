@@ -20,7 +20,7 @@ constexpr std::size_t kRequestsOffset = kRepliesOffset + kReplies * kMaxReplySiz
 // Whole pages, as every transport gives them.
 std::size_t SliceSize() { return rdma::SharedMemory::RoundUp(kMaxPayloadSize); }
 
-// Of who only reads, what others WRITE to their slices comes with the requests.
+// A client that only reads WRITEs to no staging buffer; its payloads come with the requests.
 constexpr std::size_t kInlineRequestSize = sizeof(Request) + kMaxInlinePayload;
 static_assert(kInlineRequestSize <= rdma::kMaxMessageSize);
 
@@ -87,7 +87,8 @@ rdma::Sge ServerSession::ReceiveBuffer(std::uint64_t index) const {
 absl::Status ServerSession::TakeRequest(const rdma::Completion& completion, Request* request) {
   const rdma::Sge buffer = ReceiveBuffer(completion.context);
   const std::span<const std::byte> message(buffer.data, completion.byte_count);
-  // No more can have come than the buffer takes: that of who has a slice, a Request and no byte more.
+  // No more can have come than the buffer takes: from a client with a staging buffer, a Request and
+  // no byte more.
   if (!FromBytes(message, request)) {
     return absl::InvalidArgumentError(absl::StrCat("a message of ", completion.byte_count,
                                                    " bytes, where requests have ", sizeof(Request)));

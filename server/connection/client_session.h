@@ -1,4 +1,5 @@
-// The server's side of one client: its slice, its message buffers, its place in the protocol.
+// The server's side of one client: its staging buffer, its message buffers, its place in the
+// protocol.
 #pragma once
 
 #include <array>
@@ -32,7 +33,7 @@ class ServerSession {
   /// buffers.
   static std::size_t MaxRegisteredBytes();
   std::size_t registered_bytes() const;
-  /// And one of each kind there is.
+  /// Returns the most bytes that one session of each kind registers, together.
   static std::size_t RegisteredBytesOfAllKinds();
 
   /// Gives the client message buffers and, unless the flags say kReadOnly, a slice, and accepts it with
@@ -40,7 +41,7 @@ class ServerSession {
   static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
                                                                HelloReply reply,
                                                                const std::function<void(HelloReply*)>& seal);
-  /// Its client is told before anything goes.
+  /// Disconnects its client before anything goes.
   ~ServerSession();
 
   /// Copies a request out of a receive's completion, and posts its receive buffer again. Bytes
@@ -78,19 +79,19 @@ class ServerSession {
   std::uint64_t replies_done() const { return replies_sent_ - replies_under_way_; }
 
   rdma::Connection& connection() { return *connection_; }
-  /// Nothing that it sends may change what is stored (NeedsWriter).
+  /// Returns whether nothing that it sends may change stored data (NeedsWriter).
   bool is_read_only() const { return read_only_; }
   /// Returns the use of the auth token that it has proven (server/connection/authenticator.h);
   /// null: none was required.
   TokenUse* token_use() const { return token_use_; }
   void set_token_use(TokenUse* use) { token_use_ = use; }
-  /// Null: it has no name (server/connection/client_table.h).
+  /// Returns the client's entry; null: it has no client ID (server/connection/client_table.h).
   NamedClient* client() const { return client_; }
   void set_client(NamedClient* client) { client_ = client; }
   /// Returns the client's share of the counted memory: ClientBytes of its listener.
   std::size_t bytes() const { return bytes_; }
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
-  /// Where its slice is counted, if it has one.
+  /// Returns the counter of its staging buffer, if it has one.
   Counter slices() const { return slices_; }
   void set_slices(Counter counter) { slices_ = counter; }
 
@@ -112,8 +113,8 @@ class ServerSession {
 
   // Destroyed in reverse: registrations go before the connection.
   std::unique_ptr<rdma::Connection> connection_;
-  std::unique_ptr<rdma::Registration> shared_slice_;  // null: of who only reads
-  std::vector<std::byte> own_slice_;                  // of who only reads: the server's alone
+  std::unique_ptr<rdma::Registration> shared_slice_;  // null: the client only reads
+  std::vector<std::byte> own_slice_;                  // else: the server's alone
   std::span<std::byte> slice_;                        // either
   std::unique_ptr<rdma::Registration> messages_;
 };

@@ -59,7 +59,7 @@ struct NamedClient {
   std::uint64_t first_request_id = 0;  // 0: none came yet
   std::array<Outcome, kRememberedWrites> outcomes{};
 
-  /// So many, up to `last`. False: they are none, for ids go up (O3).
+  /// Takes `count` IDs, up to `last`. Returns false if they are none, for IDs increase (O3).
   bool TakeRequestIds(std::uint64_t last, unsigned count) {
     if (last < count || last - count < last_request_id) return false;
     last_request_id = last;
@@ -85,15 +85,16 @@ class Outcomes {
   Outcomes(const Outcomes&) = delete;
   Outcomes& operator=(const Outcomes&) = delete;
 
-  /// Null: it is not here.
+  /// Finds a client. Null: it is not here.
   NamedClient* Find(std::uint64_t name);
   /// The client has come: until End, it is not forgotten. The name may be here or not. REQUIRES: it has no
   /// connection.
   NamedClient& Begin(std::uint64_t name, rdma::Connection* connection);
-  /// Its connection has ended.
+  /// Notes that its connection has ended.
   void End(NamedClient& client);
 
-  /// Forgets whom there is no room for, and returns their names. Not yet whose writes wait for the disk.
+  /// Forgets the clients for which there is no space, and returns their IDs. Keeps those whose
+  /// writes wait for the disk.
   std::vector<std::uint64_t> Forget();
   std::size_t size() const { return clients_.size(); }
 
@@ -105,7 +106,7 @@ class Outcomes {
 
   const std::size_t max_gone_;
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Entry>> clients_;
-  std::list<std::uint64_t> gone_;  // names, who went first in front
+  std::list<std::uint64_t> gone_;  // IDs, the first that disconnected in front
 };
 
 }  // namespace remora

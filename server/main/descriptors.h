@@ -11,10 +11,11 @@
 
 namespace remora {
 
-/// Those that this process may have: raises the soft limit to the hard one. For a program at its start.
+/// Raises the soft limit of descriptors to the hard one, and returns it. For a program at its
+/// start.
 std::size_t RaiseDescriptorLimit();
 
-/// Those that this process has open now.
+/// Returns the descriptors that this process has open now.
 std::size_t OpenDescriptors();
 
 struct DescriptorPlan {
@@ -28,8 +29,9 @@ struct DescriptorPlan {
   std::size_t each = 0;  // client
 };
 
-/// For a server that listens at `addresses`, with a durable tier or without, where `open` are open already.
-/// ResourceExhausted: not even `least` clients fit (says the numbers, and what to do).
+/// Plans descriptors for a server that listens at `addresses`, with a durable tier or without,
+/// where `open` are open already. ResourceExhausted: not even `least` clients fit (says the
+/// numbers, and what to do).
 absl::StatusOr<DescriptorPlan> PlanDescriptors(std::size_t limit, std::size_t open, std::uint32_t least,
                                                bool is_durable, std::span<const rdma::Address> addresses);
 

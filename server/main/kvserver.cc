@@ -318,7 +318,8 @@ void Ignore(std::initializer_list<int> signals) {
   for (const int number : signals) ::signal(number, SIG_IGN);
 }
 
-/// Before any thread is started: threads inherit what is blocked.
+/// Ignores or blocks signals that would end the process. Called before any thread is started:
+/// threads inherit the blocked signals.
 void OutliveSignals() {
   // A write to a pipe without a reader, or beyond a limit (ulimit -f), fails by itself.
   Ignore({SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2});
@@ -379,7 +380,7 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
   ::close(flags.ready_fd);
 }
 
-/// How memory and descriptors are split, into `flags`.
+/// Splits memory and descriptors, and notes the result in `flags`.
 absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
   const SystemMemory system = ReadSystemMemory();
   REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
@@ -457,7 +458,8 @@ int Main(int argc, char** argv) {
   return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);
 }
 
-/// Before anything is opened, or a thread started.
+/// Runs the server. It handles signals and standard streams before anything is opened, or a thread
+/// started.
 int Begin(int argc, char** argv) {
   OutliveSignals();
   const absl::Status streams = OccupyStandardStreams();

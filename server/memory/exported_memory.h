@@ -25,7 +25,7 @@ std::size_t ClientBytes(rdma::TransportKind kind, const rdma::QueueLimits& limit
 /// its clients, and the memory that it has ready for future ones.
 std::size_t ListenerBytes(rdma::TransportKind kind, const rdma::QueueLimits& limits);
 
-/// How all the memory that clients may reach is split. Bytes.
+/// Split of all the memory that clients may reach, in bytes.
 struct MemoryPlan {
   std::size_t region_size = 0;     // StoreOptions::memory_size
   std::uint32_t max_clients = 0;   // ServerOptions::max_clients
@@ -51,11 +51,12 @@ class ExportedMemory {
   static absl::StatusOr<std::unique_ptr<ExportedMemory>> Create(std::size_t memory_size);
 
   std::span<std::byte> region() const { return memory_->bytes(); }
-  /// For the clients of one listener to READ.
+  /// Registers the region for the clients of one listener to READ.
   absl::StatusOr<RemoteRegion> RegisterAt(rdma::Listener& listener) {
     return listener.RegisterRead(*memory_);
   }
-  /// For one client to WRITE, too (Connection::GrantWrite). REQUIRES: `bytes` are some of region().
+  /// Grants one client to WRITE, too (Connection::GrantWrite). REQUIRES: `bytes` are some of
+  /// region().
   absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantAt(rdma::Connection& connection,
                                                               std::span<std::byte> bytes) {
     return connection.GrantWrite(*memory_, static_cast<std::size_t>(bytes.data() - region().data()),

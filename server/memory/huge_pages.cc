@@ -12,7 +12,7 @@
 namespace remora {
 namespace {
 
-// It takes a twentieth of a processor, at most.
+// It takes a twentieth of a CPU, at most.
 constexpr int kRest = 20;
 // Where memory is in small pieces, the next try takes long, and ends the same way.
 constexpr int kMostRefusals = 8;

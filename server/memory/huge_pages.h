@@ -35,8 +35,8 @@ class LargePages {
   /// Begins to provide what was reached, and to count it there (Counter::kLargePageBytes). The store outlives
   /// this, or Stop. ResourceExhausted: there is no thread.
   absl::Status Start(Store* store);
-  /// All of the region, as far as there are any, before it returns: for a device that is going to lock it.
-  /// REQUIRES: Start.
+  /// Provides huge pages for all of the region, as far as there are any, before it returns: for a
+  /// device that is going to lock it. REQUIRES: Start.
   void ProvideAll();
   /// Stops: memory that is reached from now on gets no huge pages. Waits for the page that is being
   /// provided.
@@ -55,7 +55,7 @@ class LargePages {
   std::uint64_t reached_ = 0;
   bool in_haste_ = false;  // somebody waits for all of it
   bool stop_ = false;
-  bool has_ended_ = false;  // all of the region is done, or there are no large pages any more
+  bool has_ended_ = false;  // all of the region is done, or there are no huge pages any more
 };
 
 }  // namespace remora

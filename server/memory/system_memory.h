@@ -20,7 +20,7 @@ struct SystemMemory {
 /// above it. `root`: where these files are, for tests.
 SystemMemory ReadSystemMemory(const std::string& root = "");
 
-/// For a server that was not told: 256 MiB, or half of what there is.
+/// Returns the memory of a server without --memory: 256 MiB, or half of what there is.
 std::size_t DefaultMemory(const SystemMemory& system);
 
 /// ResourceExhausted: there is never so much (says the numbers, and what to do).

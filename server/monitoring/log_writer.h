@@ -22,7 +22,7 @@ namespace remora {
 class LogWriter {
  public:
   static constexpr std::size_t kMostLines = 1024;
-  /// How long the end waits for the reader.
+  /// Longest time for which the end waits for the reader.
   static constexpr std::chrono::seconds kPatience{2};
 
   /// `fd` stays the caller's, and open until the process ends. `prefix`: of each line.

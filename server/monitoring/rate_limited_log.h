@@ -36,7 +36,7 @@ class BoundedLog {
 
   void Write(Kind kind, std::string_view line);
 
-  /// When TellDue will have something to say. Nothing: all lines were written, or told of.
+  /// Returns when TellDue will have something to say. Nothing: all lines were written, or told of.
   std::optional<TimePoint> next_telling() const { return next_telling_; }
   /// Writes how many lines were left out of the windows that are over.
   void TellDue();

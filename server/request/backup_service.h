@@ -21,7 +21,7 @@ class Backups {
   /// `dir`: where they go; empty: nowhere. `log` gets a line when one has begun, and when it is known how it
   /// has ended. The store outlives this.
   Backups(Store& store, std::string dir, std::uint32_t keep, std::function<void(std::string_view)> log);
-  /// Stops the one under way.
+  /// Stops the one in progress.
   ~Backups();
   Backups(const Backups&) = delete;
   Backups& operator=(const Backups&) = delete;
@@ -42,14 +42,14 @@ class Backups {
   };
 
   void Begin(std::uint64_t name);
-  /// Notes how the one under way has ended, if it has.
+  /// Notes how the one in progress has ended, if it has.
   void Collect();
 
   Store& store_;
   const std::string dir_;
   const std::uint32_t keep_;
   const std::function<void(std::string_view)> log_;
-  std::unique_ptr<Running> running_;  // null: none is under way
+  std::unique_ptr<Running> running_;  // null: none is in progress
   std::deque<Ended> ended_;           // the last kRememberedBackups
 };
 

@@ -42,12 +42,13 @@ class Grants {
   /// asked for it. REQUIRES: GiveBack was OK since.
   absl::StatusOr<Grant> Reserve(ServerSession& session, const Request& request, TimePoint asked);
 
-  /// Copies a part out of the slice. Not OK: there is nothing reserved any more.
+  /// Copies a part out of the staging buffer. Not OK: there is nothing reserved any more.
   absl::Status TakePart(ServerSession& session, const Request& request);
 
   /// Revokes the grant. False: nothing is reserved with these sizes, or any more.
   bool BeginCommit(rdma::Connection& connection, const Request& request);
-  /// Until EndCommit or End of any, or Reserve. REQUIRES: BeginCommit.
+  /// Returns the reservation, good until EndCommit or End of any, or Reserve. REQUIRES:
+  /// BeginCommit.
   const Reservation* Committing(rdma::Connection& connection) const;
   /// The store has used it up.
   void EndCommit(rdma::Connection& connection);
@@ -58,7 +59,7 @@ class Grants {
   void End(rdma::Connection& connection);
   /// Gives back all reservations whose time is over.
   void Expire();
-  /// When the next one's is. Nothing: nothing is reserved.
+  /// Returns when the next reservation expires. Nothing: nothing is reserved.
   std::optional<TimePoint> next_expiry() const;
 
  private:

@@ -95,7 +95,7 @@ bool Server::AnswerOthers() {
 
 void Server::TellOutcome(const Pending& pending) {
   Reply reply;
-  reply.status = ReplyStatus::kInvalid;  // of who has no name
+  reply.status = ReplyStatus::kInvalid;  // of a client without a client ID
   if (pending.client != nullptr) reply = pending.client->Recall(pending.request.payload_offset);
   reply.request_id = pending.request.request_id;
   std::string_view why;

@@ -39,16 +39,18 @@ std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes);
 std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t done,
                        std::vector<Write>* writes);
 
-/// For Write::verify: `context` is the Request, whose checksum the payload is to match.
+/// Verifies a payload, for Write::verify: `context` is the Request, whose checksum the payload is
+/// to match.
 bool VerifyPayload(const void* context, std::uint64_t key_hash, std::uint64_t value_hash);
 
 ReplyStatus ToReplyStatus(const absl::Status& status);
 
-/// Aborted: there was no room, and it is to be tried again. On the PUT path, ok() alone costs nothing.
+/// Returns whether there was no space (Aborted), so that the request is tried again. On the PUT
+/// path, ok() alone costs nothing.
 inline bool IsPutOff(const absl::Status& status) { return !status.ok() && absl::IsAborted(status); }
 
-/// To who needs a token for writing, and has none. (Not PermissionDenied: that is the disk's word to the
-/// server.)
+/// Error for a client that needs a token for writing, and has none. (Not PermissionDenied, which
+/// the disk returns to the server.)
 absl::Status NeedsWriterError();
 
 }  // namespace remora

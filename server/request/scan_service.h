@@ -25,10 +25,11 @@
 
 namespace remora {
 
-/// For each connection that scans there is a buffer of the server's own, in which its pages are made. Over
-/// verbs, its registration counts towards the memory that may be locked. Clients reach nothing of it.
+/// Cursors of all connections. Each connection that scans has a buffer of the server's own, in
+/// which its pages are made. Over verbs, its registration counts towards the memory that may be
+/// locked. Clients reach nothing of it.
 ///
-/// Thread Safety: none; the server's one thread.
+/// Thread safety: none; the server's one thread.
 class Scans {
  public:
   /// Requests that are answered in one step of the server, at most: writers wait for them.
@@ -48,7 +49,7 @@ class Scans {
   void End(rdma::Connection& connection);
   /// Ends those that nobody has used for long.
   void Expire();
-  /// When Expire looks next. Nothing: there is no cursor.
+  /// Returns when Expire has work next. Nothing: there is no cursor.
   std::optional<TimePoint> next_expiry() const { return next_check_; }
 
  private:
@@ -84,7 +85,7 @@ class Scans {
     return client.page_reply > session.replies_done();
   }
   absl::Status Open(ServerSession& session, const Request& request, Reply* reply);
-  /// Some of what the last cursor is there for.
+  /// Does some of the work of the last cursor.
   absl::Status GoOn(ServerSession& session, Client& client, const PagePlace& page, Reply* reply);
   // Each false: that was all. Aborted: nothing was done.
   absl::StatusOr<bool> SendPage(ServerSession& session, Client& client, Cursor& cursor,

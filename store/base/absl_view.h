@@ -7,7 +7,7 @@
 
 namespace remora {
 
-/// For handing a std::string_view to abseil: StrCat, Status.
+/// Converts a std::string_view for abseil: StrCat, Status.
 inline absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
 
 /// The other way: Status::message.

@@ -15,7 +15,7 @@ struct GetResult {
   std::uint64_t version = 0;
 };
 
-/// If the status is OK, the write has this version.
+/// Result of one put. If the status is OK, the write has this version.
 struct PutResult {
   absl::Status status{};
   std::uint64_t version = 0;

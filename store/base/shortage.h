@@ -1,5 +1,5 @@
-// Failures of which the system says that it is short of something: descriptors, memory, or room in a file
-// that a limit bounds. They have the code of their call, and a mark, which programs exit by.
+// Failures by which the system says that it is short of something: descriptors, memory, or space in
+// a file that a limit bounds. They have the code of their call, and a mark, which programs exit by.
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,8 @@ extern "C" void __tsan_acquire(void* address);
 
 namespace remora {
 
-/// All that this thread did so far comes before what a thread does after TimeHasPassed with the same object.
+/// Orders all work of this thread so far before the work of a thread after TimeHasPassed with the
+/// same object.
 inline void WithinTime([[maybe_unused]] const void* object) {
 #ifdef REMORA_TSAN
   __tsan_release(const_cast<void*>(object));

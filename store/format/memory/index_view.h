@@ -63,9 +63,9 @@ struct IndexView {
   }
 };
 
-/// Where to go on from a main bucket that is deeper (`depth`) than the home that was looked for: the next
-/// home on the key's way, which is there. The same bucket, deeper, when the key belongs to it.
-/// REQUIRES: depth > home.depth.
+/// Returns where to continue from a main bucket that is deeper (`depth`) than the home that was
+/// looked for: the next home on the key's way, which is there. It is the same bucket, deeper, when
+/// the key belongs to it. REQUIRES: depth > home.depth.
 constexpr Home NextHome(std::uint64_t key_hash, const Home& home, std::uint32_t depth) {
   // Its other half of a later split may itself not be there yet, but that of the first that parts us is.
   for (std::uint32_t d = home.depth + 1; d <= depth; ++d) {
@@ -150,7 +150,7 @@ inline SlotSet FindSlots(const Bucket& bucket, std::uint64_t key_hash) {
   return SlotsWith(bucket, Fingerprint(key_hash));
 }
 
-/// Those of them that are in the key's line.
+/// Returns those of FindSlots that are in the key's line.
 inline SlotSet FindSlotsInLine(const Bucket& bucket, std::uint64_t key_hash) {
   const std::size_t begin = LineOf(key_hash) * kWordsPerLine;
   const std::uint32_t bits = WordsWith<kWordsPerLine>(WordsOf(bucket) + begin, Fingerprint(key_hash));

@@ -96,7 +96,7 @@ class KeySearch {
     Advance();
   }
 
-  /// It cannot go on, or took too long.
+  /// Ends the search, which cannot go on, or took too long.
   void GiveUp() { step_ = Step::kUnsure; }
 
   /// REQUIRES: kReadRecord. As CheckRecord.
@@ -125,7 +125,7 @@ class KeySearch {
   // Longer is no chain.
   static constexpr int kMaxChain = 64;
 
-  /// On to the next candidate, the next bucket or the end.
+  /// Continues with the next candidate, the next bucket or the end.
   void Advance() {
     while (!candidates_.empty()) {
       const std::uint64_t word = copy_->slots[static_cast<std::size_t>(candidates_.Next())];

@@ -401,7 +401,7 @@ static_assert(offsetof(Superblock, reuses) == 64 && offsetof(Superblock, counter
 static_assert(sizeof(Superblock) <= kSuperblockSize);
 static_assert(std::has_unique_object_representations_v<Superblock>);
 
-/// Where things stand in a region of `memory_size` bytes.
+/// Places in a region of `memory_size` bytes.
 constexpr std::uint64_t SegmentCount(std::uint64_t memory_size) { return memory_size / kSegmentSize; }
 constexpr std::uint64_t DirectoryOffset() { return kSuperblockSize; }
 constexpr std::uint64_t GenerationsOffset(std::uint64_t memory_size) {

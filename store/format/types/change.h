@@ -29,7 +29,7 @@ struct Change {
   std::string_view value{};
 };
 
-/// Where a feed goes on.
+/// Place where a feed continues.
 struct ChangePlace {
   std::uint64_t incarnation = 0;  // in which `sequence` was shown, or might have been; 0: from now on
   std::uint64_t sequence = 0;     // of the next change to be shown
@@ -46,7 +46,7 @@ struct WatchOptions {
   std::string_view token{};
 };
 
-/// Before each change in a page (store/format/wire/scan_messages.h).
+/// Header of each change in a page (store/format/wire/scan_messages.h).
 struct ChangeEntry {
   std::uint64_t sequence = 0;
   std::uint64_t version = 0;    // of a deletion: 0

@@ -15,7 +15,8 @@
 
 namespace remora {
 
-/// Nothing: `text` is none of these, or longer than a record may live; *why says so, for a person.
+/// Reads a ttl. Nothing: `text` is none of these, or longer than a record may live; *why says so,
+/// for a person.
 inline std::optional<std::chrono::milliseconds> ParseTtl(std::string_view text, std::string* why) {
   if (text == "never") return kNeverExpires;
   constexpr std::array<std::pair<std::string_view, std::int64_t>, 5> kUnits = {

@@ -9,7 +9,8 @@ namespace remora {
 /// Choice of keys. Keys are ordered by their bytes, as unsigned numbers; if one key begins with
 /// another one, the shorter one comes first. The strings are copied.
 struct RangeOptions {
-  /// Those that begin with this, and of them those of [begin, end). Empty: no such bound.
+  /// Bounds: keys that begin with `prefix`, and of them those of [begin, end). Empty: no such
+  /// bound.
   std::string_view prefix{};
   std::string_view begin{};
   std::string_view end{};

@@ -59,8 +59,8 @@ inline ScanRange RangeOfPrefix(std::string_view prefix) {
 //   letters and digits, "-" and "_": six bits each (base64url, RFC 4648) of
 //     version 1, flags 1 (1: reverse, 2: by hash), size of begin 2, size of end 2, begin, end,
 //     by hash: the key that it goes on behind,
-//     checksum 8 (XXH3 of all before; against what is cut or changed by mistake, not against a forger, who
-//                 could as well ask for the range)
+//     checksum 8 (XXH3 of all before; against mistakes that cut or change it. A forger could as well
+//                 ask for the range)
 
 namespace scan_token {
 
@@ -129,7 +129,7 @@ inline std::string MakeScanToken(const ScanRange& rest) {
   return scan_token::Encode64(bytes);
 }
 
-/// Nothing: MakeScanToken never said this.
+/// Reads a resume token. Nothing: MakeScanToken never returned it.
 inline std::optional<ScanRange> ReadScanToken(std::string_view token) {
   const std::optional<std::string> bytes = scan_token::Decode64(token);
   if (!bytes || bytes->size() < scan_token::kHeaderSize + scan_token::kChecksumSize) return std::nullopt;
@@ -156,7 +156,7 @@ inline std::optional<ScanRange> ReadScanToken(std::string_view token) {
 
 inline constexpr char kNoMoment[] = "what is shown in any order is not of one moment: do not ask for that";
 
-/// Null: *range is what the options say. Else why they make no sense.
+/// Checks options. Null: *range is what they say. Else returns why they make no sense.
 inline const char* ResolveScan(const ScanOptions& options, ScanRange* range) {
   if (!options.token.empty()) {
     if (!options.prefix.empty() || !options.begin.empty() || !options.end.empty() || options.reverse ||

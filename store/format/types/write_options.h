@@ -40,7 +40,7 @@ constexpr bool IsDurability(std::optional<Durability> durability) {
 /// also miss it before an increment, an append, a touch or a delete.
 class Condition {
  public:
-  /// None: the write is done in any case.
+  /// Makes a condition that always holds: the write is done in any case.
   constexpr Condition() = default;
   /// The key is not there. If it is: AlreadyExists.
   static constexpr Condition Absent() { return Condition(kAbsent); }
@@ -53,7 +53,7 @@ class Condition {
   }
 
   constexpr bool is_none() const { return word_ == 0; }
-  /// False: of a version that no write ever gets.
+  /// Returns false for a version that no write ever gets.
   constexpr bool IsValid() const { return word_ < kMaxVersion || *this == Absent() || *this == Present(); }
 
   /// Returns the form in a message, and back. The word of a message may be anything.
@@ -76,12 +76,13 @@ class Condition {
 
 /// Options of a write that stores a value.
 struct PutOptions {
-  /// How long the record is there, or Until (store/format/types/expiry.h) when: OutOfRange, if that is over.
-  /// None: as the store's default says; of a value that an increment or an append finds, as it was.
+  /// Time for which the record is there, or Until (store/format/types/expiry.h) for its end:
+  /// OutOfRange, if that is over. None: the store's default; a value that an increment or an append
+  /// finds keeps its own.
   std::optional<std::chrono::milliseconds> ttl{};
   Condition condition{};
-  /// None: the store's (StoreOptions, kvserver --durability). A store of kMemory knows no other:
-  /// InvalidArgument.
+  /// Durability level. None: the store's (StoreOptions, kvserver --durability). A store of kMemory
+  /// knows no other: InvalidArgument.
   std::optional<Durability> durability{};
   /// Gets the version of this write when it was done, unless it is null.
   std::uint64_t* version = nullptr;

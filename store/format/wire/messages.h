@@ -119,7 +119,7 @@ constexpr std::uint32_t FoldedLayoutSignature() {
 
 enum HelloFlag : std::uint8_t {
   kReturns = 1,   // the server has accepted this name before
-  kHasToken = 2,  // it has a token, and is served by nobody who has not
+  kHasToken = 2,  // it has a token, and accepts only a server that has it
   kProves = 4,    // `proof` is one
 };
 
@@ -203,7 +203,7 @@ enum class Operation : std::uint8_t {
   kLocate = 3,  // key: say where its record is now
   kPing = 4,    // nothing: answer
   kTouch = 5,   // key: give its record a new expiry
-  // Of a large value. None has a payload in the slice but kPart.
+  // Of a large value. None has a payload in the staging buffer but kPart.
   kReserve = 6,  // key and value of these sizes will come
   kPart = 7,     // the next value_size bytes of key and value; key_size is 0
   kCommit = 8,  // store what was reserved with these sizes, or, of 0 and 0, give it back; payload_offset is 0
@@ -285,7 +285,7 @@ enum class ReplyStatus : std::uint8_t {
   kNotFound = 2,     // no such key
   kInvalid = 3,      // the request breaks the protocol's bounds
   kCorrupt = 4,      // the bytes sent or stored do not verify, the text says which; nothing was done
-  kFull = 5,         // no room; nothing was done
+  kFull = 5,         // no space; nothing was done
   kDurableTier = 6,  // the durable tier failed; whether the write survives a restart is unknown
   // Nothing was done:
   kAlreadyExists = 7,       // the condition was that the key is absent
@@ -352,12 +352,12 @@ inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyBehind;
 /// Hashes of reads in one request, of 8 bytes each.
 inline constexpr std::size_t kMaxReads = 64;
 
-/// Bytes of a slice for one request of the largest size.
+/// Bytes of a staging buffer for one request of the largest size.
 inline constexpr std::size_t kMaxPayloadSize =
     kMaxKeySize + kMaxSmallValueSize + kMaxReads * sizeof(std::uint64_t);
 
-/// Behind a Request in its message, where there is no slice: the largest is what opens a scan with two bounds
-/// (store/format/wire/scan_messages.h), and reads.
+/// Bound of the payload behind a Request in its message, where there is no staging buffer. The
+/// largest opens a scan with two bounds (store/format/wire/scan_messages.h), and has reads.
 inline constexpr std::size_t kMaxInlinePayload =
     128 + 2 * (kMaxKeySize + 1) + kMaxReads * sizeof(std::uint64_t);
 

@@ -62,7 +62,7 @@ class PutListOutcomes {
 
   static constexpr std::size_t BytesFor(std::size_t count) { return count * (kSlot + kLater + 1); }
 
-  /// To the beginning of `to`, BytesFor(size()) of them.
+  /// Writes BytesFor(size()) bytes to the beginning of `to`.
   void Encode(char* to) const {
     for (std::size_t i = 0; i < size_; ++i) {
       std::memcpy(to + i * kSlot, &outcomes_[i].slot, kSlot);

@@ -26,7 +26,7 @@ inline std::string MakeChangeToken(const ChangePlace& place) {
   return scan_token::Encode64(bytes);
 }
 
-/// Nothing: MakeChangeToken never said this.
+/// Reads a resume token. Nothing: MakeChangeToken never returned it.
 inline std::optional<ChangePlace> ReadChangeToken(std::string_view token) {
   const std::optional<std::string> bytes = scan_token::Decode64(token);
   ChangePlace place;
@@ -36,7 +36,7 @@ inline std::optional<ChangePlace> ReadChangeToken(std::string_view token) {
   return place;
 }
 
-/// Null: *range and *place are what the options say. Else why they make no sense.
+/// Checks options. Null: *range and *place are what they say. Else returns why they make no sense.
 inline const char* ResolveWatch(const WatchOptions& options, ScanRange* range, ChangePlace* place) {
   if (!options.token.empty()) {
     const std::optional<ChangePlace> read = ReadChangeToken(options.token);

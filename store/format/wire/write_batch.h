@@ -39,7 +39,8 @@ struct BatchEntry {
 static_assert(sizeof(BatchEntry) == 24);
 static_assert(std::has_unique_object_representations_v<BatchEntry>);
 
-/// Why so many writes, or so many bytes with an entry for each, are too many. Empty: they are not.
+/// Returns why so many writes, or so many bytes with an entry for each, are too many. Empty: they
+/// are not.
 inline std::string NoBatch(std::size_t count, std::size_t bytes) {
   if (count > kMaxBatchWrites) {
     return "a batch of " + std::to_string(count) + " writes; allowed are up to " +

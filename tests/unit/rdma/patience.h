@@ -5,7 +5,8 @@
 
 namespace remora::rdma {
 
-/// How long anything may take before it counts as failed; never how long something takes.
+/// Longest time that anything may take before it counts as failed; never the time that something
+/// takes.
 constexpr std::chrono::seconds kPatience(60);
 
 }  // namespace remora::rdma

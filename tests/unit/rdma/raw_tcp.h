@@ -37,7 +37,7 @@ class RawTcp {
   void Say(const T& what) {
     Say(&what, sizeof(what));
   }
-  /// So many bytes, or fewer at the end of the stream.
+  /// Reads `size` bytes, or fewer at the end of the stream.
   std::string Hear(std::size_t size) {
     std::string heard(size, '\0');
     std::size_t got = 0;

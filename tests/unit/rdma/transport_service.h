@@ -28,7 +28,7 @@ inline std::byte PatternByte(std::size_t i) { return static_cast<std::byte>((i *
 /// FNV-1a, to compare bytes that are too many for a message.
 std::uint64_t HashOf(std::span<const std::byte> bytes);
 
-/// How the service shall treat a connection: the first byte of its request data.
+/// Treatment of a connection by the service: the first byte of its request data.
 enum class ServiceMode : std::uint8_t {
   kServe = 1,
   kReject = 2,        // rejects with kMaxRejectData bytes of PatternByte
@@ -91,7 +91,7 @@ class Service {
   void DisconnectAll();
   /// Returns the result of the PostWritev of the last kWriteBack.
   const absl::Status& write_back() const { return write_back_; }
-  /// Nothing was left to do after Arm, and nothing has been done since.
+  /// Returns whether nothing was left to do after Arm, and nothing has been done since.
   bool asleep() const { return asleep_.load(); }
 
  private:
