@@ -18,6 +18,8 @@ namespace remora {
 class Hostile : public testing::TestWithParam<rdma::TransportKind> {
  protected:
   bool is_verbs() const { return GetParam() == rdma::TransportKind::kVerbs; }
+  /// Where each try takes system calls: fewer of them.
+  bool is_dear() const { return GetParam() != rdma::TransportKind::kLocal; }
 
   void Start(std::vector<std::string> flags = {}) {
     if (is_verbs() && !VerbsHost().ok()) GTEST_SKIP() << VerbsHost().status();
@@ -62,11 +64,10 @@ class Hostile : public testing::TestWithParam<rdma::TransportKind> {
   ASSERT_NO_FATAL_FAILURE(Start(__VA_ARGS__)); \
   if (IsSkipped()) return
 
-#define INSTANTIATE_HOSTILE(suite)                                                          \
-  INSTANTIATE_TEST_SUITE_P(                                                                 \
-      On, suite, testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kVerbs), \
-      [](const auto& test) {                                                                \
-        return std::string(test.param == rdma::TransportKind::kLocal ? "local" : "verbs");  \
-      })
+#define INSTANTIATE_HOSTILE(suite)                                                                          \
+  INSTANTIATE_TEST_SUITE_P(                                                                                 \
+      On, suite,                                                                                            \
+      testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kTcp, rdma::TransportKind::kVerbs), \
+      [](const auto& test) { return NameOf(test.param); })
 
 }  // namespace remora

@@ -136,7 +136,7 @@ int Main(int argc, char** argv) {
   command_line::CommandLine line("attack_cost: what attacks cost others.");
   std::string on = "local", only;
   How how;
-  line.Add("--on", on, "local or verbs").IsOneOf({"local", "verbs"}).ShowDefault();
+  line.Add("--on", on, "local, tcp or verbs").IsOneOf({"local", "tcp", "verbs"}).ShowDefault();
   line.Add("--attack", only, "This one alone").TypeName("NAME");
   line.AddFunction<int>(
       "--milliseconds", [&](int ms) { how.time = std::chrono::milliseconds(ms); },
@@ -150,7 +150,9 @@ int Main(int argc, char** argv) {
       "The attacker takes only what others leave of the processors, as if it had a machine of its own; "
       "and is compared to the same attack on another server");
   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
-  const auto kind = on == "verbs" ? rdma::TransportKind::kVerbs : rdma::TransportKind::kLocal;
+  const auto kind = on == "verbs" ? rdma::TransportKind::kVerbs
+                    : on == "tcp" ? rdma::TransportKind::kTcp
+                                  : rdma::TransportKind::kLocal;
   bool all_good = true;
   const std::vector<Attack> attacks = AttacksOver(kind);
   for (const Attack& attack : attacks) {

@@ -21,6 +21,7 @@ namespace remora {
 namespace {
 
 constexpr rdma::TransportKind kVerbs = rdma::TransportKind::kVerbs;
+constexpr rdma::TransportKind kTcp = rdma::TransportKind::kTcp;
 
 Request Ping(std::uint64_t id) {
   Request ping;
@@ -51,13 +52,13 @@ void ComeAndGo(const rdma::Address& where) {
 }
 
 void HangUp(const rdma::Address& where) {
-  for (int i = 0; i < 100; ++i) const RawLocal gone(where, true);
+  for (int i = 0; i < 100; ++i) RawPeer::At(where).reset();
 }
 
 // More than the listener keeps of such.
 void SaySilence(const rdma::Address& where) {
-  std::vector<std::unique_ptr<RawLocal>> silent;
-  for (int i = 0; i < 100; ++i) silent.push_back(std::make_unique<RawLocal>(where, true));
+  std::vector<std::unique_ptr<RawPeer>> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(RawPeer::At(where));
 }
 
 // As slowly as one likes: a greeting is one packet, so its first byte is its last.
@@ -174,10 +175,11 @@ std::vector<Attack> AttacksOver(rdma::TransportKind kind) {
   std::vector<Attack> attacks = {{"nonsense at the door", "refused_version", SayNonsense},
                                  {"a crowd", "refused_full", ComeInACrowd},
                                  {"comes and goes", "connections_accepted", ComeAndGo},
-                                 {"takes no replies", "connections_broken", BeDeaf},
                                  {"stops in mid-write", "connections_accepted", StopInMidWrite},
                                  {"frozen with a grant", "connections_accepted", Freeze},
                                  {"killed in mid-stream", "connections_accepted", DieInMidStream}};
+  // Over TCP the system keeps replies for who does not take them, more than this asks for.
+  if (kind != kTcp) attacks.push_back({"takes no replies", "connections_broken", BeDeaf});
   if (kind == kVerbs) {
     attacks.push_back({"half-open handshakes", "connections_accepted", StopHalfWay});
     attacks.push_back({"guessed keys", "connections_broken", GuessKeys});
@@ -186,6 +188,8 @@ std::vector<Attack> AttacksOver(rdma::TransportKind kind) {
     attacks.push_back({"sends without credit", "connections_broken", SendWithoutCredit});
     attacks.push_back({"hangs up", "handshakes_dropped", HangUp});
     attacks.push_back({"says nothing", "handshakes_dropped", SaySilence});
+  }
+  if (kind == rdma::TransportKind::kLocal) {
     attacks.push_back({"a byte at a time", "handshakes_dropped", Drip});
     attacks.push_back({"forged heads", "connections_broken", ForgeHeads});
     attacks.push_back({"wakes without end", "connections_accepted", WakeWithoutEnd});

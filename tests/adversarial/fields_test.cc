@@ -108,7 +108,7 @@ class Fields : public Hostile {
       // An operation that there is not costs a connection, whatever it is beside that.
       const bool is_operation = field.offset == offsetof(Request, operation);
       if (is_operation && base.operation != Operation::kPing) continue;
-      for (const std::uint64_t value : ValuesFor(field, is_verbs(), ++seed_)) {
+      for (const std::uint64_t value : ValuesFor(field, is_dear(), ++seed_)) {
         Request request = good;
         Set(field, value, &request);
         Fill(payload);
@@ -123,7 +123,7 @@ class Fields : public Hostile {
   void TryPayload(const Base& base, const Field (&fields)[N]) {
     const auto& [operation, key, good, put_count] = base;
     for (const Field& field : fields) {
-      for (const std::uint64_t value : ValuesFor(field, is_verbs(), ++seed_)) {
+      for (const std::uint64_t value : ValuesFor(field, is_dear(), ++seed_)) {
         const bool drops = field.offset == offsetof(ScanStart, kind) && operation == Operation::kScan &&
                            value == static_cast<std::uint64_t>(ScanKind::kDrop);
         if (drops) continue;  // it would be done
@@ -164,7 +164,7 @@ TEST_P(Fields, OfRequestsAndTheirPayloads) {
     if (is_batch) TryPayload(base, kBatchFields);
     if (base.operation == Operation::kScan) TryPayload(base, kScanFields);
   }
-  EXPECT_GT(tries_, is_verbs() ? 400u : 5'000u);
+  EXPECT_GT(tries_, is_dear() ? 400u : 5'000u);
   EXPECT_GT(refused_, tries_ / 10);
   EXPECT_GT(ends_, 0u);
   EXPECT_GT(Count("rejected_requests"), refused_ / 4);
@@ -192,7 +192,7 @@ TEST_P(Fields, OfGreetings) {
     ++refused;
   };
   for (const Field& field : kHelloFields) {
-    std::vector<std::uint64_t> values = ValuesFor(field, is_verbs(), ++seed_);
+    std::vector<std::uint64_t> values = ValuesFor(field, is_dear(), ++seed_);
     if (is_verbs() && values.size() > 2) values = {values[1], values.back()};
     for (const std::uint64_t value : values) {
       HelloRequest hello;

@@ -7,8 +7,15 @@
 namespace remora {
 
 std::unique_ptr<RawPeer> RawPeer::At(const rdma::Address& where, bool takes_replies) {
-  return where.kind == rdma::TransportKind::kLocal ? MakeRawLocal(where, takes_replies)
-                                                   : MakeRawVerbs(where, takes_replies);
+  switch (where.kind) {
+    case rdma::TransportKind::kLocal:
+      return MakeRawLocal(where, takes_replies);
+    case rdma::TransportKind::kTcp:
+      return MakeRawTcp(where, takes_replies);
+    case rdma::TransportKind::kVerbs:
+      break;
+  }
+  return MakeRawVerbs(where, takes_replies);
 }
 
 bool RawPeer::Join(const HelloRequest& hello) {

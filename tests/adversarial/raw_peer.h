@@ -72,6 +72,7 @@ class RawPeer {
 };
 
 std::unique_ptr<RawPeer> MakeRawLocal(const rdma::Address& where, bool takes_replies);
+std::unique_ptr<RawPeer> MakeRawTcp(const rdma::Address& where, bool takes_replies);
 std::unique_ptr<RawPeer> MakeRawVerbs(const rdma::Address& where, bool takes_replies);
 
 }  // namespace remora
