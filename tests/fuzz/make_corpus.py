@@ -92,6 +92,21 @@ def log():
     yield 'padding', bytes(64)
 
 
+def commit_log():
+    def group(how, key, value=b''):
+        return b'\1\0' + bytes([how]) + text(key) + (b'' if how & 1 else text(value)) + b'\0'
+    groups = group(0, b'key', b'value') + group(3, b'gone') + b'\0' + group(10, b'other', b'v' * 200)[1:] + group(0, b'k', b'')
+    for name, how in (('whole', 0), ('this_boot', 4)):
+        yield name, bytes([how, 4]) + groups
+    for name, change in (('changed_key', b'\0' + struct.pack('<HB', 160, 1)), ('changed_header', b'\1' + struct.pack('<HB', 20, 1)),
+                         ('changed_size', b'\0' + struct.pack('<HB', 64 + 12, 8)), ('changed_entry', b'\0' + struct.pack('<HB', 64 + 80, 255))):
+        yield name, bytes([0, 4]) + groups + change
+        yield name + '_sealed', bytes([2, 4]) + groups + change
+    header = struct.pack('<QIIQQQQQII', 0, 0x50524752, 64 + 32, 64, 1, 0, 7, 0, 1, 0)
+    yield 'group', b'\3' + struct.pack('<Q', 64) + header + struct.pack('<QQIHBB', 7, 0, 5, 3, 1, 0) + b'keyvalue'
+    yield 'group_of_too_many', b'\3' + struct.pack('<Q', 64) + header + struct.pack('<QQIHBB', 7, 0, 2**32 - 1, 3, 1, 0) + b'keyvalue'
+
+
 def handshake():
     yield 'hello', b'\0' + hello()
     yield 'hello_with_memory', b'\2' + hello()
@@ -189,7 +204,8 @@ def server():
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    for harness in (messages, texts, files, region, log, handshake, ring, frames, durable, superblock, pieces, pages, client, server):
+    for harness in (messages, texts, files, region, log, commit_log, handshake, ring, frames, durable, superblock, pieces, pages,
+                    client, server):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)
         for name, content in harness():

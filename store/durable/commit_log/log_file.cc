@@ -100,7 +100,10 @@ absl::StatusOr<std::vector<LogFileInfo>> ListLogFiles(const std::string& dir) {
     if (!first) continue;
     const std::string path = absl::StrCat(dir, "/", name);
     struct stat status;
-    if (stat(path.c_str(), &status) != 0) return LogErrnoStatus("look at", path, errno);
+    if (stat(path.c_str(), &status) != 0) {
+      if (errno == ENOENT) continue;  // recycled meanwhile
+      return LogErrnoStatus("look at", path, errno);
+    }
     files.push_back({*first, static_cast<std::uint64_t>(status.st_size)});
   }
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "commit_log_fixture.h"
+#include "file_size_limit.h"
 
 namespace remora {
 namespace {
@@ -99,27 +100,6 @@ TEST_P(CommitLogFullDiskTest, OpeningOnAFullDiskSaysSo) {
   std::filesystem::remove(temp_ / "ballast");
   EXPECT_TRUE(TryOpen(Options()).ok());
 }
-
-/// Writes behind a file's first `bytes` fail, in all files, as long as it lives. The system's own limit.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    handler_ = signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit = {bytes, before_.rlim_max};
-    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int) = SIG_DFL;
-};
 
 using CommitLogFailingDiskTest = CommitLogFixture;
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogFailingDiskTest);

@@ -105,7 +105,9 @@ TEST_P(CommitLogFailingCallsTest, NoSpaceForAWritePasses) {
   const absl::Status status = AppendUntilRefused(*log);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("writes go on by themselves"));
-  if (GetParam() == LogWriterKind::kWrite) EXPECT_EQ(version_, 1u) << "at once";
+  if (GetParam() == LogWriterKind::kWrite) {
+    EXPECT_EQ(version_, 1u) << "at once";
+  }
   Set(Fault::kWriteErrno, 0);
   const absl::Status after = AppendUntilTaken(*log);
   EXPECT_TRUE(after.ok()) << after;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "file_size_limit.h"
 #include "store/format/memory/record.h"
 #include "store/store.h"
 #include "test_files.h"
@@ -334,24 +335,6 @@ TEST_P(CommitTest, WhatWaitsForMemoryIsAbortedInOrderAndDoneLater) {
 }
 
 // --- The durable tier fails -----------------------------------------------------------------------------
-
-/// While it lives, files of this process cannot grow beyond `bytes`.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : old_action_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &old_limit_);
-    const rlimit limit{bytes, old_limit_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &old_limit_);
-    std::signal(SIGXFSZ, old_action_);
-  }
-
- private:
-  void (*old_action_)(int);
-  rlimit old_limit_;
-};
 
 class CommitToTierTest : public CommitTest {};
 INSTANTIATE_TEST_SUITE_P(Logged, CommitToTierTest, testing::Values(Durability::kLogged));
