@@ -22,11 +22,6 @@ constexpr std::uint64_t kVersionBlock = std::uint64_t{1} << 20;
 // Bytes of values of one group, but for the first: the durable tier holds a copy of them all.
 constexpr std::size_t kMaxGroupBytes = kMaxValueSize;
 
-std::size_t ValueSize(const Write& write) {
-  if (write.reserved != nullptr) return write.reserved->bytes.size() - write.reserved->key_size;
-  return write.kind == Write::Kind::kPut || write.kind == Write::Kind::kAppend ? write.value.size() : 0;
-}
-
 // No batch is split.
 std::size_t GroupSize(std::span<const Write> writes) {
   std::size_t bytes = 0;

@@ -15,11 +15,6 @@
 namespace remora {
 namespace {
 
-std::size_t ValueSize(const Write& write) {
-  if (write.reserved != nullptr) return write.reserved->bytes.size() - write.reserved->key_size;
-  return write.kind == Write::Kind::kPut || write.kind == Write::Kind::kAppend ? write.value.size() : 0;
-}
-
 absl::Status CheckBatch(std::span<const Write> batch) {
   std::size_t bytes = 0;
   for (const Write& write : batch) {
@@ -87,6 +82,11 @@ KnownRecord KnownOf(const StagedWrite& earlier) {
 }
 
 }  // namespace
+
+std::size_t ValueSize(const Write& write) {
+  if (write.reserved != nullptr) return write.reserved->bytes.size() - write.reserved->key_size;
+  return write.kind == Write::Kind::kPut || write.kind == Write::Kind::kAppend ? write.value.size() : 0;
+}
 
 std::size_t BatchSize(std::span<const Write> writes) {
   std::size_t size = 1;

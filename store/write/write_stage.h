@@ -21,6 +21,9 @@
 
 namespace remora {
 
+/// Returns the size of the value that a write brings.
+std::size_t ValueSize(const Write& write);
+
 /// Returns the number of writes of the batch that begins here; 1 where none does.
 std::size_t BatchSize(std::span<const Write> writes);
 
