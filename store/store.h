@@ -36,6 +36,8 @@
 
 namespace remora {
 
+class StoreEngine;
+
 /// What happens when the memory is full of records that are wanted, and another comes.
 enum class Eviction : std::uint8_t {
   kNone = 1,       // the write is refused
@@ -163,6 +165,9 @@ struct Write {
   /// Submit: not 0: none of the above is set yet. The write is in the durable tier, and will be visible when
   /// the disk has it; then TakeSynced tells, by this number. Of a batch, its first write has one for all.
   std::uint64_t ticket = 0;
+
+  /// Returns a write as the options say, apart from where they want its version.
+  static Write From(Kind kind, std::string_view key, std::string_view value, const PutOptions& options);
 };
 
 /// The outcome of a write that was pending.
@@ -395,11 +400,10 @@ class Store {
   friend class RangeDeletion;
   friend class StoreScan;
   friend class StoreWatch;
-  class Impl;
-  explicit Store(std::unique_ptr<Impl> impl);
-  absl::StatusOr<std::uint64_t> DeleteInTheEnd(const RangeOptions& range);
+  explicit Store(std::unique_ptr<StoreEngine> engine);
+  absl::StatusOr<std::uint64_t> DeleteWithRetry(const RangeOptions& range);
 
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<StoreEngine> engine_;
 };
 
 }  // namespace remora

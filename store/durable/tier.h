@@ -92,7 +92,7 @@ class DurableTier {
   absl::Status Begin(std::uint64_t incarnation);
   /// That of the last write that is in the log.
   std::uint64_t logged_to() const;
-  /// As Continue of durable_changes.h. REQUIRES: Begin was OK. Any thread.
+  /// As Continue of wal_change_feed.h. REQUIRES: Begin was OK. Any thread.
   absl::StatusOr<std::uint64_t> Continue(const ChangePlace& place, std::uint64_t end) const;
   /// As ChangeLog::Open. Any thread, as Get.
   absl::StatusOr<std::unique_ptr<ChangeLog>> ReadLog(std::uint64_t from) const;

@@ -1,5 +1,5 @@
 // Keys whose last write is in the durable tier, and not known to be on the disk yet: readers see a write
-// before it (store/write/sync_queue.cc).
+// before it (store/write/sync_queue.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 #include "store/engine/core.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -45,8 +46,15 @@ StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
 
 void StoreCore::BeginToServe() {
   shape = ShapeOf(superblock);  // with what the index began as
-  segments.set_rest(2 * grace);
-  index.set_rest(2 * grace);
+  segments.set_reuse_delay(2 * grace);
+  index.set_reuse_delay(2 * grace);
+}
+
+void StoreCore::AdvanceChangesEnd() {
+  if (!disk.sync_failure().ok()) return;
+  const std::uint64_t end = std::min(changes_held_at, tier->logged_to());
+  changes_end.store(end, std::memory_order_release);
+  metrics.Set(Counter::kChangesEnd, end);
 }
 
 }  // namespace remora

@@ -13,7 +13,9 @@
 #include "store/base/clock.h"
 #include "store/durable/tier.h"
 #include "store/durable/unsynced_keys.h"
+#include "store/engine/disk_health.h"
 #include "store/engine/metrics.h"
+#include "store/engine/writer_lock.h"
 #include "store/format/memory/key_search.h"
 #include "store/format/memory/layout.h"
 #include "store/index/index.h"
@@ -42,13 +44,16 @@ struct StoreCore {
   StoreCore& operator=(const StoreCore&) = delete;
 
   /// Nobody has read so far. From now on, retired memory waits for readers.
-  void BeginToServe();
+  void BeginToServe() REMORA_WRITER;
 
   bool has_tier() const { return tier != nullptr; }
   /// Acquire: a thread that sees false sees all that was loaded.
   bool is_loading() const { return loading.load(std::memory_order_acquire); }
   /// Whether the memory is filling, so that it counts which keys are used.
   bool wants_reads() const { return counts_reads.load(std::memory_order_relaxed); }
+  /// Moves changes_end to the last change that may be shown: it is visible, and so are all before it. Where a
+  /// sync has failed, it stays where it is: what is pending may never become visible. REQUIRES: has_tier().
+  void AdvanceChangesEnd() REMORA_WRITER;
   /// Counts a use of the key with this hash.
   void NoteRead(std::uint64_t key_hash) {
     if (wants_reads()) frequency.Note(key_hash);
@@ -66,20 +71,26 @@ struct StoreCore {
   /// Writers take turns. A reader takes it only after it met writers of its key time and again.
   mutable std::mutex mutex;
 
+  Segments segments REMORA_WRITERS;
   // Written under `mutex`. Readers in between use only the members that say so.
-  Segments segments;
   ValueLog log;
   Index index;
 
   // Any thread.
-  Frequency frequency;
+  AccessFrequency frequency;
   std::atomic<bool> counts_reads = false;   // see wants_reads
   const std::unique_ptr<DurableTier> tier;  // null: Durability::kMemory. Its writes: under `mutex`
 
   // Under `mutex`.
-  KnownKeys coverage;
-  UnsyncedKeys unsynced_keys;
-  std::uint64_t next_version = 1;
+  LoadCoverage coverage REMORA_WRITERS;
+  UnsyncedKeys unsynced_keys REMORA_WRITERS;
+  DiskHealth disk REMORA_WRITERS{metrics};
+  std::uint64_t next_version REMORA_WRITERS = 1;  // greater than the versions of all writes so far
+  /// What was logged up to here is visible, but for what is pending. kNothingPending: nothing is.
+  static constexpr std::uint64_t kNothingPending = ~std::uint64_t{0};
+  std::uint64_t changes_held_at REMORA_WRITERS = kNothingPending;
+  /// The sequence of the last write that is logged and visible, as are all before it. Written under `mutex`.
+  std::atomic<std::uint64_t> changes_end = 0;
   /// Whether a key may be in the tier that the index does not know. Once false, for ever. Written under
   /// `mutex`.
   std::atomic<bool> loading = false;

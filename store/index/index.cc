@@ -17,8 +17,8 @@ namespace remora {
 //   view. Readers in this process acquire all of them. The writer itself loads relaxed, or plainly: it reads
 //   only what it stored.
 
-Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest)
-    : region_(region), segments_(segments), log_(log), rest_(rest) {
+Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration reuse_delay)
+    : region_(region), segments_(segments), log_(log), delay_(reuse_delay) {
   REMORA_CHECK(reinterpret_cast<std::uintptr_t>(region.data()) % alignof(Bucket) == 0);
   static_assert(SegmentsFor(0) == 1);
   REMORA_CHECK(EnsureMain(0));
@@ -41,7 +41,7 @@ std::optional<Index::Entry> Index::FindAmong(std::uint64_t bucket, SlotSet slots
     const std::uint64_t word = SlotWord(bucket, slot);
     if (SlotIsCold(word)) continue;
     const Place place = Place::Of(DecodeSlot(word));
-    // A slot that rests may name a record that is dead since.
+    // A retired slot may name a record that is dead since.
     if (IsSame(log_.Key(place), key) && log_.IsLive(place)) return Entry{bucket, slot, place};
   }
   return std::nullopt;
@@ -92,11 +92,11 @@ void Index::Insert(std::uint64_t key_hash, const Place& place, TimePoint now) {
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
   if (LineOfSlot(free.slot) == LineOf(key_hash) || free.bucket != Main(MainBucketOf(key_hash))) return;
-  // The line may be full of what rests: when that is over, the entry is brought home.
-  Resting away{now + rest_, Resting::Kind::kClear};
+  // The line may be full of retired slots: when they are free, the entry is moved there.
+  Retired away{now + delay_, Retired::Kind::kClear};
   away.bucket = free.bucket;
   away.away = std::uint32_t{1} << free.slot;
-  Rest(std::move(away));
+  Retire(std::move(away));
 }
 
 std::optional<Index::Room> Index::FindRoom(std::uint64_t key_hash) {
@@ -134,25 +134,24 @@ void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
 
 // --- Cold keys ------------------------------------------------------------------------------------------
 
-void Index::Chill(std::uint64_t key_hash, const Entry& entry, TimePoint now) {
+void Index::MarkCold(std::uint64_t key_hash, const Entry& entry, TimePoint now) {
   const SlotRef hot{entry.bucket, entry.slot, SlotWord(entry.bucket, entry.slot)};
   const SlotRef free = FreeSlot(key_hash);
   StoreSlot(free.bucket, free.slot, EncodeColdSlot(key_hash));
   ++cold_entries_;
-  RestSlot(key_hash, hot, now);
+  RetireSlot(key_hash, hot, now);
 }
 
-void Index::Warm(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now) {
+void Index::MarkHot(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now) {
   const SlotRef cold{entry.bucket, entry.slot, SlotWord(entry.bucket, entry.slot)};
   const SlotRef free = FreeSlot(key_hash);
   StoreSlot(free.bucket, free.slot,
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   --cold_entries_;
-  RestSlot(key_hash, cold, now);
+  RetireSlot(key_hash, cold, now);
 }
 
-// Copies of it rest, and are left alone: what comes to a slot that is to be cleared may be of this hash
-// again.
+// Retired copies of it are left alone: what comes to a slot that is to be cleared may be of this hash again.
 void Index::EraseCold(const ColdEntry& entry) {
   StoreSlot(entry.bucket, entry.slot, 0);
   --entries_;
@@ -169,12 +168,12 @@ Index::Entered Index::InsertCold(std::uint64_t key_hash) {
   return Entered::kDone;
 }
 
-void Index::RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now) {
-  Resting clear{now + rest_, Resting::Kind::kClear};
+void Index::RetireSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now) {
+  Retired clear{now + delay_, Retired::Kind::kClear};
   clear.bucket = Main(MainBucketOf(key_hash));
   clear.slot = slot;
-  if (SlotIsCold(slot.word)) resting_cold_.insert(IdOf(slot.bucket, slot.slot));
-  Rest(std::move(clear));
+  if (SlotIsCold(slot.word)) retired_cold_.insert(IdOf(slot.bucket, slot.slot));
+  Retire(std::move(clear));
 }
 
 void Index::StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word) {
@@ -317,7 +316,7 @@ bool Index::Split(TimePoint now) {
     if (!SlotIsCold(word)) __builtin_prefetch(&log_.Header(Place::Of(DecodeSlot(word))));
   }
   const Home upper{sibling, exact_.level + 1};
-  Resting clear{now + rest_, Resting::Kind::kClear};
+  Retired clear{now + delay_, Retired::Kind::kClear};
   clear.bucket = main;
   movers_.clear();
   for (std::uint64_t bucket = main; bucket != 0; bucket = Next(bucket)) {
@@ -325,16 +324,16 @@ bool Index::Split(TimePoint now) {
       const SlotRef entry{bucket, i, SlotWord(bucket, i)};
       if (entry.word == 0) continue;
       const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
-      if (!key_hash) continue;  // nobody's: the slot rests already
+      if (!key_hash) continue;  // nobody's: the slot is retired already
       const std::uint32_t bit = bucket == main ? std::uint32_t{1} << i : 0;
       if (!Belongs(*key_hash, upper)) {
-        // It stays, or rests.
+        // It stays, or is retired.
         if (LineOfSlot(i) != LineOf(*key_hash)) clear.away |= bit;
         continue;
       }
       if (bucket == main) {
-        // What came home rests already; who comes next to its slot is not to be cleared.
-        if (!IsHome(entry, *key_hash)) clear.mask |= bit;
+        // What was moved is retired already; what comes next to its slot is not to be cleared.
+        if (!HasPreferredCopy(entry, *key_hash)) clear.mask |= bit;
       } else {
         clear.slots.push_back(entry);
       }
@@ -347,7 +346,7 @@ bool Index::Split(TimePoint now) {
   StoreWord(At(main).control, EncodeControl(upper.depth, Next(main)), std::memory_order_release);
   exact_.Saw(number, upper.depth);
   PublishView();
-  if (clear.mask != 0 || clear.away != 0 || Next(main) != 0) Rest(std::move(clear));
+  if (clear.mask != 0 || clear.away != 0 || Next(main) != 0) Retire(std::move(clear));
   return true;
 }
 
@@ -357,16 +356,17 @@ void Index::PublishView() {
   StoreWord(superblock.level, exact_.level, std::memory_order_release);
 }
 
-// --- What rests -----------------------------------------------------------------------------------------
+// --- What is retired
+// -----------------------------------------------------------------------------------------
 
 void Index::Tick(TimePoint now) {
   for (const std::uint64_t main : to_compact_) Compact(main, now);
   to_compact_.clear();
-  for (int i = 0; i < kMaxTick && !resting_.empty() && resting_.front().due <= now; ++i) {
-    const Resting rested = std::move(resting_.front());
-    resting_.pop_front();
-    just_resting_ = std::min(just_resting_, resting_.size());
-    if (rested.kind == Resting::Kind::kFree) {
+  for (int i = 0; i < kMaxTick && !retired_.empty() && retired_.front().due <= now; ++i) {
+    const Retired rested = std::move(retired_.front());
+    retired_.pop_front();
+    just_retired_ = std::min(just_retired_, retired_.size());
+    if (rested.kind == Retired::Kind::kFree) {
       Free(rested);
       continue;
     }
@@ -375,26 +375,26 @@ void Index::Tick(TimePoint now) {
     }
     if (rested.slot.word != 0) Clear(rested.slot);
     for (const SlotRef& entry : rested.slots) Clear(entry);
-    if (rested.away != 0) BringHome(rested.bucket, SlotSet(rested.away), now);
+    if (rested.away != 0) MoveToPreferredLine(rested.bucket, SlotSet(rested.away), now);
     Compact(rested.bucket, now);
   }
 }
 
 void Index::Clear(const SlotRef& rested) {
   if (SlotWord(rested.bucket, rested.slot) == rested.word) StoreSlot(rested.bucket, rested.slot, 0);
-  if (SlotIsCold(rested.word)) resting_cold_.erase(IdOf(rested.bucket, rested.slot));
+  if (SlotIsCold(rested.word)) retired_cold_.erase(IdOf(rested.bucket, rested.slot));
 }
 
-void Index::Rest(Resting&& what) {
-  resting_.push_back(std::move(what));
-  ++just_resting_;
+void Index::Retire(Retired&& what) {
+  retired_.push_back(std::move(what));
+  ++just_retired_;
 }
 
-void Index::RestFrom(TimePoint now) {
-  for (auto rest = resting_.rbegin(); just_resting_ > 0; ++rest, --just_resting_) rest->due = now + rest_;
+void Index::StartGracePeriod(TimePoint now) {
+  for (auto last = retired_.rbegin(); just_retired_ > 0; ++last, --just_retired_) last->due = now + delay_;
 }
 
-void Index::Free(const Resting& rested) {
+void Index::Free(const Retired& rested) {
   const auto found = unlinked_.find(rested.bucket);
   // It may have come back, and may have been unlinked again since.
   if (found == unlinked_.end() || found->second.id != rested.unlinked) return;
@@ -405,12 +405,12 @@ void Index::Free(const Resting& rested) {
 
 std::optional<TimePoint> Index::next_tick() const {
   if (!to_compact_.empty()) return TimePoint();  // long ago
-  if (resting_.empty()) return std::nullopt;
-  return resting_.front().due;
+  if (retired_.empty()) return std::nullopt;
+  return retired_.front().due;
 }
 
 /// Whether what `entry` says is in its key's line, too.
-bool Index::IsHome(const SlotRef& entry, std::uint64_t key_hash) const {
+bool Index::HasPreferredCopy(const SlotRef& entry, std::uint64_t key_hash) const {
   if (LineOfSlot(entry.slot) == LineOf(key_hash)) return false;
   for (SlotSet same = FindSlotsInLine(At(entry.bucket), key_hash); !same.empty();) {
     if (SlotWord(entry.bucket, static_cast<std::size_t>(same.Next())) == entry.word) return true;
@@ -419,10 +419,10 @@ bool Index::IsHome(const SlotRef& entry, std::uint64_t key_hash) const {
 }
 
 /// Copies entries of a bucket to their keys' lines, where readers look first.
-void Index::BringHome(std::uint64_t main, SlotSet away, TimePoint now) {
-  // Each takes two slots while the first one rests; let those who insert meanwhile have theirs.
+void Index::MoveToPreferredLine(std::uint64_t main, SlotSet away, TimePoint now) {
+  // Each takes two slots while the first one is retired; let those who insert meanwhile have theirs.
   if (SlotsWith(At(main), 0).size() < kSlotsPerBucket / 4) return;
-  Resting clear{now + rest_, Resting::Kind::kClear};
+  Retired clear{now + delay_, Retired::Kind::kClear};
   clear.bucket = main;
   while (!away.empty()) {
     const auto i = static_cast<std::size_t>(away.Next());
@@ -433,23 +433,24 @@ void Index::BringHome(std::uint64_t main, SlotSet away, TimePoint now) {
     if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
     const std::size_t line = LineOf(*key_hash);
     const std::optional<std::size_t> home = FreeSlotIn(main, line);
-    if (!home || LineOfSlot(*home) != line || LineOfSlot(i) == line || IsHome(entry, *key_hash)) continue;
+    if (!home || LineOfSlot(*home) != line || LineOfSlot(i) == line || HasPreferredCopy(entry, *key_hash))
+      continue;
     StoreSlot(main, *home, entry.word);
     clear.slots.push_back(entry);
   }
-  if (!clear.slots.empty()) Rest(std::move(clear));
+  if (!clear.slots.empty()) Retire(std::move(clear));
 }
 
 /// Copies entries of a chain towards its start, as far as slots are free there, and unlinks its end.
 void Index::Compact(std::uint64_t main, TimePoint now) {
   if (Next(main) == 0) return;
-  Resting clear{now + rest_, Resting::Kind::kClear};
+  Retired clear{now + delay_, Retired::Kind::kClear};
   clear.bucket = main;
   for (std::uint64_t bucket = Next(main); bucket != 0; bucket = Next(bucket)) {
     for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
       const SlotRef entry{bucket, i, SlotWord(bucket, i)};
       if (entry.word == 0) continue;
-      // Nobody's, of a key that belongs elsewhere, or copied already: the slot rests.
+      // Nobody's, of a key that belongs elsewhere, or copied already: the slot is retired.
       const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
       if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
       std::optional<SlotRef> to;
@@ -465,11 +466,11 @@ void Index::Compact(std::uint64_t main, TimePoint now) {
       if (to->bucket == main && LineOfSlot(to->slot) != LineOf(*key_hash)) {
         clear.away |= std::uint32_t{1} << to->slot;
       }
-      if (SlotIsCold(entry.word)) resting_cold_.insert(IdOf(entry.bucket, entry.slot));
+      if (SlotIsCold(entry.word)) retired_cold_.insert(IdOf(entry.bucket, entry.slot));
       clear.slots.push_back(entry);
     }
   }
-  if (!clear.slots.empty()) Rest(std::move(clear));
+  if (!clear.slots.empty()) Retire(std::move(clear));
   UnlinkEmpty(main, now);
 }
 
@@ -484,16 +485,16 @@ void Index::UnlinkEmpty(std::uint64_t main, TimePoint now) {
     if (SlotWord(last, i) != 0) return;
   }
   Link(previous, 0);
-  Resting free{now + rest_, Resting::Kind::kFree};
+  Retired free{now + delay_, Retired::Kind::kFree};
   free.bucket = previous;
   free.unlinked = next_unlinked_++;
   unlinked_[previous] = {last, free.unlinked};
-  Rest(std::move(free));
+  Retire(std::move(free));
   if (previous == main) return;
   // The one before it may be empty, too.
-  Resting again{now + rest_, Resting::Kind::kClear};
+  Retired again{now + delay_, Retired::Kind::kClear};
   again.bucket = main;
-  Rest(std::move(again));
+  Retire(std::move(again));
 }
 
 }  // namespace remora

@@ -7,7 +7,7 @@
 // Growth. When there are kPeakLoad entries for each main bucket, all buckets are split, one after the other,
 // at the pace of the inserts: half of a bucket's entries are copied to the new bucket at the other end, then
 // the bucket says that it is one bit deeper. Readers on their way may still look at the old slots, so those
-// are cleared only when they have rested. In the same way an entry in an overflow bucket is copied to a slot
+// are cleared only after a grace period. In the same way an entry in an overflow bucket is copied to a slot
 // that came free before it in the chain, and the overflow bucket, once empty, unlinked and used again; and
 // one that found no room in its line of the bucket, where readers look first, is copied there when there is
 // some.
@@ -57,8 +57,8 @@ class Index {
   }
 
   /// `region`, whose superblock says the level, `segments` and `log` outlive the index. What others may still
-  /// read rests for `rest` before it is used again. REQUIRES: two segments are free.
-  Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration rest);
+  /// read is used again after `reuse_delay`. REQUIRES: two segments are free.
+  Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration reuse_delay);
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
@@ -116,9 +116,9 @@ class Index {
   void Erase(std::uint64_t key_hash, const Entry& entry);
 
   /// Makes a key cold whose record is dead already. REQUIRES: Reserve, and that FindCold finds nothing.
-  void Chill(std::uint64_t key_hash, const Entry& entry, TimePoint now);
+  void MarkCold(std::uint64_t key_hash, const Entry& entry, TimePoint now);
   /// Publishes the record of a key that was cold. REQUIRES: Reserve.
-  void Warm(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now);
+  void MarkHot(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now);
   void EraseCold(const ColdEntry& entry);
   /// Enters a cold key that the index does not know, and makes room for it.
   enum class Entered : std::uint8_t {
@@ -132,14 +132,14 @@ class Index {
   /// it.
   bool Grow(std::size_t splits, TimePoint now);
 
-  /// Clears and frees what has rested long enough, a bounded number of things at a time. A slot that rests
-  /// may still name a place in a resting segment: do not release one that began to rest later than what is
+  /// Clears and frees what was retired long enough ago, a bounded number of things at a time. A retired slot
+  /// may still name a place in a retired segment: do not release one that was retired later than what is
   /// left here. REQUIRES: no room is reserved.
   void Tick(TimePoint now);
-  /// What came to rest since the last call rests from `now`, which is read after it did.
-  void RestFrom(TimePoint now);
-  bool has_come_to_rest() const { return just_resting_ > 0; }
-  /// When what is left has rested long enough. Nothing: nothing rests.
+  /// Starts the grace period of what was retired since the last call, at `now`, which is read after it was.
+  void StartGracePeriod(TimePoint now);
+  bool has_retired() const { return just_retired_ > 0; }
+  /// When Tick will have something to do. Nothing: nothing is retired.
   std::optional<TimePoint> next_tick() const;
 
   /// Makes it as large as it becomes by itself for `entries`, or less if there are not so many segments,
@@ -147,8 +147,8 @@ class Index {
   /// REQUIRES: it is empty and nobody reads yet.
   void Presize(std::uint64_t entries);
 
-  /// While nobody reads yet, nothing has to rest.
-  void set_rest(Duration rest) { rest_ = rest; }
+  /// 0 while nobody reads yet.
+  void set_reuse_delay(Duration delay) { delay_ = delay; }
 
   std::uint64_t bucket_count() const { return (std::uint64_t{1} << exact_.level) + exact_.split; }
   std::uint64_t overflow_count() const { return overflow_used_; }
@@ -171,8 +171,8 @@ class Index {
     std::size_t line = 0;
   };
 
-  // What is to be done when it has rested.
-  struct Resting {
+  // What is to be done after its grace period.
+  struct Retired {
     enum class Kind : std::uint8_t {
       // The slots of `bucket` in `mask`, `slot` and `slots`; then those in `away` are brought home, and its
       // chain is compacted.
@@ -218,13 +218,13 @@ class Index {
   /// The entry of the key among these slots.
   std::optional<Entry> FindAmong(std::uint64_t bucket, SlotSet slots, std::string_view key) const;
   /// The hash of the key whose entry this is; of that of a cold one, what its slot says. Nothing: it is
-  /// nobody's any more, and rests.
+  /// nobody's any more, and is retired.
   std::optional<std::uint64_t> OwnerHash(const SlotRef& slot) const;
   static std::uint64_t IdOf(std::uint64_t bucket, std::size_t slot) {
     return bucket * kSlotsPerBucket + slot;
   }
   bool ColdRests(std::uint64_t bucket, std::size_t slot) const {
-    return resting_cold_.contains(IdOf(bucket, slot));
+    return retired_cold_.contains(IdOf(bucket, slot));
   }
 
   std::optional<std::uint64_t> TakeOverflow();
@@ -233,14 +233,14 @@ class Index {
   void Begin(std::uint32_t level);
   bool EnsureMain(std::uint64_t number);
   bool Fill(std::uint64_t place, std::uint32_t depth, std::span<const Mover> entries);
-  void Rest(Resting&& what);
-  /// The slot is cleared when it has rested.
-  void RestSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now);
+  void Retire(Retired&& what);
+  /// The slot is cleared after its grace period.
+  void RetireSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now);
   void Clear(const SlotRef& rested);
-  void Free(const Resting& rested);
+  void Free(const Retired& rested);
   static std::size_t LineOfSlot(std::size_t slot) { return (slot + 1) / kWordsPerLine; }
-  bool IsHome(const SlotRef& entry, std::uint64_t key_hash) const;
-  void BringHome(std::uint64_t main, SlotSet away, TimePoint now);
+  bool HasPreferredCopy(const SlotRef& entry, std::uint64_t key_hash) const;
+  void MoveToPreferredLine(std::uint64_t main, SlotSet away, TimePoint now);
   void Compact(std::uint64_t main, TimePoint now);
   void UnlinkEmpty(std::uint64_t main, TimePoint now);
   void PublishView();
@@ -248,7 +248,7 @@ class Index {
   const std::span<std::byte> region_;
   Segments& segments_;
   const ValueLog& log_;
-  Duration rest_;
+  Duration delay_;
 
   IndexView exact_;
   std::atomic<std::uint64_t> view_;  // level << 56 | split, for readers
@@ -263,11 +263,11 @@ class Index {
   std::uint64_t overflow_used_ = 0;
 
   static constexpr int kMaxTick = 1024;
-  std::deque<Resting> resting_;   // in the order of time
-  std::size_t just_resting_ = 0;  // the last of these
+  std::deque<Retired> retired_;   // in the order of time
+  std::size_t just_retired_ = 0;  // the last of these
   // The slots among them, by IdOf, that say that a key of their chain is cold: nothing else tells that they
-  // rest.
-  absl::flat_hash_set<std::uint64_t> resting_cold_;
+  // are retired.
+  absl::flat_hash_set<std::uint64_t> retired_cold_;
   std::uint64_t next_unlinked_ = 0;
   std::vector<std::uint64_t> to_compact_;                  // main buckets of chains that lost an entry
   absl::flat_hash_map<std::uint64_t, Unlinked> unlinked_;  // by the bucket that it continued

@@ -2,7 +2,7 @@
 // all others only the durable tier does.
 //
 // The load goes through each range of keys in order. So the index knows what is at or before a range's
-// position, and beyond that those keys that somebody wrote, deleted or brought in, which are noted one by one
+// position, and beyond that those keys that somebody wrote, deleted or brought in, which are added one by one
 // until the load gets there.
 #pragma once
 
@@ -15,43 +15,43 @@
 namespace remora {
 
 /// Thread Safety: none; under the store's lock.
-class KnownKeys {
+class LoadCoverage {
  public:
   /// From now on the index knows none. `begins`: the first key of each range, in order; that of the first
   /// comes before all keys.
-  void Forget(const std::vector<std::string>& begins);
+  void Begin(const std::vector<std::string>& begins);
 
   /// From now on it knows all. So it does at first.
-  void LearnAll() { ranges_.clear(); }
+  void CoverAll() { ranges_.clear(); }
 
   /// Whether the index knows the key: it has an entry for it exactly when the key exists.
-  bool Knows(std::string_view key) const { return ranges_.empty() || KnowsWhileLoading(key); }
+  bool Covers(std::string_view key) const { return ranges_.empty() || CoversWhileLoading(key); }
 
   /// The index knows this key from now on.
-  void Note(std::string_view key);
+  void AddKey(std::string_view key);
 
   // --- For who loads. Ranges are counted from 0.
 
   /// The index knows all of a range up to this key from now on. REQUIRES: not before the last one.
-  void Pass(std::size_t range, std::string_view key);
+  void Advance(std::size_t range, std::string_view key);
   /// The same of the whole range.
-  void PassAll(std::size_t range);
+  void AdvanceToEnd(std::size_t range);
 
-  /// Whether any key of a range beyond its position is noted, and whether this one is.
-  bool AnyNoted(std::size_t range) const { return !ranges_[range].noted.empty(); }
-  bool IsNoted(std::size_t range, std::string_view key) const { return ranges_[range].noted.contains(key); }
+  /// Whether any key of a range beyond its position was added, and whether this one was.
+  bool HasAdded(std::size_t range) const { return !ranges_[range].added.empty(); }
+  bool IsAdded(std::size_t range, std::string_view key) const { return ranges_[range].added.contains(key); }
 
  private:
   struct Range {
     std::string begin;
     std::string position;  // all up to here are known
     bool all = false;      // all are
-    std::set<std::string, std::less<>> noted;
+    std::set<std::string, std::less<>> added;
 
     bool Passed(std::string_view key) const { return all || key <= position; }
   };
 
-  bool KnowsWhileLoading(std::string_view key) const;
+  bool CoversWhileLoading(std::string_view key) const;
   const Range& RangeOf(std::string_view key) const;
 
   std::vector<Range> ranges_;  // empty: all keys are known

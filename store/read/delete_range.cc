@@ -7,9 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/status_macros.h"
-#include "store/engine/store_impl.h"
+#include "store/engine/store_engine.h"
 #include "store/format/types/expiry.h"
 #include "store/format/types/scan_range.h"
+#include "store/read/index_walk.h"
 
 namespace remora {
 namespace {
@@ -24,14 +25,14 @@ constexpr std::size_t kMaxBuckets = 256;  // of the index
 // Where the keys come from: the durable tier, as of one moment; where there is none, the index.
 struct RangeDeletion::Rep {
   Store& store;
-  Store::Impl& impl;
+  StoreEngine& engine;
   const ScanRange range;
   const std::uint64_t versions_end;                   // of all writes before it
   const std::unique_ptr<DurableTier::Cursor> cursor;  // null: there is no tier
-  Store::Impl::IndexWalk walk;
+  IndexWalk walk;
   bool all_found = false;
 
-  std::vector<Store::Impl::VersionedKey> keys;  // found, and not deleted yet
+  std::vector<VersionedKey> keys;  // found, and not deleted yet
   std::vector<Write> writes;
   std::uint64_t ticket = 0;  // of the last delete that waits for the disk; 0: none does
   std::uint64_t waiting = 0;
@@ -42,7 +43,7 @@ struct RangeDeletion::Rep {
       const auto is_later = [&](const auto& key) { return key.version >= versions_end; };
       for (std::size_t i = 0; i < kMaxBuckets && keys.size() < kMaxKeys && !walk.over; ++i) {
         const auto before = static_cast<std::ptrdiff_t>(keys.size());
-        impl.WalkIndex(range, &walk, &keys);
+        WalkIndex(engine.core(), range, &walk, &keys);
         keys.erase(std::remove_if(keys.begin() + before, keys.end(), is_later), keys.end());
       }
       all_found = walk.over;
@@ -68,7 +69,7 @@ absl::StatusOr<bool> RangeDeletion::StepWithoutWaiting() { return Delete(/*wait=
 
 absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
   if (rep_->ticket != 0) {
-    REMORA_RETURN_IF_ERROR(rep_->impl.Ended(rep_->ticket));
+    REMORA_RETURN_IF_ERROR(rep_->engine.CheckEnded(rep_->ticket));
     deleted_ += std::exchange(rep_->waiting, 0);
     rep_->ticket = 0;
   }
@@ -77,7 +78,7 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
     REMORA_RETURN_IF_ERROR(rep_->Find());
   }
   rep_->writes.clear();
-  for (const Store::Impl::VersionedKey& key : rep_->keys) {
+  for (const VersionedKey& key : rep_->keys) {
     Write& write = rep_->writes.emplace_back();
     write.kind = Write::Kind::kDelete;
     write.key = key.key;
@@ -107,35 +108,30 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
   return rep_->ticket != 0 || !rep_->all_found;
 }
 
-std::uint64_t Store::Impl::versions_end() const {
-  const std::lock_guard lock(core_.mutex);
-  return core_.next_version;
-}
-
 // --- The public face ------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (impl_->core().has_tier()) {
-    REMORA_ASSIGN_OR_RETURN(cursor, impl_->NewCursor(range));
+  if (engine_->core().has_tier()) {
+    REMORA_ASSIGN_OR_RETURN(cursor, engine_->NewCursor(range));
   }
-  const std::uint64_t versions_end = impl_->versions_end();
+  const std::uint64_t versions_end = engine_->VersionsEnd();
   return std::unique_ptr<RangeDeletion>(
       new RangeDeletion(std::unique_ptr<RangeDeletion::Rep>(new RangeDeletion::Rep{
-          *this, *impl_, std::move(range), versions_end, std::move(cursor), {}, false, {}, {}, 0, 0})));
+          *this, *engine_, std::move(range), versions_end, std::move(cursor), {}, false, {}, {}, 0, 0})));
 }
 
 absl::StatusOr<std::uint64_t> Store::DeleteRange(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveDelete(options, &range)) return absl::InvalidArgumentError(why);
-  return DeleteInTheEnd(options);
+  return DeleteWithRetry(options);
 }
 
-absl::StatusOr<std::uint64_t> Store::DropAll() { return DeleteInTheEnd({}); }
+absl::StatusOr<std::uint64_t> Store::DropAll() { return DeleteWithRetry({}); }
 
-absl::StatusOr<std::uint64_t> Store::DeleteInTheEnd(const RangeOptions& range) {
+absl::StatusOr<std::uint64_t> Store::DeleteWithRetry(const RangeOptions& range) {
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<RangeDeletion> deletion, BeginDeleteRange(range));
   for (;;) {
     const absl::StatusOr<bool> more = deletion->Step();

@@ -1,22 +1,12 @@
-// GET in place: search the index and the log without a lock, verify, copy the value out.
-//
-// Nearly all are done by one look: at one cache line of the key's bucket, where its slot is most likely, and
-// at the record that this names. A live one is the key's wherever it was found.
-//
-// The others make the search that a remote reader makes, with loads instead of READs. In one process no word
-// is torn, but the window between an old record's end and the new slot is there all the same, and the checks
-// are the same.
+#include "store/read/point_read.h"
+
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/status_macros.h"
 #include "store/base/tsan.h"
-#include "store/engine/store_impl.h"
 #include "store/format/memory/record.h"
 #include "store/format/types/expiry.h"
 #include "store/region/atomic_word.h"
@@ -58,7 +48,7 @@ RecordHeader CopyHeader(const RecordHeader& shared) {
 }  // namespace
 
 template <typename Take>
-absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
+absl::Status PointReader::Find(std::string_view key, const Take& take) {
   REMORA_RETURN_IF_ERROR(CheckKeySize(key));
   const std::uint64_t key_hash = HashKey(key);
   // Asked before the search: what is loaded behind its back, it may miss.
@@ -67,7 +57,7 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
   for (int searches = 0; searches < kMaxSearches && !cold; ++searches) {
     const TimePoint start = core_.clock.Coarse();
     const auto in_time = [&] {  // I6
-      WithinTime(this);
+      WithinTime(&core_);
       return core_.clock.Coarse() - start <= core_.grace;
     };
     IndexView view = core_.index.view();
@@ -111,11 +101,11 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
           break;
       }
     }
-    WithinTime(this);
+    WithinTime(&core_);
   }
   // While we hold this nothing changes but by us, so what the index says is so.
-  const std::lock_guard lock(core_.mutex);
-  REMORA_ASSIGN_OR_RETURN(const Place place, FindOrFetch(key, key_hash));
+  const WriterLock lock(core_.mutex);
+  REMORA_ASSIGN_OR_RETURN(const Place place, promoter_.FindOrPromote(key, key_hash));
   const RecordHeader header = CopyHeader(core_.log.Header(place));
   if (IsOver(header.expiry_ms, core_.clock)) return absl::NotFoundError("no such key");
   take(header, Slot{Fingerprint(key_hash), place.extent_code, place.offset_units});
@@ -123,7 +113,7 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
 }
 
 template <typename Take>
-absl::Status Store::Impl::FindInTheEnd(std::string_view key, const Take& take) {
+absl::Status PointReader::FindWithRetry(std::string_view key, const Take& take) {
   std::optional<TimePoint> begun;
   for (;;) {
     const absl::Status status = Find(key, take);
@@ -137,7 +127,7 @@ absl::Status Store::Impl::FindInTheEnd(std::string_view key, const Take& take) {
   }
 }
 
-bool Store::Impl::GetAtOnce(std::string_view key, std::string* value, std::uint64_t* version) {
+bool PointReader::TryFastGet(std::string_view key, std::string* value, std::uint64_t* version) {
   const std::uint64_t key_hash = HashKey(key);
   const std::uint64_t reuses = LoadWord(core_.superblock.reuses, std::memory_order_acquire);
   const Slot slot = core_.index.Peek(key_hash);
@@ -150,15 +140,15 @@ bool Store::Impl::GetAtOnce(std::string_view key, std::string* value, std::uint6
   value->assign(record.value);
   if (version != nullptr) *version = record.version;
   core_.NoteRead(key_hash);
-  WithinTime(this);
+  WithinTime(&core_);
   // Before this nothing else was written there: what was verified and copied is the record (layout.h, I6).
   std::atomic_thread_fence(std::memory_order_acquire);
   return LoadWord(core_.superblock.reuses, std::memory_order_relaxed) == reuses;
 }
 
-absl::Status Store::Impl::Get(std::string_view key, std::string* value, std::uint64_t* version) {
-  if (GetAtOnce(key, value, version)) return absl::OkStatus();
-  return FindInTheEnd(key, [&](const RecordHeader& header, const Slot& slot) {
+absl::Status PointReader::Get(std::string_view key, std::string* value, std::uint64_t* version) {
+  if (TryFastGet(key, value, version)) return absl::OkStatus();
+  return FindWithRetry(key, [&](const RecordHeader& header, const Slot& slot) {
     // By the verified copy of the header: should the place be used anew by now, the shared one may say
     // anything.
     value->assign(reinterpret_cast<const char*>(core_.log.Body(Place::Of(slot))) + header.key_size,
@@ -167,20 +157,20 @@ absl::Status Store::Impl::Get(std::string_view key, std::string* value, std::uin
   });
 }
 
-absl::Status Store::Impl::Exists(std::string_view key) {
-  return FindInTheEnd(key, [](const RecordHeader&, const Slot&) {});
+absl::Status PointReader::Exists(std::string_view key) {
+  return FindWithRetry(key, [](const RecordHeader&, const Slot&) {});
 }
 
-absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Impl::Ttl(std::string_view key) {
+absl::StatusOr<std::optional<std::chrono::milliseconds>> PointReader::Ttl(std::string_view key) {
   std::uint64_t expiry_ms = 0;
   REMORA_RETURN_IF_ERROR(
-      FindInTheEnd(key, [&](const RecordHeader& header, const Slot&) { expiry_ms = header.expiry_ms; }));
+      FindWithRetry(key, [&](const RecordHeader& header, const Slot&) { expiry_ms = header.expiry_ms; }));
   if (expiry_ms == 0) return std::nullopt;
   const std::int64_t left = static_cast<std::int64_t>(expiry_ms) - core_.clock.UnixMillis();
   return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
 }
 
-absl::StatusOr<Location> Store::Impl::Locate(std::string_view key) {
+absl::StatusOr<Location> PointReader::Locate(std::string_view key) {
   core_.metrics.Add(Counter::kLocates, 1);
   Location location;
   REMORA_RETURN_IF_ERROR(Find(key, [&](const RecordHeader& header, const Slot& slot) {

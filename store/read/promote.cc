@@ -1,65 +1,63 @@
-// Bringing a record to memory that is only in the durable tier: it was evicted, or is not loaded yet.
-//
-// What the tier says is so: a write is in it before the lock is given up, and so is the removal of what has
-// expired, or else what is left there has expired.
+#include "store/read/promote.h"
+
 #include <algorithm>
 
 #include "store/base/status_macros.h"
-#include "store/engine/store_impl.h"
 #include "store/format/memory/record.h"
 #include "store/format/types/expiry.h"
 
 namespace remora {
 
-absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64_t key_hash) {
+absl::StatusOr<Place> Promoter::FindOrPromote(std::string_view key, std::uint64_t key_hash) {
   const TimePoint now = core_.clock.Now();
   const std::int64_t unix_ms = core_.clock.UnixMillis();
   for (;;) {
     if (const auto entry = core_.index.Find(key, key_hash)) return entry->place;
     // Of a key that is not loaded yet the index has no entry: a cold one of its hash is another's.
-    const bool loaded = core_.coverage.Knows(key);
+    const bool loaded = core_.coverage.Covers(key);
     const auto cold = loaded ? core_.index.FindCold(key_hash) : std::nullopt;
     if (loaded && !cold) return absl::NotFoundError("no such key");
     // The tier has a write that nobody may see yet.
     if (core_.unsynced_keys.Has(key)) {
-      return sync_failed_.ok() ? absl::AbortedError("the key's last write is not synced yet") : sync_failed_;
+      return core_.disk.sync_failure().ok() ? absl::AbortedError("the key's last write is not synced yet")
+                                            : core_.disk.sync_failure();
     }
     std::size_t run = 0;
-    const absl::StatusOr<Place> fetched = Fetch(key, key_hash, cold, now, unix_ms, &run);
-    if (fetched.ok()) {
-      core_.log.MakeLive(*fetched);
+    const absl::StatusOr<Place> promoted = Append(key, key_hash, cold, now, unix_ms, &run);
+    if (promoted.ok()) {
+      core_.log.MakeLive(*promoted);
       if (cold) {
-        core_.index.Warm(key_hash, *cold, *fetched, now);
+        core_.index.MarkHot(key_hash, *cold, *promoted, now);
       } else {
-        core_.index.Insert(key_hash, *fetched, now);
-        core_.coverage.Note(key);
+        core_.index.Insert(key_hash, *promoted, now);
+        core_.coverage.AddKey(key);
         core_.index.Grow(1, now);  // at the pace of what comes
       }
       core_.frequency.Note(key_hash);
-      ++fetches_;
+      core_.metrics.CountOne(Counter::kFetches);
       // For a large one, room was made.
-      const std::uint64_t appended = run > 0 ? 0 : fetched->extent_bytes();
-      if (Short()) cleaner_.Work(kCleanPace * appended, now, unix_ms);
-      FinishWork();
-      return fetched;
+      const std::uint64_t appended = run > 0 ? 0 : promoted->extent_bytes();
+      if (space_.MemoryIsLow()) space_.cleaner().Work(SpaceManager::kCleanPace * appended, now, unix_ms);
+      maintenance_.Finish();
+      return promoted;
     }
-    if (!absl::IsAborted(fetched.status())) {
-      FinishWork();
-      return fetched.status();
+    if (!absl::IsAborted(promoted.status())) {
+      maintenance_.Finish();
+      return promoted.status();
     }
-    Release(now);
-    Room room = MakeRoom(now, unix_ms);
-    if (room == Room::kNow && run > 0) room = MakeRun(run, now, unix_ms);
-    room = OrWhenGivenBack(room, run);
-    FinishWork();
-    if (room == Room::kLater) return fetched.status();
-    if (room == Room::kNever) return run > 0 ? NoRun(run) : Full();
+    space_.ReleaseRetired(now);
+    SpaceResult result = space_.MakeSpace(now, unix_ms);
+    if (result == SpaceResult::kAvailable && run > 0) result = space_.MakeRun(run, now, unix_ms);
+    result = space_.OrWhenGivenBack(result, run);
+    maintenance_.Finish();
+    if (result == SpaceResult::kRetryLater) return promoted.status();
+    if (result == SpaceResult::kFull) return run > 0 ? space_.NoRunError(run) : space_.FullError();
   }
 }
 
-absl::StatusOr<Place> Store::Impl::Fetch(std::string_view key, std::uint64_t key_hash,
-                                         const std::optional<Index::ColdEntry>& entry, TimePoint now,
-                                         std::int64_t unix_ms, std::size_t* run) {
+absl::StatusOr<Place> Promoter::Append(std::string_view key, std::uint64_t key_hash,
+                                       const std::optional<Index::ColdEntry>& entry, TimePoint now,
+                                       std::int64_t unix_ms, std::size_t* run) {
   std::optional<Place> place;
   bool expired = false;
   const absl::Status read = core_.tier->Get(key, [&](const DurableTier::Entry& stored) {
@@ -75,7 +73,7 @@ absl::StatusOr<Place> Store::Impl::Fetch(std::string_view key, std::uint64_t key
   });
   REMORA_RETURN_IF_ERROR(read);
   if (expired) {
-    if (entry) sweeper_.RemoveCold(key, *entry);
+    if (entry) space_.expirer().RemoveCold(key, *entry);
     return absl::NotFoundError("no such key");
   }
   if (!place) return absl::AbortedError("no room right now to bring the record back to memory");

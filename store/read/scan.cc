@@ -1,17 +1,13 @@
 // Scans and counts: what the durable tier holds, which is what is published.
 //
-// Why that is so. All that is written goes through CommitSome, which holds core_.mutex from before the tier's
-// write until all of the group is published, but for what waits for the disk, and for that a cursor has the
-// disk asked, under core_.mutex; all that is removed because it has expired is taken out of
+// Why that is so. All that is written goes through WritePipeline::CommitGroup, which holds core_.mutex from
+// before the tier's write until all of the group is published, but for what waits for the disk, and for that
+// a cursor has the disk asked, under core_.mutex; all that is removed because it has expired is taken out of
 // memory under core_.mutex, too. So whoever holds core_.mutex, and has flushed the removals, finds in the
 // tier exactly the writes that are published: of each group, and so of each batch, all or nothing. A cursor
 // that is made then shows that for ever, since RocksDB never changes what an iterator has seen begin. It does
 // not matter what of it is in memory: an eviction moves nothing in the tier, and neither do growth, cleaning
 // and a load.
-//
-// A store without a tier has its keys in the index alone, and no past of them. There a scan, in any order,
-// walks over the index as hash_order.h says. It takes the keys of one bucket at a time, and copies the record
-// of each when it comes to it: all that a bucket leads to may be a gigabyte.
 #include "store/scan.h"
 
 #include <algorithm>
@@ -21,9 +17,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/status_macros.h"
-#include "store/engine/store_impl.h"
+#include "store/engine/store_engine.h"
 #include "store/format/types/expiry.h"
 #include "store/format/types/scan_range.h"
+#include "store/read/index_walk.h"
 
 namespace remora {
 namespace {
@@ -46,15 +43,15 @@ constexpr std::size_t kMaxKeptValue = kMaxSmallValueSize;
 }  // namespace
 
 struct StoreScan::Rep {
-  Store::Impl& impl;
+  StoreEngine& engine;
   const ScanRange range;
   const bool keys_only;
   std::uint64_t left;                                 // of the limit
   const std::unique_ptr<DurableTier::Cursor> cursor;  // null: by hash
 
   // By hash: the keys of one bucket, from the `next` on those that it has not come to.
-  Store::Impl::IndexWalk walk{};
-  std::vector<Store::Impl::VersionedKey> keys{};
+  IndexWalk walk{};
+  std::vector<VersionedKey> keys{};
   std::size_t next = 0;
   std::size_t steps = 0;  // that go by for what was looked at in the bucket
   std::string value{};
@@ -62,7 +59,7 @@ struct StoreScan::Rep {
 
   bool IsOver(std::uint64_t expiry_ms) const {
     // Looks at the clock only for a record that expires at all.
-    return expiry_ms != 0 && HasExpired(expiry_ms, impl.core().clock.UnixMillis());
+    return expiry_ms != 0 && HasExpired(expiry_ms, engine.core().clock.UnixMillis());
   }
 };
 
@@ -102,12 +99,13 @@ StoreScan::Step StoreScan::AdvanceByHash() {
     if (rep.walk.over) return Step::kEnd;
     rep.keys.clear();
     rep.next = 0;
-    rep.steps = rep.impl.WalkIndex(rep.range, &rep.walk, &rep.keys);
+    rep.steps = WalkIndex(rep.engine.core(), rep.range, &rep.walk, &rep.keys);
     return Step::kNotYet;
   }
   std::string& key = rep.keys[rep.next++].key;
   if (rep.value.capacity() > kMaxKeptValue) rep.value = {};
-  const std::optional<RecordHeader> header = rep.impl.CopyRecord(key, rep.keys_only ? nullptr : &rep.value);
+  const std::optional<RecordHeader> header =
+      CopyRecord(rep.engine.core(), key, rep.keys_only ? nullptr : &rep.value);
   if (!header || rep.IsOver(header->expiry_ms)) return Step::kNotYet;
   --rep.left;
   key_ = std::move(key);
@@ -123,19 +121,6 @@ std::string StoreScan::token() const {
   return MakeScanToken(rest);
 }
 
-absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> Store::Impl::NewCursor(const ScanRange& range) {
-  // Without the lock, a write might be shown that no reader sees yet; and what was removed, should the clock
-  // ever say less than it did, without a flush.
-  std::unique_lock lock(core_.mutex);
-  const absl::Status published = PublishAll();
-  sweeper_.Flush();
-  std::unique_ptr<DurableTier::Cursor> cursor;
-  if (published.ok()) cursor = core_.tier->NewCursor(range);
-  TellAll(lock);
-  REMORA_RETURN_IF_ERROR(published);
-  return cursor;
-}
-
 absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(const ScanOptions& options) {
   ScanRange range;
   if (const char* why = ResolveScan(options, &range)) return absl::InvalidArgumentError(why);
@@ -144,71 +129,17 @@ absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(const ScanOptions& option
 
 absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(ScanRange range, std::uint64_t limit, bool keys_only) {
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (impl_->core().has_tier()) {
+  if (engine_->core().has_tier()) {
     if (!range.after.empty()) return NoHashes();
     range.by_hash = false;
-    REMORA_ASSIGN_OR_RETURN(cursor, impl_->NewCursor(range));
+    REMORA_ASSIGN_OR_RETURN(cursor, engine_->NewCursor(range));
   } else if (!range.by_hash) {
     return NoOrder();
   }
   const std::uint64_t left = limit != 0 ? limit : ~std::uint64_t{0};
   const std::uint64_t place = range.after.empty() ? 0 : HashOrder(range.after);
   return std::unique_ptr<StoreScan>(new StoreScan(std::unique_ptr<StoreScan::Rep>(
-      new StoreScan::Rep{*impl_, std::move(range), keys_only, left, std::move(cursor), {.place = place}})));
-}
-
-// --- Without a durable tier -----------------------------------------------------------------------------
-
-std::size_t Store::Impl::WalkIndex(const ScanRange& range, IndexWalk* walk, std::vector<VersionedKey>* keys) {
-  struct Found {
-    std::uint64_t order;
-    std::string_view key;
-    std::uint64_t version;
-    auto operator<=>(const Found&) const = default;  // NOLINT: clang-tidy 14 takes it for a null pointer
-  };
-  std::vector<Found> found;
-  std::size_t looks = 0;
-  const std::uint64_t after_order = range.after.empty() ? 0 : HashOrder(range.after);
-  const std::lock_guard lock(core_.mutex);
-  const Home home = core_.index.HomeOf(ReverseBits(walk->place));
-  BucketRef ref{.overflow = false, .number = home.bucket};
-  for (Bucket bucket;; ref = {.overflow = true, .number = ControlLink(bucket.control)}) {
-    core_.index.Copy(ref, &bucket);
-    for (const std::uint64_t word : bucket.slots) {
-      if (word == 0 || SlotIsCold(word)) continue;
-      ++looks;
-      // A slot that rests names a record that is dead, or one that another slot names, too: of this bucket,
-      // or of the other half of it.
-      const Place place = Place::Of(DecodeSlot(word));
-      if (!core_.log.IsLive(place)) continue;
-      const std::string_view key = core_.log.Key(place);
-      const std::uint64_t key_hash = HashKey(key);
-      if (!Belongs(key_hash, home) || !range.Contains(key)) continue;
-      const std::uint64_t order = ReverseBits(key_hash);
-      // The scan that it goes on with may have seen smaller buckets.
-      if (std::tie(order, key) <= std::tuple(after_order, std::string_view(range.after))) continue;
-      found.push_back({order, key, core_.log.Header(place).version_live >> 1});
-    }
-    if (ControlLink(bucket.control) == 0) break;
-  }
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
-  for (const Found& record : found) keys->push_back({std::string(record.key), record.version});
-  walk->place = ReverseBits(home.bucket) + (std::uint64_t{1} << (64 - home.depth));
-  walk->over = walk->place == 0;
-  return looks;
-}
-
-std::optional<RecordHeader> Store::Impl::CopyRecord(std::string_view key, std::string* value) {
-  const std::lock_guard lock(core_.mutex);
-  const std::optional<Index::Entry> entry = core_.index.Find(key, HashKey(key));
-  if (!entry) return std::nullopt;
-  const RecordHeader header = core_.log.Header(entry->place);
-  if (value != nullptr) {
-    value->assign(reinterpret_cast<const char*>(core_.log.Body(entry->place)) + header.key_size,
-                  header.value_size);
-  }
-  return header;
+      new StoreScan::Rep{*engine_, std::move(range), keys_only, left, std::move(cursor), {.place = place}})));
 }
 
 // --- Backups, and counts --------------------------------------------------------------------------------
@@ -216,19 +147,19 @@ std::optional<RecordHeader> Store::Impl::CopyRecord(std::string_view key, std::s
 // All that was acknowledged is in the tier by now, whoever has seen it.
 absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t keep,
                                          std::stop_token stop) const {
-  if (!impl_->core().has_tier()) {
+  if (!engine_->core().has_tier()) {
     return absl::FailedPreconditionError(
         "a store that is only in memory has nothing to back up: open it with Durability::kLogged "
         "(kvserver --durability=logged), or export it");
   }
-  const std::uint64_t version = impl_->versions_end() - 1;
-  return impl_->core().tier->Backup(dir, {version, keep, std::move(stop)});
+  const std::uint64_t version = engine_->VersionsEnd() - 1;
+  return engine_->core().tier->Backup(dir, {version, keep, std::move(stop)});
 }
 
 absl::StatusOr<std::uint64_t> Store::Count() {
   // The counter is of the keys that are loaded.
   if (loading()) return Count(RangeOptions{});
-  return impl_->core().metrics.Read(Counter::kKeys);
+  return engine_->core().metrics.Read(Counter::kKeys);
 }
 
 absl::StatusOr<std::uint64_t> Store::Count(const RangeOptions& range) {

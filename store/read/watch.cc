@@ -12,7 +12,7 @@
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/wal_change_feed.h"
-#include "store/engine/store_impl.h"
+#include "store/engine/store_engine.h"
 #include "store/format/types/scan_range.h"
 #include "store/format/wire/resume_token.h"
 
@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kLongestPause{16};
 }  // namespace
 
 struct StoreWatch::Rep {
-  Store::Impl& store;
+  StoreEngine& engine;
   const ScanRange range;
   absl::Status failed{};  // for good
   std::future<absl::StatusOr<std::unique_ptr<ChangeLog>>> opening{};
@@ -49,30 +49,30 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const WatchOptions& opt
 }
 
 absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range, const ChangePlace& place) {
-  if (!impl_->core().has_tier()) {
+  if (!engine_->core().has_tier()) {
     return absl::FailedPreconditionError(
         "a store that is only in memory keeps no log of its writes: open it with Durability::kLogged "
         "(kvserver --durability=logged) to watch it");
   }
-  const std::uint64_t end = impl_->changes_end();
+  const std::uint64_t end = engine_->core().changes_end.load(std::memory_order_acquire);
   ChangePlace from = place;
   if (from.incarnation == 0) {
     from.sequence = end + 1;
   } else {
-    REMORA_ASSIGN_OR_RETURN(from.sequence, impl_->core().tier->Continue(place, end));
+    REMORA_ASSIGN_OR_RETURN(from.sequence, engine_->core().tier->Continue(place, end));
   }
   from.incarnation = superblock().incarnation;
-  impl_->BeginToBeWatched();
+  engine_->BeginToBeWatched();
   return std::unique_ptr<StoreWatch>(
-      new StoreWatch(std::unique_ptr<StoreWatch::Rep>(new StoreWatch::Rep{*impl_, range}), from));
+      new StoreWatch(std::unique_ptr<StoreWatch::Rep>(new StoreWatch::Rep{*engine_, range}), from));
 }
 
 absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
-  const Clock& clock = rep_->store.core().clock;
+  const Clock& clock = rep_->engine.core().clock;
   const TimePoint until = clock.Now() + wait;
   const TimePoint remove_until = until + kLongestPause;
   for (Duration pause = kFirstPause;;) {
-    const bool removed = rep_->store.RemoveExpired();  // nobody else may do so while nothing is written
+    const bool removed = rep_->engine.RemoveExpired();  // nobody else may do so while nothing is written
     REMORA_ASSIGN_OR_RETURN(const Step step, Advance());
     if (step == Step::kChange) return true;
     if (step == Step::kNotYet) continue;
@@ -99,12 +99,12 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Advance() {
 }
 
 absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
-  const std::uint64_t end = rep_->store.changes_end();
+  const std::uint64_t end = rep_->engine.core().changes_end.load(std::memory_order_acquire);
   if (rep_->log == nullptr) {
-    const bool in_thread = !rep_->store.syncs_in_steps();
+    const bool in_thread = !rep_->engine.syncs_in_steps();
     if (!rep_->opening.valid()) {
       if (place_.sequence > end) return Step::kNone;
-      const auto open = [&tier = *rep_->store.core().tier, from = place_.sequence] {
+      const auto open = [&tier = *rep_->engine.core().tier, from = place_.sequence] {
         return tier.ReadLog(from);
       };
       REMORA_ASSIGN_OR_RETURN(rep_->opening, StartThread([&] {

@@ -15,14 +15,15 @@ constexpr std::uint64_t kMask = 15;
 
 }  // namespace
 
-Frequency::Frequency(std::size_t memory_size) : blocks_(memory_size / kMemoryPerBlock) {}
+AccessFrequency::AccessFrequency(std::size_t memory_size) : blocks_(memory_size / kMemoryPerBlock) {}
 
-std::size_t Frequency::BlockOf(std::uint64_t key_hash) const {
+std::size_t AccessFrequency::BlockOf(std::uint64_t key_hash) const {
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::size_t>(Wide{key_hash} * blocks_.size() >> 64);
 }
 
-std::array<Frequency::Place, Frequency::kCounters> Frequency::PlacesOf(std::uint64_t key_hash) {
+std::array<AccessFrequency::Place, AccessFrequency::kCounters> AccessFrequency::PlacesOf(
+    std::uint64_t key_hash) {
   std::array<Place, kCounters> places;
   for (std::size_t i = 0; i < kCounters; ++i) {
     const std::uint64_t bits = key_hash >> (7 * i) & 127;
@@ -34,7 +35,7 @@ std::array<Frequency::Place, Frequency::kCounters> Frequency::PlacesOf(std::uint
 
 // Relaxed, all of it: nothing is concluded from it about anything else.
 
-std::uint32_t Frequency::Count(const Block& block, const std::array<Place, kCounters>& places) {
+std::uint32_t AccessFrequency::Count(const Block& block, const std::array<Place, kCounters>& places) {
   std::uint64_t least = kMost;
   for (const Place& place : places) {
     const std::uint64_t word = LoadWord(block.words[place.word], std::memory_order_relaxed);
@@ -43,11 +44,11 @@ std::uint32_t Frequency::Count(const Block& block, const std::array<Place, kCoun
   return static_cast<std::uint32_t>(least);
 }
 
-std::uint32_t Frequency::Of(std::uint64_t key_hash) const {
+std::uint32_t AccessFrequency::Of(std::uint64_t key_hash) const {
   return blocks_.empty() ? 0 : Count(blocks_[BlockOf(key_hash)], PlacesOf(key_hash));
 }
 
-void Frequency::Note(std::uint64_t key_hash) {
+void AccessFrequency::Note(std::uint64_t key_hash) {
   if (blocks_.empty()) return;
   Block& block = blocks_[BlockOf(key_hash)];
   const std::array<Place, kCounters> places = PlacesOf(key_hash);
@@ -65,13 +66,13 @@ void Frequency::Note(std::uint64_t key_hash) {
   if (forget) Forget();
 }
 
-void Frequency::set_keys(std::uint64_t keys) {
+void AccessFrequency::set_keys(std::uint64_t keys) {
   if (blocks_.empty()) return;
   const std::uint64_t at = std::max<std::uint64_t>(kUsesPerKey * keys / blocks_.size(), 1);
   forget_at_.store(at, std::memory_order_relaxed);
 }
 
-void Frequency::Forget() {
+void AccessFrequency::Forget() {
   const std::uint64_t next = next_forgotten_.load(std::memory_order_relaxed);
   next_forgotten_.store((next + 1) % blocks_.size(), std::memory_order_relaxed);
   for (std::uint64_t& word : blocks_[next % blocks_.size()].words) {

@@ -12,15 +12,15 @@
 namespace remora {
 
 /// Thread Safety: any threads. Two that count at once may count once.
-class Frequency {
+class AccessFrequency {
  public:
   /// Counts up to here.
   static constexpr std::uint32_t kMost = 15;
 
   /// For the records of a memory of this size: takes 1/128 of it. 0: counts nothing.
-  explicit Frequency(std::size_t memory_size);
-  Frequency(const Frequency&) = delete;
-  Frequency& operator=(const Frequency&) = delete;
+  explicit AccessFrequency(std::size_t memory_size);
+  AccessFrequency(const AccessFrequency&) = delete;
+  AccessFrequency& operator=(const AccessFrequency&) = delete;
 
   /// There are so many keys to tell apart: counts are halved whenever each was used ten times, on average.
   void set_keys(std::uint64_t keys);

@@ -14,7 +14,7 @@ constexpr std::uint64_t kWorthMoving = kSegmentSize / 4;
 }  // namespace
 
 bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
-  // The sweeper may have found it empty.
+  // The expirer may have found it empty.
   if (victim_ && segments_[*victim_].retired != victim_retired_) victim_.reset();
   for (std::uint64_t looked_at = 0; looked_at < bytes;) {
     if (!victim_ && !PickVictim(now)) return false;
@@ -26,7 +26,7 @@ bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
       continue;
     }
     const Place place = log_.At(next_);
-    if (log_.IsLive(place) && !sweeper_.RemoveIfExpired(place, unix_ms) && !Rehouse(place, now)) return false;
+    if (log_.IsLive(place) && !expirer_.RemoveIfExpired(place, unix_ms) && !Rehouse(place, now)) return false;
     next_ += place.extent_bytes();
     looked_at += place.extent_bytes();
   }

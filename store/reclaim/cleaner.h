@@ -1,6 +1,6 @@
 // The cleaner: makes free segments. It picks the one that promises most, or, where too little is dead to be
 // worth it, the one that the evictor says. It moves the records that are live to another, removes them if
-// they have expired, or lets the evictor take them, and lets the emptied one rest (store/region/segments.h).
+// they have expired, or lets the evictor take them, and retires the emptied one (store/region/segments.h).
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ namespace remora {
 /// looks dead.
 class Cleaner {
  public:
-  Cleaner(Segments& segments, ValueLog& log, Index& index, Sweeper& sweeper, Evictor& evictor)
-      : segments_(segments), log_(log), index_(index), sweeper_(sweeper), evictor_(evictor) {}
+  Cleaner(Segments& segments, ValueLog& log, Index& index, Expirer& expirer, Evictor& evictor)
+      : segments_(segments), log_(log), index_(index), expirer_(expirer), evictor_(evictor) {}
   Cleaner(const Cleaner&) = delete;
   Cleaner& operator=(const Cleaner&) = delete;
 
   /// Looks at `bytes` of records or a few more. False: there is nothing that cleaning would gain, or nowhere
-  /// to move a record to until a segment has rested.
+  /// to move a record to until a retired segment is free.
   bool Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms);
 
   std::uint64_t segments_cleaned() const { return segments_cleaned_; }
@@ -42,7 +42,7 @@ class Cleaner {
   Segments& segments_;
   ValueLog& log_;
   Index& index_;
-  Sweeper& sweeper_;
+  Expirer& expirer_;
   Evictor& evictor_;
   std::optional<SegmentNumber> victim_;
   std::uint64_t victim_retired_ = 0;  // Segment::retired, when it was picked

@@ -19,14 +19,14 @@ constexpr std::int64_t kWatchedPausePerPass = 3;
 
 }  // namespace
 
-bool ColdSweep::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
+bool ColdExpirer::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
   if (!pass_) {
     const std::optional<std::int64_t> due = next_due_ms();
     if (!due || *due > unix_ms) return false;
     pass_ = Pass{"", now};
     due_ms_ = Segments::kNoExpiry;
   }
-  sweeper_.Flush();  // what was removed from memory is not shown
+  expirer_.Flush();  // what was removed from memory is not shown
   std::size_t looked_at = 0;
   const absl::Status status = tier_->ForEachFrom(pass_->next, [&](const DurableTier::Entry& entry) {
     if (looked_at++ == entries) {
@@ -41,34 +41,34 @@ bool ColdSweep::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms) {
   return status.ok();
 }
 
-absl::Status ColdSweep::Look(const DurableTier::Entry& entry, std::int64_t unix_ms) {
+absl::Status ColdExpirer::Look(const DurableTier::Entry& entry, std::int64_t unix_ms) {
   if (entry.header.expiry_ms == 0) return absl::OkStatus();
   const std::uint64_t key_hash = HashKey(entry.key);
-  // One in memory is the sweeper's; one that is not loaded yet, whoever's who loads.
-  if (index_.Find(entry.key, key_hash) || !known_.Knows(entry.key)) return absl::OkStatus();
+  // One in memory is the expirer's; one that is not loaded yet, whoever's who loads.
+  if (index_.Find(entry.key, key_hash) || !known_.Covers(entry.key)) return absl::OkStatus();
   if (unsynced_.Has(entry.key)) return absl::OkStatus();  // that entry is not this write's
   const std::optional<Index::ColdEntry> cold = index_.FindCold(key_hash);
   if (!cold) return absl::OkStatus();
   if (HasExpired(entry.header.expiry_ms, unix_ms)) {
-    sweeper_.RemoveCold(entry.key, *cold);
+    expirer_.RemoveCold(entry.key, *cold);
   } else {
     NoteExpiry(static_cast<std::int64_t>(entry.header.expiry_ms));
   }
   return absl::OkStatus();
 }
 
-void ColdSweep::End(TimePoint now, std::int64_t unix_ms) {
+void ColdExpirer::End(TimePoint now, std::int64_t unix_ms) {
   const std::int64_t took_ms = std::chrono::ceil<std::chrono::milliseconds>(now - pass_->began).count();
   not_before_ms_ = unix_ms + (watched_ ? std::max(kWatchedColdSweepPauseMs, kWatchedPausePerPass * took_ms)
                                        : std::max(kColdSweepPauseMs, kPausePerPass * took_ms));
   pass_.reset();
 }
 
-void ColdSweep::SetWatched() {
+void ColdExpirer::SetWatched() {
   if (!std::exchange(watched_, true)) not_before_ms_ = 0;
 }
 
-std::optional<std::int64_t> ColdSweep::next_due_ms() const {
+std::optional<std::int64_t> ColdExpirer::next_due_ms() const {
   if (pass_) return 0;
   if (tier_ == nullptr || due_ms_ == Segments::kNoExpiry) return std::nullopt;
   return std::max(due_ms_, not_before_ms_);

@@ -19,15 +19,15 @@
 namespace remora {
 
 /// Thread Safety: none; the writer's. Not while a group is being committed.
-class ColdSweep {
+class ColdExpirer {
  public:
   /// `tier` may be null: then there is nothing to do. `known`: for which keys a cold entry tells that it is
   /// theirs.
-  ColdSweep(DurableTier* tier, Index& index, Sweeper& sweeper, const KnownKeys& known,
-            const UnsyncedKeys& unsynced)
-      : tier_(tier), index_(index), sweeper_(sweeper), known_(known), unsynced_(unsynced) {}
-  ColdSweep(const ColdSweep&) = delete;
-  ColdSweep& operator=(const ColdSweep&) = delete;
+  ColdExpirer(DurableTier* tier, Index& index, Expirer& expirer, const LoadCoverage& known,
+              const UnsyncedKeys& unsynced)
+      : tier_(tier), index_(index), expirer_(expirer), known_(known), unsynced_(unsynced) {}
+  ColdExpirer(const ColdExpirer&) = delete;
+  ColdExpirer& operator=(const ColdExpirer&) = delete;
 
   /// A key has become cold whose record expires then (Segments::ExpiryOf).
   void NoteExpiry(std::int64_t expiry_ms) { due_ms_ = std::min(due_ms_, expiry_ms); }
@@ -52,8 +52,8 @@ class ColdSweep {
 
   DurableTier* const tier_;
   Index& index_;
-  Sweeper& sweeper_;
-  const KnownKeys& known_;
+  Expirer& expirer_;
+  const LoadCoverage& known_;
   const UnsyncedKeys& unsynced_;
   std::optional<Pass> pass_;
   std::int64_t due_ms_ = Segments::kNoExpiry;  // the earliest expiry of those that the pass does not look at

@@ -12,7 +12,7 @@ std::optional<SegmentNumber> Evictor::Next() {
   if (mode_ == Mode::kOff) return std::nullopt;
   // However much everything is used, half of the bytes leave, about; however little, something may stay.
   if (queue_ == Segments::Queue::kMoved && judged_ > 0) {
-    if (stayed_ > judged_ / 2 && enough_ <= Frequency::kMost) ++enough_;
+    if (stayed_ > judged_ / 2 && enough_ <= AccessFrequency::kMost) ++enough_;
     if (stayed_ < judged_ / 8 && enough_ > kUsedAgain) --enough_;
   }
   judged_ = 0;
@@ -40,8 +40,8 @@ bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint
     if (index_.FindCold(key_hash) || !index_.Reserve(key_hash, 1)) return false;
     // Dead first: who remembers the place must not find it live after a later write of the key.
     log_.Kill(entry.place);
-    cold_sweep_.NoteExpiry(Segments::ExpiryOf(log_.Header(entry.place)));
-    index_.Chill(key_hash, entry, now);
+    cold_expirer_.NoteExpiry(Segments::ExpiryOf(log_.Header(entry.place)));
+    index_.MarkCold(key_hash, entry, now);
   }
   ++evictions_;
   return true;

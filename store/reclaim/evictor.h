@@ -25,18 +25,18 @@ class Evictor {
  public:
   enum class Mode : std::uint8_t {
     kOff = 0,
-    kChill = 1,  // what leaves is in the durable tier
-    kDrop = 2,   // it is nowhere else
+    kMarkCold = 1,  // what leaves is in the durable tier
+    kDrop = 2,      // it is nowhere else
   };
 
   /// All that it is given outlives it.
-  Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, ColdSweep& cold_sweep,
-          const Frequency& frequency)
+  Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, ColdExpirer& cold_expirer,
+          const AccessFrequency& frequency)
       : mode_(mode),
         segments_(segments),
         log_(log),
         index_(index),
-        cold_sweep_(cold_sweep),
+        cold_expirer_(cold_expirer),
         frequency_(frequency) {}
   Evictor(const Evictor&) = delete;
   Evictor& operator=(const Evictor&) = delete;
@@ -63,8 +63,8 @@ class Evictor {
   Segments& segments_;
   ValueLog& log_;
   Index& index_;
-  ColdSweep& cold_sweep_;
-  const Frequency& frequency_;
+  ColdExpirer& cold_expirer_;
+  const AccessFrequency& frequency_;
 
   Segments::Queue queue_ = Segments::Queue::kWritten;  // that of the segment that Next said last
   std::uint64_t judged_ = 0;           // bytes of it that Stays was asked about, and of these,

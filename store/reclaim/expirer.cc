@@ -22,7 +22,7 @@ constexpr std::size_t kMaxUnflushed = 1024;
 
 }  // namespace
 
-bool Sweeper::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t unix_ms) {
+bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t unix_ms) {
   // Cleaned meanwhile, it may hold other records by now, or buckets.
   if (sweep_ && segments_[sweep_->segment].retired != sweep_->retired) sweep_.reset();
   if (!lost_.empty() && again_ms_ <= unix_ms) {
@@ -47,7 +47,7 @@ bool Sweeper::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t u
   return true;
 }
 
-bool Sweeper::Begin(Pace pace, std::int64_t unix_ms) {
+bool Expirer::Begin(Pace pace, std::int64_t unix_ms) {
   std::optional<SegmentNumber> segment;
   if (!lost_.empty() && pace == Pace::kDue) return false;  // what they say would be lost, too
   if (const auto due = segments_.first_due(); due && due->first <= unix_ms) {
@@ -64,14 +64,14 @@ bool Sweeper::Begin(Pace pace, std::int64_t unix_ms) {
   return true;
 }
 
-void Sweeper::End(TimePoint now) {
+void Expirer::End(TimePoint now) {
   const Segments::Segment& segment = segments_[sweep_->segment];
   if (sweep_->expiry_ms != Segments::kNoExpiry) segments_.NoteExpiry(segment.begin, sweep_->expiry_ms);
   if (segment.use == Segments::Use::kLog && segment.live == 0) segments_.Retire(sweep_->segment, now);
   sweep_.reset();
 }
 
-std::optional<std::int64_t> Sweeper::next_due_ms() const {
+std::optional<std::int64_t> Expirer::next_due_ms() const {
   if (sweep_) return 0;
   if (!lost_.empty()) return again_ms_;
   const auto due = segments_.first_due();
@@ -79,7 +79,7 @@ std::optional<std::int64_t> Sweeper::next_due_ms() const {
   return due->first;
 }
 
-bool Sweeper::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
+bool Expirer::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
   if (!HasExpired(log_.Header(place).expiry_ms, unix_ms)) return false;
   const std::string_view key = log_.Key(place);
   if (unsynced_.Has(key)) return false;
@@ -95,25 +95,25 @@ bool Sweeper::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
   return true;
 }
 
-void Sweeper::RemoveCold(std::string_view key, const Index::ColdEntry& entry) {
+void Expirer::RemoveCold(std::string_view key, const Index::ColdEntry& entry) {
   tier_->Delete(key);
   index_.EraseCold(entry);
   Removed(key);
 }
 
-void Sweeper::RemoveStored(std::string_view key) {
+void Expirer::RemoveStored(std::string_view key) {
   tier_->Delete(key);
   Removed(key);
 }
 
-void Sweeper::Removed(std::string_view key) {
+void Expirer::Removed(std::string_view key) {
   ++removed_;
   if (tier_ == nullptr) return;
   unflushed_.emplace_back(key);
   if (unflushed_.size() == kMaxUnflushed) Flush();
 }
 
-void Sweeper::Flush() {
+void Expirer::Flush() {
   if (unflushed_.empty()) return;
   // When it fails, the tier keeps what has expired (see above), and says so to the next write that is
   // somebody's. But those who watch are to learn of it, once the disk takes writes again.
@@ -121,7 +121,7 @@ void Sweeper::Flush() {
   unflushed_.clear();
 }
 
-void Sweeper::DeleteAgain() {
+void Expirer::DeleteAgain() {
   for (std::string& key : std::exchange(lost_, {})) {
     // It was written again, and that is what they see.
     const std::uint64_t key_hash = HashKey(key);

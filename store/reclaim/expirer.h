@@ -1,4 +1,4 @@
-// The sweeper: removes records that have expired, so that their memory comes back though nobody reads them.
+// The expirer: removes records that have expired, so that their memory comes back though nobody reads them.
 //
 // Segments know when the first of their records expires. When that has passed, the segment is swept: all its
 // records are looked at, those that have expired are removed, and when the next one expires is noted. What is
@@ -23,14 +23,14 @@ namespace remora {
 
 /// Thread Safety: none; the writer's. Not while a group is being committed: its writes were decided by what
 /// was there.
-class Sweeper {
+class Expirer {
  public:
   /// `tier` may be null. Keys that are unsynced are left alone: a deletion would come behind their last
   /// write.
-  Sweeper(Segments& segments, ValueLog& log, Index& index, DurableTier* tier, const UnsyncedKeys& unsynced)
+  Expirer(Segments& segments, ValueLog& log, Index& index, DurableTier* tier, const UnsyncedKeys& unsynced)
       : segments_(segments), log_(log), index_(index), tier_(tier), unsynced_(unsynced) {}
-  Sweeper(const Sweeper&) = delete;
-  Sweeper& operator=(const Sweeper&) = delete;
+  Expirer(const Expirer&) = delete;
+  Expirer& operator=(const Expirer&) = delete;
 
   enum class Pace : std::uint8_t {
     kDue = 1,    // no segment more often than the pause says

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
-#include "store/engine/store_impl.h"
 #include "store/format/memory/record.h"
 #include "store/format/types/expiry.h"
 #include "store/memory_plan.h"
@@ -42,7 +41,7 @@ constexpr std::uint64_t kMaxIndexShare = 8;
 
 // --- Beginning and end ----------------------------------------------------------------------------------
 
-absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
+absl::Status IndexLoader::Start(const StoreOptions& options) {
   const DurableTier::Size size = core_.tier->EstimateSize();
   // At most: each record's header, and what rounding adds.
   const std::uint64_t record_bytes =
@@ -50,11 +49,11 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   const bool fits = MemoryNeeded(size.keys, record_bytes) <= core_.memory_size;
   // What does not is cold, where the index alone fits. Who is to learn at the start that not even that does
   // must not serve before it is known.
-  const bool will_do = fits || (evictor_.is_on() && MemoryNeeded(size.keys, 0) <= core_.memory_size);
+  const bool will_do = fits || (space_.evictor().is_on() && MemoryNeeded(size.keys, 0) <= core_.memory_size);
   const bool steps = options.loading == Loading::kInSteps;
   const bool background = options.loading == Loading::kInBackground && will_do;
 
-  PresizeToLoad(size.keys, fits, will_do);
+  Presize(size.keys, fits, will_do);
   std::uint64_t threads =
       options.load_threads != 0 ? options.load_threads : std::thread::hardware_concurrency();
   threads = std::max<std::uint64_t>(steps ? 1 : std::min(threads, size.disk_bytes / kThreadBytes + 1), 1);
@@ -64,15 +63,18 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   load_.ranges = core_.tier->Split(std::clamp<std::uint64_t>(size.disk_bytes / range_bytes, 1, kMaxRanges));
   std::vector<std::string> begins;
   for (const DurableTier::KeyRange& range : load_.ranges) begins.push_back(range.begin());
-  core_.coverage.Forget(begins);
+  {
+    const WriterLock lock(core_.mutex);
+    core_.coverage.Begin(begins);
+  }
   load_.working = threads;
   load_.began = core_.clock.Now();
   core_.metrics.Set(Counter::kLoading, 1);
   core_.loading.store(true, std::memory_order_relaxed);  // nobody else is here yet
   load_.serves = steps || background;
-  if (load_.serves) core_.BeginToServe();
+  if (load_.serves) BeginToServe();
   if (steps) {
-    load_.stepper.emplace();
+    load_.stepper = std::make_unique<Worker>();
     return absl::OkStatus();
   }
   for (std::uint64_t i = 0; i < threads; ++i) {
@@ -83,12 +85,17 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   if (background) return absl::OkStatus();
   for (std::thread& thread : load_.threads) thread.join();
   load_.threads.clear();
-  core_.BeginToServe();
+  BeginToServe();
   return load_.status;
 }
 
+void IndexLoader::BeginToServe() {
+  const WriterLock lock(core_.mutex);
+  core_.BeginToServe();
+}
+
 // An estimate errs to the larger side. With the half, the index grows once more by itself.
-void Store::Impl::PresizeToLoad(std::uint64_t keys, bool fits, bool will_do) {
+void IndexLoader::Presize(std::uint64_t keys, bool fits, bool will_do) {
   const std::uint64_t cheap = core_.shape.memory_size / kMaxIndexShare / sizeof(Bucket) * Index::kPeakLoad;
   const std::uint64_t segments = Index::SegmentsFor(keys);
   load_.index_segments = segments + segments / 16 + 1;  // with its overflow buckets
@@ -96,13 +103,13 @@ void Store::Impl::PresizeToLoad(std::uint64_t keys, bool fits, bool will_do) {
   core_.index.Presize(keys);
 }
 
-void Store::Impl::StopLoading() {
+void IndexLoader::Stop() {
   load_.stop.store(true, std::memory_order_relaxed);  // the join orders all else
   for (std::thread& thread : load_.threads) thread.join();
 }
 
-void Store::Impl::EndLoad(LoadWorker& worker, const absl::Status& status) {
-  const std::lock_guard lock(core_.mutex);
+void IndexLoader::EndLoad(Worker& worker, const absl::Status& status) {
+  const WriterLock lock(core_.mutex);
   if (worker.segment) core_.log.Adopt(*worker.segment, core_.clock.Now());
   worker.segment.reset();
   load_.key_count += worker.key_count;
@@ -113,29 +120,33 @@ void Store::Impl::EndLoad(LoadWorker& worker, const absl::Status& status) {
 
   load_.ranges.clear();
   if (load_.status.ok() && !load_.fits.load(std::memory_order_relaxed)) {
-    const std::uint64_t in_memory = evictor_.is_on() ? 0 : load_.record_bytes;
+    const std::uint64_t in_memory = space_.evictor().is_on() ? 0 : load_.record_bytes;
     load_.status = absl::OutOfRangeError(absl::StrCat(
         "what is stored does not fit: ", load_.key_count, " keys with ", load_.record_bytes,
         " bytes of records need a memory of about ", MemoryNeeded(load_.key_count, in_memory),
         " bytes at least, and it has ", core_.memory_size, "; open the store with more (--memory)"));
   }
-  SetSizeCounters();
+  maintenance_.SetSizeCounters();
   if (!load_.status.ok()) {
     // What the index does not know may be in the tier, for ever. Release: who sees it reads the status.
     load_.failed.store(true, std::memory_order_release);
     return;
   }
-  core_.coverage.LearnAll();
+  core_.coverage.CoverAll();
   load_.took = core_.clock.Now() - load_.began;
   core_.metrics.Set(Counter::kLoading, 0);
   // Release: who sees it sees all that was loaded.
   core_.loading.store(false, std::memory_order_release);
 }
 
+absl::Status IndexLoader::status() const {
+  return load_.failed.load(std::memory_order_acquire) ? load_.status : absl::OkStatus();
+}
+
 // --- A thread's way -------------------------------------------------------------------------------------
 
-void Store::Impl::LoadInThread() {
-  LoadWorker worker;
+void IndexLoader::LoadInThread() {
+  Worker worker;
   for (;;) {
     const absl::StatusOr<bool> more = LoadRange(worker);
     if (absl::IsAborted(more.status())) {
@@ -147,7 +158,7 @@ void Store::Impl::LoadInThread() {
   }
 }
 
-bool Store::Impl::LoadStep() {
+bool IndexLoader::Step() {
   if (!load_.stepper) return false;
   const absl::StatusOr<bool> more = LoadRange(*load_.stepper);
   if (absl::IsAborted(more.status()) || (more.ok() && *more)) return true;
@@ -156,7 +167,7 @@ bool Store::Impl::LoadStep() {
   return false;
 }
 
-absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
+absl::StatusOr<bool> IndexLoader::LoadRange(Worker& worker) {
   // Relaxed: what it says whether to stop orders nothing.
   const auto stopped = [this] { return load_.stop.load(std::memory_order_relaxed); };
   if (!worker.range) {
@@ -186,17 +197,15 @@ absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
   return true;
 }
 
-absl::Status Store::Impl::LoadEntry(LoadWorker& worker, const DurableTier::Entry& entry) {
+absl::Status IndexLoader::LoadEntry(Worker& worker, const DurableTier::Entry& entry) {
   const std::size_t waiting = worker.batch.size();
   if (waiting > 0 && waiting % kBatch == 0) {
-    std::unique_lock lock(core_.mutex, std::try_to_lock);
-    if (!lock && waiting >= kMaxBatch) lock.lock();
-    if (lock) REMORA_RETURN_IF_ERROR(PublishLocked(worker));
+    REMORA_RETURN_IF_ERROR(PublishIfFree(worker));
   }
   // Relaxed: who sees it late loads what is dropped.
   const auto fits = [this] { return load_.fits.load(std::memory_order_relaxed); };
   if (HasExpired(entry.header.expiry_ms, worker.unix_ms)) {
-    if (fits()) LoadKey(worker, entry, LoadWorker::Item::Kind::kExpired);
+    if (fits()) LoadKey(worker, entry, Worker::Item::Kind::kExpired);
     return absl::OkStatus();
   }
   if (fits()) {
@@ -208,7 +217,13 @@ absl::Status Store::Impl::LoadEntry(LoadWorker& worker, const DurableTier::Entry
   return absl::OkStatus();
 }
 
-absl::Status Store::Impl::LoadSmall(LoadWorker& worker, const DurableTier::Entry& entry) {
+absl::Status IndexLoader::PublishIfFree(Worker& worker) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  std::unique_lock lock(core_.mutex, std::try_to_lock);
+  if (!lock && worker.batch.size() >= kMaxBatch) lock.lock();
+  return lock ? PublishLocked(worker) : absl::OkStatus();
+}
+
+absl::Status IndexLoader::LoadSmall(Worker& worker, const DurableTier::Entry& entry) {
   Place place{0, RecordExtentCode(entry.key.size(), entry.value.size())};
   const std::uint64_t size = place.extent_bytes();
   if (size > worker.end - worker.next && !load_.cold.load(std::memory_order_relaxed)) {
@@ -217,7 +232,7 @@ absl::Status Store::Impl::LoadSmall(LoadWorker& worker, const DurableTier::Entry
     if (!load_.fits.load(std::memory_order_relaxed)) return absl::OkStatus();
   }
   if (size > worker.end - worker.next) {
-    LoadKey(worker, entry, LoadWorker::Item::Kind::kCold);
+    LoadKey(worker, entry, Worker::Item::Kind::kCold);
     return absl::OkStatus();
   }
   place.offset_units = worker.next / kUnitSize;
@@ -230,9 +245,9 @@ absl::Status Store::Impl::LoadSmall(LoadWorker& worker, const DurableTier::Entry
   return absl::OkStatus();
 }
 
-void Store::Impl::LoadKey(LoadWorker& worker, const DurableTier::Entry& entry, LoadWorker::Item::Kind kind) {
+void IndexLoader::LoadKey(Worker& worker, const DurableTier::Entry& entry, Worker::Item::Kind kind) {
   const std::uint64_t key_hash = HashKey(entry.key);
-  if (kind == LoadWorker::Item::Kind::kCold) {
+  if (kind == Worker::Item::Kind::kCold) {
     core_.index.PrefetchBucket(key_hash);
     worker.cold_expiry_ms = std::min(worker.cold_expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
   }
@@ -244,24 +259,24 @@ void Store::Impl::LoadKey(LoadWorker& worker, const DurableTier::Entry& entry, L
   worker.keys.append(entry.key);
 }
 
-absl::Status Store::Impl::LoadLarge(LoadWorker& worker, const DurableTier::Entry& entry) {
+absl::Status IndexLoader::LoadLarge(Worker& worker, const DurableTier::Entry& entry) {
   REMORA_RETURN_IF_ERROR(PublishBatch(worker));  // keys are passed in order
   if (!load_.fits.load(std::memory_order_relaxed)) return absl::OkStatus();
   const absl::StatusOr<Reservation> reserved = ReserveToLoad(entry);
   if (reserved.ok()) return PublishLarge(worker, entry, *reserved);
   if (!absl::IsResourceExhausted(reserved.status())) return reserved.status();
-  if (evictor_.is_on()) {
-    LoadKey(worker, entry, LoadWorker::Item::Kind::kCold);
+  if (space_.evictor().is_on()) {
+    LoadKey(worker, entry, Worker::Item::Kind::kCold);
   } else {
     load_.fits.store(false, std::memory_order_relaxed);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Reservation> Store::Impl::ReserveToLoad(const DurableTier::Entry& entry) {
-  if (!evictor_.is_on()) return Reserve(entry.key.size(), entry.value.size());
-  const std::lock_guard lock(core_.mutex);
-  Release(core_.clock.Now());
+absl::StatusOr<Reservation> IndexLoader::ReserveToLoad(const DurableTier::Entry& entry) {
+  if (!space_.evictor().is_on()) return large_.Reserve(entry.key.size(), entry.value.size());
+  const WriterLock lock(core_.mutex);
+  space_.ReleaseRetired(core_.clock.Now());
   if (IsRoomToLoad(RunLength(entry.key.size(), entry.value.size()))) {
     if (const auto place = core_.log.Reserve(entry.key.size(), entry.value.size())) {
       return Reservation{core_.log.MutableBody(*place), entry.key.size()};
@@ -270,175 +285,176 @@ absl::StatusOr<Reservation> Store::Impl::ReserveToLoad(const DurableTier::Entry&
   return absl::ResourceExhaustedError("what is free is needed otherwise");
 }
 
-absl::Status Store::Impl::PublishLarge(LoadWorker& worker, const DurableTier::Entry& entry,
+absl::Status IndexLoader::PublishLarge(Worker& worker, const DurableTier::Entry& entry,
                                        const Reservation& reserved) {
   // All that takes its time, before the lock is taken.
   std::memcpy(reserved.bytes.data(), entry.key.data(), entry.key.size());
   std::memcpy(reserved.bytes.data() + entry.key.size(), entry.value.data(), entry.value.size());
   const std::uint64_t value_hash = HashValue(entry.value.data(), entry.value.size());
-  const std::lock_guard lock(core_.mutex);
+  const WriterLock lock(core_.mutex);
   const TimePoint now = core_.clock.Now();
-  const LoadWorker::Item item{HashKey(entry.key), PlaceOf(reserved)};
+  const Worker::Item item{HashKey(entry.key), large_.PlaceOf(reserved)};
   core_.log.Seal(item.place, entry.header.version, entry.header.expiry_ms, item.key_hash, value_hash);
-  const absl::StatusOr<Room> room = PublishItem(worker, item, now);
-  if (room.ok() && *room == Room::kNow) {
-    core_.coverage.Pass(*worker.range, entry.key);
+  const absl::StatusOr<SpaceResult> result = PublishItem(worker, item, now);
+  if (result.ok() && *result == SpaceResult::kAvailable) {
+    core_.coverage.Advance(*worker.range, entry.key);
     core_.index.Grow(1, now);
     core_.metrics.Add(Counter::kKeysLoaded, 1);
   } else {
-    core_.log.TakeBack(item.place);
+    core_.log.Rollback(item.place);
   }
-  FinishWork();
-  return AfterPublishing(room);
+  maintenance_.Finish();
+  return AfterPublishing(result);
 }
 
 // --- Under the lock -------------------------------------------------------------------------------------
 
-bool Store::Impl::IsRoomToLoad(std::size_t segments) const {
+bool IndexLoader::IsRoomToLoad(std::size_t segments) const {
   const std::uint64_t of_index =
       load_.index_segments - std::min(load_.index_segments, core_.index.segment_count());
-  return core_.segments.free_count() >= segments + WantedFree() + of_index;
+  return core_.segments.free_count() >= segments + space_.WantedFree() + of_index;
 }
 
-absl::Status Store::Impl::TakeSegment(LoadWorker& worker) {
-  const std::lock_guard lock(core_.mutex);
+absl::Status IndexLoader::TakeSegment(Worker& worker) {
+  const WriterLock lock(core_.mutex);
   const TimePoint now = core_.clock.Now();
-  Release(now);
-  if (evictor_.is_on() && !IsRoomToLoad(1)) {
+  space_.ReleaseRetired(now);
+  if (space_.evictor().is_on() && !IsRoomToLoad(1)) {
     load_.cold.store(true, std::memory_order_relaxed);  // who sees it later comes here, too
     return absl::OkStatus();
   }
   if (worker.segment) core_.segments.Seal(*worker.segment, worker.next, now);
   worker.segment.reset();
   worker.next = worker.end = 0;
-  Room room = Room::kNow;
-  while (room == Room::kNow && !worker.segment) {
+  SpaceResult result = SpaceResult::kAvailable;
+  while (result == SpaceResult::kAvailable && !worker.segment) {
     worker.segment = core_.segments.Take(Segments::Use::kLogHead, Segments::kReserve);
-    if (!worker.segment) room = MakeRoomToLoad(now, worker.unix_ms);
+    if (!worker.segment) result = MakeSpaceToLoad(now, worker.unix_ms);
   }
   if (worker.segment) {
     worker.next = core_.segments[*worker.segment].begin;
     worker.end = Segments::EndOf(*worker.segment);
   }
-  FinishWork();
-  return AfterPublishing(room);
+  maintenance_.Finish();
+  return AfterPublishing(result);
 }
 
-Store::Impl::Room Store::Impl::MakeRoomToLoad(TimePoint now, std::int64_t unix_ms) {
-  const Room room = MakeRoom(now, unix_ms);
-  if (room != Room::kLater || load_.serves) return room;
-  Release(now);  // while nobody reads, all that rests may go: a bounded number of things at a time
-  return Room::kNow;
+SpaceResult IndexLoader::MakeSpaceToLoad(TimePoint now, std::int64_t unix_ms) {
+  const SpaceResult result = space_.MakeSpace(now, unix_ms);
+  if (result != SpaceResult::kRetryLater || load_.serves) return result;
+  space_.ReleaseRetired(
+      now);  // while nobody reads, all that rests may go: a bounded number of things at a time
+  return SpaceResult::kAvailable;
 }
 
-absl::Status Store::Impl::AfterPublishing(const absl::StatusOr<Room>& room) {
-  if (!room.ok()) return room.status();
-  if (*room == Room::kLater) return absl::AbortedError("no room until dead memory has rested");
-  if (*room == Room::kNever) load_.fits.store(false, std::memory_order_relaxed);
+absl::Status IndexLoader::AfterPublishing(const absl::StatusOr<SpaceResult>& result) {
+  if (!result.ok()) return result.status();
+  if (*result == SpaceResult::kRetryLater) return absl::AbortedError("no room until dead memory has rested");
+  if (*result == SpaceResult::kFull) load_.fits.store(false, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
-absl::Status Store::Impl::PublishBatch(LoadWorker& worker) {
+absl::Status IndexLoader::PublishBatch(Worker& worker) {
   if (worker.batch.empty()) return absl::OkStatus();
-  const std::lock_guard lock(core_.mutex);
+  const WriterLock lock(core_.mutex);
   return PublishLocked(worker);
 }
 
-absl::Status Store::Impl::PublishLocked(LoadWorker& worker) {
+absl::Status IndexLoader::PublishLocked(Worker& worker) {
   const TimePoint now = core_.clock.Now();
-  Release(now);
+  space_.ReleaseRetired(now);
   if (worker.segment) {
     core_.segments.Extend(*worker.segment, worker.next);
     core_.segments.NoteExpiry(core_.segments[*worker.segment].begin, worker.expiry_ms);
   }
-  cold_sweep_.NoteExpiry(worker.cold_expiry_ms);
+  space_.cold_expirer().NoteExpiry(worker.cold_expiry_ms);
   std::size_t loaded = 0;
-  absl::StatusOr<Room> room = Room::kNow;
+  absl::StatusOr<SpaceResult> result = SpaceResult::kAvailable;
   while (worker.published < worker.batch.size()) {
-    const LoadWorker::Item& item = worker.batch[worker.published];
-    room = PublishItem(worker, item, now);
-    if (!room.ok() || *room != Room::kNow) break;
+    const Worker::Item& item = worker.batch[worker.published];
+    result = PublishItem(worker, item, now);
+    if (!result.ok() || *result != SpaceResult::kAvailable) break;
     ++worker.published;
-    loaded += item.kind != LoadWorker::Item::Kind::kExpired;
+    loaded += item.kind != Worker::Item::Kind::kExpired;
   }
   if (worker.published > 0) {
-    core_.coverage.Pass(*worker.range, KeyOf(worker, worker.batch[worker.published - 1]));
+    core_.coverage.Advance(*worker.range, KeyOf(worker, worker.batch[worker.published - 1]));
   }
-  if (!room.ok() || *room != Room::kLater) EndBatch(worker);
+  if (!result.ok() || *result != SpaceResult::kRetryLater) EndBatch(worker);
   core_.index.Grow(loaded, now);
-  FinishWork();
+  maintenance_.Finish();
   core_.metrics.Add(Counter::kKeysLoaded, static_cast<std::int64_t>(loaded));
-  return AfterPublishing(room);
+  return AfterPublishing(result);
 }
 
-absl::StatusOr<Store::Impl::Room> Store::Impl::PublishItem(const LoadWorker& worker,
-                                                           const LoadWorker::Item& item, TimePoint now) {
+absl::StatusOr<SpaceResult> IndexLoader::PublishItem(const Worker& worker, const Worker::Item& item,
+                                                     TimePoint now) {
   // The index knows better (L1).
-  if (core_.coverage.AnyNoted(*worker.range) && core_.coverage.IsNoted(*worker.range, KeyOf(worker, item))) {
-    if (item.kind == LoadWorker::Item::Kind::kRecord) core_.log.TakeBack(item.place);
-    return Room::kNow;
+  if (core_.coverage.HasAdded(*worker.range) && core_.coverage.IsAdded(*worker.range, KeyOf(worker, item))) {
+    if (item.kind == Worker::Item::Kind::kRecord) core_.log.Rollback(item.place);
+    return SpaceResult::kAvailable;
   }
   switch (item.kind) {
-    case LoadWorker::Item::Kind::kRecord:
+    case Worker::Item::Kind::kRecord:
       break;
-    case LoadWorker::Item::Kind::kCold:
+    case Worker::Item::Kind::kCold:
       return PublishCold(worker, item, now);
-    case LoadWorker::Item::Kind::kExpired:
-      sweeper_.RemoveStored(KeyOf(worker, item));
-      return Room::kNow;
+    case Worker::Item::Kind::kExpired:
+      space_.expirer().RemoveStored(KeyOf(worker, item));
+      return SpaceResult::kAvailable;
   }
   for (;;) {
     if (const std::optional<Index::Room> room = core_.index.FindRoom(item.key_hash)) {
       core_.log.MakeLive(item.place);
       core_.index.InsertAt(*room, item.key_hash, item.place);
-      return Room::kNow;
+      return SpaceResult::kAvailable;
     }
-    const Room room = MakeRoomToLoad(now, worker.unix_ms);
-    if (room != Room::kNow) return room;
+    const SpaceResult result = MakeSpaceToLoad(now, worker.unix_ms);
+    if (result != SpaceResult::kAvailable) return result;
   }
 }
 
-absl::StatusOr<Store::Impl::Room> Store::Impl::PublishCold(const LoadWorker& worker,
-                                                           const LoadWorker::Item& item, TimePoint now) {
+absl::StatusOr<SpaceResult> IndexLoader::PublishCold(const Worker& worker, const Worker::Item& item,
+                                                     TimePoint now) {
   for (;;) {
     switch (core_.index.InsertCold(item.key_hash)) {
       case Index::Entered::kDone:
-        return Room::kNow;
+        return SpaceResult::kAvailable;
       case Index::Entered::kTaken:
-        return FetchToLoad(KeyOf(worker, item), item.key_hash);
+        return PromoteToLoad(KeyOf(worker, item), item.key_hash);
       case Index::Entered::kNoRoom:
         break;
     }
-    const Room room = MakeRoomToLoad(now, worker.unix_ms);
-    if (room != Room::kNow) return room;
+    const SpaceResult result = MakeSpaceToLoad(now, worker.unix_ms);
+    if (result != SpaceResult::kAvailable) return result;
   }
 }
 
-absl::StatusOr<Store::Impl::Room> Store::Impl::FetchToLoad(std::string_view key, std::uint64_t key_hash) {
+absl::StatusOr<SpaceResult> IndexLoader::PromoteToLoad(std::string_view key, std::uint64_t key_hash) {
   for (;;) {
-    const absl::Status fetched = FindOrFetch(key, key_hash).status();
-    if (fetched.ok()) return Room::kNow;
+    const absl::Status fetched = promoter_.FindOrPromote(key, key_hash).status();
+    if (fetched.ok()) return SpaceResult::kAvailable;
     if (absl::IsNotFound(fetched)) {  // it has expired by now
-      sweeper_.RemoveStored(key);
-      return Room::kNow;
+      space_.expirer().RemoveStored(key);
+      return SpaceResult::kAvailable;
     }
-    if (absl::IsResourceExhausted(fetched)) return Room::kNever;
+    if (absl::IsResourceExhausted(fetched)) return SpaceResult::kFull;
     if (!absl::IsAborted(fetched)) return fetched;
-    if (load_.serves) return Room::kLater;
-    Release(core_.clock.Now());
+    if (load_.serves) return SpaceResult::kRetryLater;
+    space_.ReleaseRetired(core_.clock.Now());
   }
 }
 
-std::string_view Store::Impl::KeyOf(const LoadWorker& worker, const LoadWorker::Item& item) const {
-  if (item.kind == LoadWorker::Item::Kind::kRecord) return core_.log.Key(item.place);
+std::string_view IndexLoader::KeyOf(const Worker& worker, const Worker::Item& item) const {
+  if (item.kind == Worker::Item::Kind::kRecord) return core_.log.Key(item.place);
   return std::string_view(worker.keys).substr(item.key_begin, item.key_size);
 }
 
-void Store::Impl::EndBatch(LoadWorker& worker) {
+void IndexLoader::EndBatch(Worker& worker) {
   // Those for which there is no room, and none will come.
   for (; worker.published < worker.batch.size(); ++worker.published) {
-    const LoadWorker::Item& item = worker.batch[worker.published];
-    if (item.kind != LoadWorker::Item::Kind::kRecord) continue;
+    const Worker::Item& item = worker.batch[worker.published];
+    if (item.kind != Worker::Item::Kind::kRecord) continue;
     core_.segments.Drop(item.place.offset_bytes(), item.place.extent_bytes());
   }
   worker.batch.clear();
@@ -448,10 +464,10 @@ void Store::Impl::EndBatch(LoadWorker& worker) {
   worker.cold_expiry_ms = Segments::kNoExpiry;
 }
 
-void Store::Impl::EndRange(LoadWorker& worker) {
-  const std::lock_guard lock(core_.mutex);
+void IndexLoader::EndRange(Worker& worker) {
+  const WriterLock lock(core_.mutex);
   // Otherwise some of it was only counted.
-  if (load_.fits.load(std::memory_order_relaxed)) core_.coverage.PassAll(*worker.range);
+  if (load_.fits.load(std::memory_order_relaxed)) core_.coverage.AdvanceToEnd(*worker.range);
   worker.range.reset();
 }
 

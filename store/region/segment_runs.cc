@@ -67,12 +67,12 @@ void Segments::RetireRun(SegmentNumber first) {
   const Segment& segment = segments_[first];
   for (SegmentNumber i = first; i < first + segment.run; ++i) {
     ++segments_[i].retired;
-    segments_[i].use = Use::kResting;
+    segments_[i].use = Use::kRetired;
     ChangeGeneration(i);
   }
-  // Until RestFrom says when.
-  resting_.push_back({TimePoint::max(), first, segment.run});
-  resting_count_ += segment.run;
+  // Until StartGracePeriod says when.
+  retired_.push_back({TimePoint::max(), first, segment.run});
+  retired_count_ += segment.run;
   ++just_retired_;
 }
 
@@ -84,7 +84,7 @@ void Segments::Renew(SegmentNumber first) {
 
 bool Segments::HasEnoughFor(std::size_t length) const {
   const std::size_t claimed = claim_ ? claim_->ready : 0;
-  return free_.count() + claimed + resting_count_ >= length + kLeft;
+  return free_.count() + claimed + retired_count_ >= length + kLeft;
 }
 
 bool Segments::MakeRun(std::size_t length, TimePoint now) {
@@ -135,7 +135,7 @@ std::optional<SegmentNumber> Segments::EasiestStretch(std::size_t length) const 
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const Segment& segment = segments_[i];
     const bool movable =
-        segment.use == Use::kFree || segment.use == Use::kResting || segment.use == Use::kLog;
+        segment.use == Use::kFree || segment.use == Use::kRetired || segment.use == Use::kLog;
     if (!movable) {
       good = live = free = 0;
       continue;

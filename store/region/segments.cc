@@ -9,9 +9,12 @@
 
 namespace remora {
 
-Segments::Segments(std::span<std::byte> region, Duration rest,
+Segments::Segments(std::span<std::byte> region, Duration reuse_delay,
                    std::function<void(std::uint64_t end)> on_reach)
-    : region_(region), rest_(rest), on_reach_(std::move(on_reach)), segments_(SegmentCount(region.size())) {
+    : region_(region),
+      delay_(reuse_delay),
+      on_reach_(std::move(on_reach)),
+      segments_(SegmentCount(region.size())) {
   const std::size_t first = FirstSegment(region.size());
   for (std::size_t i = first; i < segments_.size(); ++i) {
     segments_[i].begin = i * kSegmentSize;
@@ -63,10 +66,10 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
   ForgetExpiry(number, 0);
   ++segment.retired;
   log_bytes_ -= segment.end - segment.begin;
-  segment.use = Use::kResting;
+  segment.use = Use::kRetired;
   ChangeGeneration(number);
-  resting_.push_back({now + rest_, number, 1});
-  ++resting_count_;
+  retired_.push_back({now + delay_, number, 1});
+  ++retired_count_;
   ++just_retired_;
 }
 
@@ -77,17 +80,17 @@ void Segments::ChangeGeneration(SegmentNumber number) {
       .store(std::byte(std::to_integer<unsigned>(generation) + 1), std::memory_order_relaxed);
 }
 
-void Segments::RestFrom(TimePoint now) {
-  for (auto rest = resting_.rbegin(); just_retired_ > 0; ++rest, --just_retired_) rest->until = now + rest_;
+void Segments::StartGracePeriod(TimePoint now) {
+  for (auto last = retired_.rbegin(); just_retired_ > 0; ++last, --just_retired_) last->until = now + delay_;
 }
 
 void Segments::Release(TimePoint now) {
-  while (!resting_.empty() && resting_.front().until <= now) {
-    const Rest& rested = resting_.front();
-    resting_count_ -= rested.length;
-    AddFree(rested.first, rested.length);
-    resting_.pop_front();
-    just_retired_ = std::min(just_retired_, resting_.size());
+  while (!retired_.empty() && retired_.front().until <= now) {
+    const Retired& first = retired_.front();
+    retired_count_ -= first.length;
+    AddFree(first.first, first.length);
+    retired_.pop_front();
+    just_retired_ = std::min(just_retired_, retired_.size());
   }
   if (claim_ && now - claim_->asked > kPatience) CancelRun();
 }
@@ -109,8 +112,8 @@ void Segments::AddFree(SegmentNumber first, std::size_t length) {
 }
 
 std::optional<TimePoint> Segments::next_release() const {
-  if (resting_.empty()) return std::nullopt;
-  return resting_.front().until;
+  if (retired_.empty()) return std::nullopt;
+  return retired_.front().until;
 }
 
 void Segments::Drop(std::uint64_t offset, std::uint64_t bytes) {

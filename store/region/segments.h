@@ -1,8 +1,8 @@
 // The region's segments: what each is used for, and when it may be used for something else.
 //
-//   free -> log head -> log -> (emptied by the cleaner) -> resting for 2T -> free
+//   free -> log head -> log -> (emptied by the cleaner) -> retired for 2T -> free
 //   free -> index, for good
-//   free -> run: next to each other, for one large record -> (the record is dead) -> resting for 2T -> free
+//   free -> run: next to each other, for one large record -> (the record is dead) -> retired for 2T -> free
 //
 // When enough are free for a run, but not next to each other, one is made (MakeRun): the stretch that holds
 // the least is claimed, and the cleaner empties it; what comes free there is kept for the run. Large records
@@ -37,7 +37,7 @@ class Segments {
     kIndex = 2,
     kLogHead = 3,  // records are being appended
     kLog = 4,
-    kResting = 5,  // nothing leads here any more, but readers may have been led here
+    kRetired = 5,  // nothing leads here any more, but readers may have been led here
     kRun = 6,      // of one large record, whose bytes and expiry the first one of them has
     kClaimed = 7,  // free, for the run that is being made
   };
@@ -45,8 +45,9 @@ class Segments {
   /// Segments that only the cleaner may take: with one, it can always empty another.
   static constexpr std::size_t kReserve = 1;
 
-  /// `region` outlives this. What rests does so for `rest`. `on_reach`: as StoreOptions.
-  Segments(std::span<std::byte> region, Duration rest, std::function<void(std::uint64_t end)> on_reach = {});
+  /// `region` outlives this. What is retired is free again after `reuse_delay`. `on_reach`: as StoreOptions.
+  Segments(std::span<std::byte> region, Duration reuse_delay,
+           std::function<void(std::uint64_t end)> on_reach = {});
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
 
@@ -64,7 +65,7 @@ class Segments {
   /// A full head becomes part of the log. `end`: where its last record ends.
   void Seal(SegmentNumber segment, std::uint64_t end, TimePoint now, Queue queue = Queue::kWritten);
 
-  /// Nothing leads to this segment of the log any more: it rests, then it is free.
+  /// Nothing leads to this segment of the log any more: it is retired, then free.
   void Retire(SegmentNumber segment, TimePoint now);
 
   /// Takes a run for a record of `bytes`; its first one. Nothing: there is none, beyond kReserve and one
@@ -74,8 +75,8 @@ class Segments {
   /// Nothing ever led to this run: it is free at once. REQUIRES: its record was dropped.
   void GiveBackRun(SegmentNumber first);
 
-  /// Nothing leads to this run any more, when RestFrom is called next: it rests as one, then it is free.
-  /// REQUIRES: its record was dropped.
+  /// Nothing leads to this run any more, when StartGracePeriod is called next: it is retired as
+  /// one, then free. REQUIRES: its record was dropped.
   void RetireRun(SegmentNumber first);
 
   /// A run that was the oldest is the youngest now.
@@ -84,7 +85,7 @@ class Segments {
   std::uint64_t run_bytes() const { return run_bytes_; }
 
   bool HasRun(std::size_t length) const;
-  /// Whether as much is free, or rests, as a run takes, if it were in one piece.
+  /// Whether as much is free, or retired, as a run takes, if it were in one piece.
   bool HasEnoughFor(std::size_t length) const;
   /// The longest run that this region can ever have, about.
   std::size_t max_run() const;
@@ -99,17 +100,17 @@ class Segments {
   void CancelRun();
   static constexpr std::chrono::seconds kPatience{1};
 
-  /// What was retired since the last call rests from `now`, which is read after it was.
-  void RestFrom(TimePoint now);
+  /// Starts the grace period of what was retired since the last call, at `now`, which is read after it was.
+  void StartGracePeriod(TimePoint now);
   bool has_retired() const { return just_retired_ > 0; }
 
-  /// Frees what has rested long enough.
+  /// Frees what was retired long enough ago.
   void Release(TimePoint now);
-  /// When the next segment will have rested long enough. Nothing: none rests.
+  /// When Release will free the next segment. Nothing: none is retired.
   std::optional<TimePoint> next_release() const;
 
-  /// While nobody reads yet, nothing has to rest.
-  void set_rest(Duration rest) { rest_ = rest; }
+  /// 0 while nobody reads yet.
+  void set_reuse_delay(Duration delay) { delay_ = delay; }
 
   // --- Bytes of records, live and dead.
 
@@ -183,7 +184,7 @@ class Segments {
   std::size_t count() const { return segments_.size(); }
   /// Without those that are kept for a run.
   std::size_t free_count() const { return free_.count(); }
-  std::size_t resting_count() const { return resting_count_; }
+  std::size_t retired_count() const { return retired_count_; }
   /// Of all records in the log and its heads; and of those in the log, live and dead, with what Extend told
   /// of, without other heads.
   std::uint64_t live_bytes() const { return live_bytes_; }
@@ -197,7 +198,7 @@ class Segments {
     SegmentNumber last = 0;
     std::size_t size = 0;
   };
-  struct Rest {
+  struct Retired {
     TimePoint until;
     SegmentNumber first;
     std::size_t length;
@@ -229,14 +230,14 @@ class Segments {
   }
 
   const std::span<std::byte> region_;
-  Duration rest_;
+  Duration delay_;
   const std::function<void(std::uint64_t end)> on_reach_;
   SegmentNumber reached_ = 0;  // none from here on was ever taken, but for runs
   std::vector<Segment> segments_;
   FreeSegments free_;
-  std::deque<Rest> resting_;       // in the order of time
+  std::deque<Retired> retired_;    // in the order of time
   std::size_t just_retired_ = 0;   // the last of these
-  std::size_t resting_count_ = 0;  // segments of all of these
+  std::size_t retired_count_ = 0;  // segments of all of these
   std::optional<Claim> claim_;
   // So that a search that found nothing is not made again before more is free.
   std::uint64_t times_freed_ = 0;

@@ -62,7 +62,7 @@ std::optional<Place> ValueLog::TakeFromHead(Head head, std::uint32_t extent_code
     if (!taken) return std::nullopt;
     if (open.there) {
       const Full full{open.segment, open.next, head};
-      if (held_.contains(open.segment)) {
+      if (pinned_.contains(open.segment)) {
         full_.push_back(full);
       } else {
         Seal(full, now);
@@ -96,7 +96,7 @@ void ValueLog::WriteBody(const Place& place, std::string_view key, std::string_v
   if (!value.empty()) std::memcpy(body + key.size(), value.data(), value.size());
 }
 
-void ValueLog::TakeBack(const Place& place) {
+void ValueLog::Rollback(const Place& place) {
   REMORA_CHECK(!IsLive(place));
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
   if (segments_[place.segment()].use == Segments::Use::kRun) return segments_.GiveBackRun(place.segment());
@@ -110,14 +110,14 @@ void ValueLog::TakeBack(const Place& place) {
   }
 }
 
-void ValueLog::Hold(const Place& place) {
-  if (segments_[place.segment()].use == Segments::Use::kLogHead) ++held_[place.segment()];
+void ValueLog::Pin(const Place& place) {
+  if (segments_[place.segment()].use == Segments::Use::kLogHead) ++pinned_[place.segment()];
 }
 
-void ValueLog::LetGo(const Place& place, TimePoint now) {
-  const auto held = held_.find(place.segment());
-  if (held == held_.end() || --held->second > 0) return;
-  held_.erase(held);
+void ValueLog::Unpin(const Place& place, TimePoint now) {
+  const auto pinned = pinned_.find(place.segment());
+  if (pinned == pinned_.end() || --pinned->second > 0) return;
+  pinned_.erase(pinned);
   const auto full =
       std::ranges::find_if(full_, [&](const Full& other) { return other.segment == place.segment(); });
   if (full == full_.end()) return;

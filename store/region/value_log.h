@@ -69,12 +69,12 @@ class ValueLog {
 
   /// Gives back a record that was not made live. Its place is used again if it was the last one appended, or
   /// a large one.
-  void TakeBack(const Place& place);
+  void Rollback(const Place& place);
 
-  /// The record, appended and not live, stays where it is until it is let go: its segment is not cleaned.
+  /// The record, appended and not live, stays where it is until it is unpinned: its segment is not cleaned.
   /// Large ones are not anyway.
-  void Hold(const Place& place);
-  void LetGo(const Place& place, TimePoint now);
+  void Pin(const Place& place);
+  void Unpin(const Place& place, TimePoint now);
 
   /// Completes the header of an appended record, which has the key and the value of these hashes.
   void Seal(const Place& place, std::uint64_t version, std::uint64_t expiry_ms, std::uint64_t key_hash,
@@ -93,7 +93,7 @@ class ValueLog {
   void MakeLive(const Place& place);
 
   /// Clears the live bit of a published record, for ever, and counts its extent as dead. A large one's run
-  /// rests from Segments::RestFrom on.
+  /// is retired, from Segments::StartGracePeriod on.
   void Kill(const Place& place);
 
   const RecordHeader& Header(const Place& place) const;
@@ -138,7 +138,7 @@ class ValueLog {
     Head head = Head::kWrites;
   };
 
-  /// Of a head's segment, in which nothing is held.
+  /// Of a head's segment, in which nothing is pinned.
   void Seal(const Full& full, TimePoint now);
   std::optional<Place> TakeFromHead(Head head, std::uint32_t extent_code, TimePoint now);
   void WriteSizes(const Place& place, std::size_t key_size, std::size_t value_size);
@@ -152,8 +152,8 @@ class ValueLog {
   Segments& segments_;
   const std::uint64_t incarnation_;
   std::array<Open, 2> heads_;
-  // Records that are held, by segment; and the segments that would be sealed by now if nothing in them was.
-  absl::flat_hash_map<SegmentNumber, std::uint32_t> held_;
+  // Pinned records, by segment; and the segments that would be sealed by now if nothing in them was pinned.
+  absl::flat_hash_map<SegmentNumber, std::uint32_t> pinned_;
   std::vector<Full> full_;
   std::array<std::uint64_t, 2> appended_{};
   std::uint64_t large_appended_ = 0;

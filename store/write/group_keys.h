@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "store/engine/writer_lock.h"
+
 namespace remora {
 
 /// Thread Safety: none; the writer's.
@@ -27,9 +29,9 @@ class GroupKeys {
   }
 
   /// The number of the key's last write, to read and to set: kNone, if the group has none. `has_key(number)`:
-  /// whether that write's key is this one. REQUIRES: who sets it does so once for each write.
+  /// whether that write's key is this one. REQUIRES: it is set once for each write.
   template <typename HasKey>
-  std::uint32_t& LastOf(std::uint64_t key_hash, const HasKey& has_key) {
+  std::uint32_t& LastOf(std::uint64_t key_hash, const HasKey& has_key) REMORA_WRITER {
     for (std::size_t i = key_hash;; ++i) {
       Place& place = places_[i & mask_];
       if (place.group != group_) {

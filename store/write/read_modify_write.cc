@@ -1,5 +1,5 @@
-// TOUCH, INCREMENT and APPEND: records made of those that are there. A published record never changes
-// (layout.h, I4), so each is a whole record, written beside the old one.
+#include "store/write/read_modify_write.h"
+
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
-#include "store/engine/store_impl.h"
 #include "store/format/memory/record.h"
 
 namespace remora {
@@ -49,9 +48,10 @@ absl::Status TooLarge(std::size_t size) {
 }  // namespace
 
 template <typename Take>
-absl::Status Store::Impl::ReadOld(const Staged& staged, const Known& old, const Take& take) const {
+absl::Status ReadModifyWrite::ReadOld(const StagedWrite& staged, const KnownRecord& old,
+                                      const Take& take) const {
   if (!old.place) {
-    return core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
+    return core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) REMORA_WRITER {
       return take(stored.value, HashValue(stored.value.data(), stored.value.size()));
     });
   }
@@ -63,7 +63,7 @@ absl::Status Store::Impl::ReadOld(const Staged& staged, const Known& old, const 
   return take(value, hash);
 }
 
-absl::Status Store::Impl::Modify(Staged& staged, const Known& old, bool exists, TimePoint now) {
+absl::Status ReadModifyWrite::Apply(StagedWrite& staged, const KnownRecord& old, bool exists, TimePoint now) {
   std::optional<Place> place;
   const auto append = [&](std::string_view value, std::uint64_t value_hash) {
     staged.value_hash = value_hash;
@@ -95,7 +95,7 @@ absl::Status Store::Impl::Modify(Staged& staged, const Known& old, bool exists, 
     REMORA_CHECK(staged.write->kind == Write::Kind::kAppend);
     appended_.clear();
     if (exists) {
-      REMORA_RETURN_IF_ERROR(ReadOld(staged, old, [&](std::string_view value, std::uint64_t) {
+      REMORA_RETURN_IF_ERROR(ReadOld(staged, old, [&](std::string_view value, std::uint64_t) REMORA_WRITER {
         const std::size_t size = value.size() + staged.value.size();
         if (size > kMaxSmallValueSize) return TooLarge(size);
         appended_ = value;

@@ -38,9 +38,11 @@ OURS = tuple(LAYERS) + TOP
 PARTS = {
     "store": (
         "store/base/|store/format/memory/", "store/format/types/", "store/format/wire/",
-        "store/backup.h|store/scan.h|store/watch.h", "store/region/", "store/index/",
-        "store/durable/", "store/memory_plan, store/store.h, store/delete_range.h", "store/write/group_keys.h",
-        "store/reclaim/|store/recovery/index_loader.h", "store/engine/", "store/write/|store/read/|store/recovery/", "store/",
+        "store/backup.h|store/scan.h|store/watch.h", "store/region/", "store/index/", "store/durable/",
+        "store/memory_plan, store/store.h, store/delete_range.h", "store/reclaim/access_frequency",
+        "store/engine/core, store/engine/disk_health, store/engine/metrics, store/engine/writer_lock", "store/reclaim/",
+        "store/write/|store/read/index_walk, store/read/point_read, store/read/promote", "store/recovery/", "store/engine/",
+        "store/read/|store/",
     ),
     "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/tcp/|rdma/verbs/", "rdma/transport.cc"),
     "client": (
@@ -56,8 +58,6 @@ PARTS = {
 }
 # Methods of a class that is declared above them.
 UPWARD = {
-    ("store/memory_plan.cc", "store/index/index.h"),
-    ("store/reclaim/maintenance.cc", "store/engine/store_impl.h"),
     ("server/memory/exported_memory.cc", "server/connection/client_session.h"),
     ("server/connection/acceptor.cc", "server/server.h"),
     ("server/request/read_service.cc", "server/server.h"),

@@ -6,8 +6,8 @@
  *                       group, written by DurableTier::Write (MakeDurable in store/write/write_pipeline.cc): the write, its
  *                       outcome (store/durable/completion_records.h, R2) and the end of the block of versions (SetVersionLimit).
  *   visible             the entry whose value readers get. Those behind it, up to written, are pending
- *                       (store/write/sync_queue.cc): a key's writes become visible in their order.
- *   Syncer              Store::Impl::SyncPending, NoteSynced.
+ *                       (store/write/sync_queue.h): a key's writes become visible in their order.
+ *   Syncer              SyncQueue::SyncUnlocked, DiskHealth::NoteSync.
  *   Server              Server::CommitWrites, AnswerSynced (server/request/write_batcher.cc), AcceptClients (server/server.cc), and
  *                       NamedClient (server/connection/client_table.h).
  *   Client              Session::Reconnect, AskForOutcome (client/session/reconnect.cc).

@@ -17,26 +17,26 @@ constexpr int kKeys = (16 << 20) / 256;
 std::uint64_t HashOf(int i) { return HashKey("key " + std::to_string(i)); }
 
 TEST(FrequencyTest, CountsUsesOfEachKey) {
-  Frequency frequency(std::size_t{16} << 20);
+  AccessFrequency frequency(std::size_t{16} << 20);
   frequency.set_keys(kKeys);
-  for (std::uint32_t uses = 1; uses <= Frequency::kMost; ++uses) {
+  for (std::uint32_t uses = 1; uses <= AccessFrequency::kMost; ++uses) {
     frequency.Note(HashOf(1));
     EXPECT_EQ(frequency.Of(HashOf(1)), uses);
   }
   frequency.Note(HashOf(1));
-  EXPECT_EQ(frequency.Of(HashOf(1)), Frequency::kMost);
+  EXPECT_EQ(frequency.Of(HashOf(1)), AccessFrequency::kMost);
   EXPECT_EQ(frequency.Of(HashOf(2)), 0u);
 }
 
 TEST(FrequencyTest, NeverSaysLessThanLatelyWas) {
-  Frequency frequency(std::size_t{16} << 20);
+  AccessFrequency frequency(std::size_t{16} << 20);
   frequency.set_keys(kKeys);
   for (int i = 0; i < 300; ++i) frequency.Note(HashOf(i));
   for (int i = 0; i < 300; ++i) ASSERT_GE(frequency.Of(HashOf(i)), 1u) << i;
 }
 
 TEST(FrequencyTest, RarelyTakesAKeyForAnother) {
-  Frequency frequency(std::size_t{16} << 20);
+  AccessFrequency frequency(std::size_t{16} << 20);
   frequency.set_keys(kKeys);
   const int keys = kKeys;
   for (int i = 0; i < keys; ++i) frequency.Note(HashOf(i));
@@ -49,7 +49,7 @@ TEST(FrequencyTest, RarelyTakesAKeyForAnother) {
 }
 
 TEST(FrequencyTest, ForgetsWhatIsNotUsedAnyMore) {
-  Frequency frequency(std::size_t{16} << 20);
+  AccessFrequency frequency(std::size_t{16} << 20);
   frequency.set_keys(1000);
   for (int i = 0; i < 15; ++i) frequency.Note(HashOf(1));
   std::mt19937_64 random(1);
@@ -58,7 +58,7 @@ TEST(FrequencyTest, ForgetsWhatIsNotUsedAnyMore) {
 }
 
 TEST(FrequencyTest, WithoutMemoryItCountsNothing) {
-  Frequency frequency(0);
+  AccessFrequency frequency(0);
   frequency.Note(HashOf(1));
   EXPECT_EQ(frequency.Of(HashOf(1)), 0u);
 }

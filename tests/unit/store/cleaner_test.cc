@@ -121,12 +121,12 @@ TEST_F(CleanerTest, TheEmptiedSegmentRestsAndIsFreeAgain) {
   Thin(keys, 4);
   const std::uint64_t live = parts_.segments.live_bytes();
   Work();
-  EXPECT_EQ(parts_.segments[victim].use, Use::kResting);
+  EXPECT_EQ(parts_.segments[victim].use, Use::kRetired);
   EXPECT_EQ(parts_.segments[victim].live, 0u);
   EXPECT_EQ(parts_.segments.live_bytes(), live) << "moving is not dying";
   EXPECT_EQ(parts_.cleaner.segments_cleaned(), 1u);
   parts_.Pass(kTestRest - kInstant);
-  EXPECT_EQ(parts_.segments[victim].use, Use::kResting);
+  EXPECT_EQ(parts_.segments[victim].use, Use::kRetired);
   parts_.Pass(kInstant);
   EXPECT_EQ(parts_.segments[victim].use, Use::kFree);
 }
@@ -146,14 +146,14 @@ TEST_F(CleanerTest, ASegmentWithNothingLiveIsNotEvenRead) {
   Thin(keys, 1000);
   Erase(keys[0]);
   Work();
-  EXPECT_EQ(parts_.segments[victim].use, Use::kResting);
+  EXPECT_EQ(parts_.segments[victim].use, Use::kRetired);
   EXPECT_EQ(parts_.log.bytes_appended(Head::kMoves), 0u);
 }
 
 TEST_F(CleanerTest, RecordsThatWereTakenBackAreSkipped) {
   const Place taken_back = *parts_.log.Append(Head::kWrites, "never", "published", parts_.now);
   ASSERT_NO_FATAL_FAILURE(Put(KeyOf(500)));
-  parts_.log.TakeBack(taken_back);
+  parts_.log.Rollback(taken_back);
   const std::vector<std::string> keys = FillASegment();
   Thin(keys, 4);
   Work();
@@ -176,7 +176,7 @@ TEST_F(CleanerTest, ItLooksAtNoMoreThanAskedAndGoesOnLater) {
     ASSERT_NO_FATAL_FAILURE(CheckAll());
   }
   EXPECT_FALSE(Work()) << "it empties the segment, and there is no other";
-  EXPECT_EQ(parts_.segments[victim].use, Use::kResting);
+  EXPECT_EQ(parts_.segments[victim].use, Use::kRetired);
 }
 
 TEST_F(CleanerTest, WritesBetweenTwoBitsOfWorkAreNotLost) {
@@ -201,7 +201,7 @@ TEST_F(CleanerTest, TheVictimMayDieWhileItIsCleaned) {
   for (std::size_t i = 0; i < keys.size(); i += 2) Erase(keys[i]);
   const std::uint64_t moved = parts_.log.bytes_appended(Head::kMoves);
   Work(1);
-  EXPECT_EQ(parts_.segments[victim].use, Use::kResting);
+  EXPECT_EQ(parts_.segments[victim].use, Use::kRetired);
   while (Work()) {
   }
   EXPECT_EQ(parts_.log.bytes_appended(Head::kMoves), moved);
@@ -260,7 +260,7 @@ TEST_F(CleanerWithoutRoomTest, WithNowhereToMoveToItStopsAndGoesOnWhenASegmentHa
   EraseEach(4);
   EXPECT_FALSE(Work());
   EXPECT_EQ(parts_.segments.free_count(), 0u) << "it used the reserve";
-  EXPECT_GT(parts_.segments.resting_count(), 0u);
+  EXPECT_GT(parts_.segments.retired_count(), 0u);
   const std::uint64_t moved = parts_.log.bytes_appended(Head::kMoves);
   EXPECT_FALSE(Work());
   EXPECT_EQ(parts_.log.bytes_appended(Head::kMoves), moved);

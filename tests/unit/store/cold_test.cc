@@ -17,7 +17,7 @@ using Head = ValueLog::Head;
 
 class ColdTest : public testing::Test {
  protected:
-  StoreParts parts_{16, Evictor::Mode::kChill};
+  StoreParts parts_{16, Evictor::Mode::kMarkCold};
   const std::vector<std::string> keys_ = KeysOf(/*bucket=*/7, 20);
 
   void PutAll() {
@@ -43,7 +43,7 @@ class ColdTest : public testing::Test {
 
 TEST_F(ColdTest, ASearchSaysSoAndReadsNoRecord) {
   ASSERT_NO_FATAL_FAILURE(PutAll());
-  ASSERT_TRUE(parts_.Chill(keys_[0]));
+  ASSERT_TRUE(parts_.MarkCold(keys_[0]));
   parts_.Settle();
   Reader reader(parts_, keys_[0], kFirstView);
   ASSERT_TRUE(reader.Read());
@@ -57,7 +57,7 @@ TEST_F(ColdTest, ASearchSaysSoAndReadsNoRecord) {
 TEST_F(ColdTest, AnotherKeysColdSlotHidesNothingAndCostsNothing) {
   for (const std::string& key : keys_) {
     ASSERT_TRUE(parts_.Put(key, "value"));
-    ASSERT_TRUE(parts_.Chill(key));
+    ASSERT_TRUE(parts_.MarkCold(key));
   }
   parts_.Settle();
   // A slot with the fingerprint of a missing key that says another's hash.
@@ -112,7 +112,7 @@ TEST_F(ColdTest, NoMixtureOfBeforeAndAfterHidesAKey) {
   ASSERT_NO_FATAL_FAILURE(PutAll());
   for (const std::string& key : keys_) {
     const Bucket hot = Copy();
-    ASSERT_TRUE(parts_.Chill(key));
+    ASSERT_TRUE(parts_.MarkCold(key));
     const Bucket chilled = Copy();
     ASSERT_NO_FATAL_FAILURE(try_mixtures(key, hot, chilled));
     // Brought back at once, while the slot that it had before rests, or later.
@@ -131,7 +131,7 @@ TEST_F(ColdTest, SplitsMoveColdKeysWithoutKnowingThem) {
     const std::string key = "key" + std::to_string(i);
     ASSERT_TRUE(parts_.Put(key, "value"));
     if (i % 3 != 0) {
-      ASSERT_TRUE(parts_.Chill(key));
+      ASSERT_TRUE(parts_.MarkCold(key));
     }
     parts_.index.Grow(2, parts_.now);
     if (i % 100 == 0) parts_.Pass(kTestRest / 3);
@@ -147,16 +147,16 @@ TEST_F(ColdTest, SplitsMoveColdKeysWithoutKnowingThem) {
 TEST_F(ColdTest, AKeyMayLeaveAndComeBackWhileItsOldSlotsRest) {
   ASSERT_NO_FATAL_FAILURE(PutAll());
   for (int i = 0; i < 8; ++i) {
-    ASSERT_TRUE(parts_.Chill(keys_[0]));
+    ASSERT_TRUE(parts_.MarkCold(keys_[0]));
     ASSERT_EQ(Search(parts_, keys_[0], kFirstView), Step::kCold);
     parts_.Pass(kTestRest / 7);
     ASSERT_TRUE(parts_.Fetch(keys_[0]));
     ASSERT_EQ(Search(parts_, keys_[0], kFirstView), Step::kFound);
   }
-  ASSERT_TRUE(parts_.Chill(keys_[0]));
+  ASSERT_TRUE(parts_.MarkCold(keys_[0]));
   ASSERT_TRUE(parts_.Erase(keys_[0]));
   ASSERT_TRUE(parts_.Put(keys_[0], "new"));
-  ASSERT_TRUE(parts_.Chill(keys_[0]));
+  ASSERT_TRUE(parts_.MarkCold(keys_[0]));
   parts_.Settle();
   EXPECT_EQ(Search(parts_, keys_[0], kFirstView), Step::kCold);
   ASSERT_NO_FATAL_FAILURE(IndexWalk(parts_, Model(parts_.tier), true).Check());
@@ -206,7 +206,7 @@ TEST_F(EvictorTest, HoweverMuchAllIsUsedSegmentsComeFree) {
     for (const std::string& key : Fill(1)) {
       for (int uses = 0; uses < 20; ++uses) parts_.frequency.Note(HashKey(key));
     }
-    while (parts_.segments.free_count() + parts_.segments.resting_count() < 4) Work();
+    while (parts_.segments.free_count() + parts_.segments.retired_count() < 4) Work();
     parts_.Pass(kTestRest);
     ASSERT_GE(parts_.segments.free_count(), 3u) << round;
   }

@@ -339,7 +339,7 @@ TEST_F(IndexGrowthTest, OneTickDoesABoundedBitAndSaysThatMoreIsDue) {
 }
 
 TEST_F(IndexGrowthTest, NothingRestsWhileNobodyReads) {
-  index_.set_rest({});
+  index_.set_reuse_delay({});
   ASSERT_NO_FATAL_FAILURE(FillTo(kFirstPeak + 1));
   ASSERT_NO_FATAL_FAILURE(GrowALevel());
   index_.Tick(parts_.now);

@@ -80,7 +80,7 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
     if (near == model_.end()) return;
     const std::string& key = near->first;
     if (!parts_.IsCold(key)) {
-      parts_.Chill(key);
+      parts_.MarkCold(key);
       for (Started& started : started_) started.could_be_cold |= started.reader->key() == key;
     } else if (!parts_.Fetch(key)) {
       ++full_;

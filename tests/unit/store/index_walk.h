@@ -80,7 +80,7 @@ class IndexWalk {
       const Segments::Use use =
           parts_.segments[static_cast<SegmentNumber>(slot.offset_bytes() / kSegmentSize)].use;
       ASSERT_TRUE(use == Segments::Use::kLog || use == Segments::Use::kLogHead ||
-                  use == Segments::Use::kResting)
+                  use == Segments::Use::kRetired)
           << "a slot that names memory used for something else";
       const std::string key(parts_.log.Key(place));
       ASSERT_EQ(slot.fingerprint, Fingerprint(HashKey(key)));

@@ -11,38 +11,38 @@
 namespace remora {
 namespace {
 
-TEST(KnownKeysTest, AllAreKnownUntilSomebodyLoads) {
-  KnownKeys known;
-  EXPECT_TRUE(known.Knows("a"));
-  known.Note("a");
-  known.Forget({""});
-  EXPECT_FALSE(known.Knows("a"));
-  known.LearnAll();
-  EXPECT_TRUE(known.Knows("b"));
+TEST(LoadCoverageTest, AllAreKnownUntilSomebodyLoads) {
+  LoadCoverage known;
+  EXPECT_TRUE(known.Covers("a"));
+  known.AddKey("a");
+  known.Begin({""});
+  EXPECT_FALSE(known.Covers("a"));
+  known.CoverAll();
+  EXPECT_TRUE(known.Covers("b"));
 }
 
-TEST(KnownKeysTest, WhatIsNotedIsKnownUntilItIsPassedAndAfter) {
-  KnownKeys known;
-  known.Forget({"", "m"});
-  known.Note("b");
-  known.Note("mm");
-  EXPECT_TRUE(known.Knows("b"));
-  EXPECT_FALSE(known.Knows("a"));
-  EXPECT_TRUE(known.AnyNoted(0));
-  EXPECT_TRUE(known.IsNoted(0, "b"));
-  known.Pass(0, "b");
-  EXPECT_FALSE(known.AnyNoted(0)) << "it takes no room any more";
-  for (const char* key : {"a", "b", "mm"}) EXPECT_TRUE(known.Knows(key)) << key;
-  for (const char* key : {"b\1", "c", "lzz", "m", "n"}) EXPECT_FALSE(known.Knows(key)) << key;
-  known.Note("a");
-  EXPECT_FALSE(known.AnyNoted(0)) << "it was known";
-  known.PassAll(0);
-  EXPECT_TRUE(known.Knows("lzz"));
-  EXPECT_FALSE(known.Knows("m"));
-  EXPECT_TRUE(known.IsNoted(1, "mm"));
+TEST(LoadCoverageTest, WhatIsNotedIsKnownUntilItIsPassedAndAfter) {
+  LoadCoverage known;
+  known.Begin({"", "m"});
+  known.AddKey("b");
+  known.AddKey("mm");
+  EXPECT_TRUE(known.Covers("b"));
+  EXPECT_FALSE(known.Covers("a"));
+  EXPECT_TRUE(known.HasAdded(0));
+  EXPECT_TRUE(known.IsAdded(0, "b"));
+  known.Advance(0, "b");
+  EXPECT_FALSE(known.HasAdded(0)) << "it takes no room any more";
+  for (const char* key : {"a", "b", "mm"}) EXPECT_TRUE(known.Covers(key)) << key;
+  for (const char* key : {"b\1", "c", "lzz", "m", "n"}) EXPECT_FALSE(known.Covers(key)) << key;
+  known.AddKey("a");
+  EXPECT_FALSE(known.HasAdded(0)) << "it was known";
+  known.AdvanceToEnd(0);
+  EXPECT_TRUE(known.Covers("lzz"));
+  EXPECT_FALSE(known.Covers("m"));
+  EXPECT_TRUE(known.IsAdded(1, "mm"));
 }
 
-TEST(KnownKeysTest, IsWhatAMapOfAllKeysSays) {
+TEST(LoadCoverageTest, IsWhatAMapOfAllKeysSays) {
   std::mt19937_64 random(1);
   const auto any_key = [&] {
     std::string key(1 + random() % 3, '\0');
@@ -61,25 +61,25 @@ TEST(KnownKeysTest, IsWhatAMapOfAllKeysSays) {
       }
       ranges.back().push_back(key);
     }
-    KnownKeys known;
-    known.Forget(begins);
+    LoadCoverage known;
+    known.Begin(begins);
     std::set<std::string> model;
     std::vector<std::size_t> passed(ranges.size());
     for (int step = 0; step < 200; ++step) {
       const std::size_t range = random() % ranges.size();
       if (random() % 2 == 0) {
         const auto key = std::next(keys.begin(), static_cast<std::ptrdiff_t>(random() % keys.size()));
-        known.Note(*key);
+        known.AddKey(*key);
         model.insert(*key);
       } else if (passed[range] < ranges[range].size()) {
         const std::string& key = ranges[range][passed[range]++];
-        EXPECT_EQ(known.AnyNoted(range) && known.IsNoted(range, key), model.contains(key));
-        known.Pass(range, key);
+        EXPECT_EQ(known.HasAdded(range) && known.IsAdded(range, key), model.contains(key));
+        known.Advance(range, key);
         model.insert(key);
       } else {
-        known.PassAll(range);
+        known.AdvanceToEnd(range);
       }
-      for (const std::string& key : keys) ASSERT_EQ(known.Knows(key), model.contains(key));
+      for (const std::string& key : keys) ASSERT_EQ(known.Covers(key), model.contains(key));
     }
   }
 }

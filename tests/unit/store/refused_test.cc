@@ -1,4 +1,4 @@
-// Who is refused for a write that waits for the disk (store/write/sync_queue.cc, S6): whoever hears that a
+// Who is refused for a write that waits for the disk (store/write/sync_queue.h, S6): whoever hears that a
 // key exists, and looks, finds it.
 #include <gtest/gtest.h>
 

@@ -38,7 +38,7 @@ class RunsTest : public testing::Test {
   void Retire(SegmentNumber first) {
     Drop(first);
     segments_.RetireRun(first);
-    segments_.RestFrom(now_);
+    segments_.StartGracePeriod(now_);
   }
   /// A segment of the log with so much in it.
   SegmentNumber Log(std::uint64_t live) {
@@ -75,9 +75,9 @@ TEST_F(RunsTest, ItRestsAsOneAndAllItsGenerationsChange) {
   const std::size_t free = segments_.free_count();
   const SegmentNumber first = Run(5);
   Retire(first);
-  EXPECT_EQ(segments_.resting_count(), 5u);
+  EXPECT_EQ(segments_.retired_count(), 5u);
   for (SegmentNumber i = first; i < first + 5; ++i) {
-    EXPECT_EQ(segments_[i].use, Use::kResting);
+    EXPECT_EQ(segments_[i].use, Use::kRetired);
     EXPECT_EQ(Generation(i), std::byte{1});
   }
   EXPECT_EQ(segments_.next_release(), now_ + kRest);
@@ -85,7 +85,7 @@ TEST_F(RunsTest, ItRestsAsOneAndAllItsGenerationsChange) {
   EXPECT_EQ(segments_.free_count(), free - 5);
   segments_.Release(now_ + kRest);
   EXPECT_EQ(segments_.free_count(), free);
-  EXPECT_EQ(segments_.resting_count(), 0u);
+  EXPECT_EQ(segments_.retired_count(), 0u);
 }
 
 // Until the work is done that killed the record, nobody knows how long it has been dead.
@@ -94,8 +94,8 @@ TEST_F(RunsTest, ItDoesNotRestBeforeItIsSaidSinceWhen) {
   Drop(first);
   segments_.RetireRun(first);
   segments_.Release(now_ + 100 * kRest);
-  EXPECT_EQ(segments_[first].use, Use::kResting);
-  segments_.RestFrom(now_);
+  EXPECT_EQ(segments_[first].use, Use::kRetired);
+  segments_.StartGracePeriod(now_);
   segments_.Release(now_ + kRest);
   EXPECT_EQ(segments_[first].use, Use::kFree);
 }

@@ -88,15 +88,15 @@ TEST_F(SegmentsTest, ASegmentIsUsedAgainWhenItHasRestedAndNotBefore) {
   EXPECT_EQ(segments_[number].use, Use::kLog);
   EXPECT_FALSE(segments_.next_release().has_value());
   segments_.Retire(number, now_ += seconds(5));
-  EXPECT_EQ(segments_[number].use, Use::kResting);
+  EXPECT_EQ(segments_[number].use, Use::kRetired);
   EXPECT_EQ(segments_.next_release(), now_ + kRest);
   segments_.Release(now_ + kRest - kInstant);
-  EXPECT_EQ(segments_[number].use, Use::kResting);
+  EXPECT_EQ(segments_[number].use, Use::kRetired);
   EXPECT_EQ(segments_.free_count(), free - 1);
   segments_.Release(now_ + kRest);
   EXPECT_EQ(segments_[number].use, Use::kFree);
   EXPECT_EQ(segments_.free_count(), free);
-  EXPECT_EQ(segments_.resting_count(), 0u);
+  EXPECT_EQ(segments_.retired_count(), 0u);
 }
 
 TEST_F(SegmentsTest, EachRestsForItself) {
@@ -104,15 +104,15 @@ TEST_F(SegmentsTest, EachRestsForItself) {
   const SegmentNumber second = Log(0);
   segments_.Retire(second, now_);
   segments_.Retire(first, now_ + seconds(1));
-  EXPECT_EQ(segments_.resting_count(), 2u);
+  EXPECT_EQ(segments_.retired_count(), 2u);
   segments_.Release(now_ + kRest);
   EXPECT_EQ(segments_[second].use, Use::kFree);
-  EXPECT_EQ(segments_[first].use, Use::kResting);
+  EXPECT_EQ(segments_[first].use, Use::kRetired);
   EXPECT_EQ(segments_.next_release(), now_ + seconds(1) + kRest);
 }
 
 TEST_F(SegmentsTest, NothingRestsWhileNobodyReads) {
-  segments_.set_rest({});
+  segments_.set_reuse_delay({});
   const SegmentNumber number = Log(0);
   segments_.Retire(number, now_);
   segments_.Release(now_);
@@ -302,7 +302,7 @@ TEST_F(RandomSegmentsTest, AllBytesStayAccountedFor) {
     }
     ASSERT_EQ(segments_.live_bytes(), live) << round;
     ASSERT_EQ(segments_.log_bytes(), used) << round;
-    ASSERT_EQ(segments_.free_count() + segments_.resting_count() + log_.size(), kCount - 1) << round;
+    ASSERT_EQ(segments_.free_count() + segments_.retired_count() + log_.size(), kCount - 1) << round;
   }
 }
 

@@ -33,7 +33,7 @@ inline constexpr std::chrono::nanoseconds kInstant{1};
 struct StoreParts {
   explicit StoreParts(std::size_t segment_count, Evictor::Mode eviction = Evictor::Mode::kOff)
       : memory(std::move(*AnonymousMemory::Map(segment_count * kSegmentSize))),
-        evictor(eviction, segments, log, index, cold_sweep, frequency) {}
+        evictor(eviction, segments, log, index, cold_expirer, frequency) {}
 
   // --- Writing, as the store does it.
 
@@ -56,12 +56,12 @@ struct StoreParts {
   }
 
   /// Makes a key cold whose record is in memory. False: no room in the index, or another has its hash.
-  bool Chill(std::string_view key) {
+  bool MarkCold(std::string_view key) {
     const std::uint64_t key_hash = HashKey(key);
     if (index.FindCold(key_hash) || !index.Reserve(key_hash, 1)) return false;
     const Index::Entry entry = index.Find(key, key_hash).value();
     log.Kill(entry.place);
-    index.Chill(key_hash, entry, now);
+    index.MarkCold(key_hash, entry, now);
     return true;
   }
   /// Brings a cold one back. False: no room.
@@ -77,7 +77,7 @@ struct StoreParts {
     const std::optional<Place> place = log.Append(ValueLog::Head::kWrites, key, value, now);
     if (!place) return false;
     if (!entry && !index.Reserve(key_hash, 1)) {
-      log.TakeBack(*place);
+      log.Rollback(*place);
       return false;
     }
     log.Seal(*place, new_version, /*expiry_ms=*/0, key_hash, HashValue(value.data(), value.size()));
@@ -86,7 +86,7 @@ struct StoreParts {
     if (entry) {
       index.Replace(*entry, *place);
     } else if (cold) {
-      index.Warm(key_hash, index.FindCold(key_hash).value(), *place, now);
+      index.MarkHot(key_hash, index.FindCold(key_hash).value(), *place, now);
     } else {
       index.Insert(key_hash, *place, now);
     }
@@ -146,12 +146,12 @@ struct StoreParts {
   Index index{region, segments, log, kTestRest};
   StoreShape shape = Shape();
   UnsyncedKeys unsynced;
-  Sweeper sweeper{segments, log, index, nullptr, unsynced};
-  KnownKeys known_keys;
-  ColdSweep cold_sweep{nullptr, index, sweeper, known_keys, unsynced};
-  Frequency frequency{region.size()};
+  Expirer expirer{segments, log, index, nullptr, unsynced};
+  LoadCoverage known_keys;
+  ColdExpirer cold_expirer{nullptr, index, expirer, known_keys, unsynced};
+  AccessFrequency frequency{region.size()};
   Evictor evictor;
-  Cleaner cleaner{segments, log, index, sweeper, evictor};
+  Cleaner cleaner{segments, log, index, expirer, evictor};
 };
 
 /// How far the index had grown when it was new.

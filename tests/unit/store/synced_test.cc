@@ -1,4 +1,4 @@
-// Writes that the disk is to have before anybody sees them (store/write/sync_queue.cc), step by step: the
+// Writes that the disk is to have before anybody sees them (store/write/sync_queue.h), step by step: the
 // disk is asked when the test says so.
 #include <gtest/gtest.h>
 

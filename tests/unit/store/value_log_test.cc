@@ -77,7 +77,7 @@ TEST_F(ValueLogTest, TheChecksumIsTheOneThatWasSealed) {
 // Where a record is appended, an older one may have stood: no bit of it must make the new one live.
 TEST_F(ValueLogTest, AnAppendedRecordIsNotLiveWhateverStoodThere) {
   const Place first = AppendSealed("key", "value", 7);
-  log_.TakeBack(first);
+  log_.Rollback(first);
   auto* header = reinterpret_cast<RecordHeader*>(memory_->bytes().data() + first.offset_bytes());
   header->version_live |= kLiveBit;
   const Place again = *Append("key", "other");
@@ -180,7 +180,7 @@ TEST_F(ValueLogTest, FullIsFullForLargeAndNotYetForSmall) {
 TEST_F(ValueLogTest, TheLastRecordTakenBackMakesRoom) {
   const Place kept = AppendLive("kept", "value");
   const Place last = AppendSealed("last", "value", 2);
-  log_.TakeBack(last);
+  log_.Rollback(last);
   EXPECT_EQ(log_.bytes_used(), kept.extent_bytes());
   EXPECT_EQ(log_.bytes_dead(), 0u);
   EXPECT_EQ(AppendLive("other", "bytes"), last);
@@ -191,7 +191,7 @@ TEST_F(ValueLogTest, TheLastRecordTakenBackMakesRoom) {
 TEST_F(ValueLogTest, AnEarlierRecordTakenBackIsDeadAndStays) {
   const Place earlier = AppendSealed("earlier", "value", 2);
   const Place last = AppendLive("last", "value");
-  log_.TakeBack(earlier);
+  log_.Rollback(earlier);
   EXPECT_EQ(log_.bytes_dead(), earlier.extent_bytes());
   EXPECT_EQ(log_.bytes_used(), earlier.extent_bytes() + last.extent_bytes());
   EXPECT_NE(AppendLive("other", "bytes"), earlier);
@@ -201,7 +201,7 @@ TEST_F(ValueLogTest, AnEarlierRecordTakenBackIsDeadAndStays) {
 TEST_F(ValueLogTest, AGroupTakenBackFromItsEndLeavesNothing) {
   std::vector<Place> group;
   for (int i = 0; i < 10; ++i) group.push_back(*Append("key", "value"));
-  for (auto place = group.rbegin(); place != group.rend(); ++place) log_.TakeBack(*place);
+  for (auto place = group.rbegin(); place != group.rend(); ++place) log_.Rollback(*place);
   EXPECT_EQ(log_.bytes_used(), 0u);
   EXPECT_EQ(*Append("key", "value"), group[0]);
 }
@@ -209,7 +209,7 @@ TEST_F(ValueLogTest, AGroupTakenBackFromItsEndLeavesNothing) {
 TEST_F(ValueLogTest, ARecordOfOneHeadTakenBackLeavesTheOtherAlone) {
   const Place write = *Append("key", "value", Head::kWrites);
   const Place move = *Append("key", "value", Head::kMoves);
-  log_.TakeBack(write);
+  log_.Rollback(write);
   EXPECT_EQ(*Append("key", "value", Head::kWrites), write);
   EXPECT_EQ(Append("key", "value", Head::kMoves)->offset_bytes(), EndOf(move));
 }
@@ -223,8 +223,8 @@ TEST_F(ValueLogTest, AGroupTakenBackAcrossSegmentsDoesNotReopenTheSealedOne) {
   ASSERT_EQ(EndOf(filling) % kSegmentSize, 0u);
   const Place next = *Append("key", value);
   ASSERT_EQ(next.offset_bytes(), EndOf(filling)) << "the test means the next segment";
-  log_.TakeBack(next);
-  log_.TakeBack(filling);
+  log_.Rollback(next);
+  log_.Rollback(filling);
   EXPECT_EQ(*Append("key", value), next);
   EXPECT_EQ(log_.bytes_used(), 17 * next.extent_bytes());
   EXPECT_EQ(log_.bytes_dead(), filling.extent_bytes());
@@ -240,7 +240,7 @@ TEST_F(ValueLogTest, AtWalksASegmentRecordByRecord) {
     if (i % 3 == 0) log_.MakeLive(places.back());
     if (i % 6 == 0) log_.Kill(places.back());
     if (i % 3 == 1 && i % 2 == 0) {
-      log_.TakeBack(places.back());
+      log_.Rollback(places.back());
       places.pop_back();
     }
   }
@@ -257,7 +257,7 @@ TEST_F(ValueLogTest, AtWalksASegmentRecordByRecord) {
 TEST_F(ValueLogTest, AtKnowsARecordThatWasTakenBackBeforeItWasSealed) {
   const Place first = *Append("first", std::string(5'000, 'v'));
   const Place second = *Append("second", "value");
-  log_.TakeBack(first);
+  log_.Rollback(first);
   EXPECT_EQ(log_.At(first.offset_bytes()), first);
   EXPECT_FALSE(log_.IsLive(first));
   EXPECT_EQ(log_.At(EndOf(first)), second);

@@ -1,0 +1,28 @@
+#include "store/engine/disk_health.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace remora {
+
+void DiskHealth::NoteSync(const absl::Status& sync) {
+  metrics_.Add(Counter::kSyncs, 1);
+  if (sync.ok() || !sync_failure_.ok()) return;
+  sync_failure_ = absl::UnavailableError(absl::StrCat(
+      "the store takes no more writes until it is opened again, and of the last ones it is unknown "
+      "whether the disk has them: ",
+      sync.message()));
+  SetStatus(sync_failure_);
+}
+
+void DiskHealth::NoteWrite(const absl::Status& write) {
+  if (sync_failure_.ok()) SetStatus(write);
+}
+
+void DiskHealth::SetStatus(const absl::Status& status) {
+  if (status.ok() && status_.ok()) return;
+  if (!status.ok()) metrics_.Add(Counter::kDiskFailures, 1);
+  status_ = status;
+  metrics_.Set(Counter::kDiskRefuses, status.ok() ? 0 : 1);
+}
+
+}  // namespace remora

@@ -1,0 +1,199 @@
+#include "store/engine/store_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/standard_streams.h"
+#include "store/base/status_macros.h"
+#include "store/format/types/expiry.h"
+
+namespace remora {
+namespace {
+
+absl::Status CheckOptions(const StoreOptions& options) {
+  if (options.grace < std::chrono::milliseconds(kMinGraceMs) || options.grace > std::chrono::seconds(60)) {
+    return absl::InvalidArgumentError(absl::StrCat("a grace period of ", options.grace.count(),
+                                                   " ms; allowed are ", kMinGraceMs, " to 60000"));
+  }
+  if (!IsTtl(options.default_ttl) || IsExpiry(options.default_ttl)) {
+    return absl::InvalidArgumentError(absl::StrCat("a default ttl of ", options.default_ttl.count(),
+                                                   " ms; allowed are 1 to ", kMaxTtl.count(),
+                                                   ", and for ever"));
+  }
+  switch (options.durability) {
+    case Durability::kMemory:
+      if (options.data_dir.empty()) return absl::OkStatus();
+      return absl::InvalidArgumentError("a store that is only in memory takes no data directory");
+    case Durability::kLogged:
+    case Durability::kSynced:
+      if (!options.data_dir.empty()) return absl::OkStatus();
+      return absl::InvalidArgumentError("a logged or synced store needs a data directory");
+  }
+  return absl::InvalidArgumentError("no such durability");
+}
+
+const Clock& MachineClock() {
+  static const SteadyClock clock;
+  return clock;
+}
+
+}  // namespace
+
+// --- Opening --------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOptions& options,
+                                                               std::optional<std::span<std::byte>> region) {
+  REMORA_RETURN_IF_ERROR(CheckOptions(options));
+  REMORA_RETURN_IF_ERROR(OccupyStandardStreams());
+  REMORA_ASSIGN_OR_RETURN(const std::size_t size, RegionSize(options.memory_size));
+  std::unique_ptr<AnonymousMemory> own_memory;
+  if (!region) {
+    REMORA_ASSIGN_OR_RETURN(own_memory, AnonymousMemory::Map(size));
+    region = own_memory->bytes();
+  }
+  if (region->size() != size) {
+    return absl::InvalidArgumentError("the region is not of the size that RegionSize gives");
+  }
+  std::unique_ptr<DurableTier> tier;
+  if (options.durability != Durability::kMemory) {
+    const LogRetention retention{options.watch_retention_bytes, options.watch_retention};
+    REMORA_ASSIGN_OR_RETURN(tier, DurableTier::Open(options.data_dir, {.log_retention = retention,
+                                                                       .descriptors = options.descriptors}));
+  }
+  const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
+  std::unique_ptr<StoreEngine> engine(
+      new StoreEngine(options, clock, std::move(own_memory), *region, std::move(tier)));
+  REMORA_RETURN_IF_ERROR(engine->Start(options));
+  return engine;
+}
+
+StoreEngine::StoreEngine(const StoreOptions& options, const Clock& clock,
+                         std::unique_ptr<AnonymousMemory> own_memory, std::span<std::byte> region,
+                         std::unique_ptr<DurableTier> tier)
+    : core_(options, clock, std::move(own_memory), region, std::move(tier)),
+      space_(core_, options),
+      maintenance_(core_, space_),
+      large_(core_, space_, maintenance_),
+      promoter_(core_, space_, maintenance_),
+      reader_(core_, promoter_),
+      queue_(core_, options.on_synced),
+      pipeline_(core_, space_, maintenance_, queue_, large_, options),
+      loader_(core_, space_, maintenance_, large_, promoter_) {}
+
+StoreEngine::~StoreEngine() {
+  queue_.Stop();
+  loader_.Stop();
+}
+
+absl::Status StoreEngine::Start(const StoreOptions& options) {
+  core_.metrics.Set(Counter::kMemoryBytes, core_.shape.memory_size);
+  {
+    const WriterLock lock(core_.mutex);
+    if (core_.tier != nullptr) {
+      core_.next_version = core_.tier->version_limit();
+      core_.metrics.Set(Counter::kLogTorn, core_.tier->log_was_torn() ? 1 : 0);
+      REMORA_ASSIGN_OR_RETURN(remembered_, core_.tier->Clients());
+      REMORA_RETURN_IF_ERROR(core_.tier->Begin(core_.shape.incarnation));
+      queue_.UpdateChangesEnd();
+    }
+    core_.metrics.Set(Counter::kLastVersion, core_.next_version - 1);
+    maintenance_.SetSizeCounters();
+  }
+  if (core_.tier == nullptr) {
+    const WriterLock lock(core_.mutex);
+    core_.BeginToServe();
+    return absl::OkStatus();
+  }
+  syncs_in_steps_ = options.syncing == Syncing::kInSteps;
+  if (!syncs_in_steps_) {
+    REMORA_RETURN_IF_ERROR(
+        queue_.Start([this](WriterLock& lock) REMORA_WRITER { return pipeline_.SyncPending(lock); }));
+  }
+  return loader_.Start(options);
+}
+
+// --- Maintenance ----------------------------------------------------------------------------------------
+
+bool StoreEngine::Work() {
+  WriterLock lock(core_.mutex);
+  const TimePoint now = core_.clock.Now();
+  const std::int64_t unix_ms = core_.clock.UnixMillisAt(now);
+  space_.ReleaseRetired(now);
+  maintenance_.PayDebt(now, unix_ms);
+  pipeline_.PublishSynced(now, unix_ms);
+  const bool worked = maintenance_.RunOnce(now, unix_ms);
+  maintenance_.FinishAll();
+  queue_.NotifyWaiters(lock);
+  return worked;
+}
+
+void StoreEngine::CatchUp() {
+  if (!maintenance_.debt_is_due()) return;
+  WriterLock lock(core_.mutex);
+  maintenance_.PayAllDebt();
+  queue_.NotifyWaiters(lock);
+}
+
+std::optional<TimePoint> StoreEngine::NextWork() const {
+  const WriterLock lock(core_.mutex);
+  std::optional<TimePoint> next = maintenance_.NextDue();
+  if (queue_.front_is_due()) {  // for want of room
+    const TimePoint now = core_.clock.Now();
+    next = next ? std::min(*next, now) : now;
+  }
+  return next;
+}
+
+bool StoreEngine::RemoveExpired() { return maintenance_.has_expired() && Work(); }
+
+void StoreEngine::BeginToBeWatched() {
+  const WriterLock lock(core_.mutex);
+  maintenance_.SetWatched();
+}
+
+// --- What others ask ------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(const ScanRange& range) {
+  // Without the lock, a write might be shown that no reader sees yet; and what was removed, should the clock
+  // ever say less than it did, without a flush.
+  WriterLock lock(core_.mutex);
+  const absl::Status published = pipeline_.PublishAll();
+  space_.expirer().Flush();
+  std::unique_ptr<DurableTier::Cursor> cursor;
+  if (published.ok()) cursor = core_.tier->NewCursor(range);
+  queue_.NotifyWaiters(lock);
+  REMORA_RETURN_IF_ERROR(published);
+  return cursor;
+}
+
+std::uint64_t StoreEngine::VersionsEnd() const {
+  const WriterLock lock(core_.mutex);
+  return core_.next_version;
+}
+
+void StoreEngine::TakeSynced(std::vector<SyncedWrite>* outcomes) {
+  const WriterLock lock(core_.mutex);
+  queue_.TakeOutcomes(outcomes);
+}
+
+absl::Status StoreEngine::CheckEnded(std::uint64_t ticket) const {
+  const WriterLock lock(core_.mutex);
+  return queue_.CheckEnded(ticket);
+}
+
+absl::Status StoreEngine::disk_status() const {
+  const WriterLock lock(core_.mutex);
+  return core_.disk.status();
+}
+
+absl::Status StoreEngine::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
+  if (core_.tier == nullptr) return absl::OkStatus();
+  const WriterLock lock(core_.mutex);
+  for (const std::uint64_t other : forgotten) core_.tier->DeleteClient(other);
+  core_.tier->PutClient(client, core_.clock.UnixMillis());
+  return core_.tier->Write();
+}
+
+}  // namespace remora

@@ -1,0 +1,95 @@
+// A store, put together: its parts, and what takes several of them.
+//
+//   core.h                          the state that all parts share, and its lock
+//   write/write_pipeline.h          commits; write/sync_queue.h: writes of level synced
+//   write/large_records.h           values of several segments
+//   read/point_read.h               point reads; read/promote.h: records that come back to memory
+//   reclaim/maintenance.h           what is done between commits; reclaim/space_manager.h: free memory
+//   recovery/index_loader.h         the load at the start
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "store/engine/core.h"
+#include "store/read/point_read.h"
+#include "store/read/promote.h"
+#include "store/reclaim/maintenance.h"
+#include "store/reclaim/space_manager.h"
+#include "store/recovery/index_loader.h"
+#include "store/store.h"
+#include "store/write/large_records.h"
+#include "store/write/sync_queue.h"
+#include "store/write/write_pipeline.h"
+
+namespace remora {
+
+/// Owns the parts of a store.
+///
+/// Thread Safety: any thread; TakeRemembered once. Each part says for itself what it allows.
+class StoreEngine {
+ public:
+  /// In memory of its own when `region` is none. Errors: as Store::Open.
+  static absl::StatusOr<std::unique_ptr<StoreEngine>> Open(const StoreOptions& options,
+                                                           std::optional<std::span<std::byte>> region);
+  ~StoreEngine();
+  StoreEngine(const StoreEngine&) = delete;
+  StoreEngine& operator=(const StoreEngine&) = delete;
+
+  StoreCore& core() { return core_; }
+  PointReader& reader() { return reader_; }
+  WritePipeline& pipeline() { return pipeline_; }
+  LargeRecords& large() { return large_; }
+  IndexLoader& loader() { return loader_; }
+
+  /// As Store::Work, CatchUp and next_work.
+  bool Work();
+  void CatchUp();
+  std::optional<TimePoint> NextWork() const;
+  /// As Work, where something has expired; for a watch that waits for that, should nobody else work. False:
+  /// there was nothing to do.
+  bool RemoveExpired();
+  /// A watch has begun, and others may come: from now on, what expires is removed soon. REQUIRES: has_tier().
+  void BeginToBeWatched();
+
+  /// Shows what is published at this moment. Errors: as WritePipeline::PublishAll. REQUIRES: has_tier().
+  absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range);
+  /// Returns a number greater than the versions of all writes so far.
+  std::uint64_t VersionsEnd() const;
+  /// As SyncQueue::TakeOutcomes and CheckEnded.
+  void TakeSynced(std::vector<SyncedWrite>* outcomes);
+  absl::Status CheckEnded(std::uint64_t ticket) const;
+  /// As Store::disk_status.
+  absl::Status disk_status() const;
+  /// Whether the disk is asked only by those who call Store::Sync; then nothing else starts threads, either.
+  bool syncs_in_steps() const { return syncs_in_steps_; }
+
+  /// As Store::Remember and TakeRemembered.
+  absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
+  std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }
+
+ private:
+  StoreEngine(const StoreOptions& options, const Clock& clock, std::unique_ptr<AnonymousMemory> own_memory,
+              std::span<std::byte> region, std::unique_ptr<DurableTier> tier);
+  absl::Status Start(const StoreOptions& options);
+
+  StoreCore core_;
+  SpaceManager space_;
+  Maintenance maintenance_;
+  LargeRecords large_;
+  Promoter promoter_;
+  PointReader reader_;
+  SyncQueue queue_;
+  WritePipeline pipeline_;
+  IndexLoader loader_;
+  std::vector<RememberedClient> remembered_;  // from Start to TakeRemembered
+  bool syncs_in_steps_ = false;               // from Start on
+};
+
+}  // namespace remora

@@ -1,0 +1,162 @@
+#include "store/reclaim/space_manager.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/check.h"
+#include "store/base/tsan.h"
+
+namespace remora {
+namespace {
+
+// At most this share of the segments is free or retired while writers wait for space, and for so many grace
+// periods after.
+constexpr std::size_t kMaxRaisedShare = 4;
+constexpr int kRaiseFor = 10;
+
+// Bytes of records that the cleaner looks at for each time that somebody asks for a run: some milliseconds.
+constexpr std::uint64_t kBitOfEmptying = std::uint64_t{4} << 20;
+
+Evictor::Mode ModeOf(const StoreOptions& options) {
+  if (options.eviction == Eviction::kNone) return Evictor::Mode::kOff;
+  return options.durability == Durability::kMemory ? Evictor::Mode::kDrop : Evictor::Mode::kMarkCold;
+}
+
+}  // namespace
+
+SpaceManager::SpaceManager(StoreCore& core, const StoreOptions& options)
+    : core_(core),
+      expirer_(core.segments, core.log, core.index, core.tier.get(), core.unsynced_keys),
+      cold_expirer_(core.tier.get(), core.index, expirer_, core.coverage, core.unsynced_keys),
+      evictor_(ModeOf(options), core.segments, core.log, core.index, cold_expirer_, core.frequency),
+      cleaner_(core.segments, core.log, core.index, expirer_, evictor_) {}
+
+void SpaceManager::ReleaseRetired(TimePoint now) {
+  if (raised_until_ <= now) raised_target_ = 0;
+  TimeHasPassed(&core_);  // for readers that were in time, with what is freed here
+  core_.index.Tick(now);
+  // A slot that is left to clear may name a segment that was retired at the same moment, or later.
+  const std::optional<TimePoint> left = core_.index.next_tick();
+  core_.segments.Release(left && *left <= now ? *left - Duration(1) : now);
+}
+
+// The grace period begins when nothing leads there any more, and between the look at the clock with which a
+// piece of work begins and its end, a disk may have stalled, or this thread. Before the lock is given up:
+// another thread may release what was retired long enough ago.
+void SpaceManager::StartGracePeriod() {
+  if (!core_.index.has_retired() && !core_.segments.has_retired()) return;
+  const TimePoint now = core_.clock.Now();
+  core_.index.StartGracePeriod(now);
+  core_.segments.StartGracePeriod(now);
+}
+
+// What is evicted sooner is free sooner.
+void SpaceManager::RaiseFreeTarget(TimePoint now) {
+  if (!evictor_.is_on()) return;
+  const std::size_t so_far = core_.segments.free_count() + core_.segments.retired_count();
+  raised_target_ = std::min(2 * so_far, core_.segments.count() / kMaxRaisedShare);
+  raised_until_ = now + kRaiseFor * core_.grace;
+}
+
+SpaceResult SpaceManager::MakeSpace(TimePoint now, std::int64_t unix_ms) {
+  // First what nobody can read any more: it need not be moved.
+  while (core_.segments.free_count() <= Segments::kReserve && MemoryIsLow() &&
+         (expirer_.Work(kBitOfCleaning, Expirer::Pace::kHurry, now, unix_ms) ||
+          cleaner_.Work(kBitOfCleaning, now, unix_ms) || EvictLarge(now))) {
+  }
+  // What is kept for a run must not make the store full.
+  if (core_.segments.free_count() <= Segments::kReserve && core_.segments.retired_count() == 0) {
+    core_.segments.CancelRun();
+  }
+  if (core_.segments.free_count() > Segments::kReserve) return SpaceResult::kAvailable;
+  if (core_.segments.retired_count() > 0) {
+    RaiseFreeTarget(now);
+    return SpaceResult::kRetryLater;
+  }
+  return SpaceResult::kFull;
+}
+
+// --- Runs -----------------------------------------------------------------------------------------------
+
+SpaceResult SpaceManager::MakeRun(std::size_t length, TimePoint now, std::int64_t unix_ms) {
+  if (core_.segments.HasRun(length)) return SpaceResult::kAvailable;
+  if (length > core_.segments.max_run()) return SpaceResult::kFull;
+  bool worked = expirer_.Work(kBitOfEmptying, Expirer::Pace::kHurry, now, unix_ms);
+  core_.segments.MakeRun(length, now);
+  // What is in the way of the run is moved. Otherwise, as long as enough is about to come free, it is waited
+  // for: what is evicted meanwhile would be evicted in vain.
+  if (core_.segments.IsRunInUse()) {
+    worked |= cleaner_.Work(kBitOfEmptying, now, unix_ms);
+  } else if (!core_.segments.HasEnoughFor(length) || core_.segments.retired_count() == 0) {
+    // Records that make way for a large one are of the sort of which there is more.
+    const bool large_first = core_.segments.run_bytes() * 2 > core_.segments.live_bytes();
+    worked |=
+        (large_first && EvictLarge(now)) || cleaner_.Work(kBitOfEmptying, now, unix_ms) || EvictLarge(now);
+  }
+  if (core_.segments.HasRun(length)) return SpaceResult::kAvailable;
+  if (worked || core_.segments.retired_count() > 0) return SpaceResult::kRetryLater;
+  core_.segments.CancelRun();
+  return SpaceResult::kFull;
+}
+
+SpaceResult SpaceManager::OrWhenGivenBack(SpaceResult result, std::size_t run) const {
+  if (result != SpaceResult::kFull || run > core_.segments.max_run()) return result;
+  for (SegmentNumber i = 0; i < core_.segments.count(); ++i) {
+    const Segments::Segment& segment = core_.segments[i];
+    const bool is_run = segment.use == Segments::Use::kRun && segment.run > 0;
+    if (is_run && !core_.log.IsLive(core_.log.At(segment.begin))) return SpaceResult::kRetryLater;
+  }
+  return SpaceResult::kFull;
+}
+
+bool SpaceManager::EvictLarge(TimePoint now) {
+  if (!evictor_.is_on()) return false;
+  // Some that were used since they were written are passed over, and get behind the others.
+  constexpr std::size_t kMostPassedOver = 8;
+  const std::size_t runs = core_.segments.CountOf(Segments::Queue::kRuns);
+  std::size_t to_pass_over = std::min(kMostPassedOver, runs);
+  for (std::size_t i = 0; i < 2 * runs; ++i) {
+    const SegmentNumber first = core_.segments.Oldest(Segments::Queue::kRuns).value();
+    const Place place = core_.log.At(core_.segments[first].begin);
+    core_.segments.Renew(first);
+    if (!core_.log.IsLive(place)) continue;  // reserved, or staged
+    const std::string_view key = core_.log.Key(place);
+    const std::uint64_t key_hash = HashKey(key);
+    if (to_pass_over > 0 && core_.frequency.Of(key_hash) > 1) {
+      --to_pass_over;
+      continue;
+    }
+    const std::optional<Index::Entry> entry = core_.index.Find(key, key_hash);
+    REMORA_CHECK(entry.has_value() &&
+                 entry->place == place);  // a live record is the one that the index names
+    if (evictor_.Evict(key_hash, *entry, now)) return true;
+  }
+  return false;
+}
+
+absl::Status SpaceManager::FullError() const {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the memory is full: of ", core_.shape.memory_size, " bytes, records take ",
+                   core_.log.bytes_used(), ", ", core_.log.bytes_dead(), " of them dead, and the index of ",
+                   core_.index.entry_count(), " keys takes ", core_.index.segment_count() * kSegmentSize,
+                   "; delete keys, or open with more memory (--memory)"));
+}
+
+absl::Status SpaceManager::NoRunError(std::size_t length) const {
+  const std::size_t most = core_.segments.max_run();
+  if (length > most) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the value needs ", length, " MiB in one piece, and a memory of ", core_.shape.memory_size,
+        " bytes has ", most, " at most; open with more memory (--memory)"));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no room for a value that needs ", length, " MiB in one piece: of ", core_.shape.memory_size,
+      " bytes, ", core_.segments.free_count() * kSegmentSize, " are free, and records take ",
+      core_.log.bytes_used(),
+      ", of which large ones are not moved; delete keys, large ones above all, or open with more memory "
+      "(--memory)"));
+}
+
+}  // namespace remora

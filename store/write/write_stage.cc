@@ -1,0 +1,299 @@
+#include "store/write/write_stage.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/format/types/bounds.h"
+#include "store/format/types/expiry.h"
+#include "store/format/wire/write_batch.h"
+
+namespace remora {
+namespace {
+
+absl::Status CheckBatch(std::span<const Write> batch) {
+  std::size_t bytes = 0;
+  for (const Write& write : batch) {
+    const bool fits =
+        write.kind == Write::Kind::kDelete || (write.kind == Write::Kind::kPut && write.reserved == nullptr);
+    if (!fits) return absl::InvalidArgumentError("a batch with a write that is no plain put, nor a delete");
+    bytes += sizeof(BatchEntry) + write.key.size() + ValueSize(write);
+  }
+  const std::string why = NoBatch(batch.size(), bytes);
+  return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
+}
+
+// Apart, so that what all writes go through is short.
+[[gnu::noinline]] absl::Status OutOfBounds(std::size_t key_size, std::size_t value_size) {
+  const bool is_key = key_size >= kMinKeySize && key_size <= kMaxKeySize;
+  return absl::InvalidArgumentError(is_key ? NoValue(value_size) : NoKey(key_size));
+}
+
+[[gnu::noinline]] absl::Status TtlOutOfBounds(std::chrono::milliseconds ttl) {
+  return absl::InvalidArgumentError(NoTtl(ttl));
+}
+
+// `most`: the highest durability that the store has.
+absl::Status Check(const Write& write, Durability most) {
+  const std::size_t key_size = write.reserved != nullptr ? write.reserved->key_size : write.key.size();
+  const std::size_t value_size = ValueSize(write);
+  if (key_size < kMinKeySize || key_size > kMaxKeySize || value_size > kMaxValueSize) {
+    return OutOfBounds(key_size, value_size);
+  }
+  if (write.ttl && !IsTtl(*write.ttl)) return TtlOutOfBounds(*write.ttl);
+  if (!write.condition.IsValid()) {
+    return absl::InvalidArgumentError(AbslView(kNoSuchVersion));
+  }
+  if (!IsDurability(write.durability) || (write.durability && *write.durability > most)) {
+    return absl::InvalidArgumentError("a durability that the store, which is only in memory, does not have");
+  }
+  if (write.kind == Write::Kind::kIncrement && write.value.size() != sizeof(std::int64_t)) {
+    return absl::InvalidArgumentError("what is added is not of 64 bits");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NoSuchKey() { return absl::NotFoundError("no such key"); }
+
+absl::Status CheckCondition(const Condition& condition, bool exists, std::uint64_t version) {
+  if (condition.is_none()) return absl::OkStatus();
+  if (condition == Condition::Absent()) {
+    return exists ? absl::AlreadyExistsError("the key exists") : absl::OkStatus();
+  }
+  if (!exists) return NoSuchKey();
+  if (condition == Condition::Present() || condition.version() == version) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the key's version is ", version, ", not ", condition.version()));
+}
+
+// What a key's record is after a write that was staged before.
+KnownRecord KnownOf(const StagedWrite& earlier) {
+  KnownRecord known;
+  known.unsynced = earlier.synced;
+  if (earlier.is_delete()) return known;
+  known.place = earlier.place;
+  known.expiry_ms = earlier.expiry_ms;
+  known.version = earlier.version;
+  return known;
+}
+
+}  // namespace
+
+std::size_t ValueSize(const Write& write) {
+  if (write.reserved != nullptr) return write.reserved->bytes.size() - write.reserved->key_size;
+  return write.kind == Write::Kind::kPut || write.kind == Write::Kind::kAppend ? write.value.size() : 0;
+}
+
+std::size_t BatchSize(std::span<const Write> writes) {
+  std::size_t size = 1;
+  while (writes[size - 1].with_next && size < writes.size()) ++size;
+  return size;
+}
+
+void WriteStage::Begin(std::size_t writes) {
+  staged_.clear();
+  staged_.reserve(writes);  // views into its elements must stay good
+  if (!growth_.empty()) growth_.clear();
+  is_one_ = writes == 1;
+  if (!is_one_) keys_.Begin(writes);
+  has_synced_ = false;
+}
+
+absl::Status WriteStage::Stage(Write& write, TimePoint now, std::int64_t unix_ms) {
+  StagedWrite& staged = staged_.emplace_back();
+  staged.write = &write;
+  decided_on_pending_ = false;
+  if (write.reserved != nullptr) {
+    staged.place = large_.PlaceOf(*write.reserved);
+    maintenance_.NoteSizes();
+  }
+  absl::Status status = Check(write, core_.tier == nullptr ? Durability::kMemory : Durability::kSynced);
+  if (status.ok()) status = CopyAndVerify(staged, now);
+  if (status.ok()) status = Decide(staged, now, unix_ms);
+  if (status.ok()) {
+    Pin(staged);
+  } else {
+    const bool stays_reserved = write.reserved != nullptr && absl::IsAborted(status);
+    if (staged.place.extent_code != 0 && !stays_reserved) core_.log.Rollback(staged.place);
+    staged_.pop_back();
+  }
+  return status;
+}
+
+absl::Status WriteStage::StageBatch(std::span<Write> batch, TimePoint now, std::int64_t unix_ms) {
+  REMORA_RETURN_IF_ERROR(CheckBatch(batch));
+  const std::size_t before = staged_.size();
+  in_batch_ = true;
+  batch_changes_.clear();
+  absl::Status status;
+  std::size_t number = 0;
+  for (; number < batch.size() && status.ok(); ++number) {
+    batch[number].durability = batch.front().durability;
+    status = Stage(batch[number], now, unix_ms);
+  }
+  in_batch_ = false;
+  if (status.ok()) {
+    SyncAllOrNone(std::span(staged_).subspan(before));
+    return status;
+  }
+  UnstageTo(before);
+  return absl::Status(
+      status.code(),
+      absl::StrCat("write ", number, " of the batch, of which nothing was done: ", status.message()));
+}
+
+void WriteStage::UnstageTo(std::size_t count) {
+  for (; staged_.size() > count; staged_.pop_back(), batch_changes_.pop_back()) {
+    const StagedWrite& staged = staged_.back();
+    const Change& change = batch_changes_.back();
+    if (change.growth != 0) growth_[change.bucket] -= change.growth;
+    *change.last = change.before;
+    Rollback(staged);
+  }
+}
+
+// The caller's bytes are read once, into the copy. Everything after looks at the copy only: whoever shares
+// the original with us may change it at any moment. What was reserved is the copy already: nobody else can
+// write it any more.
+absl::Status WriteStage::CopyAndVerify(StagedWrite& staged, TimePoint now) {
+  const Write& write = *staged.write;
+  if (write.reserved != nullptr) {
+    staged.key = core_.log.Key(staged.place);
+    staged.value = core_.log.Value(staged.place);
+  } else if (write.kind == Write::Kind::kPut) {
+    const std::optional<Place> place = core_.log.Append(ValueLog::Head::kWrites, write.key, write.value, now);
+    if (!place) return absl::AbortedError("no room in the log");
+    staged.place = *place;
+    const char* const body = reinterpret_cast<const char*>(core_.log.Body(*place));
+    staged.key = {body, write.key.size()};
+    staged.value = {body + write.key.size(), write.value.size()};
+  } else {
+    staged.own = write.key;
+    const bool adds = write.kind == Write::Kind::kIncrement || write.kind == Write::Kind::kAppend;
+    if (adds) staged.own += write.value;
+    staged.key = std::string_view(staged.own).substr(0, write.key.size());
+    staged.value = std::string_view(staged.own).substr(write.key.size());
+  }
+  staged.key_hash = HashKey(staged.key);
+  staged.value_hash = HashValue(staged.value.data(), staged.value.size());
+  if (write.verify != nullptr && !write.verify(write.verify_context, staged.key_hash, staged.value_hash)) {
+    return DamagedError();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteStage::Decide(StagedWrite& staged, TimePoint now, std::int64_t unix_ms) {
+  const Write& write = *staged.write;
+  std::uint32_t* const last =
+      is_one_ ? nullptr : &keys_.LastOf(staged.key_hash, [&](std::uint32_t number) REMORA_WRITER {
+        return staged_[number].key == staged.key;
+      });
+  KnownRecord& old = staged.old;
+  if (last != nullptr && *last != GroupKeys::kNone) {
+    old = KnownOf(staged_[*last]);
+  } else {
+    REMORA_RETURN_IF_ERROR(LookUp(staged, &old));
+  }
+  decided_on_pending_ = old.unsynced;
+  // One that has expired counts for nothing, but keeps its slot until it is removed.
+  const bool known = old.place.has_value() || old.cold || old.unloaded;
+  const bool exists = known && !HasExpired(old.expiry_ms, unix_ms);
+  const bool modifies = write.kind != Write::Kind::kPut && !staged.is_delete();
+  const bool adds = modifies && write.kind != Write::Kind::kTouch;
+  if (!exists && (staged.is_delete() || (modifies && !adds))) return NoSuchKey();
+  REMORA_RETURN_IF_ERROR(CheckCondition(write.condition, exists, old.version));
+  if (modifies) REMORA_RETURN_IF_ERROR(modify_.Apply(staged, old, exists, now));
+  if (adds && exists && !write.ttl) {
+    staged.expiry_ms = old.expiry_ms;
+  } else if (!staged.is_delete()) {
+    staged.expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
+    if (HasExpired(staged.expiry_ms, unix_ms)) {
+      return absl::OutOfRangeError("it is to expire at a moment that is over; nothing was done");
+    }
+  }
+
+  // Behind one that is synced, each is: they become visible in order.
+  staged.synced = LevelOf(write) == Durability::kSynced || old.unsynced;
+
+  // A cold key's record comes to a slot of its own. The slot of a delete that waits is not free when others
+  // of the group become visible.
+  const bool takes_slot = !staged.is_delete() && !old.place;
+  const bool frees_slot = staged.is_delete() && (old.place || old.cold) && !staged.synced;
+  Change change;
+  if (takes_slot || frees_slot) {
+    change.bucket = core_.index.MainBucketOf(staged.key_hash);
+    change.growth = takes_slot ? 1 : -1;
+    std::int64_t& growth = growth_[change.bucket];
+    if (takes_slot && !core_.index.Reserve(staged.key_hash,
+                                           static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
+      return absl::AbortedError("no room in the index");
+    }
+    growth += change.growth;
+  }
+  // Of those staged, each has the next; so a condition can be about a write of the same group.
+  staged.version = core_.next_version + staged_.size() - 1;
+  if (last == nullptr) return absl::OkStatus();
+  if (in_batch_) {
+    change.last = last;
+    change.before = *last;
+    batch_changes_.push_back(change);
+  }
+  *last = static_cast<std::uint32_t>(staged_.size() - 1);
+  return absl::OkStatus();
+}
+
+absl::Status WriteStage::LookUp(const StagedWrite& staged, KnownRecord* known) const {
+  if (const UnsyncedKeys::Record* const pending = core_.unsynced_keys.Find(staged.key)) {
+    *known = {pending->place, false, false, pending->expiry_ms, pending->version, true};
+    return absl::OkStatus();
+  }
+  known->is_looked_up = true;
+  known->entry = core_.index.Find(staged.key, staged.key_hash);
+  if (known->entry) {
+    const RecordHeader& header = core_.log.Header(known->entry->place);
+    known->place = known->entry->place;
+    known->expiry_ms = header.expiry_ms;
+    known->version = header.version_live >> 1;
+    return absl::OkStatus();
+  }
+  const bool loaded = core_.coverage.Covers(staged.key);
+  const bool cold = loaded && core_.index.FindCold(staged.key_hash).has_value();
+  // Who overwrites what is not loaded, whatever it is, need not know.
+  const bool overwrites = staged.write->kind == Write::Kind::kPut && staged.write->condition.is_none();
+  const bool unloaded = !loaded && !overwrites;
+  if (!cold && !unloaded) return absl::OkStatus();
+  // The cold entry is this key's, or another's with this hash: only the tier tells.
+  known->is_looked_up = false;
+  const absl::Status read = core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
+    *known = {std::nullopt, cold, unloaded, stored.header.expiry_ms, stored.header.version};
+    return absl::OkStatus();
+  });
+  return absl::IsNotFound(read) ? absl::OkStatus() : read;
+}
+
+void WriteStage::Pin(StagedWrite& staged) {
+  has_synced_ |= staged.synced;
+  if (!has_synced_ || staged.place.extent_code == 0) return;
+  core_.log.Pin(staged.place);
+  staged.pinned = true;
+}
+
+void WriteStage::SyncAllOrNone(std::span<StagedWrite> batch) {
+  if (std::ranges::none_of(batch, &StagedWrite::synced)) return;
+  for (StagedWrite& staged : batch) staged.synced = true;
+  for (const Change& change : batch_changes_) {
+    if (change.growth < 0) growth_[change.bucket] -= change.growth;  // as Decide
+  }
+}
+
+void WriteStage::Rollback(const StagedWrite& staged) {
+  if (staged.place.extent_code == 0) return;
+  if (staged.pinned) core_.log.Unpin(staged.place, core_.clock.Now());
+  core_.log.Rollback(staged.place);
+}
+
+}  // namespace remora
