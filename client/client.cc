@@ -61,7 +61,7 @@ class Client::Impl {
       if (result.ok() || !session->is_broken()) return result;
       trouble = StatusOf(result);
     }
-    session->GiveUpWrite();
+    session->AbandonWrite();
     return trouble;
   }
 
@@ -133,7 +133,7 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
   if (!IsKey(key)) return CheckKey(key);
   {
     const InUse::Call call(impl_->session->in_use());
-    if (GetAtOnce(*impl_->session, key, value, version)) return absl::OkStatus();
+    if (TryFastGet(*impl_->session, key, value, version)) return absl::OkStatus();
   }
   return impl_->Get(key, value, version);
 }

@@ -34,7 +34,7 @@ constexpr std::chrono::milliseconds kAsyncReportPause{100};
 // --- The whole ------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
-    std::unique_ptr<rdma::Connection> connection, Client::Dialer dialer, const ClientOptions& options,
+    std::unique_ptr<rdma::Connection> connection, Dialer dialer, const ClientOptions& options,
     const AsyncOptions& async, const Clock& clock) {
   if (async.depth < 1 || async.depth > kMaxAsyncDepth) {
     return absl::InvalidArgumentError(
@@ -163,7 +163,7 @@ std::optional<rdma::Sge> AsyncClient::Core::MemoryOf(const AsyncOperation& opera
   return session_->SgeOf(*operation.memory);
 }
 
-AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked, Done&& done,
+AsyncClient::Begun AsyncClient::Core::BeginMessage(const RequestSpec& asked, Done&& done,
                                                    const CallOptions& call, const RegisteredBytes* from) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           Begin(AsyncOperation::Kind::kMessage, std::move(done), call, from));
@@ -175,16 +175,16 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked
   const bool is_held_up =
       IsWrite(asked.operation) && (lost_ > 0 || large_.is_in_front() || operation->is_large_put());
   if (waiting.empty() && broken_.ok() && !is_held_up && !IsToShare(*operation, asked)) {
-    Exchanges::Asked now = asked;
+    RequestSpec now = asked;
     if (from != nullptr) now.local_key = session_->SgeOf(*from).local_key;
-    const absl::StatusOr<bool> sent = exchanges_.Send(now, operation->index);
+    const absl::StatusOr<bool> sent = channel_.Send(now, operation->index);
     if (!sent.ok()) Break(sent.status());
     if (!sent.ok() || *sent) return operation->id;
   }
   Assign(asked.key, &operation->key);
   if (from == nullptr) Assign(asked.value, &operation->value);
   waiting.Push(*operation);
-  if (!in_poll_ && broken_.ok() && waiting.size() % exchanges_.MostListed() == 0) SendMessages();
+  if (!in_poll_ && broken_.ok() && waiting.size() % channel_.MostListed() == 0) SendMessages();
   return operation->id;
 }
 
@@ -234,13 +234,13 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
 }
 
 void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
-  if (!session_->recent_reads().Note(key_hash)) return;
+  if (!session_->access_hints().Note(key_hash)) return;
   const TimePoint now = session_->Coarse();
   if (now - reads_reported_ < kAsyncReportPause) return;
   reads_reported_ = now;
   // If there is no credit, somebody else's request takes them along.
   const absl::StatusOr<bool> sent =
-      exchanges_.Send({.operation = Operation::kPing, .key_hash = HashKey({})}, Exchanges::kNobody);
+      channel_.Send({.operation = Operation::kPing, .key_hash = HashKey({})}, RequestChannel::kNobody);
   if (!sent.ok()) Break(sent.status());
 }
 
@@ -260,7 +260,7 @@ void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
 
 bool AsyncClient::Core::IsAtMemory(const AsyncOperation& operation) const {
   return operation.memory && broken_.ok() &&
-         (operation.read_under_way || exchanges_.IsGathering(operation.index));
+         (operation.read_under_way || channel_.IsGathering(operation.index));
 }
 
 void AsyncClient::Core::EndIfMemoryIsFree(AsyncOperation& operation) {
@@ -278,7 +278,7 @@ void AsyncClient::Core::Progress(AsyncOperation& operation) {
 
 void AsyncClient::Core::Abort(AsyncOperation& operation, absl::Status status) {
   OperationList::Leave(operation);
-  exchanges_.Abandon(operation.index);
+  channel_.Abandon(operation.index);
   if (!operation.undone) last_done_ = std::max(last_done_, operation.lost_id);
   if (large_.operation == &operation) LeaveLargePut();
   End(operation, std::move(status));

@@ -1,7 +1,7 @@
 // What drives the operations of an AsyncClient.
 //
 //   begun ─▶ readers_ ─▶ READ under way ─▶ Lookup judges ─▶ readers_ again, or askers_, or ended_
-//     ├────▶ askers_, writers_ ─▶ message under way (exchanges_) ─▶ reply ─▶ ended_, or readers_
+//     ├────▶ askers_, writers_ ─▶ message under way (channel_) ─▶ reply ─▶ ended_, or readers_
 //     └────▶ writers_ ─▶ large_, one at a time (large_put.h) ─▶ reply ─▶ ended_
 //                                                            ended_ ─▶ callback ─▶ free
 //
@@ -40,14 +40,14 @@ namespace remora {
 class AsyncClient::Core {
  public:
   /// READs under way at once: with two requests for each credit, as many as a connection takes (QueueLimits).
-  static constexpr std::size_t kMostReads = Session::kSideBySide;
-  static_assert(kMostReads + 2 * Session::kMostUnderWay <= rdma::QueueLimits().sends);
+  static constexpr std::size_t kMostReads = Session::kMaxBatch;
+  static_assert(kMostReads + 2 * Session::kMaxInFlight <= rdma::QueueLimits().sends);
   /// A WRITE and the READ behind it count as so many of them.
   static constexpr std::size_t kFencedWrite = 2;
 
   /// `dialer`: for later connections; none: there will be none.
   static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::Connection> connection,
-                                                     Client::Dialer dialer, const ClientOptions& options,
+                                                     Dialer dialer, const ClientOptions& options,
                                                      const AsyncOptions& async, const Clock& clock);
   ~Core();
   /// Ends all operations with Cancelled, and calls their callbacks. The last call.
@@ -63,7 +63,7 @@ class AsyncClient::Core {
                    Done&& done, const CallOptions& call, const RegisteredBytes* from = nullptr);
   /// What is done already.
   Begun BeginNothing(Done&& done, const CallOptions& call);
-  Begun BeginMessage(const Exchanges::Asked& asked, Done&& done, const CallOptions& call,
+  Begun BeginMessage(const RequestSpec& asked, Done&& done, const CallOptions& call,
                      const RegisteredBytes* from = nullptr);
 
   /// A key's old place may be of no use any more.
@@ -92,7 +92,7 @@ class AsyncClient::Core {
   const Session& session() const { return *session_; }
 
  private:
-  explicit Core(std::unique_ptr<Session> session) : session_(std::move(session)), exchanges_(*session_) {}
+  explicit Core(std::unique_ptr<Session> session) : session_(std::move(session)), channel_(*session_) {}
   absl::Status Prepare(std::size_t depth);
   absl::Status MakeWaitable();
 
@@ -141,7 +141,7 @@ class AsyncClient::Core {
   /// The first of a list, and with a put those behind it that share its message. How many; 0: none right now.
   absl::StatusOr<std::size_t> SendFirst(const OperationList& waiting);
   /// Whether it is to wait for Poll, with others that come till then.
-  bool IsToShare(const AsyncOperation& operation, const Exchanges::Asked& asked) const;
+  bool IsToShare(const AsyncOperation& operation, const RequestSpec& asked) const;
   /// Whose first operation may be sent; null: nobody's.
   OperationList* NextToSend();
   bool PrepareRead(AsyncOperation& operation);
@@ -157,7 +157,7 @@ class AsyncClient::Core {
   void BeginLargePut(AsyncOperation& operation);
   bool DriveLargePut();
   absl::StatusOr<bool> StepLargePut();
-  absl::StatusOr<bool> SendOfLargePut(const Exchanges::Asked& asked, std::uint64_t value_hash,
+  absl::StatusOr<bool> SendOfLargePut(const RequestSpec& asked, std::uint64_t value_hash,
                                       LargePut::Step next);
   absl::StatusOr<bool> SendParts(const AsyncOperation& operation);
   absl::StatusOr<bool> WriteToGrant(AsyncOperation& operation);
@@ -193,7 +193,7 @@ class AsyncClient::Core {
   std::unique_ptr<Session> session_;
   std::unique_ptr<RegisteredBuffer> buffer_;
   std::vector<std::uint32_t> free_large_buffers_;
-  Exchanges exchanges_;
+  RequestChannel channel_;
   LargePut large_;
   LookUnderWay look_;
   absl::Status broken_;  // why there is no connection right now

@@ -54,18 +54,18 @@ absl::StatusOr<bool> AsyncClient::Core::StepLargePut() {
   }
 }
 
-absl::StatusOr<bool> AsyncClient::Core::SendOfLargePut(const Exchanges::Asked& asked,
-                                                       std::uint64_t value_hash, Step next) {
-  absl::StatusOr<bool> sent = exchanges_.SendSizes(asked, value_hash, LargePut::kOwner);
+absl::StatusOr<bool> AsyncClient::Core::SendOfLargePut(const RequestSpec& asked, std::uint64_t value_hash,
+                                                       Step next) {
+  absl::StatusOr<bool> sent = channel_.SendSizes(asked, value_hash, LargePut::kOwner);
   if (sent.value_or(false)) large_.step = next;
   return sent;
 }
 
 absl::StatusOr<bool> AsyncClient::Core::SendParts(const AsyncOperation& operation) {
   bool any = false;
-  const std::uint32_t memory = operation.memory ? operation.index : Exchanges::kNobody;
+  const std::uint32_t memory = operation.memory ? operation.index : RequestChannel::kNobody;
   while (!large_.stream->empty() && large_.parts < LargePut::kMostParts) {
-    const absl::StatusOr<bool> sent = exchanges_.SendPart(*large_.stream, LargePut::kOwner, memory);
+    const absl::StatusOr<bool> sent = channel_.SendPart(*large_.stream, LargePut::kOwner, memory);
     if (!sent.ok()) return sent;
     if (!*sent) return any;
     ++large_.parts;

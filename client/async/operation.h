@@ -57,7 +57,7 @@ struct AsyncOperation {
   /// A put that may share a message with others.
   bool is_listable() const {
     return kind == Kind::kMessage && message == Operation::kPut && lost_id == 0 && !memory &&
-           Exchanges::List::Takes(options);
+           RequestChannel::List::Takes(options);
   }
   bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kCommit; }
 

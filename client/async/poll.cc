@@ -43,7 +43,7 @@ std::size_t AsyncClient::Core::Poll() {
   do {
     busy |= SendMessages();
     busy |= PostReads();
-    if (reads_under_way_ > 0 || !exchanges_.empty()) busy |= TakeCompletions();
+    if (reads_under_way_ > 0 || !channel_.empty()) busy |= TakeCompletions();
     ended += Deliver(most - ended);
     has_more_ = ended == most || ++rounds == kMostRounds;
     if (has_more_) {
@@ -97,45 +97,46 @@ OperationList* AsyncClient::Core::NextToSend() {
   return askers_.empty() ? nullptr : &askers_;
 }
 
-bool AsyncClient::Core::IsToShare(const AsyncOperation& operation, const Exchanges::Asked& asked) const {
+bool AsyncClient::Core::IsToShare(const AsyncOperation& operation, const RequestSpec& asked) const {
   if (!operation.is_listable()) return false;
   // Where nothing is under way, and nobody else is about to begin one, it would wait for nothing.
-  if (exchanges_.empty() && ended_.empty()) return false;
+  if (channel_.empty() && ended_.empty()) return false;
   return ListedPutSize(asked.key, asked.value) <= kMaxPutListBytes / 2;
 }
 
 absl::StatusOr<std::size_t> AsyncClient::Core::SendFirst(const OperationList& waiting) {
-  Exchanges::List list(exchanges_.MostListed());
+  RequestChannel::List list(channel_.MostListed());
   for (const AsyncOperation* one = &waiting.front(); one != nullptr && one->is_listable();
        one = one->behind) {
     if (!list.Add(one->key, one->value, one->options, one->index)) break;
   }
   const bool is_list = list.size() > 1;
-  REMORA_ASSIGN_OR_RETURN(const bool sent, is_list ? exchanges_.SendList(list, Exchanges::Listing::kWithIds)
-                                                   : Send(waiting.front()));
+  REMORA_ASSIGN_OR_RETURN(const bool sent, is_list
+                                               ? channel_.SendList(list, RequestChannel::Listing::kWithIds)
+                                               : Send(waiting.front()));
   return !sent ? 0 : is_list ? list.size() : 1;
 }
 
 absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
   if (operation.lost_id != 0) {
     const absl::StatusOr<bool> asked =
-        exchanges_.Send({.operation = Operation::kOutcome, .about = operation.lost_id}, operation.index);
+        channel_.Send({.operation = Operation::kOutcome, .about = operation.lost_id}, operation.index);
     if (asked.value_or(false)) ++session_->counters().outcomes;
     return asked;
   }
   if (operation.kind == AsyncOperation::Kind::kMessage) {
-    Exchanges::Asked asked{operation.message,
-                           operation.key,
-                           operation.key_hash,
-                           operation.value_to_put(),
-                           operation.options,
-                           0,
-                           {}};
+    RequestSpec asked{operation.message,
+                      operation.key,
+                      operation.key_hash,
+                      operation.value_to_put(),
+                      operation.options,
+                      0,
+                      {}};
     if (operation.memory) asked.local_key = MemoryOf(operation)->local_key;
-    return exchanges_.Send(asked, operation.index);
+    return channel_.Send(asked, operation.index);
   }
   operation.lookup.Asked();
-  return exchanges_.Send(
+  return channel_.Send(
       {.operation = Operation::kLocate, .key = operation.key, .key_hash = operation.lookup.key_hash()},
       operation.index);
 }
@@ -206,7 +207,7 @@ void AsyncClient::Core::Take(const rdma::Completion& completion) {
     case rdma::CompletionKind::kRead:
       return TakeRead(operations_[completion.context]);
     case rdma::CompletionKind::kSend:
-      if (const std::uint32_t memory = exchanges_.TakeSend(completion); memory != Exchanges::kNobody) {
+      if (const std::uint32_t memory = channel_.TakeSend(completion); memory != RequestChannel::kNobody) {
         EndIfMemoryIsFree(operations_[memory]);
       }
       return;
@@ -235,7 +236,7 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
 }
 
 void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
-  const absl::StatusOr<Exchanges::Ended> ended = exchanges_.TakeReply(completion);
+  const absl::StatusOr<RequestChannel::Ended> ended = channel_.TakeReply(completion);
   if (!ended.ok()) return Break(ended.status());
   absl::Status status = ended->ForEach([&](std::uint32_t owner, const Session::Answer& answer) {
     const Reply& reply = answer.reply;
@@ -250,7 +251,7 @@ void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
 
 void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const Session::Answer& answer, bool may_learn) {
   if (owner == LargePut::kOwner) return TakeReplyOfLargePut(answer, may_learn);
-  if (owner == Exchanges::kNobody) return;
+  if (owner == RequestChannel::kNobody) return;
   AsyncOperation& operation = operations_[owner];
   if (operation.lost_id != 0) {
     EndAnswer(operation, answer);

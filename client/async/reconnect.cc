@@ -10,7 +10,7 @@
 // The answer is what was noted when the write was done, and the server takes another connection of this
 // client only when it does nothing any more of what came over the one before
 // (server/connection/client_table.h). It remembers the last of each `credits` request ids, so none is sent as
-// long as one is unanswered that it would push out (Exchanges::Send).
+// long as one is unanswered that it would push out (RequestChannel::Send).
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -30,13 +30,13 @@ void AsyncClient::Core::Lose() {
   next_attempt_ = session_->clock().Now();
   attempts_ = 0;
   trouble_ = absl::OkStatus();
-  last_done_ = std::max(last_done_, exchanges_.LastAbandonedWrite());
+  last_done_ = std::max(last_done_, channel_.LastAbandonedWrite());
   std::vector<std::pair<std::uint64_t, AsyncOperation*>> lost;  // by request ids
   const bool committing = large_.step == LargePut::Step::kCommitting;
   AsyncOperation* const large = LoseLargePut();
   // Else nothing of it was done: it is begun again, in front of those that wait behind it.
   if (large != nullptr && !committing) lost.emplace_back(session_->last_request_id() + 1, large);
-  exchanges_.Lose(
+  channel_.Lose(
       [&](std::uint32_t owner, std::uint64_t request_id, std::string_view key, std::string_view value) {
         if (owner == LargePut::kOwner) {
           if (large == nullptr || !committing) return;

@@ -3,7 +3,7 @@
 // there with the key's fingerprint. That is what nearly all GETs come to, in a third of the instructions of a
 // search (store/format/memory/key_search.h). Where it was not, a search begins anew.
 //
-//   FirstLook look;
+//   FastGet look;
 //   if (look.FindLine(...) && look.FindRecord(...) && look.Verify(...)) {
 //     copy what is wanted of look.record()
 //     if (look.Holds(...)) it is the key's
@@ -40,7 +40,7 @@
 namespace remora {
 
 /// Thread Safety: none.
-class FirstLook {
+class FastGet {
  public:
   /// Whether it is of use: READs are copies, and no places are remembered.
   static bool IsFor(const Session& session) { return session.reads_now() && !session.locations().is_on(); }
@@ -111,9 +111,9 @@ class FirstLook {
 
 /// Its last steps, and all of a GET that is left then: true, and it is done. False: nothing is known yet, and
 /// *value may have changed. `version`: as Client::Get. REQUIRES: FindRecord.
-[[gnu::always_inline]] inline bool TakeRecord(Session& session, FirstLook& look, std::string_view key,
-                                              std::uint64_t key_hash, std::string* value,
-                                              std::uint64_t* version) {
+[[gnu::always_inline]] inline bool CopyVerified(Session& session, FastGet& look, std::string_view key,
+                                                std::uint64_t key_hash, std::string* value,
+                                                std::uint64_t* version) {
   if (!look.Verify(session, key, key_hash)) return false;
   const LiveRecord& record = look.record();
   if (record.expiry_ms != 0 && !session.IsAlive(record.expiry_ms)) return false;
@@ -126,13 +126,13 @@ class FirstLook {
 
 /// A GET where nothing comes in between: true, and it is done. False: nothing is known yet; Get. `version`:
 /// as Client::Get. REQUIRES: the key's size is in bounds.
-[[gnu::always_inline]] inline bool GetAtOnce(Session& session, std::string_view key, std::string* value,
-                                             std::uint64_t* version) {
-  if (!session.is_ready() || !FirstLook::IsFor(session)) return false;
+[[gnu::always_inline]] inline bool TryFastGet(Session& session, std::string_view key, std::string* value,
+                                              std::uint64_t* version) {
+  if (!session.is_ready() || !FastGet::IsFor(session)) return false;
   const std::uint64_t key_hash = HashKey(key);
-  FirstLook look;
+  FastGet look;
   if (!look.FindLine(session, key_hash) || !look.FindRecord(session, key_hash)) return false;
-  return TakeRecord(session, look, key, key_hash, value, version);
+  return CopyVerified(session, look, key, key_hash, value, version);
 }
 
 }  // namespace remora

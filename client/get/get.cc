@@ -1,5 +1,5 @@
-// GET, warm: READ the record where the key's was before (client/get/location_cache.h), which may be trusted
-// for the reasons in client/get/segment_generations.h; verify it. When it is not there any more, or nothing
+// GET, warm: READ the record where the key's was before (client/cache/location_cache.h), which may be trusted
+// for the reasons in client/cache/segment_generations.h; verify it. When it is not there any more, or nothing
 // is known of the key:
 //
 // GET, cold: READ the key's bucket, READ the record that a matching slot names, verify it
@@ -51,7 +51,7 @@ absl::StatusOr<GetOutcome> GetWarm(Session& session, std::string_view key, std::
   if (!session.locations().is_on()) return GetOutcome::kUnsure;
   const TimePoint start = session.Coarse();
   KnownLocation known;
-  REMORA_ASSIGN_OR_RETURN(const bool is_known, KnowsPlace(session, key_hash, start, &known));
+  REMORA_ASSIGN_OR_RETURN(const bool is_known, CachedLocationIsFresh(session, key_hash, start, &known));
   if (!is_known) return GetOutcome::kUnsure;
   const Slot slot = DecodeSlot(known.slot);
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
@@ -68,18 +68,18 @@ absl::Status GetKnown(Session& session, std::string_view key, std::uint64_t key_
                       RecordFacts* facts, GetOutcome* outcome) {
   KnownLocation known;
   const TimePoint start = session.Coarse();
-  if (Remember(session, key_hash, start, &known) != Remembered::kPlace) return absl::OkStatus();
+  if (FindCachedLocation(session, key_hash, start, &known) != Remembered::kPlace) return absl::OkStatus();
   const Slot slot = DecodeSlot(known.slot);
   const std::span<const std::byte> bytes = session.record_buffer().first(slot.extent_bytes());
   REMORA_RETURN_IF_ERROR(session.ReadIntoRecordBuffer(slot.offset_bytes(), bytes.size()));
   const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, session.shape().incarnation};
   LiveRecord record;
   if (!ReadLiveRecord(key, key_hash, bytes.data(), place, &record) || !IsStillKnown(session, known)) {
-    Waste(session, key_hash);
+    InvalidateLocation(session, key_hash);
     return absl::OkStatus();
   }
   ++session.counters().location_hits;
-  session.allowance().Earn(1);
+  session.budget().Earn(1);
   if (const ServerTime::Life life = session.LifeOf(record.expiry_ms, start);
       life != ServerTime::Life::kAlive) {
     *outcome = life == ServerTime::Life::kOver ? GetOutcome::kMissing : GetOutcome::kAskServer;
@@ -109,8 +109,8 @@ absl::StatusOr<GetOutcome> SearchOnce(Session& session, std::string_view key, st
       }
       // For Learn. Before the record is read: a look behind it would tell nothing (segment_generations.h,
       // G4).
-      const std::uint64_t segment = Generations::SegmentOf(search.slot());
-      if (session.locations().is_on() && session.generations().IsLookDue(segment, start)) {
+      const std::uint64_t segment = SegmentGenerations::SegmentOf(search.slot());
+      if (session.locations().is_on() && session.generations().RefreshIsDue(segment, start)) {
         REMORA_RETURN_IF_ERROR(Look(session, segment).status());
       }
       const WantedRecord wanted{key, key_hash, search.slot(), search.place(), start};
@@ -212,7 +212,7 @@ absl::Status GetAny(Session& session, std::string_view key, std::uint64_t key_ha
   if (warm != GetOutcome::kFound) {
     const std::uint64_t reads = session.counters().reads;
     const absl::Status status = GetCold(session, key, key_hash, warm, &found);
-    session.allowance().Earn(session.counters().reads - reads);
+    session.budget().Earn(session.counters().reads - reads);
     REMORA_RETURN_IF_ERROR(status);
   }
   // Of those that asked it, the server knows.

@@ -7,21 +7,21 @@
 namespace remora {
 
 absl::StatusOr<bool> Look(Session& session, std::uint64_t segment) {
-  if (!session.allowance().has_some()) return false;
-  session.allowance().Spend();
-  REMORA_RETURN_IF_ERROR(session.LookAtGenerations(segment));
+  if (!session.budget().has_some()) return false;
+  session.budget().Spend();
+  REMORA_RETURN_IF_ERROR(session.RefreshGenerations(segment));
   return true;
 }
 
 absl::StatusOr<bool> KnowsAfterLook(Session& session, std::uint64_t key_hash, TimePoint start,
                                     KnownLocation* location) {
   REMORA_ASSIGN_OR_RETURN(const bool looked, Look(session, SegmentOf(*location)));
-  return looked && Remember(session, key_hash, start, location) == Remembered::kPlace;
+  return looked && FindCachedLocation(session, key_hash, start, location) == Remembered::kPlace;
 }
 
-GetOutcome Waste(Session& session, std::uint64_t key_hash) {
+GetOutcome InvalidateLocation(Session& session, std::uint64_t key_hash) {
   ++session.counters().location_wasted;
-  session.allowance().Spend();
+  session.budget().Spend();
   session.locations().Forget(key_hash);
   return GetOutcome::kUnsure;
 }

@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "client/cache/location_cache.h"
 #include "client/get/chunked_read.h"
 #include "client/get/get.h"
-#include "client/get/location_cache.h"
 #include "client/session/session.h"
 #include "store/format/memory/record.h"
 
@@ -112,16 +112,16 @@ absl::StatusOr<bool> Look(Session& session, std::uint64_t segment);
 /// What is remembered of a key's place: it may be trusted at `start`, or may after a look at the generations.
 enum class Remembered : std::uint8_t { kNothing = 1, kNeedsLook, kPlace };
 inline std::uint64_t SegmentOf(const KnownLocation& location) {
-  return Generations::SegmentOf(DecodeSlot(location.slot));
+  return SegmentGenerations::SegmentOf(DecodeSlot(location.slot));
 }
 /// Whether the last look saw no use of the memory but the one that the place was learned in.
 inline bool IsSameUse(const Session& session, const KnownLocation& location) {
   return session.generations().NumberOf(SegmentOf(location)) == location.number;
 }
-inline Remembered Remember(Session& session, std::uint64_t key_hash, TimePoint start,
-                           KnownLocation* location) {
+inline Remembered FindCachedLocation(Session& session, std::uint64_t key_hash, TimePoint start,
+                                     KnownLocation* location) {
   *location = session.locations().Find(key_hash);
-  if (location->slot == 0 || !session.allowance().has_some()) return Remembered::kNothing;
+  if (location->slot == 0 || !session.budget().has_some()) return Remembered::kNothing;
   if (!session.generations().IsFresh(SegmentOf(*location), start)) return Remembered::kNeedsLook;
   if (IsSameUse(session, *location)) return Remembered::kPlace;
   session.locations().Forget(key_hash);
@@ -131,15 +131,15 @@ inline Remembered Remember(Session& session, std::uint64_t key_hash, TimePoint s
 /// Whether it is known where the key's record was, and may be trusted at `start`. May cost a look.
 absl::StatusOr<bool> KnowsAfterLook(Session& session, std::uint64_t key_hash, TimePoint start,
                                     KnownLocation* location);
-inline absl::StatusOr<bool> KnowsPlace(Session& session, std::uint64_t key_hash, TimePoint start,
-                                       KnownLocation* location) {
-  const Remembered remembered = Remember(session, key_hash, start, location);
+inline absl::StatusOr<bool> CachedLocationIsFresh(Session& session, std::uint64_t key_hash, TimePoint start,
+                                                  KnownLocation* location) {
+  const Remembered remembered = FindCachedLocation(session, key_hash, start, location);
   if (remembered != Remembered::kNeedsLook) return remembered == Remembered::kPlace;
   return KnowsAfterLook(session, key_hash, start, location);
 }
 
 /// A READ of such a place was of no use: it is forgotten, and paid for. kUnsure.
-GetOutcome Waste(Session& session, std::uint64_t key_hash);
+GetOutcome InvalidateLocation(Session& session, std::uint64_t key_hash);
 
 /// Whether what was READ there may be trusted: asked behind the READ (G5: only what was read in time is the
 /// record's; if we were held up, nothing is known of the place), and as a look for another key may have come
@@ -151,9 +151,10 @@ inline bool IsStillKnown(const Session& session, const KnownLocation& location) 
 /// What a record of such a place, read since then, says. kUnsure: it is not the key's any more.
 inline GetOutcome JudgeKnown(Session& session, std::uint64_t key_hash, const KnownLocation& location,
                              const RecordCopy& record, TimePoint start, Found* found) {
-  if (record.state != RecordState::kLive || !IsStillKnown(session, location)) return Waste(session, key_hash);
+  if (record.state != RecordState::kLive || !IsStillKnown(session, location))
+    return InvalidateLocation(session, key_hash);
   ++session.counters().location_hits;
-  session.allowance().Earn(1);
+  session.budget().Earn(1);
   return Judge(session, record, start, found);
 }
 

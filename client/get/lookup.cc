@@ -22,8 +22,8 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
   if (session.locations().is_on()) return Warm();
-  if (FirstLook::IsFor(session) && !into_ && first_.FindLine(session, key_hash_)) {
-    return Read(Reading::kLine, first_.line_offset(), FirstLook::kLineSize);
+  if (FastGet::IsFor(session) && !into_ && first_.FindLine(session, key_hash_)) {
+    return Read(Reading::kLine, first_.line_offset(), FastGet::kLineSize);
   }
   Search();
 }
@@ -59,12 +59,13 @@ void Lookup::Look(std::span<std::byte> buffer) {
 void Lookup::Warm() {
   start_ = session_->Coarse();
   was_loading_ = session_->store_is_loading();
-  const Remembered remembered = Remember(*session_, key_hash_, start_, &known_);
+  const Remembered remembered = FindCachedLocation(*session_, key_hash_, start_, &known_);
   const Slot slot = DecodeSlot(known_.slot);
   if (remembered == Remembered::kPlace && slot.extent_bytes() <= kMaxSmallExtent) {
     return ReadRecord(Source::kRemembered, slot, PlaceOf(slot));
   }
-  if (remembered == Remembered::kNeedsLook && !looked_ && BeginLook(Generations::SegmentOf(slot))) return;
+  if (remembered == Remembered::kNeedsLook && !looked_ && BeginLook(SegmentGenerations::SegmentOf(slot)))
+    return;
   Search();
 }
 
@@ -136,8 +137,8 @@ void Lookup::ReadFound() {
     return;
   }
   // For Learn, as in a GET that waits.
-  const std::uint64_t segment = Generations::SegmentOf(slot);
-  if (session_->locations().is_on() && !looked_ && session_->generations().IsLookDue(segment, start_) &&
+  const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
+  if (session_->locations().is_on() && !looked_ && session_->generations().RefreshIsDue(segment, start_) &&
       BeginLook(segment)) {
     return;
   }
@@ -152,7 +153,7 @@ void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& plac
   if (!into_ && !is_large()) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
   const ValueTarget target{.text = into_ ? nullptr : &text_, .memory = into_};
   text_.clear();
-  if (pieces_ == nullptr) pieces_ = std::make_unique<std::optional<PieceReader>>();
+  if (pieces_ == nullptr) pieces_ = std::make_unique<std::optional<ChunkedReader>>();
   pieces_->emplace(*session_, wanted_, target);
   ReadPiece();
 }
@@ -176,7 +177,7 @@ void Lookup::TakeRecord() {
       return Judged(JudgeKnown(*session_, key_hash_, known_, record_, start_, &found), found);
     }
     case Source::kSearch:
-      session_->allowance().Earn(1);
+      session_->budget().Earn(1);
       looked_ = false;
       search_->TakeJudged(record_.state);
       return Advance();
@@ -187,12 +188,12 @@ void Lookup::TakeRecord() {
 
 bool Lookup::BeginLook(std::uint64_t segment) {
   // Of two looks that overlap it is not known which saw more.
-  if (look_->is || !session_->allowance().has_some()) return false;
-  session_->allowance().Spend();
+  if (look_->is || !session_->budget().has_some()) return false;
+  session_->budget().Spend();
   look_->is = true;
   looked_ = true;
   look_segment_ = segment;
-  const Generations::Range range = session_->generations().RangeOf(segment);
+  const SegmentGenerations::Range range = session_->generations().RangeOf(segment);
   Read(Reading::kLook, range.offset, range.size);
   return true;
 }
@@ -234,7 +235,7 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       directory_read_ = true;
       return ReadBucket();
     case Reading::kBucket:
-      session_->allowance().Earn(1);
+      session_->budget().Earn(1);
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
       return Advance();
     case Reading::kRecord:

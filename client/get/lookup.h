@@ -21,12 +21,12 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "client/cache/location_cache.h"
+#include "client/cache/segment_generations.h"
 #include "client/get/chunked_read.h"
 #include "client/get/fast_get.h"
 #include "client/get/get.h"
 #include "client/get/get_steps.h"
-#include "client/get/location_cache.h"
-#include "client/get/segment_generations.h"
 #include "client/session/session.h"
 #include "store/format/memory/key_search.h"
 
@@ -43,7 +43,7 @@ class Lookup {
   enum class Step : std::uint8_t { kRead = 1, kAsk, kFound, kMissing, kFailed };
 
   /// Of a READ that is not a bucket or of a record, at most: what Take must get at once.
-  static constexpr std::size_t kMostSideBytes = Generations::kChunkSize;
+  static constexpr std::size_t kMostSideBytes = SegmentGenerations::kChunkSize;
   static_assert(kMostSideBytes >= 64 * sizeof(std::uint64_t));
 
   /// `key` must stay as it is until the lookup ends, as must session and look. `wants_value`: false for who
@@ -146,7 +146,7 @@ class Lookup {
   TimePoint start_;           // of the search, or of asking
   bool was_loading_ = false;  // the server, before what was read since
   int searches_ = 0;
-  FirstLook first_;
+  FastGet first_;
   std::optional<KeySearch> search_;
   KnownLocation known_;
   Session::DirectoryRange directory_;
@@ -164,7 +164,7 @@ class Lookup {
   Source source_ = Source::kSearch;  // of the record that is READ
   WantedRecord wanted_;              // it
   // If it comes in pieces. Apart, for most do not, and lookups lie side by side; its memory is used again.
-  std::unique_ptr<std::optional<PieceReader>> pieces_;
+  std::unique_ptr<std::optional<ChunkedReader>> pieces_;
   std::string text_;  // a large one's value
 
   RecordCopy record_;

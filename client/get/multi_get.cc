@@ -55,7 +55,7 @@ class KeyLookup {
   /// Finds out what is to be read first. May wait for READs of its own, so before any is posted.
   absl::Status Start(Session& session, TimePoint start) {
     KnownLocation known;
-    REMORA_ASSIGN_OR_RETURN(const bool is_known, KnowsPlace(session, key_hash_, start, &known));
+    REMORA_ASSIGN_OR_RETURN(const bool is_known, CachedLocationIsFresh(session, key_hash_, start, &known));
     known_ = is_known ? std::optional(known) : std::nullopt;
     if (!known_) search_.emplace(key_, key_hash_, session.shape(), &session.view());
     return absl::OkStatus();
@@ -72,10 +72,11 @@ class KeyLookup {
       const Slot slot = known_ ? DecodeSlot(known_->slot) : search_->slot();
       size_ = slot.extent_bytes();
       offset_ = slot.offset_bytes();
-      const std::uint64_t segment = Generations::SegmentOf(slot);
+      const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
       if (size_ > kMaxSmallExtent) {
         End(GetOutcome::kUnsure);
-      } else if (!known_ && session.locations().is_on() && session.generations().IsLookDue(segment, start)) {
+      } else if (!known_ && session.locations().is_on() &&
+                 session.generations().RefreshIsDue(segment, start)) {
         // For Learn, as in a GET of one key.
         REMORA_RETURN_IF_ERROR(Look(session, segment).status());
       }
@@ -182,7 +183,7 @@ absl::Status DoRounds(Session& session, std::span<KeyLookup> lookups) {
     for (KeyLookup& lookup : lookups) {
       if (!lookup.done()) REMORA_RETURN_IF_ERROR(lookup.Prepare(session, start));
     }
-    std::array<KeyLookup*, Session::kSideBySide> posted;
+    std::array<KeyLookup*, Session::kMaxBatch> posted;
     std::size_t count = 0;
     bool all_done = true;
     std::span<std::byte> records = session.record_buffer();
@@ -202,23 +203,23 @@ absl::Status DoRounds(Session& session, std::span<KeyLookup> lookups) {
     REMORA_RETURN_IF_ERROR(session.AwaitRead());
     for (KeyLookup* lookup : std::span(posted).first(count)) lookup->Take(session, start);
   }
-  session.allowance().Earn(session.counters().reads - before);
+  session.budget().Earn(session.counters().reads - before);
   return absl::OkStatus();
 }
 
 /// Those that nothing comes in between of, one step of all keys after the other, so that what one waits for
 /// comes while others are looked for. Returns which are left, one bit for each, the first the lowest.
-std::uint32_t GetAtOnce(Session& session, std::span<const std::string_view> keys,
-                        std::span<GetResult> results) {
-  static_assert(Session::kSideBySide <= 32);
+std::uint32_t TryFastGet(Session& session, std::span<const std::string_view> keys,
+                         std::span<GetResult> results) {
+  static_assert(Session::kMaxBatch <= 32);
   std::uint32_t left = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) left |= std::uint32_t{results[i].status.ok()} << i;
-  if (!FirstLook::IsFor(session)) return left;
+  if (!FastGet::IsFor(session)) return left;
   struct Glance {
-    FirstLook look;
+    FastGet look;
     std::uint64_t key_hash;
   };
-  std::array<Glance, Session::kSideBySide> glances;
+  std::array<Glance, Session::kMaxBatch> glances;
   std::uint32_t found = 0;
   for (std::uint32_t rest = left; rest != 0; rest &= rest - 1) {
     const int i = std::countr_zero(rest);
@@ -238,8 +239,8 @@ std::uint32_t GetAtOnce(Session& session, std::span<const std::string_view> keys
   }
   for (std::uint32_t rest = found; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(rest));
-    if (TakeRecord(session, glances[i].look, keys[i], glances[i].key_hash, &results[i].value,
-                   &results[i].version)) {
+    if (CopyVerified(session, glances[i].look, keys[i], glances[i].key_hash, &results[i].value,
+                     &results[i].version)) {
       left ^= rest & -rest;
     }
   }
@@ -249,7 +250,7 @@ std::uint32_t GetAtOnce(Session& session, std::span<const std::string_view> keys
 /// Of those that are left.
 absl::Status GetInRounds(Session& session, std::span<const std::string_view> keys,
                          std::span<GetResult> results, std::uint32_t left) {
-  absl::InlinedVector<KeyLookup, Session::kSideBySide> lookups;
+  absl::InlinedVector<KeyLookup, Session::kMaxBatch> lookups;
   for (; left != 0; left &= left - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(left));
     lookups.emplace_back(keys[i], &results[i]);
@@ -275,7 +276,7 @@ absl::Status GetInRounds(Session& session, std::span<const std::string_view> key
 }
 
 absl::Status GetSome(Session& session, std::span<const std::string_view> keys, std::span<GetResult> results) {
-  const std::uint32_t left = GetAtOnce(session, keys, results);
+  const std::uint32_t left = TryFastGet(session, keys, results);
   return left == 0 ? session.status() : GetInRounds(session, keys, results, left);
 }
 
@@ -283,8 +284,8 @@ absl::Status GetSome(Session& session, std::span<const std::string_view> keys, s
 
 absl::Status MultiGet(Session& session, std::span<const std::string_view> keys,
                       std::span<GetResult> results) {
-  for (std::size_t done = 0; done < keys.size(); done += Session::kSideBySide) {
-    const std::size_t some = std::min(keys.size() - done, Session::kSideBySide);
+  for (std::size_t done = 0; done < keys.size(); done += Session::kMaxBatch) {
+    const std::size_t some = std::min(keys.size() - done, Session::kMaxBatch);
     session.RestartDeadline();
     const absl::Status status = GetSome(session, keys.subspan(done, some), results.subspan(done, some));
     if (status.ok()) continue;

@@ -12,7 +12,7 @@ namespace remora {
 namespace {
 
 /// While one half of the buffer is under way, the other is filled.
-absl::Status WriteToGrant(Session& session, LargeStream& stream, const RemoteRegion& region) {
+absl::Status WriteToGrant(Session& session, PayloadStream& stream, const RemoteRegion& region) {
   const std::span<std::byte> buffer = session.payload_buffer();
   const std::size_t half = buffer.size() / 2;
   std::uint64_t offset = 0;
@@ -27,7 +27,7 @@ absl::Status WriteToGrant(Session& session, LargeStream& stream, const RemoteReg
   return session.AwaitRead();
 }
 
-absl::Status SendParts(Session& session, LargeStream& stream) {
+absl::Status SendParts(Session& session, PayloadStream& stream) {
   while (!stream.empty()) {
     session.RestartDeadline();
     const SgeList part = stream.Take(session.SgeOf(session.payload_buffer()));
@@ -54,7 +54,7 @@ absl::StatusOr<Session::Answer> Send(Session& session, std::string_view key, con
   if (granted && grant.region.size != key.size() + size) {
     return absl::InternalError("the server granted another size than was asked for");
   }
-  LargeStream stream(key, value);
+  PayloadStream stream(key, value);
   REMORA_RETURN_IF_ERROR(granted ? WriteToGrant(session, stream, grant.region) : SendParts(session, stream));
 
   session.RestartDeadline();
@@ -72,7 +72,7 @@ absl::Status PutLarge(Session& session, std::string_view key, const SentValue& v
                       const PutOptions& options) {
   const std::uint64_t key_hash = HashKey(key);
   session.locations().Forget(key_hash);
-  REMORA_ASSIGN_OR_RETURN(std::optional<Session::Answer> answered, session.LostAnswer());
+  REMORA_ASSIGN_OR_RETURN(std::optional<Session::Answer> answered, session.RecoverLostReply());
   if (!answered) {
     REMORA_ASSIGN_OR_RETURN(answered, Send(session, key, value, key_hash, options));
   }

@@ -49,7 +49,7 @@ namespace {
 absl::StatusOr<Session::Answer> CallOnce(Session& session, Operation operation, std::string_view key,
                                          std::uint64_t key_hash, const SentValue& value,
                                          const PutOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(const std::optional<Session::Answer> lost, session.LostAnswer());
+  REMORA_ASSIGN_OR_RETURN(const std::optional<Session::Answer> lost, session.RecoverLostReply());
   if (lost) return *lost;
   return session.Call(operation, key, key_hash, value, options);
 }

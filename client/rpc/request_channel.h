@@ -1,7 +1,7 @@
 // Requests of which several are under way at once: each has a piece of the slice, and a credit of the server.
 //
-//   Exchanges exchanges(session);
-//   exchanges.Send(...)               WRITE payload, SEND request
+//   RequestChannel channel(session);
+//   channel.Send(...)                 WRITE payload, SEND request
 //   completion kSend     ->  TakeSend
 //   completion kReceive  ->  TakeReply: whose it is, and what the server says
 //
@@ -21,8 +21,8 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
-#include "client/put/large_put.h"
+#include "client/counters.h"
+#include "client/rpc/payload_stream.h"
 #include "client/rpc/staging_ring.h"
 #include "client/session/session.h"
 #include "rdma/transport.h"
@@ -33,31 +33,33 @@
 
 namespace remora {
 
+/// A request to be sent. For Operation::kOutcome, `about` alone says more.
+struct RequestSpec {
+  Operation operation = Operation::kPing;
+  std::string_view key{};
+  std::uint64_t key_hash = 0;
+  std::string_view value{};
+  PutOptions options{};
+  std::uint64_t about = 0;                      // the request id of a write
+  std::optional<std::uint32_t> local_key = {};  // of the value, as SentValue
+};
+
 /// Thread Safety: none.
-class Exchanges {
+class RequestChannel {
  public:
   /// The session has no other request under way as long as there are some of these (Session::Settle).
-  explicit Exchanges(Session& session);
+  explicit RequestChannel(Session& session);
 
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
-  bool empty() const { return under_way_ == 0; }
+  bool empty() const { return in_flight_ == 0; }
 
-  struct Asked {
-    Operation operation = Operation::kPing;  // kOutcome: `about` alone says more
-    std::string_view key{};
-    std::uint64_t key_hash = 0;
-    std::string_view value{};
-    PutOptions options{};
-    std::uint64_t about = 0;                      // the request id of a write
-    std::optional<std::uint32_t> local_key = {};  // of the value, as SentValue
-  };
   /// Sends a request for `owner`, which the reply will name. What it says is copied, unless the value is
   /// gathered: then it is to stay as long as IsGathering(owner). Takes along the hashes
   /// of keys that were read lately. False: there is no credit, or no room in the slice, right now; or, of a
   /// client that may ask later, an earlier request is unanswered which the server would lose sight of
   /// (store/format/wire/messages.h). Errors are the connection's.
-  absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
+  absl::StatusOr<bool> Send(const RequestSpec& asked, std::uint32_t owner);
 
   /// Puts that may share a message, in their order. Points to what it was given.
   class List {
@@ -108,11 +110,11 @@ class Exchanges {
 
   /// The same of a request that has nothing in the slice: kReserve and kCommit of a large value, of which it
   /// says the sizes. `value_hash`: of a kCommit.
-  absl::StatusOr<bool> SendSizes(const Asked& asked, std::uint64_t value_hash, std::uint32_t owner);
+  absl::StatusOr<bool> SendSizes(const RequestSpec& asked, std::uint64_t value_hash, std::uint32_t owner);
   /// The next part of a large value, of kPartBytes at most. `memory`: whose it is, for IsGathering; kNobody:
   /// it is copied. REQUIRES: the stream is not empty.
   static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
-  absl::StatusOr<bool> SendPart(LargeStream& stream, std::uint32_t owner, std::uint32_t memory);
+  absl::StatusOr<bool> SendPart(PayloadStream& stream, std::uint32_t owner, std::uint32_t memory);
 
   /// The owner does not want to know any more.
   void Abandon(std::uint32_t owner);
@@ -125,21 +127,21 @@ class Exchanges {
   /// are where they were; of kOutcome both are empty, as is a value that was gathered.
   template <typename Each>
   void Lose(const Each& each) {
-    for (Exchange& exchange : exchanges_) {
-      std::string_view list = exchange.value;
-      for (std::size_t i = 0; i < exchange.owners(); ++i) {
-        if (exchange.listed > 0) {
+    for (InFlightRequest& in_flight : requests_) {
+      std::string_view list = in_flight.value;
+      for (std::size_t i = 0; i < in_flight.callers(); ++i) {
+        if (in_flight.listed > 0) {
           const BatchWrite put = TakeBatchWrite(&list).value();
-          exchange.key = put.key;
-          exchange.value = put.value;
+          in_flight.key = put.key;
+          in_flight.value = put.value;
         }
-        if (exchange.owner[i] == kNobody) continue;
-        each(exchange.owner[i], exchange.first_id + i, exchange.key, exchange.value);
+        if (in_flight.owner[i] == kNobody) continue;
+        each(in_flight.owner[i], in_flight.first_id + i, in_flight.key, in_flight.value);
       }
-      exchange = {};
+      in_flight = {};
     }
     slice_.Clear();
-    under_way_ = 0;
+    in_flight_ = 0;
   }
 
   /// Whether the device may be at a value that was to be gathered for this owner, abandoned or not.
@@ -147,10 +149,10 @@ class Exchanges {
   /// For whom the device has just gathered one; or kNobody. REQUIRES: a completion of this kind that is ok.
   std::uint32_t TakeSend(const rdma::Completion& completion);
 
-  using Owners = std::array<std::uint32_t, kMaxListedPuts>;  // of a request that is no list, one
+  using Callers = std::array<std::uint32_t, kMaxListedPuts>;  // of a request that is no list, one
 
   struct Ended {
-    Owners owner;
+    Callers owner;
     Session::Answer answer;  // its text until Session::PostReceive
     /// Nobody looked at the generations between request and reply, so the place in the reply may be learned.
     bool may_learn = false;
@@ -167,10 +169,10 @@ class Exchanges {
   absl::StatusOr<Ended> TakeReply(const rdma::Completion& completion);
 
  private:
-  struct Exchange {
+  struct InFlightRequest {
     std::uint64_t request_id = 0;  // 0: free
     std::uint64_t first_id = 0;    // of a list that is remembered: of its first put; else as request_id
-    Owners owner;
+    Callers owner;
     std::uint32_t memory = kNobody;  // whose it is that is gathered until the SEND is done
     std::uint32_t piece = 0;
     std::uint32_t listed = 0;  // as Ended
@@ -182,30 +184,31 @@ class Exchanges {
     std::string_view key;  // in the session's payload buffer
     std::string_view value;
 
-    std::size_t owners() const { return request_id == 0 ? 0 : std::max<std::size_t>(listed, 1); }
+    std::size_t callers() const { return request_id == 0 ? 0 : std::max<std::size_t>(listed, 1); }
   };
 
   bool MayBeLostSightOf(std::size_t ids) const;
   /// Whether there is a credit, and a request may take it, with so many ids.
   bool HasCredit(std::size_t ids = 1) const;
   /// A free one for the request, which has that piece.
-  Exchange& Begin(const Request& request, std::uint32_t owner, const std::optional<SliceRing::Piece>& piece);
-  absl::Status Post(const Exchange& exchange, const Request& request);
+  InFlightRequest& Begin(const Request& request, std::uint32_t owner,
+                         const std::optional<StagingRing::Piece>& piece);
+  absl::Status Post(const InFlightRequest& in_flight, const Request& request);
   /// Behind the room for the request, the buffer holds what goes along.
-  absl::Status Post(const Exchange& exchange, const Request& request, std::span<std::byte> buffer);
-  void FreeIfDone(Exchange& exchange);
+  absl::Status Post(const InFlightRequest& in_flight, const Request& request, std::span<std::byte> buffer);
+  void FreeIfDone(InFlightRequest& in_flight);
 
   static constexpr std::string_view kOtherWhy =
       "it was not done for another reason than one before it, of which alone the server said more";
 
   Session& session_;
-  SliceRing slice_;
-  std::size_t under_way_ = 0;
-  std::array<Exchange, Session::kMostUnderWay> exchanges_;
+  StagingRing slice_;
+  std::size_t in_flight_ = 0;
+  std::array<InFlightRequest, Session::kMaxInFlight> requests_;
 };
 
 template <typename Each>
-absl::Status Exchanges::Ended::ForEach(const Each& each) const {
+absl::Status RequestChannel::Ended::ForEach(const Each& each) const {
   if (listed == 0) {
     each(owner[0], answer);
     return absl::OkStatus();

@@ -13,9 +13,9 @@ namespace remora {
 /// lost by that.
 ///
 /// Thread Safety: none.
-class SliceRing {
+class StagingRing {
  public:
-  explicit SliceRing(std::size_t capacity) : capacity_(capacity / kAlignment * kAlignment) {}
+  explicit StagingRing(std::size_t capacity) : capacity_(capacity / kAlignment * kAlignment) {}
 
   struct Piece {
     std::size_t offset = 0;

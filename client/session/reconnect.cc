@@ -49,8 +49,8 @@ absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
   for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
     const Attempt made = TryToReconnect(deadline);
     if (made.status.ok()) {
-      if (!made.was_forgotten || unanswered_write_ == 0) return absl::OkStatus();
-      unanswered_write_ = 0;
+      if (!made.was_forgotten || unacknowledged_write_ == 0) return absl::OkStatus();
+      unacknowledged_write_ = 0;
       return absl::UnknownError(AbslView(kForgotten));
     }
     if (made.is_final) return made.status;
@@ -80,7 +80,7 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
     const bool is_final = !MayPass(opened, refusal_);
     if (is_final || refusal_ != RefusalReason::kForgotten) return {std::move(opened), is_final};
     forgotten_ = true;
-    name_ = RandomName();
+    name_ = RandomClientId();
     returns_ = false;
     if (clock_.Now() >= deadline) return {std::move(opened), false};
   }
@@ -145,7 +145,7 @@ void Session::ForgetServer() {
   view_ = {};
   bucket_offsets_.clear();
   locations_.Clear();
-  allowance_ = {};
+  budget_ = {};
   reads_under_way_ = 0;
   reads_done_ = send_done_ = reply_done_ = true;
 }
@@ -153,16 +153,16 @@ void Session::ForgetServer() {
 Duration Session::Pause(int attempt) {
   const Duration longest =
       std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMostDoublings)), kLongestPause);
-  const double share = static_cast<double>(RandomName() % 1024) / 2048;
+  const double share = static_cast<double>(RandomClientId() % 1024) / 2048;
   return longest - std::chrono::duration_cast<Duration>(longest * share);
 }
 
 absl::StatusOr<std::optional<Session::Answer>> Session::AskForOutcome() {
   Request request = NextRequest(Operation::kOutcome, 0, 0);
-  request.payload_offset = unanswered_write_;
+  request.payload_offset = unacknowledged_write_;
   ++counters_.outcomes;
   REMORA_ASSIGN_OR_RETURN(const Answer answer, Exchange(request));
-  unanswered_write_ = 0;
+  unacknowledged_write_ = 0;
   if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
   return answer;
 }

@@ -15,19 +15,19 @@ namespace remora {
 namespace {
 
 // Replies that may come before one is taken out: one per request under way, and one aside.
-constexpr std::size_t kReceives = Session::kMostUnderWay + 2;
+constexpr std::size_t kReceives = Session::kMaxInFlight + 2;
 
 // The one registered buffer, in parts.
 constexpr std::size_t RoundUp(std::size_t size) { return (size + 127) / 128 * 128; }
 constexpr std::size_t kRecordOffset = 0;  // record_buffer
 constexpr std::size_t kBucketOffset = kRecordOffset + RoundUp(kMaxSmallExtent);
-constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(Session::kSideBySide * sizeof(Bucket));
+constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(Session::kMaxBatch * sizeof(Bucket));
 constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
 constexpr std::size_t kDirectoryEntries = 64;  // of one READ
 constexpr std::size_t kGenerationsAt = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
-constexpr std::size_t kRequestOffset = kGenerationsAt + Generations::kChunkSize;
+constexpr std::size_t kRequestOffset = kGenerationsAt + SegmentGenerations::kChunkSize;
 constexpr std::size_t kRequestStride = RoundUp(sizeof(Request));
-constexpr std::size_t kAsideOffset = kRequestOffset + Session::kMostUnderWay * kRequestStride;
+constexpr std::size_t kAsideOffset = kRequestOffset + Session::kMaxInFlight * kRequestStride;
 constexpr std::size_t kRepliesOffset = kAsideOffset + kRequestStride;
 constexpr std::size_t kReplyStride = RoundUp(kMaxReplySize);
 constexpr std::size_t kPayloadOffset = kRepliesOffset + kReceives * kReplyStride;
@@ -54,7 +54,7 @@ ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options) {
   return options;
 }
 
-Session::Session(Client::Dialer dialer, const ClientOptions& options, const Clock& clock)
+Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock)
     : clock_(clock),
       dialer_(std::move(dialer)),
       options_(options),
@@ -62,11 +62,11 @@ Session::Session(Client::Dialer dialer, const ClientOptions& options, const Cloc
       buffer_(kBufferSize + kAlignment) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Connection> connection,
-                                                        Client::Dialer dialer, const ClientOptions& options,
+                                                        Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock) {
   std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
   REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
-  if (session->reconnects()) session->name_ = RandomName();
+  if (session->reconnects()) session->name_ = RandomClientId();
   REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection)));
   session->counters_ = {};
   return session;
@@ -80,7 +80,7 @@ Session::~Session() {
   }
 }
 
-std::uint64_t Session::RandomName() {
+std::uint64_t Session::RandomClientId() {
   std::random_device device;
   std::uint64_t name = 0;
   while (name == 0) name = std::uint64_t{device()} << 32 | device();
@@ -144,8 +144,8 @@ absl::StatusOr<const Superblock*> Session::ReadSuperblock() {
   return reinterpret_cast<const Superblock*>(registration_->bytes().data() + kSuperblockOffset);
 }
 
-absl::Status Session::LookAtGenerations(std::uint64_t segment) {
-  const Generations::Range range = generations_->RangeOf(segment);
+absl::Status Session::RefreshGenerations(std::uint64_t segment) {
+  const SegmentGenerations::Range range = generations_->RangeOf(segment);
   const TimePoint posted = clock_.Coarse();
   ++counters_.location_looks;
   REMORA_RETURN_IF_ERROR(Read(range.offset, kGenerationsAt, range.size));
@@ -157,7 +157,7 @@ absl::Status Session::LookAtGenerations(std::uint64_t segment) {
 void Session::Learn(std::uint64_t key_hash, const Slot& slot) {
   // Of a large value: the READ of a bucket is nothing beside it, and takes no look before it.
   if (!locations_.is_on() || slot.extent_bytes() > kMaxSmallExtent) return;
-  const std::uint64_t segment = Generations::SegmentOf(slot);
+  const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
   if (SlotNamesPlace(slot, shape_.memory_size) && generations_->HasNumber(segment)) {
     locations_.Remember(key_hash, {EncodeSlot(slot), generations_->NumberOf(segment)});
   } else {
@@ -268,10 +268,10 @@ absl::StatusOr<Session::Answer> Session::Exchange(const Request& request, std::s
   const absl::Status sent =
       connection_->PostSend(kSendContext, rdma::MakeSge(*registration_, at, sizeof(request) + inline_size));
   if (!sent.ok()) return Break(sent);
-  if (IsWrite(request.operation)) unanswered_write_ = request.request_id;
+  if (IsWrite(request.operation)) unacknowledged_write_ = request.request_id;
   ++counters_.requests;
   REMORA_RETURN_IF_ERROR(Await(reply_done_));
-  if (IsWrite(request.operation)) unanswered_write_ = 0;
+  if (IsWrite(request.operation)) unacknowledged_write_ = 0;
 
   Answer answer;
   REMORA_CHECK(FromBytes(std::span(reply_.data(), reply_size_), &answer.reply));  // Take saw to it

@@ -16,10 +16,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
-#include "client/get/location_cache.h"
-#include "client/get/segment_generations.h"
+#include "client/cache/location_cache.h"
+#include "client/cache/segment_generations.h"
+#include "client/counters.h"
+#include "client/options.h"
 #include "client/registered_buffer.h"
+#include "client/rpc/payload_stream.h"
 #include "client/scan.h"
 #include "client/session/access_hints.h"
 #include "client/session/call_guard.h"
@@ -49,38 +51,6 @@ inline std::string_view ValueIn(const RegisteredBytes& memory) {
   return {reinterpret_cast<const char*>(memory.bytes().data()), memory.bytes().size()};
 }
 
-/// A value on its way to the server. With a `local_key` it is in memory registered under it, and gathered
-/// from there if that pays; else it is copied.
-struct SentValue {
-  std::string_view bytes{};
-  std::optional<std::uint32_t> local_key{};
-
-  bool is_gathered() const { return local_key.has_value() && bytes.size() >= kLeastGathered; }
-  rdma::Sge sge() const {  // REQUIRES: local_key
-    // A WRITE's source is not written.
-    return {reinterpret_cast<std::byte*>(const_cast<char*>(bytes.data())),
-            static_cast<std::uint32_t>(bytes.size()), *local_key};
-  }
-};
-
-/// What one WRITE gathers, or one READ is scattered into.
-class SgeList {
- public:
-  void Add(const rdma::Sge& sge) {
-    if (sge.size > 0) entries_[count_++] = sge;
-    size_ += sge.size;
-  }
-  std::span<const rdma::Sge> entries() const { return std::span(entries_).first(count_); }
-  std::size_t size() const { return size_; }  // bytes
-  bool empty() const { return size_ == 0; }
-
- private:
-  std::array<rdma::Sge, 3> entries_;
-  std::size_t count_ = 0;
-  std::size_t size_ = 0;
-};
-static_assert(3 <= rdma::kMaxSges);
-
 /// Everything is allocated and registered in Start; nothing is per operation.
 ///
 /// Thread Safety: none.
@@ -89,7 +59,7 @@ class Session {
   /// Registers buffers, connects, checks that the server speaks the same format, and reads its superblock.
   /// `dialer`: for later connections, and for the second one that a token takes; none: there will be none.
   static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
-                                                        Client::Dialer dialer, const ClientOptions& options,
+                                                        Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
   ~Session();
 
@@ -134,7 +104,7 @@ class Session {
   /// Behind the attempt of this number, from 0 on.
   static Duration Pause(int attempt);
   /// The call does not want to know any more.
-  void GiveUpWrite() { unanswered_write_ = 0; }
+  void AbandonWrite() { unacknowledged_write_ = 0; }
   /// Ends the connection: no device is at any memory of ours any more. It counts as broken.
   void EndConnection();
   /// Waits until the device is not at any memory of a caller's, or the connection has ended.
@@ -156,7 +126,7 @@ class Session {
   absl::StatusOr<const Superblock*> ReadSuperblock();
   /// A look at the generations of this segment and those around it. REQUIRES: the segment is inside the
   /// region.
-  absl::Status LookAtGenerations(std::uint64_t segment);
+  absl::Status RefreshGenerations(std::uint64_t segment);
 
   // The bytes at the start of a record that are worth fetching before they are copied; what follows comes by
   // the processor's own foresight.
@@ -164,7 +134,7 @@ class Session {
 
   // READs of which the caller says where they go, and when they are waited for.
   /// At most this many before an AwaitRead.
-  static constexpr std::size_t kSideBySide = 32;
+  static constexpr std::size_t kMaxBatch = 32;
   absl::Status PostRead(std::span<const rdma::Sge> to, std::uint64_t offset);
   /// True: it is done already, and not to be awaited. False: PostRead it.
   bool ReadNow(std::span<std::byte> to, std::uint64_t offset) {
@@ -202,7 +172,7 @@ class Session {
   /// Registered memory between calls: what ReadRecord and Call use too. Of kMaxSmallExtent bytes at least,
   /// and kMaxPayloadSize.
   std::span<std::byte> record_buffer() const { return registration_->bytes().first(kMaxSmallExtent); }
-  /// The same, for a bucket each. REQUIRES: number < kSideBySide.
+  /// The same, for a bucket each. REQUIRES: number < kMaxBatch.
   std::span<std::byte> bucket_buffer(std::size_t number) const;
   std::span<std::byte> payload_buffer() const;
   /// REQUIRES: CheckOwn.
@@ -222,10 +192,10 @@ class Session {
   const RemoteRegion& memory() const { return hello_.memory; }
 
   // Requests of which several are under way at once: client/rpc/request_channel.h.
-  static constexpr std::size_t kMostUnderWay = 16;
+  static constexpr std::size_t kMaxInFlight = 16;
   /// As many as this client and its server take.
-  std::size_t credits() const { return std::min<std::size_t>(hello_.credits, kMostUnderWay); }
-  /// Registered memory for a request. REQUIRES: number < kMostUnderWay.
+  std::size_t credits() const { return std::min<std::size_t>(hello_.credits, kMaxInFlight); }
+  /// Registered memory for a request. REQUIRES: number < kMaxInFlight.
   std::span<std::byte> request_buffer(std::size_t number) const;
   /// Waits until nothing of the last call is under way any more: who posts requests of its own begins so.
   absl::Status Settle();
@@ -255,8 +225,8 @@ class Session {
   absl::StatusOr<Answer> Exchange(const Request& request) { return Exchange(request, 0); }
   /// Each write begins here: the answer that it lost with an earlier connection, by asking for it. Nothing:
   /// none was lost, or it was not done, and it is to be sent.
-  absl::StatusOr<std::optional<Answer>> LostAnswer() {
-    if (unanswered_write_ == 0) return std::nullopt;
+  absl::StatusOr<std::optional<Answer>> RecoverLostReply() {
+    if (unacknowledged_write_ == 0) return std::nullopt;
     return AskForOutcome();
   }
 
@@ -321,13 +291,13 @@ class Session {
   // Where keys were found before; what there is to spend on it.
   LocationCache& locations() { return locations_; }
   const LocationCache& locations() const { return locations_; }
-  ReadAllowance& allowance() { return allowance_; }
-  const Generations& generations() const { return *generations_; }
-  Generations& generations() { return *generations_; }
-  RecentReads& recent_reads() { return reads_; }
+  SpeculationBudget& budget() { return budget_; }
+  const SegmentGenerations& generations() const { return *generations_; }
+  SegmentGenerations& generations() { return *generations_; }
+  AccessHints& access_hints() { return reads_; }
   /// The key's live record was at `slot` at a moment of the call that has just been made: of a READ of it, or
   /// between request and reply, with no look at generations since that began
-  /// (client/get/segment_generations.h, G4).
+  /// (client/cache/segment_generations.h, G4).
   void Learn(std::uint64_t key_hash, const Slot& slot);
 
   /// The key with this hash was read. Now and then, costs a request.
@@ -357,9 +327,9 @@ class Session {
   std::uint64_t& abandoned_cursor() { return abandoned_cursor_; }
 
  private:
-  Session(Client::Dialer dialer, const ClientOptions& options, const Clock& clock);
+  Session(Dialer dialer, const ClientOptions& options, const Clock& clock);
 
-  static std::uint64_t RandomName();  // not 0
+  static std::uint64_t RandomClientId();  // not 0
   absl::Status Register();
   // Of handshake.cc.
   /// Connects over `connection`, or, with a token, over one that is dialled behind it: from now on the one.
@@ -393,7 +363,7 @@ class Session {
 
   const Clock& clock_;
   const std::uint64_t forks_ = Forks::Count();
-  const Client::Dialer dialer_;  // null: there is one connection, and no other
+  const Dialer dialer_;  // null: there is one connection, and no other
   const ClientOptions options_;
   std::string secret_;  // of the token; empty: there is none
   std::optional<TimePoint> deadline_;
@@ -411,10 +381,10 @@ class Session {
   std::vector<std::uint64_t> bucket_offsets_;  // of each segment's first main bucket; 0: not known
 
   LocationCache locations_;
-  ReadAllowance allowance_;
-  std::optional<Generations> generations_;  // from AdoptSuperblock on
+  SpeculationBudget budget_;
+  std::optional<SegmentGenerations> generations_;  // from AdoptSuperblock on
 
-  RecentReads reads_;
+  AccessHints reads_;
   TimePoint reads_reported_;  // when a request was last sent for that alone
 
   // What is under way: READs, and at most one request.
@@ -426,7 +396,7 @@ class Session {
   bool send_done_ = true;
   bool reply_done_ = true;
   std::uint64_t last_request_id_ = 0;
-  std::uint64_t unanswered_write_ = 0;  // the request id of the call's write, if it was sent; 0: none
+  std::uint64_t unacknowledged_write_ = 0;  // the request id of the call's write, if it was sent; 0: none
 
   // Who this is to the server (HelloRequest::client); 0: nobody that comes again.
   std::uint64_t name_ = 0;

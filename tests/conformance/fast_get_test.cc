@@ -85,8 +85,8 @@ TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
       Session::Start(deployment_->Dial().value(), {}, ClientOptions{.location_cache_bytes = 0}, clock_);
   ASSERT_CODE(kOk, session.status());
   const std::uint64_t hash = HashKey(kKey);
-  FirstLook look;
-  ASSERT_TRUE(FirstLook::IsFor(**session));
+  FastGet look;
+  ASSERT_TRUE(FastGet::IsFor(**session));
   RecordFacts facts;
   std::string value;
   ASSERT_CODE(kOk, (*session)->BeginCall());

@@ -36,7 +36,7 @@ void Check(const Session& session, const HelloReply& hello) {
              shape.memory_size <= (kMaxOffsetUnits + 1) * kUnitSize);
   FUZZ_CHECK(shape.base_depth <= kMaxDepth);
   FUZZ_CHECK(session.grace() >= std::chrono::milliseconds(kMinGraceMs));
-  FUZZ_CHECK(session.credits() >= 1 && session.credits() <= Session::kMostUnderWay);
+  FUZZ_CHECK(session.credits() >= 1 && session.credits() <= Session::kMaxInFlight);
   FUZZ_CHECK(session.is_read_only() || session.slice().size >= kMaxPayloadSize);
 }
 

@@ -44,9 +44,9 @@ PARTS = {
     ),
     "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/verbs/", "rdma/transport.cc"),
     "client": (
-        "client/client.h, client/scan.h, client/watch.h, client/registered_buffer.h, client/async_client.h",
-        "client/get/location_cache, client/get/segment_generations", "client/session/", "client/put/large_put.h",
-        "client/rpc/", "client/get/|client/put/", "client/scan/|client/async/", "client/", "client/c/", "client/python/",
+        "client/options.h, client/counters.h, client/registered_buffer.h, client/scan.h, client/watch.h, client/async_client.h",
+        "client/cache/", "client/rpc/payload_stream.h", "client/session/", "client/rpc/", "client/get/|client/put/",
+        "client/scan/|client/async/", "client/", "client/c/", "client/python/",
     ),
     "server": (
         "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/server.h", "server/server.cc",
