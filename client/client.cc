@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/get/blocking_get.h"
 #include "client/get/fast_get.h"
-#include "client/get/get.h"
 #include "client/get/multi_get.h"
 #include "client/put/multi_put.h"
 #include "client/put/put.h"

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kBucketBytes = sizeof(Bucket);
 constexpr std::size_t kRecordBytes = 4608;
 constexpr std::size_t kStride = kBucketBytes + kRecordBytes;
-static_assert(kStride % alignof(Bucket) == 0 && kRecordBytes >= Lookup::kMostSideBytes);
+static_assert(kStride % alignof(Bucket) == 0 && kRecordBytes >= Lookup::kMostSharedBytes);
 // Beside them, for larger records: one READ may be under way to each, and one to the session's own.
 constexpr std::size_t kLargeBuffers = 3;
 constexpr std::size_t kLargeBytes = (kMaxSmallExtent + 127) / 128 * 128;
@@ -153,8 +153,11 @@ AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std
 }
 
 void AsyncClient::Core::StartLookup(AsyncOperation& operation) {
-  operation.lookup.Begin(*session_, look_, operation.key, operation.kind != AsyncOperation::Kind::kPresence,
-                         MemoryOf(operation));
+  operation.lookup.Begin(*session_, generation_read_,
+                         {.key = operation.key,
+                          .wants_value = operation.kind != AsyncOperation::Kind::kPresence,
+                          .target = {.text = nullptr, .memory = MemoryOf(operation)},
+                          .begins_fast = true});
   Advance(operation);
 }
 

@@ -195,7 +195,7 @@ class AsyncClient::Core {
   std::vector<std::uint32_t> free_large_buffers_;
   RequestChannel channel_;
   LargePut large_;
-  LookUnderWay look_;
+  GenerationRead generation_read_;
   absl::Status broken_;  // why there is no connection right now
   bool over_ = false;    // nor will there be one
 

@@ -157,7 +157,7 @@ bool AsyncClient::Core::PostReads() {
     }
     operation.lookup.Posted();
     any = true;
-    if (!operation.lookup.is_piece() && session_->ReadNow(operation.bytes, operation.lookup.offset())) {
+    if (!operation.lookup.is_chunk() && session_->ReadNow(operation.bytes, operation.lookup.offset())) {
       operation.lookup.Take(operation.bytes);
       Advance(operation);
       continue;
@@ -222,12 +222,12 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
   operation.read_under_way = false;
   if (operation.kind == AsyncOperation::Kind::kMessage) return TakeFence(operation);
   --reads_under_way_;
-  const bool is_piece = operation.lookup.is_piece();
+  const bool is_chunk = operation.lookup.is_chunk();
   // Also for one that has ended: a look is everybody's.
-  if (!is_piece || !operation.ended) operation.lookup.Take(operation.bytes);
+  if (!is_chunk || !operation.ended) operation.lookup.Take(operation.bytes);
   // Large values come side by side, and others between their pieces.
-  if (is_piece) ReleaseLargeBuffer(operation);
-  if (is_piece && !operation.ended && operation.lookup.is_large() && !operation.lookup.is_told_again()) {
+  if (is_chunk) ReleaseLargeBuffer(operation);
+  if (is_chunk && !operation.ended && operation.lookup.is_large() && !operation.lookup.is_told_again()) {
     Progress(operation);
   }
   if (!operation.ended) return Advance(operation);

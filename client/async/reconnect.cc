@@ -112,7 +112,7 @@ void AsyncClient::Core::TakeAttempt() {
 void AsyncClient::Core::Resume(bool was_forgotten) {
   broken_ = absl::OkStatus();
   reads_under_way_ = 0;
-  look_ = {};
+  generation_read_ = {};
   for (AsyncOperation& operation : operations_) {
     // The device that might have written there is closed.
     const bool was_read = std::exchange(operation.read_under_way, false);

@@ -166,9 +166,7 @@ void ChunkedReader::TakeProof(std::span<const std::byte> scratch) {
   phase_ = Phase::kDone;
 }
 
-absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
-                                        const ValueTarget& target) {
-  ChunkedReader pieces(session, wanted, target);
+absl::Status ReadInPieces(Session& session, ChunkedReader& pieces) {
   std::span<std::byte> arrived;  // and not taken
   bool has_arrived = false;
   while (!pieces.done()) {
@@ -188,6 +186,13 @@ absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wa
     REMORA_RETURN_IF_ERROR(session.AwaitRead());
     arrived = into;
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
+                                        const ValueTarget& target) {
+  ChunkedReader pieces(session, wanted, target);
+  REMORA_RETURN_IF_ERROR(ReadInPieces(session, pieces));
   return pieces.result();
 }
 

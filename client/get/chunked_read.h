@@ -143,8 +143,11 @@ class ChunkedReader {
   PiecesRead read_;
 };
 
-/// Drives it, and waits. The state is as of CheckRecord; or kTorn where a large record took too long and is
-/// not proven. The target's content is the value if the state is kLive or kDead, and else of no use. What
+/// Drives it to its end, and waits. Errors are the connection's.
+absl::Status ReadInPieces(Session& session, ChunkedReader& pieces);
+
+/// Makes one, and drives it. The state is as of CheckRecord; or kTorn where a large record took too long and
+/// is not proven. The target's content is the value if the state is kLive or kDead, and else of no use. What
 /// exceeds the memory is read, and verified, and dropped. REQUIRES: as ChunkedReader. Errors are the
 /// connection's.
 absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,

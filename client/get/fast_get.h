@@ -31,7 +31,7 @@
 #include <string>
 #include <string_view>
 
-#include "client/get/get_steps.h"
+#include "client/get/record_copy.h"
 #include "client/session/session.h"
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/layout.h"

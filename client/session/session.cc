@@ -24,8 +24,7 @@ constexpr std::size_t kBucketOffset = kRecordOffset + RoundUp(kMaxSmallExtent);
 constexpr std::size_t kSuperblockOffset = kBucketOffset + RoundUp(Session::kMaxBatch * sizeof(Bucket));
 constexpr std::size_t kDirectoryOffset = kSuperblockOffset + RoundUp(sizeof(Superblock));
 constexpr std::size_t kDirectoryEntries = 64;  // of one READ
-constexpr std::size_t kGenerationsAt = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
-constexpr std::size_t kRequestOffset = kGenerationsAt + SegmentGenerations::kChunkSize;
+constexpr std::size_t kRequestOffset = kDirectoryOffset + kDirectoryEntries * sizeof(std::uint64_t);
 constexpr std::size_t kRequestStride = RoundUp(sizeof(Request));
 constexpr std::size_t kAsideOffset = kRequestOffset + Session::kMaxInFlight * kRequestStride;
 constexpr std::size_t kRepliesOffset = kAsideOffset + kRequestStride;
@@ -95,13 +94,6 @@ absl::Status Session::Register() {
   return OfferScanWindow();
 }
 
-absl::StatusOr<const Bucket*> Session::ReadBucket(const BucketRef& bucket) {
-  REMORA_ASSIGN_OR_RETURN(const std::uint64_t offset, OffsetOf(bucket));
-  if (offset == 0) return nullptr;
-  REMORA_RETURN_IF_ERROR(Read(offset, kBucketOffset, sizeof(Bucket)));
-  return reinterpret_cast<const Bucket*>(registration_->bytes().data() + kBucketOffset);
-}
-
 absl::StatusOr<std::uint64_t> Session::OffsetOf(const BucketRef& bucket) {
   if (const std::uint64_t known = KnownOffsetOf(bucket)) return known;
   const DirectoryRange range = DirectoryAround(bucket);
@@ -133,25 +125,9 @@ void Session::TakeDirectory(const DirectoryRange& range, std::span<const std::by
   }
 }
 
-absl::StatusOr<std::span<const std::byte>> Session::ReadRecord(const Slot& slot) {
-  const std::size_t size = slot.extent_bytes();
-  REMORA_RETURN_IF_ERROR(Read(slot.offset_bytes(), kRecordOffset, size));
-  return registration_->bytes().subspan(kRecordOffset, size);
-}
-
 absl::StatusOr<const Superblock*> Session::ReadSuperblock() {
   REMORA_RETURN_IF_ERROR(Read(0, kSuperblockOffset, sizeof(Superblock)));
   return reinterpret_cast<const Superblock*>(registration_->bytes().data() + kSuperblockOffset);
-}
-
-absl::Status Session::RefreshGenerations(std::uint64_t segment) {
-  const SegmentGenerations::Range range = generations_->RangeOf(segment);
-  const TimePoint posted = clock_.Coarse();
-  ++counters_.location_looks;
-  REMORA_RETURN_IF_ERROR(Read(range.offset, kGenerationsAt, range.size));
-  generations_->Take(segment, registration_->bytes().subspan(kGenerationsAt, range.size), posted,
-                     clock_.Coarse());
-  return absl::OkStatus();
 }
 
 void Session::Learn(std::uint64_t key_hash, const Slot& slot) {
@@ -195,11 +171,6 @@ std::span<std::byte> Session::request_buffer(std::size_t number) const {
 
 std::span<std::byte> Session::payload_buffer() const {
   return registration_->bytes().subspan(kPayloadOffset, kMaxPayloadSize);
-}
-
-absl::StatusOr<std::span<const std::byte>> Session::ReadGenerations(std::uint64_t first, std::size_t count) {
-  REMORA_RETURN_IF_ERROR(Read(GenerationsOffset(shape_.memory_size) + first, kGenerationsAt, count));
-  return registration_->bytes().subspan(kGenerationsAt, count);
 }
 
 absl::StatusOr<Session::Answer> Session::Call(Operation operation, std::string_view key,

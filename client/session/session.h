@@ -115,19 +115,8 @@ class Session {
   /// InvalidArgument: it is another client's.
   absl::Status CheckOwn(const RegisteredBytes& memory) const;
 
-  // One READ each; what it returns points into the session's own buffer, until the next call.
-  /// Null: the directory does not show the bucket's place whole. Costs a READ more when the index has grown
-  /// by a segment.
-  absl::StatusOr<const Bucket*> ReadBucket(const BucketRef& bucket);
-  absl::StatusOr<std::span<const std::byte>> ReadRecord(const Slot& slot);  // REQUIRES: SlotNamesPlace
-  /// What that does, for who asks nothing else of the result: so many bytes, to the beginning of
-  /// record_buffer.
-  absl::Status ReadIntoRecordBuffer(std::uint64_t offset, std::size_t size) { return Read(offset, 0, size); }
+  /// READs it into the session's own buffer, where it stays until the next call.
   absl::StatusOr<const Superblock*> ReadSuperblock();
-  /// A look at the generations of this segment and those around it. REQUIRES: the segment is inside the
-  /// region.
-  absl::Status RefreshGenerations(std::uint64_t segment);
-
   // The bytes at the start of a record that are worth fetching before they are copied; what follows comes by
   // the processor's own foresight.
   static constexpr std::size_t kPrefetched = 1024;
@@ -159,7 +148,8 @@ class Session {
   void Prefetch(std::uint64_t offset, std::size_t size) const {
     if (mapped_ != nullptr) mapped_->Prefetch(offset, std::min(size, kPrefetched));
   }
-  /// Where a bucket is in the region; 0: as ReadBucket's null. Costs what that says, and then waits.
+  /// Where a bucket is in the region; 0: the directory does not show its place whole. Costs a READ, for which
+  /// it waits, when the index has grown by a segment.
   absl::StatusOr<std::uint64_t> OffsetOf(const BucketRef& bucket);
   /// A READ of nothing of interest: when it is done, so are the WRITEs before it.
   absl::Status PostFence();
@@ -169,7 +159,7 @@ class Session {
   /// Puts {key, value} at the beginning of `payload`, of one of the buffers below, except what is gathered
   /// from where it is. What is then to be WRITTEN: that, and what stands behind it in `payload`.
   SgeList Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const;
-  /// Registered memory between calls: what ReadRecord and Call use too. Of kMaxSmallExtent bytes at least,
+  /// Registered memory between calls: what Call uses, too. Of kMaxSmallExtent bytes at least,
   /// and kMaxPayloadSize.
   std::span<std::byte> record_buffer() const { return registration_->bytes().first(kMaxSmallExtent); }
   /// The same, for a bucket each. REQUIRES: number < kMaxBatch.
@@ -199,8 +189,6 @@ class Session {
   std::span<std::byte> request_buffer(std::size_t number) const;
   /// Waits until nothing of the last call is under way any more: who posts requests of its own begins so.
   absl::Status Settle();
-  /// The generations of these segments, as they are; at most kMaxRunLength + 1 of them. Until the next look.
-  absl::StatusOr<std::span<const std::byte>> ReadGenerations(std::uint64_t first, std::size_t count);
   /// The call makes progress: its deadline runs anew.
   void RestartDeadline() { deadline_.reset(); }
 

@@ -15,7 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "client/client.h"
-#include "client/get/get.h"
+#include "client/get/blocking_get.h"
 #include "client/session/session.h"
 #include "store/base/clock.h"
 #include "store/base/tsan.h"

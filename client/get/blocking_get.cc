@@ -1,0 +1,106 @@
+// Where a READ is a copy, nearly every GET is done by the fast path (client/get/fast_get.h). The others begin
+// a lookup (client/get/lookup.h) as if there had been none.
+#include "client/get/blocking_get.h"
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "client/get/chunked_read.h"
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+absl::Status AskServer(Session& session, Lookup& lookup) {
+  lookup.Asked();
+  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+                          session.Call(Operation::kLocate, lookup.key(), lookup.key_hash(), {}));
+  lookup.Take(answer);
+  return absl::OkStatus();
+}
+
+/// Makes all of a lookup.
+absl::Status Run(Session& session, Lookup& lookup, const LookupSpec& spec) {
+  GenerationRead generation_read;
+  lookup.Begin(session, generation_read, spec);
+  return Finish(session, lookup);
+}
+
+}  // namespace
+
+absl::Status ReadNext(Session& session, Lookup& lookup) {
+  if (lookup.is_all_chunks()) {
+    REMORA_RETURN_IF_ERROR(ReadInPieces(session, lookup.chunks()));
+    lookup.TakeChunks();
+    return absl::OkStatus();
+  }
+  const std::span<std::byte> buffer =
+      lookup.is_bucket() ? session.bucket_buffer(0) : session.record_buffer().first(lookup.size());
+  lookup.Posted();
+  if (!session.ReadNow(buffer, lookup.offset())) {
+    const rdma::Sge into = session.SgeOf(buffer);
+    REMORA_RETURN_IF_ERROR(session.PostRead(std::span(&into, 1), lookup.offset()));
+    REMORA_RETURN_IF_ERROR(session.AwaitRead());
+  }
+  lookup.Take(buffer);
+  return absl::OkStatus();
+}
+
+absl::Status Finish(Session& session, Lookup& lookup) {
+  std::optional<TimePoint> first_asked;
+  for (;;) {
+    switch (lookup.step()) {
+      case Lookup::Step::kRead:
+        REMORA_RETURN_IF_ERROR(ReadNext(session, lookup));
+        break;
+      case Lookup::Step::kAsk: {
+        const TimePoint now = session.Coarse();
+        if (!first_asked) first_asked = now;
+        if (now - *first_asked > session.timeout()) {
+          return absl::DeadlineExceededError(
+              "each answer took longer than the server keeps memory for readers (its grace period)");
+        }
+        REMORA_RETURN_IF_ERROR(AskServer(session, lookup));
+        break;
+      }
+      case Lookup::Step::kMissing:
+        return absl::NotFoundError("no such key");
+      case Lookup::Step::kFailed:
+        return lookup.status();
+      case Lookup::Step::kFound:
+        // Of those that asked it, the server knows.
+        if (!lookup.has_asked()) session.NoteRead(lookup.key_hash());
+        return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
+  Lookup lookup;
+  REMORA_RETURN_IF_ERROR(
+      Run(session, lookup,
+          {.key = key, .wants_value = true, .target = {.text = value, .memory = {}}, .drives_chunks = true}));
+  lookup.CopyToTarget();
+  *facts = lookup.facts();
+  return absl::OkStatus();
+}
+
+absl::Status Find(Session& session, std::string_view key) {
+  Lookup lookup;
+  return Run(session, lookup, {.key = key, .wants_value = false, .drives_chunks = true});
+}
+
+absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Sge& memory,
+                                    RecordFacts* facts) {
+  Lookup lookup;
+  REMORA_RETURN_IF_ERROR(Run(session, lookup,
+                             {.key = key,
+                              .wants_value = true,
+                              .target = {.text = nullptr, .memory = memory},
+                              .drives_chunks = true}));
+  *facts = lookup.facts();
+  return lookup.value().size();
+}
+
+}  // namespace remora
