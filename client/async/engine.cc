@@ -105,7 +105,7 @@ std::span<std::byte> AsyncClient::Core::record_buffer(const AsyncOperation& oper
 
 std::span<std::byte> AsyncClient::Core::large_buffer(std::uint32_t number) const {
   const std::size_t offset = operations_.size() * kStride + number * kLargeBytes;
-  if (offset == buffer_->bytes().size()) return session_->record_buffer();
+  if (offset == buffer_->bytes().size()) return session_->buffers().record();
   return buffer_->bytes().subspan(offset, kLargeBytes);
 }
 
@@ -231,7 +231,7 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
   if (operation.kind == AsyncOperation::Kind::kValue) {
     operation.result.value = lookup.value();
   } else if (operation.kind == AsyncOperation::Kind::kTtl && lookup.facts().expiry_ms != 0) {
-    operation.result.ttl = session_->TimeLeft(lookup.facts().expiry_ms);
+    operation.result.ttl = session_->server().TimeLeft(lookup.facts().expiry_ms);
   }
   End(operation, absl::OkStatus());
 }

@@ -40,8 +40,8 @@ namespace remora {
 class AsyncClient::Core {
  public:
   /// READs under way at once: with two requests for each credit, as many as a connection takes (QueueLimits).
-  static constexpr std::size_t kMostReads = Session::kMaxBatch;
-  static_assert(kMostReads + 2 * Session::kMaxInFlight <= rdma::QueueLimits().sends);
+  static constexpr std::size_t kMostReads = SessionBuffers::kMaxBatch;
+  static_assert(kMostReads + 2 * RequestChannel::kMaxInFlight <= rdma::QueueLimits().sends);
   /// A WRITE and the READ behind it count as so many of them.
   static constexpr std::size_t kFencedWrite = 2;
 
@@ -68,7 +68,8 @@ class AsyncClient::Core {
 
   /// A key's old place may be of no use any more.
   void Forget(std::uint64_t key_hash) {
-    if (broken_.ok()) session_->locations().Forget(key_hash);  // else all are forgotten with the connection
+    if (broken_.ok())
+      session_->cache().locations().Forget(key_hash);  // else all are forgotten with the connection
   }
 
   bool Cancel(OperationId id);
@@ -92,7 +93,8 @@ class AsyncClient::Core {
   const Session& session() const { return *session_; }
 
  private:
-  explicit Core(std::unique_ptr<Session> session) : session_(std::move(session)), channel_(*session_) {}
+  explicit Core(std::unique_ptr<Session> session)
+      : session_(std::move(session)), channel_(session_->channel()) {}
   absl::Status Prepare(std::size_t depth);
   absl::Status MakeWaitable();
 
@@ -105,7 +107,7 @@ class AsyncClient::Core {
   /// To where its lookup stands.
   void Advance(AsyncOperation& operation) {
     if (operation.lookup.step() != Lookup::Step::kRead) return EndRead(operation);
-    session_->Prefetch(operation.lookup.offset(), operation.lookup.size());
+    session_->region().Prefetch(operation.lookup.offset(), operation.lookup.size());
     readers_.Push(operation);
   }
   /// There is nothing more to READ, for now.
@@ -148,8 +150,8 @@ class AsyncClient::Core {
   void Take(const rdma::Completion& completion);
   void TakeRead(AsyncOperation& operation);
   void TakeReply(const rdma::Completion& completion);
-  void TakeAnswer(std::uint32_t owner, const Session::Answer& answer, bool may_learn);
-  void EndMessage(AsyncOperation& operation, const Session::Answer& answer, bool may_learn);
+  void TakeAnswer(std::uint32_t owner, const ServerReply& answer, bool may_learn);
+  void EndMessage(AsyncOperation& operation, const ServerReply& answer, bool may_learn);
   void NoteRead(std::uint64_t key_hash);
   void Break(const absl::Status& cause);
 
@@ -162,7 +164,7 @@ class AsyncClient::Core {
   absl::StatusOr<bool> SendParts(const AsyncOperation& operation);
   absl::StatusOr<bool> WriteToGrant(AsyncOperation& operation);
   void TakeFence(AsyncOperation& operation);
-  void TakeReplyOfLargePut(const Session::Answer& answer, bool may_learn);
+  void TakeReplyOfLargePut(const ServerReply& answer, bool may_learn);
   /// Its operation ends early.
   void LeaveLargePut();
   /// The connection is gone, and what was reserved with it. Whose it was; null: nobody's any more.
@@ -174,7 +176,7 @@ class AsyncClient::Core {
   bool PrepareAttempt();
   void TakeAttempt();
   void Resume(bool was_forgotten);
-  void EndAnswer(AsyncOperation& operation, const Session::Answer& answer);
+  void EndAnswer(AsyncOperation& operation, const ServerReply& answer);
   void SettleUndone();
   absl::Status Watch(int fd);
   /// While armed: fd() turns readable.
@@ -193,7 +195,7 @@ class AsyncClient::Core {
   std::unique_ptr<Session> session_;
   std::unique_ptr<RegisteredBuffer> buffer_;
   std::vector<std::uint32_t> free_large_buffers_;
-  RequestChannel channel_;
+  RequestChannel& channel_;  // the session's
   LargePut large_;
   GenerationRead generation_read_;
   absl::Status broken_;  // why there is no connection right now

@@ -30,8 +30,6 @@ struct LargePut {
     kReturning,   // to be answered
   };
 
-  /// Who the answers are for.
-  static constexpr std::uint32_t kOwner = ~std::uint32_t{0} - 1;
   /// Parts that are unanswered at once: one is copied there while the next is copied here.
   static constexpr std::size_t kMostParts = 2;
 

@@ -157,7 +157,8 @@ bool AsyncClient::Core::PostReads() {
     }
     operation.lookup.Posted();
     any = true;
-    if (!operation.lookup.is_chunk() && session_->ReadNow(operation.bytes, operation.lookup.offset())) {
+    if (!operation.lookup.is_chunk() &&
+        session_->region().ReadNow(operation.bytes, operation.lookup.offset())) {
       operation.lookup.Take(operation.bytes);
       Advance(operation);
       continue;
@@ -165,15 +166,14 @@ bool AsyncClient::Core::PostReads() {
     SgeList into;
     if (!operation.bytes.empty()) into.Add(SgeOf(operation.bytes));
     into.Add(operation.lookup.direct());
-    const absl::Status posted = session_->connection().PostReadv(
-        operation.index, into.entries(), session_->memory(), operation.lookup.offset());
+    const absl::Status posted =
+        session_->region().Post(operation.index, into.entries(), operation.lookup.offset());
     operation.read_under_way = posted.ok();
     if (!posted.ok()) {
       Break(posted);
       return true;
     }
     ++reads_under_way_;
-    ++session_->counters().reads;
   }
   return any;
 }
@@ -238,19 +238,19 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
 void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
   const absl::StatusOr<RequestChannel::Ended> ended = channel_.TakeReply(completion);
   if (!ended.ok()) return Break(ended.status());
-  absl::Status status = ended->ForEach([&](std::uint32_t owner, const Session::Answer& answer) {
+  absl::Status status = ended->ForEach([&](std::uint32_t owner, const ServerReply& answer) {
     const Reply& reply = answer.reply;
     if (ended->is_write && reply.status == ReplyStatus::kOk) {
       last_done_ = std::max(last_done_, reply.request_id);
     }
     TakeAnswer(owner, answer, ended->may_learn);
   });
-  if (status.ok()) status = session_->PostReceive(completion.context);
+  if (status.ok()) status = session_->channel().PostReceive(completion.context);
   if (!status.ok()) Break(status);
 }
 
-void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const Session::Answer& answer, bool may_learn) {
-  if (owner == LargePut::kOwner) return TakeReplyOfLargePut(answer, may_learn);
+void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const ServerReply& answer, bool may_learn) {
+  if (owner == RequestChannel::kLargePut) return TakeReplyOfLargePut(answer, may_learn);
   if (owner == RequestChannel::kNobody) return;
   AsyncOperation& operation = operations_[owner];
   if (operation.lost_id != 0) {
@@ -263,13 +263,13 @@ void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const Session::Answer& a
   }
 }
 
-void AsyncClient::Core::EndMessage(AsyncOperation& operation, const Session::Answer& answer, bool may_learn) {
+void AsyncClient::Core::EndMessage(AsyncOperation& operation, const ServerReply& answer, bool may_learn) {
   const Reply& reply = answer.reply;
   operation.result.version = reply.version;
   operation.result.number = reply.result;
   // Of a delete and a batch, it names no place.
   if (may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
-    session_->Learn(operation.key_hash, DecodeSlot(reply.slot));
+    session_->cache().Learn(operation.key_hash, DecodeSlot(reply.slot));
   }
   End(operation, ToStatus(answer));
 }
@@ -338,7 +338,8 @@ std::optional<TimePoint> AsyncClient::Core::next_deadline() const {
 
 rdma::Sge AsyncClient::Core::SgeOf(std::span<std::byte> bytes) const {
   const std::span<std::byte> own = buffer_->bytes();
-  if (bytes.data() < own.data() || bytes.data() >= own.data() + own.size()) return session_->SgeOf(bytes);
+  if (bytes.data() < own.data() || bytes.data() >= own.data() + own.size())
+    return session_->buffers().SgeOf(bytes);
   return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), buffer_->registration_->local_key()};
 }
 

@@ -35,10 +35,10 @@ void AsyncClient::Core::Lose() {
   const bool committing = large_.step == LargePut::Step::kCommitting;
   AsyncOperation* const large = LoseLargePut();
   // Else nothing of it was done: it is begun again, in front of those that wait behind it.
-  if (large != nullptr && !committing) lost.emplace_back(session_->last_request_id() + 1, large);
+  if (large != nullptr && !committing) lost.emplace_back(session_->channel().last_request_id() + 1, large);
   channel_.Lose(
       [&](std::uint32_t owner, std::uint64_t request_id, std::string_view key, std::string_view value) {
-        if (owner == LargePut::kOwner) {
+        if (owner == RequestChannel::kLargePut) {
           if (large == nullptr || !committing) return;
           large->lost_id = request_id;
           ++lost_;
@@ -134,7 +134,7 @@ void AsyncClient::Core::Resume(bool was_forgotten) {
   Signal();
 }
 
-void AsyncClient::Core::EndAnswer(AsyncOperation& operation, const Session::Answer& answer) {
+void AsyncClient::Core::EndAnswer(AsyncOperation& operation, const ServerReply& answer) {
   const Reply& reply = answer.reply;
   if (reply.status == ReplyStatus::kNotFound) {
     operation.undone = true;

@@ -14,17 +14,10 @@ namespace {
 
 absl::Status AskServer(Session& session, Lookup& lookup) {
   lookup.Asked();
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
                           session.Call(Operation::kLocate, lookup.key(), lookup.key_hash(), {}));
   lookup.Take(answer);
   return absl::OkStatus();
-}
-
-/// Makes all of a lookup.
-absl::Status Run(Session& session, Lookup& lookup, const LookupSpec& spec) {
-  GenerationRead generation_read;
-  lookup.Begin(session, generation_read, spec);
-  return Finish(session, lookup);
 }
 
 }  // namespace
@@ -36,12 +29,12 @@ absl::Status ReadNext(Session& session, Lookup& lookup) {
     return absl::OkStatus();
   }
   const std::span<std::byte> buffer =
-      lookup.is_bucket() ? session.bucket_buffer(0) : session.record_buffer().first(lookup.size());
+      lookup.is_bucket() ? session.buffers().bucket(0) : session.buffers().record().first(lookup.size());
   lookup.Posted();
-  if (!session.ReadNow(buffer, lookup.offset())) {
-    const rdma::Sge into = session.SgeOf(buffer);
-    REMORA_RETURN_IF_ERROR(session.PostRead(std::span(&into, 1), lookup.offset()));
-    REMORA_RETURN_IF_ERROR(session.AwaitRead());
+  if (!session.region().ReadNow(buffer, lookup.offset())) {
+    const rdma::Sge into = session.buffers().SgeOf(buffer);
+    REMORA_RETURN_IF_ERROR(session.region().Post(std::span(&into, 1), lookup.offset()));
+    REMORA_RETURN_IF_ERROR(session.AwaitReads());
   }
   lookup.Take(buffer);
   return absl::OkStatus();
@@ -76,31 +69,29 @@ absl::Status Finish(Session& session, Lookup& lookup) {
   }
 }
 
-absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts) {
-  Lookup lookup;
-  REMORA_RETURN_IF_ERROR(
-      Run(session, lookup,
-          {.key = key, .wants_value = true, .target = {.text = value, .memory = {}}, .drives_chunks = true}));
-  lookup.CopyToTarget();
-  *facts = lookup.facts();
+absl::Status BlockingGets::Run(const LookupSpec& spec) {
+  generation_read_ = {};
+  lookup_.Begin(session_, generation_read_, spec);
+  return Finish(session_, lookup_);
+}
+
+absl::Status BlockingGets::Get(std::string_view key, std::string* value, RecordFacts* facts) {
+  REMORA_RETURN_IF_ERROR(Run({.key = key, .target = {.text = value, .memory = {}}, .drives_chunks = true}));
+  lookup_.CopyToTarget();
+  *facts = lookup_.facts();
   return absl::OkStatus();
 }
 
-absl::Status Find(Session& session, std::string_view key) {
-  Lookup lookup;
-  return Run(session, lookup, {.key = key, .wants_value = false, .drives_chunks = true});
+absl::Status BlockingGets::Find(std::string_view key) {
+  return Run({.key = key, .wants_value = false, .drives_chunks = true});
 }
 
-absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Sge& memory,
-                                    RecordFacts* facts) {
-  Lookup lookup;
-  REMORA_RETURN_IF_ERROR(Run(session, lookup,
-                             {.key = key,
-                              .wants_value = true,
-                              .target = {.text = nullptr, .memory = memory},
-                              .drives_chunks = true}));
-  *facts = lookup.facts();
-  return lookup.value().size();
+absl::StatusOr<std::size_t> BlockingGets::GetInto(std::string_view key, const rdma::Sge& memory,
+                                                  RecordFacts* facts) {
+  REMORA_RETURN_IF_ERROR(
+      Run({.key = key, .target = {.text = nullptr, .memory = memory}, .drives_chunks = true}));
+  *facts = lookup_.facts();
+  return lookup_.value().size();
 }
 
 }  // namespace remora

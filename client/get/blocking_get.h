@@ -13,16 +13,31 @@
 
 namespace remora {
 
-/// See Client::Get. REQUIRES: the key's size is in bounds, and Session::BeginCall was OK.
-absl::Status Get(Session& session, std::string_view key, std::string* value, RecordFacts* facts);
+/// The GETs of a client that waits for each. Its lookup is made once, and used again.
+///
+/// Thread safety: none. Ownership: the session outlives it.
+class BlockingGets {
+ public:
+  explicit BlockingGets(Session& session) : session_(session) {}
 
-/// Looks for a key as Get does, without its value. A large record is not READ; the server is asked instead.
-absl::Status Find(Session& session, std::string_view key);
+  /// See Client::Get. REQUIRES: the key's size is in bounds, and Session::BeginCall was OK.
+  absl::Status Get(std::string_view key, std::string* value, RecordFacts* facts);
 
-/// See Client::Get into RegisteredBytes. REQUIRES: as Get; `memory` is registered with the session's
-/// connection.
-absl::StatusOr<std::size_t> GetInto(Session& session, std::string_view key, const rdma::Sge& memory,
-                                    RecordFacts* facts);
+  /// Looks for a key as Get does, without its value. A large record is not READ; the server is asked instead.
+  absl::Status Find(std::string_view key);
+
+  /// See Client::Get into RegisteredBytes. REQUIRES: as Get; `memory` is registered with the session's
+  /// connection.
+  absl::StatusOr<std::size_t> GetInto(std::string_view key, const rdma::Sge& memory, RecordFacts* facts);
+
+ private:
+  /// Makes all of a lookup.
+  absl::Status Run(const LookupSpec& spec);
+
+  Session& session_;
+  GenerationRead generation_read_;
+  Lookup lookup_;
+};
 
 /// Posts the READ of a lookup, waits for it, and has it taken. REQUIRES: Step::kRead; nothing else is in
 /// flight.

@@ -76,7 +76,7 @@ void ChunkedReader::Take(std::span<const std::byte> scratch) {
 }
 
 PieceRead ChunkedReader::GenerationsRead() const {
-  return {GenerationsOffset(session_.shape().memory_size) + first_segment_, 0, segment_count_};
+  return {GenerationsOffset(session_.server().shape().memory_size) + first_segment_, 0, segment_count_};
 }
 
 rdma::Sge ChunkedReader::Direct(std::size_t offset, std::size_t size) const {
@@ -111,7 +111,7 @@ void ChunkedReader::TakeHead(std::span<const std::byte> scratch) {
   read_.header = header_;
   // P1. Without the live bit a large record might still be whole, but nothing would show it.
   if (!SizesMatch(header_, wanted_.slot.extent_bytes())) return;
-  if (large_ && !session_.InTime(wanted_.learned)) return;
+  if (large_ && !session_.server().InTime(wanted_.learned)) return;
   keep_ = header_.key_size == wanted_.key.size() && stored_key == wanted_.key;
   if (keep_) return BeginValue(stored_key);
   // Another key's: only its value's hash is of interest, and what there is of it is at another place.
@@ -150,7 +150,7 @@ void ChunkedReader::EndValue(std::uint64_t value_hash) {
   const std::string_view key = keep_ ? wanted_.key : key_;
   read_.state = JudgeRecord(header_, key, value_hash, wanted_.key, wanted_.key_hash, wanted_.place);
   phase_ = Phase::kDone;
-  if (!large_ || session_.InTime(wanted_.learned)) return;
+  if (!large_ || session_.server().InTime(wanted_.learned)) return;
   if ((header_.version_live & kLiveBit) != 0) {
     phase_ = Phase::kProof;
   } else {
@@ -160,7 +160,7 @@ void ChunkedReader::EndValue(std::uint64_t value_hash) {
 
 /// P3.
 void ChunkedReader::TakeProof(std::span<const std::byte> scratch) {
-  read_.proven = session_.Coarse() - looked_ <= session_.grace() * 256 &&
+  read_.proven = session_.Coarse() - looked_ <= session_.server().grace() * 256 &&
                  std::equal(scratch.begin(), scratch.end(), generations_.begin(), generations_.end());
   if (!read_.proven) read_.state = RecordState::kTorn;
   phase_ = Phase::kDone;
@@ -174,16 +174,16 @@ absl::Status ReadInPieces(Session& session, ChunkedReader& pieces) {
     std::span<std::byte> into;
     if (next) {
       session.RestartDeadline();
-      into = session.record_buffer().subspan(next->half * kPieceHalf, next->scratch_size);
+      into = session.buffers().record().subspan(next->half * kPieceHalf, next->scratch_size);
       SgeList list;
-      list.Add(session.SgeOf(into));
+      list.Add(session.buffers().SgeOf(into));
       list.Add(next->direct);
-      REMORA_RETURN_IF_ERROR(session.PostRead(list.entries(), next->offset));
+      REMORA_RETURN_IF_ERROR(session.region().Post(list.entries(), next->offset));
     }
     if (has_arrived) pieces.Take(arrived);
     has_arrived = next.has_value();
     if (!has_arrived) continue;
-    REMORA_RETURN_IF_ERROR(session.AwaitRead());
+    REMORA_RETURN_IF_ERROR(session.AwaitReads());
     arrived = into;
   }
   return absl::OkStatus();

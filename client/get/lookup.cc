@@ -24,16 +24,16 @@ std::uint64_t SegmentOf(const KnownLocation& location) {
 /// Whether the last READ of generations saw no use of the memory but the one in which the location was
 /// learned.
 bool IsSameUse(const Session& session, const KnownLocation& location) {
-  return session.generations().NumberOf(SegmentOf(location)) == location.number;
+  return session.cache().generations().NumberOf(SegmentOf(location)) == location.number;
 }
 
 Cached FindCachedLocation(Session& session, std::uint64_t key_hash, TimePoint start,
                           KnownLocation* location) {
-  *location = session.locations().Find(key_hash);
-  if (location->slot == 0 || !session.budget().has_some()) return Cached::kNothing;
-  if (!session.generations().IsFresh(SegmentOf(*location), start)) return Cached::kStale;
+  *location = session.cache().locations().Find(key_hash);
+  if (location->slot == 0 || !session.cache().budget().has_some()) return Cached::kNothing;
+  if (!session.cache().generations().IsFresh(SegmentOf(*location), start)) return Cached::kStale;
   if (IsSameUse(session, *location)) return Cached::kFresh;
-  session.locations().Forget(key_hash);
+  session.cache().locations().Forget(key_hash);
   return Cached::kNothing;
 }
 
@@ -41,20 +41,21 @@ Cached FindCachedLocation(Session& session, std::uint64_t key_hash, TimePoint st
 /// in time is the record's; if we were held up, nothing is known of the place), and as the generations may
 /// have been READ for another key meanwhile.
 bool CachedLocationIsFresh(const Session& session, const KnownLocation& location) {
-  return session.generations().IsFresh(SegmentOf(location), session.Coarse()) && IsSameUse(session, location);
+  const SegmentGenerations& generations = session.cache().generations();
+  return generations.IsFresh(SegmentOf(location), session.Coarse()) && IsSameUse(session, location);
 }
 
 /// A READ of such a place was of no use: it is forgotten, and paid for.
 void InvalidateLocation(Session& session, std::uint64_t key_hash) {
   ++session.counters().location_wasted;
-  session.budget().Spend();
-  session.locations().Forget(key_hash);
+  session.cache().budget().Spend();
+  session.cache().locations().Forget(key_hash);
 }
 
 // --- The server's answer ------------------------------------------------------------------------------
 
 /// The place that the server answered a kLocate with, or why there is none.
-absl::StatusOr<Slot> LocatedSlot(const Session& session, const Session::Answer& answer) {
+absl::StatusOr<Slot> LocatedSlot(const Session& session, const ServerReply& answer) {
   const absl::string_view why = AbslView(answer.behind);
   switch (answer.reply.status) {
     case ReplyStatus::kOk:
@@ -71,7 +72,7 @@ absl::StatusOr<Slot> LocatedSlot(const Session& session, const Session::Answer& 
       return absl::InternalError(absl::StrCat("the server could not locate a record: ", why));
   }
   const Slot slot = DecodeSlot(answer.reply.slot);
-  if (!SlotNamesPlace(slot, session.shape().memory_size)) {
+  if (!SlotNamesPlace(slot, session.server().shape().memory_size)) {
     return absl::InternalError("the server located a record outside its memory");
   }
   return slot;
@@ -109,7 +110,7 @@ void Lookup::Begin(Session& session, GenerationRead& generation_read, const Look
   record_ = {};
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
-  if (session.locations().is_on()) return Warm();
+  if (session.cache().locations().is_on()) return Warm();
   if (spec.begins_fast && FastGet::IsFor(session) && !target_.memory && fast_.FindLine(session, key_hash_)) {
     return Read(Reading::kLine, fast_.line_offset(), FastGet::kLineSize);
   }
@@ -125,7 +126,7 @@ void Lookup::Look(std::span<std::byte> buffer) {
   }
   if (!fast_.Verify(*session_, key_, key_hash_)) return Search();
   const LiveRecord& record = fast_.record();
-  if (record.expiry_ms != 0 && !session_->IsAlive(record.expiry_ms)) return Search();
+  if (record.expiry_ms != 0 && !session_->server().IsAlive(record.expiry_ms)) return Search();
   // The callback gets a view of a copy. In front of the value, RecordCopy has the key, which nobody asks for.
   std::byte* const body = buffer.data();
   CopySmall(reinterpret_cast<char*>(body) + key_.size(), record.value.data(), record.value.size());
@@ -146,7 +147,7 @@ void Lookup::Look(std::span<std::byte> buffer) {
 
 void Lookup::Warm() {
   start_ = session_->Coarse();
-  was_loading_ = session_->store_is_loading();
+  was_loading_ = session_->server().is_loading();
   const Cached cached = FindCachedLocation(*session_, key_hash_, start_, &known_);
   const Slot slot = DecodeSlot(known_.slot);
   if (cached == Cached::kFresh && slot.extent_bytes() <= kMaxSmallExtent) {
@@ -165,7 +166,7 @@ Lookup::Outcome Lookup::JudgeCached() {
     return Outcome::kUnsure;
   }
   ++session_->counters().location_hits;
-  session_->budget().Earn(1);
+  session_->cache().budget().Earn(1);
   return JudgeLive();
 }
 
@@ -178,8 +179,8 @@ void Lookup::Search() {
   }
   // Before what is read: it may be as of then, whatever the server says later.
   start_ = session_->Coarse();
-  was_loading_ = session_->store_is_loading();
-  search_.emplace(key_, key_hash_, session_->shape(), &session_->view());
+  was_loading_ = session_->server().is_loading();
+  search_.emplace(key_, key_hash_, session_->server().shape(), &session_->server().index());
   refreshed_ = false;
   directory_read_ = false;
   Advance();
@@ -206,24 +207,24 @@ void Lookup::Advance() {
       if (record_.proven) return End(JudgeLive());
       [[fallthrough]];
     case KeySearch::Step::kMissing:
-      if (!session_->InTime(start_)) return SearchAgain();
+      if (!session_->server().InTime(start_)) return SearchAgain();
       break;
   }
   if (search_->step() == KeySearch::Step::kMissing) return End(Outcome::kMissing);
   const Outcome outcome = JudgeLive();
   if (outcome == Outcome::kFound && refreshes_ == session_->counters().location_looks) {
-    session_->Learn(key_hash_, search_->slot());
+    session_->cache().Learn(key_hash_, search_->slot());
   }
   End(outcome);
 }
 
 void Lookup::ReadBucket() {
   const BucketRef& bucket = search_->bucket();
-  if (const std::uint64_t offset = session_->KnownOffsetOf(bucket)) {
+  if (const std::uint64_t offset = session_->region().KnownOffsetOf(bucket)) {
     directory_read_ = false;
     return Read(Reading::kBucket, offset, sizeof(Bucket));
   }
-  directory_ = session_->DirectoryAround(bucket);
+  directory_ = session_->region().DirectoryAround(bucket);
   // Read and still not known: its entry was torn, or the index is not that large.
   if (directory_read_ || directory_.size == 0) return SearchAgain();
   Read(Reading::kDirectory, directory_.offset, directory_.size);
@@ -240,8 +241,8 @@ void Lookup::ReadFound() {
   // For Learn. Before the record is read: generations that are READ behind it would tell nothing
   // (segment_generations.h, G4).
   const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
-  if (session_->locations().is_on() && !refreshed_ && session_->generations().RefreshIsDue(segment, start_) &&
-      BeginGenerationRead(segment)) {
+  if (session_->cache().locations().is_on() && !refreshed_ &&
+      session_->cache().generations().RefreshIsDue(segment, start_) && BeginGenerationRead(segment)) {
     return;
   }
   ReadRecord(Source::kSearch, slot, search_->place());
@@ -283,7 +284,7 @@ void Lookup::TakeRecord() {
     case Source::kCache:
       return End(JudgeCached());
     case Source::kSearch:
-      session_->budget().Earn(1);
+      session_->cache().budget().Earn(1);
       refreshed_ = false;
       search_->TakeJudged(record_.state);
       return Advance();
@@ -293,18 +294,18 @@ void Lookup::TakeRecord() {
 }
 
 bool Lookup::BeginGenerationRead(std::uint64_t segment) {
-  if (generation_read_->is_in_flight || !session_->budget().has_some()) return false;
-  session_->budget().Spend();
+  if (generation_read_->is_in_flight || !session_->cache().budget().has_some()) return false;
+  session_->cache().budget().Spend();
   generation_read_->is_in_flight = true;
   refreshed_ = true;
   refreshed_segment_ = segment;
-  const SegmentGenerations::Range range = session_->generations().RangeOf(segment);
+  const SegmentGenerations::Range range = session_->cache().generations().RangeOf(segment);
   Read(Reading::kGenerations, range.offset, range.size);
   return true;
 }
 
 Lookup::Outcome Lookup::JudgeLive() const {
-  switch (session_->LifeOf(record_.header.expiry_ms, start_)) {
+  switch (session_->server().LifeOf(record_.header.expiry_ms, start_)) {
     case ServerTime::Life::kAlive:
       return Outcome::kFound;
     case ServerTime::Life::kOver:
@@ -346,14 +347,14 @@ void Lookup::Take(std::span<const std::byte> bytes) {
     case Reading::kGenerations:
       generation_read_->is_in_flight = false;
       ++session_->counters().location_looks;
-      session_->generations().Take(refreshed_segment_, bytes, refresh_posted_, session_->Coarse());
+      session_->cache().generations().Take(refreshed_segment_, bytes, refresh_posted_, session_->Coarse());
       return searches_ > 0 ? ReadFound() : Warm();
     case Reading::kDirectory:
-      session_->TakeDirectory(directory_, bytes);
+      session_->region().TakeDirectory(directory_, bytes);
       directory_read_ = true;
       return ReadBucket();
     case Reading::kBucket:
-      session_->budget().Earn(1);
+      session_->cache().budget().Earn(1);
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
       return Advance();
     case Reading::kRecord:
@@ -373,10 +374,10 @@ void Lookup::Asked() {
   asked_ = session_->clock().Now();
 }
 
-void Lookup::Take(const Session::Answer& answer) {
+void Lookup::Take(const ServerReply& answer) {
   ++session_->counters().locates;
   ++answers_;
-  session_->server_time().Learn(answer.reply.server_ms, asked_, session_->clock().Now());
+  session_->server().server_time().Learn(answer.reply.server_ms, asked_, session_->clock().Now());
   located_ = answer.reply;
   record_ = {};
   const absl::StatusOr<Slot> slot = LocatedSlot(*session_, answer);
@@ -409,7 +410,7 @@ void Lookup::EndFound(const RecordFacts& facts) {
 
 void Lookup::EndAsked(Step step) {
   // Later, the place may be another record's; then it is asked again, until the caller's patience ends.
-  step_ = record_.proven || session_->InTime(start_) ? step : Step::kAsk;
+  step_ = record_.proven || session_->server().InTime(start_) ? step : Step::kAsk;
   if (step_ == Step::kAsk && !status_.ok()) status_ = absl::OkStatus();
 }
 

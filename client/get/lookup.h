@@ -111,7 +111,7 @@ class Lookup {
   // kAsk
   /// Before it is sent; if it cannot be, once more before the next try.
   void Asked();
-  void Take(const Session::Answer& answer);
+  void Take(const ServerReply& answer);
 
   // kFound. The value's bytes are those that were taken; or, if they came in chunks, they are here, or where
   // they were wanted. kFailed, OutOfRange: there is no room for them there.
@@ -177,7 +177,7 @@ class Lookup {
   }
   /// The place of a slot that does not come from a bucket.
   RecordPlace PlaceOf(const Slot& slot) const {
-    return {slot.offset_units, slot.extent_bytes(), {}, session_->shape().incarnation};
+    return {slot.offset_units, slot.extent_bytes(), {}, session_->server().shape().incarnation};
   }
   /// Judges the key's live record, verified, that was read since `start_`.
   Outcome JudgeLive() const;
@@ -208,7 +208,7 @@ class Lookup {
   FastGet fast_;
   std::optional<KeySearch> search_;
   KnownLocation known_;
-  Session::DirectoryRange directory_;
+  RegionReader::DirectoryRange directory_;
   bool directory_read_ = false;  // for this bucket
   std::uint64_t refreshed_segment_ = 0;
   bool refreshed_ = false;  // its generations were READ for this place

@@ -14,10 +14,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
 
-#include "absl/container/inlined_vector.h"
 #include "client/get/blocking_get.h"
 #include "client/get/fast_get.h"
 #include "client/get/lookup.h"
@@ -33,27 +30,6 @@ constexpr std::size_t kCacheLine = 64;
 std::span<std::byte> Behind(std::size_t size, std::span<std::byte> records) {
   return records.subspan(std::min((size + kCacheLine - 1) / kCacheLine * kCacheLine, records.size()));
 }
-
-/// One key of the rounds.
-struct KeyGet {
-  Lookup lookup{};
-  GetResult* result = nullptr;
-  std::span<std::byte> bytes{};  // of the READ of this round
-  bool is_taken = false;         // the result has the value
-
-  /// Whether it takes part in the next round. A record in chunks does not.
-  bool is_reading() const { return lookup.step() == Lookup::Step::kRead && !lookup.is_all_chunks(); }
-  void Take() {
-    lookup.Take(bytes);
-    if (lookup.step() == Lookup::Step::kFound) TakeValue();
-  }
-  /// The bytes that were taken are another key's in the next round.
-  void TakeValue() {
-    lookup.CopyToTarget();
-    result->version = lookup.facts().version;
-    is_taken = true;
-  }
-};
 
 /// READs what all lookups use, so before a READ of the round is posted: what one of them has seen, the next
 /// one need not READ again.
@@ -76,41 +52,11 @@ std::span<std::byte> BufferFor(const Lookup& lookup, std::span<std::byte> bucket
   return buffer;
 }
 
-/// One READ of each key that takes part. False: none does.
-absl::StatusOr<bool> DoRound(Session& session, std::span<KeyGet> gets) {
-  for (KeyGet& get : gets) {
-    REMORA_RETURN_IF_ERROR(ReadShared(session, get.lookup));
-    if (get.is_reading()) session.Prefetch(get.lookup.offset(), get.lookup.size());
-  }
-  std::array<KeyGet*, Session::kMaxBatch> posted;
-  std::size_t count = 0;
-  bool any = false;
-  std::span<std::byte> records = session.record_buffer();
-  for (std::size_t i = 0; i < gets.size(); ++i) {
-    KeyGet& get = gets[i];
-    if (!get.is_reading()) continue;
-    any = true;
-    get.bytes = BufferFor(get.lookup, session.bucket_buffer(i), &records);
-    if (get.bytes.empty()) continue;
-    get.lookup.Posted();
-    if (session.ReadNow(get.bytes, get.lookup.offset())) {
-      get.Take();
-      continue;
-    }
-    const rdma::Sge into = session.SgeOf(get.bytes);
-    REMORA_RETURN_IF_ERROR(session.PostRead(std::span(&into, 1), get.lookup.offset()));
-    posted[count++] = &get;
-  }
-  REMORA_RETURN_IF_ERROR(session.AwaitRead());
-  for (KeyGet* get : std::span(posted).first(count)) get->Take();
-  return any;
-}
-
 /// Those that nothing comes in between of, one step of all keys after the other, so that what one waits for
 /// comes while others are looked for. Returns which are left, one bit for each, the first the lowest.
-std::uint32_t TryFastGet(Session& session, std::span<const std::string_view> keys,
-                         std::span<GetResult> results) {
-  static_assert(Session::kMaxBatch <= 32);
+std::uint32_t TryFastGets(Session& session, std::span<const std::string_view> keys,
+                          std::span<GetResult> results) {
+  static_assert(SessionBuffers::kMaxBatch <= 32);
   std::uint32_t left = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) left |= std::uint32_t{results[i].status.ok()} << i;
   if (!FastGet::IsFor(session)) return left;
@@ -118,7 +64,7 @@ std::uint32_t TryFastGet(Session& session, std::span<const std::string_view> key
     FastGet look;
     std::uint64_t key_hash;
   };
-  std::array<Glance, Session::kMaxBatch> glances;
+  std::array<Glance, SessionBuffers::kMaxBatch> glances;
   std::uint32_t found = 0;
   for (std::uint32_t rest = left; rest != 0; rest &= rest - 1) {
     const int i = std::countr_zero(rest);
@@ -146,45 +92,87 @@ std::uint32_t TryFastGet(Session& session, std::span<const std::string_view> key
   return left;
 }
 
-/// Gets those that are left.
-absl::Status GetInRounds(Session& session, std::span<const std::string_view> keys,
-                         std::span<GetResult> results, std::uint32_t left) {
-  absl::InlinedVector<KeyGet, Session::kMaxBatch> gets;
-  GenerationRead generation_read;
-  for (; left != 0; left &= left - 1) {
-    const auto i = static_cast<std::size_t>(std::countr_zero(left));
-    KeyGet& get = gets.emplace_back(KeyGet{.result = &results[i]});
-    get.lookup.Begin(session, generation_read,
-                     {.key = keys[i],
-                      .wants_value = true,
-                      .target = {.text = &results[i].value, .memory = {}},
-                      .drives_chunks = true});
-    REMORA_RETURN_IF_ERROR(ReadShared(session, get.lookup));
-  }
-  for (bool goes_on = true; goes_on;) {
-    REMORA_ASSIGN_OR_RETURN(goes_on, DoRound(session, gets));
-  }
-  for (KeyGet& get : gets) {
-    session.RestartDeadline();
-    get.result->status = Finish(session, get.lookup);
-    if (get.result->status.ok() && !get.is_taken) get.TakeValue();
-  }
-  return session.status();
-}
-
-absl::Status GetSome(Session& session, std::span<const std::string_view> keys, std::span<GetResult> results) {
-  const std::uint32_t left = TryFastGet(session, keys, results);
-  return left == 0 ? session.status() : GetInRounds(session, keys, results, left);
-}
-
 }  // namespace
 
-absl::Status MultiGet(Session& session, std::span<const std::string_view> keys,
-                      std::span<GetResult> results) {
-  for (std::size_t done = 0; done < keys.size(); done += Session::kMaxBatch) {
-    const std::size_t some = std::min(keys.size() - done, Session::kMaxBatch);
-    session.RestartDeadline();
-    const absl::Status status = GetSome(session, keys.subspan(done, some), results.subspan(done, some));
+void MultiGets::KeyGet::Take() {
+  lookup.Take(bytes);
+  if (lookup.step() == Lookup::Step::kFound) TakeValue();
+}
+
+/// The bytes that were taken are another key's in the next round.
+void MultiGets::KeyGet::TakeValue() {
+  lookup.CopyToTarget();
+  result->version = lookup.facts().version;
+  is_taken = true;
+}
+
+absl::StatusOr<bool> MultiGets::DoRound(std::span<KeyGet> gets) {
+  for (KeyGet& get : gets) {
+    if (!get.is_reading()) continue;
+    REMORA_RETURN_IF_ERROR(ReadShared(session_, get.lookup));
+    session_.region().Prefetch(get.lookup.offset(), get.lookup.size());
+  }
+  std::array<KeyGet*, SessionBuffers::kMaxBatch> posted;
+  std::size_t count = 0;
+  bool any = false;
+  std::span<std::byte> records = session_.buffers().record();
+  for (std::size_t i = 0; i < gets.size(); ++i) {
+    KeyGet& get = gets[i];
+    if (!get.is_reading()) continue;
+    any = true;
+    get.bytes = BufferFor(get.lookup, session_.buffers().bucket(i), &records);
+    if (get.bytes.empty()) continue;
+    get.lookup.Posted();
+    if (session_.region().ReadNow(get.bytes, get.lookup.offset())) {
+      get.Take();
+      continue;
+    }
+    const rdma::Sge into = session_.buffers().SgeOf(get.bytes);
+    REMORA_RETURN_IF_ERROR(session_.region().Post(std::span(&into, 1), get.lookup.offset()));
+    posted[count++] = &get;
+  }
+  REMORA_RETURN_IF_ERROR(session_.AwaitReads());
+  for (KeyGet* get : std::span(posted).first(count)) get->Take();
+  return any;
+}
+
+absl::Status MultiGets::GetInRounds(std::span<const std::string_view> keys, std::span<GetResult> results,
+                                    std::uint32_t left) {
+  if (gets_.empty()) gets_ = std::vector<KeyGet>(SessionBuffers::kMaxBatch);
+  generation_read_ = {};
+  std::size_t count = 0;
+  for (; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    KeyGet& get = gets_[count++];
+    get.result = &results[i];
+    get.is_taken = false;
+    get.lookup.Begin(
+        session_, generation_read_,
+        {.key = keys[i], .target = {.text = &results[i].value, .memory = {}}, .drives_chunks = true});
+    REMORA_RETURN_IF_ERROR(ReadShared(session_, get.lookup));
+  }
+  const std::span<KeyGet> gets = std::span(gets_).first(count);
+  for (bool goes_on = true; goes_on;) {
+    REMORA_ASSIGN_OR_RETURN(goes_on, DoRound(gets));
+  }
+  for (KeyGet& get : gets) {
+    session_.RestartDeadline();
+    get.result->status = Finish(session_, get.lookup);
+    if (get.result->status.ok() && !get.is_taken) get.TakeValue();
+  }
+  return session_.status();
+}
+
+absl::Status MultiGets::GetSome(std::span<const std::string_view> keys, std::span<GetResult> results) {
+  const std::uint32_t left = TryFastGets(session_, keys, results);
+  return left == 0 ? session_.status() : GetInRounds(keys, results, left);
+}
+
+absl::Status MultiGets::Get(std::span<const std::string_view> keys, std::span<GetResult> results) {
+  for (std::size_t done = 0; done < keys.size(); done += SessionBuffers::kMaxBatch) {
+    const std::size_t some = std::min(keys.size() - done, SessionBuffers::kMaxBatch);
+    session_.RestartDeadline();
+    const absl::Status status = GetSome(keys.subspan(done, some), results.subspan(done, some));
     if (status.ok()) continue;
     for (GetResult& result : results.subspan(done)) {
       if (result.status.ok()) result.status = status;

@@ -3,7 +3,6 @@
 // and the server does them in that order.
 #include "client/put/multi_put.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -19,10 +18,9 @@ namespace {
 class PutMany {
  public:
   PutMany(Session& session, std::span<const PutRequest> requests, std::span<PutResult> results)
-      : session_(session), channel_(session), requests_(requests), results_(results) {}
+      : session_(session), channel_(session.channel()), requests_(requests), results_(results) {}
 
   absl::Status Run() {
-    REMORA_RETURN_IF_ERROR(session_.Settle());
     while (next_ < requests_.size() || !channel_.empty()) {
       REMORA_RETURN_IF_ERROR(SendSome());
       if (!channel_.empty()) REMORA_RETURN_IF_ERROR(TakeSome());
@@ -61,8 +59,8 @@ class PutMany {
 
   absl::StatusOr<bool> SendList(const RequestChannel::List& list) {
     REMORA_ASSIGN_OR_RETURN(const bool sent, channel_.SendList(list, RequestChannel::Listing::kWithoutIds));
-    if (sent && session_.locations().is_on()) {
-      for (const auto& put : list.puts()) session_.locations().Forget(HashKey(put.key));
+    if (sent && session_.cache().locations().is_on()) {
+      for (const auto& put : list.puts()) session_.cache().locations().Forget(HashKey(put.key));
     }
     return sent;
   }
@@ -73,7 +71,7 @@ class PutMany {
                                                             request.value, request.options, 0},
                                                            static_cast<std::uint32_t>(next_)));
     // Even if it fails, its old place may be of no use any more.
-    if (sent) session_.locations().Forget(key_hash);
+    if (sent) session_.cache().locations().Forget(key_hash);
     return sent;
   }
 
@@ -83,49 +81,33 @@ class PutMany {
     options.version = &result.version;
     result.status = Put(session_, request.key, {request.value, {}}, options);
     if (result.status.ok() && request.options.version != nullptr) *request.options.version = result.version;
-    REMORA_RETURN_IF_ERROR(session_.status());
     session_.RestartDeadline();
-    return session_.Settle();
+    return session_.status();
   }
 
   absl::Status TakeSome() {
-    std::array<rdma::Completion, 16> completions;
-    REMORA_ASSIGN_OR_RETURN(const std::size_t count, session_.AwaitSome(completions));
-    for (const rdma::Completion& completion : std::span(completions).first(count)) {
-      if (!completion.ok || completion.kind == rdma::CompletionKind::kDisconnected) {
-        return session_.connection().status();
-      }
-      if (completion.kind == rdma::CompletionKind::kSend) channel_.TakeSend(completion);
-      if (completion.kind == rdma::CompletionKind::kReceive) REMORA_RETURN_IF_ERROR(TakeReply(completion));
-    }
-    return absl::OkStatus();
+    return session_.AwaitReplies([&](std::uint32_t number, const ServerReply& reply, bool may_learn) {
+      TakeOutcome(number, reply, may_learn);
+      session_.RestartDeadline();
+    });
   }
 
-  absl::Status TakeReply(const rdma::Completion& completion) {
-    REMORA_ASSIGN_OR_RETURN(const RequestChannel::Ended ended, channel_.TakeReply(completion));
-    REMORA_RETURN_IF_ERROR(ended.ForEach([&](std::uint32_t number, const Session::Answer& answer) {
-      TakeOutcome(number, answer, ended.may_learn);
-    }));
-    session_.RestartDeadline();
-    return session_.PostReceive(completion.context);
-  }
-
-  void TakeOutcome(std::size_t number, const Session::Answer& answer, bool may_learn) {
+  void TakeOutcome(std::size_t number, const ServerReply& answer, bool may_learn) {
     const PutRequest& request = requests_[number];
     PutResult& result = results_[number];
     result.status = ToStatus(answer);
     if (!result.status.ok()) return;
     result.version = answer.reply.version;
     if (request.options.version != nullptr) *request.options.version = result.version;
-    if (may_learn && session_.locations().is_on()) {
-      session_.Learn(HashKey(request.key), DecodeSlot(answer.reply.slot));
+    if (may_learn && session_.cache().locations().is_on()) {
+      session_.cache().Learn(HashKey(request.key), DecodeSlot(answer.reply.slot));
     }
   }
 
   static bool IsPending(const PutResult& result) { return absl::IsUnknown(result.status); }
 
   Session& session_;
-  RequestChannel channel_;
+  RequestChannel& channel_;
   const std::span<const PutRequest> requests_;
   const std::span<PutResult> results_;
   std::size_t next_ = 0;

@@ -1,6 +1,5 @@
 // Requests of which several are under way at once: each has a piece of the slice, and a credit of the server.
 //
-//   RequestChannel channel(session);
 //   channel.Send(...)                 WRITE payload, SEND request
 //   completion kSend     ->  TakeSend
 //   completion kReceive  ->  TakeReply: whose it is, and what the server says
@@ -22,9 +21,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/counters.h"
+#include "client/region/session_buffers.h"
 #include "client/rpc/payload_stream.h"
 #include "client/rpc/staging_ring.h"
-#include "client/session/session.h"
+#include "client/session/access_hints.h"
+#include "client/session/server_view.h"
 #include "rdma/transport.h"
 #include "store/base/absl_view.h"
 #include "store/format/types/write_options.h"
@@ -32,6 +33,33 @@
 #include "store/format/wire/multi_put.h"
 
 namespace remora {
+
+inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
+
+/// A reply, checked; `behind` says why when its status is not kOk.
+struct ServerReply {
+  Reply reply;
+  std::string_view behind;
+};
+
+/// A copy of a reply that is awaited, so that its buffer can be offered again at once.
+class StoredReply {
+ public:
+  void Expect() { is_here_ = false; }
+  void Take(const ServerReply& reply) {
+    reply_ = reply.reply;
+    reply.behind.copy(text_.data(), text_.size());
+    is_here_ = true;
+  }
+  bool is_here() const { return is_here_; }
+  /// REQUIRES: is_here. Until the next Expect.
+  ServerReply view() const { return {reply_, {text_.data(), reply_.behind_size}}; }
+
+ private:
+  bool is_here_ = true;  // also where none was ever expected
+  Reply reply_;
+  std::array<char, kMaxReplyBehind> text_;
+};
 
 /// A request to be sent. For Operation::kOutcome, `about` alone says more.
 struct RequestSpec {
@@ -44,15 +72,46 @@ struct RequestSpec {
   std::optional<std::uint32_t> local_key = {};  // of the value, as SentValue
 };
 
-/// Thread Safety: none.
+/// The requests of one connection, in flight. It does not wait: a driver polls the connection, and hands it
+/// the completions of SENDs and receives.
+///
+/// More than 25 methods: for each kind of request one, and what the drivers of three kinds (blocking, in
+/// batches, asynchronous) ask of those in flight.
+///
+/// Thread safety: none. Ownership: what it is made with, and the connection until Clear, outlive it.
 class RequestChannel {
  public:
-  /// The session has no other request under way as long as there are some of these (Session::Settle).
-  explicit RequestChannel(Session& session);
+  static constexpr std::size_t kMaxInFlight = SessionBuffers::kMaxInFlight;
 
+  // Callers that are no operation's number.
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  static constexpr std::uint32_t kLargePut = kNobody - 1;  // of an AsyncClient
+  static constexpr std::uint32_t kCall = kNobody - 2;      // a call that waits
+  static constexpr std::uint32_t kScanPage = kNobody - 3;  // a page that comes beside the calls
+
+  /// `asks_later`: of writes whose replies are lost, the server will be asked (kOutcome).
+  RequestChannel(SessionBuffers& buffers, ServerView& server, AccessHints& hints, ClientCounters& counters,
+                 bool asks_later)
+      : buffers_(buffers),
+        server_(server),
+        hints_(hints),
+        counters_(counters),
+        asks_later_(asks_later),
+        staging_(kMaxPayloadSize) {}
+
+  /// Sends over this connection from now on, and offers it the buffers for replies. REQUIRES: they are
+  /// registered with it.
+  absl::Status Bind(rdma::Connection& connection);
+  /// The connection ends: forgets all that was in flight.
+  void Clear();
 
   bool empty() const { return in_flight_ == 0; }
+  /// Whether no request in flight has staging memory: then all of it, and the buffer for it, are the caller's
+  /// until the next request.
+  bool has_all_staging() const { return staging_.empty(); }
+  /// The most requests in flight that this client and its server take.
+  std::size_t credits() const { return std::min(server_.credits(), kMaxInFlight); }
+  std::uint64_t last_request_id() const { return last_request_id_; }
 
   /// Sends a request for `owner`, which the reply will name. What it says is copied, unless the value is
   /// gathered: then it is to stay as long as IsGathering(owner). Takes along the hashes
@@ -111,10 +170,15 @@ class RequestChannel {
   /// The same of a request that has nothing in the slice: kReserve and kCommit of a large value, of which it
   /// says the sizes. `value_hash`: of a kCommit.
   absl::StatusOr<bool> SendSizes(const RequestSpec& asked, std::uint64_t value_hash, std::uint32_t owner);
-  /// The next part of a large value, of kPartBytes at most. `memory`: whose it is, for IsGathering; kNobody:
-  /// it is copied. REQUIRES: the stream is not empty.
+  /// The next part of a large value, of `most` bytes at most. `memory`: whose it is, for IsGathering;
+  /// kNobody: it is copied. REQUIRES: the stream is not empty.
   static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
-  absl::StatusOr<bool> SendPart(PayloadStream& stream, std::uint32_t owner, std::uint32_t memory);
+  absl::StatusOr<bool> SendPart(PayloadStream& stream, std::uint32_t owner, std::uint32_t memory,
+                                std::size_t most = kPartBytes);
+  /// As many bytes as the largest part may have.
+  static constexpr std::size_t kMaxPart = kMaxPayloadSize / StagingRing::kAlignment * StagingRing::kAlignment;
+  /// The same of a request that says all in itself. Its id is the channel's to choose.
+  absl::StatusOr<bool> SendBare(Request request, std::uint32_t owner);
 
   /// The owner does not want to know any more.
   void Abandon(std::uint32_t owner);
@@ -140,7 +204,7 @@ class RequestChannel {
       }
       in_flight = {};
     }
-    slice_.Clear();
+    staging_.Clear();
     in_flight_ = 0;
   }
 
@@ -153,7 +217,7 @@ class RequestChannel {
 
   struct Ended {
     Callers owner;
-    Session::Answer answer;  // its text until Session::PostReceive
+    ServerReply answer;  // its text until PostReceive
     /// Nobody looked at the generations between request and reply, so the place in the reply may be learned.
     bool may_learn = false;
     bool is_write = false;
@@ -167,6 +231,8 @@ class RequestChannel {
   };
   /// Unavailable: it answers nothing that was asked.
   absl::StatusOr<Ended> TakeReply(const rdma::Completion& completion);
+  /// Offers the buffer of a receive's completion again.
+  absl::Status PostReceive(std::uint64_t index);
 
  private:
   struct InFlightRequest {
@@ -187,6 +253,12 @@ class RequestChannel {
     std::size_t callers() const { return request_id == 0 ? 0 : std::max<std::size_t>(listed, 1); }
   };
 
+  Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size, std::size_t ids = 1);
+  /// Puts {key, value} at the beginning of `payload`, except what is gathered from where it is. Returns what
+  /// is then to be WRITTEN: that, and what stands behind it in `payload`.
+  SgeList Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const;
+  absl::Status PostWrite(const SgeList& from, std::size_t offset);
+  std::optional<ServerReply> Decode(const rdma::Completion& completion);
   bool MayBeLostSightOf(std::size_t ids) const;
   /// Whether there is a credit, and a request may take it, with so many ids.
   bool HasCredit(std::size_t ids = 1) const;
@@ -201,10 +273,16 @@ class RequestChannel {
   static constexpr std::string_view kOtherWhy =
       "it was not done for another reason than one before it, of which alone the server said more";
 
-  Session& session_;
-  StagingRing slice_;
+  SessionBuffers& buffers_;
+  ServerView& server_;
+  AccessHints& hints_;
+  ClientCounters& counters_;
+  const bool asks_later_;
+  rdma::Connection* connection_ = nullptr;
+  StagingRing staging_;
+  std::uint64_t last_request_id_ = 0;  // never the same again, also over later connections
   std::size_t in_flight_ = 0;
-  std::array<InFlightRequest, Session::kMaxInFlight> requests_;
+  std::array<InFlightRequest, kMaxInFlight> requests_;
 };
 
 template <typename Each>
@@ -213,7 +291,7 @@ absl::Status RequestChannel::Ended::ForEach(const Each& each) const {
     each(owner[0], answer);
     return absl::OkStatus();
   }
-  Session::Answer one = answer;
+  ServerReply one = answer;
   const bool is_told = answer.reply.status == ReplyStatus::kOk;  // of each, and not of all together
   PutListOutcomes outcomes;
   if (is_told && !outcomes.Decode(listed, &one.behind)) return absl::UnavailableError(AbslView(kStrayReply));

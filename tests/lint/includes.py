@@ -45,7 +45,8 @@ PARTS = {
     "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/verbs/", "rdma/transport.cc"),
     "client": (
         "client/options.h, client/counters.h, client/registered_buffer.h, client/scan.h, client/watch.h, client/async_client.h",
-        "client/cache/", "client/rpc/payload_stream.h", "client/session/", "client/rpc/", "client/get/|client/put/",
+        "client/cache/|client/session/access_hints, client/session/fork_guard, client/session/call_guard, client/session/server_",
+        "client/region/", "client/rpc/", "client/session/", "client/get/|client/put/",
         "client/scan/|client/async/", "client/", "client/c/", "client/python/",
     ),
     "server": (
