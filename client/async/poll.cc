@@ -1,7 +1,4 @@
 // What Poll does, in order: send and post what waits, take what came, call back.
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -43,11 +40,11 @@ std::size_t AsyncClient::Core::Poll() {
   do {
     busy |= SendMessages();
     busy |= PostReads();
-    if (reads_under_way_ > 0 || !channel_.empty()) busy |= TakeCompletions();
+    if (reads_in_flight_ > 0 || !channel_.empty()) busy |= TakeCompletions();
     ended += Deliver(most - ended);
     has_more_ = ended == most || ++rounds == kMostRounds;
     if (has_more_) {
-      Signal();  // for what is left
+      waker_.Signal();  // for what is left
       break;
     }
   } while (std::exchange(busy, false));
@@ -63,7 +60,7 @@ std::size_t AsyncClient::Core::Poll() {
 
 bool AsyncClient::Core::SendMessages() {
   bool any = DriveLargePut();
-  if (undone_count_ > 0 && undone_count_ == lost_) SettleUndone();
+  if (lost_writes_.undone_count > 0 && lost_writes_.undone_count == lost_writes_.count) SettleUndone();
   while (OperationList* const list = NextToSend()) {
     AsyncOperation& operation = list->front();
     if (list == &writers_ && operation.lost_id == 0 && operation.is_large_put()) {
@@ -90,7 +87,7 @@ OperationList* AsyncClient::Core::NextToSend() {
   bool may_write = !writers_.empty();
   // What was sent before comes before.
   if (may_write && writers_.front().lost_id == 0) {
-    may_write = lost_ == 0 && !large_.is_in_front() &&
+    may_write = lost_writes_.count == 0 && !large_.is_in_front() &&
                 !(writers_.front().is_large_put() && large_.step != LargePut::Step::kNone);
   }
   if (may_write && (askers_.empty() || asked_last_)) return &writers_;
@@ -143,10 +140,10 @@ absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
 
 bool AsyncClient::Core::PostReads() {
   bool any = false;
-  while (broken_.ok() && !readers_.empty() && reads_under_way_ < kMostReads) {
+  while (broken_.ok() && !readers_.empty() && reads_in_flight_ < kMostReads) {
     AsyncOperation& operation = readers_.Pop();
     if (operation.lookup.is_look()) {
-      operation.lookup.Look(record_buffer(operation));
+      operation.lookup.Look(buffers_.record(operation.index));
       Advance(operation);
       any = true;
       continue;
@@ -164,16 +161,16 @@ bool AsyncClient::Core::PostReads() {
       continue;
     }
     SgeList into;
-    if (!operation.bytes.empty()) into.Add(SgeOf(operation.bytes));
+    if (!operation.bytes.empty()) into.Add(buffers_.SgeOf(operation.bytes));
     into.Add(operation.lookup.direct());
     const absl::Status posted =
         session_->region().Post(operation.index, into.entries(), operation.lookup.offset());
-    operation.read_under_way = posted.ok();
+    operation.read_in_flight = posted.ok();
     if (!posted.ok()) {
       Break(posted);
       return true;
     }
-    ++reads_under_way_;
+    ++reads_in_flight_;
   }
   return any;
 }
@@ -182,12 +179,12 @@ bool AsyncClient::Core::PostReads() {
 bool AsyncClient::Core::PrepareRead(AsyncOperation& operation) {
   const std::size_t size = operation.lookup.size();
   if (operation.lookup.is_bucket()) {
-    operation.bytes = bucket_buffer(operation);
-  } else if (size <= record_buffer(operation).size()) {
-    operation.bytes = record_buffer(operation).first(size);
+    operation.bytes = buffers_.bucket(operation.index);
+  } else if (size <= buffers_.record(operation.index).size()) {
+    operation.bytes = buffers_.record(operation.index).first(size);
   } else {
     if (!TakeLargeBuffer(operation)) return false;
-    operation.bytes = large_buffer(operation.large_buffer).first(size);
+    operation.bytes = buffers_.large(operation.large_buffer).first(size);
   }
   return true;
 }
@@ -219,9 +216,9 @@ void AsyncClient::Core::Take(const rdma::Completion& completion) {
 }
 
 void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
-  operation.read_under_way = false;
+  operation.read_in_flight = false;
   if (operation.kind == AsyncOperation::Kind::kMessage) return TakeFence(operation);
-  --reads_under_way_;
+  --reads_in_flight_;
   const bool is_chunk = operation.lookup.is_chunk();
   // Also for one that has ended: a look is everybody's.
   if (!is_chunk || !operation.ended) operation.lookup.Take(operation.bytes);
@@ -241,7 +238,7 @@ void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
   absl::Status status = ended->ForEach([&](std::uint32_t owner, const ServerReply& answer) {
     const Reply& reply = answer.reply;
     if (ended->is_write && reply.status == ReplyStatus::kOk) {
-      last_done_ = std::max(last_done_, reply.request_id);
+      lost_writes_.last_done = std::max(lost_writes_.last_done, reply.request_id);
     }
     TakeAnswer(owner, answer, ended->may_learn);
   });
@@ -287,7 +284,7 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
     if (!broken_.ok()) {
       const TimePoint now = session_->clock().Now();
       if (now >= deadline) return absl::DeadlineExceededError(kNothingEnded);
-      session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, next_attempt_}) - now));
+      session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, reconnect_.next}) - now));
       continue;
     }
     if (spinner_.Spin([this] { return TakeCompletions(); })) continue;
@@ -311,36 +308,19 @@ absl::Status AsyncClient::Core::WaitAll(TimePoint deadline) {
 
 void AsyncClient::Core::Arm() {
   if (session_->is_forked()) return;
-  armed_ = true;
+  waker_.Arm();
   if (broken_.ok()) session_->connection().Arm();
 }
 
 void AsyncClient::Core::Disarm() {
   if (session_->is_forked()) return;
-  armed_ = false;
   if (broken_.ok()) session_->connection().Disarm();
-  if (!signalled_) return;
-  signalled_ = false;
-  eventfd_t ignored;
-  REMORA_CHECK(eventfd_read(wake_fd_, &ignored) == 0);
-}
-
-void AsyncClient::Core::Signal() {
-  if (!armed_ || signalled_) return;
-  signalled_ = true;
-  REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
+  waker_.Disarm();
 }
 
 std::optional<TimePoint> AsyncClient::Core::next_deadline() const {
   if (in_flight_ == 0) return std::nullopt;
-  return broken_.ok() || attempting_ ? earliest_ : std::min(earliest_, next_attempt_);
-}
-
-rdma::Sge AsyncClient::Core::SgeOf(std::span<std::byte> bytes) const {
-  const std::span<std::byte> own = buffer_->bytes();
-  if (bytes.data() < own.data() || bytes.data() >= own.data() + own.size())
-    return session_->buffers().SgeOf(bytes);
-  return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), buffer_->registration_->local_key()};
+  return broken_.ok() || reconnect_.in_progress ? earliest_ : std::min(earliest_, reconnect_.next);
 }
 
 }  // namespace remora
