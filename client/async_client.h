@@ -23,7 +23,8 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
+#include "client/counters.h"
+#include "client/options.h"
 #include "client/registered_buffer.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
@@ -130,8 +131,7 @@ class AsyncClient {
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::string_view address,
                                                               const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
-  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(Client::Dialer dialer,
-                                                              const ClientOptions& options,
+  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(Dialer dialer, const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
   /// Over this connection alone: there will be no other.
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::unique_ptr<rdma::Connection> connection,

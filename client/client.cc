@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/get/blocking_get.h"
 #include "client/get/fast_get.h"
-#include "client/get/get.h"
 #include "client/get/multi_get.h"
 #include "client/put/multi_put.h"
 #include "client/put/put.h"
@@ -40,7 +40,8 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
 // The indirection keeps the session, and the formats behind it, out of the public header.
 class Client::Impl {
  public:
-  explicit Impl(std::unique_ptr<Session> started) : session(std::move(started)) {}
+  explicit Impl(std::unique_ptr<Session> started)
+      : session(std::move(started)), gets(*session), multi_gets(*session) {}
 
   /// A call: operation(session), and again over another connection each time that it ends with a broken one,
   /// as long as the call has time.
@@ -61,7 +62,7 @@ class Client::Impl {
       if (result.ok() || !session->is_broken()) return result;
       trouble = StatusOf(result);
     }
-    session->GiveUpWrite();
+    session->AbandonWrite();
     return trouble;
   }
 
@@ -98,14 +99,16 @@ class Client::Impl {
   }
 
   /// What is not done at once. Apart, so that what is has little to put on the stack.
-  [[gnu::noinline]] absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) const {
+  [[gnu::noinline]] absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) {
     RecordFacts facts;
-    absl::Status status = Do([&](Session& s) { return remora::Get(s, key, value, &facts); });
+    absl::Status status = Do([&](Session&) { return gets.Get(key, value, &facts); });
     if (version != nullptr && status.ok()) *version = facts.version;
     return status;
   }
 
   const std::unique_ptr<Session> session;
+  BlockingGets gets;
+  MultiGets multi_gets;
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -146,7 +149,7 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
   if (!IsKey(key)) return CheckKey(key);
   {
     const InUse::Call call(impl_->session->in_use());
-    if (GetAtOnce(*impl_->session, key, value, version)) return absl::OkStatus();
+    if (TryFastGet(*impl_->session, key, value, version)) return absl::OkStatus();
   }
   return impl_->Get(key, value, version);
 }
@@ -162,10 +165,10 @@ absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<
     }
   };
   bool begun = false;
-  const absl::Status status = impl_->Do([&](Session& session) {
+  const absl::Status status = impl_->Do([&](Session&) {
     begun = true;
     begin(absl::OkStatus());
-    return remora::MultiGet(session, keys, results);
+    return impl_->multi_gets.Get(keys, results);
   });
   if (!begun) begin(status);
   return status;
@@ -173,7 +176,7 @@ absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::span<
 
 absl::StatusOr<bool> Client::Exists(std::string_view key) {
   REMORA_RETURN_IF_ERROR(CheckKey(key));
-  const absl::Status found = impl_->Do([&](Session& session) { return remora::Find(session, key); });
+  const absl::Status found = impl_->Do([&](Session&) { return impl_->gets.Find(key); });
   if (found.ok()) return true;
   if (absl::IsNotFound(found)) return false;
   return found;
@@ -190,7 +193,7 @@ absl::StatusOr<std::size_t> Client::Get(std::string_view key, const RegisteredBy
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   RecordFacts facts;
   REMORA_ASSIGN_OR_RETURN(const std::size_t size, impl_->DoWith(into, [&](Session& session) {
-    return remora::GetInto(session, key, session.SgeOf(into), &facts);
+    return impl_->gets.GetInto(key, session.SgeOf(into), &facts);
   }));
   if (version != nullptr) *version = facts.version;
   return size;
@@ -258,10 +261,9 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
   REMORA_RETURN_IF_ERROR(CheckKey(key));
   std::string value;
   RecordFacts facts;
-  REMORA_RETURN_IF_ERROR(
-      impl_->Do([&](Session& session) { return remora::Get(session, key, &value, &facts); }));
+  REMORA_RETURN_IF_ERROR(impl_->Do([&](Session&) { return impl_->gets.Get(key, &value, &facts); }));
   if (facts.expiry_ms == 0) return std::nullopt;
-  return impl_->session->TimeLeft(facts.expiry_ms);
+  return impl_->session->server().TimeLeft(facts.expiry_ms);
 }
 
 absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
@@ -291,7 +293,7 @@ absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& opti
 
 absl::StatusOr<std::uint64_t> Client::Count() {
   return impl_->Do([](Session& session) -> absl::StatusOr<std::uint64_t> {
-    if (session.store_is_loading())
+    if (session.server().is_loading())
       return CountRange(session, {});  // the counter is of the keys that are loaded
     std::uint64_t last = 0;
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
@@ -321,9 +323,10 @@ absl::StatusOr<std::uint64_t> Client::DropAll() { return impl_->Drop({}); }
 
 absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
   return impl_->Do([name](Session& session) -> absl::StatusOr<BackupProgress> {
-    Request request = session.NextRequest(Operation::kBackup, 0, 0);
+    Request request;
+    request.operation = Operation::kBackup;
     request.condition = name;
-    REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session.Exchange(request));
+    REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session.CallBare(request));
     REMORA_RETURN_IF_ERROR(ToStatus(answer));
     BackupDone done;
     if (!FromBytes(std::as_bytes(std::span(answer.behind)), &done)) return BackupProgress{};

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +21,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/counters.h"
+#include "client/options.h"
 #include "client/registered_buffer.h"
 #include "client/scan.h"
 #include "client/watch.h"
@@ -34,81 +35,6 @@
 #include "store/format/wire/write_batch.h"
 
 namespace remora {
-
-struct ClientOptions {
-  /// For Connect, all of it.
-  std::chrono::milliseconds connect_timeout{5000};
-  /// For each later call; for one with a large value, for each piece of it.
-  std::chrono::milliseconds timeout{5000};
-  /// For remembering where keys were found or put, allocated at once: 16 bytes for each key. (Beside it, 5
-  /// bytes for each MiB of the server's memory.) A GET of a key whose place is known, and still right, is one
-  /// READ. 0: none; each GET is a cold one. Unset: none through mapped memory, else
-  /// kDefaultLocationCacheBytes.
-  std::optional<std::size_t> location_cache_bytes{};
-  /// For pages of scans, two halves of up to 256 KiB each. Not touched, nor pinned over verbs, before the
-  /// first scan. 0: no scans; else 8 KiB to 8 MiB.
-  std::size_t scan_window_bytes = std::size_t{512} << 10;
-  /// Whether a call that finds the connection broken makes another to the same address, inside its own
-  /// timeout: at once, then again and again (attempts of 1, 4, 16 s, ..., pauses of 4 ms to 1 s), and
-  /// goes on there (see Client). The server then keeps what became of this client's last writes.
-  bool reconnect = true;
-  /// For a server that serves only who has a token (kvserver --tokens): the line that `kvctl token` made, or
-  /// the secret out of it. It never goes over the wire: both sides prove that they have it, at each
-  /// connection. So a client with a token is served by no server without. Empty: none. With a token for
-  /// reading alone, each call that would change something ends with PermissionDenied, and does nothing.
-  std::string token{};
-};
-
-/// Of a value in registered memory: from so many bytes on, it is sent from there without a copy. (Measured, a
-/// PUT of 64 to 512 bytes takes as long either way; of 1 KiB 0.97 as long through a mapping, and 0.99 on
-/// soft-RoCE; of 64 KiB 0.97 on both.)
-inline constexpr std::size_t kLeastGathered = 1024;
-
-inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
-
-/// What one client did, since it was made. For tests and tuning.
-struct ClientCounters {
-  std::uint64_t reads = 0;     // one-sided READs posted, or what came in their place where one is a copy
-  std::uint64_t requests = 0;  // messages sent, each one round trip
-  std::uint64_t retries = 0;   // GETs begun again because what they read was torn or dead
-  // GETs that asked the server in the end: disturbed, in doubt of an expiry, or in vain while it loads; and
-  // those whose record was known not to be in the server's memory.
-  std::uint64_t locates = 0;
-  std::uint64_t cold = 0;
-  // Of the reads, those that remembered places account for:
-  std::uint64_t location_hits = 0;    // the one READ of a GET: the value was where it was before
-  std::uint64_t location_wasted = 0;  // it was not, and the GET went the cold way; at most 1 of 12, about
-  std::uint64_t location_looks = 0;  // whether memory was used again: one per 4 GiB and grace period, at most
-  std::uint64_t reconnects = 0;      // connections made after the first
-  std::uint64_t outcomes = 0;        // writes whose answer was lost, and of which the server was asked
-
-  ClientCounters& operator+=(const ClientCounters& other) {
-    reads += other.reads;
-    requests += other.requests;
-    retries += other.retries;
-    locates += other.locates;
-    cold += other.cold;
-    location_hits += other.location_hits;
-    location_wasted += other.location_wasted;
-    location_looks += other.location_looks;
-    reconnects += other.reconnects;
-    outcomes += other.outcomes;
-    return *this;
-  }
-  /// What was done between two looks.
-  friend ClientCounters operator-(const ClientCounters& later, const ClientCounters& earlier) {
-    return {later.reads - earlier.reads,
-            later.requests - earlier.requests,
-            later.retries - earlier.retries,
-            later.locates - earlier.locates,
-            later.cold - earlier.cold,
-            later.location_hits - earlier.location_hits,
-            later.location_wasted - earlier.location_wasted,
-            later.location_looks - earlier.location_looks,
-            later.reconnects - earlier.reconnects,
-            later.outcomes - earlier.outcomes};
-  }
-};
 
 /// How a backup goes.
 struct BackupProgress {
@@ -155,7 +81,7 @@ struct BackupProgress {
 /// takes a lock. Where two are in calls of one client at the same time, that is noticed, not always at once,
 /// and ends the process with a message (client/session/call_guard.h). (Nor is a location cache: each client
 /// drops what it remembers by what it has itself seen of the server's memory,
-/// client/get/segment_generations.h.)
+/// client/cache/segment_generations.h.)
 ///
 /// In a forked child each call ends with FailedPrecondition, and does nothing: to the server both would be
 /// the same client. Do not destroy it there either; connect anew. The parent's goes on: registered memory
@@ -172,10 +98,8 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
                                                          const ClientOptions& options, const Clock& clock);
 
-  /// The same over connections that are dialled, and not yet connected, by the caller: the first one now,
-  /// another each time that the one before broke. What it fails with other than Unavailable and
-  /// DeadlineExceeded ends the attempts.
-  using Dialer = std::function<absl::StatusOr<std::unique_ptr<rdma::Connection>>(TimePoint deadline)>;
+  /// The same over connections that are dialled, and not yet connected, by the caller (client/options.h).
+  using Dialer = remora::Dialer;
   static absl::StatusOr<std::unique_ptr<Client>> Connect(Dialer dialer, const ClientOptions& options,
                                                          const Clock& clock);
 

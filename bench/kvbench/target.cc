@@ -5,7 +5,7 @@
 
 #include "bench/peers/peers.h"
 #include "client/async_client.h"
-#include "client/get/get_steps.h"
+#include "client/get/record_copy.h"
 #include "client/scan.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"

@@ -49,8 +49,7 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_vi
                  ResolvedFor(parsed, options), async, clock);
 }
 
-absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(Client::Dialer dialer,
-                                                                  const ClientOptions& options,
+absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(Dialer dialer, const ClientOptions& options,
                                                                   const AsyncOptions& async,
                                                                   const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection,

@@ -1,11 +1,6 @@
 #include "client/async/engine.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,15 +13,6 @@
 namespace remora {
 namespace {
 
-// Of each operation's registered memory: a bucket, and what most records take.
-constexpr std::size_t kBucketBytes = sizeof(Bucket);
-constexpr std::size_t kRecordBytes = 4608;
-constexpr std::size_t kStride = kBucketBytes + kRecordBytes;
-static_assert(kStride % alignof(Bucket) == 0 && kRecordBytes >= Lookup::kMostSideBytes);
-// Beside them, for larger records: one READ may be under way to each, and one to the session's own.
-constexpr std::size_t kLargeBuffers = 3;
-constexpr std::size_t kLargeBytes = (kMaxSmallExtent + 127) / 128 * 128;
-
 // As in client/session/session.cc.
 constexpr std::chrono::milliseconds kAsyncReportPause{100};
 
@@ -35,7 +21,7 @@ constexpr std::chrono::milliseconds kAsyncReportPause{100};
 // --- The whole ------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
-    std::unique_ptr<rdma::Connection> connection, Client::Dialer dialer, const ClientOptions& options,
+    std::unique_ptr<rdma::Connection> connection, Dialer dialer, const ClientOptions& options,
     const AsyncOptions& async, const Clock& clock) {
   if (async.depth < 1 || async.depth > kMaxAsyncDepth) {
     return absl::InvalidArgumentError(
@@ -49,41 +35,19 @@ absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
 }
 
 absl::Status AsyncClient::Core::Prepare(std::size_t depth) {
-  const std::size_t large = std::min(depth - 1, kLargeBuffers);
-  const std::size_t size = depth * kStride + large * kLargeBytes;
-  memory_.resize(size + alignof(Bucket));
-  void* start = memory_.data();
-  std::size_t space = memory_.size();
-  REMORA_CHECK(std::align(alignof(Bucket), size, start, space) != nullptr);
-  buffer_.reset(new RegisteredBuffer(*session_, std::span(static_cast<std::byte*>(start), size)));
-  REMORA_RETURN_IF_ERROR(session_->Add(buffer_.get()));
+  std::unique_ptr<RegisteredBuffer> memory(new RegisteredBuffer(*session_, buffers_.Allocate(depth)));
+  REMORA_RETURN_IF_ERROR(buffers_.Register(*session_, std::move(memory)));
   operations_ = std::vector<AsyncOperation>(depth);
   for (std::size_t i = depth; i-- > 0;) {
     operations_[i].index = static_cast<std::uint32_t>(i);
     free_.push_back(static_cast<std::uint32_t>(i));
   }
-  for (std::uint32_t i = 0; i <= large; ++i) free_large_buffers_.push_back(i);  // the last is the session's
-  return MakeWaitable();
-}
-
-absl::Status AsyncClient::Core::MakeWaitable() {
-  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
-  fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (fd_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
-  REMORA_RETURN_IF_ERROR(Watch(wake_fd_));
-  return Watch(session_->connection().wait_fd());
-}
-
-absl::Status AsyncClient::Core::Watch(int fd) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  if (epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, "epoll_ctl");
+  REMORA_RETURN_IF_ERROR(waker_.Open());
+  return waker_.Watch(session_->connection().wait_fd());
 }
 
 void AsyncClient::Core::Stop() {
-  if (attempting_)
+  if (reconnect_.in_progress)
     EndOnMisuse("an AsyncClient is destroyed between BeginAttempt and EndAttempt; end it first");
   if (in_poll_)
     EndOnMisuse("an AsyncClient is destroyed by one of its callbacks; destroy it behind Poll or Wait");
@@ -92,25 +56,6 @@ void AsyncClient::Core::Stop() {
   AbortAll(absl::CancelledError("the client was destroyed"));
   EndAllThatWaitForMemory();
   Deliver(operations_.size());
-}
-
-AsyncClient::Core::~Core() {
-  if (fd_ >= 0) close(fd_);
-  if (wake_fd_ >= 0) close(wake_fd_);
-}
-
-std::span<std::byte> AsyncClient::Core::bucket_buffer(const AsyncOperation& operation) const {
-  return buffer_->bytes().subspan(operation.index * kStride, kBucketBytes);
-}
-
-std::span<std::byte> AsyncClient::Core::record_buffer(const AsyncOperation& operation) const {
-  return buffer_->bytes().subspan(operation.index * kStride + kBucketBytes, kRecordBytes);
-}
-
-std::span<std::byte> AsyncClient::Core::large_buffer(std::uint32_t number) const {
-  const std::size_t offset = operations_.size() * kStride + number * kLargeBytes;
-  if (offset == buffer_->bytes().size()) return session_->record_buffer();
-  return buffer_->bytes().subspan(offset, kLargeBytes);
 }
 
 // --- Operations begin -----------------------------------------------------------------------------------
@@ -152,13 +97,16 @@ AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation, Begin(kind, std::move(done), call, into));
   Assign(key, &operation->key);
   if (broken_.ok()) StartLookup(*operation);  // else with the next connection
-  Signal();
+  waker_.Signal();
   return operation->id;
 }
 
 void AsyncClient::Core::StartLookup(AsyncOperation& operation) {
-  operation.lookup.Begin(*session_, look_, operation.key, operation.kind != AsyncOperation::Kind::kPresence,
-                         MemoryOf(operation));
+  operation.lookup.Begin(*session_, generation_read_,
+                         {.key = operation.key,
+                          .wants_value = operation.kind != AsyncOperation::Kind::kPresence,
+                          .target = {.text = nullptr, .memory = MemoryOf(operation)},
+                          .begins_fast = true});
   Advance(operation);
 }
 
@@ -167,28 +115,28 @@ std::optional<rdma::Sge> AsyncClient::Core::MemoryOf(const AsyncOperation& opera
   return session_->SgeOf(*operation.memory);
 }
 
-AsyncClient::Begun AsyncClient::Core::BeginMessage(const Exchanges::Asked& asked, Done&& done,
+AsyncClient::Begun AsyncClient::Core::BeginMessage(const RequestSpec& asked, Done&& done,
                                                    const CallOptions& call, const RegisteredBytes* from) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           Begin(AsyncOperation::Kind::kMessage, std::move(done), call, from));
   operation->message = asked.operation;
   operation->key_hash = asked.key_hash;
   operation->options = asked.options;
-  Signal();
+  waker_.Signal();
   OperationList& waiting = IsWrite(asked.operation) ? writers_ : askers_;
-  const bool is_held_up =
-      IsWrite(asked.operation) && (lost_ > 0 || large_.is_in_front() || operation->is_large_put());
+  const bool is_held_up = IsWrite(asked.operation) &&
+                          (lost_writes_.count > 0 || large_.is_in_front() || operation->is_large_put());
   if (waiting.empty() && broken_.ok() && !is_held_up && !IsToShare(*operation, asked)) {
-    Exchanges::Asked now = asked;
+    RequestSpec now = asked;
     if (from != nullptr) now.local_key = session_->SgeOf(*from).local_key;
-    const absl::StatusOr<bool> sent = exchanges_.Send(now, operation->index);
+    const absl::StatusOr<bool> sent = channel_.Send(now, operation->index);
     if (!sent.ok()) Break(sent.status());
     if (!sent.ok() || *sent) return operation->id;
   }
   Assign(asked.key, &operation->key);
   if (from == nullptr) Assign(asked.value, &operation->value);
   waiting.Push(*operation);
-  if (!in_poll_ && broken_.ok() && waiting.size() % exchanges_.MostListed() == 0) SendMessages();
+  if (!in_poll_ && broken_.ok() && waiting.size() % channel_.MostListed() == 0) SendMessages();
   return operation->id;
 }
 
@@ -205,7 +153,7 @@ AsyncClient::Begun AsyncClient::Core::BeginNothing(Done&& done, const CallOption
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation,
                           Begin(AsyncOperation::Kind::kMessage, std::move(done), call, nullptr));
   End(*operation, absl::OkStatus());
-  Signal();
+  waker_.Signal();
   return operation->id;
 }
 
@@ -232,19 +180,19 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
   if (operation.kind == AsyncOperation::Kind::kValue) {
     operation.result.value = lookup.value();
   } else if (operation.kind == AsyncOperation::Kind::kTtl && lookup.facts().expiry_ms != 0) {
-    operation.result.ttl = session_->TimeLeft(lookup.facts().expiry_ms);
+    operation.result.ttl = session_->server().TimeLeft(lookup.facts().expiry_ms);
   }
   End(operation, absl::OkStatus());
 }
 
 void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
-  if (!session_->recent_reads().Note(key_hash)) return;
+  if (!session_->access_hints().Note(key_hash)) return;
   const TimePoint now = session_->Coarse();
   if (now - reads_reported_ < kAsyncReportPause) return;
   reads_reported_ = now;
   // If there is no credit, somebody else's request takes them along.
   const absl::StatusOr<bool> sent =
-      exchanges_.Send({.operation = Operation::kPing, .key_hash = HashKey({})}, Exchanges::kNobody);
+      channel_.Send({.operation = Operation::kPing, .key_hash = HashKey({})}, RequestChannel::kNobody);
   if (!sent.ok()) Break(sent.status());
 }
 
@@ -254,8 +202,8 @@ void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
   REMORA_CHECK(!operation.ended);
   operation.ended = true;
   if (operation.lost_id != 0) {
-    --lost_;
-    if (operation.undone) --undone_count_;
+    --lost_writes_.count;
+    if (operation.undone) --lost_writes_.undone_count;
     operation.lost_id = 0;
   }
   operation.result.status = std::move(status);
@@ -264,7 +212,7 @@ void AsyncClient::Core::End(AsyncOperation& operation, absl::Status status) {
 
 bool AsyncClient::Core::IsAtMemory(const AsyncOperation& operation) const {
   return operation.memory && broken_.ok() &&
-         (operation.read_under_way || exchanges_.IsGathering(operation.index));
+         (operation.read_in_flight || channel_.IsGathering(operation.index));
 }
 
 void AsyncClient::Core::EndIfMemoryIsFree(AsyncOperation& operation) {
@@ -282,8 +230,8 @@ void AsyncClient::Core::Progress(AsyncOperation& operation) {
 
 void AsyncClient::Core::Abort(AsyncOperation& operation, absl::Status status) {
   OperationList::Leave(operation);
-  exchanges_.Abandon(operation.index);
-  if (!operation.undone) last_done_ = std::max(last_done_, operation.lost_id);
+  channel_.Abandon(operation.index);
+  if (!operation.undone) lost_writes_.last_done = std::max(lost_writes_.last_done, operation.lost_id);
   if (large_.operation == &operation) LeaveLargePut();
   End(operation, std::move(status));
 }
@@ -300,7 +248,7 @@ bool AsyncClient::Core::Cancel(OperationId id) {
   AsyncOperation& operation = operations_[index];
   if (id == 0 || operation.id != id || operation.ended || session_->is_forked()) return false;
   Abort(operation, absl::CancelledError("the operation was cancelled"));
-  Signal();
+  waker_.Signal();
   return true;
 }
 
@@ -308,8 +256,7 @@ void AsyncClient::Core::Break(const absl::Status& cause) {
   if (!broken_.ok()) return;
   broken_ = absl::UnavailableError(cause.ok() ? "the connection ended" : cause.message());
   session_->Break(broken_).IgnoreError();
-  // At its end it would be readable for ever.
-  epoll_ctl(fd_, EPOLL_CTL_DEL, session_->connection().wait_fd(), nullptr);
+  waker_.Unwatch(session_->connection().wait_fd());
   over_ = !session_->reconnects();
   if (over_) {
     AbortAll(broken_);
@@ -317,13 +264,13 @@ void AsyncClient::Core::Break(const absl::Status& cause) {
     Lose();
   }
   EndAllThatWaitForMemory();
-  Signal();
+  waker_.Signal();
 }
 
 absl::Status AsyncClient::Core::Overdue() const {
   if (broken_.ok()) return absl::DeadlineExceededError("no answer in time");
   return absl::UnavailableError(
-      absl::StrCat(broken_.message(), "; and there is no other connection: ", trouble_.message()));
+      absl::StrCat(broken_.message(), "; and there is no other connection: ", reconnect_.trouble.message()));
 }
 
 bool AsyncClient::Core::EndOverdue() {
@@ -357,7 +304,7 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
     operation.options = {};
     if (operation.memory) {
       // What broke may still be at it.
-      if (!broken_.ok() && !attempting_) session_->EndConnection();
+      if (!broken_.ok() && !reconnect_.in_progress) session_->EndConnection();
       operation.memory->Release();
       operation.memory.reset();
     }
@@ -366,7 +313,7 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
     if (operation.value.size() > kMaxSmallValueSize) operation.value = {};
     // Before the callback, which may begin another. What the result points to stays all the same: READs are
     // posted by Poll alone.
-    if (!operation.read_under_way) Free(operation);
+    if (!operation.read_in_flight) Free(operation);
     if (done) {
       const InUse::Callback callback(session_->in_use());
       done(result);
@@ -377,16 +324,14 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
 }
 
 bool AsyncClient::Core::TakeLargeBuffer(AsyncOperation& operation) {
-  if (operation.large_buffer != AsyncOperation::kNoBuffer) return true;
-  if (free_large_buffers_.empty()) return false;
-  operation.large_buffer = free_large_buffers_.back();
-  free_large_buffers_.pop_back();
-  return true;
+  if (operation.large_buffer != OperationBuffers::kNone) return true;
+  operation.large_buffer = buffers_.TakeLarge();
+  return operation.large_buffer != OperationBuffers::kNone;
 }
 
 void AsyncClient::Core::ReleaseLargeBuffer(AsyncOperation& operation) {
-  if (operation.large_buffer == AsyncOperation::kNoBuffer) return;
-  free_large_buffers_.push_back(std::exchange(operation.large_buffer, AsyncOperation::kNoBuffer));
+  if (operation.large_buffer == OperationBuffers::kNone) return;
+  buffers_.ReturnLarge(std::exchange(operation.large_buffer, OperationBuffers::kNone));
   if (!large_readers_.empty()) readers_.Push(large_readers_.Pop());
 }
 

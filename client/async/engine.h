@@ -1,7 +1,7 @@
 // What drives the operations of an AsyncClient.
 //
 //   begun ─▶ readers_ ─▶ READ under way ─▶ Lookup judges ─▶ readers_ again, or askers_, or ended_
-//     ├────▶ askers_, writers_ ─▶ message under way (exchanges_) ─▶ reply ─▶ ended_, or readers_
+//     ├────▶ askers_, writers_ ─▶ message under way (channel_) ─▶ reply ─▶ ended_, or readers_
 //     └────▶ writers_ ─▶ large_, one at a time (large_put.h) ─▶ reply ─▶ ended_
 //                                                            ended_ ─▶ callback ─▶ free
 //
@@ -25,6 +25,9 @@
 
 #include "client/async/large_put.h"
 #include "client/async/operation.h"
+#include "client/async/operation_buffers.h"
+#include "client/async/recovery.h"
+#include "client/async/waker.h"
 #include "client/async_client.h"
 #include "client/get/lookup.h"
 #include "client/rpc/request_channel.h"
@@ -36,20 +39,24 @@ namespace remora {
 
 /// Everything is allocated and registered in Start.
 ///
-/// Thread Safety: none.
+/// More than 25 methods and 15 fields: an operation goes through all of its queues, and most methods are
+/// steps of that one machine, a file for each stage of it (engine.cc, poll.cc, large_put.cc, reconnect.cc).
+/// Memory, descriptors, and what is known while it recovers have owners of their own: OperationBuffers,
+/// Waker, ReconnectAttempts, LostWrites.
+///
+/// Thread safety: none.
 class AsyncClient::Core {
  public:
   /// READs under way at once: with two requests for each credit, as many as a connection takes (QueueLimits).
-  static constexpr std::size_t kMostReads = Session::kSideBySide;
-  static_assert(kMostReads + 2 * Session::kMostUnderWay <= rdma::QueueLimits().sends);
+  static constexpr std::size_t kMostReads = SessionBuffers::kMaxBatch;
+  static_assert(kMostReads + 2 * RequestChannel::kMaxInFlight <= rdma::QueueLimits().sends);
   /// A WRITE and the READ behind it count as so many of them.
   static constexpr std::size_t kFencedWrite = 2;
 
   /// `dialer`: for later connections; none: there will be none.
   static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::Connection> connection,
-                                                     Client::Dialer dialer, const ClientOptions& options,
+                                                     Dialer dialer, const ClientOptions& options,
                                                      const AsyncOptions& async, const Clock& clock);
-  ~Core();
   /// Ends all operations with Cancelled, and calls their callbacks. The last call.
   void Stop();
 
@@ -63,12 +70,13 @@ class AsyncClient::Core {
                    Done&& done, const CallOptions& call, const RegisteredBytes* from = nullptr);
   /// What is done already.
   Begun BeginNothing(Done&& done, const CallOptions& call);
-  Begun BeginMessage(const Exchanges::Asked& asked, Done&& done, const CallOptions& call,
+  Begun BeginMessage(const RequestSpec& asked, Done&& done, const CallOptions& call,
                      const RegisteredBytes* from = nullptr);
 
   /// A key's old place may be of no use any more.
   void Forget(std::uint64_t key_hash) {
-    if (broken_.ok()) session_->locations().Forget(key_hash);  // else all are forgotten with the connection
+    if (broken_.ok())
+      session_->cache().locations().Forget(key_hash);  // else all are forgotten with the connection
   }
 
   bool Cancel(OperationId id);
@@ -80,21 +88,21 @@ class AsyncClient::Core {
   std::size_t room() const { return free_.size(); }
   void Arm();
   void Disarm();
-  int fd() const { return fd_; }
+  int fd() const { return waker_.fd(); }
   std::optional<TimePoint> next_deadline() const;
   // Defined in async_reconnect.cc. Between BeginAttempt and EndAttempt only Attempt uses the session, except
   // for its constant parts.
   bool BeginAttempt();
-  void Attempt() { attempt_ = session_->TryToReconnect(attempt_ends_); }
+  void Attempt() { reconnect_.result = session_->TryToReconnect(reconnect_.ends); }
   void EndAttempt();
   const absl::Status& status() const { return broken_; }
   Session& session() { return *session_; }
   const Session& session() const { return *session_; }
 
  private:
-  explicit Core(std::unique_ptr<Session> session) : session_(std::move(session)), exchanges_(*session_) {}
+  explicit Core(std::unique_ptr<Session> session)
+      : session_(std::move(session)), channel_(session_->channel()) {}
   absl::Status Prepare(std::size_t depth);
-  absl::Status MakeWaitable();
 
   /// A place for an operation; in no list yet.
   absl::StatusOr<AsyncOperation*> Begin(AsyncOperation::Kind kind, Done&& done, const CallOptions& call,
@@ -105,7 +113,7 @@ class AsyncClient::Core {
   /// To where its lookup stands.
   void Advance(AsyncOperation& operation) {
     if (operation.lookup.step() != Lookup::Step::kRead) return EndRead(operation);
-    session_->Prefetch(operation.lookup.offset(), operation.lookup.size());
+    session_->region().Prefetch(operation.lookup.offset(), operation.lookup.size());
     readers_.Push(operation);
   }
   /// There is nothing more to READ, for now.
@@ -123,7 +131,7 @@ class AsyncClient::Core {
   void AbortAll(const absl::Status& status);
   absl::Status Overdue() const;
   void Free(AsyncOperation& operation) {
-    if (operation.large_buffer != AsyncOperation::kNoBuffer) ReleaseLargeBuffer(operation);
+    if (operation.large_buffer != OperationBuffers::kNone) ReleaseLargeBuffer(operation);
     free_.push_back(operation.index);
   }
   /// Its deadline runs anew.
@@ -141,15 +149,15 @@ class AsyncClient::Core {
   /// The first of a list, and with a put those behind it that share its message. How many; 0: none right now.
   absl::StatusOr<std::size_t> SendFirst(const OperationList& waiting);
   /// Whether it is to wait for Poll, with others that come till then.
-  bool IsToShare(const AsyncOperation& operation, const Exchanges::Asked& asked) const;
+  bool IsToShare(const AsyncOperation& operation, const RequestSpec& asked) const;
   /// Whose first operation may be sent; null: nobody's.
   OperationList* NextToSend();
   bool PrepareRead(AsyncOperation& operation);
   void Take(const rdma::Completion& completion);
   void TakeRead(AsyncOperation& operation);
   void TakeReply(const rdma::Completion& completion);
-  void TakeAnswer(std::uint32_t owner, const Session::Answer& answer, bool may_learn);
-  void EndMessage(AsyncOperation& operation, const Session::Answer& answer, bool may_learn);
+  void TakeAnswer(std::uint32_t owner, const ServerReply& answer, bool may_learn);
+  void EndMessage(AsyncOperation& operation, const ServerReply& answer, bool may_learn);
   void NoteRead(std::uint64_t key_hash);
   void Break(const absl::Status& cause);
 
@@ -157,12 +165,12 @@ class AsyncClient::Core {
   void BeginLargePut(AsyncOperation& operation);
   bool DriveLargePut();
   absl::StatusOr<bool> StepLargePut();
-  absl::StatusOr<bool> SendOfLargePut(const Exchanges::Asked& asked, std::uint64_t value_hash,
+  absl::StatusOr<bool> SendOfLargePut(const RequestSpec& asked, std::uint64_t value_hash,
                                       LargePut::Step next);
   absl::StatusOr<bool> SendParts(const AsyncOperation& operation);
   absl::StatusOr<bool> WriteToGrant(AsyncOperation& operation);
   void TakeFence(AsyncOperation& operation);
-  void TakeReplyOfLargePut(const Session::Answer& answer, bool may_learn);
+  void TakeReplyOfLargePut(const ServerReply& answer, bool may_learn);
   /// Its operation ends early.
   void LeaveLargePut();
   /// The connection is gone, and what was reserved with it. Whose it was; null: nobody's any more.
@@ -174,51 +182,30 @@ class AsyncClient::Core {
   bool PrepareAttempt();
   void TakeAttempt();
   void Resume(bool was_forgotten);
-  void EndAnswer(AsyncOperation& operation, const Session::Answer& answer);
+  void EndAnswer(AsyncOperation& operation, const ServerReply& answer);
   void SettleUndone();
-  absl::Status Watch(int fd);
-  /// While armed: fd() turns readable.
-  void Signal();
 
-  std::span<std::byte> bucket_buffer(const AsyncOperation& operation) const;
-  std::span<std::byte> record_buffer(const AsyncOperation& operation) const;
-  std::span<std::byte> large_buffer(std::uint32_t number) const;
   /// False: there is none right now. One that it has stays its own.
   bool TakeLargeBuffer(AsyncOperation& operation);
   void ReleaseLargeBuffer(AsyncOperation& operation);
-  rdma::Sge SgeOf(std::span<std::byte> bytes) const;
 
-  // Destroyed in reverse: the registration goes before the connection, and both before the memory.
-  std::vector<std::byte> memory_;
+  OperationBuffers buffers_;  // destroyed behind the session
   std::unique_ptr<Session> session_;
-  std::unique_ptr<RegisteredBuffer> buffer_;
-  std::vector<std::uint32_t> free_large_buffers_;
-  Exchanges exchanges_;
+  Waker waker_;
+  RequestChannel& channel_;  // the session's
   LargePut large_;
-  LookUnderWay look_;
+  GenerationRead generation_read_;
   absl::Status broken_;  // why there is no connection right now
   bool over_ = false;    // nor will there be one
 
-  // While there is none: the next attempt at another, and why the last one failed.
-  TimePoint next_attempt_;
-  int attempts_ = 0;
-  bool attempts_aside_ = false;  // Poll makes none
-  bool attempting_ = false;      // from BeginAttempt to EndAttempt
-  TimePoint attempt_ends_;
-  Session::Attempt attempt_;
-  absl::Status trouble_;
-  // Operations with a lost_id, and those of them that are undone.
-  std::size_t lost_ = 0;
-  std::size_t undone_count_ = 0;
-  // Of all writes: the greatest id of one that was done, or may have been, for nobody asks of it any more.
-  std::uint64_t last_done_ = 0;
-  OperationList undone_;
+  ReconnectAttempts reconnect_;  // while there is none
+  LostWrites lost_writes_;
 
   std::vector<AsyncOperation> operations_;  // never moved
   std::vector<std::uint32_t> free_;
   std::uint64_t last_serial_ = 0;
   std::size_t in_flight_ = 0;
-  std::size_t reads_under_way_ = 0;
+  std::size_t reads_in_flight_ = 0;
 
   // Operations that wait to READ; to READ what is larger than their own buffer; to send what changes nothing;
   // to write; for their callback.
@@ -236,11 +223,6 @@ class AsyncClient::Core {
   bool has_more_ = false;  // to do, where Poll has returned
   TimePoint reads_reported_;
   bool in_poll_ = false;
-
-  int fd_ = -1;       // an epoll of the next and the connection's
-  int wake_fd_ = -1;  // an eventfd
-  bool armed_ = false;
-  bool signalled_ = false;
 };
 
 }  // namespace remora

@@ -54,18 +54,18 @@ absl::StatusOr<bool> AsyncClient::Core::StepLargePut() {
   }
 }
 
-absl::StatusOr<bool> AsyncClient::Core::SendOfLargePut(const Exchanges::Asked& asked,
-                                                       std::uint64_t value_hash, Step next) {
-  absl::StatusOr<bool> sent = exchanges_.SendSizes(asked, value_hash, LargePut::kOwner);
+absl::StatusOr<bool> AsyncClient::Core::SendOfLargePut(const RequestSpec& asked, std::uint64_t value_hash,
+                                                       Step next) {
+  absl::StatusOr<bool> sent = channel_.SendSizes(asked, value_hash, RequestChannel::kLargePut);
   if (sent.value_or(false)) large_.step = next;
   return sent;
 }
 
 absl::StatusOr<bool> AsyncClient::Core::SendParts(const AsyncOperation& operation) {
   bool any = false;
-  const std::uint32_t memory = operation.memory ? operation.index : Exchanges::kNobody;
+  const std::uint32_t memory = operation.memory ? operation.index : RequestChannel::kNobody;
   while (!large_.stream->empty() && large_.parts < LargePut::kMostParts) {
-    const absl::StatusOr<bool> sent = exchanges_.SendPart(*large_.stream, LargePut::kOwner, memory);
+    const absl::StatusOr<bool> sent = channel_.SendPart(*large_.stream, RequestChannel::kLargePut, memory);
     if (!sent.ok()) return sent;
     if (!*sent) return any;
     ++large_.parts;
@@ -80,23 +80,22 @@ absl::StatusOr<bool> AsyncClient::Core::WriteToGrant(AsyncOperation& operation) 
   if (!TakeLargeBuffer(operation)) return false;
   bool any = false;
   if (large_.filled.empty()) {
-    const std::span<std::byte> buffer = large_buffer(operation.large_buffer);
+    const std::span<std::byte> buffer = buffers_.large(operation.large_buffer);
     const std::size_t half = buffer.size() / 2;
-    large_.filled = large_.stream->Take(SgeOf(buffer.subspan(large_.turn++ % 2 * half, half)));
+    large_.filled = large_.stream->Take(buffers_.SgeOf(buffer.subspan(large_.turn++ % 2 * half, half)));
     any = true;
   }
   // The other half is under way.
-  if (operation.read_under_way || reads_under_way_ + kFencedWrite > kMostReads) return any;
-  const absl::Status written = session_->PostWrite(large_.filled, large_.region, large_.written);
+  if (operation.read_in_flight || reads_in_flight_ + kFencedWrite > kMostReads) return any;
+  const absl::Status written =
+      session_->connection().PostWritev(large_.filled.entries(), large_.region, large_.written);
   if (!written.ok()) return written;
   // A READ of nothing of interest: when it is done, so is the WRITE before it.
-  const rdma::Sge nowhere = SgeOf(record_buffer(operation).first(sizeof(std::uint64_t)));
-  const absl::Status fenced =
-      session_->connection().PostReadv(operation.index, std::span(&nowhere, 1), session_->memory(), 0);
+  const rdma::Sge nowhere = buffers_.SgeOf(buffers_.record(operation.index).first(sizeof(std::uint64_t)));
+  const absl::Status fenced = session_->region().Post(operation.index, std::span(&nowhere, 1), 0);
   if (!fenced.ok()) return fenced;
-  operation.read_under_way = true;
-  reads_under_way_ += kFencedWrite;
-  ++session_->counters().reads;
+  operation.read_in_flight = true;
+  reads_in_flight_ += kFencedWrite;
   large_.written += large_.filled.size();
   large_.filled = {};
   // The commit arrives behind all that was written.
@@ -105,14 +104,14 @@ absl::StatusOr<bool> AsyncClient::Core::WriteToGrant(AsyncOperation& operation) 
 }
 
 void AsyncClient::Core::TakeFence(AsyncOperation& operation) {
-  reads_under_way_ -= kFencedWrite;
+  reads_in_flight_ -= kFencedWrite;
   if (large_.operation != &operation || large_.step != Step::kFilling) ReleaseLargeBuffer(operation);
   if (operation.id == 0) return Free(operation);
   if (!operation.ended) return Progress(operation);
   EndIfMemoryIsFree(operation);
 }
 
-void AsyncClient::Core::TakeReplyOfLargePut(const Session::Answer& answer, bool may_learn) {
+void AsyncClient::Core::TakeReplyOfLargePut(const ServerReply& answer, bool may_learn) {
   AsyncOperation* const operation = large_.operation;
   const bool is_ok = answer.reply.status == ReplyStatus::kOk;
   const bool asks_again = answer.reply.status == ReplyStatus::kAskAgain && operation != nullptr;

@@ -30,8 +30,6 @@ struct LargePut {
     kReturning,   // to be answered
   };
 
-  /// Who the answers are for.
-  static constexpr std::uint32_t kOwner = ~std::uint32_t{0} - 1;
   /// Parts that are unanswered at once: one is copied there while the next is copied here.
   static constexpr std::size_t kMostParts = 2;
 
@@ -41,13 +39,13 @@ struct LargePut {
   }
 
   Step step = Step::kNone;
-  AsyncOperation* operation = nullptr;  // null: it has ended
-  std::optional<LargeStream> stream{};  // of its key and value
-  RemoteRegion region{};                // granted; size 0: it is sent in parts
-  std::uint64_t written = 0;            // bytes of the region
-  SgeList filled{};                     // to be written next: of the operation's buffer, or its memory
-  std::size_t turn = 0;                 // which half is filled next: odd or even
-  std::size_t parts = 0;                // unanswered
+  AsyncOperation* operation = nullptr;    // null: it has ended
+  std::optional<PayloadStream> stream{};  // of its key and value
+  RemoteRegion region{};                  // granted; size 0: it is sent in parts
+  std::uint64_t written = 0;              // bytes of the region
+  SgeList filled{};                       // to be written next: of the operation's buffer, or its memory
+  std::size_t turn = 0;                   // which half is filled next: odd or even
+  std::size_t parts = 0;                  // unanswered
 };
 
 }  // namespace remora

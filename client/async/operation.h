@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "client/async/operation_buffers.h"
 #include "client/async_client.h"
 #include "client/get/lookup.h"
 #include "client/registered_buffer.h"
@@ -23,14 +24,12 @@ class OperationList;
 struct AsyncOperation {
   enum class Kind : std::uint8_t { kValue = 1, kPresence, kTtl, kMessage };
 
-  static constexpr std::uint32_t kNoBuffer = ~std::uint32_t{0};
-
   std::uint32_t index = 0;  // among all
   std::uint64_t id = 0;     // 0: nobody can name it
   Kind kind = Kind::kMessage;
   bool ended = false;
-  bool read_under_way = false;
-  std::uint32_t large_buffer = kNoBuffer;
+  bool read_in_flight = false;
+  std::uint32_t large_buffer = OperationBuffers::kNone;
   TimePoint deadline;
   Duration timeout{};  // for each piece of a large value
   std::string key;     // memory that is used again
@@ -57,7 +56,7 @@ struct AsyncOperation {
   /// A put that may share a message with others.
   bool is_listable() const {
     return kind == Kind::kMessage && message == Operation::kPut && lost_id == 0 && !memory &&
-           Exchanges::List::Takes(options);
+           RequestChannel::List::Takes(options);
   }
   bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kCommit; }
 

@@ -1,7 +1,4 @@
 // What Poll does, in order: send and post what waits, take what came, call back.
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -45,11 +42,11 @@ std::size_t AsyncClient::Core::Poll() {
   do {
     busy |= SendMessages();
     busy |= PostReads();
-    if (reads_under_way_ > 0 || !exchanges_.empty()) busy |= TakeCompletions();
+    if (reads_in_flight_ > 0 || !channel_.empty()) busy |= TakeCompletions();
     ended += Deliver(most - ended);
     has_more_ = ended == most || ++rounds == kMostRounds;
     if (has_more_) {
-      Signal();  // for what is left
+      waker_.Signal();  // for what is left
       break;
     }
   } while (std::exchange(busy, false));
@@ -65,7 +62,7 @@ std::size_t AsyncClient::Core::Poll() {
 
 bool AsyncClient::Core::SendMessages() {
   bool any = DriveLargePut();
-  if (undone_count_ > 0 && undone_count_ == lost_) SettleUndone();
+  if (lost_writes_.undone_count > 0 && lost_writes_.undone_count == lost_writes_.count) SettleUndone();
   while (OperationList* const list = NextToSend()) {
     AsyncOperation& operation = list->front();
     if (list == &writers_ && operation.lost_id == 0 && operation.is_large_put()) {
@@ -92,62 +89,63 @@ OperationList* AsyncClient::Core::NextToSend() {
   bool may_write = !writers_.empty();
   // What was sent before comes before.
   if (may_write && writers_.front().lost_id == 0) {
-    may_write = lost_ == 0 && !large_.is_in_front() &&
+    may_write = lost_writes_.count == 0 && !large_.is_in_front() &&
                 !(writers_.front().is_large_put() && large_.step != LargePut::Step::kNone);
   }
   if (may_write && (askers_.empty() || asked_last_)) return &writers_;
   return askers_.empty() ? nullptr : &askers_;
 }
 
-bool AsyncClient::Core::IsToShare(const AsyncOperation& operation, const Exchanges::Asked& asked) const {
+bool AsyncClient::Core::IsToShare(const AsyncOperation& operation, const RequestSpec& asked) const {
   if (!operation.is_listable()) return false;
   // Where nothing is under way, and nobody else is about to begin one, it would wait for nothing.
-  if (exchanges_.empty() && ended_.empty()) return false;
+  if (channel_.empty() && ended_.empty()) return false;
   return ListedPutSize(asked.key, asked.value) <= kMaxPutListBytes / 2;
 }
 
 absl::StatusOr<std::size_t> AsyncClient::Core::SendFirst(const OperationList& waiting) {
-  Exchanges::List list(exchanges_.MostListed());
+  RequestChannel::List list(channel_.MostListed());
   for (const AsyncOperation* one = &waiting.front(); one != nullptr && one->is_listable();
        one = one->behind) {
     if (!list.Add(one->key, one->value, one->options, one->index)) break;
   }
   const bool is_list = list.size() > 1;
-  REMORA_ASSIGN_OR_RETURN(const bool sent, is_list ? exchanges_.SendList(list, Exchanges::Listing::kWithIds)
-                                                   : Send(waiting.front()));
+  REMORA_ASSIGN_OR_RETURN(const bool sent, is_list
+                                               ? channel_.SendList(list, RequestChannel::Listing::kWithIds)
+                                               : Send(waiting.front()));
   return !sent ? 0 : is_list ? list.size() : 1;
 }
 
 absl::StatusOr<bool> AsyncClient::Core::Send(AsyncOperation& operation) {
   if (operation.lost_id != 0) {
     const absl::StatusOr<bool> asked =
-        exchanges_.Send({.operation = Operation::kOutcome, .about = operation.lost_id}, operation.index);
+        channel_.Send({.operation = Operation::kOutcome, .about = operation.lost_id}, operation.index);
     if (asked.value_or(false)) ++session_->counters().outcomes;
     return asked;
   }
   if (operation.kind == AsyncOperation::Kind::kMessage) {
-    Exchanges::Asked asked{operation.message,
-                           operation.key,
-                           operation.key_hash,
-                           operation.value_to_put(),
-                           operation.options,
-                           0,
-                           {}};
+    RequestSpec asked{operation.message,
+                      operation.key,
+                      operation.key_hash,
+                      operation.value_to_put(),
+                      operation.options,
+                      0,
+                      {}};
     if (operation.memory) asked.local_key = MemoryOf(operation)->local_key;
-    return exchanges_.Send(asked, operation.index);
+    return channel_.Send(asked, operation.index);
   }
   operation.lookup.Asked();
-  return exchanges_.Send(
+  return channel_.Send(
       {.operation = Operation::kLocate, .key = operation.key, .key_hash = operation.lookup.key_hash()},
       operation.index);
 }
 
 bool AsyncClient::Core::PostReads() {
   bool any = false;
-  while (broken_.ok() && !readers_.empty() && reads_under_way_ < kMostReads) {
+  while (broken_.ok() && !readers_.empty() && reads_in_flight_ < kMostReads) {
     AsyncOperation& operation = readers_.Pop();
     if (operation.lookup.is_look()) {
-      operation.lookup.Look(record_buffer(operation));
+      operation.lookup.Look(buffers_.record(operation.index));
       Advance(operation);
       any = true;
       continue;
@@ -158,23 +156,23 @@ bool AsyncClient::Core::PostReads() {
     }
     operation.lookup.Posted();
     any = true;
-    if (!operation.lookup.is_piece() && session_->ReadNow(operation.bytes, operation.lookup.offset())) {
+    if (!operation.lookup.is_chunk() &&
+        session_->region().ReadNow(operation.bytes, operation.lookup.offset())) {
       operation.lookup.Take(operation.bytes);
       Advance(operation);
       continue;
     }
     SgeList into;
-    if (!operation.bytes.empty()) into.Add(SgeOf(operation.bytes));
+    if (!operation.bytes.empty()) into.Add(buffers_.SgeOf(operation.bytes));
     into.Add(operation.lookup.direct());
-    const absl::Status posted = session_->connection().PostReadv(
-        operation.index, into.entries(), session_->memory(), operation.lookup.offset());
-    operation.read_under_way = posted.ok();
+    const absl::Status posted =
+        session_->region().Post(operation.index, into.entries(), operation.lookup.offset());
+    operation.read_in_flight = posted.ok();
     if (!posted.ok()) {
       Break(posted);
       return true;
     }
-    ++reads_under_way_;
-    ++session_->counters().reads;
+    ++reads_in_flight_;
   }
   return any;
 }
@@ -183,12 +181,12 @@ bool AsyncClient::Core::PostReads() {
 bool AsyncClient::Core::PrepareRead(AsyncOperation& operation) {
   const std::size_t size = operation.lookup.size();
   if (operation.lookup.is_bucket()) {
-    operation.bytes = bucket_buffer(operation);
-  } else if (size <= record_buffer(operation).size()) {
-    operation.bytes = record_buffer(operation).first(size);
+    operation.bytes = buffers_.bucket(operation.index);
+  } else if (size <= buffers_.record(operation.index).size()) {
+    operation.bytes = buffers_.record(operation.index).first(size);
   } else {
     if (!TakeLargeBuffer(operation)) return false;
-    operation.bytes = large_buffer(operation.large_buffer).first(size);
+    operation.bytes = buffers_.large(operation.large_buffer).first(size);
   }
   return true;
 }
@@ -208,7 +206,7 @@ void AsyncClient::Core::Take(const rdma::Completion& completion) {
     case rdma::CompletionKind::kRead:
       return TakeRead(operations_[completion.context]);
     case rdma::CompletionKind::kSend:
-      if (const std::uint32_t memory = exchanges_.TakeSend(completion); memory != Exchanges::kNobody) {
+      if (const std::uint32_t memory = channel_.TakeSend(completion); memory != RequestChannel::kNobody) {
         EndIfMemoryIsFree(operations_[memory]);
       }
       return;
@@ -220,15 +218,15 @@ void AsyncClient::Core::Take(const rdma::Completion& completion) {
 }
 
 void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
-  operation.read_under_way = false;
+  operation.read_in_flight = false;
   if (operation.kind == AsyncOperation::Kind::kMessage) return TakeFence(operation);
-  --reads_under_way_;
-  const bool is_piece = operation.lookup.is_piece();
+  --reads_in_flight_;
+  const bool is_chunk = operation.lookup.is_chunk();
   // Also for one that has ended: a look is everybody's.
-  if (!is_piece || !operation.ended) operation.lookup.Take(operation.bytes);
+  if (!is_chunk || !operation.ended) operation.lookup.Take(operation.bytes);
   // Large values come side by side, and others between their pieces.
-  if (is_piece) ReleaseLargeBuffer(operation);
-  if (is_piece && !operation.ended && operation.lookup.is_large() && !operation.lookup.is_told_again()) {
+  if (is_chunk) ReleaseLargeBuffer(operation);
+  if (is_chunk && !operation.ended && operation.lookup.is_large() && !operation.lookup.is_told_again()) {
     Progress(operation);
   }
   if (!operation.ended) return Advance(operation);
@@ -237,22 +235,22 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
 }
 
 void AsyncClient::Core::TakeReply(const rdma::Completion& completion) {
-  const absl::StatusOr<Exchanges::Ended> ended = exchanges_.TakeReply(completion);
+  const absl::StatusOr<RequestChannel::Ended> ended = channel_.TakeReply(completion);
   if (!ended.ok()) return Break(ended.status());
-  absl::Status status = ended->ForEach([&](std::uint32_t owner, const Session::Answer& answer) {
+  absl::Status status = ended->ForEach([&](std::uint32_t owner, const ServerReply& answer) {
     const Reply& reply = answer.reply;
     if (ended->is_write && reply.status == ReplyStatus::kOk) {
-      last_done_ = std::max(last_done_, reply.request_id);
+      lost_writes_.last_done = std::max(lost_writes_.last_done, reply.request_id);
     }
     TakeAnswer(owner, answer, ended->may_learn);
   });
-  if (status.ok()) status = session_->PostReceive(completion.context);
+  if (status.ok()) status = session_->channel().PostReceive(completion.context);
   if (!status.ok()) Break(status);
 }
 
-void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const Session::Answer& answer, bool may_learn) {
-  if (owner == LargePut::kOwner) return TakeReplyOfLargePut(answer, may_learn);
-  if (owner == Exchanges::kNobody) return;
+void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const ServerReply& answer, bool may_learn) {
+  if (owner == RequestChannel::kLargePut) return TakeReplyOfLargePut(answer, may_learn);
+  if (owner == RequestChannel::kNobody) return;
   AsyncOperation& operation = operations_[owner];
   if (operation.lost_id != 0) {
     EndAnswer(operation, answer);
@@ -264,13 +262,13 @@ void AsyncClient::Core::TakeAnswer(std::uint32_t owner, const Session::Answer& a
   }
 }
 
-void AsyncClient::Core::EndMessage(AsyncOperation& operation, const Session::Answer& answer, bool may_learn) {
+void AsyncClient::Core::EndMessage(AsyncOperation& operation, const ServerReply& answer, bool may_learn) {
   const Reply& reply = answer.reply;
   operation.result.version = reply.version;
   operation.result.number = reply.result;
   // Of a delete and a batch, it names no place.
   if (may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
-    session_->Learn(operation.key_hash, DecodeSlot(reply.slot));
+    session_->cache().Learn(operation.key_hash, DecodeSlot(reply.slot));
   }
   End(operation, ToStatus(answer));
 }
@@ -288,7 +286,7 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
     if (!broken_.ok()) {
       const TimePoint now = session_->clock().Now();
       if (now >= deadline) return absl::DeadlineExceededError(kNothingEnded);
-      session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, next_attempt_}) - now));
+      session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, reconnect_.next}) - now));
       continue;
     }
     if (spinner_.Spin([this] { return TakeCompletions(); })) continue;
@@ -312,35 +310,19 @@ absl::Status AsyncClient::Core::WaitAll(TimePoint deadline) {
 
 void AsyncClient::Core::Arm() {
   if (session_->is_forked()) return;
-  armed_ = true;
+  waker_.Arm();
   if (broken_.ok()) session_->connection().Arm();
 }
 
 void AsyncClient::Core::Disarm() {
   if (session_->is_forked()) return;
-  armed_ = false;
   if (broken_.ok()) session_->connection().Disarm();
-  if (!signalled_) return;
-  signalled_ = false;
-  eventfd_t ignored;
-  REMORA_CHECK(eventfd_read(wake_fd_, &ignored) == 0);
-}
-
-void AsyncClient::Core::Signal() {
-  if (!armed_ || signalled_) return;
-  signalled_ = true;
-  REMORA_CHECK(eventfd_write(wake_fd_, 1) == 0);
+  waker_.Disarm();
 }
 
 std::optional<TimePoint> AsyncClient::Core::next_deadline() const {
   if (in_flight_ == 0) return std::nullopt;
-  return broken_.ok() || attempting_ ? earliest_ : std::min(earliest_, next_attempt_);
-}
-
-rdma::Sge AsyncClient::Core::SgeOf(std::span<std::byte> bytes) const {
-  const std::span<std::byte> own = buffer_->bytes();
-  if (bytes.data() < own.data() || bytes.data() >= own.data() + own.size()) return session_->SgeOf(bytes);
-  return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), buffer_->registration_->local_key()};
+  return broken_.ok() || reconnect_.in_progress ? earliest_ : std::min(earliest_, reconnect_.next);
 }
 
 }  // namespace remora

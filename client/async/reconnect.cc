@@ -10,9 +10,7 @@
 // The answer is what was noted when the write was done, and the server takes another connection of this
 // client only when it does nothing any more of what came over the one before
 // (server/connection/client_table.h). It remembers the last of each `credits` request ids, so none is sent as
-// long as one is unanswered that it would push out (Exchanges::Send).
-#include <sys/epoll.h>
-
+// long as one is unanswered that it would push out (RequestChannel::Send).
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -27,21 +25,21 @@
 namespace remora {
 
 void AsyncClient::Core::Lose() {
-  next_attempt_ = session_->clock().Now();
-  attempts_ = 0;
-  trouble_ = absl::OkStatus();
-  last_done_ = std::max(last_done_, exchanges_.LastAbandonedWrite());
+  reconnect_.next = session_->clock().Now();
+  reconnect_.count = 0;
+  reconnect_.trouble = absl::OkStatus();
+  lost_writes_.last_done = std::max(lost_writes_.last_done, channel_.LastAbandonedWrite());
   std::vector<std::pair<std::uint64_t, AsyncOperation*>> lost;  // by request ids
   const bool committing = large_.step == LargePut::Step::kCommitting;
   AsyncOperation* const large = LoseLargePut();
   // Else nothing of it was done: it is begun again, in front of those that wait behind it.
-  if (large != nullptr && !committing) lost.emplace_back(session_->last_request_id() + 1, large);
-  exchanges_.Lose(
+  if (large != nullptr && !committing) lost.emplace_back(session_->channel().last_request_id() + 1, large);
+  channel_.Lose(
       [&](std::uint32_t owner, std::uint64_t request_id, std::string_view key, std::string_view value) {
-        if (owner == LargePut::kOwner) {
+        if (owner == RequestChannel::kLargePut) {
           if (large == nullptr || !committing) return;
           large->lost_id = request_id;
-          ++lost_;
+          ++lost_writes_.count;
           lost.emplace_back(request_id, large);
           return;
         }
@@ -53,7 +51,7 @@ void AsyncClient::Core::Lose() {
         }
         if (operation.lost_id == 0 && IsWrite(operation.message)) {
           operation.lost_id = request_id;
-          ++lost_;
+          ++lost_writes_.count;
         }
         lost.emplace_back(operation.lost_id != 0 ? operation.lost_id : request_id, &operation);
       });
@@ -66,56 +64,56 @@ void AsyncClient::Core::Lose() {
 }
 
 bool AsyncClient::Core::TryToReconnect() {
-  if (attempts_aside_ || !PrepareAttempt()) return false;
+  if (reconnect_.aside || !PrepareAttempt()) return false;
   Attempt();
   TakeAttempt();
   return true;
 }
 
 bool AsyncClient::Core::BeginAttempt() {
-  attempts_aside_ = true;
-  if (session_->is_forked() || attempting_ || !PrepareAttempt()) return false;
-  attempting_ = true;
+  reconnect_.aside = true;
+  if (session_->is_forked() || reconnect_.in_progress || !PrepareAttempt()) return false;
+  reconnect_.in_progress = true;
   // An operation that ends meanwhile returns its caller's memory, so no device may still write to it.
   session_->EndConnection();
   return true;
 }
 
 bool AsyncClient::Core::PrepareAttempt() {
-  if (broken_.ok() || over_ || session_->clock().Now() < next_attempt_) return false;
+  if (broken_.ok() || over_ || session_->clock().Now() < reconnect_.next) return false;
   TimePoint latest = TimePoint::min();
   for (const AsyncOperation& operation : operations_) {
     if (operation.id != 0 && !operation.ended) latest = std::max(latest, operation.deadline);
   }
   if (session_->clock().Now() >= latest) return false;  // nobody waits for it
   session_->RestartDeadline();
-  attempt_ends_ = latest;
-  attempt_.status = absl::CancelledError("the attempt was never made");
+  reconnect_.ends = latest;
+  reconnect_.result.status = absl::CancelledError("the attempt was never made");
   return true;
 }
 
 void AsyncClient::Core::EndAttempt() {
-  if (std::exchange(attempting_, false)) TakeAttempt();
+  if (std::exchange(reconnect_.in_progress, false)) TakeAttempt();
 }
 
 void AsyncClient::Core::TakeAttempt() {
-  if (attempt_.status.ok()) {
-    Resume(attempt_.was_forgotten);
-  } else if (attempt_.is_final && !absl::IsCancelled(attempt_.status)) {
-    AbortAll(attempt_.status);
+  if (reconnect_.result.status.ok()) {
+    Resume(reconnect_.result.was_forgotten);
+  } else if (reconnect_.result.is_final && !absl::IsCancelled(reconnect_.result.status)) {
+    AbortAll(reconnect_.result.status);
   } else {
-    trouble_ = std::move(attempt_.status);
-    next_attempt_ = session_->clock().Now() + Session::Pause(attempts_++);
+    reconnect_.trouble = std::move(reconnect_.result.status);
+    reconnect_.next = session_->clock().Now() + Session::Pause(reconnect_.count++);
   }
 }
 
 void AsyncClient::Core::Resume(bool was_forgotten) {
   broken_ = absl::OkStatus();
-  reads_under_way_ = 0;
-  look_ = {};
+  reads_in_flight_ = 0;
+  generation_read_ = {};
   for (AsyncOperation& operation : operations_) {
     // The device that might have written there is closed.
-    const bool was_read = std::exchange(operation.read_under_way, false);
+    const bool was_read = std::exchange(operation.read_in_flight, false);
     if (operation.id == 0) {
       if (was_read) Free(operation);
       continue;
@@ -128,29 +126,30 @@ void AsyncClient::Core::Resume(bool was_forgotten) {
       StartLookup(operation);
     }
   }
-  const absl::Status watched = Watch(session_->connection().wait_fd());
+  const absl::Status watched = waker_.Watch(session_->connection().wait_fd());
   if (!watched.ok()) return Break(watched);
-  if (armed_) session_->connection().Arm();
-  Signal();
+  if (waker_.is_armed()) session_->connection().Arm();
+  waker_.Signal();
 }
 
-void AsyncClient::Core::EndAnswer(AsyncOperation& operation, const Session::Answer& answer) {
+void AsyncClient::Core::EndAnswer(AsyncOperation& operation, const ServerReply& answer) {
   const Reply& reply = answer.reply;
   if (reply.status == ReplyStatus::kNotFound) {
     operation.undone = true;
-    ++undone_count_;
-    undone_.Push(operation);
+    ++lost_writes_.undone_count;
+    lost_writes_.undone.Push(operation);
     return;
   }
-  if (reply.status == ReplyStatus::kOk) last_done_ = std::max(last_done_, operation.lost_id);
+  if (reply.status == ReplyStatus::kOk)
+    lost_writes_.last_done = std::max(lost_writes_.last_done, operation.lost_id);
   EndMessage(operation, answer, false);
 }
 
 void AsyncClient::Core::SettleUndone() {
   std::vector<AsyncOperation*> again;
-  while (!undone_.empty()) {
-    AsyncOperation& operation = undone_.Pop();
-    if (operation.lost_id < last_done_) {
+  while (!lost_writes_.undone.empty()) {
+    AsyncOperation& operation = lost_writes_.undone.Pop();
+    if (operation.lost_id < lost_writes_.last_done) {
       End(operation,
           absl::AbortedError(
               "the write was not done, and comes too late now; why, was lost with the connection"));
@@ -163,7 +162,7 @@ void AsyncClient::Core::SettleUndone() {
     (*operation)->undone = false;
     writers_.PushFront(**operation);
   }
-  lost_ = undone_count_ = 0;
+  lost_writes_.count = lost_writes_.undone_count = 0;
 }
 
 }  // namespace remora

@@ -14,12 +14,12 @@ constexpr std::size_t kDirectPiece = std::size_t{256} << 10;
 
 }  // namespace
 
-PieceReader::PieceReader(Session& session, const WantedRecord& wanted, const ValueTarget& target)
+ChunkedReader::ChunkedReader(Session& session, const WantedRecord& wanted, const ValueTarget& target)
     : session_(session),
       wanted_(wanted),
       target_(target),
       large_(wanted.slot.extent_bytes() > kMaxSmallExtent),
-      first_segment_(Generations::SegmentOf(wanted.slot)),
+      first_segment_(SegmentGenerations::SegmentOf(wanted.slot)),
       segment_count_((wanted.slot.extent_bytes() + kSegmentSize - 1) / kSegmentSize),
       head_key_size_(wanted.key.size()) {
   if (!large_) return;
@@ -28,7 +28,7 @@ PieceReader::PieceReader(Session& session, const WantedRecord& wanted, const Val
   phase_ = may_be ? Phase::kGenerations : Phase::kDone;
 }
 
-std::optional<PieceRead> PieceReader::Next() {
+std::optional<PieceRead> ChunkedReader::Next() {
   if (phase_ == Phase::kDone || posted_ - taken_ == under_way_.size()) return std::nullopt;
   if (phase_ != Phase::kValue && posted_ != taken_) return std::nullopt;
   std::optional<PieceRead> next;
@@ -50,7 +50,7 @@ std::optional<PieceRead> PieceReader::Next() {
   return next;
 }
 
-void PieceReader::Take(std::span<const std::byte> scratch) {
+void ChunkedReader::Take(std::span<const std::byte> scratch) {
   const PieceRead read = under_way_[taken_++ % under_way_.size()];
   switch (phase_) {
     case Phase::kGenerations:
@@ -75,18 +75,18 @@ void PieceReader::Take(std::span<const std::byte> scratch) {
   if (asked_for_ == header_.value_size && posted_ == taken_) EndValue(hasher_.Hash());
 }
 
-PieceRead PieceReader::GenerationsRead() const {
-  return {GenerationsOffset(session_.shape().memory_size) + first_segment_, 0, segment_count_};
+PieceRead ChunkedReader::GenerationsRead() const {
+  return {GenerationsOffset(session_.server().shape().memory_size) + first_segment_, 0, segment_count_};
 }
 
-rdma::Sge PieceReader::Direct(std::size_t offset, std::size_t size) const {
+rdma::Sge ChunkedReader::Direct(std::size_t offset, std::size_t size) const {
   if (capacity() == 0) return {};
   const std::size_t most = std::min(size, capacity() - offset);
   return {target_.memory->data + offset, static_cast<std::uint32_t>(most), target_.memory->local_key};
 }
 
 /// Header and key, and of the value what there is room for beside them.
-PieceRead PieceReader::HeadRead() {
+PieceRead ChunkedReader::HeadRead() {
   const std::size_t head =
       std::min<std::size_t>(sizeof(RecordHeader) + head_key_size_, wanted_.slot.extent_bytes());
   PieceRead read{wanted_.slot.offset_bytes(), 0, head};
@@ -97,7 +97,7 @@ PieceRead PieceReader::HeadRead() {
   return read;
 }
 
-void PieceReader::TakeHead(std::span<const std::byte> scratch) {
+void ChunkedReader::TakeHead(std::span<const std::byte> scratch) {
   const bool is_first = phase_ == Phase::kHead;
   phase_ = Phase::kDone;
   if (scratch.size() < sizeof(RecordHeader) + head_key_size_) return;  // of a torn slot
@@ -111,7 +111,7 @@ void PieceReader::TakeHead(std::span<const std::byte> scratch) {
   read_.header = header_;
   // P1. Without the live bit a large record might still be whole, but nothing would show it.
   if (!SizesMatch(header_, wanted_.slot.extent_bytes())) return;
-  if (large_ && !session_.InTime(wanted_.learned)) return;
+  if (large_ && !session_.server().InTime(wanted_.learned)) return;
   keep_ = header_.key_size == wanted_.key.size() && stored_key == wanted_.key;
   if (keep_) return BeginValue(stored_key);
   // Another key's: only its value's hash is of interest, and what there is of it is at another place.
@@ -119,7 +119,7 @@ void PieceReader::TakeHead(std::span<const std::byte> scratch) {
   phase_ = Phase::kOtherHead;
 }
 
-void PieceReader::BeginValue(std::string_view stored_key) {
+void ChunkedReader::BeginValue(std::string_view stored_key) {
   phase_ = Phase::kValue;
   if (!keep_) key_.assign(stored_key);
   if (keep_ && target_.text != nullptr) {
@@ -131,7 +131,7 @@ void PieceReader::BeginValue(std::string_view stored_key) {
   if (asked_for_ > 0) hasher_.Add(head_direct_.data, asked_for_);
 }
 
-std::optional<PieceRead> PieceReader::NextOfValue() {
+std::optional<PieceRead> ChunkedReader::NextOfValue() {
   const std::uint64_t left = header_.value_size - asked_for_;
   if (left == 0) return std::nullopt;
   PieceRead read{wanted_.slot.offset_bytes() + sizeof(RecordHeader) + header_.key_size + asked_for_,
@@ -146,11 +146,11 @@ std::optional<PieceRead> PieceReader::NextOfValue() {
   return read;
 }
 
-void PieceReader::EndValue(std::uint64_t value_hash) {
+void ChunkedReader::EndValue(std::uint64_t value_hash) {
   const std::string_view key = keep_ ? wanted_.key : key_;
   read_.state = JudgeRecord(header_, key, value_hash, wanted_.key, wanted_.key_hash, wanted_.place);
   phase_ = Phase::kDone;
-  if (!large_ || session_.InTime(wanted_.learned)) return;
+  if (!large_ || session_.server().InTime(wanted_.learned)) return;
   if ((header_.version_live & kLiveBit) != 0) {
     phase_ = Phase::kProof;
   } else {
@@ -159,16 +159,14 @@ void PieceReader::EndValue(std::uint64_t value_hash) {
 }
 
 /// P3.
-void PieceReader::TakeProof(std::span<const std::byte> scratch) {
-  read_.proven = session_.Coarse() - looked_ <= session_.grace() * 256 &&
+void ChunkedReader::TakeProof(std::span<const std::byte> scratch) {
+  read_.proven = session_.Coarse() - looked_ <= session_.server().grace() * 256 &&
                  std::equal(scratch.begin(), scratch.end(), generations_.begin(), generations_.end());
   if (!read_.proven) read_.state = RecordState::kTorn;
   phase_ = Phase::kDone;
 }
 
-absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
-                                        const ValueTarget& target) {
-  PieceReader pieces(session, wanted, target);
+absl::Status ReadInPieces(Session& session, ChunkedReader& pieces) {
   std::span<std::byte> arrived;  // and not taken
   bool has_arrived = false;
   while (!pieces.done()) {
@@ -176,18 +174,25 @@ absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wa
     std::span<std::byte> into;
     if (next) {
       session.RestartDeadline();
-      into = session.record_buffer().subspan(next->half * kPieceHalf, next->scratch_size);
+      into = session.buffers().record().subspan(next->half * kPieceHalf, next->scratch_size);
       SgeList list;
-      list.Add(session.SgeOf(into));
+      list.Add(session.buffers().SgeOf(into));
       list.Add(next->direct);
-      REMORA_RETURN_IF_ERROR(session.PostRead(list.entries(), next->offset));
+      REMORA_RETURN_IF_ERROR(session.region().Post(list.entries(), next->offset));
     }
     if (has_arrived) pieces.Take(arrived);
     has_arrived = next.has_value();
     if (!has_arrived) continue;
-    REMORA_RETURN_IF_ERROR(session.AwaitRead());
+    REMORA_RETURN_IF_ERROR(session.AwaitReads());
     arrived = into;
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
+                                        const ValueTarget& target) {
+  ChunkedReader pieces(session, wanted, target);
+  REMORA_RETURN_IF_ERROR(ReadInPieces(session, pieces));
   return pieces.result();
 }
 

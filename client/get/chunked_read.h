@@ -16,7 +16,7 @@
 //      ever (I4). The run of this record was so at no moment before h.
 //   P3 Its generations were read before the header, at g < h, and again behind the value, at k, and were the
 //      same. A change before g says nothing about this record (P2), one between h and k would show: unless
-//      there were 256 of one byte, or a multiple, which takes 255 * 2T (client/get/segment_generations.h,
+//      there were 256 of one byte, or a multiple, which takes 255 * 2T (client/cache/segment_generations.h,
 //      G1), and from before g to after k no more than 256T went by on this clock.
 //   P4 So the run was emptied at no moment before k, and nothing was written there anew before k + 2T (I6).
 //      What was read are the record's own bytes, which never change (I4).
@@ -90,10 +90,10 @@ static_assert(kPieceHalf >= sizeof(RecordHeader) + kMaxKeySize);
 /// Two may be under way: while what one brought is hashed, the other fills the other half.
 ///
 /// Thread Safety: none.
-class PieceReader {
+class ChunkedReader {
  public:
   /// REQUIRES: SlotNamesPlace; the slot NeedsPieces. What `wanted` and `target` point to outlives this.
-  PieceReader(Session& session, const WantedRecord& wanted, const ValueTarget& target);
+  ChunkedReader(Session& session, const WantedRecord& wanted, const ValueTarget& target);
 
   /// Nothing: what was posted has to be taken first, or, if all was, the result is there.
   std::optional<PieceRead> Next();
@@ -143,9 +143,12 @@ class PieceReader {
   PiecesRead read_;
 };
 
-/// Drives it, and waits. The state is as of CheckRecord; or kTorn where a large record took too long and is
-/// not proven. The target's content is the value if the state is kLive or kDead, and else of no use. What
-/// exceeds the memory is read, and verified, and dropped. REQUIRES: as PieceReader. Errors are the
+/// Drives it to its end, and waits. Errors are the connection's.
+absl::Status ReadInPieces(Session& session, ChunkedReader& pieces);
+
+/// Makes one, and drives it. The state is as of CheckRecord; or kTorn where a large record took too long and
+/// is not proven. The target's content is the value if the state is kLive or kDead, and else of no use. What
+/// exceeds the memory is read, and verified, and dropped. REQUIRES: as ChunkedReader. Errors are the
 /// connection's.
 absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
                                         const ValueTarget& target);

@@ -3,7 +3,7 @@
 // there with the key's fingerprint. That is what nearly all GETs come to, in a third of the instructions of a
 // search (store/format/memory/key_search.h). Where it was not, a search begins anew.
 //
-//   FirstLook look;
+//   FastGet look;
 //   if (look.FindLine(...) && look.FindRecord(...) && look.Verify(...)) {
 //     copy what is wanted of look.record()
 //     if (look.Holds(...)) it is the key's
@@ -31,7 +31,7 @@
 #include <string>
 #include <string_view>
 
-#include "client/get/get_steps.h"
+#include "client/get/record_copy.h"
 #include "client/session/session.h"
 #include "store/format/memory/index_view.h"
 #include "store/format/memory/layout.h"
@@ -40,26 +40,28 @@
 namespace remora {
 
 /// Thread Safety: none.
-class FirstLook {
+class FastGet {
  public:
   /// Whether it is of use: READs are copies, and no places are remembered.
-  static bool IsFor(const Session& session) { return session.reads_now() && !session.locations().is_on(); }
+  static bool IsFor(const Session& session) {
+    return session.region().reads_now() && !session.cache().locations().is_on();
+  }
   static constexpr std::size_t kLineSize = kWordsPerLine * sizeof(std::uint64_t);
 
   // In this order, each behind one that returned true; between them, others may make theirs.
   [[gnu::always_inline]] bool FindLine(const Session& session, std::uint64_t key_hash) {
-    line_ = session.KnownOffsetOf({false, session.view().HomeOf(key_hash).bucket});
+    line_ = session.region().KnownOffsetOf({false, session.server().index().HomeOf(key_hash).bucket});
     const bool is_known = line_ != 0;
     line_ += LineOf(key_hash) * kLineSize;
     return is_known;
   }
   /// Not the rest of the bucket: few need that, and a processor has only so many accesses under way.
-  void PrefetchLine(const Session& session) const { session.Prefetch(line_, kLineSize); }
+  void PrefetchLine(const Session& session) const { session.region().Prefetch(line_, kLineSize); }
   std::uint64_t line_offset() const { return line_; }
 
   [[gnu::always_inline]] bool FindRecord(const Session& session, std::uint64_t key_hash) {
-    reuses_ = session.Reuses();
-    const auto* const line = reinterpret_cast<const std::uint64_t*>(session.At(line_, kLineSize));
+    reuses_ = session.region().Reuses();
+    const auto* const line = reinterpret_cast<const std::uint64_t*>(session.region().At(line_, kLineSize));
     if (line == nullptr) return false;
     // The control word, taken for a slot, would lead nowhere.
     const std::uint32_t found = WordsWith<kWordsPerLine>(line, Fingerprint(key_hash));
@@ -72,22 +74,22 @@ class FirstLook {
     size_ = leads_to.extent_bytes();
     return size_ - sizeof(RecordHeader) <= kMaxSmallExtent - sizeof(RecordHeader);
   }
-  void PrefetchRecord(const Session& session) const { session.Prefetch(offset_, size_); }
+  void PrefetchRecord(const Session& session) const { session.region().Prefetch(offset_, size_); }
   std::uint64_t record_offset() const { return offset_; }
   std::size_t extent_bytes() const { return size_; }
 
   [[gnu::always_inline]] bool Verify(Session& session, std::string_view key, std::uint64_t key_hash) {
     session.counters().reads += 2;
-    const std::byte* const record = session.At(offset_, size_);
+    const std::byte* const record = session.region().At(offset_, size_);
     if (record == nullptr) return false;
-    const RecordPlace place{offset_ / kUnitSize, size_, {}, session.shape().incarnation};
-    return ReadLiveRecord(key, key_hash, record, place, &record_) && session.IsOfTheLiving();
+    const RecordPlace place{offset_ / kUnitSize, size_, {}, session.server().shape().incarnation};
+    return ReadLiveRecord(key, key_hash, record, place, &record_) && session.region().ServerIsAlive();
   }
   const LiveRecord& record() const { return record_; }
 
   [[gnu::always_inline]] bool Holds(const Session& session) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // all that was copied comes before
-    return session.ReusesStill() == reuses_;
+    return session.region().ReusesStill() == reuses_;
   }
 
  private:
@@ -95,7 +97,8 @@ class FirstLook {
   /// look is made of need never be in memory.)
   [[gnu::noinline]] static const std::uint64_t* FindInBucket(const Session& session, std::uint64_t line,
                                                              std::uint64_t key_hash) {
-    const std::byte* const bytes = session.At(line / sizeof(Bucket) * sizeof(Bucket), sizeof(Bucket));
+    const std::byte* const bytes =
+        session.region().At(line / sizeof(Bucket) * sizeof(Bucket), sizeof(Bucket));
     if (bytes == nullptr) return nullptr;
     const auto& bucket = *reinterpret_cast<const Bucket*>(bytes);
     SlotSet found = FindSlots(bucket, key_hash);
@@ -111,12 +114,12 @@ class FirstLook {
 
 /// Its last steps, and all of a GET that is left then: true, and it is done. False: nothing is known yet, and
 /// *value may have changed. `version`: as Client::Get. REQUIRES: FindRecord.
-[[gnu::always_inline]] inline bool TakeRecord(Session& session, FirstLook& look, std::string_view key,
-                                              std::uint64_t key_hash, std::string* value,
-                                              std::uint64_t* version) {
+[[gnu::always_inline]] inline bool CopyVerified(Session& session, FastGet& look, std::string_view key,
+                                                std::uint64_t key_hash, std::string* value,
+                                                std::uint64_t* version) {
   if (!look.Verify(session, key, key_hash)) return false;
   const LiveRecord& record = look.record();
-  if (record.expiry_ms != 0 && !session.IsAlive(record.expiry_ms)) return false;
+  if (record.expiry_ms != 0 && !session.server().IsAlive(record.expiry_ms)) return false;
   Assign(record.value, value);
   if (!look.Holds(session)) return false;
   if (version != nullptr) *version = record.version;
@@ -126,13 +129,13 @@ class FirstLook {
 
 /// A GET where nothing comes in between: true, and it is done. False: nothing is known yet; Get. `version`:
 /// as Client::Get. REQUIRES: the key's size is in bounds.
-[[gnu::always_inline]] inline bool GetAtOnce(Session& session, std::string_view key, std::string* value,
-                                             std::uint64_t* version) {
-  if (!session.is_ready() || !FirstLook::IsFor(session)) return false;
+[[gnu::always_inline]] inline bool TryFastGet(Session& session, std::string_view key, std::string* value,
+                                              std::uint64_t* version) {
+  if (!session.is_ready() || !FastGet::IsFor(session)) return false;
   const std::uint64_t key_hash = HashKey(key);
-  FirstLook look;
+  FastGet look;
   if (!look.FindLine(session, key_hash) || !look.FindRecord(session, key_hash)) return false;
-  return TakeRecord(session, look, key, key_hash, value, version);
+  return CopyVerified(session, look, key, key_hash, value, version);
 }
 
 }  // namespace remora

@@ -1,29 +1,118 @@
 #include "client/get/lookup.h"
 
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
 #include "store/format/memory/record.h"
 
 namespace remora {
+namespace {
 
-void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, bool wants_value,
-                   const std::optional<rdma::Sge>& into) {
+/// Searches before the server is asked. To disturb one, a writer has to hit the same key in the few
+/// instructions between clearing the old record's live bit and storing the slot, or between our two READs;
+/// each time.
+constexpr int kMaxSearches = 8;
+
+// --- The cache ----------------------------------------------------------------------------------------
+
+/// Whether a cached location may be trusted; or may after a READ of the generations.
+enum class Cached : std::uint8_t { kNothing = 1, kStale, kFresh };
+
+std::uint64_t SegmentOf(const KnownLocation& location) {
+  return SegmentGenerations::SegmentOf(DecodeSlot(location.slot));
+}
+
+/// Whether the last READ of generations saw no use of the memory but the one in which the location was
+/// learned.
+bool IsSameUse(const Session& session, const KnownLocation& location) {
+  return session.cache().generations().NumberOf(SegmentOf(location)) == location.number;
+}
+
+Cached FindCachedLocation(Session& session, std::uint64_t key_hash, TimePoint start,
+                          KnownLocation* location) {
+  *location = session.cache().locations().Find(key_hash);
+  if (location->slot == 0 || !session.cache().budget().has_some()) return Cached::kNothing;
+  if (!session.cache().generations().IsFresh(SegmentOf(*location), start)) return Cached::kStale;
+  if (IsSameUse(session, *location)) return Cached::kFresh;
+  session.cache().locations().Forget(key_hash);
+  return Cached::kNothing;
+}
+
+/// Whether what was READ at a cached location may be trusted: asked behind the READ (G5: only what was read
+/// in time is the record's; if we were held up, nothing is known of the place), and as the generations may
+/// have been READ for another key meanwhile.
+bool CachedLocationIsFresh(const Session& session, const KnownLocation& location) {
+  const SegmentGenerations& generations = session.cache().generations();
+  return generations.IsFresh(SegmentOf(location), session.Coarse()) && IsSameUse(session, location);
+}
+
+/// A READ of such a place was of no use: it is forgotten, and paid for.
+void InvalidateLocation(Session& session, std::uint64_t key_hash) {
+  ++session.counters().location_wasted;
+  session.cache().budget().Spend();
+  session.cache().locations().Forget(key_hash);
+}
+
+// --- The server's answer ------------------------------------------------------------------------------
+
+/// The place that the server answered a kLocate with, or why there is none.
+absl::StatusOr<Slot> LocatedSlot(const Session& session, const ServerReply& answer) {
+  const absl::string_view why = AbslView(answer.behind);
+  switch (answer.reply.status) {
+    case ReplyStatus::kOk:
+      break;
+    case ReplyStatus::kNotFound:
+      return absl::NotFoundError("no such key");
+    case ReplyStatus::kFull:
+      return absl::ResourceExhaustedError(why);
+    case ReplyStatus::kCorrupt:
+      return absl::DataLossError(why);
+    case ReplyStatus::kDurableTier:
+      return absl::UnavailableError(why);
+    default:
+      return absl::InternalError(absl::StrCat("the server could not locate a record: ", why));
+  }
+  const Slot slot = DecodeSlot(answer.reply.slot);
+  if (!SlotNamesPlace(slot, session.server().shape().memory_size)) {
+    return absl::InternalError("the server located a record outside its memory");
+  }
+  return slot;
+}
+
+/// Whether the record that was read there is the one that was located.
+bool IsLocated(const RecordCopy& record, const Reply& reply) {
+  return (record.state == RecordState::kLive || record.state == RecordState::kDead) &&
+         record.header.version_live >> 1 == reply.version;
+}
+
+/// OutOfRange: a value of this size is larger than the memory that it was to be read into.
+absl::Status CheckFits(std::uint64_t size, const rdma::Sge& memory) {
+  if (size <= memory.size) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("the value has ", size, " bytes, the buffer ", memory.size, "; register one that large"));
+}
+
+}  // namespace
+
+void Lookup::Begin(Session& session, GenerationRead& generation_read, const LookupSpec& spec) {
   session_ = &session;
-  look_ = &look;
-  key_ = key;
-  key_hash_ = HashKey(key);
-  wants_value_ = wants_value;
-  into_ = into;
+  generation_read_ = &generation_read;
+  key_ = spec.key;
+  key_hash_ = HashKey(spec.key);
+  wants_value_ = spec.wants_value;
+  drives_chunks_ = spec.drives_chunks;
+  target_ = spec.target;
   searches_ = 0;
-  looked_ = false;
+  refreshed_ = false;
   has_asked_ = false;
   answers_ = 0;
-  if (pieces_ != nullptr) pieces_->reset();
+  if (chunks_ != nullptr) chunks_->reset();
   if (!text_.empty()) text_ = {};
   record_ = {};
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
-  if (session.locations().is_on()) return Warm();
-  if (FirstLook::IsFor(session) && !into_ && first_.FindLine(session, key_hash_)) {
-    return Read(Reading::kLine, first_.line_offset(), FirstLook::kLineSize);
+  if (session.cache().locations().is_on()) return Warm();
+  if (spec.begins_fast && FastGet::IsFor(session) && !target_.memory && fast_.FindLine(session, key_hash_)) {
+    return Read(Reading::kLine, fast_.line_offset(), FastGet::kLineSize);
   }
   Search();
 }
@@ -32,16 +121,16 @@ void Lookup::Begin(Session& session, LookUnderWay& look, std::string_view key, b
 
 void Lookup::Look(std::span<std::byte> buffer) {
   if (reading_ == Reading::kLine) {
-    const bool is_named = first_.FindRecord(*session_, key_hash_) && first_.extent_bytes() <= buffer.size();
-    return is_named ? Read(Reading::kLikely, first_.record_offset(), first_.extent_bytes()) : Search();
+    const bool is_named = fast_.FindRecord(*session_, key_hash_) && fast_.extent_bytes() <= buffer.size();
+    return is_named ? Read(Reading::kLikely, fast_.record_offset(), fast_.extent_bytes()) : Search();
   }
-  if (!first_.Verify(*session_, key_, key_hash_)) return Search();
-  const LiveRecord& record = first_.record();
-  if (record.expiry_ms != 0 && !session_->IsAlive(record.expiry_ms)) return Search();
+  if (!fast_.Verify(*session_, key_, key_hash_)) return Search();
+  const LiveRecord& record = fast_.record();
+  if (record.expiry_ms != 0 && !session_->server().IsAlive(record.expiry_ms)) return Search();
   // The callback gets a view of a copy. In front of the value, RecordCopy has the key, which nobody asks for.
   std::byte* const body = buffer.data();
   CopySmall(reinterpret_cast<char*>(body) + key_.size(), record.value.data(), record.value.size());
-  if (!first_.Holds(*session_)) return Search();
+  if (!fast_.Holds(*session_)) return Search();
   record_ = {.header = {.version_live = record.version << 1 | kLiveBit,
                         .checksum = 0,
                         .value_size = static_cast<std::uint32_t>(record.value.size()),
@@ -58,14 +147,27 @@ void Lookup::Look(std::span<std::byte> buffer) {
 
 void Lookup::Warm() {
   start_ = session_->Coarse();
-  was_loading_ = session_->store_is_loading();
-  const Remembered remembered = Remember(*session_, key_hash_, start_, &known_);
+  was_loading_ = session_->server().is_loading();
+  const Cached cached = FindCachedLocation(*session_, key_hash_, start_, &known_);
   const Slot slot = DecodeSlot(known_.slot);
-  if (remembered == Remembered::kPlace && slot.extent_bytes() <= kMaxSmallExtent) {
-    return ReadRecord(Source::kRemembered, slot, PlaceOf(slot));
+  if (cached == Cached::kFresh && slot.extent_bytes() <= kMaxSmallExtent) {
+    return ReadRecord(Source::kCache, slot, PlaceOf(slot));
   }
-  if (remembered == Remembered::kNeedsLook && !looked_ && BeginLook(Generations::SegmentOf(slot))) return;
+  if (cached == Cached::kStale && !refreshed_ && BeginGenerationRead(SegmentGenerations::SegmentOf(slot))) {
+    return;
+  }
   Search();
+}
+
+/// A record of such a place, read since then. kUnsure: it is not the key's any more.
+Lookup::Outcome Lookup::JudgeCached() {
+  if (record_.state != RecordState::kLive || !CachedLocationIsFresh(*session_, known_)) {
+    InvalidateLocation(*session_, key_hash_);
+    return Outcome::kUnsure;
+  }
+  ++session_->counters().location_hits;
+  session_->cache().budget().Earn(1);
+  return JudgeLive();
 }
 
 // --- The search -----------------------------------------------------------------------------------------
@@ -75,15 +177,16 @@ void Lookup::Search() {
     step_ = Step::kAsk;
     return;
   }
+  // Before what is read: it may be as of then, whatever the server says later.
   start_ = session_->Coarse();
-  was_loading_ = session_->store_is_loading();
-  search_.emplace(key_, key_hash_, session_->shape(), &session_->view());
-  looked_ = false;
+  was_loading_ = session_->server().is_loading();
+  search_.emplace(key_, key_hash_, session_->server().shape(), &session_->server().index());
+  refreshed_ = false;
   directory_read_ = false;
   Advance();
 }
 
-void Lookup::Again() {
+void Lookup::SearchAgain() {
   ++session_->counters().retries;
   Search();
 }
@@ -99,31 +202,31 @@ void Lookup::Advance() {
       step_ = Step::kAsk;
       return;
     case KeySearch::Step::kUnsure:
-      return Again();
+      return SearchAgain();
+    case KeySearch::Step::kFound:
+      if (record_.proven) return End(JudgeLive());
+      [[fallthrough]];
     case KeySearch::Step::kMissing:
-      if (!session_->InTime(start_)) return Again();
-      return Judged(GetOutcome::kMissing, {});
-    case KeySearch::Step::kFound: {
-      if (!record_.proven && !session_->InTime(start_)) return Again();
-      Found found{.target = {}};
-      const GetOutcome outcome = Judge(*session_, record_, start_, &found);
-      if (outcome == GetOutcome::kFound && looks_ == session_->counters().location_looks) {
-        session_->Learn(key_hash_, search_->slot());
-      }
-      return Judged(outcome, found);
-    }
+      if (!session_->server().InTime(start_)) return SearchAgain();
+      break;
   }
+  if (search_->step() == KeySearch::Step::kMissing) return End(Outcome::kMissing);
+  const Outcome outcome = JudgeLive();
+  if (outcome == Outcome::kFound && refreshes_ == session_->counters().location_looks) {
+    session_->cache().Learn(key_hash_, search_->slot());
+  }
+  End(outcome);
 }
 
 void Lookup::ReadBucket() {
   const BucketRef& bucket = search_->bucket();
-  if (const std::uint64_t offset = session_->KnownOffsetOf(bucket)) {
+  if (const std::uint64_t offset = session_->region().KnownOffsetOf(bucket)) {
     directory_read_ = false;
     return Read(Reading::kBucket, offset, sizeof(Bucket));
   }
-  directory_ = session_->DirectoryAround(bucket);
+  directory_ = session_->region().DirectoryAround(bucket);
   // Read and still not known: its entry was torn, or the index is not that large.
-  if (directory_read_ || directory_.size == 0) return Again();
+  if (directory_read_ || directory_.size == 0) return SearchAgain();
   Read(Reading::kDirectory, directory_.offset, directory_.size);
 }
 
@@ -135,10 +238,11 @@ void Lookup::ReadFound() {
     step_ = Step::kAsk;
     return;
   }
-  // For Learn, as in a GET that waits.
-  const std::uint64_t segment = Generations::SegmentOf(slot);
-  if (session_->locations().is_on() && !looked_ && session_->generations().IsLookDue(segment, start_) &&
-      BeginLook(segment)) {
+  // For Learn. Before the record is read: generations that are READ behind it would tell nothing
+  // (segment_generations.h, G4).
+  const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
+  if (session_->cache().locations().is_on() && !refreshed_ &&
+      session_->cache().generations().RefreshIsDue(segment, start_) && BeginGenerationRead(segment)) {
     return;
   }
   ReadRecord(Source::kSearch, slot, search_->place());
@@ -149,35 +253,39 @@ void Lookup::ReadFound() {
 void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& place) {
   source_ = source;
   wanted_ = {key_, key_hash_, slot, place, start_};
-  if (!into_ && !is_large()) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
-  const ValueTarget target{.text = into_ ? nullptr : &text_, .memory = into_};
+  ValueTarget target = target_;
+  if (!target.memory && target.text == nullptr) target.text = &text_;
+  if (!NeedsPieces(slot, target)) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
   text_.clear();
-  if (pieces_ == nullptr) pieces_ = std::make_unique<std::optional<PieceReader>>();
-  pieces_->emplace(*session_, wanted_, target);
-  ReadPiece();
+  if (chunks_ == nullptr) chunks_ = std::make_unique<std::optional<ChunkedReader>>();
+  chunks_->emplace(*session_, wanted_, target);
+  if (drives_chunks_) return Read(Reading::kAllChunks, 0, 0);
+  ReadChunk();
 }
 
-void Lookup::ReadPiece() {
-  if (const std::optional<PieceRead> next = (*pieces_)->Next()) {
-    Read(Reading::kPiece, next->offset, next->scratch_size);
+void Lookup::ReadChunk() {
+  if (const std::optional<PieceRead> next = (*chunks_)->Next()) {
+    Read(Reading::kChunk, next->offset, next->scratch_size);
     direct_ = next->direct;
     return;
   }
-  const PiecesRead read = (*pieces_)->result();
+  TakeChunks();
+}
+
+void Lookup::TakeChunks() {
+  const PiecesRead read = (*chunks_)->result();
   record_ = {.header = read.header, .body = nullptr, .state = read.state, .proven = read.proven};
-  pieces_->reset();
+  chunks_->reset();
   TakeRecord();
 }
 
 void Lookup::TakeRecord() {
   switch (source_) {
-    case Source::kRemembered: {
-      Found found{.target = {}};
-      return Judged(JudgeKnown(*session_, key_hash_, known_, record_, start_, &found), found);
-    }
+    case Source::kCache:
+      return End(JudgeCached());
     case Source::kSearch:
-      session_->allowance().Earn(1);
-      looked_ = false;
+      session_->cache().budget().Earn(1);
+      refreshed_ = false;
       search_->TakeJudged(record_.state);
       return Advance();
     case Source::kServer:
@@ -185,29 +293,40 @@ void Lookup::TakeRecord() {
   }
 }
 
-bool Lookup::BeginLook(std::uint64_t segment) {
-  // Of two looks that overlap it is not known which saw more.
-  if (look_->is || !session_->allowance().has_some()) return false;
-  session_->allowance().Spend();
-  look_->is = true;
-  looked_ = true;
-  look_segment_ = segment;
-  const Generations::Range range = session_->generations().RangeOf(segment);
-  Read(Reading::kLook, range.offset, range.size);
+bool Lookup::BeginGenerationRead(std::uint64_t segment) {
+  if (generation_read_->is_in_flight || !session_->cache().budget().has_some()) return false;
+  session_->cache().budget().Spend();
+  generation_read_->is_in_flight = true;
+  refreshed_ = true;
+  refreshed_segment_ = segment;
+  const SegmentGenerations::Range range = session_->cache().generations().RangeOf(segment);
+  Read(Reading::kGenerations, range.offset, range.size);
   return true;
 }
 
-void Lookup::Judged(GetOutcome outcome, const Found& found) {
+Lookup::Outcome Lookup::JudgeLive() const {
+  switch (session_->server().LifeOf(record_.header.expiry_ms, start_)) {
+    case ServerTime::Life::kAlive:
+      return Outcome::kFound;
+    case ServerTime::Life::kOver:
+      return Outcome::kMissing;
+    case ServerTime::Life::kAskServer:
+      break;
+  }
+  return Outcome::kAskServer;
+}
+
+void Lookup::End(Outcome outcome) {
   switch (outcome) {
-    case GetOutcome::kFound:
-      return EndFound(found.facts);
-    case GetOutcome::kMissing:
+    case Outcome::kFound:
+      return EndFound(record_.facts());
+    case Outcome::kMissing:
       step_ = was_loading_ ? Step::kAsk : Step::kMissing;
       return;
-    case GetOutcome::kAskServer:
+    case Outcome::kAskServer:
       step_ = Step::kAsk;
       return;
-    case GetOutcome::kUnsure:
+    case Outcome::kUnsure:
       return Search();
   }
 }
@@ -215,34 +334,35 @@ void Lookup::Judged(GetOutcome outcome, const Found& found) {
 // --- What was read --------------------------------------------------------------------------------------
 
 void Lookup::Posted() {
-  if (reading_ == Reading::kLook) look_posted_ = session_->Coarse();
-  looks_ = session_->counters().location_looks;
+  if (reading_ == Reading::kGenerations) refresh_posted_ = session_->Coarse();
+  refreshes_ = session_->counters().location_looks;
 }
 
 void Lookup::Take(std::span<const std::byte> bytes) {
   switch (reading_) {
     case Reading::kLine:
     case Reading::kLikely:
-      return;  // they are not READ
-    case Reading::kLook:
-      look_->is = false;
+    case Reading::kAllChunks:
+      return;  // they are not READ, or not as one
+    case Reading::kGenerations:
+      generation_read_->is_in_flight = false;
       ++session_->counters().location_looks;
-      session_->generations().Take(look_segment_, bytes, look_posted_, session_->Coarse());
+      session_->cache().generations().Take(refreshed_segment_, bytes, refresh_posted_, session_->Coarse());
       return searches_ > 0 ? ReadFound() : Warm();
     case Reading::kDirectory:
-      session_->TakeDirectory(directory_, bytes);
+      session_->region().TakeDirectory(directory_, bytes);
       directory_read_ = true;
       return ReadBucket();
     case Reading::kBucket:
-      session_->allowance().Earn(1);
+      session_->cache().budget().Earn(1);
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
       return Advance();
     case Reading::kRecord:
       record_ = CopyOf(bytes, wanted_);
       return TakeRecord();
-    case Reading::kPiece:
-      (*pieces_)->Take(bytes);
-      return ReadPiece();
+    case Reading::kChunk:
+      (*chunks_)->Take(bytes);
+      return ReadChunk();
   }
 }
 
@@ -254,10 +374,10 @@ void Lookup::Asked() {
   asked_ = session_->clock().Now();
 }
 
-void Lookup::Take(const Session::Answer& answer) {
+void Lookup::Take(const ServerReply& answer) {
   ++session_->counters().locates;
   ++answers_;
-  session_->server_time().Learn(answer.reply.server_ms, asked_, session_->clock().Now());
+  session_->server().server_time().Learn(answer.reply.server_ms, asked_, session_->clock().Now());
   located_ = answer.reply;
   record_ = {};
   const absl::StatusOr<Slot> slot = LocatedSlot(*session_, answer);
@@ -276,21 +396,21 @@ void Lookup::EndLocated() {
     return EndAsked(Step::kFailed);
   }
   // It had not expired when the server replied: nobody else's clock is asked.
-  EndFound({record_.header.version_live >> 1, record_.header.expiry_ms});
+  EndFound(record_.facts());
   EndAsked(step_);
 }
 
 void Lookup::EndFound(const RecordFacts& facts) {
   facts_ = facts;
   step_ = Step::kFound;
-  if (!into_) return;
-  status_ = CheckFits(record_.header.value_size, *into_);
+  if (!target_.memory) return;
+  status_ = CheckFits(record_.header.value_size, *target_.memory);
   if (!status_.ok()) step_ = Step::kFailed;
 }
 
 void Lookup::EndAsked(Step step) {
   // Later, the place may be another record's; then it is asked again, until the caller's patience ends.
-  step_ = record_.proven || session_->InTime(start_) ? step : Step::kAsk;
+  step_ = record_.proven || session_->server().InTime(start_) ? step : Step::kAsk;
   if (step_ == Step::kAsk && !status_.ok()) status_ = absl::OkStatus();
 }
 

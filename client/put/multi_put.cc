@@ -3,7 +3,6 @@
 // and the server does them in that order.
 #include "client/put/multi_put.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -19,13 +18,12 @@ namespace {
 class PutMany {
  public:
   PutMany(Session& session, std::span<const PutRequest> requests, std::span<PutResult> results)
-      : session_(session), exchanges_(session), requests_(requests), results_(results) {}
+      : session_(session), channel_(session.channel()), requests_(requests), results_(results) {}
 
   absl::Status Run() {
-    REMORA_RETURN_IF_ERROR(session_.Settle());
-    while (next_ < requests_.size() || !exchanges_.empty()) {
+    while (next_ < requests_.size() || !channel_.empty()) {
       REMORA_RETURN_IF_ERROR(SendSome());
-      if (!exchanges_.empty()) REMORA_RETURN_IF_ERROR(TakeSome());
+      if (!channel_.empty()) REMORA_RETURN_IF_ERROR(TakeSome());
     }
     return absl::OkStatus();
   }
@@ -37,11 +35,11 @@ class PutMany {
       if (!IsPending(results_[next_])) continue;
       if (request.value.size() > kMaxSmallValueSize) {
         // Its parts take the whole slice.
-        if (!exchanges_.empty()) return absl::OkStatus();
+        if (!channel_.empty()) return absl::OkStatus();
         REMORA_RETURN_IF_ERROR(PutAlone(request, results_[next_]));
         continue;
       }
-      const Exchanges::List list = ListAt(next_);
+      const RequestChannel::List list = ListAt(next_);
       REMORA_ASSIGN_OR_RETURN(const bool sent, list.size() > 1 ? SendList(list) : SendOne(request));
       if (!sent) return absl::OkStatus();
       if (list.size() > 1) next_ += list.size() - 1;
@@ -50,8 +48,8 @@ class PutMany {
   }
 
   /// Those from there on that go into one message: they follow each other, and are small and alike.
-  Exchanges::List ListAt(std::size_t first) const {
-    Exchanges::List list;
+  RequestChannel::List ListAt(std::size_t first) const {
+    RequestChannel::List list;
     for (std::size_t i = first; i < requests_.size() && IsPending(results_[i]); ++i) {
       const PutRequest& request = requests_[i];
       if (!list.Add(request.key, request.value, request.options, static_cast<std::uint32_t>(i))) break;
@@ -59,21 +57,21 @@ class PutMany {
     return list;
   }
 
-  absl::StatusOr<bool> SendList(const Exchanges::List& list) {
-    REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.SendList(list, Exchanges::Listing::kWithoutIds));
-    if (sent && session_.locations().is_on()) {
-      for (const auto& put : list.puts()) session_.locations().Forget(HashKey(put.key));
+  absl::StatusOr<bool> SendList(const RequestChannel::List& list) {
+    REMORA_ASSIGN_OR_RETURN(const bool sent, channel_.SendList(list, RequestChannel::Listing::kWithoutIds));
+    if (sent && session_.cache().locations().is_on()) {
+      for (const auto& put : list.puts()) session_.cache().locations().Forget(HashKey(put.key));
     }
     return sent;
   }
 
   absl::StatusOr<bool> SendOne(const PutRequest& request) {
     const std::uint64_t key_hash = HashKey(request.key);
-    REMORA_ASSIGN_OR_RETURN(const bool sent, exchanges_.Send({Operation::kPut, request.key, key_hash,
-                                                              request.value, request.options, 0},
-                                                             static_cast<std::uint32_t>(next_)));
+    REMORA_ASSIGN_OR_RETURN(const bool sent, channel_.Send({Operation::kPut, request.key, key_hash,
+                                                            request.value, request.options, 0},
+                                                           static_cast<std::uint32_t>(next_)));
     // Even if it fails, its old place may be of no use any more.
-    if (sent) session_.locations().Forget(key_hash);
+    if (sent) session_.cache().locations().Forget(key_hash);
     return sent;
   }
 
@@ -83,49 +81,33 @@ class PutMany {
     options.version = &result.version;
     result.status = Put(session_, request.key, {request.value, {}}, options);
     if (result.status.ok() && request.options.version != nullptr) *request.options.version = result.version;
-    REMORA_RETURN_IF_ERROR(session_.status());
     session_.RestartDeadline();
-    return session_.Settle();
+    return session_.status();
   }
 
   absl::Status TakeSome() {
-    std::array<rdma::Completion, 16> completions;
-    REMORA_ASSIGN_OR_RETURN(const std::size_t count, session_.AwaitSome(completions));
-    for (const rdma::Completion& completion : std::span(completions).first(count)) {
-      if (!completion.ok || completion.kind == rdma::CompletionKind::kDisconnected) {
-        return session_.connection().status();
-      }
-      if (completion.kind == rdma::CompletionKind::kSend) exchanges_.TakeSend(completion);
-      if (completion.kind == rdma::CompletionKind::kReceive) REMORA_RETURN_IF_ERROR(TakeReply(completion));
-    }
-    return absl::OkStatus();
+    return session_.AwaitReplies([&](std::uint32_t number, const ServerReply& reply, bool may_learn) {
+      TakeOutcome(number, reply, may_learn);
+      session_.RestartDeadline();
+    });
   }
 
-  absl::Status TakeReply(const rdma::Completion& completion) {
-    REMORA_ASSIGN_OR_RETURN(const Exchanges::Ended ended, exchanges_.TakeReply(completion));
-    REMORA_RETURN_IF_ERROR(ended.ForEach([&](std::uint32_t number, const Session::Answer& answer) {
-      TakeOutcome(number, answer, ended.may_learn);
-    }));
-    session_.RestartDeadline();
-    return session_.PostReceive(completion.context);
-  }
-
-  void TakeOutcome(std::size_t number, const Session::Answer& answer, bool may_learn) {
+  void TakeOutcome(std::size_t number, const ServerReply& answer, bool may_learn) {
     const PutRequest& request = requests_[number];
     PutResult& result = results_[number];
     result.status = ToStatus(answer);
     if (!result.status.ok()) return;
     result.version = answer.reply.version;
     if (request.options.version != nullptr) *request.options.version = result.version;
-    if (may_learn && session_.locations().is_on()) {
-      session_.Learn(HashKey(request.key), DecodeSlot(answer.reply.slot));
+    if (may_learn && session_.cache().locations().is_on()) {
+      session_.cache().Learn(HashKey(request.key), DecodeSlot(answer.reply.slot));
     }
   }
 
   static bool IsPending(const PutResult& result) { return absl::IsUnknown(result.status); }
 
   Session& session_;
-  Exchanges exchanges_;
+  RequestChannel& channel_;
   const std::span<const PutRequest> requests_;
   const std::span<PutResult> results_;
   std::size_t next_ = 0;

@@ -4,8 +4,9 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "client/client.h"
 #include "client/session/session.h"
+#include "store/base/results.h"
+#include "store/format/types/write_options.h"
 
 namespace remora {
 

@@ -13,7 +13,7 @@
 
 namespace remora {
 
-absl::Status ToStatus(const Session::Answer& answer) {
+absl::Status ToStatus(const ServerReply& answer) {
   switch (answer.reply.status) {
     case ReplyStatus::kOk:
       return absl::OkStatus();
@@ -46,23 +46,28 @@ absl::Status ToStatus(const Session::Answer& answer) {
 namespace {
 
 /// The answer to a write that is sent, unless it was sent before and done.
-absl::StatusOr<Session::Answer> CallOnce(Session& session, Operation operation, std::string_view key,
-                                         std::uint64_t key_hash, const SentValue& value,
-                                         const PutOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(const std::optional<Session::Answer> lost, session.LostAnswer());
+absl::StatusOr<ServerReply> CallOnce(Session& session, Operation operation, std::string_view key,
+                                     std::uint64_t key_hash, const SentValue& value,
+                                     const PutOptions& options) {
+  REMORA_ASSIGN_OR_RETURN(const std::optional<ServerReply> lost, session.RecoverLostReply());
   if (lost) return *lost;
-  return session.Call(operation, key, key_hash, value, options);
+  return session.Call({.operation = operation,
+                       .key = key,
+                       .key_hash = key_hash,
+                       .value = value.bytes,
+                       .options = options,
+                       .local_key = value.local_key});
 }
 
-absl::StatusOr<Session::Answer> Commit(Session& session, Operation operation, std::string_view key,
-                                       const SentValue& value, const PutOptions& options) {
+absl::StatusOr<ServerReply> Commit(Session& session, Operation operation, std::string_view key,
+                                   const SentValue& value, const PutOptions& options) {
   const std::uint64_t key_hash = HashKey(key);
   // Even if it fails, its old place may be of no use any more.
-  session.locations().Forget(key_hash);
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
+  session.cache().locations().Forget(key_hash);
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
                           CallOnce(session, operation, key, key_hash, value, options));
   if (answer.reply.status == ReplyStatus::kOk) {
-    if (operation != Operation::kDelete) session.Learn(key_hash, DecodeSlot(answer.reply.slot));
+    if (operation != Operation::kDelete) session.cache().Learn(key_hash, DecodeSlot(answer.reply.slot));
     if (options.version != nullptr) *options.version = answer.reply.version;
   }
   return answer;
@@ -71,8 +76,7 @@ absl::StatusOr<Session::Answer> Commit(Session& session, Operation operation, st
 /// Its result.
 absl::StatusOr<std::int64_t> Add(Session& session, Operation operation, std::string_view key,
                                  std::string_view value, const PutOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
-                          Commit(session, operation, key, {value, {}}, options));
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer, Commit(session, operation, key, {value, {}}, options));
   REMORA_RETURN_IF_ERROR(ToStatus(answer));
   return answer.reply.result;
 }
@@ -81,14 +85,13 @@ absl::StatusOr<std::int64_t> Add(Session& session, Operation operation, std::str
 
 absl::Status Put(Session& session, std::string_view key, const SentValue& value, const PutOptions& options) {
   if (value.bytes.size() > kMaxSmallValueSize) return PutLarge(session, key, value, options);
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer,
-                          Commit(session, Operation::kPut, key, value, options));
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer, Commit(session, Operation::kPut, key, value, options));
   return ToStatus(answer);
 }
 
 absl::Status Delete(Session& session, std::string_view key, const WriteOptions& options) {
   REMORA_ASSIGN_OR_RETURN(
-      const Session::Answer answer,
+      const ServerReply answer,
       Commit(session, Operation::kDelete, key, {},
              {.condition = options.condition, .durability = options.durability, .version = options.version}));
   return ToStatus(answer);
@@ -96,11 +99,11 @@ absl::Status Delete(Session& session, std::string_view key, const WriteOptions& 
 
 absl::Status Touch(Session& session, std::string_view key, std::chrono::milliseconds ttl,
                    const WriteOptions& options) {
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Commit(session, Operation::kTouch, key, {},
-                                                               {.ttl = ttl,
-                                                                .condition = options.condition,
-                                                                .durability = options.durability,
-                                                                .version = options.version}));
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer, Commit(session, Operation::kTouch, key, {},
+                                                           {.ttl = ttl,
+                                                            .condition = options.condition,
+                                                            .durability = options.durability,
+                                                            .version = options.version}));
   return ToStatus(answer);
 }
 
@@ -119,9 +122,9 @@ absl::StatusOr<std::size_t> Append(Session& session, std::string_view key, std::
 absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* version,
                    std::optional<Durability> durability) {
   std::string_view bytes = batch.bytes();
-  while (!bytes.empty()) session.locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
+  while (!bytes.empty()) session.cache().locations().Forget(HashKey(TakeBatchWrite(&bytes).value().key));
   REMORA_ASSIGN_OR_RETURN(
-      const Session::Answer answer,
+      const ServerReply answer,
       CallOnce(session, Operation::kBatch, {}, HashKey({}), {batch.bytes(), {}}, {.durability = durability}));
   if (answer.reply.status == ReplyStatus::kOk && version != nullptr) *version = answer.reply.version;
   return ToStatus(answer);

@@ -15,7 +15,7 @@
 namespace remora {
 
 /// What became of a write, or of a step of one.
-absl::Status ToStatus(const Session::Answer& answer);
+absl::Status ToStatus(const ServerReply& answer);
 
 /// See Client. REQUIRES: sizes, ttl and condition are in bounds, and Session::BeginCall was OK.
 absl::Status Put(Session& session, std::string_view key, const SentValue& value, const PutOptions& options);

@@ -21,37 +21,47 @@ void FillOptions(const PutOptions& options, Request* request) {
 
 }  // namespace
 
-Exchanges::Exchanges(Session& session) : session_(session), slice_(session.payload_buffer().size()) {}
+absl::Status RequestChannel::Bind(rdma::Connection& connection) {
+  connection_ = &connection;
+  for (std::uint64_t i = 0; i < SessionBuffers::kReplies; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
+  return absl::OkStatus();
+}
 
-absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
+void RequestChannel::Clear() {
+  connection_ = nullptr;
+  requests_.fill({});
+  staging_.Clear();
+  in_flight_ = 0;
+}
+
+absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_t owner) {
   if (!HasCredit()) return false;
   const bool is_question = asked.operation == Operation::kOutcome;
-  const std::size_t size =
-      is_question ? 0 : asked.key.size() + asked.value.size() + session_.recent_reads().bytes();
+  const std::size_t size = is_question ? 0 : asked.key.size() + asked.value.size() + hints_.bytes();
   // Without a slice it goes along, behind the request; or not at all, where that will be refused.
-  const bool is_inline = session_.is_read_only() && size > 0 && !NeedsWriter(asked.operation);
+  const bool is_inline = server_.is_read_only() && size > 0 && !NeedsWriter(asked.operation);
   const std::size_t header_size = is_inline ? sizeof(Request) : 0;
-  std::optional<SliceRing::Piece> piece;
+  std::optional<StagingRing::Piece> piece;
   if (size > 0) {
-    piece = slice_.Take(header_size + size);
+    piece = staging_.Take(header_size + size);
     if (!piece) return false;
   }
-  Request request = session_.NextRequest(asked.operation, asked.key.size(), asked.value.size());
-  Exchange& exchange = Begin(request, owner, piece);
+  Request request = NextRequest(asked.operation, asked.key.size(), asked.value.size());
+  InFlightRequest& in_flight = Begin(request, owner, piece);
 
   if (piece) {
-    const std::span<std::byte> payload = session_.payload_buffer().subspan(piece->offset + header_size, size);
+    const std::span<std::byte> payload = buffers_.payload().subspan(piece->offset + header_size, size);
     const SentValue value{asked.value, asked.local_key};
-    const SgeList from = session_.Fill(payload, asked.key, value);
-    request.read_count = static_cast<std::uint8_t>(
-        session_.recent_reads().Take(payload.data() + asked.key.size() + asked.value.size()));
+    const SgeList from = Fill(payload, asked.key, value);
+    request.read_count =
+        static_cast<std::uint8_t>(hints_.Take(payload.data() + asked.key.size() + asked.value.size()));
     request.payload_offset = piece->offset;
     const char* const text = reinterpret_cast<const char*>(payload.data());
-    exchange.key = {text, asked.key.size()};
-    if (!value.is_gathered()) exchange.value = {text + asked.key.size(), asked.value.size()};
-    if (!session_.is_read_only()) {
-      if (value.is_gathered()) exchange.memory = owner;
-      REMORA_RETURN_IF_ERROR(session_.PostWrite(from, session_.slice(), piece->offset));
+    in_flight.key = {text, asked.key.size()};
+    if (!value.is_gathered()) in_flight.value = {text + asked.key.size(), asked.value.size()};
+    if (!server_.is_read_only()) {
+      if (value.is_gathered()) in_flight.memory = owner;
+      REMORA_RETURN_IF_ERROR(PostWrite(from, piece->offset));
     } else if (!is_inline) {
       request.read_count = 0;
     }
@@ -64,173 +74,217 @@ absl::StatusOr<bool> Exchanges::Send(const Asked& asked, std::uint32_t owner) {
         PayloadChecksum(request, asked.key_hash, HashValue(asked.value.data(), asked.value.size()));
   }
   if (!is_inline) {
-    REMORA_RETURN_IF_ERROR(Post(exchange, request));
+    REMORA_RETURN_IF_ERROR(Post(in_flight, request));
     return true;
   }
   const absl::Status posted =
-      Post(exchange, request, session_.payload_buffer().subspan(piece->offset, header_size + size));
+      Post(in_flight, request, buffers_.payload().subspan(piece->offset, header_size + size));
   if (absl::IsResourceExhausted(posted)) {  // long ones: when others have been taken
-    exchange.send_done = exchange.reply_done = true;
-    FreeIfDone(exchange);
+    in_flight.send_done = in_flight.reply_done = true;
+    FreeIfDone(in_flight);
     return false;
   }
   REMORA_RETURN_IF_ERROR(posted);
   return true;
 }
 
-std::size_t Exchanges::MostListed() const {
-  if (!session_.reconnects()) return kMaxListedPuts;
-  return std::clamp<std::size_t>(session_.credits() / 2, 1, kMaxListedPuts);
+std::size_t RequestChannel::MostListed() const {
+  if (!asks_later_) return kMaxListedPuts;
+  return std::clamp<std::size_t>(credits() / 2, 1, kMaxListedPuts);
 }
 
-absl::StatusOr<bool> Exchanges::SendList(const List& list, Listing listing) {
-  const bool has_ids = listing == Listing::kWithIds && session_.reconnects();
+absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing) {
+  const bool has_ids = listing == Listing::kWithIds && asks_later_;
   const std::size_t ids = has_ids ? list.size() : 1;
   if (!HasCredit(ids)) return false;
   const std::size_t size = list.bytes();
-  const std::optional<SliceRing::Piece> piece = slice_.Take(size + session_.recent_reads().bytes());
+  const std::optional<StagingRing::Piece> piece = staging_.Take(size + hints_.bytes());
   if (!piece) return false;
-  Request request = session_.NextRequest(Operation::kPutList, 0, size, ids);
-  Exchange& exchange = Begin(request, kNobody, piece);
-  exchange.first_id = request.request_id - (ids - 1);
+  Request request = NextRequest(Operation::kPutList, 0, size, ids);
+  InFlightRequest& in_flight = Begin(request, kNobody, piece);
+  in_flight.first_id = request.request_id - (ids - 1);
   request.put_count = static_cast<std::uint8_t>(list.size());
   if (has_ids) request.put_ids = request.put_count;
-  std::byte* const payload = session_.payload_buffer().data() + piece->offset;
+  std::byte* const payload = buffers_.payload().data() + piece->offset;
   std::byte* end = payload;
   for (const List::Put& put : list.puts()) {
     end = AddListedPut(end, put.key, put.value, put.ttl);
-    exchange.owner[exchange.listed++] = put.owner;
+    in_flight.owner[in_flight.listed++] = put.owner;
   }
-  exchange.value = {reinterpret_cast<const char*>(payload), size};
+  in_flight.value = {reinterpret_cast<const char*>(payload), size};
   // Without a slice, it is refused whatever it says.
-  if (!session_.is_read_only()) {
-    request.read_count = static_cast<std::uint8_t>(session_.recent_reads().Take(end));
+  if (!server_.is_read_only()) {
+    request.read_count = static_cast<std::uint8_t>(hints_.Take(end));
     end += request.read_count * sizeof(std::uint64_t);
     request.payload_offset = piece->offset;
     SgeList from;
-    from.Add(session_.SgeOf(std::span(payload, end)));
-    REMORA_RETURN_IF_ERROR(session_.PostWrite(from, session_.slice(), piece->offset));
+    from.Add(buffers_.SgeOf(std::span(payload, end)));
+    REMORA_RETURN_IF_ERROR(PostWrite(from, piece->offset));
     request.durability = EncodeDurability(list.durability());
     request.payload_checksum = PayloadChecksum(request, HashKey({}), HashValue(payload, size));
   }
-  REMORA_RETURN_IF_ERROR(Post(exchange, request));
+  REMORA_RETURN_IF_ERROR(Post(in_flight, request));
   return true;
 }
 
-absl::StatusOr<bool> Exchanges::SendSizes(const Asked& asked, std::uint64_t value_hash, std::uint32_t owner) {
+absl::StatusOr<bool> RequestChannel::SendSizes(const RequestSpec& asked, std::uint64_t value_hash,
+                                               std::uint32_t owner) {
   if (!HasCredit()) return false;
-  Request request = session_.NextRequest(asked.operation, asked.key.size(), asked.value.size());
+  Request request = NextRequest(asked.operation, asked.key.size(), asked.value.size());
   FillOptions(asked.options, &request);
   request.payload_checksum = PayloadChecksum(request, asked.key_hash, value_hash);
   REMORA_RETURN_IF_ERROR(Post(Begin(request, owner, std::nullopt), request));
   return true;
 }
 
-absl::StatusOr<bool> Exchanges::SendPart(LargeStream& stream, std::uint32_t owner, std::uint32_t memory) {
+absl::StatusOr<bool> RequestChannel::SendPart(PayloadStream& stream, std::uint32_t owner,
+                                              std::uint32_t memory, std::size_t most) {
   if (!HasCredit()) return false;
-  const std::size_t size = std::min(stream.left(), kPartBytes);
-  const std::optional<SliceRing::Piece> piece = slice_.Take(size);
+  const std::size_t size = std::min(stream.left(), most);
+  const std::optional<StagingRing::Piece> piece = staging_.Take(size);
   if (!piece) return false;
-  Request request = session_.NextRequest(Operation::kPart, 0, size);
+  Request request = NextRequest(Operation::kPart, 0, size);
   request.payload_offset = piece->offset;
-  Exchange& exchange = Begin(request, owner, piece);
-  exchange.memory = memory;
-  const SgeList part = stream.Take(session_.SgeOf(session_.payload_buffer().subspan(piece->offset, size)));
-  REMORA_RETURN_IF_ERROR(session_.PostWrite(part, session_.slice(), piece->offset));
-  REMORA_RETURN_IF_ERROR(Post(exchange, request));
+  InFlightRequest& in_flight = Begin(request, owner, piece);
+  in_flight.memory = memory;
+  const SgeList part = stream.Take(buffers_.SgeOf(buffers_.payload().subspan(piece->offset, size)));
+  REMORA_RETURN_IF_ERROR(PostWrite(part, piece->offset));
+  REMORA_RETURN_IF_ERROR(Post(in_flight, request));
   return true;
 }
 
-bool Exchanges::HasCredit(std::size_t ids) const {
-  return !(under_way_ == session_.credits() || (session_.reconnects() && MayBeLostSightOf(ids)));
+absl::StatusOr<bool> RequestChannel::SendBare(Request request, std::uint32_t owner) {
+  if (!HasCredit()) return false;
+  request.request_id = ++last_request_id_;
+  REMORA_RETURN_IF_ERROR(Post(Begin(request, owner, std::nullopt), request));
+  return true;
 }
 
-Exchanges::Exchange& Exchanges::Begin(const Request& request, std::uint32_t owner,
-                                      const std::optional<SliceRing::Piece>& piece) {
-  Exchange& exchange = *std::find_if(exchanges_.begin(), exchanges_.end(),
-                                     [](const Exchange& one) { return one.request_id == 0; });
-  exchange = {.request_id = request.request_id,
-              .first_id = request.request_id,
-              .owner = {owner},
-              .memory = kNobody,
-              .piece = piece ? piece->number : 0,
-              .listed = 0,
-              .has_piece = piece.has_value(),
-              .is_write = IsWrite(request.operation),
-              .send_done = false,
-              .reply_done = false,
-              .looks = session_.counters().location_looks,
-              .key = {},
-              .value = {}};
-  ++under_way_;
-  return exchange;
+Request RequestChannel::NextRequest(Operation operation, std::size_t key_size, std::size_t value_size,
+                                    std::size_t ids) {
+  last_request_id_ += ids;
+  Request request;
+  request.request_id = last_request_id_;
+  request.value_size = static_cast<std::uint32_t>(value_size);
+  request.key_size = static_cast<std::uint16_t>(key_size);
+  request.operation = operation;
+  return request;
 }
 
-absl::Status Exchanges::Post(const Exchange& exchange, const Request& request) {
-  const auto number = static_cast<std::size_t>(&exchange - exchanges_.data());
-  return Post(exchange, request, session_.request_buffer(number));
+SgeList RequestChannel::Fill(std::span<std::byte> payload, std::string_view key,
+                             const SentValue& value) const {
+  // What goes along with a request is in one piece.
+  const bool gathers = value.is_gathered() && !server_.is_read_only();
+  if (!key.empty()) std::memcpy(payload.data(), key.data(), key.size());
+  SgeList list;
+  if (gathers) {
+    list.Add(buffers_.SgeOf(payload.first(key.size())));
+    list.Add(value.sge());
+    list.Add(buffers_.SgeOf(payload.subspan(key.size() + value.bytes.size())));
+    return list;
+  }
+  if (!value.bytes.empty()) {
+    std::memcpy(payload.data() + key.size(), value.bytes.data(), value.bytes.size());
+  }
+  list.Add(buffers_.SgeOf(payload));
+  return list;
 }
 
-absl::Status Exchanges::Post(const Exchange& exchange, const Request& request, std::span<std::byte> buffer) {
-  const auto number = static_cast<std::size_t>(&exchange - exchanges_.data());
+absl::Status RequestChannel::PostWrite(const SgeList& from, std::size_t offset) {
+  return connection_->PostWritev(from.entries(), server_.staging(), offset);
+}
+
+bool RequestChannel::HasCredit(std::size_t ids) const {
+  return !(in_flight_ == credits() || (asks_later_ && MayBeLostSightOf(ids)));
+}
+
+RequestChannel::InFlightRequest& RequestChannel::Begin(const Request& request, std::uint32_t owner,
+                                                       const std::optional<StagingRing::Piece>& piece) {
+  InFlightRequest& in_flight = *std::find_if(requests_.begin(), requests_.end(),
+                                             [](const InFlightRequest& one) { return one.request_id == 0; });
+  in_flight = {.request_id = request.request_id,
+               .first_id = request.request_id,
+               .owner = {owner},
+               .memory = kNobody,
+               .piece = piece ? piece->number : 0,
+               .listed = 0,
+               .has_piece = piece.has_value(),
+               .is_write = IsWrite(request.operation),
+               .send_done = false,
+               .reply_done = false,
+               .looks = counters_.location_looks,
+               .key = {},
+               .value = {}};
+  ++in_flight_;
+  return in_flight;
+}
+
+absl::Status RequestChannel::Post(const InFlightRequest& in_flight, const Request& request) {
+  const auto number = static_cast<std::size_t>(&in_flight - requests_.data());
+  return Post(in_flight, request, buffers_.request(number));
+}
+
+absl::Status RequestChannel::Post(const InFlightRequest& in_flight, const Request& request,
+                                  std::span<std::byte> buffer) {
+  const auto number = static_cast<std::size_t>(&in_flight - requests_.data());
   std::memcpy(buffer.data(), &request, sizeof(request));
-  REMORA_RETURN_IF_ERROR(session_.connection().PostSend(number, session_.SgeOf(buffer)));
-  ++session_.counters().requests;
+  REMORA_RETURN_IF_ERROR(connection_->PostSend(number, buffers_.SgeOf(buffer)));
+  ++counters_.requests;
   return absl::OkStatus();
 }
 
-bool Exchanges::MayBeLostSightOf(std::size_t ids) const {
-  const std::uint64_t last = session_.last_request_id() + ids;
-  return std::any_of(exchanges_.begin(), exchanges_.end(), [&](const Exchange& exchange) {
-    return exchange.request_id != 0 && !exchange.reply_done && last - exchange.first_id >= session_.credits();
+bool RequestChannel::MayBeLostSightOf(std::size_t ids) const {
+  const std::uint64_t last = last_request_id() + ids;
+  return std::any_of(requests_.begin(), requests_.end(), [&](const InFlightRequest& in_flight) {
+    return in_flight.request_id != 0 && !in_flight.reply_done && last - in_flight.first_id >= credits();
   });
 }
 
-void Exchanges::Abandon(std::uint32_t owner) {
-  for (Exchange& exchange : exchanges_) {
-    for (std::uint32_t& one : std::span(exchange.owner).first(exchange.owners())) {
+void RequestChannel::Abandon(std::uint32_t owner) {
+  for (InFlightRequest& in_flight : requests_) {
+    for (std::uint32_t& one : std::span(in_flight.owner).first(in_flight.callers())) {
       if (one == owner) one = kNobody;
     }
   }
 }
 
-std::uint64_t Exchanges::LastAbandonedWrite() const {
+std::uint64_t RequestChannel::LastAbandonedWrite() const {
   std::uint64_t last = 0;
-  for (const Exchange& exchange : exchanges_) {
-    if (!exchange.is_write || exchange.reply_done) continue;
-    for (std::size_t i = 0; i < exchange.owners(); ++i) {
-      if (exchange.owner[i] == kNobody) last = std::max(last, exchange.first_id + i);
+  for (const InFlightRequest& in_flight : requests_) {
+    if (!in_flight.is_write || in_flight.reply_done) continue;
+    for (std::size_t i = 0; i < in_flight.callers(); ++i) {
+      if (in_flight.owner[i] == kNobody) last = std::max(last, in_flight.first_id + i);
     }
   }
   return last;
 }
 
-bool Exchanges::IsGathering(std::uint32_t owner) const {
-  return std::any_of(exchanges_.begin(), exchanges_.end(), [&](const Exchange& exchange) {
-    return exchange.request_id != 0 && exchange.memory == owner;
+bool RequestChannel::IsGathering(std::uint32_t owner) const {
+  return std::any_of(requests_.begin(), requests_.end(), [&](const InFlightRequest& in_flight) {
+    return in_flight.request_id != 0 && in_flight.memory == owner;
   });
 }
 
-std::uint32_t Exchanges::TakeSend(const rdma::Completion& completion) {
-  Exchange& exchange = exchanges_[completion.context];
-  exchange.send_done = true;
-  const std::uint32_t memory = std::exchange(exchange.memory, kNobody);
-  FreeIfDone(exchange);
+std::uint32_t RequestChannel::TakeSend(const rdma::Completion& completion) {
+  InFlightRequest& in_flight = requests_[completion.context];
+  in_flight.send_done = true;
+  const std::uint32_t memory = std::exchange(in_flight.memory, kNobody);
+  FreeIfDone(in_flight);
   return memory;
 }
 
-absl::StatusOr<Exchanges::Ended> Exchanges::TakeReply(const rdma::Completion& completion) {
-  const std::optional<Session::Answer> answer = session_.ReplyIn(completion);
+absl::StatusOr<RequestChannel::Ended> RequestChannel::TakeReply(const rdma::Completion& completion) {
+  const std::optional<ServerReply> answer = Decode(completion);
   if (!answer || answer->reply.request_id == 0) return absl::UnavailableError(AbslView(kStrayReply));
-  const auto found = std::find_if(exchanges_.begin(), exchanges_.end(), [&](const Exchange& exchange) {
-    return exchange.request_id == answer->reply.request_id;
+  const auto found = std::find_if(requests_.begin(), requests_.end(), [&](const InFlightRequest& in_flight) {
+    return in_flight.request_id == answer->reply.request_id;
   });
-  if (found == exchanges_.end() || found->reply_done) {
+  if (found == requests_.end() || found->reply_done) {
     return absl::UnavailableError(AbslView(kStrayReply));
   }
   const Ended ended{.owner = found->owner,
                     .answer = *answer,
-                    .may_learn = found->looks == session_.counters().location_looks,
+                    .may_learn = found->looks == counters_.location_looks,
                     .is_write = found->is_write,
                     .listed = found->listed,
                     .first_id = found->first_id};
@@ -240,11 +294,29 @@ absl::StatusOr<Exchanges::Ended> Exchanges::TakeReply(const rdma::Completion& co
   return ended;
 }
 
-void Exchanges::FreeIfDone(Exchange& exchange) {
-  if (!exchange.send_done || !exchange.reply_done) return;
-  if (exchange.has_piece) slice_.Release(exchange.piece);
-  exchange = {};
-  --under_way_;
+std::optional<ServerReply> RequestChannel::Decode(const rdma::Completion& completion) {
+  const std::span<const std::byte> message = buffers_.reply(completion.context);
+  ServerReply reply;
+  if (!FromBytes(message.first(completion.byte_count), &reply.reply) ||
+      reply.reply.behind_size > kMaxReplyBehind ||
+      sizeof(Reply) + reply.reply.behind_size > completion.byte_count) {
+    return std::nullopt;
+  }
+  reply.behind = {reinterpret_cast<const char*>(message.data()) + sizeof(Reply), reply.reply.behind_size};
+  server_.TakeLoading((reply.reply.flags & kLoading) != 0);
+  hints_.set_wanted((reply.reply.flags & ReplyFlag::kWantsReads) != 0);
+  return reply;
+}
+
+absl::Status RequestChannel::PostReceive(std::uint64_t index) {
+  return connection_->PostRecv(index, buffers_.SgeOf(buffers_.reply(index)));
+}
+
+void RequestChannel::FreeIfDone(InFlightRequest& in_flight) {
+  if (!in_flight.send_done || !in_flight.reply_done) return;
+  if (in_flight.has_piece) staging_.Release(in_flight.piece);
+  in_flight = {};
+  --in_flight_;
 }
 
 }  // namespace remora

@@ -1,7 +1,6 @@
 // Requests of which several are under way at once: each has a piece of the slice, and a credit of the server.
 //
-//   Exchanges exchanges(session);
-//   exchanges.Send(...)               WRITE payload, SEND request
+//   channel.Send(...)                 WRITE payload, SEND request
 //   completion kSend     ->  TakeSend
 //   completion kReceive  ->  TakeReply: whose it is, and what the server says
 //
@@ -21,10 +20,12 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
-#include "client/put/large_put.h"
+#include "client/counters.h"
+#include "client/region/session_buffers.h"
+#include "client/rpc/payload_stream.h"
 #include "client/rpc/staging_ring.h"
-#include "client/session/session.h"
+#include "client/session/access_hints.h"
+#include "client/session/server_view.h"
 #include "rdma/transport.h"
 #include "store/base/absl_view.h"
 #include "store/format/types/write_options.h"
@@ -33,31 +34,91 @@
 
 namespace remora {
 
-/// Thread Safety: none.
-class Exchanges {
+inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
+
+/// A reply, checked; `behind` says why when its status is not kOk.
+struct ServerReply {
+  Reply reply;
+  std::string_view behind;
+};
+
+/// A copy of a reply that is awaited, so that its buffer can be offered again at once.
+class StoredReply {
  public:
-  /// The session has no other request under way as long as there are some of these (Session::Settle).
-  explicit Exchanges(Session& session);
+  void Expect() { is_here_ = false; }
+  void Take(const ServerReply& reply) {
+    reply_ = reply.reply;
+    reply.behind.copy(text_.data(), text_.size());
+    is_here_ = true;
+  }
+  bool is_here() const { return is_here_; }
+  /// REQUIRES: is_here. Until the next Expect.
+  ServerReply view() const { return {reply_, {text_.data(), reply_.behind_size}}; }
 
+ private:
+  bool is_here_ = true;  // also where none was ever expected
+  Reply reply_;
+  std::array<char, kMaxReplyBehind> text_;
+};
+
+/// A request to be sent. For Operation::kOutcome, `about` alone says more.
+struct RequestSpec {
+  Operation operation = Operation::kPing;
+  std::string_view key{};
+  std::uint64_t key_hash = 0;
+  std::string_view value{};
+  PutOptions options{};
+  std::uint64_t about = 0;                      // the request id of a write
+  std::optional<std::uint32_t> local_key = {};  // of the value, as SentValue
+};
+
+/// The requests of one connection, in flight. It does not wait: a driver polls the connection, and hands it
+/// the completions of SENDs and receives.
+///
+/// More than 25 methods: for each kind of request one, and what the drivers of three kinds (blocking, in
+/// batches, asynchronous) ask of those in flight.
+///
+/// Thread safety: none. Ownership: what it is made with, and the connection until Clear, outlive it.
+class RequestChannel {
+ public:
+  static constexpr std::size_t kMaxInFlight = SessionBuffers::kMaxInFlight;
+
+  // Callers that are no operation's number.
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  static constexpr std::uint32_t kLargePut = kNobody - 1;  // of an AsyncClient
+  static constexpr std::uint32_t kCall = kNobody - 2;      // a call that waits
+  static constexpr std::uint32_t kScanPage = kNobody - 3;  // a page that comes beside the calls
 
-  bool empty() const { return under_way_ == 0; }
+  /// `asks_later`: of writes whose replies are lost, the server will be asked (kOutcome).
+  RequestChannel(SessionBuffers& buffers, ServerView& server, AccessHints& hints, ClientCounters& counters,
+                 bool asks_later)
+      : buffers_(buffers),
+        server_(server),
+        hints_(hints),
+        counters_(counters),
+        asks_later_(asks_later),
+        staging_(kMaxPayloadSize) {}
 
-  struct Asked {
-    Operation operation = Operation::kPing;  // kOutcome: `about` alone says more
-    std::string_view key{};
-    std::uint64_t key_hash = 0;
-    std::string_view value{};
-    PutOptions options{};
-    std::uint64_t about = 0;                      // the request id of a write
-    std::optional<std::uint32_t> local_key = {};  // of the value, as SentValue
-  };
+  /// Sends over this connection from now on, and offers it the buffers for replies. REQUIRES: they are
+  /// registered with it.
+  absl::Status Bind(rdma::Connection& connection);
+  /// The connection ends: forgets all that was in flight.
+  void Clear();
+
+  bool empty() const { return in_flight_ == 0; }
+  /// Whether no request in flight has staging memory: then all of it, and the buffer for it, are the caller's
+  /// until the next request.
+  bool has_all_staging() const { return staging_.empty(); }
+  /// The most requests in flight that this client and its server take.
+  std::size_t credits() const { return std::min(server_.credits(), kMaxInFlight); }
+  std::uint64_t last_request_id() const { return last_request_id_; }
+
   /// Sends a request for `owner`, which the reply will name. What it says is copied, unless the value is
   /// gathered: then it is to stay as long as IsGathering(owner). Takes along the hashes
   /// of keys that were read lately. False: there is no credit, or no room in the slice, right now; or, of a
   /// client that may ask later, an earlier request is unanswered which the server would lose sight of
   /// (store/format/wire/messages.h). Errors are the connection's.
-  absl::StatusOr<bool> Send(const Asked& asked, std::uint32_t owner);
+  absl::StatusOr<bool> Send(const RequestSpec& asked, std::uint32_t owner);
 
   /// Puts that may share a message, in their order. Points to what it was given.
   class List {
@@ -108,11 +169,16 @@ class Exchanges {
 
   /// The same of a request that has nothing in the slice: kReserve and kCommit of a large value, of which it
   /// says the sizes. `value_hash`: of a kCommit.
-  absl::StatusOr<bool> SendSizes(const Asked& asked, std::uint64_t value_hash, std::uint32_t owner);
-  /// The next part of a large value, of kPartBytes at most. `memory`: whose it is, for IsGathering; kNobody:
-  /// it is copied. REQUIRES: the stream is not empty.
+  absl::StatusOr<bool> SendSizes(const RequestSpec& asked, std::uint64_t value_hash, std::uint32_t owner);
+  /// The next part of a large value, of `most` bytes at most. `memory`: whose it is, for IsGathering;
+  /// kNobody: it is copied. REQUIRES: the stream is not empty.
   static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
-  absl::StatusOr<bool> SendPart(LargeStream& stream, std::uint32_t owner, std::uint32_t memory);
+  absl::StatusOr<bool> SendPart(PayloadStream& stream, std::uint32_t owner, std::uint32_t memory,
+                                std::size_t most = kPartBytes);
+  /// As many bytes as the largest part may have.
+  static constexpr std::size_t kMaxPart = kMaxPayloadSize / StagingRing::kAlignment * StagingRing::kAlignment;
+  /// The same of a request that says all in itself. Its id is the channel's to choose.
+  absl::StatusOr<bool> SendBare(Request request, std::uint32_t owner);
 
   /// The owner does not want to know any more.
   void Abandon(std::uint32_t owner);
@@ -125,21 +191,21 @@ class Exchanges {
   /// are where they were; of kOutcome both are empty, as is a value that was gathered.
   template <typename Each>
   void Lose(const Each& each) {
-    for (Exchange& exchange : exchanges_) {
-      std::string_view list = exchange.value;
-      for (std::size_t i = 0; i < exchange.owners(); ++i) {
-        if (exchange.listed > 0) {
+    for (InFlightRequest& in_flight : requests_) {
+      std::string_view list = in_flight.value;
+      for (std::size_t i = 0; i < in_flight.callers(); ++i) {
+        if (in_flight.listed > 0) {
           const BatchWrite put = TakeBatchWrite(&list).value();
-          exchange.key = put.key;
-          exchange.value = put.value;
+          in_flight.key = put.key;
+          in_flight.value = put.value;
         }
-        if (exchange.owner[i] == kNobody) continue;
-        each(exchange.owner[i], exchange.first_id + i, exchange.key, exchange.value);
+        if (in_flight.owner[i] == kNobody) continue;
+        each(in_flight.owner[i], in_flight.first_id + i, in_flight.key, in_flight.value);
       }
-      exchange = {};
+      in_flight = {};
     }
-    slice_.Clear();
-    under_way_ = 0;
+    staging_.Clear();
+    in_flight_ = 0;
   }
 
   /// Whether the device may be at a value that was to be gathered for this owner, abandoned or not.
@@ -147,11 +213,11 @@ class Exchanges {
   /// For whom the device has just gathered one; or kNobody. REQUIRES: a completion of this kind that is ok.
   std::uint32_t TakeSend(const rdma::Completion& completion);
 
-  using Owners = std::array<std::uint32_t, kMaxListedPuts>;  // of a request that is no list, one
+  using Callers = std::array<std::uint32_t, kMaxListedPuts>;  // of a request that is no list, one
 
   struct Ended {
-    Owners owner;
-    Session::Answer answer;  // its text until Session::PostReceive
+    Callers owner;
+    ServerReply answer;  // its text until PostReceive
     /// Nobody looked at the generations between request and reply, so the place in the reply may be learned.
     bool may_learn = false;
     bool is_write = false;
@@ -165,12 +231,14 @@ class Exchanges {
   };
   /// Unavailable: it answers nothing that was asked.
   absl::StatusOr<Ended> TakeReply(const rdma::Completion& completion);
+  /// Offers the buffer of a receive's completion again.
+  absl::Status PostReceive(std::uint64_t index);
 
  private:
-  struct Exchange {
+  struct InFlightRequest {
     std::uint64_t request_id = 0;  // 0: free
     std::uint64_t first_id = 0;    // of a list that is remembered: of its first put; else as request_id
-    Owners owner;
+    Callers owner;
     std::uint32_t memory = kNobody;  // whose it is that is gathered until the SEND is done
     std::uint32_t piece = 0;
     std::uint32_t listed = 0;  // as Ended
@@ -182,35 +250,48 @@ class Exchanges {
     std::string_view key;  // in the session's payload buffer
     std::string_view value;
 
-    std::size_t owners() const { return request_id == 0 ? 0 : std::max<std::size_t>(listed, 1); }
+    std::size_t callers() const { return request_id == 0 ? 0 : std::max<std::size_t>(listed, 1); }
   };
 
+  Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size, std::size_t ids = 1);
+  /// Puts {key, value} at the beginning of `payload`, except what is gathered from where it is. Returns what
+  /// is then to be WRITTEN: that, and what stands behind it in `payload`.
+  SgeList Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const;
+  absl::Status PostWrite(const SgeList& from, std::size_t offset);
+  std::optional<ServerReply> Decode(const rdma::Completion& completion);
   bool MayBeLostSightOf(std::size_t ids) const;
   /// Whether there is a credit, and a request may take it, with so many ids.
   bool HasCredit(std::size_t ids = 1) const;
   /// A free one for the request, which has that piece.
-  Exchange& Begin(const Request& request, std::uint32_t owner, const std::optional<SliceRing::Piece>& piece);
-  absl::Status Post(const Exchange& exchange, const Request& request);
+  InFlightRequest& Begin(const Request& request, std::uint32_t owner,
+                         const std::optional<StagingRing::Piece>& piece);
+  absl::Status Post(const InFlightRequest& in_flight, const Request& request);
   /// Behind the room for the request, the buffer holds what goes along.
-  absl::Status Post(const Exchange& exchange, const Request& request, std::span<std::byte> buffer);
-  void FreeIfDone(Exchange& exchange);
+  absl::Status Post(const InFlightRequest& in_flight, const Request& request, std::span<std::byte> buffer);
+  void FreeIfDone(InFlightRequest& in_flight);
 
   static constexpr std::string_view kOtherWhy =
       "it was not done for another reason than one before it, of which alone the server said more";
 
-  Session& session_;
-  SliceRing slice_;
-  std::size_t under_way_ = 0;
-  std::array<Exchange, Session::kMostUnderWay> exchanges_;
+  SessionBuffers& buffers_;
+  ServerView& server_;
+  AccessHints& hints_;
+  ClientCounters& counters_;
+  const bool asks_later_;
+  rdma::Connection* connection_ = nullptr;
+  StagingRing staging_;
+  std::uint64_t last_request_id_ = 0;  // never the same again, also over later connections
+  std::size_t in_flight_ = 0;
+  std::array<InFlightRequest, kMaxInFlight> requests_;
 };
 
 template <typename Each>
-absl::Status Exchanges::Ended::ForEach(const Each& each) const {
+absl::Status RequestChannel::Ended::ForEach(const Each& each) const {
   if (listed == 0) {
     each(owner[0], answer);
     return absl::OkStatus();
   }
-  Session::Answer one = answer;
+  ServerReply one = answer;
   const bool is_told = answer.reply.status == ReplyStatus::kOk;  // of each, and not of all together
   PutListOutcomes outcomes;
   if (is_told && !outcomes.Decode(listed, &one.behind)) return absl::UnavailableError(AbslView(kStrayReply));

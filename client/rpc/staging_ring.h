@@ -13,9 +13,11 @@ namespace remora {
 /// lost by that.
 ///
 /// Thread Safety: none.
-class SliceRing {
+class StagingRing {
  public:
-  explicit SliceRing(std::size_t capacity) : capacity_(capacity / kAlignment * kAlignment) {}
+  explicit StagingRing(std::size_t capacity) : capacity_(capacity / kAlignment * kAlignment) {}
+
+  static constexpr std::size_t kAlignment = 64;
 
   struct Piece {
     std::size_t offset = 0;
@@ -31,6 +33,7 @@ class SliceRing {
     end_ = *offset + (size + kAlignment - 1) / kAlignment * kAlignment;
     return Piece{*offset, number};
   }
+  bool empty() const { return oldest_ == next_; }
   /// Releases all.
   void Clear() {
     oldest_ = next_;
@@ -42,7 +45,6 @@ class SliceRing {
   }
 
  private:
-  static constexpr std::size_t kAlignment = 64;
   static constexpr std::uint32_t kMostPieces = 64;  // a power of two, for numbers wrap around
   struct Taken {
     std::size_t offset = 0;

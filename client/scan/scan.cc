@@ -32,13 +32,15 @@ std::string StartBytes(ScanStart start, const ScanRange& range) {
   return bytes;
 }
 
-absl::StatusOr<Session::Answer> Start(Session& session, ScanStart start, const ScanRange& range) {
-  start.ends = std::exchange(session.abandoned_cursor(), 0);
+absl::StatusOr<ServerReply> Start(Session& session, ScanStart start, const ScanRange& range) {
+  start.ends = session.scan_window().TakeAbandonedCursor();
   return session.Call(Operation::kScan, {}, HashKey({}), StartBytes(start, range));
 }
 
-Request NextOf(Session& session, std::uint64_t cursor, std::size_t offset, std::size_t size) {
-  Request request = session.NextRequest(Operation::kScanNext, 0, size);
+Request NextOf(std::uint64_t cursor, std::size_t offset, std::size_t size) {
+  Request request;
+  request.operation = Operation::kScanNext;
+  request.value_size = static_cast<std::uint32_t>(size);
   request.condition = cursor;
   request.payload_offset = offset;
   return request;
@@ -51,7 +53,7 @@ absl::StatusOr<std::uint64_t> AddUp(Session& session, ScanKind kind, const ScanR
   std::uint64_t sum = 0;
   for (int i = 0; i < kTries; ++i) {
     if (anew) sum = 0;
-    absl::StatusOr<Session::Answer> answer = Start(session, {.kind = kind}, range);
+    absl::StatusOr<ServerReply> answer = Start(session, {.kind = kind}, range);
     for (;;) {
       REMORA_RETURN_IF_ERROR(answer.status());
       const Reply reply = answer->reply;
@@ -61,7 +63,7 @@ absl::StatusOr<std::uint64_t> AddUp(Session& session, ScanKind kind, const ScanR
       if (reply.version == 0) return sum;
       if (session.clock().IsInterrupted()) return absl::CancelledError(kInterrupted);
       session.RestartDeadline();
-      answer = session.Exchange(NextOf(session, reply.version, 0, 0));
+      answer = session.CallBare(NextOf(reply.version, 0, 0));
     }
   }
   return absl::AbortedError("the server gave it up time and again, for other scans of this client");
@@ -112,8 +114,9 @@ absl::StatusOr<std::unique_ptr<ClientScan::Impl>> ClientScan::Impl::Begin(Sessio
 
 ClientScan::Impl::~Impl() {
   if (client_is_gone()) return;
-  if (session_.scan_window_owner() == this) session_.scan_window_owner() = nullptr;
-  if (cursor_ != 0 && connection_ == session_.counters().reconnects) session_.abandoned_cursor() = cursor_;
+  ScanWindow& window = session_.scan_window();
+  if (window.owner() == this) window.set_owner(nullptr);
+  if (cursor_ != 0 && connection_ == session_.counters().reconnects) window.AbandonCursor(cursor_);
 }
 
 ScanRange ClientScan::Impl::Rest() const {
@@ -135,8 +138,8 @@ absl::Status ClientScan::Impl::Open() {
                   .kind = keys_only_ ? ScanKind::kKeys : ScanKind::kEntries};
   if (has_limit_) start.limit = left_;
   const TimePoint sent = session_.clock().Now();
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, Start(session_, start, Rest()));
-  session_.server_time().Learn(answer.reply.server_ms, sent, session_.clock().Now());
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer, Start(session_, start, Rest()));
+  session_.server().server_time().Learn(answer.reply.server_ms, sent, session_.clock().Now());
   REMORA_RETURN_IF_ERROR(TakePage(answer, 0));
   REMORA_RETURN_IF_ERROR(TakeOrder(answer.reply.slot == kScanByHash));
   connection_ = session_.counters().reconnects;
@@ -154,15 +157,16 @@ absl::Status ClientScan::Impl::TakeOrder(bool by_hash) {
 // --- Pages ----------------------------------------------------------------------------------------------
 
 absl::Status ClientScan::Impl::TakeWindow() {
-  Impl*& owner = session_.scan_window_owner();
+  ScanWindow& window = session_.scan_window();
+  ScanWindow::Owner* const owner = window.owner();
   if (owner == this) return absl::OkStatus();
   // Even of a scan that is gone, a page may be under way.
-  REMORA_RETURN_IF_ERROR(session_.AwaitAside());
+  REMORA_RETURN_IF_ERROR(session_.AwaitScanPage());
   if (owner != nullptr) owner->GiveUpWindow();
-  owner = nullptr;
-  REMORA_ASSIGN_OR_RETURN(window_, session_.RegisterScanWindow());
+  window.set_owner(nullptr);
+  REMORA_ASSIGN_OR_RETURN(window_, session_.scan_window().Register(session_.connection()));
   page_size_ = std::min(window_.bytes.size() / 2, kMaxPageSize);
-  owner = this;
+  window.set_owner(this);
   return absl::OkStatus();
 }
 
@@ -176,7 +180,7 @@ void ClientScan::Impl::GiveUpWindow() {
   if (!std::exchange(asked_, false)) return;
   // What is wrong with it is found out when it is needed.
   const std::size_t half = 1 - half_;
-  const Session::Answer answer = session_.aside();
+  const ServerReply answer = session_.scan_window().reply().view();
   if (const absl::Status taken = TakePage(answer, half); taken.ok() && !lost_) {
     ahead_ = std::string(page_);
     has_ahead_ = true;
@@ -188,13 +192,12 @@ void ClientScan::Impl::GiveUpWindow() {
 
 absl::Status ClientScan::Impl::AskForNext() {
   if (cursor_ == 0) return absl::OkStatus();
-  const absl::Status asked =
-      session_.PostAside(NextOf(session_, cursor_, (1 - half_) * page_size_, page_size_));
+  const absl::Status asked = session_.PostScanPage(NextOf(cursor_, (1 - half_) * page_size_, page_size_));
   asked_ = asked.ok();
   return asked;
 }
 
-absl::Status ClientScan::Impl::TakePage(const Session::Answer& answer, std::size_t half) {
+absl::Status ClientScan::Impl::TakePage(const ServerReply& answer, std::size_t half) {
   cursor_ = 0;
   if (answer.reply.status == ReplyStatus::kNotFound) {
     lost_ = true;
@@ -228,9 +231,9 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
   }
   if (asked_) {
     session_.RestartDeadline();  // each page is progress
-    REMORA_RETURN_IF_ERROR(session_.AwaitAside());
+    REMORA_RETURN_IF_ERROR(session_.AwaitScanPage());
     asked_ = false;
-    REMORA_RETURN_IF_ERROR(TakePage(session_.aside(), 1 - half_));
+    REMORA_RETURN_IF_ERROR(TakePage(session_.scan_window().reply().view(), 1 - half_));
     if (!lost_) {
       REMORA_RETURN_IF_ERROR(AskForNext());
       return true;
@@ -371,7 +374,7 @@ absl::Status ClientScan::Impl::CheckKey(std::string_view key) const {
 absl::StatusOr<bool> ClientScan::Impl::IsOver(std::uint64_t expiry_ms) {
   if (expiry_ms == 0) return false;
   const TimePoint now = session_.clock().Now();
-  switch (session_.server_time().Of(expiry_ms, now, now)) {
+  switch (session_.server().server_time().Of(expiry_ms, now, now)) {
     case ServerTime::Life::kAlive:
       return false;
     case ServerTime::Life::kOver:
@@ -379,8 +382,8 @@ absl::StatusOr<bool> ClientScan::Impl::IsOver(std::uint64_t expiry_ms) {
     case ServerTime::Life::kAskServer:
       break;
   }
-  REMORA_ASSIGN_OR_RETURN(const Session::Answer answer, session_.Call(Operation::kPing, {}, HashKey({}), {}));
-  session_.server_time().Learn(answer.reply.server_ms, now, session_.clock().Now());
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer, session_.Call(Operation::kPing, {}, HashKey({}), {}));
+  session_.server().server_time().Learn(answer.reply.server_ms, now, session_.clock().Now());
   return HasExpired(expiry_ms, answer.reply.server_ms);
 }
 

@@ -22,7 +22,7 @@ absl::StatusOr<std::uint64_t> CountRange(Session& session, const ScanRange& rang
 absl::StatusOr<std::uint64_t> DropRange(Session& session, const ScanRange& range);
 
 /// The pages of a scan, and the entries in them.
-class ClientScan::Impl {
+class ClientScan::Impl final : public ScanWindow::Owner {
  public:
   /// Opens it, and has its first page. REQUIRES: Session::BeginCall was OK.
   static absl::StatusOr<std::unique_ptr<Impl>> Begin(Session& session, const ScanOptions& options);
@@ -43,7 +43,7 @@ class ClientScan::Impl {
   std::string token() const;
   /// Another scan needs it, or it is another connection's: what is still to be shown of it is copied.
   /// REQUIRES: nothing is under way aside.
-  void GiveUpWindow();
+  void GiveUpWindow() override;
 
  private:
   Impl(Session& session, const ScanOptions& options, ScanRange range);
@@ -59,7 +59,7 @@ class ClientScan::Impl {
   absl::Status TakeWindow();
   absl::Status AskForNext();
   /// Makes what came the page.
-  absl::Status TakePage(const Session::Answer& answer, std::size_t half);
+  absl::Status TakePage(const ServerReply& answer, std::size_t half);
   /// True: there is another page, maybe an empty one. False: there is none.
   absl::StatusOr<bool> NextPage();
 
@@ -86,7 +86,7 @@ class ClientScan::Impl {
   std::uint64_t left_;  // of the limit
   absl::Status failure_;
 
-  Session::ScanWindow window_;
+  ScanWindow::View window_;
   std::size_t page_size_ = 0;
   std::uint64_t cursor_ = 0;      // 0: the server has none, and all was sent
   std::uint64_t connection_ = 0;  // whose it is: ClientCounters::reconnects

@@ -57,17 +57,20 @@ absl::StatusOr<std::unique_ptr<ClientWatch::Impl>> ClientWatch::Impl::Begin(cons
 
 absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   // A page of a scan may be under way, or not shown yet.
-  REMORA_RETURN_IF_ERROR(session.AwaitAside());
-  ClientScan::Impl*& owner = session.scan_window_owner();
-  if (owner != nullptr) owner->GiveUpWindow();
-  owner = nullptr;
-  REMORA_ASSIGN_OR_RETURN(const Session::ScanWindow window, session.RegisterScanWindow());
+  REMORA_RETURN_IF_ERROR(session.AwaitScanPage());
+  ScanWindow& scan_window = session.scan_window();
+  if (scan_window.owner() != nullptr) scan_window.owner()->GiveUpWindow();
+  scan_window.set_owner(nullptr);
+  REMORA_ASSIGN_OR_RETURN(const ScanWindow::View window,
+                          session.scan_window().Register(session.connection()));
   const std::size_t page_size = std::min(window.bytes.size(), kMaxPageSize);
-  absl::StatusOr<Session::Answer> answer = absl::NotFoundError("");
+  absl::StatusOr<ServerReply> answer = absl::NotFoundError("");
   if (cursor_ != 0) {
-    Request request = session.NextRequest(Operation::kScanNext, 0, page_size);
+    Request request;
+    request.operation = Operation::kScanNext;
+    request.value_size = static_cast<std::uint32_t>(page_size);
     request.condition = cursor_;
-    answer = session.Exchange(request);
+    answer = session.CallBare(request);
   }
   if (!answer.ok() && !absl::IsNotFound(answer.status())) return answer.status();
   if (!answer.ok() || answer->reply.status == ReplyStatus::kNotFound) {
@@ -102,22 +105,22 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Session::Answer> ClientWatch::Impl::Open(Session& session, const Session::ScanWindow& window,
-                                                        std::size_t page_size) {
+absl::StatusOr<ServerReply> ClientWatch::Impl::Open(Session& session, const ScanWindow::View& window,
+                                                    std::size_t page_size) {
   ScanStart start{.window = window.remote,
                   .page_size = static_cast<std::uint32_t>(page_size),
                   .kind = ScanKind::kChanges,
-                  .ends = std::exchange(session.abandoned_cursor(), 0),
+                  .ends = session.scan_window().TakeAbandonedCursor(),
                   .begin_size = static_cast<std::uint16_t>(range_.begin.size()),
                   .end_size = static_cast<std::uint16_t>(range_.end.size()),
                   .from = place_};
   std::string bytes(reinterpret_cast<const char*>(&start), sizeof(start));
   bytes += range_.begin;
   bytes += range_.end;
-  absl::StatusOr<Session::Answer> answer = session.Call(Operation::kScan, {}, HashKey({}), bytes);
+  absl::StatusOr<ServerReply> answer = session.Call(Operation::kScan, {}, HashKey({}), bytes);
   // The server has checked it: it is one of this incarnation, too.
   if (answer.ok() && answer->reply.status == ReplyStatus::kOk) {
-    place_.incarnation = session.shape().incarnation;
+    place_.incarnation = session.server().shape().incarnation;
   }
   return answer;
 }

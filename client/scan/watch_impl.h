@@ -37,8 +37,7 @@ class ClientWatch::Impl {
   Impl(ScanRange range, const ChangePlace& place, const Session& session, Caller call);
 
   absl::Status FetchPage(Session& session);
-  absl::StatusOr<Session::Answer> Open(Session& session, const Session::ScanWindow& window,
-                                       std::size_t page_size);
+  absl::StatusOr<ServerReply> Open(Session& session, const ScanWindow::View& window, std::size_t page_size);
   /// Whether there is anything to ask for.
   absl::StatusOr<bool> IsBehind(Session& session);
   /// Shows the next one. False: it is not all there yet.

@@ -14,7 +14,7 @@
 namespace remora {
 
 /// Thread Safety: none.
-class RecentReads {
+class AccessHints {
  public:
   /// As the server's last reply said.
   void set_wanted(bool wanted) { wanted_ = wanted; }

@@ -54,8 +54,8 @@ absl::Status NotProven() {
 
 absl::Status Session::Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline) {
   HelloRequest hello;
-  hello.client = name_;
-  if (returns_) hello.flags |= HelloFlag::kReturns;
+  hello.client = identity_.id;
+  if (identity_.returns) hello.flags |= HelloFlag::kReturns;
   if (secret_.empty()) return Join(std::move(connection), hello, deadline);
 
   hello.flags |= HelloFlag::kHasToken;
@@ -99,13 +99,13 @@ absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::Connection& connection, co
 
 absl::Status Session::Join(std::unique_ptr<rdma::Connection> connection, const HelloRequest& hello,
                            TimePoint deadline) {
-  registration_.reset();
-  scan_window_registration_.reset();
-  mapped_ = nullptr;
+  Deregister();
   connection_ = std::move(connection);
-  REMORA_RETURN_IF_ERROR(Register());
+  REMORA_RETURN_IF_ERROR(buffers_.Register(*connection_));
+  REMORA_RETURN_IF_ERROR(channel_.Bind(*connection_));
+  REMORA_RETURN_IF_ERROR(scan_window_.Offer(*connection_));
   REMORA_RETURN_IF_ERROR(Greet(hello, deadline));
-  mapped_ = connection_->Mapped(hello_.memory);
+  region_.Bind(*connection_);
   return AdoptSuperblock();
 }
 
@@ -119,18 +119,19 @@ absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
     return RefusalStatus(connection_->peer_data(), !secret_.empty());
   }
   REMORA_RETURN_IF_ERROR(connected);
-  if (!FromBytes(connection_->peer_data(), &hello_) || hello_.magic != kHelloMagic || hello_.credits == 0 ||
-      (hello_.slice.size < kMaxPayloadSize && !is_read_only()) || hello_.memory.size < kSuperblockSize) {
+  HelloReply reply;
+  if (!FromBytes(connection_->peer_data(), &reply) || reply.magic != kHelloMagic || reply.credits == 0 ||
+      (reply.slice.size < kMaxPayloadSize && (reply.flags & ReplyFlag::kReadOnly) == 0) ||
+      reply.memory.size < kSuperblockSize) {
     return NoServer();
   }
   // Before anything that it says is believed.
   if (!secret_.empty() &&
-      !rdma::AreSameBytes(rdma::HmacSha256(secret_, ServerProofParts(hello, hello_)), hello_.proof)) {
+      !rdma::AreSameBytes(rdma::HmacSha256(secret_, ServerProofParts(hello, reply)), reply.proof)) {
     return NotProven();
   }
-  returns_ = name_ != 0;
-  server_time_.Learn(hello_.server_ms, sent, clock_.Now());
-  store_is_loading_ = (hello_.flags & kLoading) != 0;
+  identity_.returns = identity_.id != 0;
+  server_.TakeHello(reply, sent);
   return absl::OkStatus();
 }
 
@@ -145,17 +146,28 @@ absl::Status Session::AdoptSuperblock() {
   if (superblock->layout_signature != LayoutSignature()) {
     return VersionMismatch("layout signature", superblock->layout_signature, LayoutSignature());
   }
-  shape_ = ShapeOf(*superblock);
-  grace_ = std::chrono::milliseconds(superblock->grace_ms);
-  view_.level = static_cast<std::uint32_t>(superblock->level & 0xff);
-  if (shape_.incarnation != hello_.incarnation ||
-      shape_.memory_size > std::min(hello_.memory.size, kMaxRegionSize) || view_.level > kMaxDepth ||
-      view_.level < shape_.base_depth || grace_ < std::chrono::milliseconds(kMinGraceMs)) {
+  const StoreShape shape = ShapeOf(*superblock);
+  const std::chrono::milliseconds grace(superblock->grace_ms);
+  const auto level = static_cast<std::uint32_t>(superblock->level & 0xff);
+  if (shape.incarnation != server_.hello().incarnation ||
+      shape.memory_size > std::min(server_.memory().size, kMaxRegionSize) || level > kMaxDepth ||
+      level < shape.base_depth || grace < std::chrono::milliseconds(kMinGraceMs)) {
     return absl::FailedPreconditionError(
         "the server's superblock contradicts what it said when we connected");
   }
-  generations_.emplace(shape_.memory_size, grace_);
-  return OffsetOf({}).status();  // so that the first GET finds the directory read
+  server_.TakeStore(shape, grace, level);
+  cache_.Begin(shape.memory_size, grace);
+  return ReadFirstDirectory();
+}
+
+/// So that the first GET finds it read.
+absl::Status Session::ReadFirstDirectory() {
+  const RegionReader::DirectoryRange range = region_.DirectoryAround({});
+  if (range.size == 0) return absl::OkStatus();
+  const std::span<std::byte> bytes = buffers_.directory().first(range.size);
+  REMORA_RETURN_IF_ERROR(Read(bytes, range.offset));
+  region_.TakeDirectory(range, bytes);
+  return absl::OkStatus();
 }
 
 }  // namespace remora

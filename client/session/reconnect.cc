@@ -49,8 +49,8 @@ absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
   for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
     const Attempt made = TryToReconnect(deadline);
     if (made.status.ok()) {
-      if (!made.was_forgotten || unanswered_write_ == 0) return absl::OkStatus();
-      unanswered_write_ = 0;
+      if (!made.was_forgotten || unacknowledged_write_ == 0) return absl::OkStatus();
+      unacknowledged_write_ = 0;
       return absl::UnknownError(AbslView(kForgotten));
     }
     if (made.is_final) return made.status;
@@ -74,14 +74,14 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
     if (opened.ok()) {
       ++counters_.reconnects;
       unanswered_attempts_ = 0;
-      return {.status = {}, .is_final = false, .was_forgotten = std::exchange(forgotten_, false)};
+      return {.status = {}, .is_final = false, .was_forgotten = std::exchange(identity_.forgotten, false)};
     }
     if (absl::IsDeadlineExceeded(opened)) ++unanswered_attempts_;
     const bool is_final = !MayPass(opened, refusal_);
     if (is_final || refusal_ != RefusalReason::kForgotten) return {std::move(opened), is_final};
-    forgotten_ = true;
-    name_ = RandomName();
-    returns_ = false;
+    identity_.forgotten = true;
+    identity_.id = RandomClientId();
+    identity_.returns = false;
     if (clock_.Now() >= deadline) return {std::move(opened), false};
   }
 }
@@ -123,46 +123,45 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
 
 void Session::EndConnection() {
   if (broken_.ok()) broken_ = absl::UnavailableError("the connection ended");
-  // Before the connection: their registrations; and before them the server learns that it ends.
+  // The server learns that it ends, before the registrations do.
   if (connection_ != nullptr) connection_->Disconnect();
-  registration_.reset();
-  scan_window_registration_.reset();
-  for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
-  mapped_ = nullptr;
+  Deregister();
   connection_.reset();
+}
+
+void Session::Deregister() {
+  buffers_.Deregister();
+  scan_window_.Deregister();
+  for (RegisteredBuffer* const buffer : user_buffers_) buffer->registration_.reset();
+  region_.Unbind();
 }
 
 void Session::LetGo() {
   if (is_forked()) return;  // it is the parent's
   // A SEND may complete after its reply came.
-  if (!is_broken()) Await(send_done_).IgnoreError();
+  while (!is_broken() && channel_.IsGathering(RequestChannel::kCall)) TakeSome().IgnoreError();
   if (is_broken()) EndConnection();
 }
 
 void Session::ForgetServer() {
-  hello_ = {};
-  server_time_ = {};
-  view_ = {};
-  bucket_offsets_.clear();
-  locations_.Clear();
-  allowance_ = {};
-  reads_under_way_ = 0;
-  reads_done_ = send_done_ = reply_done_ = true;
+  server_.Forget();
+  region_.Forget();
+  cache_.Forget();
+  channel_.Clear();
 }
 
 Duration Session::Pause(int attempt) {
   const Duration longest =
       std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMostDoublings)), kLongestPause);
-  const double share = static_cast<double>(RandomName() % 1024) / 2048;
+  const double share = static_cast<double>(RandomClientId() % 1024) / 2048;
   return longest - std::chrono::duration_cast<Duration>(longest * share);
 }
 
-absl::StatusOr<std::optional<Session::Answer>> Session::AskForOutcome() {
-  Request request = NextRequest(Operation::kOutcome, 0, 0);
-  request.payload_offset = unanswered_write_;
+absl::StatusOr<std::optional<ServerReply>> Session::QueryCompletion() {
   ++counters_.outcomes;
-  REMORA_ASSIGN_OR_RETURN(const Answer answer, Exchange(request));
-  unanswered_write_ = 0;
+  REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
+                          Call({.operation = Operation::kOutcome, .about = unacknowledged_write_}));
+  unacknowledged_write_ = 0;
   if (answer.reply.status == ReplyStatus::kNotFound) return std::nullopt;
   return answer;
 }
@@ -183,6 +182,13 @@ void Session::Remove(RegisteredBuffer* buffer) {
 absl::Status Session::CheckOwn(const RegisteredBytes& memory) const {
   if (memory.buffer_->session_ == this) return absl::OkStatus();
   return absl::InvalidArgumentError("memory that another client has registered");
+}
+
+rdma::Sge Session::SgeOf(const RegisteredBytes& memory) {
+  // No value is larger.
+  const std::size_t size = std::min(memory.bytes().size(), kMaxValueSize);
+  return {memory.bytes().data(), static_cast<std::uint32_t>(size),
+          memory.buffer_->registration_->local_key()};
 }
 
 }  // namespace remora

@@ -1,8 +1,9 @@
-// A connected client's state, and the two things that the GET and PUT paths are made of: one READ, one
-// request.
+// A connected client: its connection, which it makes again when it breaks; and the waits of its calls.
+//
+// What a call reads and sends has owners of its own, which do not wait: RegionReader (client/region),
+// RequestChannel (client/rpc), ReadCache (client/cache), ServerView and ScanWindow.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -14,23 +15,25 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
-#include "client/get/location_cache.h"
-#include "client/get/segment_generations.h"
+#include "client/cache/read_cache.h"
+#include "client/counters.h"
+#include "client/options.h"
+#include "client/region/region_reader.h"
+#include "client/region/session_buffers.h"
 #include "client/registered_buffer.h"
-#include "client/scan.h"
+#include "client/rpc/payload_stream.h"
+#include "client/rpc/request_channel.h"
 #include "client/session/access_hints.h"
 #include "client/session/call_guard.h"
 #include "client/session/fork_guard.h"
-#include "client/session/server_clock.h"
+#include "client/session/scan_window.h"
+#include "client/session/server_view.h"
 #include "rdma/adaptive_poll.h"
-#include "rdma/local/mapped_region.h"
 #include "rdma/transport.h"
 #include "store/base/clock.h"
-#include "store/format/memory/key_search.h"
-#include "store/format/memory/layout.h"
 #include "store/format/types/write_options.h"
 #include "store/format/wire/messages.h"
 
@@ -40,7 +43,6 @@ inline constexpr std::string_view kForgotten =
     "the connection broke, and the server does not know this client any more: it was restarted, or has "
     "forgotten "
     "it; whether the write was done is unknown";
-inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
 
 /// With what is not set as the address wants it.
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
@@ -49,49 +51,32 @@ inline std::string_view ValueIn(const RegisteredBytes& memory) {
   return {reinterpret_cast<const char*>(memory.bytes().data()), memory.bytes().size()};
 }
 
-/// A value on its way to the server. With a `local_key` it is in memory registered under it, and gathered
-/// from there if that pays; else it is copied.
-struct SentValue {
-  std::string_view bytes{};
-  std::optional<std::uint32_t> local_key{};
-
-  bool is_gathered() const { return local_key.has_value() && bytes.size() >= kLeastGathered; }
-  rdma::Sge sge() const {  // REQUIRES: local_key
-    // A WRITE's source is not written.
-    return {reinterpret_cast<std::byte*>(const_cast<char*>(bytes.data())),
-            static_cast<std::uint32_t>(bytes.size()), *local_key};
-  }
-};
-
-/// What one WRITE gathers, or one READ is scattered into.
-class SgeList {
- public:
-  void Add(const rdma::Sge& sge) {
-    if (sge.size > 0) entries_[count_++] = sge;
-    size_ += sge.size;
-  }
-  std::span<const rdma::Sge> entries() const { return std::span(entries_).first(count_); }
-  std::size_t size() const { return size_; }  // bytes
-  bool empty() const { return size_ == 0; }
-
- private:
-  std::array<rdma::Sge, 3> entries_;
-  std::size_t count_ = 0;
-  std::size_t size_ = 0;
-};
-static_assert(3 <= rdma::kMaxSges);
-
-/// Everything is allocated and registered in Start; nothing is per operation.
+/// One server, and a connection to it at a time. Everything is allocated and registered in Start; nothing is
+/// per operation.
 ///
-/// Thread Safety: none.
+///   S1 Memory that the connection may read or write is registered with it, and its registrations end before
+///   it does;
+///      so when EndConnection returns, no device is at any memory of ours or the caller's.
+///   S2 While broken_ is not OK, no READ and no request is posted.
+///   S3 Of a write that was sent and not answered, unacknowledged_write_ is the request id, until its outcome
+///   is known
+///      or nobody wants to know it.
+///
+/// More than 25 methods and 15 fields: it is the one that makes the parts and hands them out, an accessor for
+/// each. The state that it has itself is the connection, the identity that it is made with again, and the
+/// call's deadline.
+///
+/// Thread safety: none.
 class Session {
  public:
   /// Registers buffers, connects, checks that the server speaks the same format, and reads its superblock.
   /// `dialer`: for later connections, and for the second one that a token takes; none: there will be none.
   static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
-                                                        Client::Dialer dialer, const ClientOptions& options,
+                                                        Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
   ~Session();
+
+  // --- Calls
 
   /// Each call of the public API begins here: its deadline runs from the first time that it has to wait.
   /// OK unless an earlier call left the connection in an unknown state.
@@ -104,16 +89,85 @@ class Session {
   bool is_ready() const { return broken_.ok() && !is_forked(); }
   /// This is a child's copy: nothing may be done with it. No attempt to reconnect it succeeds.
   bool is_forked() const { return forks_ != Forks::Count(); }
-  /// Of the call: begins to run if it did not yet.
+  /// The call's deadline: begins to run if it did not yet.
   TimePoint deadline() {
     if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
     return *deadline_;
   }
+  /// The call makes progress: its deadline runs anew.
+  void RestartDeadline() { deadline_.reset(); }
+  std::chrono::milliseconds timeout() const { return options_.timeout; }
 
   /// Not OK: the connection is broken, and every call fails.
   const absl::Status& status() const { return broken_; }
   /// The same, also where a call did not notice. Reconnect heals it.
   bool is_broken() const { return !broken_.ok() || !connection_->status().ok(); }
+  /// Makes every later call fail: what is in flight may still come, and would be taken for something else.
+  absl::Status Break(absl::Status cause);
+
+  // --- Parts
+
+  ServerView& server() { return server_; }
+  const ServerView& server() const { return server_; }
+  const SessionBuffers& buffers() const { return buffers_; }
+  RegionReader& region() { return region_; }
+  const RegionReader& region() const { return region_; }
+  ReadCache& cache() { return cache_; }
+  const ReadCache& cache() const { return cache_; }
+  RequestChannel& channel() { return channel_; }
+  const RequestChannel& channel() const { return channel_; }
+  ScanWindow& scan_window() { return scan_window_; }
+  AccessHints& access_hints() { return hints_; }
+  ClientCounters& counters() { return counters_; }
+  InUse& in_use() { return in_use_; }
+  /// Expires with the session: for objects that may outlive their client.
+  std::weak_ptr<const void> life() const { return life_; }
+  const Clock& clock() const { return clock_; }
+  TimePoint Coarse() const { return clock_.Coarse(); }
+  rdma::Connection& connection() { return *connection_; }
+
+  // --- Waits, until the call's deadline. Errors are the connection's, which is then broken.
+
+  /// OK: all READs that the region reader has posted are done.
+  absl::Status AwaitReads();
+  /// READs it into the session's own buffer, where it stays until the next call.
+  absl::StatusOr<const Superblock*> ReadSuperblock();
+
+  /// Sends a request for RequestChannel::kCall, as soon as there is a credit and room, and awaits its reply,
+  /// whose text stays until the next one. `send`: as RequestChannel::Send. REQUIRES: no other request for
+  /// kCall is in flight.
+  using Send = absl::FunctionRef<absl::StatusOr<bool>(RequestChannel&)>;
+  absl::StatusOr<ServerReply> Exchange(Operation operation, Send send);
+  absl::StatusOr<ServerReply> Call(const RequestSpec& spec);
+  absl::StatusOr<ServerReply> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
+                                   std::string_view value) {
+    return Call({.operation = operation, .key = key, .key_hash = key_hash, .value = value});
+  }
+  /// The same of a request that says all in itself.
+  absl::StatusOr<ServerReply> CallBare(const Request& request);
+  /// Waits until all of the staging memory, and the buffer for it, are the caller's.
+  absl::Status AwaitStaging();
+  /// Takes some completions. Replies to requests that are not the session's own go to `take`, by the caller's
+  /// number.
+  using TakeReply = absl::FunctionRef<void(std::uint32_t caller, const ServerReply& reply, bool may_learn)>;
+  absl::Status AwaitReplies(TakeReply take);
+
+  /// Each write begins here: it recovers the reply that it lost with an earlier connection, by asking for it.
+  /// Nothing: none was lost, or the write was not done, and it is to be sent.
+  absl::StatusOr<std::optional<ServerReply>> RecoverLostReply() {
+    if (unacknowledged_write_ == 0) return std::nullopt;
+    return QueryCompletion();
+  }
+
+  /// SENDs a request for a page, whose reply comes beside those of calls: to the scan window. REQUIRES: the
+  /// last one was awaited.
+  absl::Status PostScanPage(const Request& request);
+  absl::Status AwaitScanPage();
+
+  /// The key with this hash was read. Now and then, costs a request.
+  [[gnu::always_inline]] void NoteRead(std::uint64_t key_hash) {
+    if (hints_.Note(key_hash)) ReportReads();
+  }
 
   // --- reconnect.cc
 
@@ -133,8 +187,8 @@ class Session {
   Attempt TryToReconnect(TimePoint deadline);
   /// Behind the attempt of this number, from 0 on.
   static Duration Pause(int attempt);
-  /// The call does not want to know any more.
-  void GiveUpWrite() { unanswered_write_ = 0; }
+  /// The call does not want to know any more what became of its write.
+  void AbandonWrite() { unacknowledged_write_ = 0; }
   /// Ends the connection: no device is at any memory of ours any more. It counts as broken.
   void EndConnection();
   /// Waits until the device is not at any memory of a caller's, or the connection has ended.
@@ -144,225 +198,20 @@ class Session {
   void Remove(RegisteredBuffer* buffer);
   /// InvalidArgument: it is another client's.
   absl::Status CheckOwn(const RegisteredBytes& memory) const;
-
-  // One READ each; what it returns points into the session's own buffer, until the next call.
-  /// Null: the directory does not show the bucket's place whole. Costs a READ more when the index has grown
-  /// by a segment.
-  absl::StatusOr<const Bucket*> ReadBucket(const BucketRef& bucket);
-  absl::StatusOr<std::span<const std::byte>> ReadRecord(const Slot& slot);  // REQUIRES: SlotNamesPlace
-  /// What that does, for who asks nothing else of the result: so many bytes, to the beginning of
-  /// record_buffer.
-  absl::Status ReadIntoRecordBuffer(std::uint64_t offset, std::size_t size) { return Read(offset, 0, size); }
-  absl::StatusOr<const Superblock*> ReadSuperblock();
-  /// A look at the generations of this segment and those around it. REQUIRES: the segment is inside the
-  /// region.
-  absl::Status LookAtGenerations(std::uint64_t segment);
-
-  // The bytes at the start of a record that are worth fetching before they are copied; what follows comes by
-  // the processor's own foresight.
-  static constexpr std::size_t kPrefetched = 1024;
-
-  // READs of which the caller says where they go, and when they are waited for.
-  /// At most this many before an AwaitRead.
-  static constexpr std::size_t kSideBySide = 32;
-  absl::Status PostRead(std::span<const rdma::Sge> to, std::uint64_t offset);
-  /// True: it is done already, and not to be awaited. False: PostRead it.
-  bool ReadNow(std::span<std::byte> to, std::uint64_t offset) {
-    const bool done = mapped_ != nullptr && mapped_->Read(to, offset);
-    counters_.reads += done ? 1 : 0;
-    return done;
-  }
-  /// Whether READs are done so, but now and then.
-  bool reads_now() const { return mapped_ != nullptr; }
-  /// The bytes where they are, and whether what was seen of them counts (MappedRegion). Not counted as READs.
-  /// REQUIRES: reads_now.
-  const std::byte* At(std::uint64_t offset, std::size_t size) const { return mapped_->At(offset, size); }
-  [[gnu::always_inline]] bool IsOfTheLiving() { return mapped_->IsOfTheLiving(); }
-  /// What was seen between two looks at this that told the same, is to be trusted whatever the time
-  /// (layout.h, I6). REQUIRES: reads_now.
-  std::uint64_t Reuses() const { return mapped_->Word(offsetof(Superblock, reuses)); }
-  /// Behind an At that told where something is, with no call between that may end the connection.
-  std::uint64_t ReusesStill() const { return mapped_->WordInside(offsetof(Superblock, reuses)); }
-  /// OK: all that were posted are done.
-  absl::Status AwaitRead() { return Await(reads_done_); }
-  /// A READ of this may follow.
-  void Prefetch(std::uint64_t offset, std::size_t size) const {
-    if (mapped_ != nullptr) mapped_->Prefetch(offset, std::min(size, kPrefetched));
-  }
-  /// Where a bucket is in the region; 0: as ReadBucket's null. Costs what that says, and then waits.
-  absl::StatusOr<std::uint64_t> OffsetOf(const BucketRef& bucket);
-  /// A READ of nothing of interest: when it is done, so are the WRITEs before it.
-  absl::Status PostFence();
-  absl::Status PostWrite(const SgeList& from, const RemoteRegion& region, std::uint64_t offset) {
-    return connection_->PostWritev(from.entries(), region, offset);
-  }
-  /// Puts {key, value} at the beginning of `payload`, of one of the buffers below, except what is gathered
-  /// from where it is. What is then to be WRITTEN: that, and what stands behind it in `payload`.
-  SgeList Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const;
-  /// Registered memory between calls: what ReadRecord and Call use too. Of kMaxSmallExtent bytes at least,
-  /// and kMaxPayloadSize.
-  std::span<std::byte> record_buffer() const { return registration_->bytes().first(kMaxSmallExtent); }
-  /// The same, for a bucket each. REQUIRES: number < kSideBySide.
-  std::span<std::byte> bucket_buffer(std::size_t number) const;
-  std::span<std::byte> payload_buffer() const;
   /// REQUIRES: CheckOwn.
-  rdma::Sge SgeOf(const RegisteredBytes& memory) const {
-    // No value is larger.
-    const std::size_t size = std::min(memory.bytes().size(), kMaxValueSize);
-    return {memory.bytes().data(), static_cast<std::uint32_t>(size),
-            memory.buffer_->registration_->local_key()};
-  }
-  /// REQUIRES: `bytes` are of one of these.
-  rdma::Sge SgeOf(std::span<std::byte> bytes) const {
-    return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), registration_->local_key()};
-  }
-  const RemoteRegion& slice() const { return hello_.slice; }
-  /// There is no slice: what would go there goes along with the request.
-  bool is_read_only() const { return (hello_.flags & ReplyFlag::kReadOnly) != 0; }
-  const RemoteRegion& memory() const { return hello_.memory; }
-
-  // Requests of which several are under way at once: client/rpc/request_channel.h.
-  static constexpr std::size_t kMostUnderWay = 16;
-  /// As many as this client and its server take.
-  std::size_t credits() const { return std::min<std::size_t>(hello_.credits, kMostUnderWay); }
-  /// Registered memory for a request. REQUIRES: number < kMostUnderWay.
-  std::span<std::byte> request_buffer(std::size_t number) const;
-  /// Waits until nothing of the last call is under way any more: who posts requests of its own begins so.
-  absl::Status Settle();
-  /// The generations of these segments, as they are; at most kMaxRunLength + 1 of them. Until the next look.
-  absl::StatusOr<std::span<const std::byte>> ReadGenerations(std::uint64_t first, std::size_t count);
-  /// The call makes progress: its deadline runs anew.
-  void RestartDeadline() { deadline_.reset(); }
-
-  /// A reply, checked; `behind` says why when status is not kOk.
-  struct Answer {
-    Reply reply;
-    std::string_view behind;  // until the next call
-  };
-
-  /// WRITEs key and value into this connection's slice, SENDs the request, awaits the reply.
-  absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
-                              std::string_view value, const PutOptions& options = {}) {
-    return Call(operation, key, key_hash, SentValue{value, {}}, options);
-  }
-  absl::StatusOr<Answer> Call(Operation operation, std::string_view key, std::uint64_t key_hash,
-                              const SentValue& value, const PutOptions& options);
-  std::uint64_t last_request_id() const { return last_request_id_; }
-  /// The two halves of a Call without a payload in the slice: what is WRITTEN before Exchange has arrived
-  /// when the request does.
-  /// `ids`: of requests; the last of them is its own.
-  Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size, std::size_t ids = 1);
-  absl::StatusOr<Answer> Exchange(const Request& request) { return Exchange(request, 0); }
-  /// Each write begins here: the answer that it lost with an earlier connection, by asking for it. Nothing:
-  /// none was lost, or it was not done, and it is to be sent.
-  absl::StatusOr<std::optional<Answer>> LostAnswer() {
-    if (unanswered_write_ == 0) return std::nullopt;
-    return AskForOutcome();
-  }
-
-  /// Waits for some completions, and returns how many; the deadline is the call's.
-  absl::StatusOr<std::size_t> AwaitSome(std::span<rdma::Completion> completions);
-  /// The reply in a receive's completion, as far as it can be judged without its request; nothing: it is
-  /// none. Its bytes stay until PostReceive.
-  std::optional<Answer> ReplyIn(const rdma::Completion& completion);
-  /// Offers the buffer of a receive's completion again.
-  absl::Status PostReceive(std::uint64_t index);
-  /// Makes every later call fail: what is under way may still come, and would be taken for something else.
-  absl::Status Break(absl::Status cause);
-
-  // OffsetOf in steps, for who must not wait.
-  /// 0: the directory has to be READ first.
-  std::uint64_t KnownOffsetOf(const BucketRef& bucket) const {
-    if (bucket.overflow) return bucket.number * sizeof(Bucket);
-    const std::uint64_t index = bucket.number / kBucketsPerSegment;
-    if (index >= bucket_offsets_.size() || bucket_offsets_[index] == 0) return 0;
-    return bucket_offsets_[index] + bucket.number % kBucketsPerSegment * sizeof(Bucket);
-  }
-  /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not
-  /// known.
-  struct DirectoryRange {
-    std::uint64_t first = 0;  // entry
-    std::uint64_t offset = 0;
-    std::size_t size = 0;  // 0: the index cannot be that large
-  };
-  DirectoryRange DirectoryAround(const BucketRef& bucket) const;
-  void TakeDirectory(const DirectoryRange& range, std::span<const std::byte> bytes);
-
-  std::chrono::milliseconds timeout() const { return options_.timeout; }
-  const StoreShape& shape() const { return shape_; }
-  /// What this client knows of the index' growth.
-  IndexView& view() { return view_; }
-  const IndexView& view() const { return view_; }
-  /// Whether what was read since `start` (of Coarse) is still to be trusted (layout.h, I6).
-  TimePoint Coarse() const { return clock_.Coarse(); }
-  bool InTime(TimePoint start) const { return clock_.Coarse() - start <= grace_; }
-  Duration grace() const { return grace_; }
-  /// Whether a record has expired that was read since `start`; for those that never do, it looks at no clock.
-  ServerTime::Life LifeOf(std::uint64_t expiry_ms, TimePoint start) const {
-    return expiry_ms == 0 ? ServerTime::Life::kAlive : server_time_.Of(expiry_ms, start, clock_.Now());
-  }
-  /// Whether one that was read just now has not, for sure.
-  bool IsAlive(std::uint64_t expiry_ms) const {
-    const TimePoint now = clock_.Now();
-    return server_time_.Of(expiry_ms, now, now) == ServerTime::Life::kAlive;
-  }
-  ServerTime& server_time() { return server_time_; }
-  /// Until a record expires, or a little less. REQUIRES: it does.
-  std::chrono::milliseconds TimeLeft(std::uint64_t expiry_ms) const {
-    const std::int64_t left = static_cast<std::int64_t>(expiry_ms) - server_time_.Latest(clock_.Now());
-    return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
-  }
-  /// Whether a key that the index does not have may exist all the same.
-  bool store_is_loading() const { return store_is_loading_; }
-  const Clock& clock() const { return clock_; }
-  ClientCounters& counters() { return counters_; }
-  InUse& in_use() { return in_use_; }
-  /// Expires with the session: for what may outlive its client.
-  std::weak_ptr<const void> life() const { return life_; }
-
-  // Where keys were found before; what there is to spend on it.
-  LocationCache& locations() { return locations_; }
-  const LocationCache& locations() const { return locations_; }
-  ReadAllowance& allowance() { return allowance_; }
-  const Generations& generations() const { return *generations_; }
-  Generations& generations() { return *generations_; }
-  RecentReads& recent_reads() { return reads_; }
-  /// The key's live record was at `slot` at a moment of the call that has just been made: of a READ of it, or
-  /// between request and reply, with no look at generations since that began
-  /// (client/get/segment_generations.h, G4).
-  void Learn(std::uint64_t key_hash, const Slot& slot);
-
-  /// The key with this hash was read. Now and then, costs a request.
-  [[gnu::always_inline]] void NoteRead(std::uint64_t key_hash) {
-    if (reads_.Note(key_hash)) ReportReads();
-  }
-
-  rdma::Connection& connection() { return *connection_; }
-
-  // --- scan_window.cc: memory that the server WRITEs, and one request beside those of the calls, for scans.
-
-  struct ScanWindow {
-    std::span<std::byte> bytes;
-    RemoteRegion remote;
-  };
-  /// Pins the memory, the first time. FailedPrecondition: this client has none (ClientOptions).
-  absl::StatusOr<ScanWindow> RegisterScanWindow();
-  /// SENDs a request whose reply waits, beside those of other calls, until AwaitAside. REQUIRES: the last one
-  /// was awaited.
-  absl::Status PostAside(const Request& request);
-  absl::Status AwaitAside() { return Await(aside_.done); }
-  /// The reply to the last one; not found, where its connection is gone. REQUIRES: AwaitAside was OK.
-  Answer aside() const { return {aside_.reply, {aside_.text.data(), aside_.reply.behind_size}}; }
-  /// Whose pages are in the window; null: nobody's.
-  ClientScan::Impl*& scan_window_owner() { return scan_window_owner_; }
-  /// A cursor that nobody needs any more; 0: none.
-  std::uint64_t& abandoned_cursor() { return abandoned_cursor_; }
+  static rdma::Sge SgeOf(const RegisteredBytes& memory);
 
  private:
-  Session(Client::Dialer dialer, const ClientOptions& options, const Clock& clock);
+  /// This client to the server, over all its connections.
+  struct Identity {
+    std::uint64_t id = 0;    // HelloRequest::client; 0: nobody that comes again
+    bool returns = false;    // the server has accepted the id
+    bool forgotten = false;  // the id before was, and there was no connection since
+  };
 
-  static std::uint64_t RandomName();  // not 0
-  absl::Status Register();
+  Session(Dialer dialer, const ClientOptions& options, const Clock& clock);
+
+  static std::uint64_t RandomClientId();  // not 0
   // Of handshake.cc.
   /// Connects over `connection`, or, with a token, over one that is dialled behind it: from now on the one.
   /// Not OK: it is broken.
@@ -373,92 +222,59 @@ class Session {
                     TimePoint deadline);
   absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
   absl::Status AdoptSuperblock();
+  absl::Status ReadFirstDirectory();
   // Of reconnect.cc.
   void ForgetServer();
+  void Deregister();
   absl::Status OpenAnother(TimePoint deadline);
   /// Start's; where there is a dialer, with more than one attempt.
   absl::Status OpenFirst(std::unique_ptr<rdma::Connection> connection);
   TimePoint NextAttemptEnds(TimePoint deadline);
-  absl::StatusOr<std::optional<Answer>> AskForOutcome();
+  absl::StatusOr<std::optional<ServerReply>> QueryCompletion();
 
-  /// With so many bytes of the payload buffer, which stand where Call puts them, behind it.
-  absl::StatusOr<Answer> Exchange(const Request& request, std::size_t inline_size);
-
-  absl::Status Read(std::uint64_t offset, std::size_t buffer_offset, std::size_t size);
+  absl::Status Read(std::span<std::byte> to, std::uint64_t offset);
   void ReportReads();
-  /// Takes completions until `done`, which Take sets.
-  absl::Status Await(const bool& done);
-  absl::Status Take(const rdma::Completion& completion);
-  // Of scan_window.cc.
-  absl::Status OfferScanWindow();
-  bool TakeAside(const Reply& reply, std::string_view behind);
+  /// Waits for some completions, and takes them.
+  absl::Status TakeSome(const TakeReply* take = nullptr);
+  absl::StatusOr<std::size_t> AwaitSome();
+  absl::Status Take(const rdma::Completion& completion, const TakeReply* take);
+  absl::Status TakeReceive(const rdma::Completion& completion, const TakeReply* take);
 
   const Clock& clock_;
   const std::uint64_t forks_ = Forks::Count();
-  const Client::Dialer dialer_;  // null: there is one connection, and no other
+  const Dialer dialer_;  // null: there is one connection, and no other
   const ClientOptions options_;
   std::string secret_;  // of the token; empty: there is none
+
+  // The call.
   std::optional<TimePoint> deadline_;
   absl::Status broken_;
   InUse in_use_;
+  StoredReply reply_;
+  std::uint64_t unacknowledged_write_ = 0;  // S3; 0: none
+
+  // Of the identity, and of attempts to connect.
+  Identity identity_;
+  RefusalReason refusal_ = RefusalReason{};  // of the last attempt, if that was refused
+  int unanswered_attempts_ = 0;              // since the last connection was made
+
+  // The parts.
   ClientCounters counters_;
-
-  // Of the server, as it said when we connected.
-  HelloReply hello_;
-  StoreShape shape_;
-  std::chrono::milliseconds grace_{0};
-  ServerTime server_time_;
-  bool store_is_loading_ = false;
-  IndexView view_;
-  std::vector<std::uint64_t> bucket_offsets_;  // of each segment's first main bucket; 0: not known
-
-  LocationCache locations_;
-  ReadAllowance allowance_;
-  std::optional<Generations> generations_;  // from AdoptSuperblock on
-
-  RecentReads reads_;
+  ServerView server_;
+  ReadCache cache_;
+  AccessHints hints_;
   TimePoint reads_reported_;  // when a request was last sent for that alone
-
-  // What is under way: READs, and at most one request.
-  std::array<rdma::Completion, 8>
-      completions_;  // those of a look; here, so that none begins with writing them
-  rdma::Spinner spinner_;
-  std::size_t reads_under_way_ = 0;
-  bool reads_done_ = true;  // there are none
-  bool send_done_ = true;
-  bool reply_done_ = true;
-  std::uint64_t last_request_id_ = 0;
-  std::uint64_t unanswered_write_ = 0;  // the request id of the call's write, if it was sent; 0: none
-
-  // Who this is to the server (HelloRequest::client); 0: nobody that comes again.
-  std::uint64_t name_ = 0;
-  bool returns_ = false;                         // the server has accepted the name
-  RefusalReason refusal_ = RefusalReason{};      // of the last attempt, if that was refused
-  int unanswered_attempts_ = 0;                  // since the last connection was made
-  bool forgotten_ = false;                       // the name before was, and there was no connection since
+  SessionBuffers buffers_;
+  RegionReader region_;
+  RequestChannel channel_;
+  ScanWindow scan_window_;
   std::vector<RegisteredBuffer*> user_buffers_;  // their registrations end before the connection
-  std::array<std::byte, kMaxReplySize> reply_;
-  std::size_t reply_size_ = 0;
-
-  struct Aside {
-    std::uint64_t id = 0;
-    bool sent = true;  // its SEND is done
-    bool done = true;  // its reply has come
-    Reply reply;
-    std::array<char, kMaxReplyBehind> text;
-  };
-  Aside aside_;
-  ClientScan::Impl* scan_window_owner_ = nullptr;
-  std::uint64_t abandoned_cursor_ = 0;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();
 
-  // Destroyed in reverse: the registrations go before the connection, and all before the memory.
-  std::vector<std::byte> buffer_;
-  std::unique_ptr<rdma::SharedMemory> scan_window_;  // null: none
+  // The completions of a poll; here, so that none begins with writing them.
+  std::array<rdma::Completion, 8> completions_;
+  rdma::Spinner spinner_;
   std::unique_ptr<rdma::Connection> connection_;
-  rdma::MappedRegion* mapped_ = nullptr;  // the connection's, of hello_.memory; null: there is none
-  std::unique_ptr<rdma::Registration> registration_;
-  std::unique_ptr<rdma::Registration> scan_window_registration_;  // null: not yet
 };
 
 }  // namespace remora

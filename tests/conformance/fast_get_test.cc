@@ -15,7 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "client/client.h"
-#include "client/get/get.h"
+#include "client/get/blocking_get.h"
 #include "client/session/session.h"
 #include "store/base/clock.h"
 #include "store/base/tsan.h"
@@ -85,12 +85,12 @@ TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
       Session::Start(deployment_->Dial().value(), {}, ClientOptions{.location_cache_bytes = 0}, clock_);
   ASSERT_CODE(kOk, session.status());
   const std::uint64_t hash = HashKey(kKey);
-  FirstLook look;
-  ASSERT_TRUE(FirstLook::IsFor(**session));
+  FastGet look;
+  ASSERT_TRUE(FastGet::IsFor(**session));
   RecordFacts facts;
   std::string value;
   ASSERT_CODE(kOk, (*session)->BeginCall());
-  ASSERT_CODE(kOk, remora::Get(**session, kKey, &value, &facts));  // it knows the index now
+  ASSERT_CODE(kOk, BlockingGets(**session).Get(kKey, &value, &facts));  // it knows the index now
   const auto find = [&] { return look.FindLine(**session, hash) && look.FindRecord(**session, hash); };
   const auto verify = [&] { return look.Verify(**session, kKey, hash); };
   ASSERT_TRUE(find());
@@ -99,13 +99,13 @@ TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
   clock_.Sleep(3 * kGrace);
   EXPECT_TRUE(verify() && look.Holds(**session));
   const auto use_memory_again = [&] {
-    const std::uint64_t before = (*session)->Reuses();
+    const std::uint64_t before = (*session)->region().Reuses();
     const std::string large(100'000, 'l');
     const TimePoint deadline = clock_.Now() + std::chrono::seconds(60);
-    while ((*session)->Reuses() == before && clock_.Now() < deadline) {
+    while ((*session)->region().Reuses() == before && clock_.Now() < deadline) {
       ASSERT_CODE(kOk, client_->Put("another", large));
     }
-    ASSERT_NE((*session)->Reuses(), before) << "the test means memory to be used again";
+    ASSERT_NE((*session)->region().Reuses(), before) << "the test means memory to be used again";
   };
   ASSERT_TRUE(find());
   ASSERT_NO_FATAL_FAILURE(use_memory_again());

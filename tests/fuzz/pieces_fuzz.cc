@@ -150,7 +150,7 @@ void ReadIt(const Slot& slot, const Record& record) {
   FUZZ_CHECK(SizesMatch(header, slot.extent_bytes()));
   FUZZ_CHECK(header.checksum == record.Checksum());
   if (slot.extent_bytes() > kMaxSmallExtent) {
-    FUZZ_CHECK(read->proven || (*session)->InTime(wanted.learned));
+    FUZZ_CHECK(read->proven || (*session)->server().InTime(wanted.learned));
     FUZZ_CHECK(!read->proven || generation == 0);
   }
   if (read->state == RecordState::kForeign) return;

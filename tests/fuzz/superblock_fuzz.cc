@@ -30,14 +30,14 @@ void ChangeWords(Input& input, T* value) {
 }
 
 void Check(const Session& session, const HelloReply& hello) {
-  const StoreShape& shape = session.shape();
+  const StoreShape& shape = session.server().shape();
   FUZZ_CHECK(shape.incarnation == hello.incarnation);
   FUZZ_CHECK(shape.memory_size <= hello.memory.size &&
              shape.memory_size <= (kMaxOffsetUnits + 1) * kUnitSize);
   FUZZ_CHECK(shape.base_depth <= kMaxDepth);
-  FUZZ_CHECK(session.grace() >= std::chrono::milliseconds(kMinGraceMs));
-  FUZZ_CHECK(session.credits() >= 1 && session.credits() <= Session::kMostUnderWay);
-  FUZZ_CHECK(session.is_read_only() || session.slice().size >= kMaxPayloadSize);
+  FUZZ_CHECK(session.server().grace() >= std::chrono::milliseconds(kMinGraceMs));
+  FUZZ_CHECK(session.channel().credits() >= 1 && session.channel().credits() <= RequestChannel::kMaxInFlight);
+  FUZZ_CHECK(session.server().is_read_only() || session.server().staging().size >= kMaxPayloadSize);
 }
 
 }  // namespace

@@ -46,9 +46,11 @@ PARTS = {
     ),
     "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/tcp/|rdma/verbs/", "rdma/transport.cc"),
     "client": (
-        "client/misuse.h, client/client.h, client/scan.h, client/watch.h, client/registered_buffer.h, client/async_client.h",
-        "client/get/location_cache, client/get/segment_generations", "client/session/", "client/put/large_put.h",
-        "client/rpc/", "client/get/|client/put/", "client/scan/|client/async/", "client/", "client/c/", "client/python/",
+        "client/misuse.h, client/options.h, client/counters.h, client/registered_buffer.h, client/scan.h, client/watch.h,"
+        " client/async_client.h",
+        "client/cache/|client/session/access_hints, client/session/fork_guard, client/session/call_guard, client/session/server_",
+        "client/region/", "client/rpc/", "client/session/", "client/get/|client/put/",
+        "client/scan/|client/async/", "client/", "client/c/", "client/python/",
     ),
     "server": (
         "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/server.h", "server/server.cc",

@@ -5,7 +5,7 @@
  *   Segments            store/region/segments.h (Retire, ChangeGeneration, Release). Each has one place for a record.
  *   Writer              Publish (store/write/write_pipeline.cc), Cleaner::Move (store/reclaim/cleaner.cc).
  *   Reader, warm        GetWarm (client/get/get.cc), KnownPlace and JudgeKnown (client/get/get_steps.cc); its looks are
- *                       Session::LookAtGenerations and Generations::Take (client/get/segment_generations.cc).
+ *                       Session::LookAtGenerations and Generations::Take (client/cache/segment_generations.cc).
  *   Reader, cold        SearchOnce (client/get/get.cc), which learns the place (Session::Learn).
  *   Reader, large       PieceReader (client/get/chunked_read.cc): P1 to P5.
  *   Clock               T of layout.h, I6, is GRACE ticks.
@@ -14,7 +14,7 @@
  * moments of the writes fixed): nothing overwritten or deleted before, nothing that never was the key's.
  *
  * What is assumed
- *   - The adversary of client/get/segment_generations.h: memory that was used again reads as a live record of this key, whatever
+ *   - The adversary of client/cache/segment_generations.h: memory that was used again reads as a live record of this key, whatever
  *     was asked for, checksum and all (LIE). So no checksum is relied on, but that a record's header is of one
  *     record; its live bit is one bit.
  *   - A generation is a byte of GENERATIONS values instead of 256, with the same bounds in proportion.

@@ -1,5 +1,5 @@
 // The table of locations, and what it may cost.
-#include "client/get/location_cache.h"
+#include "client/cache/location_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kOneSet = 64;
 
 std::uint64_t HashOf(int i) { return HashKey("key " + std::to_string(i)); }
-KnownLocation At(std::uint64_t key_hash, std::uint64_t place, Generations::Number number = 1) {
+KnownLocation At(std::uint64_t key_hash, std::uint64_t place, SegmentGenerations::Number number = 1) {
   return {EncodeSlot({Fingerprint(key_hash), /*extent_code=*/5, place}), number};
 }
 
@@ -98,14 +98,14 @@ TEST(LocationCacheTest, OfLessThanASetThereIsNone) {
 }
 
 TEST(ReadAllowanceTest, AFewAtOnceThenNone) {
-  ReadAllowance allowance;
+  SpeculationBudget allowance;
   int spent = 0;
   for (; allowance.has_some(); ++spent) allowance.Spend();
-  EXPECT_EQ(spent, ReadAllowance::kAtOnce);
+  EXPECT_EQ(spent, SpeculationBudget::kAtOnce);
 }
 
 TEST(ReadAllowanceTest, InTheLongRunOneForEachPrice) {
-  ReadAllowance allowance;
+  SpeculationBudget allowance;
   std::int64_t spent = 0;
   for (int reads = 0; reads < 12000; ++reads) {
     while (allowance.has_some()) {
@@ -114,15 +114,15 @@ TEST(ReadAllowanceTest, InTheLongRunOneForEachPrice) {
     }
     allowance.Earn(1);
   }
-  EXPECT_NEAR(static_cast<double>(spent), 12000.0 / ReadAllowance::kPrice, ReadAllowance::kAtOnce);
+  EXPECT_NEAR(static_cast<double>(spent), 12000.0 / SpeculationBudget::kPrice, SpeculationBudget::kAtOnce);
 }
 
 TEST(ReadAllowanceTest, GoodTimesAreNotSavedUp) {
-  ReadAllowance allowance;
+  SpeculationBudget allowance;
   allowance.Earn(1'000'000);
   std::int64_t spent = 0;
   for (; allowance.has_some(); ++spent) allowance.Spend();
-  EXPECT_EQ(spent, ReadAllowance::kAtOnce);
+  EXPECT_EQ(spent, SpeculationBudget::kAtOnce);
 }
 
 }  // namespace

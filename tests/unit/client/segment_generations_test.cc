@@ -1,5 +1,5 @@
 // What a client may conclude from the generation bytes that it has looked at.
-#include "client/get/segment_generations.h"
+#include "client/cache/segment_generations.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class GenerationsTest : public testing::Test {
     generations_.Take(7, bytes, posted, posted + took);
   }
 
-  Generations generations_{kMemorySize, kGrace};
+  SegmentGenerations generations_{kMemorySize, kGrace};
 };
 
 TEST_F(GenerationsTest, NothingIsFreshBeforeTheFirstLook) {
@@ -47,7 +47,7 @@ TEST_F(GenerationsTest, ALookIsAsOldAsItsPost) {
 
 // Even the shortest grace period that a server may have leaves a margin on both sides.
 TEST_F(GenerationsTest, AShortGracePeriodIsHalved) {
-  Generations generations(kMemorySize, Clock::kCoarseness);
+  SegmentGenerations generations(kMemorySize, Clock::kCoarseness);
   generations.Take(0, std::vector<std::byte>(generations.RangeOf(0).size), kStart, kStart);
   EXPECT_TRUE(generations.IsFresh(0, kStart + milliseconds(10)));
   EXPECT_FALSE(generations.IsFresh(0, kStart + milliseconds(11)));
@@ -55,12 +55,12 @@ TEST_F(GenerationsTest, AShortGracePeriodIsHalved) {
 
 TEST_F(GenerationsTest, ALookIsDueBeforeNumbersWouldHaveToChange) {
   EXPECT_FALSE(generations_.HasNumber(7));
-  EXPECT_TRUE(generations_.IsLookDue(7, TimePoint()));
+  EXPECT_TRUE(generations_.RefreshIsDue(7, TimePoint()));
   Look(0, kStart);
   EXPECT_TRUE(generations_.HasNumber(7));
   EXPECT_FALSE(generations_.HasNumber(4096));
-  EXPECT_FALSE(generations_.IsLookDue(7, kStart + 128 * kGrace));
-  EXPECT_TRUE(generations_.IsLookDue(7, kStart + 129 * kGrace));
+  EXPECT_FALSE(generations_.RefreshIsDue(7, kStart + 128 * kGrace));
+  EXPECT_TRUE(generations_.RefreshIsDue(7, kStart + 129 * kGrace));
 }
 
 TEST_F(GenerationsTest, ALookCoversItsChunkAndNoOther) {
@@ -75,8 +75,8 @@ TEST_F(GenerationsTest, ALookCoversItsChunkAndNoOther) {
 
 TEST_F(GenerationsTest, AnotherByteIsAnotherNumberForThatSegmentAlone) {
   Look(0, kStart);
-  const Generations::Number seven = generations_.NumberOf(7);
-  const Generations::Number eight = generations_.NumberOf(8);
+  const SegmentGenerations::Number seven = generations_.NumberOf(7);
+  const SegmentGenerations::Number eight = generations_.NumberOf(8);
   Look(0, kStart + milliseconds(1));
   EXPECT_EQ(generations_.NumberOf(7), seven);
   Look(1, kStart + milliseconds(2));
@@ -86,7 +86,7 @@ TEST_F(GenerationsTest, AnotherByteIsAnotherNumberForThatSegmentAlone) {
 
 TEST_F(GenerationsTest, AByteThatComesBackIsANewNumber) {
   Look(0, kStart);
-  const Generations::Number first = generations_.NumberOf(7);
+  const SegmentGenerations::Number first = generations_.NumberOf(7);
   Look(1, kStart + milliseconds(1));
   Look(0, kStart + milliseconds(2));
   EXPECT_NE(generations_.NumberOf(7), first);
@@ -94,7 +94,7 @@ TEST_F(GenerationsTest, AByteThatComesBackIsANewNumber) {
 
 TEST_F(GenerationsTest, AByteThatMayHaveComeAllTheWayRoundIsANewNumber) {
   Look(0, kStart);
-  const Generations::Number first = generations_.NumberOf(7);
+  const SegmentGenerations::Number first = generations_.NumberOf(7);
   Look(0, kStart + 256 * kGrace);
   EXPECT_EQ(generations_.NumberOf(7), first);
   Look(0, kStart + 2 * 256 * kGrace, /*took=*/milliseconds(1));

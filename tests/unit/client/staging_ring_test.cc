@@ -11,7 +11,7 @@ namespace remora {
 namespace {
 
 TEST(SliceRingTest, AllOfItOrNothing) {
-  SliceRing ring(1000);  // of which 960 are whole cache lines
+  StagingRing ring(1000);  // of which 960 are whole cache lines
   EXPECT_FALSE(ring.Take(961).has_value());
   const auto all = ring.Take(960);
   ASSERT_TRUE(all.has_value());
@@ -21,7 +21,7 @@ TEST(SliceRingTest, AllOfItOrNothing) {
 }
 
 TEST(SliceRingTest, APieceIsFreeWhenThoseBeforeItAre) {
-  SliceRing ring(256);
+  StagingRing ring(256);
   const auto first = ring.Take(64);
   const auto second = ring.Take(128);
   ASSERT_TRUE(first.has_value() && second.has_value());
@@ -32,7 +32,7 @@ TEST(SliceRingTest, APieceIsFreeWhenThoseBeforeItAre) {
 }
 
 TEST(SliceRingTest, NoMorePiecesThanItCanName) {
-  SliceRing ring(std::size_t{1} << 20);
+  StagingRing ring(std::size_t{1} << 20);
   std::vector<std::uint32_t> numbers;
   while (const auto piece = ring.Take(1)) numbers.push_back(piece->number);
   EXPECT_EQ(numbers.size(), 64u);
@@ -47,10 +47,10 @@ TEST(SliceRingTest, PiecesNeverOverlap) {
   constexpr std::size_t kCapacity = 4096;
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
-    SliceRing ring(kCapacity);
+    StagingRing ring(kCapacity);
     std::vector<int> used(kCapacity, 0);
     struct Taken {
-      SliceRing::Piece piece;
+      StagingRing::Piece piece;
       std::size_t size;
     };
     std::deque<Taken> taken;

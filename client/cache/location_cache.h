@@ -15,16 +15,16 @@
 #include <utility>
 #include <vector>
 
-#include "client/get/segment_generations.h"
+#include "client/cache/segment_generations.h"
 #include "store/format/memory/index_view.h"
 
 namespace remora {
 
 /// A record's place, and the number that its segment had when it was there
-/// (client/get/segment_generations.h).
+/// (client/cache/segment_generations.h).
 struct KnownLocation {
   std::uint64_t slot = 0;  // EncodeSlot; 0: none
-  Generations::Number number = 0;
+  SegmentGenerations::Number number = 0;
 };
 
 /// A table of fixed size, allocated once. What has not been found for the longest time gives way, about: a
@@ -58,7 +58,7 @@ class LocationCache {
   struct Entry {
     std::uint64_t slot = 0;
     std::uint32_t tag = 0;
-    Generations::Number number = 0;
+    SegmentGenerations::Number number = 0;
   };
   struct alignas(64) Set {
     std::array<Entry, kWays> ways;
@@ -89,7 +89,7 @@ class LocationCache {
 /// changed.
 ///
 /// Thread Safety: none.
-class ReadAllowance {
+class SpeculationBudget {
  public:
   static constexpr std::int64_t kPrice = 12;
   static constexpr std::int64_t kAtOnce = 16;

@@ -1,4 +1,4 @@
-#include "client/get/location_cache.h"
+#include "client/cache/location_cache.h"
 
 namespace remora {
 

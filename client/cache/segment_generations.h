@@ -50,14 +50,14 @@ namespace remora {
 /// The memory of looks. Whoever has it does the READs.
 ///
 /// Thread Safety: none.
-class Generations {
+class SegmentGenerations {
  public:
   using Number = std::uint32_t;
 
   /// Bytes of a look at most, one for each segment.
   static constexpr std::size_t kChunkSize = 4096;
 
-  Generations(std::uint64_t memory_size, Duration grace);
+  SegmentGenerations(std::uint64_t memory_size, Duration grace);
 
   static std::uint64_t SegmentOf(const Slot& slot) { return slot.offset_bytes() / kSegmentSize; }
 
@@ -67,7 +67,7 @@ class Generations {
   }
   /// Whether it is time for a look although nothing is to be used: for want of a number, or because after
   /// much longer the next look would have to number all anew (G3).
-  bool IsLookDue(std::uint64_t segment, TimePoint now) const {
+  bool RefreshIsDue(std::uint64_t segment, TimePoint now) const {
     return now > chunks_[segment / kChunkSize].due;
   }
   bool HasNumber(std::uint64_t segment) const { return !chunks_[segment / kChunkSize].numbers.empty(); }

@@ -1,4 +1,4 @@
-#include "client/get/segment_generations.h"
+#include "client/cache/segment_generations.h"
 
 #include <algorithm>
 
@@ -6,20 +6,20 @@
 
 namespace remora {
 
-Generations::Generations(std::uint64_t memory_size, Duration grace)
+SegmentGenerations::SegmentGenerations(std::uint64_t memory_size, Duration grace)
     : memory_size_(memory_size),
       fresh_for_(std::max<Duration>(grace - Clock::kCoarseness, grace / 2)),
       comparable_for_(256 * grace),
       chunks_((SegmentCount(memory_size) + kChunkSize - 1) / kChunkSize) {}
 
-Generations::Range Generations::RangeOf(std::uint64_t segment) const {
+SegmentGenerations::Range SegmentGenerations::RangeOf(std::uint64_t segment) const {
   const std::uint64_t first = segment / kChunkSize * kChunkSize;
   return {GenerationsOffset(memory_size_) + first,
           std::min<std::uint64_t>(kChunkSize, SegmentCount(memory_size_) - first)};
 }
 
-void Generations::Take(std::uint64_t segment, std::span<const std::byte> bytes, TimePoint posted,
-                       TimePoint completed) {
+void SegmentGenerations::Take(std::uint64_t segment, std::span<const std::byte> bytes, TimePoint posted,
+                              TimePoint completed) {
   REMORA_CHECK(bytes.size() == RangeOf(segment).size);
   Chunk& chunk = chunks_[segment / kChunkSize];
   if (chunk.bytes.empty()) {

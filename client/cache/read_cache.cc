@@ -1,0 +1,16 @@
+#include "client/cache/read_cache.h"
+
+namespace remora {
+
+void ReadCache::Learn(std::uint64_t key_hash, const Slot& slot) {
+  // Of a large value: the READ of a bucket is nothing beside it, and takes no look before it.
+  if (!locations_.is_on() || slot.extent_bytes() > kMaxSmallExtent) return;
+  const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
+  if (SlotNamesPlace(slot, memory_size_) && generations_->HasNumber(segment)) {
+    locations_.Remember(key_hash, {EncodeSlot(slot), generations_->NumberOf(segment)});
+  } else {
+    locations_.Forget(key_hash);
+  }
+}
+
+}  // namespace remora

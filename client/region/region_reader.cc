@@ -1,0 +1,49 @@
+#include "client/region/region_reader.h"
+
+#include <cstring>
+
+#include "store/base/status_macros.h"
+
+namespace remora {
+namespace {
+
+// Of READs that is_idle tells of.
+constexpr std::uint64_t kReadContext = 1;
+
+}  // namespace
+
+absl::Status RegionReader::Post(std::span<const rdma::Sge> to, std::uint64_t offset) {
+  REMORA_RETURN_IF_ERROR(Post(kReadContext, to, offset));
+  ++in_flight_;
+  return absl::OkStatus();
+}
+
+absl::Status RegionReader::PostFence() {
+  const rdma::Sge into = buffers_.SgeOf(buffers_.record().first(sizeof(std::uint64_t)));
+  return Post(std::span(&into, 1), 0);
+}
+
+RegionReader::DirectoryRange RegionReader::DirectoryAround(const BucketRef& bucket) const {
+  constexpr std::uint64_t kEntries = SessionBuffers::kDirectoryEntries;
+  const std::uint64_t index = bucket.number / kBucketsPerSegment;
+  const std::uint64_t count = SegmentCount(server_.shape().memory_size);
+  if (index >= count) return {};
+  // The entries around it, too: those behind it come next.
+  const std::uint64_t first = index / kEntries * kEntries;
+  const std::uint64_t entries = std::min(kEntries, count - first);
+  return {first, DirectoryOffset() + first * sizeof(std::uint64_t), entries * sizeof(std::uint64_t)};
+}
+
+void RegionReader::TakeDirectory(const DirectoryRange& range, std::span<const std::byte> bytes) {
+  const std::uint64_t entries = range.size / sizeof(std::uint64_t);
+  if (bucket_offsets_.size() < range.first + entries) bucket_offsets_.resize(range.first + entries, 0);
+  for (std::uint64_t i = 0; i < entries; ++i) {
+    std::uint64_t entry = 0;
+    std::memcpy(&entry, bytes.data() + i * sizeof(entry), sizeof(entry));
+    const bool whole = DirectoryEntryIsWhole(entry) &&
+                       DirectoryEntrySegment(entry) < SegmentCount(server_.shape().memory_size);
+    if (whole) bucket_offsets_[range.first + i] = MainBucketPlace(entry, 0) * sizeof(Bucket);
+  }
+}
+
+}  // namespace remora

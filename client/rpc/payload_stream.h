@@ -1,0 +1,92 @@
+// Bytes of a request on their way to the server: from the caller's memory or from a copy of it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "client/options.h"
+#include "rdma/transport.h"
+#include "store/format/memory/record.h"
+
+namespace remora {
+
+/// A value on its way to the server. With a `local_key` it is in memory registered under it, and gathered
+/// from there if that pays; else it is copied.
+struct SentValue {
+  std::string_view bytes{};
+  std::optional<std::uint32_t> local_key{};
+
+  bool is_gathered() const { return local_key.has_value() && bytes.size() >= kLeastGathered; }
+  rdma::Sge sge() const {  // REQUIRES: local_key
+    // A WRITE's source is not written.
+    return {reinterpret_cast<std::byte*>(const_cast<char*>(bytes.data())),
+            static_cast<std::uint32_t>(bytes.size()), *local_key};
+  }
+};
+
+/// What one WRITE gathers, or one READ is scattered into.
+class SgeList {
+ public:
+  void Add(const rdma::Sge& sge) {
+    if (sge.size > 0) entries_[count_++] = sge;
+    size_ += sge.size;
+  }
+  std::span<const rdma::Sge> entries() const { return std::span(entries_).first(count_); }
+  std::size_t size() const { return size_; }  // bytes
+  bool empty() const { return size_ == 0; }
+
+ private:
+  std::array<rdma::Sge, 3> entries_;
+  std::size_t count_ = 0;
+  std::size_t size_ = 0;
+};
+static_assert(3 <= rdma::kMaxSges);
+
+/// Key and value, one behind the other, as they are sent; hashes the value as it goes by. Both outlive this.
+/// A value in registered memory is sent from where it is.
+///
+/// Thread Safety: none.
+class PayloadStream {
+ public:
+  PayloadStream(std::string_view key, const SentValue& value)
+      : key_(key), value_(value.bytes), local_key_(value.local_key) {}
+
+  bool empty() const { return left() == 0; }
+  std::size_t left() const { return key_.size() + value_.size(); }
+  /// The next bytes, as many as `room` has at most; what is copied is copied there.
+  SgeList Take(const rdma::Sge& room) {
+    const std::size_t key_bytes = std::min<std::size_t>(key_.size(), room.size);
+    std::memcpy(room.data, key_.data(), key_bytes);
+    const SentValue next{value_.substr(0, room.size - key_bytes), local_key_};
+    rdma::Sge value{room.data + key_bytes, static_cast<std::uint32_t>(next.bytes.size()), room.local_key};
+    if (local_key_) {
+      value = next.sge();
+    } else {
+      std::memcpy(value.data, next.bytes.data(), value.size);
+    }
+    // What is sent: of a copy, the original is not in the cache by now, and may have changed.
+    hasher_.Add(value.data, value.size);
+    SgeList taken;
+    taken.Add({room.data, static_cast<std::uint32_t>(key_bytes), room.local_key});
+    taken.Add(value);
+    key_.remove_prefix(key_bytes);
+    value_.remove_prefix(value.size);
+    return taken;
+  }
+  /// REQUIRES: all was taken.
+  std::uint64_t value_hash() const { return hasher_.Hash(); }
+
+ private:
+  std::string_view key_;
+  std::string_view value_;
+  std::optional<std::uint32_t> local_key_;
+  ValueHasher hasher_;
+};
+
+}  // namespace remora
