@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/memory/memory_reserve.h"
 #include "server/request/request_decoder.h"
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
@@ -43,6 +44,11 @@ static_assert(kCredits <= kRememberedWrites);
 void Signal(int fd) {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof(one));
+}
+
+absl::Status ShortOfMemoryError() {
+  return absl::ResourceExhaustedError(
+      "the system has no memory left for the server, which takes no writes now (its log says more)");
 }
 
 }  // namespace
@@ -152,6 +158,11 @@ bool Server::LookAround() {
   if (next_probe_) ProbeClients();
   if (bounded_log_->next_telling()) bounded_log_->TellDue();
   if (tells_of_load_) SeeHowTheLoadGoes();
+  if (IsShortOfMemory()) {
+    const std::string_view news = LookAtMemoryReserve(store_->clock().Now());
+    if (!news.empty()) Warn(news);
+  }
+
   if ((store_->Read(Counter::kDiskRefuses) != 0) != disk_refuses_) SeeHowTheDiskDoes();
   return busy;
 }
@@ -241,6 +252,8 @@ void Server::Dispatch(ServerSession& session, const Pending& pending) {
     store_->Add(Counter::kRequestsDenied, 1);
     return Answer(pending, NeedsWriterError());
   }
+  if (IsShortOfMemory() && NeedsWriter(request.operation)) return Answer(pending, ShortOfMemoryError());
+
   switch (request.operation) {
     case Operation::kPut:
     case Operation::kDelete:

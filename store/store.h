@@ -91,6 +91,10 @@ struct StoreOptions {
   /// Descriptors that the durable tier may have open, about; of more tables than that, those that were used
   /// last are. 0: half of what the process may have (ulimit -n).
   std::size_t descriptors = 0;
+  /// Bytes that the durable tier collects in memory before it makes a table of them. With the table that is
+  /// being written, other buffers and a cache, the tier takes up to three times as much beside memory_size.
+  /// The default is so large that keys which are overwritten often never reach a file of their own.
+  std::size_t write_buffer_bytes = std::size_t{64} << 20;
   /// Called, by whichever thread made them so and without a lock, when writes that Submit left pending have
   /// become visible, or failed. May be empty.
   std::function<void()> on_synced{};

@@ -14,6 +14,8 @@
 #include "tools/command_line/say.h"
 
 int main(int argc, char** argv) {
+  remora::command_line::EndWithoutMemory("kvbench");
+
   if (const absl::Status streams = remora::OccupyStandardStreams(); !streams.ok()) {
     remora::command_line::SayError("kvbench: " + std::string(streams.message()));
     return EX_OSERR;

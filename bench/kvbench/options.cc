@@ -55,7 +55,7 @@ and reading the clock (some 40 ns). With --rate they run from the moment at whic
 
 Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 64 wrong command line,
 65 (report) a file is not what --json writes, 66 (report) a file cannot be read,
-69 the server cannot be reached, or the store not opened,
+69 the server cannot be reached, or the store not opened, 71 the system lacks something, as memory,
 73 an output file cannot be made, which is found before the run, 74 it, or standard output, cannot be written,
 77 no permission: a file of a token that others may read, no token or a wrong one, another user's server,
 129 ended by SIGHUP, 130 by SIGINT, 143 by SIGTERM: what was measured till then is printed and written, as

@@ -5,6 +5,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -24,6 +25,7 @@
 #include "server/connection/auth_tokens.h"
 #include "server/main/descriptors.h"
 #include "server/memory/exported_memory.h"
+#include "server/memory/memory_reserve.h"
 #include "server/memory/system_memory.h"
 #include "server/monitoring/log_writer.h"
 #include "server/server.h"
@@ -384,15 +386,19 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
 absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
   const SystemMemory system = ReadSystemMemory();
   REMORA_RETURN_IF_ERROR(CheckMemory(flags->memory, system));
-  if (flags->memory > system.available) {
-    flags->warnings.push_back(absl::StrCat("--memory is ", flags->memory, " bytes, and this machine has ",
-                                           system.available,
+  const bool is_durable = !flags->server.store.data_dir.empty();
+  flags->server.store.write_buffer_bytes = WriteBufferFor(system);
+  if (const std::uint64_t beside = BesideMemory(system, is_durable);
+      flags->memory > system.available - std::min(beside, system.available)) {
+    flags->warnings.push_back(absl::StrCat("--memory is ", flags->memory,
+                                           " bytes, beside which the server takes up to ", beside, ", and ",
+                                           system.whose_available, " has ", system.available,
                                            " available: when it fills, the system may kill this server"));
   }
+
   const rdma::QueueLimits limits;
   REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
                           PlanMemory(flags->memory, flags->max_clients, flags->listen, limits));
-  const bool is_durable = !flags->server.store.data_dir.empty();
   REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
                           PlanDescriptors(RaiseDescriptorLimit(), OpenDescriptors(),
                                           flags->max_clients.value_or(1), is_durable, flags->listen));
@@ -462,6 +468,9 @@ int Main(int argc, char** argv) {
 /// started.
 int Begin(int argc, char** argv) {
   OutliveSignals();
+  HoldMemoryReserve(
+      "kvserver: the system has no memory left for this process, which ends: raise its limits (ulimit -v), "
+      "or give it less (--memory); what was acknowledged as logged is in the log\n");
   const absl::Status streams = OccupyStandardStreams();
   absl::StatusOr<std::unique_ptr<LogWriter>> log = LogWriter::Start(STDERR_FILENO, "kvserver: ");
   if (const absl::Status& begun = streams.ok() ? log.status() : streams; !begun.ok()) {

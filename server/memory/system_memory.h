@@ -13,14 +13,24 @@ namespace remora {
 struct SystemMemory {
   std::uint64_t most = UINT64_MAX;       // that it can ever have, swap aside
   std::string whose = "this machine";    // which of the two has no more
-  std::uint64_t available = UINT64_MAX;  // of the machine's, right now
+  std::uint64_t available = UINT64_MAX;  // right now: in use by nobody, but for files that can be read again
+  std::string whose_available = "this machine";
 };
 
-/// Reads /proc/meminfo, and memory.max or memory.limit_in_bytes of the control group and of those
-/// above it. `root`: where these files are, for tests.
+/// Reads /proc/meminfo, and of the control group and those above it memory.max, memory.current and
+/// memory.stat, or in version 1 memory.limit_in_bytes and memory.usage_in_bytes. `root`: where these
+/// files are, for tests.
 SystemMemory ReadSystemMemory(const std::string& root = "");
 
-/// Returns the memory of a server without --memory: 256 MiB, or half of what there is.
+/// Returns StoreOptions::write_buffer_bytes: less than its default where there is less than 1 GiB.
+std::size_t WriteBufferFor(const SystemMemory& system);
+
+/// Returns the bytes that a server takes beside its memory: for the program, and with a durable tier
+/// for RocksDB's buffers and cache.
+std::size_t BesideMemory(const SystemMemory& system, bool is_durable);
+
+/// Returns the memory of a server without --memory: 256 MiB, or half of what there is, or less if RocksDB
+/// would not fit beside it; at least 20 MiB.
 std::size_t DefaultMemory(const SystemMemory& system);
 
 /// ResourceExhausted: there is never so much (says the numbers, and what to do).

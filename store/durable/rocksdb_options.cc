@@ -51,7 +51,7 @@ class NoLog : public rocksdb::Logger {
 
 }  // namespace
 
-rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes) {
+rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes, std::size_t write_buffer_bytes) {
   rocksdb::BlockBasedTableOptions table;
   // A file that does not have the key is not read for it. Files from before there were filters are read as
   // they are.
@@ -62,19 +62,17 @@ rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes) {
   table.cache_index_and_filter_blocks = false;
   table.no_block_cache = block_cache_bytes == 0;
   if (!table.no_block_cache) table.block_cache = rocksdb::NewLRUCache(block_cache_bytes);
-  // Large enough that keys which are overwritten often never reach a file of their own.
-  constexpr std::size_t kWriteBuffer = std::size_t{64} << 20;
-  return FamilyOptions(kWriteBuffer, table);
+  return FamilyOptions(write_buffer_bytes, table);
 }
 
-rocksdb::ColumnFamilyOptions MetaOptions() {
+rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes) {
   // Read once, at the start: no filter, no cache.
   rocksdb::BlockBasedTableOptions table;
   table.no_block_cache = true;
   // Outcomes of writes take each other's place here, so that little of this reaches a file. They are put
   // behind each other, and sorted when that is full: a sorted list costs each write 2.5 us instead of 0.4.
-  constexpr std::size_t kWriteBuffer = std::size_t{16} << 20;
-  rocksdb::ColumnFamilyOptions options = FamilyOptions(kWriteBuffer, table);
+  rocksdb::ColumnFamilyOptions options = FamilyOptions(write_buffer_bytes / 4, table);
+
   options.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
   return options;
 }

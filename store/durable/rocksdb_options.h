@@ -12,10 +12,11 @@ struct DBOptions;
 
 namespace remora {
 
-/// Of keys and values. `block_cache_bytes`: as DurableTierOptions.
-rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes);
+/// Of keys and values. Both numbers are as in DurableTierOptions.
+rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes, std::size_t write_buffer_bytes);
 /// Of what is kept beside them.
-rocksdb::ColumnFamilyOptions MetaOptions();
+rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes);
+
 /// DBOptions::max_open_files, where all files may take so many descriptors; 0: as StoreOptions::descriptors.
 int MaxOpenTables(std::size_t descriptors);
 /// `fresh`: it is made; else it must be there.

@@ -85,8 +85,10 @@ class DurableTier::Impl {
 
   absl::Status Open(const DurableTierOptions& options) {
     const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
-        {rocksdb::kDefaultColumnFamilyName, DataOptions(options.block_cache_bytes)},
-        {kMetaFamily, MetaOptions()}};
+        {rocksdb::kDefaultColumnFamilyName,
+         DataOptions(options.block_cache_bytes, options.write_buffer_bytes)},
+        {kMetaFamily, MetaOptions(options.write_buffer_bytes)}};
+
     rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
     database.env = files_.env();
     database.max_open_files = MaxOpenTables(options.descriptors);

@@ -34,6 +34,9 @@ struct DurableTierOptions {
   /// each key in a table, 10 bits of filter and its share of the table's index: a key and some bytes for each
   /// 4 KiB.
   std::size_t block_cache_bytes = std::size_t{32} << 20;
+  /// As StoreOptions::write_buffer_bytes.
+  std::size_t write_buffer_bytes = std::size_t{64} << 20;
+
   /// Of log files that are not needed any more: for change feeds that are behind.
   LogRetention log_retention{};
   /// As StoreOptions::descriptors.

@@ -59,8 +59,11 @@ absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOption
   std::unique_ptr<DurableTier> tier;
   if (options.durability != Durability::kMemory) {
     const LogRetention retention{options.watch_retention_bytes, options.watch_retention};
-    REMORA_ASSIGN_OR_RETURN(tier, DurableTier::Open(options.data_dir, {.log_retention = retention,
-                                                                       .descriptors = options.descriptors}));
+    REMORA_ASSIGN_OR_RETURN(
+        tier, DurableTier::Open(options.data_dir, {.block_cache_bytes = options.write_buffer_bytes / 2,
+                                                   .write_buffer_bytes = options.write_buffer_bytes,
+                                                   .log_retention = retention,
+                                                   .descriptors = options.descriptors}));
   }
   const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
   std::unique_ptr<StoreEngine> engine(

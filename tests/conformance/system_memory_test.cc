@@ -56,6 +56,49 @@ TEST_F(SystemMemoryTest, TheMachineIsALimitAndSoIsAGroup) {
   EXPECT_EQ(CheckMemory(256 * kMiB, Read()).code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(SystemMemoryTest, WhatAGroupHasLeftIsWhatItsFilesDoNotHold) {
+  Write("proc/meminfo", kMeminfo);
+  Write("proc/self/cgroup", "0::/outer/inner\n");
+  const std::string stat = "anon 1\ninactive_file 33554432\nactive_file 7\n";
+  Write("sys/fs/cgroup/outer/inner/memory.max", "268435456\n");
+  Write("sys/fs/cgroup/outer/inner/memory.current", "100663296\n");
+  Write("sys/fs/cgroup/outer/inner/memory.stat", stat);
+  EXPECT_EQ(Read().available, 192 * kMiB);
+  EXPECT_EQ(Read().whose_available, "this process's control group");
+  // The group above has less left, though its limit is higher.
+  Write("sys/fs/cgroup/outer/memory.max", "536870912\n");
+  Write("sys/fs/cgroup/outer/memory.current", "503316480\n");
+  EXPECT_EQ(Read().available, 32 * kMiB);
+  EXPECT_EQ(Read().most, 256 * kMiB);
+  Write("sys/fs/cgroup/outer/memory.current", "603979776\n");
+  EXPECT_EQ(Read().available, 0u) << "it is above its limit for the moment";
+  // A group that has plenty is no bound.
+  Write("sys/fs/cgroup/outer/memory.max", "max\n");
+  Write("sys/fs/cgroup/outer/inner/memory.max", "8589934592\n");
+  EXPECT_EQ(Read().available, 512 * kMiB);
+  EXPECT_EQ(Read().whose_available, "this machine");
+}
+
+TEST_F(SystemMemoryTest, WhatAGroupOfTheFirstVersionHasLeft) {
+  Write("proc/self/cgroup", "4:memory:/docker\n");
+  Write("sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "268435456\n");
+  Write("sys/fs/cgroup/memory/docker/memory.usage_in_bytes", "201326592\n");
+  Write("sys/fs/cgroup/memory/docker/memory.stat", "inactive_file 1\ntotal_inactive_file 134217728\n");
+  EXPECT_EQ(Read().available, 192 * kMiB);
+}
+
+TEST_F(SystemMemoryTest, ADefaultLeavesRoomForTheRest) {
+  for (std::uint64_t mib = 80; mib <= 4096; mib += 16) {
+    const SystemMemory system{.most = mib * kMiB};
+    EXPECT_LE(DefaultMemory(system) + BesideMemory(system, true), system.most) << mib;
+    EXPECT_LE(DefaultMemory(system), 256 * kMiB);
+    EXPECT_GE(DefaultMemory(system), 20 * kMiB);
+  }
+  EXPECT_EQ(WriteBufferFor({}), StoreOptions().write_buffer_bytes);
+  EXPECT_EQ(DefaultMemory({.most = 160 * kMiB}), 80 * kMiB);
+  EXPECT_EQ(BesideMemory({.most = 160 * kMiB}, false), 36 * kMiB);
+}
+
 TEST_F(SystemMemoryTest, AContainerSeesItsGroupAsTheRoot) {
   Write("proc/self/cgroup", "0::/\n");
   Write("sys/fs/cgroup/memory.max", "67108864\n");

@@ -4,7 +4,9 @@ import collections
 import os
 import pathlib
 import re
+import resource
 import subprocess
+
 import unittest
 
 import harness
@@ -32,6 +34,124 @@ def memfds(pid):
             else:
                 ready[name] += 1
     return used, size, ready
+
+
+def own_memory_group():
+    """The folder of this process's control group of memory, of version 1, where it can make others; or None."""
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        folder = pathlib.Path("/sys/fs/cgroup/memory" + group)
+        if controllers == "memory" and os.access(folder, os.W_OK):
+            return folder
+    return None
+
+
+@unittest.skipIf(own_memory_group() is None, "only root may make control groups, and here are none of version 1")
+class GroupTest(harness.TestCase):
+    """A kvserver that was told nothing of memory, in a control group that has little of it."""
+
+    def start(self, mib):
+        group = own_memory_group() / f"remora-test-{os.getpid()}-{mib}"
+        try:
+            group.mkdir()
+        except OSError as error:
+            self.skipTest(f"a control group cannot be made: {error}")
+        self.addCleanup(lambda: harness.wait_until(lambda: self.is_removed(group), "the group is empty"))
+        (group / "memory.limit_in_bytes").write_text(str(mib << 20))
+        server = harness.Server(
+            f"--listen={self.address}", f"--data_dir={self.folder}/data{mib}",
+            preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
+        )  # fmt: skip
+        self.addCleanup(server.close)
+        return server
+
+    @staticmethod
+    def is_removed(group):
+        try:
+            group.rmdir()
+        except OSError:
+            return False
+        return True
+
+    def test_it_is_filled_and_lives(self):
+        for mib in (96, 160):
+            with self.subTest(mib=mib):
+                server = self.start(mib)
+                # More than twice of what a write buffer takes without a limit.
+                flags = ["load", f"--target={self.address}", "--value_size=16K", "--records=12000", "--depth=16"]
+                load = subprocess.run(
+                    [harness.program("kvbench"), *flags], capture_output=True, timeout=2 * harness.PATIENCE, check=False
+                )
+                self.assertEqual(load.returncode, 0, load.stderr)
+                self.assertIsNone(server.process.poll())
+                self.assertEqual(server.stop()[0], 0)
+
+
+class AddressSpaceTest(harness.TestCase):
+    """Where `operator new` finds nothing, each program says so, and none aborts."""
+
+    def start(self, mib, name):
+        return subprocess.Popen(
+            [harness.program("kvserver"), f"--listen={self.address}-{name}", f"--data_dir={self.folder}/{name}",
+             "--memory=64M"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, resource.RLIM_INFINITY)),
+        )  # fmt: skip
+
+    def test_a_server_refuses_writes_or_ends_with_a_line(self):
+        refusals = 0
+        for mib in (100, 180, 220, 400):
+            with self.subTest(mib=mib):
+                name = f"data{mib}"
+                address = f"{self.address}-{name}"
+                server = self.start(mib, name)
+                self.addCleanup(server.wait)
+                self.addCleanup(server.kill)
+                harness.wait_until(lambda: server.poll() is not None or self.is_heard(address), "it serves, or ends")
+                if server.poll() is None:
+                    refusals += self.fill(server, address)
+                server.terminate()
+                _, errors = server.communicate(timeout=harness.PATIENCE)
+                self.assertIn(server.returncode, (0, 71), errors)
+                if server.returncode == 71:
+                    self.assertRegex(errors, rb"kvserver: [^\n]*ulimit -v[^\n]*\n\Z")
+        self.assertGreater(refusals, 0)
+
+    @staticmethod
+    def is_heard(address):
+        """It may have no memory for a client, and say so."""
+        ping = harness.kvctl(address, "ping")
+        return ping.returncode == 0 or re.search(rb"the server refused|left for another client", ping.stderr)
+
+    def fill(self, server, address):
+
+        """Writes more than a write buffer; returns whether writes were refused, and then are taken again."""
+        flags = ["load", f"--target={address}", "--value_size=16K", "--records=10000", "--depth=8"]
+        load = subprocess.run(
+            [harness.program("kvbench"), *flags], capture_output=True, timeout=2 * harness.PATIENCE, check=False
+        )
+        if server.poll() is not None or b"RESOURCE_EXHAUSTED" not in load.stderr:
+            return False
+        self.assertIn(b"the system has no memory left for the server", load.stderr)
+        resource.prlimit(server.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        harness.wait_until(lambda: harness.kvctl(address, "put", "key", "value").returncode == 0, "writes are taken again")
+        self.assertEqual(harness.kvctl(address, "get", "key").stdout, b"value")
+        return True
+
+    def test_a_client_ends_with_a_line(self):
+        self.memory_server()
+        limit = 256 << 20
+        for command in (
+            [harness.program("kvbench"), "all", "--target=embedded", "--records=10000000", "--memory=64M", "--threads=300"],
+            [harness.program("kvctl"), f"--server={self.address}", "put", "key"],
+        ):  # fmt: skip
+            with self.subTest(command=command), open("/dev/zero", "rb") as zeros:
+                run = subprocess.run(
+                    command, stdin=zeros, capture_output=True, timeout=harness.PATIENCE, check=False,
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit // 2, limit)),
+                )  # fmt: skip
+                self.assertIn(run.returncode, (1, 65, 69, 71), run.stderr)
+                self.assertNotIn(b"bad_alloc", run.stderr)
 
 
 class MemoryTest(harness.TestCase):

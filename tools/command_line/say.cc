@@ -2,16 +2,23 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <new>
 #include <string>
 #include <string_view>
 
 namespace remora::command_line {
+namespace {
+
+const char* program_without_memory = "";
+
+}  // namespace
 
 std::size_t ControlCharacterAt(std::string_view text) {
   if (text.empty()) return 0;
@@ -49,6 +56,19 @@ void WriteError(std::string_view text) {
     if (written < 0 && errno != EINTR && errno != EAGAIN) return;
     if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+void EndWithoutMemory(const char* program) {
+  program_without_memory = program;
+  std::set_new_handler([] {
+    // Nothing here may allocate.
+    for (const char* const part : {program_without_memory,
+                                   ": the system has no memory left for this process; raise "
+                                   "its limit (ulimit -v)\n"}) {
+      WriteError(part);
+    }
+    ::_exit(EX_OSERR);
+  });
 }
 
 void SayError(std::string_view line) { WriteError(Printable(line) + "\n"); }

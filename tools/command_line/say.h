@@ -18,7 +18,12 @@ std::string Printable(std::string_view text);
 /// 2 s, as in a pipe that is full: a program that only has an error left to say ends.
 void WriteError(std::string_view text);
 
+/// From here on, an allocation for which there is no memory ends the process with EX_OSERR (71), and a line:
+/// `program`, a string that stays, and what is the matter.
+void EndWithoutMemory(const char* program);
+
 /// Writes a line to standard error: Printable, and a newline.
+
 void SayError(std::string_view line);
 
 }  // namespace remora::command_line

@@ -45,6 +45,8 @@ Outcome Run(Arguments arguments) {
 }  // namespace remora::kvctl
 
 int main(int argc, char** argv) {
+  remora::command_line::EndWithoutMemory("kvctl");
+
   if (const absl::Status streams = remora::OccupyStandardStreams(); !streams.ok()) {
     remora::command_line::SayError(absl::StrCat("kvctl: ", streams.message()));
     return EX_OSERR;
