@@ -30,6 +30,8 @@ wrong_usage_is_refused() {
   expect_status 64 "no command"
   run_guest --timeout=soon -- true
   expect_status 64 "--timeout=soon"
+  run_guest --kernel=6.12 -- true
+  expect_status 64 "--kernel=6.12"
   run_guest --frobnicate -- true
   expect_status 64 "unknown option"
   run_guest --help

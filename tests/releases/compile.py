@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Whether the compiler of this release of Debian takes our sources: warnings are errors, and no code is made.
+
+    compile.py [--compiler=g++|clang++] [--together] [--product] [--jobs=N]
+
+Installs what the sources are compiled with, configures a build for it in a folder of its own, and has the compiler
+read every source and every header by itself.
+  --together  sources are read in the batches of a unity build, with precompiled headers; only headers by themselves.
+              That takes a fraction of the time, and does not see an include that a source lacks where another one of
+              its batch, or the precompiled header, has it
+  --product   without tests/ and bench/
+
+    tools/on-debian trixie -- tests/releases/compile.py --together --product
+
+Exit status: 0 the compiler takes all, 1 it does not, 64 wrong usage, 69 a package could not be had.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Usage(argparse.ArgumentParser):
+    def error(self, message):
+        print(f"compile.py: {message}\n{__doc__}", file=sys.stderr)
+        sys.exit(64)
+
+
+def run_quietly(command):
+    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if run.returncode != 0:
+        print(run.stdout.decode(), file=sys.stderr)
+        sys.exit(1)
+
+
+def configure(build, compiler, together, product):
+    """Returns the compile commands."""
+    c_compiler = {"g++": "gcc", "clang++": "clang"}[compiler]
+    quick = "ON" if together else "OFF"
+    run_quietly(
+        [
+            "cmake", "-S", ROOT, "-B", build, "--preset", "dev", "-DCMAKE_CXX_FLAGS=", "-DCMAKE_C_FLAGS=",
+            f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_C_COMPILER={c_compiler}", "-DREMORA_CTEST=shards",
+            "-DREMORA_MUTANTS=OFF", f"-DREMORA_PRECOMPILE_HEADERS={quick}",
+            f"-DREMORA_UNITY_BUILD={quick}", f"-DREMORA_UNITY_TESTS={quick}",
+        ]
+    )  # fmt: skip
+    # The tests' headers are always precompiled.
+    precompiled = ([] if product else ["shared_headers_of_tests"]) + (["common_headers"] if together else [])
+    if precompiled:
+        run_quietly(["cmake", "--build", build, "--target", *precompiled])
+    return json.loads((build / "compile_commands.json").read_text())
+
+
+def read(entry):
+    """Returns what the compiler says of one unit, and how: nothing where all is well."""
+    command = shlex.split(entry["command"])
+    output = command.index("-o")
+    command[output : output + 2] = []
+    run = subprocess.run(
+        [*command, "-fsyntax-only"], cwd=entry["directory"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    said = run.stdout.decode(errors="replace")
+    return f"{entry['file']}: status {run.returncode}\n{said}" if run.returncode != 0 or said else ""
+
+
+def is_product(name, build):
+    """So are the sources that a build makes in tests/lint to read the product's headers by themselves."""
+    path = pathlib.Path(name)
+    inside = path.relative_to(build if build in path.parents else ROOT).as_posix()
+    return not inside.removeprefix("tests/lint/headers/").startswith(("tests/", "bench/"))
+
+
+def main():
+    parser = Usage(add_help=False)
+    parser.add_argument("--compiler", default="g++", choices=["g++", "clang++"])
+    parser.add_argument("--together", action="store_true")
+    parser.add_argument("--product", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    groups = ["build", "compile"] + (["clang"] if arguments.compiler == "clang++" else [])
+    packages = subprocess.run([ROOT / "tools/install-deps", *groups], check=False)
+    if packages.returncode != 0:
+        return 69
+    begun = time.monotonic()
+    build = ROOT / f"build-compile-{arguments.compiler.replace('++', '')}{'-together' if arguments.together else ''}"
+    units = configure(build, arguments.compiler, arguments.together, arguments.product)
+    if arguments.product:
+        units = [unit for unit in units if is_product(unit["file"], build)]
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as readers:
+        refusals = [said for said in readers.map(read, units) if said]
+    print(*refusals, sep="\n", end="")
+    version = subprocess.run([arguments.compiler, "--version"], stdout=subprocess.PIPE, check=True).stdout
+    name = version.decode().splitlines()[0]
+    print(f"{name}: {len(units)} units, {len(refusals)} not taken, {time.monotonic() - begun:.0f} s")
+    return 1 if refusals else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
