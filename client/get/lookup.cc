@@ -107,7 +107,6 @@ void Lookup::Begin(Session& session, GenerationRead& generation_read, const Look
   answers_ = 0;
   if (chunks_ != nullptr) chunks_->reset();
   if (!text_.empty()) text_ = {};
-  record_ = {};
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
   if (session.cache().locations().is_on()) return Warm();
