@@ -83,8 +83,45 @@ inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
   return a == b;
 }
 
-/// As CheckRecord, of a record that was read in parts: its sizes match, and its key and the hash of its value
-/// are these.
+/// The facts of a live record.
+struct LiveRecord {
+  std::uint64_t version;
+  std::uint64_t expiry_ms;
+  std::string_view value;  // where it is
+};
+
+/// Whether a record is the key's live one: the one verification of a whole record, for CheckRecord and
+/// ReadLiveRecord. In so few steps that depend on what was read, above all so few branches, that a processor
+/// which waits for that gets to what comes behind (client/get/fast_get.h). Reads no byte beyond the extent.
+///
+/// `version_live` and `sizes` are those words of the header, loaded once; of the header itself, expiry and
+/// checksum are read.
+[[gnu::always_inline]] inline bool VerifyLive(const RecordHeader& header, std::uint64_t version_live,
+                                              std::uint64_t sizes, const char* body, std::string_view key,
+                                              std::uint64_t key_hash, const RecordPlace& place,
+                                              LiveRecord* record) {
+  const std::uint64_t value_size = static_cast<std::uint32_t>(sizes);
+  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole.
+  const bool fits = place.extent_bytes <= kMaxExactExtent
+                        ? place.extent_bytes - (sizeof(header) + key.size() + value_size) < kUnitSize
+                        : IsExtentOf(key.size(), value_size, place.extent_bytes);
+  if (!fits) return false;
+  record->version = version_live >> 1;
+  record->expiry_ms = header.expiry_ms;
+  record->value = {body + key.size(), value_size};
+  // Key size and flags.
+  std::uint64_t wrong = (sizes >> 32) ^ key.size();
+  wrong |= ~version_live & kLiveBit;
+  // The value comes last: until then, little is to be kept.
+  const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
+  const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
+  const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);
+  wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
+  return wrong == 0 && IsSame({body, key.size()}, key);
+}
+
+/// Verifies a record of which the parts were read one by one, as CheckRecord does: its sizes match, and its
+/// key and the hash of its value are these.
 inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stored_key,
                                std::uint64_t value_hash, std::string_view key, std::uint64_t key_hash,
                                const RecordPlace& place) {
@@ -105,6 +142,14 @@ inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stor
   return live ? RecordState::kLive : RecordState::kDead;
 }
 
+/// Judges a record that VerifyLive has refused, and whose sizes match.
+[[gnu::noinline]] inline RecordState JudgeRefused(const RecordHeader& header, const char* body,
+                                                  std::string_view key, std::uint64_t key_hash,
+                                                  const RecordPlace& place) {
+  const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
+  return JudgeRecord(header, {body, header.key_size}, value_hash, key, key_hash, place);
+}
+
 /// Judges a record against the key that was looked up. `header` is a private copy; `body` are the bytes
 /// behind the header in the record's extent, place.extent_bytes - sizeof(RecordHeader) of them, of which only
 /// those are looked at that the header's sizes, checked first, cover. When the answer is kLive or kDead, the
@@ -112,22 +157,17 @@ inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stor
 inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body, std::string_view key,
                                std::uint64_t key_hash, const RecordPlace& place) {
   if (!SizesMatch(header, place.extent_bytes)) return RecordState::kTorn;
-  const std::string_view stored_key(reinterpret_cast<const char*>(body), header.key_size);
-  const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
-  return JudgeRecord(header, stored_key, value_hash, key, key_hash, place);
+  const auto* const bytes = reinterpret_cast<const char*>(body);
+  const std::uint64_t sizes = std::uint64_t{header.key_size} << 32 | header.value_size;
+  LiveRecord record;
+  if (VerifyLive(header, header.version_live, sizes, bytes, key, key_hash, place, &record)) {
+    return RecordState::kLive;
+  }
+  return JudgeRefused(header, bytes, key, key_hash, place);
 }
 
-/// What a live record says.
-struct LiveRecord {
-  std::uint64_t version;
-  std::uint64_t expiry_ms;
-  std::string_view value;  // where it is
-};
-
 /// Whether CheckRecord would say kLive of the record at `at`, where it is and may end meanwhile; the extent's
-/// bytes can be read. For who does not ask what it is else: in so few steps that depend on what was read,
-/// above all so few branches, that a processor which waits for that gets to what comes behind
-/// (client/get/fast_get.h).
+/// bytes can be read.
 ///
 /// The live bit comes first: set, it was so when the reading of the rest began, which never changes while it
 /// is one (I4). All else is loaded once.
@@ -140,25 +180,8 @@ struct LiveRecord {
   const std::uint64_t version_live = __atomic_load_n(&header.version_live, __ATOMIC_ACQUIRE);
   // By which memory is read: loaded once, whatever the compiler would like.
   const Word sizes = __atomic_load_n(reinterpret_cast<const Word*>(&header.value_size), __ATOMIC_RELAXED);
-  const std::uint64_t value_size = static_cast<std::uint32_t>(sizes);
-  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole.
-  const bool fits = place.extent_bytes <= kMaxExactExtent
-                        ? place.extent_bytes - (sizeof(header) + key.size() + value_size) < kUnitSize
-                        : IsExtentOf(key.size(), value_size, place.extent_bytes);
-  if (!fits) return false;
   const char* const body = reinterpret_cast<const char*>(at) + sizeof(header);
-  record->version = version_live >> 1;
-  record->expiry_ms = header.expiry_ms;
-  record->value = {body + key.size(), value_size};
-  // Key size and flags.
-  std::uint64_t wrong = (sizes >> 32) ^ key.size();
-  wrong |= ~version_live & kLiveBit;
-  // The value comes last: until then, little is to be kept.
-  const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
-  const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
-  const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);
-  wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
-  return wrong == 0 && IsSame({body, key.size()}, key);
+  return VerifyLive(header, version_live, sizes, body, key, key_hash, place, record);
 }
 
 }  // namespace remora
