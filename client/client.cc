@@ -85,6 +85,19 @@ class Client::Impl {
     return session->Reconnect(begun, session->deadline());
   }
 
+  /// Not begun again: it would delete what was written since. So a connection that broke unnoticed is found
+  /// before.
+  absl::StatusOr<std::uint64_t> Drop(const ScanRange& range) const {
+    REMORA_RETURN_IF_ERROR(Do(Answers));
+    const InUse::Call call(session->in_use());
+    REMORA_RETURN_IF_ERROR(Begin());
+    return DropRange(*session, range);
+  }
+
+  static absl::Status Answers(Session& session) {
+    return session.Call(Operation::kPing, {}, HashKey({}), {}).status();
+  }
+
   /// What is not done at once. Apart, so that what is has little to put on the stack.
   [[gnu::noinline]] absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) {
     RecordFacts facts;
@@ -265,10 +278,9 @@ absl::Status Client::Apply(const WriteBatch& batch, std::uint64_t* version,
 absl::StatusOr<std::unique_ptr<ClientWatch>> Client::Watch(const WatchOptions& options) {
   REMORA_ASSIGN_OR_RETURN(
       std::unique_ptr<ClientWatch::Impl> watch,
-      ClientWatch::Impl::Begin(options, impl_->session->clock(),
-                               [impl = impl_.get()](ClientWatch::Impl::Call call) {
-                                 return impl->Do([&](Session& session) { return call(session); });
-                               }));
+      ClientWatch::Impl::Begin(options, *impl_->session, [impl = impl_.get()](ClientWatch::Impl::Call call) {
+        return impl->Do([&](Session& session) { return call(session); });
+      }));
   return std::unique_ptr<ClientWatch>(new ClientWatch(std::move(watch)));
 }
 
@@ -280,21 +292,19 @@ absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& opti
 }
 
 absl::StatusOr<std::uint64_t> Client::Count() {
-  std::optional<InUse::Call> call(std::in_place, impl_->session->in_use());
-  REMORA_RETURN_IF_ERROR(impl_->Begin());
-  if (impl_->session->server().is_loading()) {  // the counter is of the keys that are loaded
-    call.reset();
-    return Count(RangeOptions{});
-  }
-  std::uint64_t last = 0;
-  for (int reads = 0; reads < kMaxStatsReads; ++reads) {
-    REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, impl_->session->ReadSuperblock());
-    const std::uint64_t keys = superblock->counters[static_cast<std::size_t>(Counter::kKeys)];
-    const bool settled = reads > 0 && keys == last;
-    last = keys;
-    if (settled) break;
-  }
-  return last;
+  return impl_->Do([](Session& session) -> absl::StatusOr<std::uint64_t> {
+    if (session.server().is_loading())
+      return CountRange(session, {});  // the counter is of the keys that are loaded
+    std::uint64_t last = 0;
+    for (int reads = 0; reads < kMaxStatsReads; ++reads) {
+      REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
+      const std::uint64_t keys = superblock->counters[static_cast<std::size_t>(Counter::kKeys)];
+      const bool settled = reads > 0 && keys == last;
+      last = keys;
+      if (settled) break;
+    }
+    return last;
+  });
 }
 
 absl::StatusOr<std::uint64_t> Client::Count(const RangeOptions& options) {
@@ -306,16 +316,10 @@ absl::StatusOr<std::uint64_t> Client::Count(const RangeOptions& options) {
 absl::StatusOr<std::uint64_t> Client::DeleteRange(const RangeOptions& options) {
   ScanRange range;
   if (const char* why = ResolveDelete(options, &range)) return absl::InvalidArgumentError(why);
-  const InUse::Call call(impl_->session->in_use());
-  REMORA_RETURN_IF_ERROR(impl_->Begin());
-  return DropRange(*impl_->session, range);
+  return impl_->Drop(range);
 }
 
-absl::StatusOr<std::uint64_t> Client::DropAll() {
-  const InUse::Call call(impl_->session->in_use());
-  REMORA_RETURN_IF_ERROR(impl_->Begin());
-  return DropRange(*impl_->session, {});
-}
+absl::StatusOr<std::uint64_t> Client::DropAll() { return impl_->Drop({}); }
 
 absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
   return impl_->Do([name](Session& session) -> absl::StatusOr<BackupProgress> {
@@ -330,10 +334,7 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
   });
 }
 
-absl::Status Client::Ping() {
-  return impl_->Do(
-      [](Session& session) { return session.Call(Operation::kPing, {}, HashKey({}), {}).status(); });
-}
+absl::Status Client::Ping() { return impl_->Do(Impl::Answers); }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
   std::array<std::uint64_t, kCounterCapacity> last{};

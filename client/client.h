@@ -67,8 +67,9 @@ struct BackupProgress {
 /// does not come later than what this client writes afterwards: the server drops a connection, and what it
 /// has not done of it, before it takes another of the same client.
 ///
-/// A MultiPut, or a deletion of many keys, is not begun again; but it, too, begins over another connection
-/// when an earlier call broke this one. A scan goes on as of a later moment (client/scan.h).
+/// A MultiPut, or a deletion of many keys, is not begun again. But a MultiPut begins over another connection
+/// when an earlier call broke this one, and a deletion also when this one broke unnoticed. A scan goes on as
+/// of a later moment (client/scan.h).
 ///
 /// With ClientOptions::reconnect off, or over a connection of the caller's own, the first connection is the
 /// only one: after Unavailable or DeadlineExceeded all later calls fail; make another client.
@@ -87,14 +88,13 @@ struct BackupProgress {
 /// stays its own, and the child has a copy (over verbs, from Linux 5.12 on; do not fork before).
 class Client {
  public:
-  /// Connects to a server: `verbs://HOST:PORT` or `local:///PATH` (rdma/address.h). `clock` must outlive the
-  /// client. InvalidArgument: the address, or the token. Unavailable: no such host, nobody listens,
-  /// or another program does.
-  /// PermissionDenied: another user's local server; the server wants a token, and this one is none that it
-  /// knows; it does not know this one, and may be somebody else's. FailedPrecondition: no RDMA device reaches
-  /// it, or the server refused: another format or version, full. DeadlineExceeded. ResourceExhausted: too
-  /// little memory that may be locked. Opens /dev/null at closed ones of the descriptors 0 to 2, so that what
-  /// the process prints does not go into a connection.
+  /// Connects to a server: `verbs://HOST:PORT`, `tcp://HOST:PORT` or `local:///PATH` (rdma/address.h).
+  /// `clock` must outlive the client. InvalidArgument: the address, or the token. Unavailable: no such host,
+  /// nobody listens, or another program does. PermissionDenied: another user's local server; the server wants
+  /// a token, and this one is none that it knows; it does not know this one, and may be somebody else's.
+  /// FailedPrecondition: no RDMA device reaches it, or the server refused: another format or version, full.
+  /// DeadlineExceeded. ResourceExhausted: too little memory that may be locked. Opens /dev/null at closed
+  /// ones of the descriptors 0 to 2, so that what the process prints does not go into a connection.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
                                                          const ClientOptions& options, const Clock& clock);
 
@@ -256,7 +256,7 @@ class Client {
   /// written when it began is gone when it returns; what is written meanwhile stays. As deletes of their own,
   /// one by one, so not atomic: readers see them go, and whoever fails has done some. Works with any
   /// durability. InvalidArgument: bounds longer than a key; DeleteRange without a bound. Unavailable,
-  /// DeadlineExceeded: some may be deleted. Cost: one message, and one for about each 250 keys.
+  /// DeadlineExceeded: some may be deleted. Cost: two messages, and one for about each 250 keys.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
   absl::StatusOr<std::uint64_t> DropAll();
 

@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/async_client.h"
+#include "client/misuse.h"
 #include "store/base/check.h"
 
 namespace remora {
@@ -98,7 +99,10 @@ class [[nodiscard]] Task {
   Task& operator=(Task&&) = delete;
   ~Task() {
     if (!handle_) return;
-    REMORA_CHECK(!begun_ || handle_.done());
+    if (begun_ && !handle_.done()) {
+      EndOnMisuse(
+          "a Task is destroyed before it has come to its end; let CoroutineClient::Run come to its own");
+    }
     handle_.destroy();
   }
 
@@ -142,7 +146,8 @@ inline Task<void> TaskPromise<void>::get_return_object() {
 ///
 /// Coroutines go on inside Run, Poll, Start and the destructor alone. The destructor ends the operations that
 /// are under way with Cancelled, and those begun later with Unavailable; a task that only awaits operations,
-/// and heeds their errors, comes to its end thereby.
+/// and heeds their errors, comes to its end thereby. One that waits for something else must be at its end
+/// before; else the process ends with a message.
 ///
 /// Thread Safety: as AsyncClient.
 class CoroutineClient {
@@ -213,6 +218,11 @@ class CoroutineClient {
     stopping_ = true;
     client_.reset();
     while (!waiting_.empty()) Refuse(waiting_.Pop());
+    if (running_ > 0) {
+      EndOnMisuse(
+          "a CoroutineClient is destroyed while tasks that it has started wait for something else than its "
+          "operations; let them come to their end first");
+    }
   }
   CoroutineClient(const CoroutineClient&) = delete;
   CoroutineClient& operator=(const CoroutineClient&) = delete;

@@ -1,12 +1,19 @@
 #include "client/registered_buffer.h"
 
+#include "client/misuse.h"
 #include "client/session/session.h"
 #include "store/base/check.h"
 
 namespace remora {
 
 RegisteredBuffer::~RegisteredBuffer() {
-  REMORA_CHECK(operations_ == 0);  // else they would read into memory that may be somebody else's
+  // Else they would read into memory that may be somebody else's.
+  if (operations_ != 0) [[unlikely]] {
+    EndOnMisuse(
+        "a RegisteredBuffer is destroyed while operations of an AsyncClient have it; end them first, or "
+        "destroy "
+        "the client");
+  }
   if (session_ != nullptr) session_->Remove(this);
 }
 

@@ -30,7 +30,10 @@ namespace remora {
 /// Other calls of the client, and other scans, may come between two Next. Scans share the client's window:
 /// those that take turns copy what of it they have not shown yet.
 ///
-/// Thread Safety: none; that of its client, which must outlive it.
+/// When its client is gone, it shows nothing more: Next ends with FailedPrecondition. token() still tells
+/// where to go on.
+///
+/// Thread Safety: none; that of its client.
 class ClientScan {
  public:
   ~ClientScan();
@@ -42,7 +45,8 @@ class ClientScan {
   /// while the entries before are shown.
   bool Next();
 
-  // The entry. Until Next of any scan of this client, or a new one. REQUIRES: Next was true.
+  // The entry. Until Next of any scan of this client, a new one, or the end of the client. REQUIRES: Next was
+  // true.
   std::string_view key() const { return key_; }
   std::string_view value() const { return value_; }
   std::uint64_t version() const { return version_; }
@@ -51,7 +55,8 @@ class ClientScan {
 
   /// Aborted: ScanOptions::one_moment, and the server has given the scan up, or the connection broke.
   /// Unavailable: it broke, and there was no other in time (ClientOptions), or the server cannot read its
-  /// disk. DeadlineExceeded. Internal: what the server sent is no page.
+  /// disk. DeadlineExceeded. Internal: what the server sent is no page. FailedPrecondition: the client is
+  /// gone.
   const absl::Status& status() const;
 
   /// For ScanOptions::token of any client's scans of this store, at any time: goes on behind the last entry

@@ -23,8 +23,11 @@ namespace remora {
 /// Shows each write that is in the server's log, once it is visible, in the order in which they became so; of
 /// a batch, one after the other. Values are as they were written, even if they have expired or were written
 /// over since. What expires shows up as a deletion, within two seconds of that, whether or not anything is
-/// written (store/watch.h has the exceptions, of very large stores). Writes of Durability::kMemory are not
-/// shown.
+/// written (store/watch.h has the exceptions, of very large stores).
+///
+/// A write of Durability::kMemory is shown only where it shares a group with one that is logged: do not count
+/// on either. The log does not have the others. A restart may keep what they wrote, but cannot tell that gap
+/// from a log that was lost: a place before it is not kept any more then (OutOfRange).
 ///
 /// A change is shown once, but again by who goes on from an older token: so a program that keeps the token
 /// after it has done what a change asks for sees each change at least once.
@@ -38,7 +41,9 @@ namespace remora {
 /// among the cursors of its client's scans (client/scan.h), and finds it anew when it gave that up; a watch
 /// goes on over a new connection, and over a restart of the server, as long as what comes next is kept.
 ///
-/// Thread Safety: none; that of its client, which must outlive it.
+/// When its client is gone, Next ends with FailedPrecondition; token() still tells where to go on.
+///
+/// Thread Safety: none; that of its client.
 class ClientWatch {
  public:
   ~ClientWatch();
@@ -48,8 +53,10 @@ class ClientWatch {
   /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what
   /// comes next is not kept any more, or was lost with the server's machine; then begin anew, as above.
   /// Unavailable: the connection broke and could not be made anew, or the server cannot read its disk.
-  /// DeadlineExceeded: no answer within ClientOptions::timeout. Internal: what the server sent is no page.
-  /// After Unavailable and DeadlineExceeded it may be called again.
+  /// DeadlineExceeded: no answer within ClientOptions::timeout. ResourceExhausted: the server is short of
+  /// something, a thread for example. FailedPrecondition, PermissionDenied: as Connect, when the call had to
+  /// connect again. Internal: what the server sent is no page. OutOfRange, InvalidArgument and Internal are
+  /// for good. After all others it may be called again, and goes on behind the change that was shown last.
   absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
 
   // The change. Until Next. REQUIRES: Next was true.

@@ -1,7 +1,7 @@
-// One thread that has many operations under way, and beside it one that waits for the server: an AsyncClient,
-// and a Client with a connection of its own, for a watch (a scan, a count or a backup would do the same).
-// What the second one learns goes to the first through a queue, and wakes it up. Counts orders as they come,
-// until one is "last"; it needs a logged server (kvserver --durability=logged).
+// One thread has many operations in flight (an AsyncClient), and another one waits for the server. The second
+// has a Client with a connection of its own, for a watch; a scan, a count or a backup would do the same. It
+// passes what it learns to the first thread through a queue, and wakes it up. The program counts orders as
+// they come, until one is "last"; it needs a logged server (kvserver --durability=logged).
 //   example_beside ADDRESS
 #include <poll.h>
 #include <sys/eventfd.h>

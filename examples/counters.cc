@@ -11,7 +11,7 @@
 
 namespace {
 
-// What is read is replaced only if nobody has replaced it since; else it is read again.
+// Replaces the value only if nobody has replaced it since it was read; else reads it again.
 absl::Status RaiseTo(remora::Client& client, std::string_view key, std::int64_t score) {
   for (;;) {
     std::string value;

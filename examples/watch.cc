@@ -18,7 +18,7 @@ struct Versioned {
 };
 
 absl::Status Follow(remora::Client& client, std::string_view prefix) {
-  // First the watch, then the scan: what is written in between comes by both ways, and nothing by none.
+  // First the watch, then the scan: a write in between comes by both ways, and none is lost.
   auto watch = client.Watch({.prefix = prefix});
   if (!watch.ok()) return watch.status();
   auto scan = client.Scan({.prefix = prefix});

@@ -11,17 +11,20 @@
 
 namespace remora::rdma {
 
-/// Whoever waits time and again has one of these, for it learns.
-/// Thread Safety: none.
+/// Polls for an event, and learns how long polling pays. Each thread that waits repeatedly keeps
+/// one.
+///
+/// Thread safety: none.
 class Spinner {
  public:
-  /// Looks, with pauses between, until `look` returns true. False: it is time to sleep.
+  /// Polls, with pauses between, until `look` returns true. Returns false when it is time to sleep.
   ///
-  /// At first for some 20 to 50 us, which is the time that falling asleep and being woken costs anyway: so a
-  /// wait is at most twice as dear as the better of the two. Then five times as long in all, which a list of
-  /// writes may take; but where that was in vain, as for one that shares its processor with the server, or
-  /// waits for a disk, the longer look is left out of the next 8 waits, and of twice as many each time that
-  /// it is in vain again, up to 1024.
+  /// The first phase takes some 20 to 50 us, which is what falling asleep and being woken costs
+  /// anyway. So a wait is at most twice as dear as the better of the two.
+  ///
+  /// The second phase takes five times as long in all, the time that a list of writes may take. It
+  /// can be in vain: the thread shares its CPU with the server, or waits for a disk. Then the next
+  /// 8 waits leave it out, and twice as many each time that it is in vain again, up to 1024.
   template <typename Look>
   bool Spin(const Look& look) {
     if (LookTimes(kSpins, look)) return true;
@@ -53,7 +56,7 @@ class Spinner {
     return false;
   }
 
-  /// As the processor wants it of who looks at the same word time and again.
+  /// Executes the CPU's pause instruction, which it expects between polls of one word.
   static void Pause();
 
   int waits_to_rest_ = 0;  // in which it does not look longer

@@ -18,17 +18,16 @@ namespace remora::rdma {
 namespace {
 
 constexpr char kVerbsScheme[] = "verbs://";
+constexpr char kTcpScheme[] = "tcp://";
 constexpr char kLocalScheme[] = "local://";
-static_assert(sizeof(kVerbsScheme) == sizeof(kLocalScheme));
-constexpr std::size_t kSchemeSize = sizeof(kVerbsScheme) - 1;
 // sun_path with its terminating zero (unix(7)).
 constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 
 // Escaped, so that the message is one line of text, whatever is in the address.
 absl::Status Fault(const std::string& text, const std::string& fault) {
   return absl::InvalidArgumentError(absl::StrCat("address '", absl::Utf8SafeCHexEscape(text), "': ", fault,
-                                                 "; write verbs://HOST:PORT (an IPv6 address in brackets) or "
-                                                 "local:///PATH"));
+                                                 "; write verbs://HOST:PORT or tcp://HOST:PORT (an IPv6 "
+                                                 "address in brackets), or local:///PATH"));
 }
 
 std::optional<std::uint16_t> ParsePort(std::string_view text) {
@@ -38,8 +37,7 @@ std::optional<std::uint16_t> ParsePort(std::string_view text) {
   return port;
 }
 
-absl::StatusOr<Address> ParseVerbs(const std::string& text) {
-  const std::string_view rest = std::string_view(text).substr(kSchemeSize);
+absl::StatusOr<Address> ParseHostAndPort(TransportKind kind, const std::string& text, std::string_view rest) {
   const bool bracketed = rest.starts_with('[');
   if (!bracketed && std::ranges::count(rest, ':') > 1)
     return Fault(text, "the IPv6 address is not in brackets");
@@ -60,11 +58,10 @@ absl::StatusOr<Address> ParseVerbs(const std::string& text) {
   behind.remove_prefix(1);
   const std::optional<std::uint16_t> port = ParsePort(behind);
   if (!port) return Fault(text, "the port is not a number from 1 to 65535");
-  return Address{.kind = TransportKind::kVerbs, .host = std::string(host), .port = *port, .path = ""};
+  return Address{.kind = kind, .host = std::string(host), .port = *port, .path = ""};
 }
 
-absl::StatusOr<Address> ParseLocal(const std::string& text) {
-  const std::string_view path = std::string_view(text).substr(kSchemeSize);
+absl::StatusOr<Address> ParseLocal(const std::string& text, std::string_view path) {
   if (!path.starts_with('/')) return Fault(text, "the path is not absolute");
   if (path.ends_with('/')) return Fault(text, "the path names a directory, not a socket");
   if (path.size() > kMaxPath) {
@@ -79,15 +76,19 @@ absl::StatusOr<Address> ParseLocal(const std::string& text) {
 absl::StatusOr<Address> ParseAddress(std::string_view address) {
   const std::string text(address);
   if (text.find('\0') != std::string_view::npos) return Fault(text, "there is a zero byte in it");
-  if (text.starts_with(kVerbsScheme)) return ParseVerbs(text);
-  if (text.starts_with(kLocalScheme)) return ParseLocal(text);
+  const auto behind = [&](std::string_view scheme) { return std::string_view(text).substr(scheme.size()); };
+  if (text.starts_with(kVerbsScheme))
+    return ParseHostAndPort(TransportKind::kVerbs, text, behind(kVerbsScheme));
+  if (text.starts_with(kTcpScheme)) return ParseHostAndPort(TransportKind::kTcp, text, behind(kTcpScheme));
+  if (text.starts_with(kLocalScheme)) return ParseLocal(text, behind(kLocalScheme));
   return Fault(text, text.find("://") == std::string::npos ? "there is no scheme" : "unknown scheme");
 }
 
 std::string Address::ToString() const {
   if (kind == TransportKind::kLocal) return absl::StrCat(kLocalScheme, path);
   const bool ipv6 = host.find(':') != std::string::npos;
-  return absl::StrCat(kVerbsScheme, ipv6 ? "[" : "", host, ipv6 ? "]:" : ":", port);
+  return absl::StrCat(kind == TransportKind::kTcp ? kTcpScheme : kVerbsScheme, ipv6 ? "[" : "", host,
+                      ipv6 ? "]:" : ":", port);
 }
 
 }  // namespace remora::rdma

@@ -1,4 +1,4 @@
-// Where a server listens: verbs://HOST:PORT or local:///PATH.
+// Where a server listens: verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace remora::rdma {
 
-enum class TransportKind : std::uint8_t { kVerbs = 1, kLocal = 2 };
+enum class TransportKind : std::uint8_t { kVerbs = 1, kLocal = 2, kTcp = 3 };
 
-/// A parsed address. For kVerbs: host (a name, an IPv4 address, or an IPv6 address without its
+/// A parsed address. For kVerbs and kTcp: host (a name, an IPv4 address, or an IPv6 address without its
 /// brackets) and port. For kLocal: the absolute path of a Unix socket.
 struct Address {
   TransportKind kind = TransportKind::kLocal;
@@ -19,14 +19,16 @@ struct Address {
   std::uint16_t port = 0;
   std::string path;
 
-  /// The same text that ParseAddress takes.
+  /// Returns the text that ParseAddress takes.
   std::string ToString() const;
 };
 
-/// Reads `verbs://HOST:PORT`, `verbs://[IPV6]:PORT` or `local:///PATH`.
-/// InvalidArgument, naming the fault and the two forms, for anything else: an unknown scheme, a
-/// relative path, a path longer than a Unix socket's (107 bytes), a port that is not 1 to 65535.
-/// Nothing is resolved or opened.
+/// Reads `verbs://HOST:PORT`, `verbs://[IPV6]:PORT`, the same with `tcp://`, or `local:///PATH`. It
+/// resolves and opens nothing.
+///
+/// - InvalidArgument: the text is anything else. An example is an unknown scheme, a relative path,
+///   a path longer than a Unix socket's (107 bytes), or a port that is not 1 to 65535. The error
+///   names the fault and the forms.
 absl::StatusOr<Address> ParseAddress(std::string_view text);
 
 }  // namespace remora::rdma

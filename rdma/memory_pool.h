@@ -1,5 +1,5 @@
-// Shared memory for connections to come, made ahead, and that of those which are gone, taken apart: either is
-// some tens of microseconds of system calls, for which whoever else is served would have to wait.
+// Creates shared memory for future connections in advance, and frees that of ended ones. Either
+// takes some tens of microseconds of system calls, for which all other clients would have to wait.
 #pragma once
 
 #include <condition_variable>
@@ -19,11 +19,12 @@
 
 namespace remora::rdma {
 
-/// Does both in a thread of its own, which sleeps when there is nothing to do. What is ready is like what was
-/// asked for before, so the first of each kind is not; nobody has touched it yet, so it takes descriptors and
-/// addresses, but no memory.
+/// Does both in a thread of its own, which sleeps when there is nothing to do. It prepares memory
+/// like that of earlier calls of Create, so the first memory of each kind is not prepared. Prepared
+/// memory is untouched: it takes descriptors and addresses, but no pages.
 ///
-/// Thread Safety: all functions may be called from many threads; Start before the others, by one.
+/// Thread safety: all functions may be called from many threads; one thread calls Start before the
+/// others.
 class MemoryStock {
  public:
   /// So many of each kind are made in advance. A client that finds none waits until its own are made.
@@ -38,9 +39,9 @@ class MemoryStock {
   /// REQUIRED before Create. ResourceExhausted: there is no thread.
   absl::Status Start();
 
-  /// As SharedMemory::Create. What is given comes back by itself when it is destroyed, and before that
-  /// returns, nothing of this process uses it any more; but its descriptor and its addresses are free some
-  /// time later.
+  /// Creates memory like SharedMemory::Create. The memory returns to the pool when it is destroyed.
+  /// After its destructor, nothing in this process uses it any more, but its descriptor and its
+  /// addresses are free some time later.
   absl::StatusOr<std::unique_ptr<SharedMemory>> Create(std::string_view name, std::size_t size,
                                                        SharedMemory::Writers writers);
 
@@ -59,7 +60,7 @@ class MemoryStock {
     std::span<std::byte> bytes;
   };
 
-  /// For SharedMemory: what is left of it.
+  /// Queues the rest of a SharedMemory for the thread to free.
   void TakeApart(Ended ended);
   Shelf& ShelfOf(std::string_view name, std::size_t size, SharedMemory::Writers writers);
   void Run();

@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemory::Create(std::string_v
                                                                    std::size_t size, Writers writers) {
   const std::string name(name_view);
   if (size == 0) return absl::InvalidArgumentError(absl::StrCat("shared memory of 0 bytes for ", name));
-  // off_t is signed: what does not fit it would come out negative.
+  // off_t is signed: a larger size would become negative.
   if (size > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) - RoundUp(1)) {
     return Exhausted(name, size, "ftruncate", EFBIG);
   }

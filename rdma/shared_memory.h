@@ -10,7 +10,7 @@
 
 namespace remora::rdma {
 
-/// Of x86-64, and of others with pages of 4 KiB.
+/// Size of a huge page on x86-64, and on other CPUs with pages of 4 KiB.
 inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 /// Has the bytes from here on in one large page, whoever uses them meanwhile. False: the system has none now,
@@ -32,7 +32,7 @@ class MemoryStock;
 /// Thread Safety: const members may be called from many threads; the bytes are the caller's to guard.
 class SharedMemory {
  public:
-  /// Who, beside its maker, may come to write the bytes.
+  /// Processes, beside the maker, that may write the bytes.
   enum class Writers {
     kOwnerOnly,  // sealed: no other process can ever map it writable, whatever descriptor it holds
     kPeers,
@@ -44,7 +44,7 @@ class SharedMemory {
   /// descriptor for it.
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(std::string_view name, std::size_t size,
                                                               Writers writers);
-  /// What becomes of `size`.
+  /// Returns the size that Create gives memory of `size` bytes.
   static std::size_t RoundUp(std::size_t size);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -53,7 +53,8 @@ class SharedMemory {
   std::span<std::byte> bytes() const { return bytes_; }
   /// The memfd, owned by this object. -1 after CloseDescriptor.
   int fd() const { return fd_; }
-  /// Nobody else is to get it any more: what is mapped stays so, here and elsewhere.
+  /// Closes the descriptor, so that no other process gets it any more. Existing mappings stay, here
+  /// and elsewhere.
   void CloseDescriptor();
   Writers writers() const { return writers_; }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rdma/local/local.h"
+#include "rdma/tcp/tcp.h"
 #include "rdma/verbs/verbs.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
@@ -41,12 +42,15 @@ absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const Q
                                                  const Clock& clock, TimePoint deadline) {
   REMORA_RETURN_IF_ERROR(OccupyStandardStreams());
   if (address.kind == TransportKind::kVerbs) return DialVerbs(address, limits, clock, deadline);
+  if (address.kind == TransportKind::kTcp) return DialTcp(address, limits, clock, deadline);
   return DialLocal(address, limits, clock, deadline);
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
-                                                 const Clock& clock, MemoryWindows windows) {
+                                                 const Clock& clock, MemoryWindows windows,
+                                                 std::uint32_t tcp_threads) {
   if (address.kind == TransportKind::kVerbs) return ListenVerbs(address, limits, windows);
+  if (address.kind == TransportKind::kTcp) return ListenTcp(address, limits, clock, tcp_threads);
   return ListenLocal(address, limits, clock);
 }
 
@@ -61,12 +65,14 @@ absl::Status CheckOffer(const SharedMemory& memory) {
 
 SharedBytes SharedBytesOf(TransportKind kind, const QueueLimits& limits) {
   if (kind == TransportKind::kVerbs) return SharedBytesOfVerbs();
+  if (kind == TransportKind::kTcp) return {};  // sockets' buffers are the system's
   return SharedBytesOfLocal(limits);
 }
 
 Descriptors DescriptorsOf(TransportKind kind) {
   // Over verbs: channels, counters and the device's own, whoever is connected.
   if (kind == TransportKind::kVerbs) return {.listener = 16, .connection = 0};
+  if (kind == TransportKind::kTcp) return DescriptorsOfTcp();
   return DescriptorsOfLocal();
 }
 

@@ -1,6 +1,7 @@
 // The transport: one-sided reads and writes, and messages, in librdmacm's own words (rdma_verbs.h).
-// It knows regions and messages, and nothing of keys. Implementations: verbs.h, local.h; for tests a
-// simulated one. All keep this contract, and one suite (tests/unit/rdma/transport_test.cc) holds them to it.
+// It knows regions and messages, and nothing of keys. Implementations: verbs/verbs.h, local/local.h,
+// tcp/tcp.h; for tests a simulated one. All keep this contract, and one suite
+// (tests/unit/rdma/transport_test.cc) holds them to it.
 //
 //   client                                   server
 //   Dial(address)                            Listen(address); RegisterRead(memory)...
@@ -15,7 +16,7 @@
 //   O2  A READ posted after a WRITE of the same place sees the written bytes.
 //   O3  Inside one READ nothing is ordered and nothing wider than one byte is read whole: words may be
 //       torn, and later bytes may be older than earlier ones. Readers verify what they read.
-//   O4  What a READ returns was there at some moment between its post and its completion.
+//   O4  A READ returns bytes that were there at some moment between its post and its completion.
 //   O5  READs and SENDs complete in the order posted.
 #pragma once
 
@@ -58,8 +59,8 @@ struct QueueLimits {
   std::uint32_t reads = 16;     // READs that the device works on at once (initiator_depth)
 };
 
-/// Whether a client's memory to WRITE is bound to its connection by a memory window (ibv_alloc_mw(3)), so
-/// that the device refuses it to all others, whoever knows its key.
+/// Choice whether a memory window (ibv_alloc_mw(3)) binds the memory that a client may WRITE to its
+/// connection. With a window, the device rejects WRITEs of all others, even if they know the key.
 enum class MemoryWindows : std::uint8_t {
   kAuto = 1,  // where the device has them (type 2B); Listener::binds_writes says
   kOff = 2,
@@ -89,7 +90,8 @@ class Registration {
   virtual ~Registration() = default;
   std::span<std::byte> bytes() const { return bytes_; }
   std::uint32_t local_key() const { return local_key_; }
-  /// What a peer must be told to read or write it. Size 0 for message buffers.
+  /// Returns the description that a peer needs to read or write the memory. Size 0 for message
+  /// buffers.
   const RemoteRegion& remote() const { return remote_; }
 
  protected:
@@ -158,12 +160,15 @@ class Connection {
 
   // --- Set-up --------------------------------------------------------------------------------
 
-  /// A server's connection takes what it needs of a device (a queue pair) with the first Register*, Provide*
-  /// or Accept: who is rejected costs no more than the message that says so.
+  /// A server's connection takes its part of a device (a queue pair) with the first Register*,
+  /// Provide* or Accept. So a rejected client costs no more than the message that says so.
   ///
   /// Registers memory of this process to send from, receive into, and read into (rdma_reg_msgs(3)).
-  /// The caller keeps ownership of `bytes`. Costs a system call and pinned pages: not for the data path.
-  /// ResourceExhausted: too little locked memory (says how much and which limit), or no device resources.
+  /// The caller keeps ownership of `bytes`.
+  ///
+  /// Cost: a system call and pinned pages; not for the data path.
+  /// - ResourceExhausted: too little locked memory (the error says how much, and which limit), or
+  ///   no device resources.
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) = 0;
 
   /// Client: registers what it has offered for its server to WRITE (rdma_reg_write(3)), at any time. Errors
@@ -204,14 +209,18 @@ class Connection {
   virtual absl::Status Accept(std::span<const std::byte> data) = 0;
   virtual void Reject(std::span<const std::byte> data) = 0;
 
-  /// What the peer sent along: to a server the request data; to a client the accept or reject data.
+  /// Returns the data that the peer sent along: to a server the request data; to a client the
+  /// accept or reject data.
   virtual std::span<const std::byte> peer_data() const = 0;
 
-  /// Either end, once it is accepted: tells the peer that this ends (rdma_disconnect(3)). Before what was
-  /// registered for it goes: then what the peer has under way fails as Unavailable, where its device would
-  /// say of memory that went first that an access was refused (PermissionDenied, Internal). Nothing is of use
-  /// behind it but to destroy the connection and its registrations. A server's device does so later:
-  /// before what the connection has provided goes, and before AwaitEnds returns.
+  /// Either end, once it is accepted: tells the peer that this ends (rdma_disconnect(3)). Call it
+  /// before the memory that was registered for the connection goes. Then the peer's requests in
+  /// flight fail as Unavailable. If the memory went first, the peer's device would report a
+  /// rejected access (PermissionDenied, Internal).
+  ///
+  /// Afterwards the connection and its registrations can only be destroyed. A server's device does
+  /// so later: before the memory that the connection has provided goes, and before AwaitEnds
+  /// returns.
   virtual void Disconnect() {}
 
   // --- Data path. Post* return at once; an error means that nothing was posted and why: -------------
@@ -247,19 +256,19 @@ class Connection {
   /// listener.
   virtual std::size_t Poll(std::span<Completion> out) = 0;
 
-  /// Client: sleeps until Poll may return something, or DeadlineExceeded. No wake-up is lost: what happens
-  /// between the last Poll and this call ends it at once. It may return OK early.
+  /// Client: sleeps until Poll may return something, or DeadlineExceeded. No wake-up is lost: an
+  /// event between the last Poll and this call ends it at once. It may return OK early.
   virtual absl::Status Wait(TimePoint deadline) = 0;
 
-  // Client: the same for who sleeps on more than this connection, in the words of Listener. Of a server's
-  // end they do nothing.
-  /// From now on, wait_fd() turns readable when Poll may have something. After Arm, Poll until it returns
-  /// nothing before sleeping: what came earlier is not signalled.
+  // Client: functions to sleep on more than this connection, in the words of Listener. On a
+  // server's end they do nothing.
+  /// From now on, wait_fd() turns readable when Poll may have something. After Arm, Poll until it
+  /// returns nothing before sleeping, because earlier events are not signalled.
   virtual void Arm() {}
   /// After sleeping, and before the next Poll. Also after an Arm that was not followed by sleeping.
   virtual void Disarm() {}
-  /// The same for the connection's life, owned by it; from Connect on. Behind kDisconnected it may be
-  /// readable for ever.
+  /// Returns a descriptor for the connection's life, owned by it, from Connect on. Behind
+  /// kDisconnected it may be readable for ever.
   virtual int wait_fd() const { return -1; }
 
   /// Server, after Accept: asks the peer's device whether it is there; its process notices nothing. If
@@ -270,10 +279,11 @@ class Connection {
   /// OK while usable; else the first cause.
   virtual const absl::Status& status() const = 0;
 
-  /// Who is at the other end, for log lines: "pid 12 uid 1000" or "10.0.0.7:40312".
+  /// Describes the other end for log lines: "pid 12 uid 1000" or "10.0.0.7:40312".
   virtual std::string peer() const = 0;
 
-  /// What its user keeps with it, as the context of an rdma_cm_id: no transport looks at it. Null at first.
+  /// Pointer that the user of the connection keeps with it, like the context of an rdma_cm_id.
+  /// Transports ignore it. Null at first.
   void* owner() const { return owner_; }
   void set_owner(void* owner) { owner_ = owner; }
 
@@ -295,12 +305,13 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// As asked for, with the port that was really taken.
+  /// Returns the address that Listen was asked for, with the port that was really taken.
   virtual const Address& address() const = 0;
   virtual const QueueLimits& limits() const = 0;
 
-  /// Whether what a connection registers or grants for its peer to WRITE can be written by that peer alone.
-  /// No: by whichever client of this process's listeners knows the key, which may be guessed.
+  /// Returns whether only the peer of a connection can write the memory that the connection
+  /// registers or grants. If false, every client of this process's listeners that knows the key
+  /// can, and the key may be guessed.
   virtual bool binds_writes() const = 0;
 
   /// Registers `memory` for every connection of this listener to READ (rdma_reg_read(3)), writable by none.
@@ -311,14 +322,16 @@ class Listener {
   /// The next client that asks to connect, or null. Its connection must be destroyed before the listener.
   virtual std::unique_ptr<Connection> NextRequest() = 0;
 
-  /// Of those who came and never were a request: they said nothing in time, or what nobody says, or there
-  /// was no room for them.
+  /// Returns the number of clients that came and never became a request. They sent nothing in time,
+  /// or no valid hello, or the listener had no space for them.
   virtual std::uint64_t dropped_handshakes() const { return 0; }
-  /// Of those, for whom there was no descriptor. They were told.
+  /// Returns how many of the dropped handshakes failed for want of a descriptor. Those clients were
+  /// told.
   virtual std::uint64_t without_descriptor() const { return 0; }
 
-  /// Waits until the connections that were disconnected or destroyed before have ended: none of their peers
-  /// can READ what was registered any more, but for what a process has mapped (local.h).
+  /// Waits until the connections that were disconnected or destroyed before have ended. Then none
+  /// of their peers can READ the registered memory any more, except through the mappings of a
+  /// process (local.h).
   virtual void AwaitEnds() {}
 
   /// Takes completions of all accepted connections. Never blocks. After a connection's kDisconnected
@@ -326,8 +339,9 @@ class Listener {
   /// destroyed itself no longer come.)
   virtual std::size_t Poll(std::span<Completion> out) = 0;
 
-  /// Before sleeping: from now on, wait_fd() turns readable when NextRequest or Poll may have something.
-  /// After Arm, call both once more before sleeping: what came earlier is not signalled.
+  /// Before sleeping: from now on, wait_fd() turns readable when NextRequest or Poll may have
+  /// something. After Arm, call both once more before sleeping, because earlier events are not
+  /// signalled.
   virtual void Arm() = 0;
   /// After sleeping. Also after an Arm that was not followed by sleeping.
   virtual void Disarm() = 0;
@@ -348,12 +362,14 @@ void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint) = delete
 /// For implementations of Connection::OfferWrite: OK if such memory may be offered.
 absl::Status CheckOffer(const SharedMemory& memory);
 
-/// Starts to listen. `clock` must outlive the listener.
+/// Starts to listen. `clock` must outlive the listener. `tcp_threads`: threads that serve READs over tcp://.
 /// AlreadyExists: the port or path is in use by another server. FailedPrecondition: no RDMA device has
 /// this address. PermissionDenied, ResourceExhausted, NotFound (the socket's directory is missing).
 absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const QueueLimits& limits,
                                                  const Clock& clock,
-                                                 MemoryWindows windows = MemoryWindows::kAuto);
-void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto) = delete;
+                                                 MemoryWindows windows = MemoryWindows::kAuto,
+                                                 std::uint32_t tcp_threads = 1);
+void Listen(const Address&, const QueueLimits&, const Clock&&, MemoryWindows = MemoryWindows::kAuto,
+            std::uint32_t = 1) = delete;
 
 }  // namespace remora::rdma

@@ -37,7 +37,7 @@ constexpr std::size_t kCacheLine = 64;
 // processor has under way.
 constexpr std::size_t kForeseen = 16 * kCacheLine;
 
-// What a client may have unanswered can all be remembered.
+// The server can remember as many writes as a client may have unanswered.
 static_assert(kCredits <= kRememberedWrites);
 
 /// Makes an eventfd readable. Fails only when it is so already, which is what is wanted.
@@ -96,9 +96,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
 }
 
 Server::~Server() {
-  // Clients first, then the listeners: they see the server end before the store's data can be anybody else's.
-  // Before the clients, what was granted to them, and what they scan; they have learned of the end by then,
-  // for else it would look as though they may not WRITE there.
+  // Disconnects the clients first, then waits for the listeners: clients see the server end before
+  // the store's data can be anybody else's. The grants and scans of the clients go before the
+  // clients. By then the clients have learned of the end; otherwise a WRITE there would fail as if
+  // it were not allowed.
   for (const auto& [connection, session] : sessions_) connection->Disconnect();
   for (Port& port : ports_) port.listener->AwaitEnds();
   grants_.reset();
@@ -113,7 +114,7 @@ Server::~Server() {
 }
 
 absl::Status Server::AddListener(std::unique_ptr<rdma::Listener> listener) {
-  // What a device has locked stays as it is.
+  // A device locks memory, whose pages then stay as they are.
   if (large_pages_ && listener->address().kind == rdma::TransportKind::kVerbs) large_pages_->ProvideAll();
   REMORA_ASSIGN_OR_RETURN(const RemoteRegion memory, memory_->RegisterAt(*listener));
   const rdma::TransportKind kind = listener->address().kind;
@@ -133,7 +134,8 @@ bool Server::Serve(bool busy) {
   const bool committed = CommitWrites();
   busy |= AnswerOthers();
   if (committed) {
-    // Whoever was answered is about to ask again: the rest is for when he does not, or now and then.
+    // An answered client is about to ask again. So the rest is done when none does, or now and
+    // then.
     store_->CatchUp();
     if (++steps_since_look_ < kStepsPerLook) return true;
   }
@@ -207,7 +209,7 @@ bool Server::TakeCompletions(Port& port) {
       }
     }
     busy |= requests > 0;
-    // Whoever is alone here need not wait for another look.
+    // A request that came alone need not wait for another poll.
     is_more = requests > 1 || count == completions_.size();
   }
   // One by one, each would wait for what was stored before it.
@@ -329,8 +331,8 @@ void Server::NoteReads(const ServerSession& session, const Request& request) {
 
 // --- Nothing to do --------------------------------------------------------------------------------------
 
-// It is worth looking for a while whether somebody comes again who was answered. Who waits for an answer,
-// which the disk may hold up, does not.
+// Polling pays for a while after an answer, as the client may come again. It does not pay for a
+// client that waits for an answer, which the disk may delay.
 absl::Status Server::Run() {
   int idle_steps = 0;
   while (!stop_.load(std::memory_order_acquire)) {
@@ -353,7 +355,7 @@ bool Server::IsWorthALook() const { return expected_ > 0 && !synced_.load(std::m
 
 void Server::Sleep() {
   for (Port& port : ports_) port.listener->Arm();
-  // What came before the arming is not signalled.
+  // Events before the arming are not signalled.
   if (!Step()) {
     std::vector<pollfd> fds;
     fds.push_back({stop_fd_, POLLIN, 0});
@@ -368,7 +370,7 @@ void Server::Sleep() {
 }
 
 int Server::MillisToNextWork() const {
-  // What was put off wants another try, whether the store knows of work or not.
+  // Postponed requests need another try, even if the store has no work.
   if (!reserves_.empty() || !write_requests_.empty() || !other_requests_.empty()) return 1;
   std::optional<TimePoint> next = store_->next_work();
   for (const auto& expiry :

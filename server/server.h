@@ -46,9 +46,10 @@ struct ServerOptions {
   std::uint32_t max_clients = 512;
   /// Why not more: for who is refused.
   std::string max_clients_by = "--max_clients allows";
-  /// Clients that are gone of which it is still known what became of their last writes, should they return
-  /// (server/connection/client_table.h); about 700 bytes each. Of more, who went first is forgotten. (So who
-  /// loses its connection has until as many others have come and gone.)
+  /// Disconnected clients whose completion records are kept in case they return
+  /// (server/connection/client_table.h); about 700 bytes each. Above this number, the server
+  /// forgets the client that disconnected first. (So a client that loses its connection has until
+  /// as many others have come and gone.)
   std::uint32_t remembered_clients = 4096;
   /// Where backups go that clients ask for. Empty: nowhere, they are refused.
   std::string backup_dir{};
@@ -68,13 +69,15 @@ struct ServerOptions {
   std::function<void(std::string_view)> warn{};
 };
 
-/// Thread Safety: Stop may be called from any thread and from a signal handler; everything else by one
-/// thread, which is also the one that called Listen for the listeners (see rdma::Listener).
+/// Thread safety: Stop may be called from any thread and from a signal handler. Everything else is
+/// called by one thread, which is also the one that called Listen for the listeners (see
+/// rdma::Listener).
 class Server {
  public:
-  /// Makes the memory and opens the store in it; see Store::Open for the errors, and ReadTokens. Starts no
-  /// thread: Step does the work when it is called (but a backup has a thread, while it is made, and so do
-  /// large pages), and time is the store's clock, so that a test can run it in steps.
+  /// Creates the memory and opens the store in it; see Store::Open for the errors, and ReadTokens.
+  /// Starts no thread, except one for huge pages, and one for a backup while it is made. Step does
+  /// the work when it is called. The time is that of the store's clock, so that a test can run it
+  /// in steps.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options);
 
   /// Serves over `listener`, too, from the next Step on. Errors as Listener::RegisterRead.
@@ -113,7 +116,7 @@ class Server {
     std::uint64_t dropped_handshakes = 0;    // of the listener's, those that are counted
     std::uint64_t without_descriptor = 0;    // and those that were told of
   };
-  // What became so far of a list of puts.
+  // State of a multi-put.
   struct PutList {
     PutListOutcomes outcomes;                              // of those that were begun
     std::array<std::uint64_t, kMaxListedPuts> versions{};  // of those of them that were done
@@ -129,7 +132,8 @@ class Server {
     ServerSession* session;  // null: it is gone
     Request request;
     NamedClient* client = nullptr;  // null: no name. Of a write that is being committed, it is there
-    // What it is of the group: one write, or those of a batch or list; or none (refused_ says why).
+    // Number of its writes in the group: one, those of a batch or multi-put, or none (refused_ says
+    // why).
     std::size_t writes = 1;
     std::shared_ptr<PutList> list{};  // of one that was begun, and is not over
     TimePoint not_before{};           // of what was put off: the next try
@@ -173,9 +177,9 @@ class Server {
 
   // --- server.cc
 
-  /// Step, behind TakeRequests. `came`: what that returned.
+  /// Does the work of Step behind TakeRequests. `came`: the result of that.
   bool Serve(bool came);
-  /// What nobody waits for. False: there was nothing to do.
+  /// Does the work for which nobody waits. Returns false if there was nothing to do.
   bool LookAround();
   /// To where they are answered from. False: there were none.
   bool TakeRequests();
@@ -188,7 +192,7 @@ class Server {
   /// Whose turn has come. False: nobody's.
   bool DispatchDelayed();
   void NoteReads(const ServerSession& session, const Request& request);
-  /// As of now.
+  /// Returns the flag of replies as of now.
   std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
   /// While the store loads: says when it has, stops when it never will.
   void SeeHowTheLoadGoes();
@@ -210,14 +214,14 @@ class Server {
   bool CommitWrites();
   /// One that is neither of a batch nor of a list, to the group.
   void AddWrite(const Pending& pending);
-  /// Of a batch or list that is none.
+  /// Rejects bytes that are no batch or multi-put.
   void RefuseBatch(const Pending& pending, const absl::Status& why);
   /// After the group, of those whose record was reserved.
   void EndCommits();
   /// `outcome`: a Write, or a SyncedWrite.
   template <typename Outcome>
   void AnswerWrite(const Pending& pending, const Outcome& outcome);
-  /// Of writes that waited for the disk. False: there were none.
+  /// Answers writes that waited for the disk. Returns false if there were none.
   bool AnswerSynced();
   /// `number`: of a list, in it.
   static RequestName NameOf(const Pending& pending, std::size_t number = 0);
@@ -228,7 +232,8 @@ class Server {
   /// `outcome`: a Write, or a SyncedWrite.
   template <typename Outcome>
   void NoteListed(const Pending& pending, PutList& list, std::size_t number, const Outcome& outcome);
-  /// What became of a list's writes in this group. False: of some nothing, as there was no room.
+  /// Takes the results of a multi-put's writes in this group. Returns false if some have none, for
+  /// lack of space.
   bool TakeList(Pending& pending, std::span<const Write> writes);
   void AnswerList(const Pending& pending, const PutList& list);
 
@@ -245,7 +250,7 @@ class Server {
   void TellBackup(const Pending& pending);
   /// Aborted: there is no room right now to bring the record back to memory.
   absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
-  /// Completes the reply. `behind`: what stands behind it. Null: to nobody.
+  /// Completes the reply and sends it, with `behind` behind it. Null session: to nobody.
   void SendReply(ServerSession* session, Reply& reply, std::string_view behind);
   void Answer(const Pending& pending, const absl::Status& status, Reply reply = {});
 

@@ -40,25 +40,6 @@ absl::Status CheckOptions(const StoreOptions& options) {
   return absl::InvalidArgumentError("no such durability");
 }
 
-std::uint64_t RandomIncarnation() {
-  std::random_device device;
-  std::uint64_t number = 0;
-  while (number == 0) number = std::uint64_t{device()} << 32 | device();
-  return number;
-}
-
-/// Nobody else sees the memory yet.
-Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> region) {
-  auto& superblock = *reinterpret_cast<Superblock*>(region.data());
-  superblock.magic = kSuperblockMagic;
-  superblock.format_version = kFormatVersion;
-  superblock.grace_ms = static_cast<std::uint32_t>(options.grace.count());
-  superblock.layout_signature = LayoutSignature();
-  superblock.incarnation = options.incarnation != 0 ? options.incarnation : RandomIncarnation();
-  superblock.memory_size = region.size();
-  return superblock;
-}
-
 Evictor::Mode ModeOf(const StoreOptions& options) {
   if (options.eviction == Eviction::kNone) return Evictor::Mode::kOff;
   return options.durability == Durability::kMemory ? Evictor::Mode::kDrop : Evictor::Mode::kChill;
@@ -122,24 +103,14 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(const StoreOption
 Store::Impl::Impl(const StoreOptions& options, const Clock& clock,
                   std::unique_ptr<AnonymousMemory> own_memory, std::span<std::byte> region,
                   std::unique_ptr<DurableTier> tier)
-    : memory_size_(options.memory_size),
-      clock_(clock),
-      grace_(options.grace),
+    : core_(options, clock, std::move(own_memory), region, std::move(tier)),
       default_ttl_(options.default_ttl),
       durability_(options.durability),
       on_synced_(options.on_synced),
-      own_memory_(std::move(own_memory)),
-      superblock_(MakeSuperblock(options, region)),
-      shape_(ShapeOf(superblock_)),
-      segments_(region, Duration::zero(), options.on_reach),
-      log_(region, segments_, shape_.incarnation),
-      index_(region, segments_, log_, Duration::zero()),
-      frequency_(options.eviction == Eviction::kNone ? 0 : region.size()),
-      tier_(std::move(tier)),
-      sweeper_(segments_, log_, index_, tier_.get(), unsynced_keys_),
-      cold_sweep_(tier_.get(), index_, sweeper_, known_, unsynced_keys_),
-      evictor_(ModeOf(options), segments_, log_, index_, cold_sweep_, frequency_),
-      cleaner_(segments_, log_, index_, sweeper_, evictor_) {}
+      sweeper_(core_.segments, core_.log, core_.index, core_.tier.get(), core_.unsynced_keys),
+      cold_sweep_(core_.tier.get(), core_.index, sweeper_, core_.coverage, core_.unsynced_keys),
+      evictor_(ModeOf(options), core_.segments, core_.log, core_.index, cold_sweep_, core_.frequency),
+      cleaner_(core_.segments, core_.log, core_.index, sweeper_, evictor_) {}
 
 Store::Impl::~Impl() {
   StopSyncing();
@@ -147,29 +118,23 @@ Store::Impl::~Impl() {
 }
 
 absl::Status Store::Impl::Start(const StoreOptions& options) {
-  Set(Counter::kMemoryBytes, shape_.memory_size);
-  if (tier_ != nullptr) {
-    next_version_ = tier_->version_limit();
-    Set(Counter::kLogTorn, tier_->log_was_torn() ? 1 : 0);
-    REMORA_ASSIGN_OR_RETURN(remembered_, tier_->Clients());
-    REMORA_RETURN_IF_ERROR(tier_->Begin(shape_.incarnation));
+  core_.metrics.Set(Counter::kMemoryBytes, core_.shape.memory_size);
+  if (core_.tier != nullptr) {
+    core_.next_version = core_.tier->version_limit();
+    core_.metrics.Set(Counter::kLogTorn, core_.tier->log_was_torn() ? 1 : 0);
+    REMORA_ASSIGN_OR_RETURN(remembered_, core_.tier->Clients());
+    REMORA_RETURN_IF_ERROR(core_.tier->Begin(core_.shape.incarnation));
     syncs_in_steps_ = options.syncing == Syncing::kInSteps;
     SetChangesEnd();
   }
-  Set(Counter::kLastVersion, next_version_ - 1);
+  core_.metrics.Set(Counter::kLastVersion, core_.next_version - 1);
   SetSizeCounters();
-  if (tier_ != nullptr) {
+  if (core_.tier != nullptr) {
     REMORA_RETURN_IF_ERROR(StartSyncing(options));
     return StartLoad(options);
   }
-  BeginToServe();
+  core_.BeginToServe();
   return absl::OkStatus();
-}
-
-void Store::Impl::BeginToServe() {
-  shape_ = ShapeOf(superblock_);  // with what the index began as
-  segments_.set_rest(2 * grace_);
-  index_.set_rest(2 * grace_);
 }
 
 absl::Status Store::Impl::load_status() const {
@@ -177,49 +142,34 @@ absl::Status Store::Impl::load_status() const {
 }
 
 absl::Status Store::Impl::disk_status() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(core_.mutex);
   return disk_status_;
 }
 
 absl::Status Store::Impl::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
-  if (tier_ == nullptr) return absl::OkStatus();
-  const std::lock_guard lock(mutex_);
-  for (const std::uint64_t other : forgotten) tier_->DeleteClient(other);
-  tier_->PutClient(client, clock_.UnixMillis());
-  return tier_->Write();
-}
-
-// --- Counters -------------------------------------------------------------------------------------------
-// Relaxed: each is a number of its own, and nothing is concluded from it about anything else.
-
-void Store::Impl::Add(Counter counter, std::int64_t delta) const {
-  std::atomic_ref(superblock_.counters[static_cast<std::size_t>(counter)])
-      .fetch_add(static_cast<std::uint64_t>(delta), std::memory_order_relaxed);
-}
-
-void Store::Impl::Set(Counter counter, std::uint64_t value) const {
-  StoreWord(superblock_.counters[static_cast<std::size_t>(counter)], value, std::memory_order_relaxed);
-}
-
-std::uint64_t Store::Impl::Read(Counter counter) const {
-  return LoadWord(superblock_.counters[static_cast<std::size_t>(counter)], std::memory_order_relaxed);
+  if (core_.tier == nullptr) return absl::OkStatus();
+  const std::lock_guard lock(core_.mutex);
+  for (const std::uint64_t other : forgotten) core_.tier->DeleteClient(other);
+  core_.tier->PutClient(client, core_.clock.UnixMillis());
+  return core_.tier->Write();
 }
 
 void Store::Impl::SetSizeCounters() {
-  Set(Counter::kKeys, index_.entry_count());
-  Set(Counter::kColdKeys, index_.cold_count());
-  Set(Counter::kEvictions, evictor_.evictions());
-  Set(Counter::kFetches, fetches_);
-  Set(Counter::kExpired, sweeper_.removed());
-  Set(Counter::kIndexBytes, index_.segment_count() * kSegmentSize);
-  Set(Counter::kIndexBuckets, index_.bucket_count());
-  Set(Counter::kOverflowBuckets, index_.overflow_count());
-  Set(Counter::kMemoryBytesFree, segments_.free_count() * kSegmentSize);
-  Set(Counter::kLogBytesUsed, log_.bytes_used());
-  Set(Counter::kLogBytesDead, log_.bytes_dead());
-  Set(Counter::kSegmentsCleaned, cleaner_.segments_cleaned());
-  Set(Counter::kBytesMoved, log_.bytes_appended(ValueLog::Head::kMoves));
-  Set(Counter::kBytesWritten, log_.bytes_appended(ValueLog::Head::kWrites) + log_.large_bytes_appended());
+  core_.metrics.Set(Counter::kKeys, core_.index.entry_count());
+  core_.metrics.Set(Counter::kColdKeys, core_.index.cold_count());
+  core_.metrics.Set(Counter::kEvictions, evictor_.evictions());
+  core_.metrics.Set(Counter::kFetches, fetches_);
+  core_.metrics.Set(Counter::kExpired, sweeper_.removed());
+  core_.metrics.Set(Counter::kIndexBytes, core_.index.segment_count() * kSegmentSize);
+  core_.metrics.Set(Counter::kIndexBuckets, core_.index.bucket_count());
+  core_.metrics.Set(Counter::kOverflowBuckets, core_.index.overflow_count());
+  core_.metrics.Set(Counter::kMemoryBytesFree, core_.segments.free_count() * kSegmentSize);
+  core_.metrics.Set(Counter::kLogBytesUsed, core_.log.bytes_used());
+  core_.metrics.Set(Counter::kLogBytesDead, core_.log.bytes_dead());
+  core_.metrics.Set(Counter::kSegmentsCleaned, cleaner_.segments_cleaned());
+  core_.metrics.Set(Counter::kBytesMoved, core_.log.bytes_appended(ValueLog::Head::kMoves));
+  core_.metrics.Set(Counter::kBytesWritten,
+                    core_.log.bytes_appended(ValueLog::Head::kWrites) + core_.log.large_bytes_appended());
 }
 
 void Store::Impl::CommitNow(std::span<Write> writes) {
@@ -360,6 +310,7 @@ absl::Status Store::Apply(const WriteBatch& batch, std::uint64_t* version,
   while (!bytes.empty()) AddWrite(TakeBatchWrite(&bytes).value(), &writes).with_next = true;
   writes.back().with_next = false;
   writes.front().durability = durability;
+  writes.front().begins_batch = true;
   return impl_->CommitNow(writes, version);
 }
 
@@ -373,7 +324,7 @@ void Store::TakeSynced(std::vector<SyncedWrite>* outcomes) { impl_->TakeSynced(o
 bool Store::Sync() { return impl_->Sync(); }
 bool Store::Work() { return impl_->Work(); }
 bool Store::Load() { return impl_->LoadStep(); }
-bool Store::loading() const { return impl_->loading(); }
+bool Store::loading() const { return impl_->core().is_loading(); }
 Duration Store::load_time() const { return impl_->load_time(); }
 absl::Status Store::load_status() const { return impl_->load_status(); }
 absl::Status Store::disk_status() const { return impl_->disk_status(); }
@@ -383,22 +334,18 @@ absl::StatusOr<Reservation> Store::Reserve(std::size_t key_size, std::size_t val
 }
 void Store::GiveBack(const Reservation& reservation) { impl_->GiveBack(reservation); }
 absl::StatusOr<Location> Store::Locate(std::string_view key) { return impl_->Locate(key); }
-bool Store::wants_reads() const { return impl_->wants_reads(); }
-void Store::NoteRead(std::uint64_t key_hash) { impl_->NoteRead(key_hash); }
+bool Store::wants_reads() const { return impl_->core().wants_reads(); }
+void Store::NoteRead(std::uint64_t key_hash) { impl_->core().NoteRead(key_hash); }
 absl::Status Store::Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten) {
   return impl_->Remember(client, forgotten);
 }
 std::vector<RememberedClient> Store::TakeRemembered() { return impl_->TakeRemembered(); }
-const Superblock& Store::superblock() const { return impl_->superblock(); }
-const Clock& Store::clock() const { return impl_->clock(); }
-void Store::Add(Counter counter, std::int64_t delta) { impl_->Add(counter, delta); }
+const Superblock& Store::superblock() const { return impl_->core().superblock; }
+const Clock& Store::clock() const { return impl_->core().clock; }
+void Store::Add(Counter counter, std::int64_t delta) { impl_->core().metrics.Add(counter, delta); }
 std::vector<std::pair<std::string, std::uint64_t>> Store::Stats() const {
-  std::vector<std::pair<std::string, std::uint64_t>> stats;
-  for (std::size_t i = 0; i < kCounterCount; ++i) {
-    stats.emplace_back(kCounterNames[i], Read(static_cast<Counter>(i)));
-  }
-  return stats;
+  return impl_->core().metrics.ReadAll();
 }
-std::uint64_t Store::Read(Counter counter) const { return impl_->Read(counter); }
+std::uint64_t Store::Read(Counter counter) const { return impl_->core().metrics.Read(counter); }
 
 }  // namespace remora

@@ -136,6 +136,8 @@ struct Write {
   /// consists of kPut, not reserved, and kDelete; InvalidArgument if not, or beyond kMaxBatchWrites and
   /// kMaxBatchBytes.
   bool with_next = false;
+  /// This write is the first of a batch, or all of it: an outcome that is not OK says which write it is of.
+  bool begins_batch = false;
   /// Whose it is, if its outcome is to be remembered; of a batch, the first write's is that of all of it.
   RequestName request{};
 

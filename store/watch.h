@@ -25,7 +25,11 @@ namespace remora {
 /// since. What expires shows up as a deletion, within two seconds of that, also where nothing is written and
 /// nobody calls Work. (Where more than 1 GiB of memory holds records that will expire, within some seconds
 /// for each GiB; of records that are not in memory, within four times as long as it takes to read all that is
-/// stored.) Writes of Durability::kMemory are not shown.
+/// stored.)
+///
+/// A write of Durability::kMemory is shown only where it shares a group with one that is logged: do not count
+/// on either. The log does not have the others. A restart may keep what they wrote, but cannot tell that gap
+/// from a log that was lost: a place before it is not kept any more then (OutOfRange).
 ///
 /// To have a copy that follows: begin a watch, then scan all, then go on with the watch. What is written in
 /// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right
@@ -40,6 +44,8 @@ class StoreWatch {
 
   /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what
   /// comes next is not kept any more; then once and for all. DataLoss, Unavailable: the log cannot be read.
+  /// ResourceExhausted: the system has no thread for it. After these three it may be called again, and goes
+  /// on behind the change that was shown last.
   absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
 
   // The change. Until Next. REQUIRES: Next was true.

@@ -80,7 +80,7 @@ std::uint64_t RecordChooser::Next(Random& random) const {
                     : hot_records_ + random.NextBelow(records_ - hot_records_);
     }
     case Kind::kExponential:
-      // What would be older than the oldest is drawn again.
+      // A record older than the oldest is drawn again.
       for (;;) {
         const double age = -std::log1p(-random.NextDouble()) * mean_age_;
         if (age < static_cast<double>(records_)) return static_cast<std::uint64_t>(age);

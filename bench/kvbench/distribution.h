@@ -50,7 +50,7 @@ class Zipfian {
     return std::min(static_cast<std::uint64_t>(rank), ranks_ - 1);
   }
 
-  /// What theory says, for tests.
+  /// Returns the probability in theory, for tests.
   double Probability(std::uint64_t rank) const;
 
  private:
@@ -98,7 +98,7 @@ class RecordChooser {
   /// draws nothing: REQUIRES another kind.
   std::uint64_t Next(Random& random) const;
 
-  /// Whether the distribution follows the newest record, as records are inserted.
+  /// Returns true if the distribution follows the newest record, as records are inserted.
   bool CountsBack() const { return kind_ == Kind::kLatest || kind_ == Kind::kExponential; }
 
   /// kZipfian: the record that a rank is hashed to.

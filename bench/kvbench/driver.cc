@@ -35,7 +35,7 @@ double CpuSeconds() {
 
 double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// What the sessions did in all so far.
+// Returns the work of all sessions so far.
 ClientCounters SumOf(Sessions sessions) {
   ClientCounters sum;
   for (const auto& session : sessions) sum += session->OwnCounters();
@@ -176,7 +176,7 @@ absl::StatusOr<PhaseResult> RunPhase(PhaseKind phase, const Workload& workload, 
 
   Race race(workers);
   REMORA_RETURN_IF_ERROR(race.MakeReady());
-  // Whoever is gone has failed, and who waits for it is told so.
+  // A process that is gone has failed, and the processes that wait for it learn so.
   if (team.meet && !team.meet()) shared.stop().store(true);
   const double cpu_before = CpuSeconds();
   const TimePoint started = clock.Now();

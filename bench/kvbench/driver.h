@@ -2,7 +2,7 @@
 //
 // Each thread is a closed loop: it begins its next operation when the last one has ended. The clock is read
 // once per operation, at the boundary, so that a thread's latencies add up to its time. A closed loop asks
-// less of a target that stalls, and so hides stalls from its own percentiles ("coordinated omission"); with a
+// less of a target that stalls, and so hides stalls from its own percentiles ("coordinated omission"). With a
 // rate, operations are due at fixed moments instead, and each latency runs from the moment its operation was
 // due.
 #pragma once
@@ -44,10 +44,10 @@ struct Team {
 /// NotFound: there is no such process.
 absl::StatusOr<CounterList::value_type> ProcessorTime(pid_t process);
 
-/// Of all threads; 0: none but time ends the phase.
+/// Returns the operations of all threads; 0: none but time ends the phase.
 std::uint64_t TotalOperations(PhaseKind phase, const Workload& workload);
 
-/// What a phase is for:
+/// Runs one phase:
 ///   kLoad    inserts each record once, each thread a range of them
 ///   kWarmUp  as kRun, for the time that the workload says; the result is not to be looked at, but for errors
 ///   kRun     operations as the workload's mix and distribution say

@@ -26,6 +26,7 @@
 #include "store/base/status_macros.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/record.h"
+#include "tools/command_line/say.h"
 
 namespace remora::bench {
 namespace {
@@ -54,7 +55,7 @@ struct Way {
   }
 };
 
-/// What a GET's memory is, without all that finds out what it says: buckets that name records, and those.
+/// Memory of GETs, without all that finds out its contents: buckets that name records, and the records.
 class Memory {
  public:
   Memory(std::uint64_t records, std::size_t key_size, std::size_t value_size)
@@ -85,9 +86,10 @@ class Memory {
 
 class Floor {
  public:
-  Floor(const BenchOptions& options, const Clock& clock)
+  Floor(const BenchOptions& options, const Clock& clock, const std::atomic<bool>& stop)
       : options_(options),
         clock_(clock),
+        stop_(stop),
         records_(options.workload.records),
         value_size_(options.workload.fields.length),
         values_(value_size_),
@@ -101,7 +103,7 @@ class Floor {
  private:
   using Count = std::size_t;
 
-  // What they are multiples of comes first.
+  // The floors come first: the others are multiples of them.
   void AddFloors();
   void AddGets();
   void AddParts();
@@ -119,8 +121,14 @@ class Floor {
   }
   void Row(std::string* text, std::string_view name, std::initializer_list<std::string_view> floors) const;
 
+  /// OK, as long as nobody wants it to end.
+  absl::Status GoesOn() const {
+    return stop_.load(std::memory_order_relaxed) ? absl::CancelledError("it was ended") : absl::OkStatus();
+  }
+
   const BenchOptions& options_;
   const Clock& clock_;
+  const std::atomic<bool>& stop_;
   const std::uint64_t records_;
   const std::size_t value_size_;
   ValueMaker values_;
@@ -143,6 +151,7 @@ class Floor {
   std::vector<std::uint64_t> buckets_, bare_records_;
 
   std::vector<Way> ways_;
+  std::size_t turns_ = 0;  // that are complete
   std::string value_;
   std::string one_value_;
   std::vector<GetResult> results_{kMany};
@@ -163,22 +172,26 @@ absl::Status Floor::Prepare() {
   }
   one_value_ = std::string(values_.Make(0, 1));
   for (std::uint64_t i = 0; i < records_; ++i) {
+    REMORA_RETURN_IF_ERROR(GoesOn());
     map_.emplace(std::string(KeyText(i).view()), one_value_);
   }
   for (std::uint64_t i = 0; i < kOwnKeys; ++i) {
+    REMORA_RETURN_IF_ERROR(GoesOn());
     REMORA_RETURN_IF_ERROR(client_->Put(KeyText(records_ + i).view(), one_value_));
   }
   const std::uint64_t count = std::min(records_, kMostAskedFor);
   for (std::uint64_t i = 0; i < count; ++i) {
+    REMORA_RETURN_IF_ERROR(GoesOn());
     asked_for_.push_back(count == records_ ? i : random_.NextBelow(records_));
     // A SEND's completion may trail its reply; a READ of the client's own takes it.
     REMORA_RETURN_IF_ERROR(client_->Get(KeyText(asked_for_.back()).view(), &value_));
     REMORA_ASSIGN_OR_RETURN(const Place place, raw_->Find(KeyText(asked_for_.back()).view()));
     places_.push_back(place);
   }
-  // Twice: what was learned first may not be remembered before the first look.
+  // Twice: a client may not cache a location that it learned before it first read the generations.
   for (int i = 0; i < 2; ++i) {
     for (const std::uint64_t record : asked_for_) {
+      REMORA_RETURN_IF_ERROR(GoesOn());
       REMORA_RETURN_IF_ERROR(warm_->Get(KeyText(record).view(), &value_));
     }
   }
@@ -246,7 +259,7 @@ void Floor::AddGets() {
                    }});
 }
 
-// What a cold GET computes, of what lies in the nearest cache.
+// Adds the computations of a cold GET, on data in the nearest cache.
 void Floor::AddParts() {
   ways_.push_back({"hash of the key", [this](Count count) {
                      std::uint64_t sum = 0;
@@ -351,11 +364,12 @@ void Floor::Draw(Count count) {
 }
 
 absl::Status Floor::Measure() {
-  for (std::size_t turn = 0; turn < kTurns; ++turn) {
+  for (; turns_ < kTurns; ++turns_) {
     for (std::size_t i = 0; i < ways_.size(); ++i) {
+      if (!GoesOn().ok()) return turns_ > 0 ? absl::OkStatus() : GoesOn();
       // Another one comes first in each turn, and each asks for others: none finds what one before has left
       // in the caches.
-      Way& way = ways_[(i + turn) % ways_.size()];
+      Way& way = ways_[(i + turns_) % ways_.size()];
       const Count count = std::max<Count>(1, per_turn_ / way.each);
       Draw(std::max(count, kMany));
       const TimePoint begin = clock_.Now();
@@ -377,9 +391,10 @@ void Floor::Row(std::string* text, std::string_view name,
 }
 
 std::string Floor::Describe() const {
-  std::string text = absl::StrFormat(
-      "floor: %s, %s records of %d + %d bytes; medians of %d turns of %s operations\n",
-      options_.target.address, Grouped(records_), kKeySize, value_size_, kTurns, Grouped(per_turn_));
+  std::string text =
+      absl::StrFormat("floor: %s, %s records of %d + %d bytes; medians of %d turns of %s operations%s\n",
+                      command_line::Printable(options_.target.address), Grouped(records_), kKeySize,
+                      value_size_, turns_, Grouped(per_turn_), turns_ < kTurns ? ", cut short" : "");
   absl::StrAppend(&text, "\nfloors\n");
   for (const Way& way : ways_) {
     const bool is_ours = way.name.find("GET") != std::string::npos ||
@@ -417,8 +432,9 @@ std::string Floor::Describe() const {
 
 }  // namespace
 
-absl::StatusOr<std::string> MeasureFloor(const BenchOptions& options, const Clock& clock) {
-  Floor floor(options, clock);
+absl::StatusOr<std::string> MeasureFloor(const BenchOptions& options, const Clock& clock,
+                                         const std::atomic<bool>& stop) {
+  Floor floor(options, clock, stop);
   REMORA_RETURN_IF_ERROR(floor.Prepare());
   REMORA_RETURN_IF_ERROR(floor.Measure());
   return floor.Describe();

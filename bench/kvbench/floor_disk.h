@@ -1,4 +1,4 @@
-// What a write costs that RocksDB, or nothing but the disk, does.
+// Costs of a write by RocksDB alone, or by the disk alone.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace remora::bench {
 /// Thread Safety: none.
 class DiskFloor {
  public:
-  /// In a directory, which is made if it is missing; what is in it afterwards is removed at the end.
-  /// AlreadyExists: there is something in it. Unavailable: the disk failed.
+  /// Opens a directory, which is made if it is missing; its contents are removed at the end. AlreadyExists:
+  /// there is something in it. Unavailable: the disk failed.
   static absl::StatusOr<std::unique_ptr<DiskFloor>> Open(const std::string& directory);
   ~DiskFloor();
   DiskFloor(const DiskFloor&) = delete;

@@ -10,9 +10,9 @@
 namespace remora::bench {
 
 /// Log-linear: each power of two is divided into 128 equal cells, as HdrHistogram with two significant digits
-/// does (of which Debian 12 packages no C or C++ library). Values below 256 are kept exactly; a larger one is
-/// known within 1/128 of itself: finer than any two runs on one machine agree, and 58 KiB in all, of which
-/// the samples of one run touch a few cache lines.
+/// does (of which Debian 12 packages no C or C++ library). Values below 256 are kept exactly. A larger one is
+/// known within 1/128 of itself: finer than any two runs on one machine agree. All cells take 58 KiB, of
+/// which the samples of one run touch a few cache lines.
 ///
 /// Thread Safety: none. One histogram per thread, merged afterwards.
 class Histogram {
@@ -38,7 +38,7 @@ class Histogram {
   /// one, and above it by at most 1/128 of it. Never above max(). 0 when empty.
   std::uint64_t Quantile(double fraction) const;
 
-  /// What a histogram holds, in few bytes where few cells are used: to be kept, or sent to another process.
+  /// Contents of a histogram, in few bytes if few cells are used: to be kept, or sent to another process.
   struct Sparse {
     struct Cell {
       std::uint32_t number = 0;
@@ -50,7 +50,7 @@ class Histogram {
     std::vector<Cell> cells;  // those that hold something, in order
   };
   Sparse ToSparse() const;
-  /// As Merge of the histogram that it was made from. False, and nothing is done: there is none such.
+  /// Merges the histogram that it was made from. False, and nothing is done: there is none such.
   bool Merge(const Sparse& other);
 
   /// The largest value of a cell, as of Sparse. REQUIRES: it is one of a histogram's.

@@ -106,7 +106,7 @@ std::string SummaryTable(const std::vector<NamedReport>& reports) {
   return html + "</table></div>\n";
 }
 
-/// Of an odd number of them the middle one, else the lower of the two. REQUIRES: one at least.
+/// Returns the middle one of an odd number of values, else the lower of the two. REQUIRES: one at least.
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());

@@ -1,20 +1,41 @@
 #include "bench/kvbench/interruption.h"
 
 #include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
 
 #include "store/base/check.h"
 
 namespace remora::bench {
 namespace {
 
+// `timeout` sends one signal to its child, and to its group.
+constexpr std::int64_t kOneSenderMs = 200;
+
 // For the handler.
 std::atomic<std::atomic<bool>*> stop_flag = nullptr;
 std::atomic<int> first_signal = 0;
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::atomic<bool>*>::is_always_lock_free);
+std::atomic<std::int64_t> first_ms = 0;  // 0: none came
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
+              std::atomic<std::atomic<bool>*>::is_always_lock_free);
+
+std::int64_t NowMs() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000 + 1;
+}
 
 void Hear(int number) {
-  int none = 0;
-  first_signal.compare_exchange_strong(none, number);
+  const std::int64_t now = NowMs();
+  std::int64_t none = 0;
+  if (!first_ms.compare_exchange_strong(none, now)) {
+    if (now - none >= kOneSenderMs) ::_exit(128 + number);
+    return;
+  }
+  first_signal = number;
   stop_flag.load()->store(true);
 }
 
@@ -22,21 +43,28 @@ void Hear(int number) {
 
 Interruption::Interruption(std::atomic<bool>& stop) {
   first_signal = 0;
+  first_ms = 0;
   REMORA_CHECK(stop_flag.exchange(&stop) == nullptr);
   struct sigaction action = {};
   action.sa_handler = Hear;
   action.sa_flags = SA_RESTART;
-  REMORA_CHECK(::sigaction(SIGINT, &action, &old_int_) == 0);
-  REMORA_CHECK(::sigaction(SIGTERM, &action, &old_term_) == 0);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    REMORA_CHECK(::sigaction(kSignals[i], nullptr, &old_[i]) == 0);
+    const bool stays = kSignals[i] == SIGHUP && old_[i].sa_handler == SIG_IGN;
+    if (!stays) REMORA_CHECK(::sigaction(kSignals[i], &action, nullptr) == 0);
+  }
 }
 
 Interruption::~Interruption() {
-  ::sigaction(SIGINT, &old_int_, nullptr);
-  ::sigaction(SIGTERM, &old_term_, nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &old_[i], nullptr);
   stop_flag = nullptr;
 }
 
 int Interruption::signal() const { return first_signal; }
+
+void LeaveSignalsToParent() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_IGN);
+}
 
 void BlockSignals() {
   sigset_t all;

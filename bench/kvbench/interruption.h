@@ -1,15 +1,18 @@
-// What SIGINT and SIGTERM do to a bench: they end the phase that runs, and what was measured till then is
-// reported.
+// SIGINT, SIGTERM and SIGHUP end the phase that runs, and the bench reports its results so far. A second one
+// ends the process at once.
 #pragma once
 
 #include <signal.h>
 
+#include <array>
 #include <atomic>
 
 namespace remora::bench {
 
-/// While it lives, the two signals set `stop`, in this process and in those that it forks, and end nothing.
-/// One at a time.
+/// While it lives, the first of the signals sets `stop`, and ends nothing. Another one ends the process with
+/// the exit status 128 and its number, unless it comes so soon that one sender may have sent both. A SIGHUP
+/// that is ignored (nohup) stays so. Before there is one, signals do what they do by default, since nothing
+/// would be lost. One at a time.
 class Interruption {
  public:
   /// `stop` must outlive this.
@@ -22,9 +25,12 @@ class Interruption {
   int signal() const;
 
  private:
-  struct sigaction old_int_ = {};
-  struct sigaction old_term_ = {};
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, kSignals.size()> old_ = {};
 };
+
+/// For a process that another one ends: leaves these signals to that one, which a terminal sends to both.
+void LeaveSignalsToParent();
 
 /// Leaves signals to the other threads, so that none of this one's calls is disturbed.
 void BlockSignals();

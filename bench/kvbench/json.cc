@@ -225,6 +225,7 @@ RunReport ReadReport(json_t* value) {
   json_t *format, *settings, *phases;
   Unpack(value, "{s:o, s:o, s:o}", "format", &format, "settings", &settings, "phases", &phases);
   if (ReadCount(format) != kFormat) throw Mistake{"it has another format"};
+  report.cut_short = json_is_true(json_object_get(value, "cut_short"));
   ForEachMember(settings, [&](const std::string& name, json_t* setting) {
     report.settings.emplace_back(name, ReadText(setting));
   });
@@ -258,6 +259,7 @@ std::string ToJson(const RunReport& report) {
   const json::Value value(json_pack("{s:i, s:s, s:o, s:o, s:o}", "format", kFormat, "version", REMORA_VERSION,
                                     "settings", settings, "phases", phases, "errors",
                                     NewCount(report.errors())));
+  if (report.cut_short) json_object_set_new(value.get(), "cut_short", json_true());
   return Text(value, JSON_INDENT(1)) + "\n";
 }
 

@@ -2,10 +2,12 @@
 
 #include <sysexits.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -13,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "bench/kvbench/driver.h"
 #include "bench/kvbench/floor.h"
 #include "bench/kvbench/interruption.h"
@@ -21,6 +25,7 @@
 #include "bench/kvbench/report.h"
 #include "bench/kvbench/runner.h"
 #include "bench/kvbench/shared.h"
+#include "tools/command_line/say.h"
 
 namespace remora::bench {
 namespace {
@@ -29,7 +34,13 @@ constexpr int kSomethingFailed = 1;
 constexpr int kSignalled = 128;  // and the signal's number, as shells say it
 
 int ExitStatusOf(const absl::Status& opening) {
-  return opening.code() == absl::StatusCode::kInvalidArgument ? EX_USAGE : EX_UNAVAILABLE;
+  if (absl::IsPermissionDenied(opening)) return EX_NOPERM;
+  return absl::IsInvalidArgument(opening) ? EX_USAGE : EX_UNAVAILABLE;
+}
+
+/// Writes a line. Servers and the command line have their part in it.
+void SayTo(std::ostream& err, absl::string_view text) {
+  err << "kvbench: " << command_line::Printable({text.data(), text.size()}) << std::endl;
 }
 
 // One line, written over again and wiped at the end: a bar where it is known how much there is to do.
@@ -68,21 +79,22 @@ class Bench {
     const std::size_t workers = std::size_t{options_.workload.threads} * options_.processes;
     const absl::StatusOr<std::unique_ptr<Shared>> shared = Shared::Make(workers, options_.workload.records);
     if (!shared.ok()) return Refuse(shared.status());
-    const int status = RunPhases(**shared);
-    const bool is_written = results_.empty() || WriteFiles();
+    std::optional<Interruption> interruption;
+    const int status = RunPhases(**shared, interruption);
+    const bool is_written = results_.empty() || WriteFiles(interruption->signal() != 0);
     if (status != 0) return status;
     if (!is_written) return EX_IOERR;
-    return !options_.floor || Floor() ? 0 : kSomethingFailed;
+    return options_.floor ? Floor((*shared)->stop(), *interruption) : 0;
   }
 
  private:
-  int RunPhases(Shared& shared) {
-    // Before there are other processes, so that it is theirs, too.
-    const Interruption interruption(shared.stop());
+  int RunPhases(Shared& shared, std::optional<Interruption>& interruption) {
     const absl::StatusOr<std::unique_ptr<Runner>> runner = options_.processes > 1
                                                                ? OpenProcesses(options_, clock_, shared)
                                                                : OpenThreads(options_, clock_, shared);
     if (!runner.ok()) return Refuse(runner.status());
+    // Not before: till then nothing was measured, and a signal ends what may wait for a server.
+    interruption.emplace(shared.stop());
 
     if (options_.format == OutputFormat::kTable)
       out_ << DescribeRun(options_) << TableHeading() << std::flush;
@@ -92,57 +104,62 @@ class Bench {
     if (options_.run) phases.push_back(PhaseKind::kRun);
     // A run on records that were not all loaded would measure something else.
     for (const PhaseKind phase : phases) {
-      const bool good = interruption.signal() == 0 && Phase(phase, **runner, interruption);
-      if (interruption.signal() != 0) {
-        err_ << "kvbench: ended by signal " << interruption.signal()
-             << "; what was measured till then is reported\n";
-        return kSignalled + interruption.signal();
-      }
+      const bool good = interruption->signal() == 0 && Phase(phase, **runner, *interruption);
+      if (interruption->signal() != 0) return EndedBy(interruption->signal());
       if (!good) return kSomethingFailed;
+      // Nobody is left for whom to go on.
+      if (!out_.good() && files_.empty()) return kSomethingFailed;
     }
     return 0;
   }
 
   int Refuse(const absl::Status& status) {
-    err_ << "kvbench: " << options_.target.address << ": " << status.message() << "\n";
+    SayTo(err_, absl::StrCat(options_.target.address, ": ", status.message()));
     return ExitStatusOf(status);
   }
 
   int Say(int exit_status, const absl::Status& status) {
-    err_ << "kvbench: " << status.message() << "\n";
+    SayTo(err_, status.message());
     return exit_status;
+  }
+
+  int EndedBy(int signal) {
+    SayTo(err_, absl::StrCat("ended by signal ", signal, "; what was measured till then is reported"));
+    return kSignalled + signal;
   }
 
   bool Phase(PhaseKind phase, Runner& runner, const Interruption& interruption) {
     absl::StatusOr<PhaseResult> result = runner.Run(phase, progress_);
     if (err_is_terminal_) err_ << "\r\x1b[K" << std::flush;
     if (!result.ok()) {
-      err_ << "kvbench: " << result.status().message() << std::endl;
+      SayTo(err_, result.status().message());
       return false;
     }
     err_ << DescribeErrors(*result) << std::flush;
     const bool good = result->errors.total() == 0;
     result->cut_short = interruption.signal() != 0;
-    // Of a warm-up, nothing counts but that it failed.
-    if (phase == PhaseKind::kWarmUp && good) return true;
+    // Of a warm-up, nothing counts but that it failed, or was the last that was done.
+    if (phase == PhaseKind::kWarmUp && good && !result->cut_short) return true;
     out_ << (options_.format == OutputFormat::kTable ? TableRows(options_, *result) : ToYcsb(*result))
          << std::flush;
     results_.push_back(*std::move(result));
     return good;
   }
 
-  bool Floor() {
-    const absl::StatusOr<std::string> text = MeasureFloor(options_, clock_);
+  int Floor(const std::atomic<bool>& stop, const Interruption& interruption) {
+    const absl::StatusOr<std::string> text = MeasureFloor(options_, clock_, stop);
     if (text.ok()) {
       out_ << *text << std::flush;
-    } else {
-      err_ << "kvbench: floor: " << text.status().message() << "\n";
+    } else if (interruption.signal() == 0) {
+      SayTo(err_, absl::StrCat("floor: ", text.status().message()));
+      return kSomethingFailed;
     }
-    return text.ok();
+    return interruption.signal() == 0 ? 0 : EndedBy(interruption.signal());
   }
 
-  bool WriteFiles() {
-    const RunReport report = MakeReport(options_, std::move(results_));
+  bool WriteFiles(bool cut_short) {
+    RunReport report = MakeReport(options_, std::move(results_));
+    report.cut_short = cut_short;
     bool good = true;
     const auto write = [&](const std::string& path, auto make) {
       if (path.empty()) return;
@@ -169,7 +186,7 @@ class Bench {
 int ShowReports(const BenchOptions& options, std::ostream& err) {
   const auto page = OutputFile::Open(options.html_path);
   if (!page.ok()) {
-    err << "kvbench: " << page.status().message() << "\n";
+    SayTo(err, page.status().message());
     return EX_CANTCREAT;
   }
   std::vector<NamedReport> reports;
@@ -178,12 +195,12 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
     std::ostringstream text;
     if (file.is_open()) text << file.rdbuf();
     if (!file.is_open() || text.fail()) {
-      err << "kvbench: cannot read " << path << "\n";
+      SayTo(err, absl::StrCat("cannot read ", path));
       return EX_NOINPUT;
     }
     absl::StatusOr<RunReport> report = ParseReport(text.str());
     if (!report.ok()) {
-      err << "kvbench: " << path << ": " << report.status().message() << "\n";
+      SayTo(err, absl::StrCat(path, ": ", report.status().message()));
       return EX_DATAERR;
     }
     reports.push_back({std::filesystem::path(path).stem().string(), *std::move(report)});
@@ -192,13 +209,13 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
   if (!options.by.empty()) {
     absl::StatusOr<std::string> made = Curves(reports, options.by);
     if (!made.ok()) {
-      err << "kvbench: " << made.status().message() << "\n";
+      SayTo(err, made.status().message());
       return EX_DATAERR;
     }
     curves = *std::move(made);
   }
   const absl::Status written = (*page)->Commit(ToHtml(reports, curves));
-  if (!written.ok()) err << "kvbench: " << written.message() << "\n";
+  if (!written.ok()) SayTo(err, written.message());
   return written.ok() ? 0 : EX_IOERR;
 }
 

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <iostream>
+#include <string>
 #include <variant>
 
 #include "absl/status/status.h"
@@ -10,13 +11,16 @@
 #include "bench/kvbench/options.h"
 #include "store/base/clock.h"
 #include "store/base/standard_streams.h"
+#include "tools/command_line/say.h"
 
 int main(int argc, char** argv) {
   if (const absl::Status streams = remora::OccupyStandardStreams(); !streams.ok()) {
-    std::cerr << "kvbench: " << streams.message() << '\n';
+    remora::command_line::SayError("kvbench: " + std::string(streams.message()));
     return EX_OSERR;
   }
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails by itself
+  // A write beyond `ulimit -f`, or to a pipe that nobody reads any more, fails by itself.
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   const auto parsed = remora::bench::ParseCommandLine(argc, argv);
   if (const int* status = std::get_if<int>(&parsed)) return *status;
   const remora::SteadyClock clock;
@@ -24,6 +28,6 @@ int main(int argc, char** argv) {
                                              isatty(STDERR_FILENO) != 0, std::cout, std::cerr);
   std::cout.flush();
   if (std::cout.good()) return status;
-  std::cerr << "kvbench: standard output cannot be written; redirect it elsewhere\n";
+  remora::command_line::SayError("kvbench: standard output cannot be written; redirect it elsewhere");
   return EX_IOERR;
 }

@@ -1,13 +1,15 @@
 #include "bench/kvbench/options.h"
 
+#include <sysexits.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,8 @@
 #include "store/base/absl_view.h"
 #include "store/base/status_macros.h"
 #include "tools/command_line/command_line.h"
+#include "tools/command_line/place.h"
+#include "tools/command_line/say.h"
 
 namespace remora::bench {
 namespace {
@@ -42,8 +46,8 @@ Examples:
 
 Workloads (YCSB core): a = 50 % read, 50 % update; b = 95 % read, 5 % update; c = reads only; d = 95 % read of
 the latest, 5 % insert; e = 95 % scan, 5 % insert; f = 50 % read, 50 % read-modify-write.
-Keys are 23 bytes. docs/kvbench.md lists the properties; --records, --distribution, --operations, --seconds,
---threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
+Keys are 23 bytes. docs/reference/kvbench.md lists the properties; --records, --distribution, --operations,
+--seconds, --threads, --rate and --verify are short for recordcount, requestdistribution, operationcount,
 maxexecutiontime, threadcount, target and dataintegrity, and win over what -p and files say.
 Latencies run from the end of a thread's last operation (of the last one in its place, with --depth) to the
 end of this one: they contain making the key
@@ -53,7 +57,9 @@ Exit status: 0 all operations succeeded, 1 some failed (their kinds are named), 
 65 (report) a file is not what --json writes, 66 (report) a file cannot be read,
 69 the server cannot be reached, or the store not opened,
 73 an output file cannot be made, which is found before the run, 74 it, or standard output, cannot be written,
-130 ended by SIGINT, 143 by SIGTERM: what was measured till then is printed and written, as cut short.)";
+77 no permission: a file of a token that others may read, no token or a wrong one, another user's server,
+129 ended by SIGHUP, 130 by SIGINT, 143 by SIGTERM: what was measured till then is printed and written, as
+cut short; a second signal ends it at once.)";
 
 // The flags as text and numbers, before they become options.
 struct Flags {
@@ -200,7 +206,30 @@ absl::Status Wrong(std::string_view name, std::string_view why) {
 }
 
 absl::Status Wrong(std::string_view name, const absl::Status& status) {
-  return Wrong(name, StdView(status.message()));
+  const absl::Status wrong = Wrong(name, StdView(status.message()));
+  return absl::IsPermissionDenied(status) ? absl::PermissionDeniedError(wrong.message()) : wrong;
+}
+
+/// An output must not take the place of another one, or of an input. Devices are written by many.
+absl::Status CheckOutputs(const Flags& flags, const BenchOptions& options) {
+  const auto is_file = [](const std::string& path) {
+    std::error_code error;
+    const std::filesystem::file_type type = std::filesystem::status(path, error).type();
+    return type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found;
+  };
+  std::vector<std::pair<std::string, std::string>> others;  // (how an error names the file, its path)
+  for (const std::string& path : options.reports) others.emplace_back("the report " + path, path);
+  for (const std::string& path : flags.files) others.emplace_back("--properties", path);
+  others.emplace_back("--token_file", flags.token_file);
+  for (const auto& [flag, path] :
+       {std::pair("--json", options.json_path), {"--csv", options.csv_path}, {"--html", options.html_path}}) {
+    for (const auto& [other, other_path] : others) {
+      if (!command_line::IsSamePlace(path, other_path) || !is_file(path)) continue;
+      return Wrong(flag, absl::StrCat(path, " is also the file of ", other, ", which it would replace"));
+    }
+    others.emplace_back(flag, path);
+  }
+  return absl::OkStatus();
 }
 
 bool Says(const std::vector<Property>& properties, std::string_view key) {
@@ -226,7 +255,7 @@ absl::StatusOr<std::vector<Property>> GatherProperties(const Flags& flags) {
     append(std::move(properties));
   }
   if (!ignored.empty()) {
-    std::fprintf(stderr, "kvbench: note: ignored, as no property of kvbench's: %s\n", ignored.c_str());
+    command_line::SayError("kvbench: note: ignored, as no property of kvbench's: " + ignored);
   }
   if (flags.files.empty()) {
     REMORA_ASSIGN_OR_RETURN(std::vector<Property> properties, CoreWorkload(flags.workload));
@@ -349,6 +378,7 @@ absl::Status ResolveStore(const CommandLine& line, const Flags& flags, BenchOpti
 
 // An error where the flags contradict each other.
 absl::Status Resolve(const CommandLine& line, const Flags& flags, BenchOptions& options) {
+  REMORA_RETURN_IF_ERROR(CheckOutputs(flags, options));
   if (flags.command == "report") {
     if (options.reports.empty()) return Wrong("report", "needs files that --json wrote");
     if (options.html_path.empty()) return Wrong("report", "needs --html");
@@ -376,14 +406,15 @@ std::variant<BenchOptions, int> ParseCommandLine(int argc, const char* const* ar
   BenchOptions options;
   Flags flags;
   CommandLine line(kDescription, "kvbench");
-  line.Footer(kFooter);
+  line.Footer(std::string(absl::StrCat("\nA SIZE is ", command_line::kSizeText, ".\n", kFooter)));
   line.Version("kvbench of Remora " REMORA_VERSION);
   AddTargetFlags(line, flags, options);
   AddWorkloadFlags(line, flags, options);
   AddOutputFlags(line, options);
   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
   if (const absl::Status status = Resolve(line, flags, options); !status.ok()) {
-    return line.Fail(std::string(status.message()));
+    const int usage = line.Fail(std::string(status.message()));
+    return absl::IsPermissionDenied(status) ? EX_NOPERM : usage;
   }
   return options;
 }

@@ -13,7 +13,7 @@
 
 namespace remora::bench {
 
-/// What is printed.
+/// Format of the printed output.
 enum class OutputFormat : std::uint8_t {
   kTable = 1,  // for people
   kYcsb = 2,   // YCSB's summary lines
@@ -39,8 +39,8 @@ struct BenchOptions {
   std::string by;
 };
 
-/// The options, or the status to exit with when there is nothing to run: 0 after --help and --version, 64
-/// (EX_USAGE of sysexits.h) when the command line is wrong. What there is to say was printed then.
+/// Returns the options, or the status to exit with when there is nothing to run: 0 after --help and
+/// --version, 64 (EX_USAGE of sysexits.h) when the command line is wrong. Its message was printed then.
 std::variant<BenchOptions, int> ParseCommandLine(int argc, const char* const* argv);
 
 }  // namespace remora::bench

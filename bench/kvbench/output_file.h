@@ -1,7 +1,10 @@
 // A file that a run writes at its end, and that is known to be writable before it begins.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,10 +14,11 @@ namespace remora::bench {
 
 /// The text comes to its place as a whole: it is written to a file beside it, which is renamed. Where that
 /// cannot be, as for a device, or in a folder that takes no new files, it is written there. Until Commit,
-/// what stood there is left alone. Thread Safety: none.
+/// what stood there is left alone, and nothing new is there, however the process ends. Thread Safety: none.
 class OutputFile {
  public:
-  /// The system's error, with the path: nothing can be written there.
+  /// The system's error, with the path: nothing can be written there. Unavailable: it is a pipe that nobody
+  /// reads.
   static absl::StatusOr<std::unique_ptr<OutputFile>> Open(const std::string& path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -24,11 +28,12 @@ class OutputFile {
   absl::Status Commit(const std::string& text);
 
  private:
-  OutputFile(std::string path, std::string beside, int descriptor);
+  OutputFile(std::string path, std::string place, int descriptor, std::optional<mode_t> mode);
 
-  const std::string path_;
-  std::string beside_;  // empty: written in place, or renamed
-  int descriptor_;
+  const std::string path_;            // as it was said
+  const std::string place_;           // where its links lead
+  int descriptor_;                    // -1: the text is written beside the place
+  const std::optional<mode_t> mode_;  // of the file that is replaced
 };
 
 }  // namespace remora::bench

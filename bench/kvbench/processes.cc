@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/kvbench/interruption.h"
 #include "bench/kvbench/report.h"
 #include "bench/kvbench/runner.h"
 #include "store/base/status_macros.h"
@@ -66,7 +67,7 @@ class Channel {
     return frame;
   }
 
-  /// Whether there is something to receive, or the other end is gone.
+  /// Returns true if there is something to receive, or the other end is gone.
   bool IsReady(std::chrono::milliseconds timeout) const {
     pollfd entry{descriptor_, POLLIN, 0};
     return poll(&entry, 1, static_cast<int>(timeout.count())) > 0;
@@ -110,6 +111,7 @@ void RunWorker(const Channel& channel, const BenchOptions& options, const Clock&
     channel.Send(FrameType::kError, absl::StrCat(code, " ", runner.status().message()));
     return;
   }
+  LeaveSignalsToParent();
   channel.Send(FrameType::kReady);
   while (const std::optional<Frame> frame = channel.Receive()) {
     const auto phase = static_cast<PhaseKind>(frame->payload.at(0));
@@ -205,7 +207,7 @@ class ProcessesRunner final : public Runner {
       if (getppid() == parent) {
         RunWorker(theirs, options_, clock_, shared_, number * options_.workload.threads);
       }
-      // Not exit: what the first process would do at its end is not this one's.
+      // Not exit: the work of the first process at its end is not this one's.
       _exit(0);
     }
     workers_.push_back({pid, std::move(ours)});

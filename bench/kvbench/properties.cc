@@ -161,7 +161,7 @@ const std::vector<KnownKey>& KnownKeys() {
       {"scanlengthdistribution",
        OneOf<bool>({{"uniform", false}, {"zipfian", true}},
                    [](Workload& w) -> auto& { return w.scan_lengths.zipfian; })},
-      // A store has one table; what is measured, and how it is shown, flags say.
+      // A store has one table; flags choose the measurements and their format.
       {"table", WithoutEffect()},
       {"fieldnameprefix", WithoutEffect()},
       {"measurementtype", WithoutEffect()},
@@ -198,6 +198,8 @@ absl::StatusOr<std::vector<Property>> ParseProperties(std::string_view text, std
   std::vector<Property> properties;
   int number = 0;
   std::string line;
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const std::vector<absl::string_view> parts = absl::StrSplit(AbslView(text), '\n');
   for (const absl::string_view& part : parts) {
     ++number;
@@ -248,9 +250,10 @@ absl::Status Apply(const Property& property, Workload* workload) {
     return absl::InvalidArgumentError(
         absl::StrCat(property.origin, ": ", property.key, "=", property.value, ": allowed is ", *allowed));
   }
-  return absl::InvalidArgumentError(absl::StrCat(property.origin, ": there is no property ", property.key,
-                                                 "; the nearest is ",
-                                                 command_line::Nearest(property.key, KnownNames())));
+  const std::string nearest = command_line::SayNearest(property.key, KnownNames());
+  return absl::InvalidArgumentError(absl::StrCat(
+      property.origin, ": there is no property ", property.key,
+      nearest.empty() ? "; one of another binding may stand in a file (-P), where it is ignored" : nearest));
 }
 
 bool IsForOthers(const Property& property) {

@@ -1,5 +1,5 @@
-// YCSB's properties: the files that describe workloads, and what their keys mean here. docs/kvbench.md has
-// the table.
+// YCSB's properties: the files that describe workloads, and their meaning here.
+// docs/reference/kvbench.md has the table.
 #pragma once
 
 #include <string>
@@ -18,12 +18,12 @@ struct Property {
   std::string origin;  // for errors: "FILE:LINE", or the flag that said it
 };
 
-/// The properties of a text in Java's format, as far as YCSB's files use it: `key=value`, `key: value` or
-/// `key value`, one on a line, or on several of which all but the last end with a backslash; comments begin
-/// with # or !. InvalidArgument: a line without a key.
+/// Parses a text in Java's format of properties, as far as YCSB's files use it: `key=value`, `key: value` or
+/// `key value`. A property is on one line, or on several of which all but the last end with a backslash;
+/// comments begin with # or !. InvalidArgument: a line without a key.
 absl::StatusOr<std::vector<Property>> ParseProperties(std::string_view text, std::string_view origin);
 
-/// The same of a file. NotFound, PermissionDenied, ...: it cannot be read.
+/// Parses a file. NotFound, PermissionDenied, ...: it cannot be read.
 absl::StatusOr<std::vector<Property>> ReadProperties(const std::string& path);
 
 /// `key=value`, as of a command line.
@@ -41,7 +41,7 @@ bool IsForOthers(const Property& property);
 /// none.
 absl::StatusOr<std::vector<Property>> CoreWorkload(std::string_view letter);
 
-/// What a property file begins with: YCSB's own defaults, where they differ from kvbench's.
+/// Returns the defaults of a property file: YCSB's own, where they differ from kvbench's.
 Workload YcsbDefaults();
 
 }  // namespace remora::bench

@@ -17,7 +17,7 @@
 
 namespace remora::bench {
 
-/// What a GET of a key READs.
+/// Places that a GET of a key READs.
 struct Place {
   std::uint64_t bucket_offset = 0;  // in the region
   std::uint64_t record_offset = 0;  // in the region

@@ -57,7 +57,7 @@ class KeyMaker {
   /// The record whose key this is; nothing: no record's.
   std::optional<std::uint64_t> RecordOf(std::string_view key);
 
-  /// Of the longest key.
+  /// Size of the longest key.
   std::size_t max_size() const { return max_size_; }
 
  private:
@@ -95,11 +95,11 @@ struct Fields {
   std::size_t length = 64;
   Lengths lengths = Lengths::kConstant;
 
-  /// Of the largest value.
+  /// Size of the largest value.
   std::size_t max_value_size() const;
 };
 
-/// Where the fields of each record are. A length is drawn by the numbers of record and field alone, so a
+/// Places of the fields of each record. A length is drawn by the numbers of record and field alone. So a
 /// record keeps its size when it is written again, and nothing has to be stored beside the fields. A value
 /// has at least kMinBenchValueSize bytes, though its fields be shorter.
 ///
@@ -141,7 +141,7 @@ class ValueMaker {
     Make(record, write_number, &value_);
     return value_;
   }
-  /// The same in memory of the caller's, which is used again.
+  /// Makes the value in memory of the caller's, which is used again.
   void Make(std::uint64_t record, std::uint64_t write_number, std::string* value) const;
 
   /// Makes one field of a value anew, and the value's checksum. False, and nothing is done: the value has not
@@ -157,7 +157,7 @@ class ValueMaker {
   std::string value_;
 };
 
-/// Whether `value` was made, in whatever size, for `record`.
+/// Returns true if `value` was made, in whatever size, for `record`.
 bool ValueBelongsTo(std::string_view value, std::uint64_t record);
 
 }  // namespace remora::bench

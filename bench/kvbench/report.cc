@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/command_line/say.h"
 
 namespace remora::bench {
 namespace {
@@ -61,7 +62,7 @@ std::string DescribeFields(const Fields& fields) {
                       fields.length);
 }
 
-// What the server had to do, and what the READs were good for. Nothing for an embedded store.
+// Describes the work of the server, and the use of the READs. Nothing for an embedded store.
 std::string DescribeWork(const PhaseResult& result) {
   std::string text;
   const auto reads = result.operations[static_cast<std::size_t>(OperationKind::kRead)];
@@ -154,7 +155,7 @@ RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phase
 
 std::string DescribeRun(const BenchOptions& options) {
   const Workload& workload = options.workload;
-  std::string text = absl::StrFormat("kvbench: %s", options.target.address);
+  std::string text = absl::StrFormat("kvbench: %s", command_line::Printable(options.target.address));
   if (IsEmbedded(options)) {
     absl::StrAppendFormat(&text, ", %s, %s bytes of memory", DurabilityName(options),
                           Grouped(options.target.store.memory_size));
@@ -169,8 +170,8 @@ std::string DescribeRun(const BenchOptions& options) {
                           options.target.batch ? "in a batch" : "in flight");
   }
   if (options.run) {
-    absl::StrAppendFormat(&text, "; workload %s (%s), %s, seed %d", workload.name, DescribeMix(workload.mix),
-                          DistributionName(workload), workload.seed);
+    absl::StrAppendFormat(&text, "; workload %s (%s), %s, seed %d", command_line::Printable(workload.name),
+                          DescribeMix(workload.mix), DistributionName(workload), workload.seed);
     if (workload.rate > 0) absl::StrAppendFormat(&text, ", %.6g operations/s", workload.rate);
     if (workload.verify) text += ", values verified";
   }
@@ -216,7 +217,7 @@ std::string DescribeErrors(const PhaseResult& result) {
   for (const auto& [key, entry] : result.errors.entries()) {
     absl::StrAppendFormat(&text, "kvbench: %s: %s: %s x %s; first: %s\n", result.name,
                           kOperationNames[static_cast<std::size_t>(key.first)], Grouped(entry.count),
-                          key.second, entry.first_message);
+                          command_line::Printable(key.second), command_line::Printable(entry.first_message));
   }
   return text;
 }

@@ -1,4 +1,4 @@
-// What kvbench says: a table for people, and other programs' formats.
+// Output of kvbench: a table for people, and other programs' formats.
 #pragma once
 
 #include <string>
@@ -14,9 +14,10 @@ namespace remora::bench {
 
 /// One run of kvbench, as it is kept in a file, and shown again.
 struct RunReport {
-  /// What was asked for, by the names of properties, as text; in order.
+  /// Settings of the run, by the names of properties, as text; in order.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<PhaseResult> phases;
+  bool cut_short = false;  // by a signal, in the last phase or behind it
 
   std::uint64_t errors() const;
 };
@@ -25,7 +26,7 @@ RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phase
 
 // --- For people (report.cc) ---------------------------------------------------------------------------
 
-/// Two lines: what is about to run.
+/// Describes the coming run in two lines.
 std::string DescribeRun(const BenchOptions& options);
 
 /// The heading of the table, and the rows of one phase with what belongs to it.
@@ -64,11 +65,11 @@ std::string ToHtml(const std::vector<NamedReport>& reports, const std::string& c
 /// InvalidArgument: a report has no such setting, or it is no number. REQUIRES: one report at least.
 absl::StatusOr<std::string> Curves(const std::vector<NamedReport>& reports, std::string_view setting);
 
-/// docs/kvbench.md describes it (json.cc).
+/// docs/reference/kvbench.md describes it (json.cc).
 std::string ToJson(const RunReport& report);
 std::string ToJson(const PhaseResult& result);
 
-/// What ToJson made. InvalidArgument: it is something else, or numbers in it contradict each other.
+/// Reads the output of ToJson. InvalidArgument: it is something else, or numbers in it contradict each other.
 absl::StatusOr<RunReport> ParseReport(const std::string& json);
 absl::StatusOr<PhaseResult> ParsePhase(const std::string& json);
 

@@ -1,4 +1,4 @@
-// What a phase came to: what threads count, processes add up, and reports show.
+// Result of a phase: threads count it, processes add it up, and reports show it.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace remora::bench {
 enum class PhaseKind : std::uint8_t { kLoad = 0, kWarmUp = 1, kRun = 2 };
 inline constexpr const char* kPhaseNames[] = {"load", "warm-up", "run"};
 
-/// What went wrong, by operation and kind of error, with the first message of each.
+/// Errors by operation and kind, with the first message of each.
 class ErrorTally {
  public:
   using Key = std::pair<OperationKind, std::string>;
@@ -36,13 +36,13 @@ class ErrorTally {
   std::map<Key, Entry> entries_;
 };
 
-/// What was done in one interval of a time series: of all kinds of operations.
+/// Work of one interval of a time series: of all kinds of operations.
 struct Interval {
   std::uint64_t operations = 0;
   Histogram::Sparse latency;  // ns, of those that were timed
 };
 
-/// What one phase came to.
+/// Result of one phase.
 struct PhaseResult {
   std::string name;
   double seconds = 0;      // first thread's begin to last thread's end
@@ -56,7 +56,7 @@ struct PhaseResult {
   std::vector<Interval> series;
   ErrorTally errors;
   bool cut_short = false;  // by a signal
-  /// Of all sessions: what they did in this phase.
+  /// Work of all sessions in this phase.
   ClientCounters client;
   /// By how much each of the server's counters grew; empty when they could not be read.
   std::map<std::string, std::uint64_t> server;

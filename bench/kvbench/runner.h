@@ -1,4 +1,4 @@
-// Who runs the phases: this process, or several that it forks.
+// Runners of phases: this process, or several that it forks.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ class Runner {
  public:
   virtual ~Runner() = default;
 
-  /// What all threads of all processes did. Unavailable: a process is gone; the runner is of no more use.
+  /// Returns the work of all threads of all processes. Unavailable: a process is gone; the runner is of no
+  /// more use.
   virtual absl::StatusOr<PhaseResult> Run(PhaseKind phase, const ProgressSink& progress) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the threads of a bench share while they run, in however many processes they are.
+// State that the threads of a bench share while they run, in however many processes they are.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 namespace remora::bench {
 
 /// The records that there are, while threads insert more: numbers are handed out in order, and a number
-/// counts when its record, and all before it, have been acknowledged. So whoever asks for the newest record
-/// asks for one that is there.
+/// counts when its record, and all before it, have been acknowledged. So a thread that asks for the newest
+/// record asks for one that is there.
 ///
 /// Thread Safety: any. Lock-free, so that it may lie in memory that processes share, and one may die.
 class InsertedRecords {
@@ -45,7 +45,7 @@ class InsertedRecords {
  private:
   alignas(64) std::atomic<std::uint64_t> next_;
   alignas(64) std::atomic<std::uint64_t> end_;
-  // The record that was last acknowledged of those that share a cell. What is zero-filled says so of record 0
+  // The record that was last acknowledged of those that share a cell. A cell of zeros says so of record 0
   // alone, and there are records from the beginning.
   std::array<std::atomic<std::uint64_t>, kWindow> acknowledged_{};
 };

@@ -23,7 +23,7 @@ absl::Status ShowAll(const absl::StatusOr<std::unique_ptr<Scan>>& scan, ScanSink
   return (*scan)->status();
 }
 
-/// MultiGet of a Client or a Store. What it needs is kept from one to the next.
+/// MultiGet of a Client or a Store. Keeps its memory from one call to the next.
 class KeysTogether {
  public:
   template <typename Source>

@@ -1,4 +1,4 @@
-// What is put under load: a server, or a store in this process.
+// The subject of the load: a server, or a store in this process.
 #pragma once
 
 #include <cstddef>
@@ -80,7 +80,7 @@ inline constexpr std::string_view kEmbeddedTarget = "embedded";
 inline constexpr std::string_view kRocksdbTarget = "rocksdb";
 inline constexpr std::string_view kLmdbTarget = "lmdb";
 
-/// Whether it is in this process, so that all sessions share it, and other processes cannot.
+/// Returns true if the target is in this process, so that all sessions share it, and other processes cannot.
 bool IsInProcess(std::string_view address);
 
 struct TargetOptions {
@@ -90,10 +90,9 @@ struct TargetOptions {
   /// kEmbeddedTarget. Of the others in this process: durability, data_dir, and memory_size, as what is cached
   /// or mapped at most.
   StoreOptions store;
-  /// Of a Remora server only; one for each session.
+  /// Options of a Remora server's clients; one client for each session.
   ClientOptions client;
-  /// Of a Remora server only: what is under way at once is done by MultiGet and MultiPut, and not by an
-  /// AsyncClient.
+  /// For a Remora server only: MultiGet and MultiPut do the operations in flight, and not an AsyncClient.
   bool batch = false;
 };
 
@@ -109,7 +108,7 @@ class Target {
 /// In this process: opens the store; errors as Store::Open. Unimplemented: this build has no client for it.
 absl::StatusOr<std::unique_ptr<Target>> OpenTarget(const TargetOptions& options, const Clock& clock);
 
-/// What an embedded store needs for so many records, all of one size.
+/// Returns the memory that an embedded store needs for so many records, all of one size.
 std::size_t EmbeddedMemoryFor(std::uint64_t records, std::size_t key_size, std::size_t value_size);
 
 }  // namespace remora::bench

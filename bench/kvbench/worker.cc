@@ -91,8 +91,8 @@ bool Worker::DoTimed(std::uint64_t number) {
   return outcome != Outcome::kPointless;
 }
 
-// What stands between an operation and the next is kept short, and asks for nothing that was read: a
-// processor that waits for one's value then begins the next meanwhile.
+// The work between an operation and the next is short, and depends on no value that was read: a processor
+// that waits for one's value then begins the next meanwhile.
 bool Worker::DoUntimed(std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t number = first; number < end && !IsStopped(); ++number) {
     Turn& turn = TurnOf(number);
@@ -124,7 +124,7 @@ void Worker::EndIntervals() {
     interval_operations_ = 0;
     interval_latency_ = Histogram();
   }
-  // What this took is no part of the next operation.
+  // The time for this is no part of the next operation.
   last_ = clock_.Now();
 }
 
@@ -143,7 +143,8 @@ std::uint64_t Worker::Plan(std::uint64_t number) {
     Turn& turn = turns_[i];
     const Step step = NextStep(number + i);
     turn.kind = step.kind;
-    // What inserts of before come to says which record the next one is for, and which are the newest.
+    // The results of earlier inserts decide which record the next insert is for, and which records are the
+    // newest.
     turn.is_known = loads || (step.kind != OperationKind::kInsert && !counts_back);
     turn.record = turn.is_known ? step.drawn + first : step.drawn;
   }
@@ -151,7 +152,7 @@ std::uint64_t Worker::Plan(std::uint64_t number) {
     Turn& turn = turns_[i];
     if (turn.is_known) turn.key = place_keys_.Make(turn.record, i);
   }
-  // What this took is no part of the next operation.
+  // The time for this is no part of the next operation.
   if (workload_.time_every == 1) last_ = clock_.Now();
   return number + count;
 }

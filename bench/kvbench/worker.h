@@ -38,7 +38,7 @@ void WaitUntil(TimePoint moment, const Clock& clock, const std::atomic<bool>& st
 /// Said of a value whose record has other fields than the workload.
 inline constexpr std::string_view kOtherFields =
     "were not written with these fields: load with the same ones";
-/// Of one that does not belong to its record.
+/// Error of a value that does not belong to its record.
 inline constexpr std::string_view kForeign = "are not a value that kvbench wrote for it";
 
 /// Operations without end: the phase's time ends them.
@@ -50,7 +50,7 @@ class Worker {
   /// All must outlive the worker. `shared`: of all workers of the phase.
   Worker(const Workload& workload, const Share& share, Session& session, const Clock& clock, Shared& shared);
 
-  /// What should not be timed: draws the operations.
+  /// Does the work that should not be timed: draws the operations.
   void Prepare();
   void Run();
 
@@ -101,7 +101,7 @@ class Worker {
     operations_[static_cast<std::size_t>(kind)] += operations;
     interval_operations_ += operations;
   }
-  /// The same of some that were timed, and ended at last_.
+  /// Counts operations that were timed, and ended at last_.
   void CountTimed(OperationKind kind, TimePoint started, std::uint64_t operations = 1);
   /// Says how far this thread is.
   void Tell(std::uint64_t operations) {
@@ -119,7 +119,7 @@ class Worker {
   /// The operations from this number on, as far as they can be known yet. Returns the one behind them.
   std::uint64_t Plan(std::uint64_t number);
   Turn& TurnOf(std::uint64_t number) { return turns_[number % kTurns]; }
-  /// What was drawn for it becomes its record, and it gets its key.
+  /// Turns the drawn number into the record of the turn, and makes its key.
   void Know(Turn& turn);
   [[gnu::always_inline]] Outcome Do(const Turn& turn, std::uint64_t number);
   Outcome DoOther(const Turn& turn, std::uint64_t number);  // than a read

@@ -12,14 +12,14 @@ struct Worker::Place : Request {
   std::uint64_t number = 0;
   std::uint64_t record = 0;
   TimePoint started;
-  // What the request points to.
+  // The request points to these.
   std::size_t key_place = 0;
   std::string value_text;
 };
 
 // In a closed loop, an operation begins when one before has ended, so that the latencies of each place add up
-// to the thread's time; paced, when it is due, or as soon as there is a place, and its latency runs from when
-// it was due. The clock is read each time some have ended.
+// to the thread's time. With a rate, it begins when it is due, or as soon as there is a place, and its
+// latency runs from when it was due. The clock is read each time some have ended.
 void Worker::RunWindow(TimePoint deadline) {
   std::vector<Place> places(workload_.depth);
   std::vector<Place*> free;

@@ -1,4 +1,4 @@
-// What a workload is, as YCSB's CoreWorkload describes one, and the operations that it comes to.
+// A workload, as YCSB's CoreWorkload describes one, and its operations.
 #pragma once
 
 #include <cstddef>
@@ -47,13 +47,13 @@ struct Workload {
   ScanLengths scan_lengths;
 
   std::uint64_t records = 100'000;  // recordcount
-  /// A load inserts so many records, from the first on; a run reads and updates those. 0: up to `records`.
-  /// What a run inserts comes behind `records`.
+  /// A load inserts so many records, from the first on; a run reads and updates those. 0: up to `records`. A
+  /// run inserts records behind `records`.
   std::uint64_t first_record = 0;  // insertstart
   std::uint64_t insert_count = 0;  // insertcount
   KeyOptions keys;                 // keyprefix, insertorder, zeropadding
   Fields fields;                   // fieldcount, fieldlength, fieldlengthdistribution
-  /// Whether an update writes all fields, or one. One of several takes a read of the value first.
+  /// True if an update writes all fields, and not one. An update of one of several reads the value first.
   bool write_all_fields = false;
 
   /// The run ends with whichever comes first; 0: no such end.
@@ -64,7 +64,7 @@ struct Workload {
   std::uint32_t threads = 1;  // threadcount, of each process
   bool verify = false;        // dataintegrity: checks each value that is read, and the order of scans
 
-  // What YCSB has no properties for.
+  // Settings for which YCSB has no properties.
   std::uint64_t seed = 1;
   /// Operations that each thread has under way at once.
   std::uint32_t depth = 1;
@@ -88,9 +88,9 @@ struct Step {
   std::uint64_t drawn = 0;
 };
 
-/// The operations of one thread, drawn before the clock starts: drawing one costs some tens of nanoseconds
+/// The operations of one thread, drawn before the clock starts. Drawing one costs some tens of nanoseconds
 /// (two calls of pow), which would show beside an operation that takes a hundred. A run that is longer than
-/// what was drawn begins again with the first.
+/// the drawn operations begins again with the first.
 class Steps {
  public:
   /// Most that are drawn: 16 MiB.

@@ -1,7 +1,7 @@
-// Shapes of index buckets, measured beside each other on tables of 64-bit hashes: what a look-up in shared
-// memory costs, how many READs it takes, and how many bytes a key takes. The shapes are written here and not
-// taken from store/, so that those which the store does not use can still be compared with the one it uses.
-// docs/index-buckets.md says what came out.
+// Shapes of index buckets, measured beside each other on tables of 64-bit hashes. Each has a cost of a
+// look-up in shared memory, a number of READs, and a number of bytes for each key. The shapes are written
+// here and not taken from store/, so that those which the store does not use can be compared with its own.
+// docs/performance/index-buckets.md has the results.
 //
 //   128x15   128 bytes: control word, 15 slots; overflow buckets of the same kind, chained
 //   256x31   256 bytes: control word, 31 slots; overflow buckets of the same kind, chained
@@ -93,7 +93,7 @@ struct Shared {
 
 // --- Readers -----------------------------------------------------------------------------------------------
 
-/// As the local transport copies, and the plainest search.
+/// Copies as the local transport does, and searches in the plainest way.
 struct Plain {
   template <std::size_t kWords>
   static void Copy(const Word* from, Word* to) {
@@ -110,7 +110,7 @@ struct Plain {
 };
 
 #ifdef __SSE2__
-/// The same copy, and a search of 16 words at a time: upper halves, their fingerprints compared, the answers
+/// Copies as Plain, and searches 16 words at a time: upper halves, their fingerprints compared, the answers
 /// packed to bytes. Every x86-64 has it.
 struct Sse2 : Plain {
   static __m128i Equal4(const Word* words, __m128i fingerprint) {
@@ -137,8 +137,8 @@ struct Sse2 : Plain {
   }
 };
 
-/// The same search, of a copy made 16 bytes at a time: a load of 16 bytes has not to wait until two stores of
-/// 8 have reached the cache.
+/// Searches as Sse2, in a copy made 16 bytes at a time: a load of 16 bytes has not to wait until two stores
+/// of 8 have reached the cache.
 struct Sse2Wide : Sse2 {
   template <std::size_t kWords>
   static void Copy(const Word* from, Word* to) {
@@ -152,7 +152,7 @@ struct Sse2Wide : Sse2 {
 
 // --- Table -------------------------------------------------------------------------------------------------
 
-/// What a look-up saw. `trace` depends on all that it read.
+/// Result of a look-up. `trace` depends on all that it read.
 struct Found {
   bool hit = false;
   std::uint64_t extra_reads = 0;       // beyond the first
@@ -274,7 +274,7 @@ class Table {
 
 // --- Benchmarks --------------------------------------------------------------------------------------------
 
-/// What a benchmark measures, as its name says it.
+/// Setting of a benchmark, as its name says it.
 struct Setting {
   std::string shape;
   double load;  // keys per main bucket

@@ -1,6 +1,6 @@
-// A GET over the local transport, from a server on another thread, beside what it can be compared with:
-// the READs that it consists of, the two dependent memory accesses that no such design can do without (the
-// floor), and a hash map in this very process.
+// A GET over the local transport, from a server on another thread, beside three floors. These are the READs
+// that it consists of, the two dependent memory accesses that no such design can avoid, and a hash map in
+// this very process.
 //
 //   REMORA_BENCHMARK_KEYS=N   keys, 1,000,000 when not set
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-// What the parts of the store, and the store in one process, cost; and an absl::flat_hash_map beside it.
+// Costs of the parts of the store, and of the store in one process; and an absl::flat_hash_map beside it.
 //
 // REMORA_BENCHMARK_KEYS (default 1000000) sets how many keys the larger benchmarks use.
 #include <benchmark/benchmark.h>

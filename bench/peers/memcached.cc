@@ -29,7 +29,7 @@ class MemcachedSession final : public BatchSession {
     memcached_return_t code = MEMCACHED_SUCCESS;
     if (memcached_fetch_result(client_.get(), &result_, &code) == nullptr) return Missing(code);
     value->assign(memcached_result_value(&result_), memcached_result_length(&result_));
-    // What comes behind the last value has to be read, too.
+    // The end of the reply, behind the last value, has to be read, too.
     while (memcached_fetch_result(client_.get(), &result_, &code) != nullptr) {
     }
     return absl::OkStatus();

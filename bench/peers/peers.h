@@ -13,10 +13,10 @@
 
 namespace remora::bench {
 
-/// Whether the address names another store.
+/// Returns true if the address names another store.
 bool IsPeer(std::string_view address);
 
-/// As OpenTarget. REQUIRES: IsPeer(options.address).
+/// Opens the store that the options name, as OpenTarget does. REQUIRES: IsPeer(options.address).
 absl::StatusOr<std::unique_ptr<Target>> OpenPeer(const TargetOptions& options);
 
 /// Where a server of another store listens.
@@ -26,10 +26,10 @@ struct PeerAddress {
   int port = 0;
 };
 
-/// Of `SCHEME:///PATH` or `SCHEME://HOST:PORT`. InvalidArgument.
+/// Parses `SCHEME:///PATH` or `SCHEME://HOST:PORT`. InvalidArgument.
 absl::StatusOr<PeerAddress> ParsePeerAddress(std::string_view address);
 
-// One file each (peer_*.cc). What is done at a depth, and what durability is:
+// One file each (peer_*.cc). Operations with a depth, and durability:
 //   redis      hiredis; commands are sent one behind the other, and sent on as replies come. Durability is
 //              what its server was told.
 //   memcached  libmemcached; Gets of a batch in one memcached_mget, Puts one by one: it has no other way to

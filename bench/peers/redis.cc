@@ -21,7 +21,7 @@ struct ReplyDeleter {
 using Context = std::unique_ptr<redisContext, ContextDeleter>;
 using Reply = std::unique_ptr<redisReply, ReplyDeleter>;
 
-// What a reply says. A Get's value goes to `found`.
+// Translates a reply. A Get's value goes to `found`.
 absl::Status Take(const redisReply& reply, std::string* found) {
   switch (reply.type) {
     case REDIS_REPLY_NIL:

@@ -1,8 +1,8 @@
-// What the client's paths cost beside the bare requests that they are made of: how much of a GET or PUT is
-// the network's, and how much is ours.
+// Costs of the client's paths beside the bare requests that they are made of: how much of a GET or PUT is the
+// network's, and how much is ours.
 //
-// Measured operation by operation on one connection, in turns, so that whatever disturbs one disturbs the
-// other: the noise between two runs is larger than most of the differences looked for here.
+// The program measures operation by operation on one connection, in turns, so that whatever disturbs one
+// disturbs the other. The noise between two runs is larger than most of the differences of interest.
 #include <sysexits.h>
 
 #include <algorithm>
@@ -101,7 +101,8 @@ class PathRatio {
       REMORA_ASSIGN_OR_RETURN(const Place place, raw_.Find(WarmKey(i)));
       warm_places_.push_back(place);
     }
-    // Twice: what was learned from the PUTs may not have been remembered before the first look.
+    // Twice: a client may not cache a location that it learned from a PUT before it first read the
+    // generations.
     for (std::uint32_t i = 0; i < 2 * flags_.records; ++i) {
       REMORA_RETURN_IF_ERROR(warm_client_.Get(WarmKey(i % flags_.records), &value_));
     }
@@ -110,7 +111,7 @@ class PathRatio {
 
   absl::Status Measure() {
     for (std::uint32_t round = 0; round < flags_.rounds; ++round) {
-      // Which comes first alternates: what it leaves in the caches helps the second.
+      // The order alternates: the contents of the caches after the first help the second.
       const bool raw_first = round % 2 == 0;
       REMORA_RETURN_IF_ERROR(raw_first ? RawGet() : ClientGet());
       REMORA_RETURN_IF_ERROR(raw_first ? ClientGet() : RawGet());
@@ -127,7 +128,7 @@ class PathRatio {
   }
 
   const Times& times() const { return times_; }
-  /// Of a bare READ of a record, and of a GET's.
+  /// Size of a bare READ of a record, and of a GET's.
   std::uint32_t record_bytes() const { return places_[0].record_size; }
   double reads_per_warm_get() const {
     return static_cast<double>(reads_of_warm_gets_) / static_cast<double>(flags_.rounds);
@@ -230,7 +231,7 @@ class PathRatio {
   std::uint64_t reads_of_warm_gets_ = 0;
 };
 
-// `goal`: what the ratio should be at most; 0: none.
+// `goal`: upper bound of the ratio; 0: none.
 void PrintRow(const char* name, double ours, const char* base_name, double base, double goal) {
   std::cout << absl::StrFormat("  %-16s %9.0f ns   %-26s %9.0f ns   ratio %6.3f", name, ours, base_name, base,
                                ours / base);

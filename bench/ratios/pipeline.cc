@@ -1,8 +1,8 @@
-// What many operations in flight bring: an AsyncClient at several depths, and MultiGet and MultiPut, beside a
-// Client that waits for each.
+// The gain from many operations in flight: an AsyncClient at several depths, and MultiGet and MultiPut,
+// beside a Client that waits for each.
 //
-// Measured in turns of some operations of each kind, so that whatever disturbs one disturbs the others; what
-// is printed are the medians of the turns.
+// The program measures some operations of each kind in turns, so that whatever disturbs one disturbs the
+// others; it prints the medians of the turns.
 #include <sysexits.h>
 
 #include <algorithm>

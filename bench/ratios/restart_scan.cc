@@ -1,7 +1,8 @@
-// What a restart reads and loads, by one thread and by several: how long it takes to show all entries of the
-// durable tier, as one iteration and as ranges that a thread each shows; to open the tier, and a store on it
-// that serves while it loads; and to load it with as many threads, into memory that was taken from the system
-// before, which is measured by itself.
+// Times of a restart, with one thread and with several:
+// - to show all entries of the durable tier, as one iteration and as ranges that a thread each shows;
+// - to open the tier, and a store on it that serves while it loads;
+// - to load it with as many threads, into memory that was taken from the system before;
+// - to take that memory.
 //
 // Measured in turns, so that whatever disturbs one disturbs the other. The files were just written, so the
 // system has them in memory: this is what the processor does, and no disk.
@@ -77,7 +78,7 @@ absl::Status Fill(DurableTier& tier, const Flags& flags) {
   return tier.Write();
 }
 
-/// What a restart must do at least with an entry: look at each byte, and know where the key belongs.
+/// The least work of a restart for an entry: to look at each byte, and know where the key belongs.
 class Reader {
  public:
   void Read(const DurableTier::Entry& entry) {
@@ -141,7 +142,7 @@ class RestartScan {
     return Check(readers, measured);
   }
 
-  /// Into memory that is there already: what it takes to have it from the system differs by the system's mood
+  /// Loads into memory that is there already: the time to get it from the system differs by the system's mood
   /// and is measured by itself.
   absl::Status Load(Measured& measured) {
     StoreOptions options;
@@ -253,7 +254,7 @@ absl::Status Run(const Flags& flags) {
     REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.path()));
     REMORA_RETURN_IF_ERROR(Fill(*tier, flags));
   }
-  // As at a restart: what was in memory only becomes tables here.
+  // Here, as at a restart, writes that were in memory only become tables.
   REMORA_RETURN_IF_ERROR(DurableTier::Open(directory.path()).status());
   std::vector<Measured> all(1);
   for (const std::size_t parts : flags.parts)

@@ -1,5 +1,5 @@
-// What a scan costs beside the RocksDB iterator that is under it: a store's own, and a client's over the
-// local transport, whose server is a thread of this process.
+// Cost of a scan beside the RocksDB iterator that is under it. The scans are a store's own, and a client's
+// over the local transport, whose server is a thread of this process.
 //
 // Measured in turns, so that whatever disturbs one disturbs the others. The files were just written, so the
 // system has them in memory: this is what the processors do, and no disk. The bare iterator is one of
@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenReadOnly(
   return std::unique_ptr<rocksdb::DB>(db);
 }
 
-/// What is shown is looked at, a little: that it is there is what the time is for.
+/// Looks at each shown entry, a little: the time is for having it.
 struct Seen {
   std::uint64_t keys = 0;
   std::uint64_t sum = 0;
@@ -192,9 +192,9 @@ absl::Status Run(const Flags& flags) {
     REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(directory.data()));
     REMORA_RETURN_IF_ERROR(Fill(*tier, flags));
   }
-  // What was in memory only becomes tables here, for all.
+  // Here writes that were in memory only become tables, for all.
   REMORA_RETURN_IF_ERROR(DurableTier::Open(directory.data()).status());
-  // Before the store's own: what that compacts away could be gone while this is being opened.
+  // Opened before the store's own: its compactions could remove files while this is being opened.
   std::vector<rocksdb::ColumnFamilyHandle*> families;
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<rocksdb::DB> bare, OpenReadOnly(directory.data(), &families));
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<Served> served, Served::Start(directory, clock));

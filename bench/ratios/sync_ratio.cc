@@ -1,4 +1,4 @@
-// What it costs to have the disk take each write before it is acknowledged, beside what RocksDB itself does:
+// Cost of having the disk take each write before it is acknowledged, beside the cost of RocksDB itself:
 // interleaved, in one run, on databases in the same folder. Prints medians, and their ratios.
 #include <fcntl.h>
 #include <rocksdb/db.h>

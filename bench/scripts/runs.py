@@ -1,4 +1,4 @@
-"""What the scripts that compare share: servers, runs of kvbench, and what came of them. Standard library alone."""
+"""Parts that the comparing scripts share: servers, runs of kvbench, results. Standard library alone."""
 
 import datetime
 import json
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Failure(Exception):
-    """What is wrong, for people; the script ends with it."""
+    """A fault, described for people; the script ends with it."""
 
 
 # --- Processors -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/misuse.h"
 #include "client/put/put.h"
 #include "client/session/call_guard.h"
 #include "store/base/check.h"
@@ -46,7 +47,10 @@ absl::Status AsyncClient::Core::Prepare(std::size_t depth) {
 }
 
 void AsyncClient::Core::Stop() {
-  REMORA_CHECK(!reconnect_.in_progress);
+  if (reconnect_.in_progress)
+    EndOnMisuse("an AsyncClient is destroyed between BeginAttempt and EndAttempt; end it first");
+  if (in_poll_)
+    EndOnMisuse("an AsyncClient is destroyed by one of its callbacks; destroy it behind Poll or Wait");
   broken_ = absl::UnavailableError("the client is being destroyed");
   over_ = true;
   AbortAll(absl::CancelledError("the client was destroyed"));

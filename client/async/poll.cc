@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/async/engine.h"
+#include "client/misuse.h"
 #include "client/put/put.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
@@ -28,7 +29,8 @@ constexpr char kNothingEnded[] = "no operation ended in time";
 }  // namespace
 
 std::size_t AsyncClient::Core::Poll() {
-  REMORA_CHECK(!in_poll_);  // by a callback
+  if (in_poll_)
+    EndOnMisuse("a callback polls its own AsyncClient; return, and the call that is under way goes on");
   if (session_->is_forked()) return 0;
   in_poll_ = true;
   // Callbacks that begin one operation after the other do not keep the caller here for ever.

@@ -97,6 +97,13 @@ inline std::string_view View(const void* bytes, size_t size) {
   return {static_cast<const char*>(bytes), size};
 }
 
+/// A program that has lost its place must not begin anew without notice.
+inline absl::Status CheckToken(const char* token, const char* what) {
+  if (token == nullptr || *token != '\0') return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      std::string(what) + ": an empty token is none; pass one that was given, or no token, to begin anew");
+}
+
 /// InvalidArgument: it is not all inside.
 inline absl::StatusOr<RegisteredBytes> PartOf(const remora_buffer* buffer, size_t offset, size_t size) {
   if (absl::Status status = CheckPointers(buffer != nullptr); !status.ok()) return status;

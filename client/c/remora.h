@@ -16,9 +16,10 @@
  *
  * Threads: a client, with its buffers, is for one thread at a time; different clients are independent. Two
  * threads in calls of one client at once end the process, with a message. Threads that work side by side have
- * a client each: nothing of it is shared, and no call takes a lock. Processes: in a child of fork(2), each
- * call with a client of the parent ends with REMORA_FAILED_PRECONDITION; do not close it there either, but
- * connect anew. (To the server both would be the same client.)
+ * a client each: nothing of it is shared, and no call takes a lock. No thread may be cancelled
+ * (pthread_cancel(3)), nor end itself, inside a call: the process ends then. Processes: in a child of
+ * fork(2), each call with a client of the parent ends with REMORA_FAILED_PRECONDITION; do not close it there
+ * either, but connect anew. (To the server both would be the same client.)
  *
  * Later versions add functions, codes, and fields at the end of structs, and change none. */
 #ifndef REMORA_H
@@ -94,10 +95,11 @@ typedef struct remora_options {
 
 void remora_options_init(remora_options* options);
 
-/* Connects to verbs://HOST:PORT or local:///PATH. `options` may be null. REMORA_INVALID_ARGUMENT: the
- * address, or token. REMORA_UNAVAILABLE: no such host, nobody listens. REMORA_PERMISSION_DENIED: another
- * user's server; no token, or a wrong one. REMORA_FAILED_PRECONDITION: no RDMA device, or the server refused:
- * another version, full. REMORA_DEADLINE_EXCEEDED. REMORA_RESOURCE_EXHAUSTED: too little lockable memory. */
+/* Connects to verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH. `options` may be null.
+ * REMORA_INVALID_ARGUMENT: the address, or token. REMORA_UNAVAILABLE: no such host, nobody listens.
+ * REMORA_PERMISSION_DENIED: another user's server; no token, or a wrong one. REMORA_FAILED_PRECONDITION: no
+ * RDMA device, or the server refused: another version, full. REMORA_DEADLINE_EXCEEDED.
+ * REMORA_RESOURCE_EXHAUSTED: too little lockable memory. */
 remora_code remora_connect(const char* address, const remora_options* options, remora_client** client);
 
 /* Buffers of this client must have been released. Null: nothing happens. */

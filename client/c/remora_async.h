@@ -26,7 +26,7 @@ typedef struct remora_async_result {
 
 /* Is called once, when an operation that was begun has ended, and only inside remora_async_poll and
  * remora_async_close. It may begin and cancel operations, and must call neither of those two. It must not
- * throw, nor jump out. */
+ * throw, nor jump out, nor end its thread. */
 typedef void (*remora_async_done)(void* context, const remora_async_result* result);
 
 /* Connects as remora_connect does. `depth`: how many operations may be under way at once, up to 1024, at 5

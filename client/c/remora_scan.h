@@ -25,7 +25,8 @@ typedef struct remora_scan_options {
   int keys_only;      /* values come empty: 0 */
   int one_moment;     /* rather REMORA_ABORTED than to go on as of a later moment: 0 */
   uint64_t limit;     /* 0: none */
-  const char* token;  /* of remora_scan_token: instead of a range and an order, go on there. Null: none */
+  const char* token;  /* of remora_scan_token: instead of a range and an order, go on there. Null: none; "" is
+                         refused */
   int any_order;      /* in whatever order there is, see below; without reverse and one_moment: 0 */
   int reserved;       /* 0 */
 } remora_scan_options;
@@ -53,7 +54,8 @@ remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes*
 remora_code remora_scan_token(remora_scan* scan, const char** token);
 /* The moment of the server's clock, in ms since 1970, at which the last entry expires. 0: never. */
 remora_code remora_scan_expiry(remora_scan* scan, uint64_t* expiry_ms);
-/* Before its client is closed. Null: nothing happens. */
+/* Before its client is closed, or behind that: then remora_scan_next ends with REMORA_FAILED_PRECONDITION.
+ * Null: nothing happens. */
 void remora_scan_end(remora_scan* scan);
 
 /* How many keys a scan of the range would show; of a null range, how many there are, as the server's counter
@@ -73,7 +75,8 @@ remora_code remora_drop_all(remora_client* client, uint64_t* deleted);
 typedef struct remora_watch_options {
   size_t struct_size;
   remora_bytes prefix; /* of keys that begin with this; size 0: of all */
-  const char* token;   /* of remora_watch_token: go on there. Null: what is written from now on */
+  const char*
+      token; /* of remora_watch_token: go on there. Null: what is written from now on; "" is refused */
 } remora_watch_options;
 
 void remora_watch_options_init(remora_watch_options* options);
@@ -92,23 +95,25 @@ typedef struct remora_change {
   uint64_t sequence;  /* goes up from one change to the next */
 } remora_change;
 
-/* What is written to a logged store, in its order, once it is visible, but with REMORA_DURABILITY_MEMORY; of
- * a batch, one write after the other. `options` may be null. Goes on over a new connection, and a restart of
- * the server. REMORA_FAILED_PRECONDITION: the server's store is only in memory; REMORA_INVALID_ARGUMENT: a
- * prefix longer than a key, or a token that is none. */
+/* What is written to a logged store, in its order, once it is visible; of a batch, one write after the other.
+ * A write with REMORA_DURABILITY_MEMORY may be left out. `options` may be null. Goes on over a new
+ * connection, and a restart of the server. REMORA_FAILED_PRECONDITION: the server's store is only in memory;
+ * REMORA_INVALID_ARGUMENT: a prefix longer than a key, or a token that is none. */
 typedef struct remora_watch remora_watch;
 remora_code remora_watch_begin(remora_client* client, const remora_watch_options* options,
                                remora_watch** watch);
 /* Goes to the next change, and waits for it, wait_ms at most: 0 does not wait, a negative one has no end. Its
  * bytes, in memory of the watch, are there until the next step. REMORA_NOT_FOUND: none came in this time.
- * REMORA_OUT_OF_RANGE: what comes next is not kept any more: begin anew, and read what there is. After
- * REMORA_UNAVAILABLE and REMORA_DEADLINE_EXCEEDED it may be called again. */
+ * REMORA_OUT_OF_RANGE: what comes next is not kept any more: begin anew, and read what there is. After all
+ * other errors but REMORA_INVALID_ARGUMENT and REMORA_INTERNAL it may be called again, and goes on behind the
+ * last change: so after REMORA_RESOURCE_EXHAUSTED, where the server was short of something. */
 remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_change* change);
 /* What goes on behind the last change, later, with any client: letters, digits, "-" and "_". Who keeps it
  * after having done what a change asks for sees each change at least once. Until the next call with this
  * watch. */
 remora_code remora_watch_token(remora_watch* watch, const char** token);
-/* Before its client is closed. Null: nothing happens. */
+/* Before its client is closed, or behind that: then remora_watch_next ends with REMORA_FAILED_PRECONDITION.
+ * Null: nothing happens. */
 void remora_watch_end(remora_watch* watch);
 
 #ifdef __cplusplus

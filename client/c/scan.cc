@@ -46,6 +46,7 @@ remora_code remora_scan_begin(remora_client* client, const remora_scan_options* 
     remora_scan_options_init(&taken);
     if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
     if (absl::Status status = CheckPointers(IsRange(taken.range)); !status.ok()) return status;
+    if (absl::Status status = CheckToken(taken.token, "scan"); !status.ok()) return status;
     auto begun = std::make_unique<remora_scan>();
     auto opened = client->client->Scan({.prefix = View(taken.range.prefix),
                                         .begin = View(taken.range.begin),

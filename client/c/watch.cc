@@ -37,6 +37,7 @@ remora_code remora_watch_begin(remora_client* client, const remora_watch_options
     if (absl::Status status = TakeOptions(options, &taken); !status.ok()) return status;
     if (absl::Status status = CheckPointers(AreBytes(taken.prefix.data, taken.prefix.size)); !status.ok())
       return status;
+    if (absl::Status status = CheckToken(taken.token, "watch"); !status.ok()) return status;
     auto begun = std::make_unique<remora_watch>();
     auto opened = client->client->Watch({.prefix = View(taken.prefix.data, taken.prefix.size),
                                          .token = taken.token != nullptr ? taken.token : ""});

@@ -107,8 +107,18 @@ int TakeSeconds(PyObject* seconds, const char* what, int64_t* ms) {
 
 int TakeUnsigned(PyObject* number, const char* what, unsigned long long* taken) {
   if (!IsNumber(number, what)) return 0;
-  *taken = PyLong_AsUnsignedLongLong(number);
+  PyObject* const index = PyNumber_Index(number);
+  if (index == NULL) return 0;
+  *taken = PyLong_AsUnsignedLongLong(index);
+  Py_DECREF(index);
   return !(*taken == (unsigned long long)-1 && PyErr_Occurred());
+}
+
+// An int of 64 bits. False: an exception is raised.
+static int TakeSigned(PyObject* number, const char* what, long long* taken) {
+  if (!IsNumber(number, what)) return 0;
+  *taken = PyLong_AsLongLong(number);
+  return !(*taken == -1 && PyErr_Occurred());
 }
 
 int TakeSize(PyObject* size, const char* what, int64_t* bytes) {
@@ -140,7 +150,7 @@ int TakeClientOptions(PyObject* connect_timeout, PyObject* timeout, PyObject* ca
 // To the nearest millisecond, so that what was made of milliseconds is the same again.
 static int TakeUntil(PyObject* until, int64_t* ms) {
   PyObject* const expiry = PyObject_GetAttrString(until, "expiry");
-  const double seconds = expiry == NULL ? -1.0 : PyFloat_AsDouble(expiry);
+  const double seconds = expiry == NULL || !IsNumber(expiry, "Until") ? -1.0 : PyFloat_AsDouble(expiry);
   Py_XDECREF(expiry);
   if (seconds == -1.0 && PyErr_Occurred()) return 0;
   if (!(seconds > 0) || (seconds > 1e15 && !isinf(seconds))) {
@@ -213,19 +223,23 @@ int TakePutArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {
 int TakePutFromArguments(PyObject* args, PyObject* kwargs, Py_ssize_t memory_size, size_t* size,
                          WriteArguments* taken) {
   static char* names[] = {"key", "size", "ttl", "condition", "durability", NULL};
-  PyObject *ttl = NULL, *condition = NULL, *durability = NULL;
-  Py_ssize_t bytes = 0;
+  PyObject *ttl = NULL, *condition = NULL, *durability = NULL, *number = NULL;
+  long long bytes = 0;
   taken->value.buffer.obj = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&n|$OOO", names, TakeArgument, &taken->key, &bytes, &ttl,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O|$OOO", names, TakeArgument, &taken->key, &number, &ttl,
                                    &condition, &durability)) {
     return 0;
   }
-  *size = (size_t)bytes;
-  if (bytes < 0 || bytes > memory_size) {
+  int is_inside = TakeSigned(number, "size", &bytes);
+  if (is_inside && (bytes < 0 || bytes > memory_size)) {
+    PyErr_Format(PyExc_ValueError, "%lld bytes of a memory of %zd", bytes, memory_size);
+    is_inside = 0;
+  }
+  if (!is_inside) {
     Release(&taken->key);
-    PyErr_Format(PyExc_ValueError, "%zd bytes of a memory of %zd", bytes, memory_size);
     return 0;
   }
+  *size = (size_t)bytes;
   return EndArguments(ttl, condition, durability, taken);
 }
 
@@ -240,12 +254,18 @@ int TakeDeleteArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken)
 
 int TakeIncrementArguments(PyObject* args, PyObject* kwargs, long long* delta, WriteArguments* taken) {
   static char* names[] = {"key", "delta", "ttl", "condition", "durability", NULL};
-  PyObject *ttl = NULL, *condition = NULL, *durability = NULL;
+  PyObject *ttl = NULL, *condition = NULL, *durability = NULL, *number = NULL;
   taken->value.buffer.obj = NULL;
   *delta = 1;
-  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&|L$OOO", names, TakeArgument, &taken->key, delta, &ttl,
-                                     &condition, &durability) &&
-         EndArguments(ttl, condition, durability, taken);
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|O$OOO", names, TakeArgument, &taken->key, &number, &ttl,
+                                   &condition, &durability)) {
+    return 0;
+  }
+  if (number != NULL && !TakeSigned(number, "delta", delta)) {
+    Release(&taken->key);
+    return 0;
+  }
+  return EndArguments(ttl, condition, durability, taken);
 }
 
 int TakeTouchArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) {

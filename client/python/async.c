@@ -87,6 +87,7 @@ static void FreeOperation(Operation* operation) {
 // Notes (future, whether it went well, result or exception).
 static void Done(void* context, const remora_async_result* result) {
   Operation* const operation = context;
+  BEGIN_IN_CALLBACK;  // it has the lock, but a finalizer that runs here may release it
   PyObject* shown = operation->result(operation, result);
   const int is_good = shown != NULL;
   if (!is_good && !PyErr_Occurred()) shown = ErrorOf(result->code, result->message);
@@ -96,6 +97,7 @@ static void Done(void* context, const remora_async_result* result) {
   if (item == NULL || PyList_Append(operation->self->ended, item) != 0) PyErr_WriteUnraisable(NULL);
   Py_XDECREF(item);
   FreeOperation(operation);
+  END_IN_CALLBACK;
 }
 
 // --- Operations begin -----------------------------------------------------------------------------------

@@ -102,9 +102,11 @@ void End(Client* self) {
 // Runs the handlers of signals that came while the call waits. If one raises an exception, the call ends.
 static int IsInterrupted(void* context) {
   Client* const self = context;
+  BEGIN_IN_CALLBACK;
   PyEval_RestoreThread(self->thread);
   self->interrupted = self->interrupted || PyErr_CheckSignals() != 0;
   PyEval_SaveThread();
+  END_IN_CALLBACK;
   return self->interrupted || self->stopping;
 }
 
@@ -395,11 +397,13 @@ typedef struct {
 // lock.
 static void AddCounter(void* context, const char* name, uint64_t value) {
   Counters* const into = context;
+  BEGIN_IN_CALLBACK;
   if (!into->has_lock) PyEval_RestoreThread(into->self->thread);
   into->has_lock = 1;
   PyObject* const number = PyLong_FromUnsignedLongLong(value);
   if (number != NULL) PyDict_SetItemString(into->counters, name, number);
   Py_XDECREF(number);
+  END_IN_CALLBACK;
 }
 
 typedef remora_code (*TellCounters)(remora_client* client,
@@ -452,7 +456,9 @@ static PyMethodDef client_methods[] = {
      "What is written, in its order, from now on or from a token on."},
     {"backup", WITH_KEYWORDS(ClientBackup), METH_VARARGS | METH_KEYWORDS,
      "Has the server make a backup; what it is, when it is done."},
-    {"items", ClientItems, METH_NOARGS, "All of them."},
+    {"keys", ClientKeys, METH_NOARGS, "All keys, in any order, as iterating over the client shows them."},
+    {"values", ClientValues, METH_NOARGS, "All values, in any order."},
+    {"items", ClientItems, METH_NOARGS, "All pairs of key and value, in any order."},
     {"count", WITH_KEYWORDS(ClientCount), METH_VARARGS | METH_KEYWORDS, "How many keys there are."},
     {"delete_range", WITH_KEYWORDS(ClientDeleteRange), METH_VARARGS | METH_KEYWORDS,
      "Deletes what is there; how many keys that were."},
@@ -479,7 +485,8 @@ static PyType_Slot client_slots[] = {
     {Py_tp_doc,
      "Client(address, *, connect_timeout=5.0, timeout=5.0, location_cache_bytes=None, reconnect=True,\n"
      "       scan_window_bytes=None, token=None)\n--\n\n"
-     "One server, and a connection to it, for one thread at a time."},
+     "One server, and a connection to it, for one thread at a time. It has the operators of a dict, and\n"
+     "keys, values and items; it is no collections.abc.Mapping (see the package)."},
     {Py_tp_init, ClientInit},
     {Py_tp_dealloc, ClientDealloc},
     {Py_tp_methods, client_methods},

@@ -24,8 +24,9 @@ static PyObject* ListOf(const remora_result* results, Py_ssize_t count) {
 
 PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
   Client* const self = (Client*)object;
-  if (PyUnicode_Check(argument)) {
-    PyErr_SetString(PyExc_TypeError, "get_many: a str is one key, not many; pass a list of keys");
+  if (PyUnicode_Check(argument) || PyBytes_Check(argument) || PyByteArray_Check(argument)) {
+    PyErr_Format(PyExc_TypeError, "get_many: a %S is one key, not many; pass a list of keys",
+                 (PyObject*)Py_TYPE(argument));
     return NULL;
   }
   // What holds the keys, as long as the call lasts.

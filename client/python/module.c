@@ -1,7 +1,12 @@
 // The module remora._remora.
 #include <pthread.h>
+#include <unistd.h>
 
 #include "client/python/remora_python.h"
+
+void StayForEver(void* Py_UNUSED(none)) {
+  for (;;) pause();
+}
 
 static void CountFork(void) { ++forks; }
 

@@ -9,6 +9,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
+#include <pthread.h>
 
 #include "client/c/remora.h"
 
@@ -69,6 +70,16 @@ extern PyType_Spec scan_spec;
 extern PyType_Spec watch_spec;
 extern PyType_Spec async_spec;
 extern PyType_Spec async_buffer_spec;
+
+// --- module.c -------------------------------------------------------------------------------------------
+
+/// Around all that is done with Python by a callback of remora.h. Where the interpreter ends meanwhile, it
+/// ends each other thread that takes its lock, before 3.14 by pthread_exit. That would unwind the frames of
+/// the call of remora.h, which are not made for it. So such a thread stays where it is, as it does from 3.14
+/// on.
+#define BEGIN_IN_CALLBACK pthread_cleanup_push(StayForEver, NULL)
+#define END_IN_CALLBACK pthread_cleanup_pop(0)
+void StayForEver(void* none);
 
 // --- arguments.c ----------------------------------------------------------------------------------------
 
@@ -241,6 +252,8 @@ extern PyObject* scan_type;
 
 PyObject* ClientScan(PyObject* client, PyObject* args, PyObject* kwargs);
 PyObject* ClientIterate(PyObject* client);
+PyObject* ClientKeys(PyObject* client, PyObject* none);
+PyObject* ClientValues(PyObject* client, PyObject* none);
 PyObject* ClientItems(PyObject* client, PyObject* none);
 PyObject* ClientCount(PyObject* client, PyObject* args, PyObject* kwargs);
 Py_ssize_t ClientLength(PyObject* client);

@@ -7,7 +7,7 @@ typedef struct {
   PyObject ob_base;
   Client* client;
   Handle* handle;  // null: it has not begun
-  int keys_only;
+  enum Shown { kPairs, kKeys, kValues } shown;
   uint64_t version;
 } Scan;
 
@@ -34,12 +34,12 @@ static void ReleaseRange(Bytes taken[3]) {
   for (int i = 0; i < 3; ++i) Release(&taken[i]);
 }
 
-static PyObject* BeginScan(Client* client, const remora_scan_options* options) {
+static PyObject* BeginScan(Client* client, const remora_scan_options* options, enum Shown shown) {
   Scan* const self = (Scan*)PyType_GenericAlloc((PyTypeObject*)scan_type, 0);
   if (self == NULL) return NULL;
   self->client = (Client*)Py_NewRef((PyObject*)client);
   self->handle = AddHandle(client);
-  self->keys_only = options->keys_only;
+  self->shown = shown;
   remora_code code = REMORA_CANCELLED;
   if (self->handle != NULL && Begin(client)) {
     CALL(client, code, remora_scan_begin(client->client, options, &self->handle->scan));
@@ -70,8 +70,9 @@ static PyObject* ScanNext(PyObject* object) {
   PyObject* entry = NULL;
   if (code != REMORA_OK) {
     if (code != REMORA_NOT_FOUND) Raise(code);  // else null alone: the end of an iteration
-  } else if (self->keys_only) {
-    entry = PyBytes_FromStringAndSize(key.data, (Py_ssize_t)key.size);
+  } else if (self->shown != kPairs) {
+    const remora_bytes* const shown = self->shown == kKeys ? &key : &value;
+    entry = PyBytes_FromStringAndSize(shown->data, (Py_ssize_t)shown->size);
   } else {
     entry = Py_BuildValue("y#y#", key.data != NULL ? key.data : "", (Py_ssize_t)key.size,
                           value.data != NULL ? value.data : "", (Py_ssize_t)value.size);
@@ -111,25 +112,23 @@ PyObject* ClientScan(PyObject* object, PyObject* args, PyObject* kwargs) {
   options.limit = most;
   Bytes taken[3];
   if (!TakeRange(prefix, begin, end, taken, &options.range)) return NULL;
-  PyObject* const scan = BeginScan((Client*)object, &options);
+  PyObject* const scan = BeginScan((Client*)object, &options, options.keys_only ? kKeys : kPairs);
   ReleaseRange(taken);
   return scan;
 }
 
-PyObject* ClientIterate(PyObject* object) {
+static PyObject* BeginAll(PyObject* client, enum Shown shown) {
   remora_scan_options options;
   remora_scan_options_init(&options);
-  options.keys_only = 1;
+  options.keys_only = shown == kKeys;
   options.any_order = 1;
-  return BeginScan((Client*)object, &options);
+  return BeginScan((Client*)client, &options, shown);
 }
 
-PyObject* ClientItems(PyObject* object, PyObject* Py_UNUSED(none)) {
-  remora_scan_options options;
-  remora_scan_options_init(&options);
-  options.any_order = 1;
-  return BeginScan((Client*)object, &options);
-}
+PyObject* ClientIterate(PyObject* object) { return BeginAll(object, kKeys); }
+PyObject* ClientKeys(PyObject* object, PyObject* Py_UNUSED(none)) { return BeginAll(object, kKeys); }
+PyObject* ClientValues(PyObject* object, PyObject* Py_UNUSED(none)) { return BeginAll(object, kValues); }
+PyObject* ClientItems(PyObject* object, PyObject* Py_UNUSED(none)) { return BeginAll(object, kPairs); }
 
 PyObject* ClientCount(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"prefix", "begin", "end", NULL};

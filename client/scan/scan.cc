@@ -82,8 +82,11 @@ absl::StatusOr<std::uint64_t> DropRange(Session& session, const ScanRange& range
 // --- The public face ------------------------------------------------------------------------------------
 
 ClientScan::ClientScan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->set_scan(this); }
-ClientScan::~ClientScan() { const InUse::Call call(impl_->in_use()); }
+ClientScan::~ClientScan() {
+  if (!impl_->client_is_gone()) const InUse::Call call(impl_->in_use());
+}
 bool ClientScan::Next() {
+  if (impl_->client_is_gone()) return impl_->EndWithClient();
   const InUse::Call call(impl_->in_use());
   return impl_->Next();
 }
@@ -110,6 +113,7 @@ absl::StatusOr<std::unique_ptr<ClientScan::Impl>> ClientScan::Impl::Begin(Sessio
 }
 
 ClientScan::Impl::~Impl() {
+  if (client_is_gone()) return;
   ScanWindow& window = session_.scan_window();
   if (window.owner() == this) window.set_owner(nullptr);
   if (cursor_ != 0 && connection_ == session_.counters().reconnects) window.AbandonCursor(cursor_);
@@ -252,6 +256,15 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
 }
 
 // --- Entries --------------------------------------------------------------------------------------------
+
+bool ClientScan::Impl::EndWithClient() {
+  if (!failure_.ok() || over_) return false;
+  failure_ = absl::FailedPreconditionError(
+      "the client of this scan is gone; go on from token() with a scan of another client");
+  over_ = true;
+  scan_->value_ = {};
+  return false;
+}
 
 bool ClientScan::Impl::Next() {
   if (!failure_.ok() || over_) return false;

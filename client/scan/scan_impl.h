@@ -32,9 +32,13 @@ class ClientScan::Impl final : public ScanWindow::Owner {
 
   /// Whose entries these are. Before Next.
   void set_scan(ClientScan* scan) { scan_ = scan; }
-  /// As ClientScan's.
+  /// As ClientScan's. REQUIRES: the client is there.
   bool Next();
+  /// What Next is where it is not: false.
+  bool EndWithClient();
   InUse& in_use() const { return session_.in_use(); }
+  /// Then nothing else of the session is there.
+  bool client_is_gone() const { return life_.expired(); }
   const absl::Status& status() const { return failure_; }
   std::string token() const;
   /// Another scan needs it, or it is another connection's: what is still to be shown of it is copied.
@@ -74,6 +78,7 @@ class ClientScan::Impl final : public ScanWindow::Owner {
   absl::StatusOr<bool> IsOver(std::uint64_t expiry_ms);
 
   Session& session_;
+  const std::weak_ptr<const void> life_ = session_.life();
   ScanRange range_;
   const bool keys_only_;
   const bool one_moment_;

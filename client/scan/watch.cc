@@ -23,9 +23,9 @@ absl::Status NoWatchPage(const char* why) {
   return absl::InternalError(absl::StrCat("what the server sent is no page of this watch: ", why));
 }
 
-/// Whether a later call may end better.
-bool MayPass(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
+/// Whether no later call can end better: its place is not there any more, or it was never one.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsInternal(status);
 }
 
 }  // namespace
@@ -35,16 +35,21 @@ ClientWatch::~ClientWatch() = default;
 absl::StatusOr<bool> ClientWatch::Next(std::chrono::milliseconds wait) { return impl_->Next(wait); }
 std::string ClientWatch::token() const { return MakeChangeToken(impl_->place()); }
 
-ClientWatch::Impl::Impl(ScanRange range, const ChangePlace& place, const Clock& clock, Caller call)
-    : range_(std::move(range)), clock_(clock), call_(std::move(call)), place_(place) {}
+ClientWatch::Impl::Impl(ScanRange range, const ChangePlace& place, const Session& session, Caller call)
+    : range_(std::move(range)),
+      life_(session.life()),
+      clock_(session.clock()),
+      call_(std::move(call)),
+      place_(place) {}
 
 absl::StatusOr<std::unique_ptr<ClientWatch::Impl>> ClientWatch::Impl::Begin(const WatchOptions& options,
-                                                                            const Clock& clock, Caller call) {
+                                                                            const Session& session,
+                                                                            Caller call) {
   ScanRange range;
   ChangePlace place;
   if (const char* why = ResolveWatch(options, &range, &place)) return absl::InvalidArgumentError(why);
-  std::unique_ptr<Impl> impl(new Impl(std::move(range), place, clock, std::move(call)));
-  REMORA_RETURN_IF_ERROR(impl->call_([&](Session& session) { return impl->FetchPage(session); }));
+  std::unique_ptr<Impl> impl(new Impl(std::move(range), place, session, std::move(call)));
+  REMORA_RETURN_IF_ERROR(impl->call_([&](Session& of_call) { return impl->FetchPage(of_call); }));
   return impl;
 }
 
@@ -129,6 +134,10 @@ absl::StatusOr<bool> ClientWatch::Impl::IsBehind(Session& session) {
 
 absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
   REMORA_RETURN_IF_ERROR(failed_);
+  if (life_.expired()) {
+    return failed_ = absl::FailedPreconditionError(
+               "the client of this watch is gone; go on from token() with a watch of another client");
+  }
   const TimePoint until = clock_.Now() + wait;
   for (Duration pause = kFirstPollPause;;) {
     absl::StatusOr<bool> taken = TakeEntry();
@@ -147,7 +156,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
       if (!called.ok()) taken = called;
     }
     if (!taken.ok()) {
-      if (!MayPass(taken.status())) failed_ = taken.status();
+      if (IsFinal(taken.status())) failed_ = taken.status();
       return taken;
     }
     if (*taken) return true;

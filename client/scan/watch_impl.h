@@ -25,8 +25,8 @@ class ClientWatch::Impl {
   /// Does a call, over another connection if need be.
   using Caller = std::function<absl::Status(Call)>;
 
-  /// Has its first page. `clock` and what `call` refers to outlive it.
-  static absl::StatusOr<std::unique_ptr<Impl>> Begin(const WatchOptions& options, const Clock& clock,
+  /// Has its first page. What `call` refers to lives as long as the session.
+  static absl::StatusOr<std::unique_ptr<Impl>> Begin(const WatchOptions& options, const Session& session,
                                                      Caller call);
 
   absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
@@ -34,7 +34,7 @@ class ClientWatch::Impl {
   void set_watch(ClientWatch* watch) { watch_ = watch; }
 
  private:
-  Impl(ScanRange range, const ChangePlace& place, const Clock& clock, Caller call);
+  Impl(ScanRange range, const ChangePlace& place, const Session& session, Caller call);
 
   absl::Status FetchPage(Session& session);
   absl::StatusOr<ServerReply> Open(Session& session, const ScanWindow::View& window, std::size_t page_size);
@@ -45,6 +45,7 @@ class ClientWatch::Impl {
   absl::Status Check(const ChangeEntry& header) const;
 
   const ScanRange range_;
+  const std::weak_ptr<const void> life_;  // the client's: what stands below is of use as long
   const Clock& clock_;
   const Caller call_;
   ChangePlace place_;  // behind what was shown

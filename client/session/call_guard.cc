@@ -1,20 +1,15 @@
 #include "client/session/call_guard.h"
 
-#include <cstdio>
-#include <cstdlib>
-
+#include "client/misuse.h"
 #include "client/session/fork_guard.h"
 
 namespace remora {
 
 void InUse::UsedAlready() const {
   if (forks_ != Forks::Count()) return;  // the parent's thread that was in a call is not here
-  std::fputs(
-      "remora: a client is used by two threads at once, which it is not made for; give each thread a client "
-      "of "
-      "its own, or have them take turns\n",
-      stderr);
-  std::abort();
+  EndOnMisuse(
+      "a client is used by two threads at once, which it is not made for; give each thread a client of its "
+      "own, or have them take turns");
 }
 
 }  // namespace remora

@@ -123,6 +123,8 @@ class Session {
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
   rdma::Connection& connection() { return *connection_; }
+  /// Expires with the session: for what may outlive its client.
+  std::weak_ptr<const void> life() const { return life_; }
 
   // --- Waits, until the call's deadline. Errors are the connection's, which is then broken.
 
@@ -272,6 +274,7 @@ class Session {
   // The completions of a poll; here, so that none begins with writing them.
   std::array<rdma::Completion, 8> completions_;
   rdma::Spinner spinner_;
+  const std::shared_ptr<const void> life_ = std::make_shared<const char>();
   std::unique_ptr<rdma::Connection> connection_;
 };
 

@@ -12,7 +12,9 @@ namespace remora::rdma {
 inline constexpr std::size_t kMacSize = 32;
 using Mac = std::array<std::byte, kMacSize>;
 
-/// Of `parts` one behind the other. Costs some 2 us, and allocates: for handshakes, not for the data path.
+/// Returns the MAC of `parts`, one behind the other.
+///
+/// Cost: some 2 us, and an allocation; for handshakes, not for the data path.
 Mac HmacSha256(absl::string_view secret, std::span<const std::span<const std::byte>> parts);
 
 /// Takes as long whether they differ early, late or not at all. Of different sizes: false.

@@ -28,7 +28,7 @@ absl::Status CheckMode(const struct stat& file) {
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   // Not to wait for the writer of a pipe.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "open");
+  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot be opened");
   std::string text;
   struct stat file {};
   absl::Status status = ::fstat(fd, &file) == 0 ? CheckMode(file) : absl::ErrnoToStatus(errno, "fstat");

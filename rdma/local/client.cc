@@ -17,8 +17,8 @@
 namespace remora::rdma {
 namespace {
 
-// How often Poll looks at the socket (A1: what the listener page may miss). Every so many polls it costs
-// nothing.
+// Polls between two checks of the socket, which finds deaths that the listener page may miss (A1).
+// At this rate the check costs nothing.
 constexpr std::uint32_t kPollsPerSocketCheck = 4096;
 
 constexpr char kServerClosed[] = "the server closed the connection";
@@ -78,8 +78,8 @@ absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimeP
 absl::Status LocalClient::Shake(std::span<const std::byte> request_data, TimePoint deadline) {
   REMORA_ASSIGN_OR_RETURN(socket_, ConnectSocket(deadline));
   peer_ = PeerOf(socket_.get());
-  // A server serves its own user and root. Whoever else has put a socket there is told nothing, and mapped
-  // not at all.
+  // A server serves its own user and root. If another user has put a socket there, the client sends
+  // it nothing and maps nothing of it.
   if (geteuid() != 0 && peer_.uid != geteuid()) return ServesAnother();
   LocalHello hello;
   hello.data_size = static_cast<std::uint32_t>(request_data.size());
@@ -183,7 +183,8 @@ absl::Status LocalClient::PostReadv(std::uint64_t context, std::span<const Sge> 
   }
   AcquireFence();  // A1: the bytes first, then whether the server that they are of still lives
   const bool alive = IsAlive(*listener_page_);
-  const bool closed = PeerHasClosed();  // what is mapped could still be read: nobody else would say so
+  const bool closed = PeerHasClosed();  // the mapping would still be readable, and nothing else
+                                        // would tell
   Finish(context, CompletionKind::kRead, alive && !closed);
   if (!alive || closed) Break(absl::UnavailableError(alive ? kServerClosed : kServerGone));
   return absl::OkStatus();

@@ -58,7 +58,7 @@ class LocalClient final : public LocalConnection {
     if (for_write && !found.writable) return nullptr;
     return found.mapping.bytes().data() + offset;
   }
-  /// As Wait: sleeps until the server wakes us or hangs up; a signal ends it, too.
+  /// Sleeps, like Wait, until the server wakes this client or hangs up; a signal ends it, too.
   absl::Status Sleep(TimePoint deadline);
 
   const std::string path_;

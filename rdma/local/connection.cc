@@ -24,24 +24,6 @@ absl::Status CheckLimits(const QueueLimits& limits) {
   return absl::OkStatus();
 }
 
-std::uint64_t TotalSize(std::span<const Sge> sges) {
-  std::uint64_t total = 0;
-  for (const Sge& sge : sges) total += sge.size;
-  return total;
-}
-
-absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset) {
-  if (sges.size() > kMaxSges) {
-    return absl::InvalidArgumentError(absl::StrCat(sges.size(), " entries; the most are ", kMaxSges));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(TotalSize(sges), " bytes at ", offset, " are not inside the region of ", region.size));
-}
-
-absl::Status NoRoom() {
-  return absl::ResourceExhaustedError("QueueLimits::sends requests are under way: poll first");
-}
-
 LocalConnection::LocalConnection(const QueueLimits& limits)
     : limits_(limits), finished_(limits.sends), receives_(limits.receives) {}
 
@@ -127,7 +109,8 @@ std::size_t LocalConnection::Take(std::span<Completion> out) {
   if (out.empty()) return 0;
   std::size_t count = TakeFinished(out);
   if (usable_) {
-    // Looked at before the ring: what the peer sent before it closed is in the ring then. Acquire, for that.
+    // Read before the ring, so that the ring then has all messages that the peer sent before it
+    // closed. Acquire, for that.
     const bool gone = peer_gone_ || peer_side_->closed.load(std::memory_order_acquire) != 0;
     if (!receives_.empty() && reader_.HasMessage()) count += TakeMessages(out.subspan(count));
     if (gone && count == 0) Break(absl::UnavailableError("the peer closed the connection or died"));

@@ -1,4 +1,4 @@
-// What both ends of a local connection do alike: messages, completions, limits, and breaking.
+// The part of a local connection that both ends share: messages, completions, limits, and breaking.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,19 @@
 #include "rdma/local/ring.h"
 #include "rdma/local/socket.h"
 #include "rdma/local/wire.h"
+#include "rdma/requests.h"
 #include "rdma/transport.h"
 
 namespace remora::rdma {
 
-/// Slots of each message ring. The sender's requests complete when they are in the ring, so this is how many
-/// messages may be ahead of the receiver: as many as a verbs peer could have posted and not sent, and those
-/// that the receives posted for them would hold. A peer that sends no more than the receives it knows of
-/// never finds it full.
+/// Returns the slots of each message ring. The sender's requests complete when they are in the
+/// ring, so this is how many messages may be ahead of the receiver. It counts as many as a verbs
+/// peer could have posted and not sent, and those that the receives posted for them would hold. A
+/// peer that sends no more than the receives it knows of never finds it full.
 std::uint32_t RingSlotsFor(const QueueLimits& limits);
 
 /// InvalidArgument: a limit is 0, or the rings would be too large.
 absl::Status CheckLimits(const QueueLimits& limits);
-
-// What may be wrong with a request; for either end.
-std::uint64_t TotalSize(std::span<const Sge> sges);
-absl::Status BadRequest(std::span<const Sge> sges, const RemoteRegion& region, std::uint64_t offset);
-absl::Status NoRoom();
 
 /// Needs nothing pinned or told to a device: a note that the memory is in use.
 class LocalRegistration final : public Registration {
@@ -43,29 +39,6 @@ class LocalRegistration final : public Registration {
   static constexpr std::uint32_t kLocalKey = 1;
 
   const std::unique_ptr<SharedMemory> own_;  // null: the bytes are somebody else's
-};
-
-/// A queue that never allocates after it was made.
-template <typename T>
-class FixedQueue {
- public:
-  explicit FixedQueue(std::size_t capacity) : items_(capacity) {}
-  bool empty() const { return size_ == 0; }
-  bool full() const { return size_ == items_.size(); }
-  const T& front() const { return items_[head_]; }
-  void push(const T& item) {
-    const std::size_t at = head_ + size_++;
-    items_[at < items_.size() ? at : at - items_.size()] = item;
-  }
-  void pop() {
-    head_ = head_ + 1 < items_.size() ? head_ + 1 : 0;
-    --size_;
-  }
-
- private:
-  std::vector<T> items_;
-  std::size_t head_ = 0;
-  std::size_t size_ = 0;
 };
 
 class LocalConnection : public Connection {
@@ -88,7 +61,9 @@ class LocalConnection : public Connection {
 
   /// Makes the rings usable. `peer_sleeping` says when the peer wants to be woken.
   void Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping, std::uint32_t slots);
-  /// What Connection::Mapped returns. REQUIRES: usable.
+  /// Creates the result of Connection::Mapped.
+  ///
+  /// REQUIRES: usable.
   MappedRegion* MapRegion(std::span<const std::byte> bytes, const LocalListenerPage& page) {
     mapped_region_ = MappedRegion(bytes, page, *peer_side_);
     return &mapped_region_;
@@ -98,14 +73,15 @@ class LocalConnection : public Connection {
   void Break(absl::Status cause);
   /// Tells the peer that this side wants no more. REQUIRES: the memory given to Open is still there.
   void Close();
-  /// The peer closed or died: what it sent before is still delivered, then the connection breaks.
+  /// Notes that the peer closed or died. Its earlier messages are still delivered, then the
+  /// connection breaks.
   void PeerIsGone() { peer_gone_ = true; }
 
   bool usable() const { return usable_; }
   LocalSide& own_side() { return *own_side_; }
   /// Why not.
   absl::Status Unusable() const;
-  /// Whether one more request may be under way.
+  /// Returns whether one more request may be in flight.
   bool HasRoom() const { return under_way_ < limits_.sends; }
   /// A WRITE is done, and counts until a completion behind it has been polled.
   void CountWrite() {
@@ -122,7 +98,7 @@ class LocalConnection : public Connection {
   bool PeerHasClosed() const {
     return peer_side_->closed.load(std::memory_order_acquire) != 0 && !reader_.HasMessage();
   }
-  /// Whether Take would give something now.
+  /// Returns whether Take would return a completion now.
   bool HasCompletions() const;
   bool disconnect_told() const { return disconnect_told_; }
 

@@ -17,18 +17,20 @@
 namespace remora::rdma {
 namespace {
 
-// Clients that have connected and said nothing: so many, and so long. Who says nothing for longer gives way.
+// Bounds of the clients that have connected and said nothing: their number, and their time. A
+// client that is silent for longer gives way.
 constexpr std::size_t kMaxHalfOpen = 64;
 constexpr std::chrono::seconds kHalfOpenTime(5);
 // Requests that wait here for NextRequest; more wait in the kernel's backlog.
 constexpr std::size_t kMaxReady = 16;
-// A server that never sleeps looks at its sockets (for new clients and for killed ones) every so many calls:
-// some tens of microseconds apart, and one system call divided by so many.
+// Calls between two checks of the sockets (for new clients and for killed ones) by a server that
+// never sleeps. The checks are some tens of microseconds apart, and their system call is divided by
+// this number.
 constexpr std::uint32_t kPollsPerEventCheck = 256;
-// Who waits for an answer must not wait for a crowd at the door: of those with something to say, or who are
-// new, so many are looked at, and the others the next time.
+// Half-open and new clients that one check serves; the others wait for the next check. So a
+// connected client never waits for a crowd of new ones.
 constexpr std::size_t kMostAtTheDoor = 2;
-// And then there is so much time for those who are in, for each as long as that took.
+// After a check, the connected clients get this multiple of the time that it took.
 constexpr int kRestFromTheDoor = 4;
 
 absl::Status WatchFd(int epoll, int fd, void* whose) {
@@ -48,8 +50,9 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenLocal(const Address& address, co
 }
 
 Descriptors DescriptorsOfLocal() {
-  // The lock, the page, the spare, the socket, two epolls; who is at the door; memory that is made ahead or
-  // on its way: the slice and the two rings of each.
+  // Counts the lock, the page, the spare, the socket, and two epolls. It adds the half-open and
+  // ready clients. Memory that is made in advance or is in flight has a descriptor for the staging
+  // buffer and each of the two rings.
   constexpr std::size_t kOwn = 6;
   constexpr std::size_t kMemories = 3;
   return {.listener = kOwn + kMaxHalfOpen + kMaxReady + kMemories * (MemoryStock::kAhead + 1),
@@ -160,8 +163,8 @@ void LocalListener::HandleEvents() {
     if (connection == nullptr) {
       is_somebody_at_the_door = true;
     } else if (!armed_) {
-      // Who is about to sleep, and has looked for messages already, would not hear of the byte that this
-      // takes.
+      // A server that is about to sleep, and has polled for messages already, would not notice the
+      // byte that this takes.
       connection->OnSocketEvent();
     }
   }
@@ -203,10 +206,12 @@ void LocalListener::RefuseOne() {
   spare_ = UniqueFd();
   {
     const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket) SendReply(socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+    if (socket) {  // else it has hung up, or another thread was faster at the spare one: nobody was refused
+      SendReply(socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
+      ++dropped_handshakes_;
+      ++without_descriptor_;
+    }
   }
-  ++dropped_handshakes_;
-  ++without_descriptor_;
   spare_ = OpenSpare();
 }
 
@@ -228,7 +233,7 @@ void LocalListener::Meet(UniqueFd socket) {
 }
 
 void LocalListener::DropOldest() {
-  // What it may have said meanwhile is heard.
+  // A message that it may have sent meanwhile still counts.
   if (!Hear(half_open_.front())) ++dropped_handshakes_;
   half_open_.pop_front();
 }
@@ -249,7 +254,7 @@ bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
     SendReply(client.socket.get(), {.answer = LocalAnswer::kWrongVersion}, {}).IgnoreError();
     return false;
   }
-  // What it offers was sent, and there was no descriptor for it.
+  // It offered memory, but this process had no descriptor for it.
   if (cut && offered.empty()) {
     SendReply(client.socket.get(), {.answer = LocalAnswer::kNoRoom}, {}).IgnoreError();
     ++without_descriptor_;

@@ -1,4 +1,4 @@
-// The server's end of a local address: who may come in, and the events of all connections.
+// The server's end of a local address: the admission of clients, and the events of all connections.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class LocalListener final : public Listener {
 
   const Address& address() const override { return address_; }
   const QueueLimits& limits() const override { return limits_; }
-  bool binds_writes() const override { return true; }  // who has mapped it
+  bool binds_writes() const override { return true; }  // only a process with the mapping can write
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<Connection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
@@ -69,9 +69,10 @@ class LocalListener final : public Listener {
   void RefuseOne();
   void Meet(UniqueFd socket);
   void DropOldest();
-  /// Whether `client` has spoken, well or badly, and is therefore no longer half-open. Counts who is dropped.
+  /// Returns whether `client` has spoken, well or badly, and is therefore no longer half-open.
+  /// Counts dropped clients.
   bool Hear(HalfOpen& client);
-  /// What it has said. False: it is none that is a request.
+  /// Accepts the hello of `client`. Returns false if it is no request.
   bool Take(HalfOpen& client, const ReceivedHello& received);
 
   const Address address_;

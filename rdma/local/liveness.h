@@ -18,8 +18,7 @@ namespace remora::rdma {
 inline void AcquireFence() {
 #if defined(REMORA_TSAN) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored \
-    "-Wtsan"  // it knows no fences; what this one orders is another process's doing
+#pragma GCC diagnostic ignored "-Wtsan"  // it knows no fences; this one orders the stores of another process
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
 #pragma GCC diagnostic pop
 #else

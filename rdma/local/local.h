@@ -9,9 +9,12 @@
 
 namespace remora::rdma {
 
-/// Dial for an address of kind kLocal. The socket is first touched by Connection::Connect, which besides what
-/// transport.h lists returns PermissionDenied when the server serves another user, or is another user's who
-/// put a socket there (root connects to any), and Unavailable when it is of another version, or none of ours.
+/// Dial for an address of kind kLocal. Connection::Connect is the first to touch the socket. It has
+/// the outcomes of transport.h, and these:
+///
+/// - PermissionDenied: the server serves another user, or another user put a socket there (root
+///   connects to any).
+/// - Unavailable: the server has another version, or is another program.
 absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
                                                       const Clock& clock, TimePoint deadline);
 

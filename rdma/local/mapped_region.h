@@ -1,5 +1,5 @@
-// A region of the peer's that this process maps: a READ of it is a copy, done at once, without a completion;
-// or a look at the bytes where they are. All inline: one GET is two of these.
+// A region of the peer that this process maps. A READ of it is a copy, done at once and without a
+// completion, or an access to the bytes in place. All inline: one GET is two of these.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@ class MappedRegion {
  public:
   /// None: nothing can be read.
   MappedRegion() = default;
-  /// What the page, which is the listener's, and the peer's side say goes for its bytes.
+  /// Covers `bytes` for as long as the listener's `page` and the side of `peer` say that they are
+  /// valid.
   MappedRegion(std::span<const std::byte> bytes, const LocalListenerPage& page, const LocalSide& peer)
       : bytes_(bytes.data()), size_(bytes.size()), page_(&page), peer_(&peer) {}
 
@@ -31,8 +32,8 @@ class MappedRegion {
     return IsOfTheLiving();
   }
 
-  /// So many bytes where they are: the server may be writing them. Null: they are not inside. What was seen
-  /// there counts for nothing before IsOfTheLiving.
+  /// Returns `size` bytes in place, which the server may be writing; null if they are not inside. A
+  /// result from them is valid once IsOfTheLiving has returned true.
   const std::byte* At(std::uint64_t offset, std::size_t size) const {
     return offset < size_ && size <= size_ - offset ? bytes_ + offset : nullptr;
   }
@@ -45,23 +46,28 @@ class MappedRegion {
     return IsAlive(*page_) && peer_->closed.load(std::memory_order_acquire) == 0;
   }
 
-  /// A word that the server changes whole: what is read behind it, is read later. 0: it is not inside.
+  /// Returns a word that the server changes as a whole. Loads behind it are later. 0: it is not
+  /// inside.
+  ///
   /// REQUIRES: it is aligned.
   std::uint64_t Word(std::uint64_t offset) const { return offset < size_ ? WordInside(offset) : 0; }
-  /// The same. REQUIRES: it is inside.
+  /// Returns a word, as Word does.
+  ///
+  /// REQUIRES: it is aligned, and inside.
   std::uint64_t WordInside(std::uint64_t offset) const {
     return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(bytes_ + offset), __ATOMIC_ACQUIRE);
   }
 
   /// Such a READ may follow: memory may come to the processor meanwhile. Has no effect but on time.
   void Prefetch(std::uint64_t offset, std::size_t size) const {
-    if (offset > size_ || size > size_ - offset) return;  // who READs it will hear of it
+    if (offset > size_ || size > size_ - offset) return;  // a READ of it will fail
     for (std::size_t at = 0; at < size; at += kCacheLine) __builtin_prefetch(bytes_ + offset + at);
     __asm__ volatile("");  // gcc takes a function that does nothing else for one that need not be called
   }
 
   // For its connection.
-  /// Whoever only READs so would never look at the socket (A1): so often, the Poll behind a PostReadv does.
+  /// READs until wants_poll. A user that only READs would never check the socket (A1); the Poll
+  /// behind a PostReadv does so at this rate.
   static constexpr std::uint32_t kReadsPerPoll = 4096;
   bool wants_poll() const { return reads_left_ == 0; }
   void Polled() { reads_left_ = kReadsPerPoll; }

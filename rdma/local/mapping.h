@@ -18,8 +18,9 @@ class LocalMapping {
   /// would turn a load into SIGBUS. Internal: the peer sent something else. ResourceExhausted: no address
   /// space.
   static absl::StatusOr<LocalMapping> Map(int fd, std::uint64_t size, bool writable);
-  /// All of what a client offers its server to WRITE, after seeing that it is such memory, of a size that
-  /// may be offered, and that its pages come as they are touched. Errors as Map.
+  /// Maps all memory that a client offers its server to WRITE. It first checks that the memory is
+  /// of this kind, that its size may be offered, and that its pages come as they are touched. Has
+  /// the errors of Map.
   static absl::StatusOr<LocalMapping> MapOffered(int fd);
   LocalMapping(LocalMapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
   LocalMapping& operator=(LocalMapping&& other) noexcept {

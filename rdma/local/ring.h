@@ -49,8 +49,8 @@ class RingReader {
   void Take(std::byte* to, std::uint32_t length);
 
  private:
-  /// As an acquire, the load comes before those of the bytes (A2); seq_cst is for A4, and costs no more on
-  /// x86-64.
+  /// Loads the head of the next slot. It is an acquire, so it precedes the loads of the bytes (A2).
+  /// It is seq_cst for A4, which costs no more on x86-64.
   std::uint64_t Head() const {
     return peer_->slots()[consumed_ & (slots_ - 1)].head.load(std::memory_order_seq_cst);
   }

@@ -151,7 +151,7 @@ absl::Status LocalServerConnection::PostWritev(std::span<const Sge> from, const 
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
   if (!HasRoom()) return NoRoom();
   const std::uint64_t offered = offered_.bytes().size();
-  // What the client calls its region may be anything.
+  // The client may name any region.
   if (region.key != kLocalOfferedKey || offset > offered || size > offered - offset) {
     Break(absl::PermissionDeniedError("a WRITE to memory that the client has not offered"));
     return absl::OkStatus();

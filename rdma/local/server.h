@@ -19,8 +19,8 @@ class LocalListener;
 
 class LocalServerConnection final : public LocalConnection {
  public:
-  /// `hello` has been checked. `offered`: what the client offers, or nothing. `listener` outlives the
-  /// connection.
+  /// REQUIRES: `hello` has been checked, and `listener` outlives the connection. `offered` is the
+  /// memory that the client offers, or nothing.
   LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer, const LocalHello& hello,
                         LocalMapping offered);
   ~LocalServerConnection() override;

@@ -9,9 +9,11 @@
 
 namespace remora::rdma {
 
-/// Copies `size` bytes. O3 of transport.h: nothing wider than a byte is read whole, and readers verify what
-/// they read; that memcpy's wide moves hardly ever tear an aligned word spares them most repetitions. (To
-/// ThreadSanitizer short copies of words are shown for what they are; it would call memcpy's a race.)
+/// Copies `size` bytes. By O3 of transport.h, nothing wider than a byte is read whole, and readers
+/// verify the copy. The wide moves of memcpy hardly ever tear an aligned word, which spares readers
+/// most repetitions.
+///
+/// ThreadSanitizer would call memcpy a race, so it sees short copies as copies of words.
 inline void CopyShared(std::byte* to, const std::byte* from, std::size_t size) {
 #ifdef REMORA_TSAN
   constexpr std::size_t kWordCopyLimit = 512;
@@ -36,7 +38,7 @@ inline void CopyShared(std::byte* to, const std::byte* from, std::size_t size) {
   }
 #else
   if (size > 0) std::memcpy(to, from, size);
-  // The copy is private: what is verified in it may not be loaded from the source once more.
+  // The copy is private: a check of it must not load from the source once more.
   __asm__ volatile("" : : "r"(to) : "memory");
 #endif
 }

@@ -35,7 +35,7 @@ int ConnectSocket(int fd, const std::string& path) {
 
 absl::StatusOr<UniqueFd> MakeSocket(int flags) {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
-  if (!fd) return absl::ErrnoToStatus(errno, "no Unix socket");
+  if (!fd) return absl::ErrnoToStatus(errno, "cannot make a Unix socket");
   return fd;
 }
 
@@ -49,7 +49,8 @@ absl::Status ClearStaleSocket(const std::string& path) {
     return absl::AlreadyExistsError(
         absl::StrCat(path, " is there and no socket: remove it or listen elsewhere"));
   }
-  // Whoever listens there is none of ours: we hold the lock. It may be alive all the same.
+  // A listener there is none of this program, because this process has the lock. It may be alive
+  // all the same.
   REMORA_ASSIGN_OR_RETURN(const UniqueFd probe, MakeSocket(SOCK_NONBLOCK));
   if (ConnectSocket(probe.get(), path) == 0 || errno != ECONNREFUSED) {
     return absl::AlreadyExistsError(absl::StrCat(path, " belongs to another program: listen elsewhere"));
@@ -225,8 +226,13 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
                                                " of the local protocol, this client version ", kLocalVersion,
                                                ": update the older"));
   }
-  if (size != sizeof(reply) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    return absl::InternalError("the server's answer came incomplete (too many open files?)");
+  if (size != sizeof(reply) || (message.msg_flags & MSG_TRUNC) != 0) {
+    return absl::InternalError("the server's answer came incomplete");
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return absl::ResourceExhaustedError(
+        "the server's answer came without all its descriptors, as where this process may open no more: raise "
+        "its limit (ulimit -n)");
   }
   return received;
 }

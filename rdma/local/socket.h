@@ -3,7 +3,6 @@
 
 #include <sys/socket.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -11,45 +10,29 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/local/wire.h"
+#include "rdma/unique_fd.h"
 #include "store/base/clock.h"
 
 namespace remora::rdma {
-
-/// Owns a descriptor.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~UniqueFd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 /// Holds PATH.lock, so that one server at a time owns PATH; dies with its process. AlreadyExists: another
 /// holds it. NotFound, PermissionDenied: of the directory.
 absl::StatusOr<UniqueFd> LockSocketPath(const std::string& path);
 
-/// A listening, non-blocking socket at `path`, for its owner only. REQUIRES: LockSocketPath.
-/// A socket that nobody listens at is replaced; whatever else is there is left alone: AlreadyExists.
+/// Returns a listening, non-blocking socket at `path`, for its owner only. It replaces a socket
+/// without a listener.
+///
+/// REQUIRES: LockSocketPath.
+/// - AlreadyExists: anything else is there; it is left alone.
 absl::StatusOr<UniqueFd> ListenAt(const std::string& path);
 
-/// What stands at a path, whatever its name: no other file that is there has the same.
+/// Identity of the file at a path. No other existing file has the same one, even under another
+/// name.
 struct FileName {
   dev_t device = 0;
   ino_t inode = 0;  // 0: nothing
@@ -70,8 +53,8 @@ ucred PeerOf(int socket);
 absl::Status SendHello(int socket, const LocalHello& hello, std::span<const int> offered);
 
 struct ReceivedHello {
-  /// Of the packet, which may be longer than a hello. Negative: none has come, see errno. 0: the peer hung
-  /// up, or said nothing.
+  /// Size of the packet, which may be longer than a hello. Negative: none has come, see errno. 0:
+  /// the peer hung up, or said nothing.
   ssize_t size = 0;
   LocalHello hello;
   std::vector<UniqueFd> descriptors;

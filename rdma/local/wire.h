@@ -1,4 +1,5 @@
-// What the two processes of a local connection agree on: the handshake's bytes and the memory they share.
+// The contract of the two processes of a local connection: the handshake's bytes and the shared
+// memory.
 //
 //   client                                    server
 //   connect(PATH)                             accept; SO_PEERCRED: our user, or root?
@@ -11,44 +12,50 @@
 //   READ = copy out of a region; WRITE = copy into a slice; message = a slot of a ring; one byte over the
 //   socket, of any value, wakes a peer that sleeps; the socket's end is the connection's
 //
-// Who can write what (the seals of SharedMemory keep it):
+// Write access (the seals of SharedMemory keep it):
 //   listener page, server side, regions to READ    the server alone; clients map them read-only
 //   client side, regions to WRITE                  the server and this one client
 //   what a client offers                           that client, who made it, and the server
 //
-// Invariants. The server takes all that a client can write for hostile.
-//   A1  (A dead server is never read from.) While the server lives, the listener page's `alive` is a robust
-//   mutex held
-//       by the thread that listens. It is given up when the listener is destroyed, which precedes the
-//       memory's end or any other use of it. When the thread or its process ends in any way, SIGKILL too, the
-//       kernel marks the word: it walks the robust futexes in exit_mm, before exit_files closes the process's
-//       descriptors. Whoever opens the data next must first get a lock that one of those descriptors holds,
-//       hence finds the word marked long since. A client copies, *then* looks at the word (AcquireFence
-//       between): if it says alive, the copy was over before the mark, so before any successor could change
-//       anything, and the copied bytes were the server's state at a moment between post and completion (O4 of
-//       transport.h). One hole is the kernel's: the OOM killer's reaper takes the memory in which the kernel
-//       finds the robust futexes, if a killed process has not ended two seconds later (Linux 5.18; sooner
-//       before). For that case the client looks at its socket, too, now and then.
-//   A2  (Rings.) Each ring has one writer and one reader, who number what they use of its slots from 1 on,
-//       round after round. A message's `head` says its first slot's number and its length. The writer stores
-//       it after the bytes, those of all slots of a long message; the reader loads it before them, and a
-//       length once, checks it, and only then uses it. A head with another number than the next one, 0 or one
-//       of an earlier round, is no message yet. (So nothing is to be looked at but the message, and of a
-//       short one, one cache line goes from one processor to the other.) `consumed` is stored by the reader
-//       after it has copied the bytes out, and loaded by the writer before it writes a slot again; it only
-//       grows. 0 <= slots used - consumed <= slots, else the peer lies, as with a length that no message has,
-//       and the connection is broken. Each side stores in memory of its own.
-//   A3  (Order.) WRITEs are stored before the `head` of a later message is, and that is a release: O1.
-//   A4  (No lost wake-up.) Writer: store `head`, load `sleeping`. Sleeper: store `sleeping`, load the next
-//   `head`. All
-//       four are seq_cst, so in their one total order one of the loads comes after the other side's store:
-//       either the writer sees the sleeper and sends the byte, or the sleeper sees the message and stays
-//       awake (Dekker). `sleeping` is odd while it sleeps, or is about to, and another number each time: who
-//       has woken it from this sleep need not send another byte, with each message of many.
-//   A5  (Nobody waits for a peer.) All of a server's calls on sockets are MSG_DONTWAIT. This is why a peer is
-//   woken
-//       over the socket and not with an eventfd: an eventfd passed to a peer shares its O_NONBLOCK with it,
-//       so a client could switch that off, fill the counter, and block the server's write for ever.
+// Invariants. The server takes all memory that a client can write for hostile.
+//   A1  (A dead server is never read from.) While the server lives, its listening thread holds a
+//       robust mutex: `alive` of the listener page. The listener's destructor gives it up, before
+//       the memory ends or is used otherwise. When the thread or its process ends in any way,
+//       SIGKILL too, the kernel marks the word. It walks the robust futexes in exit_mm, before
+//       exit_files closes the process's descriptors.
+//
+//       A process that opens the data next must first get a lock that one of those descriptors holds.
+//       Hence it finds the word marked long since. A client copies, *then* loads the word (AcquireFence
+//       between). If the word says alive, the copy ended before the mark, so before any successor could
+//       change anything. Then the copied bytes were the server's state at a moment between post and
+//       completion (O4 of transport.h).
+//
+//       The kernel has one gap. If a killed process has not ended two seconds later (Linux 5.18; sooner
+//       before), the OOM killer's reaper takes the memory in which the kernel finds the robust futexes.
+//       For that case the client checks its socket, too, now and then.
+//   A2  (Rings.) Each ring has one writer and one reader, which number its slots from 1 on as they
+//       use them, round after round. A message's `head` has its first slot's number and its length.
+//       The writer stores it after the bytes, those of all slots of a long message. The reader
+//       loads it before them, loads the length once, checks it, and only then uses it. A head with
+//       another number than the next one, 0 or one of an earlier round, is no message yet. (So the
+//       reader polls only the message, and a short one moves one cache line between CPUs.)
+//
+//       The reader stores `consumed` after it has copied the bytes out; it only grows. The writer loads
+//       it before it writes a slot again. 0 <= slots used - consumed <= slots, else the peer lies, as
+//       with a length that no message has, and the connection is broken. Each side stores in memory of
+//       its own.
+//   A3  (Order.) WRITEs are stored before the `head` of a later message is, and that is a release:
+//       O1.
+//   A4  (No lost wake-up.) Writer: store `head`, load `sleeping`. Sleeper: store `sleeping`, load
+//       the next `head`. All four are seq_cst, so in their one total order one of the loads comes
+//       after the other side's store. Either the writer sees the sleeper and sends the byte, or the
+//       sleeper sees the message and stays awake (Dekker). `sleeping` is odd while it sleeps, or is
+//       about to, and another number each time. So a writer that has woken it from this sleep sends
+//       no second byte with later messages.
+//   A5  (Nobody waits for a peer.) All of a server's calls on sockets are MSG_DONTWAIT. Hence a
+//       byte over the socket wakes a peer, not an eventfd. An eventfd passed to a peer shares its
+//       O_NONBLOCK with it. A client could switch that off, fill the counter, and block the
+//       server's write for ever.
 #pragma once
 
 #include <pthread.h>
@@ -118,12 +125,14 @@ static_assert(offsetof(LocalReply, regions) == 224);
 static_assert(std::has_unique_object_representations_v<LocalReply>);
 static_assert(kMaxRejectData <= kMaxAcceptData);
 
-// --- Shared memory. All zeros is the initial state of each. What one process writes and the other polls
-// --- has a cache line of its own. -------------------------------------------------------------------
+// --- Shared memory -----------------------------------------------------------------------------
+//
+// All zeros is the initial state of each. A field that one process writes and the other polls has a cache
+// line of its own.
 
 inline constexpr std::size_t kCacheLine = 64;
 
-/// A4: what one side says of its sleep, in memory that it alone writes.
+/// State of one side's sleep, in memory that it alone writes (A4).
 class SleepMark {
  public:
   /// Before the look at what might have come.
@@ -157,15 +166,15 @@ struct alignas(kCacheLine) LocalSlot {
 };
 static_assert(sizeof(LocalSlot) == 5 * kCacheLine && offsetof(LocalSlot, data) == 8);
 
-/// The lower 48 bits of the first slot's number, above 16 of the length. Those come again after 2^48 slots,
-/// years later: what a head says has long been written over.
+/// Returns a head: the lower 48 bits of the first slot's number, above 16 bits of the length. The
+/// numbers come again after 2^48 slots, years later, when the old head has long been overwritten.
 constexpr std::uint64_t LocalHead(std::uint64_t number, std::size_t length) { return number << 16 | length; }
 constexpr std::uint32_t LengthOf(std::uint64_t head) { return head & 0xffff; }
-/// Whether it is that of the message whose first slot has this number.
+/// Returns whether `head` is that of the message whose first slot has this number.
 constexpr bool IsHeadOf(std::uint64_t head, std::uint64_t number) { return (head ^ number << 16) >> 16 == 0; }
 static_assert(kMaxMessageSize <= 0xffff);
 
-/// What one side of a connection writes. The slots of the ring to the peer follow.
+/// The memory that one side of a connection writes. The slots of the ring to the peer follow.
 struct LocalSide {
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // slots of messages from the peer
   alignas(kCacheLine) SleepMark sleeping;                   // A4; the client's only

@@ -99,14 +99,14 @@ class VerbsClient final : public VerbsConnection {
   bool disconnected_ = false;
   unsigned idle_polls_ = 0;
   int wait_fd_ = -1;  // an epoll of both channels
-  // What Wait or Disarm found; the next Poll returns it.
+  // Completions that Wait or Disarm found; the next Poll returns them.
   std::array<Completion, 8> found_;
   std::size_t found_count_ = 0;
 };
 
-// None of this waits for the peer, dead or alive: with soft-RoCE it takes some milliseconds. (rdma_disconnect
-// and rdma_destroy_ep may take seconds on ids without an event channel of their own, which wait for the
-// peer's answer.)
+// None of this waits for the peer, dead or alive: with soft-RoCE it takes some milliseconds. By
+// contrast, rdma_disconnect and rdma_destroy_ep may take seconds on ids without an event channel of
+// their own. There they wait for the peer's answer.
 VerbsClient::~VerbsClient() {
   Disconnect();
   if (id_->qp != nullptr) rdma_destroy_qp(id_.get());
@@ -232,7 +232,7 @@ void VerbsClient::HandleEvents() {
 
 absl::Status VerbsClient::Wait(TimePoint deadline) {
   if (found_count_ > 0) return absl::OkStatus();
-  // What completed before the arming wakes nobody, so it is looked for once more.
+  // A completion before the arming wakes nobody, so this collects once more.
   completions_->Arm();
   found_count_ = Collect(found_);
   if (found_count_ > 0) return absl::OkStatus();

@@ -33,9 +33,9 @@ void Drain(int fd) {
 
 std::string PeerOf(rdma_cm_id* id) { return AddressText(rdma_get_peer_addr(id)); }
 
-// Who comes waits for who is served, where there is no processor for both: this thread has a tenth of what
-// another one has, and does not interrupt it when there is something to do. Not less: it would hardly run on
-// a machine that has no processor to spare.
+// Lets connected clients go before new ones where there is no CPU for both. This thread gets a
+// tenth of another one's share, and does not interrupt it. A smaller share would hardly let it run
+// on a machine that has no CPU to spare.
 void YieldToOthers() {
   constexpr int kNicer = 10;
   const sched_param none{};
@@ -51,7 +51,7 @@ absl::Status NotAccepted(int error, absl::string_view call, rdma_cm_id* id) {
                                              ": ", std::strerror(error), ")"));
 }
 
-/// What rdma_accept does with a queue pair that it knows, before it answers.
+/// Does with a queue pair what rdma_accept does with one that it knows, before it answers.
 absl::Status MakeReady(rdma_cm_id* id, const AcceptOrder& order) {
   SetRetransmission(id);
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
@@ -204,7 +204,8 @@ void Doorkeeper::Report(Change change) {
     const std::lock_guard lock(mutex_);
     change(news_);
   }
-  // In this order: who was woken finds them, and who has found them before is woken once for nothing.
+  // In this order, a woken thread finds the news. A thread that found them before is woken once for
+  // nothing.
   has_news_.store(true, std::memory_order_release);
   Signal(news_fd_);
 }

@@ -62,7 +62,7 @@ struct AcceptOrder {
 
 class Doorkeeper {
  public:
-  /// Of a connection that is lost.
+  /// A connection that is lost, and why.
   struct Loss {
     std::uint32_t serial = 0;
     absl::Status cause;
@@ -87,7 +87,7 @@ class Doorkeeper {
   // --- For the serving thread. Each request is ended once, whatever became of it. ------------------
 
   bool has_news() const { return has_news_.load(std::memory_order_acquire); }
-  /// What came since it was called last.
+  /// Returns the news since the last call.
   News TakeNews();
   /// Turns readable with news, and when the stock that was low is not any more.
   int news_fd() const { return news_fd_; }

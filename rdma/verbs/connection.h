@@ -1,4 +1,5 @@
-// What both ends of a verbs connection share: the queue pair, the requests under way, failure and end.
+// The part of a verbs connection that both ends share: the queue pair, the requests in flight,
+// failure and end.
 //
 // Every request posted occupies a slot of its queue until a completion says that it, or a later one of the
 // same queue, is done (queues complete in order). Completions do not say which kind of request they end when
@@ -41,7 +42,7 @@ inline constexpr std::uint32_t SerialOf(std::uint64_t request_id) {
 /// The requests under way in one queue, oldest first.
 class RequestRing {
  public:
-  enum class Kind : std::uint8_t { kRead, kSend, kReceive, kWrite };  // kWrite: and what binds a window
+  enum class Kind : std::uint8_t { kRead, kSend, kReceive, kWrite };  // kWrite: also a window's binding
   struct Request {
     std::uint64_t context = 0;
     Kind kind = Kind::kWrite;
@@ -99,9 +100,10 @@ class VerbsConnection : public Connection {
   bool NextAfterBreak(Completion& out);
 
  protected:
-  /// `id`, the derived class', belongs to a device; looked at are its queue pair (null: none, or not any
-  /// more, and nobody else flushes what was posted), its device and its addresses. `device`: where it has
-  /// memory windows, GrantWrite takes them.
+  /// `id` is that of the derived class, and belongs to a device. This class uses its queue pair,
+  /// its device and its addresses. A null queue pair means that there is none, or none any more,
+  /// and that nobody else flushes the posted requests. `device`: where it has memory windows,
+  /// GrantWrite takes them.
   VerbsConnection(rdma_cm_id* id, std::string peer, std::uint32_t serial, const QueueLimits& limits,
                   DeviceLimits device);
 
@@ -112,7 +114,8 @@ class VerbsConnection : public Connection {
 
   rdma_cm_id* id() const { return id_; }
   bool connected() const { return connected_; }
-  /// What to ask for, or to accept. The depths are cut to the device's, and never 0: that makes a READ hang.
+  /// Returns the parameters to ask for, or to accept. The depths are cut to the device's, and never
+  /// 0: that makes a READ hang.
   rdma_conn_param ConnectionParameters(std::uint32_t initiator_depth, std::uint32_t responder_resources,
                                        std::span<const std::byte> data) const;
   void SetPeerData(std::vector<std::byte> data) { peer_data_ = std::move(data); }

@@ -16,9 +16,10 @@ namespace {
 // Acknowledging takes a lock, so it is done for many notifications at once.
 constexpr unsigned kMostUnacknowledged = 1024;
 
-// How long a packet may stay unacknowledged (4.096 us << 16 = 268 ms), before it is sent again (kRetries).
-// librdmacm's own choice on Ethernet is 19: one lost packet stalls the connection for 2 s, and giving up
-// takes 16. Shorter ones give up on hosts that are merely overloaded.
+// Exponent of the time (4.096 us << 16 = 268 ms) that a packet may stay unacknowledged before it is
+// sent again (kRetries). On Ethernet, the choice of librdmacm is 19: one lost packet stalls the
+// connection for 2 s, and it gives up after 16 s. Shorter ones give up on hosts that are merely
+// overloaded.
 constexpr std::uint8_t kAckTimeout = 16;
 
 void MakeNonblocking(int fd) { REMORA_CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0); }

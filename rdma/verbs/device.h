@@ -1,4 +1,4 @@
-// The device under a connection: what it can do, and the two queues by which it speaks.
+// The device under a connection: its limits, and its two queues.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,7 +17,7 @@
 
 namespace remora::rdma {
 
-/// What of a device's limits matters here (ibv_query_device(3), ibv_query_port(3)).
+/// The limits of a device that matter here (ibv_query_device(3), ibv_query_port(3)).
 struct DeviceLimits {
   std::string name;
   std::uint32_t initiator_depth = 0;      // READs under way, as their sender

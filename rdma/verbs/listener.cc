@@ -108,7 +108,8 @@ absl::StatusOr<RemoteRegion> VerbsListener::RegisterRead(SharedMemory& memory) {
 
 std::unique_ptr<Connection> VerbsListener::NextRequest() {
   if (doorkeeper_->has_news()) HearNews();
-  // Who comes where nothing is ready waits for it, outside, and nobody inside with him.
+  // A client for which no resources are ready waits for them, and no connected client waits with
+  // it.
   while (!requests_.empty() && !stock_->IsLow()) {
     std::unique_ptr<VerbsServerConnection> request = std::move(requests_.front());
     requests_.pop_front();

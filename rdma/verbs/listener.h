@@ -68,8 +68,9 @@ class VerbsListener final : public Listener {
   std::unique_ptr<Doorkeeper> doorkeeper_;
   int wait_fd_ = -1;  // an epoll of the news and the completions
   std::uint64_t dropped_handshakes_ = 0;
-  // A completion queue that overflows is lost, so there is room for everything that its connections may have
-  // under way: no more are let in before the completions of so many are gone.
+  // A completion queue that overflows is lost, so it has space for all requests that its
+  // connections may have in flight. The listener accepts no more connections before the completions
+  // of so many are gone.
   std::size_t ended_ = 0;
   std::unordered_map<std::uint32_t, VerbsServerConnection*> connections_;  // by serial
   std::vector<Doorkeeper::Loss> losses_;        // of connections that had been accepted, not told them yet

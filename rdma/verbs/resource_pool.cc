@@ -12,7 +12,7 @@
 namespace remora::rdma {
 namespace {
 
-/// Of what is ready, if anything is; and more is wanted from now on.
+/// Takes one that is ready, if there is one, and asks for more from now on.
 template <typename Shelf>
 auto TakeFrom(Shelf& shelf) {
   std::optional<typename decltype(shelf.ready)::value_type> taken;
@@ -61,7 +61,7 @@ absl::StatusOr<QueuePair> VerbsStock::MakeQueuePair() const {
   if (queue.qp == nullptr) {
     return StatusFromErrno(error, "ibv_create_qp", ibv_get_device_name(id_->verbs->device));
   }
-  // What its connection wants of it is set when that is accepted; receives may be posted from here on.
+  // Accepting the connection sets its own attributes; receives may be posted from here on.
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = id_->port_num;

@@ -1,6 +1,6 @@
-// Queue pairs and registered memory for connections to come, made ahead: either takes the device and the
-// kernel a while (1 ms with soft-RoCE in an emulated machine), for which whoever else is served would have to
-// wait.
+// Queue pairs and registered memory for future connections, made in advance. Either takes the
+// device and the kernel a while (1 ms with soft-RoCE in an emulated machine). All other clients
+// would have to wait for that.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,13 +33,14 @@ struct OwnedMemory {
   VerbsWindow* window = nullptr;               // the registration, where it is one that is to be bound
 };
 
-/// What is ready is like what was asked for before, so the first of each kind is not. Who asks while there is
-/// none waits for his own.
+/// Prepares resources like those of earlier calls, so the first of each kind are not prepared. A
+/// caller that finds none waits until its own are made.
 ///
-/// Thread Safety: all functions may be called from many threads.
+/// Thread safety: all functions may be called from many threads.
 class VerbsStock {
  public:
-  /// Of each kind. One thread makes them, so more would only be there sooner for a crowd's first few.
+  /// Number of each kind. One thread makes them, so more would only be there sooner for a crowd's
+  /// first few.
   static constexpr std::size_t kAhead = 2;
 
   /// `id` belongs to a device; it and the completions outlive this object.

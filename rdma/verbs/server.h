@@ -43,12 +43,13 @@ class VerbsServerConnection final : public VerbsConnection {
   void TakeLoss(Doorkeeper::Loss loss);
 
  private:
-  /// Not before somebody means to accept: who is rejected costs the device nothing.
+  /// Takes the queue pair. It is called only when the server means to accept, so a rejected client
+  /// costs the device nothing.
   absl::Status EnsureQueuePair();
   void BreakQueuePair() override;
 
   VerbsListener& listener_;
-  // What is posted and registered with: a copy of the doorkeeper's, and the queue pair.
+  // The id to post and register with: a copy of the doorkeeper's, and the queue pair.
   rdma_cm_id id_;
   const std::uint32_t initiator_depth_;      // asked for by the client, seen from this side
   const std::uint32_t responder_resources_;  // likewise

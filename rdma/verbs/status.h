@@ -16,8 +16,9 @@ namespace remora::rdma {
 /// IBV_WC_WR_FLUSH_ERR is taken as the first failure of its connection.
 absl::Status StatusFromCompletion(ibv_wc_status status, std::uint32_t vendor_error);
 
-/// What an event (rdma_get_cm_event(3)) means for a connection with `peer`. `event_status` is the event's: a
-/// negative errno or, for RDMA_CM_EVENT_REJECTED, the reason. OK for events that end nothing.
+/// Returns the meaning of an event (rdma_get_cm_event(3)) for a connection with `peer`.
+/// `event_status` is the event's: a negative errno or, for RDMA_CM_EVENT_REJECTED, the reason. OK
+/// for events that end nothing.
 absl::Status StatusFromEvent(rdma_cm_event_type event, int event_status, absl::string_view peer);
 
 /// Likewise, for a connection that this side has answered or that was established: a rejection then is the

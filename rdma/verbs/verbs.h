@@ -25,10 +25,11 @@ namespace remora::rdma {
 ///   matters.
 /// - A listener needs one concrete address. A wildcard one is FailedPrecondition: it would belong to no
 ///   device, and memory is registered with a device.
-/// - librdmacm gives a process one protection domain per device. So a key is good for every connection
-///   of this process on that device, not only for those of the listener or connection that made it. But a
-///   window's is good for its queue pair alone: so that of what a server's connection registers or grants to
-///   WRITE, where the device has memory windows of type 2B.
+/// - librdmacm gives a process one protection domain per device. So a key is good for every
+///   connection of this process on that device, not only for those of the listener or connection
+///   that made it. A window's key, by contrast, is good for its queue pair alone. Where the device
+///   has memory windows of type 2B, they cover the memory that a server's connection registers or
+///   grants to WRITE.
 /// - A listener has a fixed number of connections: 512, or as many as fit a completion queue of the
 ///   device. Further requests are rejected without data.
 /// - A peer whose process ends is noticed at once. One that cannot be reached is noticed only while

@@ -41,7 +41,7 @@ bool Server::AcceptClients(Port& port) {
   }
   if (connection == nullptr) return false;
 
-  // What others say may be shorter; magic and versions come first in every release.
+  // Bytes from other programs may be shorter; magic and versions come first in every release.
   HelloRequest hello;
   const std::span<const std::byte> said = connection->peer_data();
   hello.magic = 0;
@@ -214,7 +214,7 @@ void Server::Drop(rdma::Connection* connection, const absl::Status& why) {
       if (waiting->second.empty()) delayed_.erase(waiting);
     }
   }
-  // What it has asked, and what of its connection is still to be looked at, goes with it.
+  // Its requests, and the unprocessed completions of its connection, go with it.
   const ServerSession* const gone = session->second.get();
   for (Pending& pending : write_requests_) pending.Forget(gone);
   some_gone_ = true;

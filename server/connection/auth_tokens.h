@@ -1,4 +1,4 @@
-// Tokens: who may connect, and what for. A file of lines
+// Auth tokens, which say which clients may connect, and for what. A file of lines
 //
 //   # name    role        secret                              and, if wanted, limits
 //   web       read-only   9f86d081884c7d659a2feaa0c55ad015
@@ -35,7 +35,10 @@ inline constexpr std::size_t kMaxTokens = 256;
 inline constexpr std::size_t kMaxTokenName = 32;
 inline constexpr std::uint32_t kMaxTokenLimit = 1'000'000;
 
-/// One at least. InvalidArgument: what is wrong, and in which line; no message shows a secret.
+/// Returns at least one token.
+///
+/// - InvalidArgument: the text has a fault. The error names it and its line; no message shows a
+///   secret.
 absl::StatusOr<std::vector<Token>> ParseTokens(std::string_view text);
 
 /// Those of a file. Errors as ParseTokens, with the file's name; NotFound; PermissionDenied: it cannot be

@@ -1,14 +1,17 @@
-// Who has proven a token, and may connect: the server's part of the handshake in
+// Admission of clients that have proven an auth token: the server's part of the handshake in
 // store/format/wire/messages.h.
 //
-//   A1 A nonce is the server's own MAC over the client's name and challenge, and over the epoch: nothing is
-//      stored for who only asks, so a flood of strangers fills no table.
-//   A2 An epoch lasts kEpoch at most, and a proof holds in the epoch of its nonce and in the next one.
-//   A3 The nonces that were used in these two are remembered: each lets in once. They are of those who had a
-//      token alone; and when kMaxUsed were used, the next epoch begins at once.
-// Hence a hello that somebody recorded lets nobody in: its nonce was used (A3), or is too old (A2), or is of
-// another start of the server, which takes a secret of its own. Who wants to be let in needs a nonce that he
-// has not seen before, and the token.
+//   A1 A nonce is the server's own MAC over the client ID and challenge, and over the epoch. The
+//      server stores nothing for a client that only asks, so a flood of strangers fills no table.
+//   A2 An epoch lasts kEpoch at most, and a proof holds in the epoch of its nonce and in the next
+//      one.
+//   A3 The server remembers the nonces that were used in these two: each admits one client, once.
+//      Only clients with a token can use nonces; and when kMaxUsed were used, the next epoch begins
+//      at once.
+//
+// Hence a recorded hello admits nobody. Its nonce was used (A3), or is too old (A2), or is of
+// another start of the server, which takes a secret of its own. A client needs a nonce that it has
+// not seen before, and the token.
 #pragma once
 
 #include <algorithm>
@@ -36,9 +39,11 @@ struct TokenUse {
 
   bool is_full() const { return token.max_connections != 0 && connections >= token.max_connections; }
   bool has_rate() const { return token.max_requests_per_second != 0; }
-  /// What was not used is kept for so long.
+  /// Time for which unused rate is kept.
   static constexpr std::chrono::milliseconds kBurst{100};
-  /// Of one that counts as so many. False: the rate is used up, until MayTakeAt. REQUIRES: has_rate().
+  /// Counts a request as `count` requests. Returns false if the rate is used up, until MayTakeAt.
+  ///
+  /// REQUIRES: has_rate().
   bool TakeRequest(TimePoint now, unsigned count) {
     if (now < MayTakeAt()) return false;
     next_request = std::max(next_request, now) +

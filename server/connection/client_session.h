@@ -28,7 +28,8 @@ inline constexpr std::uint32_t kCredits = 16;
 /// Thread Safety: none; the server's one thread.
 class ServerSession {
  public:
-  /// What one registers for its client at most: slice and message buffers.
+  /// Returns the most bytes that one session registers for its client: staging buffer and message
+  /// buffers.
   static std::size_t MaxRegisteredBytes();
   std::size_t registered_bytes() const;
   /// And one of each kind there is.
@@ -42,10 +43,14 @@ class ServerSession {
   /// Its client is told before anything goes.
   ~ServerSession();
 
-  /// A request out of a receive's completion, copied, and its receive buffer offered again. What stands
-  /// behind it is where its payload is to be in the slice, if it fits there. InvalidArgument: not a request
-  /// at all. ResourceExhausted: more than its credits allow, so that what waits for an answer is bounded.
-  /// Other errors are the connection's. In all cases the client must go.
+  /// Copies a request out of a receive's completion, and posts its receive buffer again. Bytes
+  /// behind the request go to the place of its payload in the staging buffer, if they fit there. On
+  /// any error the client must go.
+  ///
+  /// - InvalidArgument: it is no request at all.
+  /// - ResourceExhausted: the client exceeds its credits, which bound the requests that wait for an
+  ///   answer.
+  /// - Other errors are the connection's.
   absl::Status TakeRequest(const rdma::Completion& completion, Request* request);
 
   /// The request's key and value in the slice, which its client may still be writing: copy, then verify.
@@ -55,7 +60,7 @@ class ServerSession {
     std::string_view value;
   };
   Payload PayloadOf(const Request& request) const;
-  /// The same for a part of a large value. Empty: out of bounds, or no part.
+  /// Returns a part of a large value in the staging buffer. Empty: out of bounds, or no part.
   std::span<const std::byte> PartOf(const Request& request) const;
 
   /// The hashes of the reads that came with a request, behind its key and value, copied; no more than fit
@@ -68,19 +73,21 @@ class ServerSession {
   absl::Status SendReply(Reply& reply, std::string_view behind);
   void TakeSendCompletion() { --replies_under_way_; }
   std::uint64_t replies_sent() const { return replies_sent_; }
-  /// All of the first so many have left: what was WRITTEN before them may be overwritten here.
+  /// Returns how many replies, from the first on, have left. Bytes that were WRITTEN before them
+  /// may be overwritten here.
   std::uint64_t replies_done() const { return replies_sent_ - replies_under_way_; }
 
   rdma::Connection& connection() { return *connection_; }
   /// Nothing that it sends may change what is stored (NeedsWriter).
   bool is_read_only() const { return read_only_; }
-  /// What it has proven (server/connection/authenticator.h); null: it was not asked.
+  /// Returns the use of the auth token that it has proven (server/connection/authenticator.h);
+  /// null: none was required.
   TokenUse* token_use() const { return token_use_; }
   void set_token_use(TokenUse* use) { token_use_ = use; }
   /// Null: it has no name (server/connection/client_table.h).
   NamedClient* client() const { return client_; }
   void set_client(NamedClient* client) { client_ = client; }
-  /// What the client takes of memory that is counted: ClientBytes of its listener.
+  /// Returns the client's share of the counted memory: ClientBytes of its listener.
   std::size_t bytes() const { return bytes_; }
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
   /// Where its slice is counted, if it has one.

@@ -1,27 +1,31 @@
-// Which clients there are, by their names, and what became of their last writes: so that a client which lost
-// an answer, with its connection, can ask (Operation::kOutcome) before it sends the write again. So a write
-// is done once, or its client is told that nobody knows.
+// The clients, by their client IDs, and the completion records of their last writes. A client that
+// lost an answer, with its connection, can ask (Operation::kOutcome) before it sends the write
+// again. So a write is done once, or its client is told that the outcome is unknown.
 //
-//   O1 The name's connection before is dropped, with all that came over it and is not done, before the next
-//      one is accepted (Server::AcceptClients). So when a client asks, no write that it sent earlier is under
-//      way any more, but what waits for the disk, and for that the question is put off
-//      (NamedClient::unsynced); nor is one of an operation that it gave up: a later one of its own comes
-//      after it.
-//   O2 A name is here from its first connection on, until it is forgotten. Meanwhile, whatever it wrote that
-//      was done, or may have been, is noted before the answer is sent, by its request id. With a durable tier
-//      that holds across restarts (store/durable/completion_records.h); without one, a restart forgets all
-//      names, and all that was written. (Not the puts of a list without ids: nobody can ask for them.)
-//   O3 Request ids of a name go up. So a write's place is taken by later ones only.
-// Hence, of a name that is here: a write that is noted was done. One that is not, and whose place no later
-// one has taken, was not and never will be. Of the others, nothing is known.
-//   O4 A name that was forgotten is not believed when it returns: it is refused, and its client takes
-//   another.
-//      Otherwise it would be here without all that it wrote before.
-// A write that was not done is noted nowhere; its client may send it again, and is told what becomes of it
-// then.
+//   O1 The earlier connection of a client ID is dropped before the next one is accepted
+//      (Server::AcceptClients), with all that came over it and is not done. So when a client asks,
+//      none of its earlier writes is in flight any more. A write that waits for the disk is the
+//      exception, and the question is put off for it (NamedClient::unsynced). Nor is a write of an
+//      operation in flight that the client gave up: a later write of its own comes after it.
+//   O2 A client ID is here from its first connection on, until it is forgotten. Meanwhile, each of
+//      its writes that was done, or may have been, is noted before the answer is sent, by its
+//      request ID. With a durable tier that holds across restarts
+//      (store/durable/completion_records.h). Without one, a restart forgets all client IDs, and all
+//      that was written. (Puts of a multi-put without IDs are not noted: nobody can ask for them.)
+//   O3 Request IDs of a client ID increase. So only a later write takes the place of a write.
 //
-// A request that is sent again gets another id, so at no time may two of one id be under way; and a client
-// whose question, or its answer, was lost, asks again.
+// Hence, of a client ID that is here: a write that is noted was done. A write that is not noted,
+// and whose place no later one has taken, was not done and never will be. Of the others, nothing is
+// known.
+//
+//   O4 A client ID that was forgotten is not believed when it returns: it is rejected, and its
+//      client takes another. Otherwise it would be here without all that it wrote before.
+//
+// A write that was not done is noted nowhere. Its client may send it again, and then learns its
+// outcome.
+//
+// A request that is sent again gets another ID, so two requests in flight never have the same ID. A
+// client whose question, or its answer, was lost, asks again.
 #pragma once
 
 #include <array>
@@ -67,16 +71,16 @@ struct NamedClient {
     if (status != ReplyStatus::kOk && status != ReplyStatus::kDurableTier) return;
     outcomes[write.number % kRememberedWrites] = {write, status};
   }
-  /// What is known of a write that was sent over an earlier connection: the answer to kOutcome, but for the
-  /// request id of that. kInvalid: it was not.
+  /// Returns the record of a write that was sent over an earlier connection. It is the answer to
+  /// kOutcome, but for the request ID of that. kInvalid: it was sent over no earlier one.
   Reply Recall(std::uint64_t request_id) const;
 };
 
 /// Thread Safety: none; the server's one thread.
 class Outcomes {
  public:
-  /// Keeps at most so many names of clients that are gone; who went first is forgotten first. `remembered`
-  /// are gone, too.
+  /// Keeps at most `max_gone` IDs of disconnected clients, and forgets first the client that
+  /// disconnected first. `remembered` are disconnected, too.
   Outcomes(std::size_t max_gone, std::vector<RememberedClient> remembered);
   Outcomes(const Outcomes&) = delete;
   Outcomes& operator=(const Outcomes&) = delete;

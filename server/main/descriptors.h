@@ -19,7 +19,7 @@ std::size_t OpenDescriptors();
 
 struct DescriptorPlan {
   std::uint32_t max_clients = 0;  // so many fit
-  std::size_t others = 0;         // what clients leave of the limit is the store's, but for these
+  std::size_t others = 0;         // the store gets what clients leave of the limit, but for these
 
   /// StoreOptions::descriptors, with so many clients.
   std::size_t StoreShare(std::uint32_t clients) const;

@@ -21,24 +21,29 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/connection/auth_tokens.h"
 #include "server/main/descriptors.h"
 #include "server/memory/exported_memory.h"
 #include "server/memory/system_memory.h"
 #include "server/monitoring/log_writer.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
 #include "store/format/types/duration_text.h"
 #include "tools/command_line/command_line.h"
+#include "tools/command_line/place.h"
+#include "tools/command_line/say.h"
 
 namespace remora {
 namespace {
 
 constexpr char kExitStatus[] = R"(
-Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size; 69 no RDMA device or host for an address;
-  71 too little memory, or memory that may be locked, or threads; 73 a file or socket cannot be made; 74 disk full,
-  data corrupt or another input/output error; 75 the data directory, port or socket is in use; 77 no permission;
+Exit status: 0 stopped by TERM or INT; 64 a bad flag, address or size, or a file of tokens that is missing or wrong;
+  69 no RDMA device or host for an address; 71 too little memory, or memory that may be locked, or threads, or
+  descriptors; 73 a file or socket cannot be made; 74 disk full, data corrupt or another input/output error;
+  75 the data directory, port or socket is in use; 77 no permission, or a file of tokens that others may read;
   78 the data does not fit in --memory, or has a format that this kvserver does not know.)";
 
 // For a line to standard output, which a pipe that nobody reads does not take.
@@ -50,6 +55,7 @@ struct Flags {
   std::size_t memory = 0;
   std::optional<std::uint32_t> max_clients;
   rdma::MemoryWindows memory_windows = rdma::MemoryWindows::kAuto;
+  std::uint32_t tcp_threads = 1;
   int ready_fd = -1;
   bool insecure_open = false;
   // For the log, once it serves.
@@ -59,13 +65,19 @@ struct Flags {
 
 LogWriter* standard_error = nullptr;  // from the start of Main to its end
 
+/// Prints a line, which may contain text from clients and from the command line.
+void Say(std::string_view line) { standard_error->Write(command_line::Printable(line)); }
+
 int Fail(int exit_status, const absl::Status& status) {
-  standard_error->Write(std::string(status.message()));
+  Say(std::string(status.message()));
   return exit_status;
 }
 
+int FailUsage(const std::string& why) { return Fail(EX_USAGE, absl::InvalidArgumentError(why)); }
+
 // The codes of Store::Open.
 int StoreExitStatus(const absl::Status& status) {
+  if (IsShortage(status)) return EX_OSERR;
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
       return EX_USAGE;
@@ -83,6 +95,12 @@ int StoreExitStatus(const absl::Status& status) {
     default:
       return EX_IOERR;
   }
+}
+
+// The codes of ReadTokens.
+int TokensExitStatus(const absl::Status& status) {
+  if (absl::IsPermissionDenied(status)) return EX_NOPERM;
+  return absl::IsResourceExhausted(status) ? EX_OSERR : EX_USAGE;
 }
 
 // The codes of rdma::Listen and Listener::RegisterRead.
@@ -103,7 +121,13 @@ int ListenExitStatus(const absl::Status& status) {
   }
 }
 
-/// Whether this machine alone reaches the address.
+bool IsSameAddress(const rdma::Address& one, const rdma::Address& other) {
+  if (one.kind != other.kind) return false;
+  if (one.kind == rdma::TransportKind::kLocal) return command_line::IsSamePlace(one.path, other.path);
+  return one.host == other.host && one.port == other.port;
+}
+
+/// Returns whether this machine alone reaches the address.
 bool IsLoopback(const rdma::Address& address) {
   return address.kind == rdma::TransportKind::kLocal || address.host == "localhost" ||
          address.host == "::1" || address.host.starts_with("127.");
@@ -142,21 +166,22 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   flags->server.large_pages = true;
   flags->memory = DefaultMemory(ReadSystemMemory());
   command_line::CommandLine line(
-      "kvserver: a key-value store whose clients read it in place, over RDMA or mapped memory.");
+      "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
   line.Footer(kExitStatus);
   std::vector<std::string> addresses;
-  line.Add("--listen", addresses, "Where to serve: verbs://HOST:PORT or local:///PATH; may be repeated")
+  line.Add("--listen", addresses,
+           "Where to serve: verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH; may be repeated")
       .Required()
       .TypeName("ADDRESS");
   line.Add("--data_dir", flags->server.store.data_dir,
            "RocksDB's directory; made when missing. Needed with --durability=logged and synced")
       .TypeName("DIR");
-  line.Add(
-          "--memory", flags->memory,
-          "All the memory that clients may reach: 64M, 8G, ... It holds index, records, and what each client "
-          "has to itself (see --max_clients); not RocksDB's buffers and cache, nor the program. See "
-          "--eviction for "
-          "when it is full")
+  line.Add("--memory", flags->memory,
+           absl::StrFormat(
+               "All the memory that clients may reach: %s. It holds index, records, and what each "
+               "client has to itself (see --max_clients); not RocksDB's buffers and cache, nor the program. "
+               "See --eviction for when it is full",
+               command_line::kSizeText))
       .Size()
       .ShowDefault()
       .TypeName("SIZE");
@@ -204,7 +229,10 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
            "makes them. Read anew on SIGHUP: connections whose token is gone, or changed, end")
       .TypeName("FILE");
   line.AddFlag("--insecure_open", flags->insecure_open,
-               "Serve whoever reaches a verbs address; with --tokens, also who has none");
+               "Serve whoever reaches a verbs or tcp address; with --tokens, also who has none");
+  line.Add("--tcp_threads", flags->tcp_threads, "Threads that serve the reads of each tcp address")
+      .Range(1, 64)
+      .ShowDefault();
   line.AddChoice(
           "--memory_windows", flags->memory_windows,
           {{"auto", rdma::MemoryWindows::kAuto}, {"off", rdma::MemoryWindows::kOff}},
@@ -234,7 +262,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   if (default_ttl) {
     std::string why;
     const std::optional<std::chrono::milliseconds> ttl = ParseTtl(*default_ttl, &why);
-    if (!ttl) return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat("--default_ttl: ", why)));
+    if (!ttl) return FailUsage(absl::StrCat("--default_ttl: ", why));
     flags->server.store.default_ttl = *ttl;
   }
   if (watch_retention) {
@@ -242,32 +270,38 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
     const std::optional<std::chrono::milliseconds> time = ParseTtl(*watch_retention, &why);
     if (!time || *time == kNeverExpires) {
       if (why.empty()) why = "the disk would fill";
-      return Fail(EX_USAGE, absl::InvalidArgumentError(absl::StrCat("--watch_retention: ", why)));
+      return FailUsage(absl::StrCat("--watch_retention: ", why));
     }
     flags->server.store.watch_retention = std::chrono::ceil<std::chrono::seconds>(*time);
   }
   const bool has_dir = !flags->server.store.data_dir.empty();
   if (durability != Durability::kMemory && !has_dir) {
-    return Fail(EX_USAGE,
-                absl::InvalidArgumentError(
-                    "--durability=logged and synced need --data_dir=DIR; or choose --durability=memory"));
+    return FailUsage("--durability=logged and synced need --data_dir=DIR; or choose --durability=memory");
   }
   if (durability == Durability::kMemory && has_dir) {
-    return Fail(EX_USAGE, absl::InvalidArgumentError(
-                              "--durability=memory keeps nothing in a --data_dir; leave one out"));
+    return FailUsage("--durability=memory keeps nothing in a --data_dir; leave one out");
   }
   if (durability == Durability::kMemory && !flags->server.backup_dir.empty()) {
-    return Fail(EX_USAGE, absl::InvalidArgumentError(
-                              "--durability=memory has nothing to back up; leave out --backup_dir"));
+    return FailUsage("--durability=memory has nothing to back up; leave out --backup_dir");
+  }
+  if (durability == Durability::kMemory && watch_retention) {
+    return FailUsage("--durability=memory has no log for watches; leave out --watch_retention");
+  }
+  if (command_line::IsSamePlace(flags->server.store.data_dir, flags->server.backup_dir)) {
+    return FailUsage("--data_dir and --backup_dir are the same directory; backups need one of their own");
   }
   for (const std::string& text : addresses) {
     absl::StatusOr<rdma::Address> address = rdma::ParseAddress(text);
     if (!address.ok()) return Fail(EX_USAGE, address.status());
+    for (const rdma::Address& other : flags->listen) {
+      if (!IsSameAddress(*address, other)) continue;
+      return FailUsage(absl::StrCat("--listen=", text, ": is given twice; leave one out"));
+    }
     flags->listen.push_back(*std::move(address));
   }
   if (const absl::Status safe = CheckWhomItServes(*flags); !safe.ok()) return Fail(EX_USAGE, safe);
   flags->server.serves_without_token = flags->insecure_open;
-  flags->server.warn = [](std::string_view text) { standard_error->Write(text); };
+  flags->server.warn = Say;
   if (!quiet) flags->server.log = flags->server.warn;
   return std::nullopt;
 }
@@ -368,9 +402,13 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
   flags->server.store.memory_size = plan.region_size;
   flags->server.max_clients = plan.max_clients;
   flags->server.store.descriptors = descriptors.StoreShare(plan.max_clients);
-  flags->notes.push_back(absl::StrFormat("descriptors: %d, with which %d clients fit; %d are for the store",
-                                         descriptors.limit, descriptors.max_clients,
-                                         is_durable ? flags->server.store.descriptors : 0));
+  std::string note =
+      absl::StrFormat("clients: %d at most; the limit of open files (ulimit -n) is %d, enough for %d",
+                      plan.max_clients, descriptors.limit, descriptors.max_clients);
+  if (is_durable) {
+    absl::StrAppendFormat(&note, "; of these files, the store may open %d", flags->server.store.descriptors);
+  }
+  flags->notes.push_back(std::move(note));
   return plan;
 }
 
@@ -378,6 +416,11 @@ int Main(int argc, char** argv) {
   Flags flags;
   if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
 
+  if (!flags.server.tokens_file.empty()) {
+    // Before anything is made; and by clients a token that cannot be read is refused in the same way.
+    const absl::Status tokens = ReadTokens(flags.server.tokens_file).status();
+    if (!tokens.ok()) return Fail(TokensExitStatus(tokens), tokens);
+  }
   const rdma::QueueLimits limits;
   const absl::StatusOr<MemoryPlan> plan = Plan(&flags);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
@@ -394,7 +437,7 @@ int Main(int argc, char** argv) {
   const SteadyClock clock;
   std::vector<std::string> addresses;
   for (const rdma::Address& address : flags.listen) {
-    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows);
+    auto listener = rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads);
     if (!listener.ok()) return Fail(ListenExitStatus(listener.status()), listener.status());
     addresses.push_back((*listener)->address().ToString());
     if (address.kind == rdma::TransportKind::kVerbs) SayWhoMayWrite(flags, **listener);
@@ -420,7 +463,7 @@ int Begin(int argc, char** argv) {
   const absl::Status streams = OccupyStandardStreams();
   absl::StatusOr<std::unique_ptr<LogWriter>> log = LogWriter::Start(STDERR_FILENO, "kvserver: ");
   if (const absl::Status& begun = streams.ok() ? log.status() : streams; !begun.ok()) {
-    std::fprintf(stderr, "kvserver: %s\n", std::string(begun.message()).c_str());
+    command_line::SayError(std::string(absl::StrCat("kvserver: ", begun.message())));
     return EX_OSERR;
   }
   standard_error = log->get();

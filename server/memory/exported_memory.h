@@ -17,12 +17,12 @@
 
 namespace remora {
 
-/// What one client of such a listener takes, beside the region: its slice, message buffers, and what the
-/// transport shares with it.
+/// Returns the bytes that one client of a listener of `kind` takes, beside the region: its staging
+/// buffer, message buffers, and the memory that the transport shares with it.
 std::size_t ClientBytes(rdma::TransportKind kind, const rdma::QueueLimits& limits);
 
-/// What such a listener takes: what the transport shares with all its clients, and what it has ready for
-/// those to come.
+/// Returns the bytes that a listener of `kind` takes: the memory that the transport shares with all
+/// its clients, and the memory that it has ready for future ones.
 std::size_t ListenerBytes(rdma::TransportKind kind, const rdma::QueueLimits& limits);
 
 /// How all the memory that clients may reach is split. Bytes.
@@ -35,10 +35,12 @@ struct MemoryPlan {
   std::size_t bytes() const { return region_size + max_clients * client_bytes + listener_bytes; }
 };
 
-/// Splits `memory` for a server that listens at `addresses`, with `limits` at each: the plan takes no more.
-/// No `max_clients`: as many as an eighth of it holds, but 4 to 512, and above 4 no more than leave the store
-/// its least. InvalidArgument: what is left is less than a store's least, or more than its most (says the
-/// numbers, and what to do).
+/// Splits `memory` for a server that listens at `addresses`, with `limits` at each: the plan takes
+/// no more. Without `max_clients` it plans as many as an eighth of the memory holds, but 4 to 512.
+/// Above 4, it plans no more than leave the store its least.
+///
+/// - InvalidArgument: the rest is less than a store's least, or more than its most (the error says
+///   the numbers, and what to do).
 absl::StatusOr<MemoryPlan> PlanMemory(std::size_t memory, std::optional<std::uint32_t> max_clients,
                                       std::span<const rdma::Address> addresses,
                                       const rdma::QueueLimits& limits);

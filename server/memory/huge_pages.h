@@ -1,11 +1,11 @@
-// Large pages for the memory that clients map. Most READs are of a place at random, and to find the page of
-// that takes about as long as the READ itself where pages have 4 KiB; with pages of 2 MiB it is next to
+// Huge pages for the memory that clients map. Most READs are of a random place. With pages of 4
+// KiB, finding the page takes about as long as the READ itself; with pages of 2 MiB it is next to
 // nothing.
 //
-// The system has such pages for shared memory where it was told to (shmem_enabled); where it was not, one may
-// still ask for each by itself, from Linux 6.1 on (MADV_COLLAPSE): what is there is copied into it. That
-// takes about a millisecond, for which who uses just that memory waits. So a thread does it, some way behind
-// the store, and rests in between.
+// The system gives shared memory such pages if it was told to (shmem_enabled). Otherwise a process
+// may still ask for each page by itself, from Linux 6.1 on (MADV_COLLAPSE); the system copies the
+// existing bytes into it. That takes about a millisecond, for which a user of just that memory
+// waits. So a thread does it, some way behind the store, and rests in between.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,8 @@ namespace remora {
 /// Thread Safety: Reached may be called from any thread; the rest by one.
 class LargePages {
  public:
-  /// Of `region`, which begins at a multiple of rdma::kLargePage, as SharedMemory does.
+  /// Provides pages for `region`, which begins at a multiple of rdma::kLargePage, as SharedMemory
+  /// does.
   explicit LargePages(std::span<std::byte> region) : region_(region) {}
   ~LargePages() { Stop(); }
   LargePages(const LargePages&) = delete;
@@ -37,7 +38,8 @@ class LargePages {
   /// All of the region, as far as there are any, before it returns: for a device that is going to lock it.
   /// REQUIRES: Start.
   void ProvideAll();
-  /// Of what is reached from now on, nothing comes. Waits for the page that is being provided.
+  /// Stops: memory that is reached from now on gets no huge pages. Waits for the page that is being
+  /// provided.
   void Stop();
 
  private:

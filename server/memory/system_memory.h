@@ -9,15 +9,15 @@
 
 namespace remora {
 
-/// Bytes. What the system does not tell counts as no limit.
+/// Memory of the system, in bytes. A value that the system does not tell counts as no limit.
 struct SystemMemory {
   std::uint64_t most = UINT64_MAX;       // that it can ever have, swap aside
   std::string whose = "this machine";    // which of the two has no more
   std::uint64_t available = UINT64_MAX;  // of the machine's, right now
 };
 
-/// As /proc/meminfo, and memory.max or memory.limit_in_bytes of the control group and of those above it, have
-/// it. `root`: where these files are, for tests.
+/// Reads /proc/meminfo, and memory.max or memory.limit_in_bytes of the control group and of those
+/// above it. `root`: where these files are, for tests.
 SystemMemory ReadSystemMemory(const std::string& root = "");
 
 /// For a server that was not told: 256 MiB, or half of what there is.

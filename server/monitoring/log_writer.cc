@@ -25,7 +25,7 @@ void WriteAll(int fd, std::string_view text) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // who made it has set O_NONBLOCK
+    } else if (errno == EAGAIN) {  // the maker of the descriptor has set O_NONBLOCK
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {

@@ -1,12 +1,12 @@
-// Lines of the log that others cause, who may come without end: of each kind some are written, the others are
-// counted, and one line says how many.
+// Lines of the log that others cause, and that may come without end. Of each kind some are written,
+// the others are counted, and one line says how many.
 //
 //   A window of a kind begins with a line, and lasts kWindow. The first kLines in it are written. At its end,
 //   if there were more, one line says how many were not; the next line begins the next window.
 //
-// So a kind writes kLines + 1 lines in each kWindow at most, every line is written or counted, and who is
-// refused without end hides nothing but others who are refused. What does not come from outside (the start,
-// the disk, the tokens) is not written here.
+// So a kind writes kLines + 1 lines in each kWindow at most, and every line is written or counted.
+// A client that is rejected without end hides only lines about other rejected clients. Lines that
+// do not come from outside (the start, the disk, the tokens) are not written here.
 #pragma once
 
 #include <array>
@@ -38,9 +38,9 @@ class BoundedLog {
 
   /// When TellDue will have something to say. Nothing: all lines were written, or told of.
   std::optional<TimePoint> next_telling() const { return next_telling_; }
-  /// Of the windows that are over: how many lines they did without.
+  /// Writes how many lines were left out of the windows that are over.
   void TellDue();
-  /// Of all windows, as the log ends.
+  /// Writes how many lines were left out of all windows, as the log ends.
   void TellAll();
 
  private:

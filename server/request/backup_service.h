@@ -26,8 +26,12 @@ class Backups {
   Backups(const Backups&) = delete;
   Backups& operator=(const Backups&) = delete;
 
-  /// What a kBackup asks for: begins one, or says how it goes. Nothing: it is under way. InvalidArgument.
-  /// FailedPrecondition: there is no place for it. AlreadyExists: another one is under way. As Store::Backup.
+  /// Does the work of a kBackup: begins a backup, or returns its state. Nothing: it is in progress.
+  /// Other errors are those of Store::Backup.
+  ///
+  /// - InvalidArgument: the request is malformed.
+  /// - FailedPrecondition: there is no place for it.
+  /// - AlreadyExists: another one is in progress.
   absl::StatusOr<std::optional<BackupDone>> Take(const Request& request);
 
  private:

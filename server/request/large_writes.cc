@@ -10,8 +10,9 @@
 namespace remora {
 namespace {
 
-// Of the memory, what may be reserved at once by all clients together: what waits for a slow or a dead one
-// must not take the store's room. One reservation may be larger than that when there is no other.
+// Divisor of the memory that all clients together may reserve at once. Reservations that wait for a
+// slow or a dead client must not take the store's space. One reservation may be larger than that
+// when there is no other.
 constexpr std::size_t kShare = 4;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Room that clients have reserved for large values, and who may write it.
+// Space that clients have reserved for large values, and their right to write it.
 //
 //   Reserve      the store gives up room; where the transport can take a grant back, the client is granted to
 //                WRITE it; else it sends its bytes in parts, which are copied in
@@ -6,8 +6,8 @@
 //   (the store verifies and publishes them, in place)
 //   EndCommit    the room is the record's, or the store's again
 //
-// So no byte that a reader can reach through the index can be written by any client: a grant ends before the
-// store even looks at what was written, and covers key and value of that record and nothing else.
+// So no client can write a byte that a reader can reach through the index. A grant ends before the
+// store even reads the written bytes, and covers key and value of that record and nothing else.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class Grants {
  public:
   /// Both outlive this.
   Grants(Store& store, ExportedMemory& memory);
-  /// What is reserved is given back.
+  /// Gives back all reservations.
   ~Grants();
   Grants(const Grants&) = delete;
   Grants& operator=(const Grants&) = delete;
@@ -54,9 +54,9 @@ class Grants {
 
   /// Gives back what the connection had reserved, if anything. InvalidArgument: it is being committed.
   absl::Status GiveBack(rdma::Connection& connection);
-  /// The same in any case. Before the connection goes.
+  /// Gives back what the connection had reserved, in any case. Called before the connection goes.
   void End(rdma::Connection& connection);
-  /// The same for all whose time is over.
+  /// Gives back all reservations whose time is over.
   void Expire();
   /// When the next one's is. Nothing: nothing is reserved.
   std::optional<TimePoint> next_expiry() const;

@@ -1,5 +1,5 @@
-// What is answered without a write of the step's group: pings, where records are, room for large values,
-// scans, backups.
+// Answers to requests outside the step's group of writes: pings, locations of records, reservations
+// for large values, scans, backups.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -43,7 +43,7 @@ bool Server::AnswerOthers() {
       continue;
     }
     if (pending.request.operation == Operation::kCommit) {
-      // What was reserved has been given back, if anything was.
+      // The reservation has been given back, if there was one.
       const bool gives_back = pending.request.key_size == 0 && pending.request.value_size == 0;
       if (gives_back) {
         Answer(pending, absl::OkStatus());
@@ -200,7 +200,7 @@ absl::Status Server::Locate(const ServerSession& session, const Request& request
   }
   const absl::StatusOr<Location> location = store_->Locate(key);
   if (absl::IsDataLoss(location.status())) {
-    // What is longer is cut off, so what to do comes first.
+    // A longer text is cut off, so the action comes first.
     return absl::DataLossError(
         absl::StrCat("the key is there, but damaged on the server's disk; restore a backup ",
                      "(kvctl check says more): ", location.status().message()));

@@ -12,10 +12,12 @@
 
 namespace remora {
 
-/// Whether the fields of a write that are not about its payload are in bounds, and such as its operation has.
+/// Returns whether the fields of a write, except those about its payload, are in bounds, and such
+/// as its operation has.
 bool FitsItsOperation(const Request& request);
 
-/// What it counts as against a rate of requests: the puts of a list are requests of their own.
+/// Returns the number of requests that it counts as against a rate: the puts of a multi-put are
+/// requests of their own.
 inline unsigned CountOf(const Request& request) {
   return request.operation == Operation::kPutList && request.put_count > 0 ? request.put_count : 1u;
 }
@@ -32,7 +34,8 @@ Write::Kind KindOf(Operation operation);
 /// are no batch.
 std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes);
 
-/// The same of a list of `count` puts, but for the first `done` of them. 0: the bytes are no such list.
+/// Adds the writes of a multi-put of `count` puts, but for the first `done` of them; returns how
+/// many. 0, and nothing is added: the bytes are no such multi-put.
 std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t done,
                        std::vector<Write>* writes);
 

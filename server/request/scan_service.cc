@@ -232,7 +232,7 @@ absl::StatusOr<bool> Scans::FillPage(Cursor& cursor, std::span<std::byte> page, 
       cursor.in_entry = false;
       continue;
     }
-    // What fits into one page is in one page: its reader need not put it together.
+    // An entry that fits into one page is in one page, so its reader need not join pieces.
     if (cursor.entry_sent == 0 && entry.size() <= page.size()) return true;
     const std::array<std::string_view, 3> pieces = {
         std::string_view(reinterpret_cast<const char*>(entry.header.data()), entry.header_size), entry.key,
@@ -262,8 +262,8 @@ absl::StatusOr<bool> Scans::DeleteSome(Cursor& cursor, std::int64_t* count) {
   const std::uint64_t before = cursor.deletion->deleted();
   const absl::StatusOr<bool> more = cursor.deletion->StepWithoutWaiting();
   *count = static_cast<std::int64_t>(cursor.deletion->deleted() - before);
-  // What was deleted is told, also before there is no room for more. Else another step of the server's goes
-  // on: others are served while the disk takes its time.
+  // The client is told what was deleted, even before the space runs out. Else another step of the
+  // server continues: it serves others while the disk takes its time.
   if (absl::IsAborted(more.status()) && *count > 0) return true;
   return more;
 }

@@ -90,7 +90,7 @@ class Scans {
   absl::StatusOr<bool> SendPage(ServerSession& session, Client& client, Cursor& cursor,
                                 const PagePlace& place, std::int64_t* size);
   static absl::StatusOr<bool> FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled);
-  /// What the next step of the cursor comes to. Aborted: that is not known yet.
+  /// Result of the next step of the cursor. Aborted: it is not known yet.
   enum class Found : std::uint8_t { kEntry = 1, kNotYet = 2, kEnd = 3, kPause = 4 };
   static absl::StatusOr<Found> Advance(Cursor& cursor);
   /// The entry that it is at: its header and its bytes.

@@ -50,7 +50,7 @@ bool Server::CommitWrites() {
   const TimePoint now = store_->clock().Now();
   reply_ms_ = store_->clock().UnixMillisAt(now);
   store_->Submit(writes_, now, *reply_ms_);
-  // Before any reply, which may find its client gone: what was reserved is the store's by now.
+  // Before any reply, which may find its client gone: the reserved space is the store's by now.
   if (is_any_reserved) EndCommits();
 
   const Write* write = writes_.data();  // of a batch, the one that stands for all
@@ -183,6 +183,7 @@ absl::Status Server::AddBatch(Pending& pending) {
   Write& first = writes_[writes_.size() - pending.writes];
   first.request = NameOf(pending);
   first.durability = DecodeDurability(pending.request.durability);
+  first.begins_batch = true;
   return absl::OkStatus();
 }
 

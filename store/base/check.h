@@ -1,5 +1,5 @@
-// REMORA_CHECK: for what only a bug can cause. Crashing is better than publishing bad memory.
-// What a peer, a disk, a network or a caller can cause is an absl::Status instead.
+// REMORA_CHECK: for faults that only a bug can cause. Crashing is better than publishing bad
+// memory. Faults that a peer, a disk, a network or a caller can cause are an absl::Status instead.
 #pragma once
 
 #include <cstdio>

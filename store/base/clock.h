@@ -21,13 +21,14 @@ class Clock {
   virtual TimePoint Coarse() const { return Now(); }
   /// Milliseconds since 1970, rounded down; goes on as Now does.
   virtual std::int64_t UnixMillis() const = 0;
-  /// The same at `now`, which Now has just said: of two looks at a clock, one will do.
+  /// Returns UnixMillis at `now`, which Now has just returned, so that one read of the clock is
+  /// enough.
   virtual std::int64_t UnixMillisAt([[maybe_unused]] TimePoint now) const { return UnixMillis(); }
   /// Returns when this much time has passed.
   virtual void Sleep(Duration duration) const { std::this_thread::sleep_for(duration); }
 
-  /// Whether the caller's call shall not wait any more: then it ends with Cancelled. A client asks when it
-  /// begins to sleep, and again after each LongestSleep.
+  /// Returns whether the caller's call shall not wait any more: then it ends with Cancelled. A
+  /// client asks when it begins to sleep, and again after each LongestSleep.
   virtual bool IsInterrupted() const { return false; }
   virtual Duration LongestSleep() const { return Duration::max(); }
 
@@ -47,7 +48,7 @@ class SteadyClock : public Clock {
     return TimePoint(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
   }
   std::int64_t UnixMillis() const override { return UnixMillisAt(Now()); }
-  // What the system's clock said at the first use in this process, and the time since: a system clock that is
+  // The system's clock at the first use in this process, and the time since: a system clock that is
   // set anew later moves nothing.
   std::int64_t UnixMillisAt(TimePoint now) const override {
     using std::chrono::duration_cast, std::chrono::nanoseconds;

@@ -1,4 +1,4 @@
-// What a MultiGet says of each key, and a MultiPut of each write.
+// Results of a MultiGet for each key, and of a MultiPut for each write.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 
 namespace remora {
 
-/// Who guesses at random bytes of this size never finds them.
+/// Least size of a secret. Guessing never finds random bytes of this size.
 inline constexpr std::size_t kMinSecretSize = 16;
 inline constexpr std::size_t kMaxSecretSize = 64;
 
@@ -54,7 +54,7 @@ inline std::optional<std::string> DecodeSecret(std::string_view text, std::strin
     bits -= 8;
     bytes.push_back(static_cast<char>(buffer >> bits & 0xff));
   }
-  // What was cut off, or pasted twice, leaves bits over.
+  // A secret that was cut off, or pasted twice, leaves bits over.
   if (bits >= 6 || (buffer & ((1u << bits) - 1)) != 0) {
     *why = "the secret's last digit is missing or wrong";
     return std::nullopt;

@@ -1,5 +1,5 @@
-// Descriptors 0 to 2 are standard input, output and error, also where they are closed: a file or socket that
-// got one of these numbers would receive what the process prints.
+// Descriptors 0 to 2 are standard input, output and error, also where they are closed. A file or
+// socket that got one of these numbers would receive what the process prints.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What ThreadSanitizer cannot see: an order that time makes. Nothing in other builds.
+// Order that ThreadSanitizer cannot see, because time makes it. Nothing in other builds.
 #pragma once
 
 // gcc says it in one way, clang in another.

@@ -31,6 +31,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/data_dir.h"
@@ -198,7 +199,8 @@ absl::Status Restore(const Reader& reader, std::uint32_t id, std::int64_t unix_s
 absl::Status Errno(const std::string& what) {
   const int error = errno;
   if (error == ENOENT || error == EACCES) return absl::ErrnoToStatus(error, what);
-  return absl::UnavailableError(absl::ErrnoToStatus(error, what).message());
+  absl::Status status = absl::UnavailableError(absl::ErrnoToStatus(error, what).message());
+  return IsShortage(error) ? MarkedAsShortage(std::move(status)) : status;
 }
 
 absl::Status IsNotEmpty(const std::string& data_dir) {

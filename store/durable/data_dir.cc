@@ -12,11 +12,13 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 
 namespace remora {
@@ -31,7 +33,8 @@ absl::Status FileError(const std::string& what) {
     case absl::StatusCode::kPermissionDenied:
       return status;
     default:
-      return absl::UnavailableError(status.message());
+      status = absl::UnavailableError(status.message());
+      return IsShortage(error) ? MarkedAsShortage(std::move(status)) : status;
   }
 }
 

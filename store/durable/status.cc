@@ -3,7 +3,6 @@
 #include <rocksdb/status.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 
 namespace remora {
 
@@ -45,8 +45,8 @@ absl::Status DamagedStatus(std::string_view place, std::string_view why) {
 bool WillPass(const rocksdb::Status& status) {
   if (status.ok()) return false;
   const std::string text = status.ToString();
-  return std::ranges::any_of(std::array{EMFILE, ENFILE, ENOMEM, EINTR, EFBIG},
-                             [&](int error) { return absl::EndsWith(text, std::strerror(error)); });
+  const auto ends = [&](int error) { return absl::EndsWith(text, std::strerror(error)); };
+  return ends(EINTR) || std::ranges::any_of(kShortageErrors, ends);
 }
 
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
@@ -67,10 +67,10 @@ absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
   }
   if (WillPass(status)) {
     // Its files are told of as if the disk were full (files.h).
-    return absl::UnavailableError(
+    return MarkedAsShortage(absl::UnavailableError(
         absl::StrCat("the system is short of descriptors or memory right now, or a file is as large as may "
                      "be (ulimit -n, -f): ",
-                     AbslView(place), ": ", absl::StrReplaceAll(text, {{"No space left on device: ", ""}})));
+                     AbslView(place), ": ", absl::StrReplaceAll(text, {{"No space left on device: ", ""}}))));
   }
   // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
   // found", which an iterator or an open only says of a file; who looks up a key asks before.

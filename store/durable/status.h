@@ -18,7 +18,8 @@ absl::Status DamagedStatus(std::string_view place, std::string_view why);  // Da
 /// worth another try, and left nothing damaged.
 bool WillPass(const rocksdb::Status& status);
 
-/// OK; PermissionDenied; DataLoss: files are missing or damaged; Unavailable: all else, a full disk too.
+/// OK; PermissionDenied; DataLoss: files are missing or damaged; Unavailable: all else, a full disk too. What
+/// will pass is marked as a shortage (store/base/shortage.h).
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place);
 
 }  // namespace remora

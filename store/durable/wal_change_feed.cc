@@ -115,14 +115,19 @@ absl::StatusOr<std::unique_ptr<ChangeLog>> ChangeLog::Open(rocksdb::DB& db, cons
   auto rep = std::make_unique<Rep>();
   rep->place = place;
   rep->position = from;
-  // A file that was removed since is as above.
+  // A file that was removed since is as above; one that cannot be opened right now is not.
   if (const rocksdb::Status found = db.GetUpdatesSince(from, &rep->groups); !found.ok()) {
+    if (WillPass(found)) return ToStatus(found, place);
     return NotKept("its writes are being removed (--watch_retention)");
   }
+  if (const rocksdb::Status read = rep->groups->status(); WillPass(read)) return ToStatus(read, place);
   if (rep->groups->Valid()) REMORA_RETURN_IF_ERROR(rep->TakeGroup());
   // Else the first group is the one that `from` is in.
   if (!gaps && (rep->group.writeBatchPtr == nullptr || rep->group.sequence > from)) {
-    return NotKept("some of its writes are not in the log");
+    return NotKept(
+        "some of its writes are not in the log (they were of durability memory and a restart came behind "
+        "them, or "
+        "they were lost with the machine)");
   }
   return std::unique_ptr<ChangeLog>(new ChangeLog(std::move(rep)));
 }

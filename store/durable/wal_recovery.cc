@@ -3,6 +3,8 @@
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -39,10 +41,10 @@ bool AreTorn(const rocksdb::DBOptions& options, const std::string& path,
 /// The damaged ones among the logs, and in words where that begins.
 rocksdb::Status FindDamage(const std::string& path, std::vector<std::string>* damaged, std::string* where) {
   const auto logs = LogsIn(path);
-  if (!logs) return rocksdb::Status::IOError("cannot list", path);
+  if (!logs) return rocksdb::Status::IOError("cannot list " + path, std::strerror(errno));
   for (const std::string& log : *logs) {
     const auto state = CheckLog(log);
-    if (!state) return rocksdb::Status::IOError("cannot read", log);
+    if (!state) return rocksdb::Status::IOError("cannot read " + log, std::strerror(errno));
     if (!state->damaged_at) continue;
     if (damaged->empty()) *where = absl::StrCat(log, ", from byte ", *state->damaged_at, " on");
     damaged->push_back(log);

@@ -30,6 +30,7 @@
 #include "store/base/clock.h"
 #include "store/durable/tier.h"
 #include "store/durable/unsynced_keys.h"
+#include "store/engine/core.h"
 #include "store/format/memory/key_search.h"
 #include "store/format/memory/layout.h"
 #include "store/format/types/scan_range.h"
@@ -68,8 +69,6 @@ class Store::Impl {
   absl::Status Exists(std::string_view key);
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::StatusOr<Location> Locate(std::string_view key);
-  bool wants_reads() const { return wants_reads_.load(std::memory_order_relaxed); }
-  void NoteRead(std::uint64_t key_hash);
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
   void GiveBack(const Reservation& reservation);
   void Commit(std::span<Write> writes);
@@ -90,9 +89,6 @@ class Store::Impl {
   /// As Work, where something has expired; for who waits for that, should nobody else work. False: there was
   /// nothing to do.
   bool RemoveExpired();
-  bool has_tier() const { return tier_ != nullptr; }
-  /// REQUIRES: has_tier().
-  const DurableTier& tier() const { return *tier_; }
   /// What is published at this moment. REQUIRES: has_tier().
   absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range);
   /// Of all writes that are logged and visible, as those before them, the last one's sequence. Any thread.
@@ -121,18 +117,11 @@ class Store::Impl {
   bool LoadStep();
   absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
   std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }
-  bool loading() const { return loading_.load(std::memory_order_acquire); }
-  Duration load_time() const { return loading() ? Duration::zero() : load_.took; }
+  Duration load_time() const { return core_.is_loading() ? Duration::zero() : load_.took; }
   absl::Status load_status() const;
   absl::Status disk_status() const;
 
-  const Superblock& superblock() const { return superblock_; }
-  const Clock& clock() const { return clock_; }
-  void Add(Counter counter, std::int64_t delta) const;
-  /// One more, of what is only counted under mutex_: without the barrier that Add is, which would wait for
-  /// what the write before it has stored.
-  void CountOne(Counter counter) const { Set(counter, Read(counter) + 1); }
-  std::uint64_t Read(Counter counter) const;
+  StoreCore& core() { return core_; }
 
  private:
   /// What may come of waiting for room.
@@ -143,9 +132,6 @@ class Store::Impl {
   Impl(const StoreOptions& options, const Clock& clock, std::unique_ptr<AnonymousMemory> own_memory,
        std::span<std::byte> region, std::unique_ptr<DurableTier> tier);
   absl::Status Start(const StoreOptions& options);
-  /// Nobody has read so far. From now on, somebody may.
-  void BeginToServe();
-  void Set(Counter counter, std::uint64_t value) const;
   void SetSizeCounters();
 
   // --- read/point_read.cc
@@ -160,8 +146,8 @@ class Store::Impl {
 
   // --- read/promote.cc
 
-  /// The key's record, brought back to memory if it is not there. May have expired. Under mutex_, and not
-  /// while a group is being committed. NotFound. Aborted, ResourceExhausted: no room, as for a write.
+  /// The key's record, brought back to memory if it is not there. May have expired. Under core_.mutex, and
+  /// not while a group is being committed. NotFound. Aborted, ResourceExhausted: no room, as for a write.
   /// Unavailable, DataLoss: the tier cannot be read.
   absl::StatusOr<Place> FindOrFetch(std::string_view key, std::uint64_t key_hash);
   /// Appends the record of a key that is not in memory; nothing leads to it yet. `entry`: of the cold key.
@@ -401,47 +387,25 @@ class Store::Impl {
   void EndRange(LoadWorker& worker);
   void EndLoad(LoadWorker& worker, const absl::Status& status);
 
-  // Fixed after Start; what they refer to is the shared memory.
-  const std::size_t memory_size_;
-  const Clock& clock_;
-  const std::chrono::milliseconds grace_;
+  StoreCore core_;
+
+  // Fixed after Start.
   const std::chrono::milliseconds default_ttl_;
   const Durability durability_;
   const std::function<void()> on_synced_;
-  const std::unique_ptr<AnonymousMemory> own_memory_;
-  Superblock& superblock_;
-  StoreShape shape_;  // fixed from BeginToServe on
 
-  /// Writers take turns. A reader takes it only after it met writers of its key time and again.
-  mutable std::mutex mutex_;
-
-  // Written under mutex_. Readers in between use only the members that say so.
-  Segments segments_;
-  ValueLog log_;
-  Index index_;
-
-  // Any thread.
-  Frequency frequency_;
-  std::atomic<bool> wants_reads_ = false;
-
-  // Under mutex_.
-  const std::unique_ptr<DurableTier> tier_;   // null: Durability::kMemory
+  // Under core_.mutex.
   std::vector<RememberedClient> remembered_;  // from Start to TakeRemembered
-  KnownKeys known_;
-  UnsyncedKeys unsynced_keys_;
   Sweeper sweeper_;
   ColdSweep cold_sweep_;
   Evictor evictor_;
   Cleaner cleaner_;
-  std::uint64_t next_version_ = 1;
   LoadState load_;  // says what protects what
-  /// Whether a key may be in the tier that the index does not know. Once false, for ever.
-  std::atomic<bool> loading_ = false;
   std::uint64_t fetches_ = 0;
   std::size_t ahead_ = 0;  // segments to be free or resting, until then
   TimePoint ahead_until_;
 
-  // What the writes since the last CatchUp have left to be done, at their pace. Under mutex_.
+  // What the writes since the last CatchUp have left to be done, at their pace. Under core_.mutex.
   struct Owed {
     bool any = false;
     bool sizes = false;  // more than small records have come and gone: the counters of sizes cannot wait
@@ -453,9 +417,9 @@ class Store::Impl {
     std::size_t writes = 0;   // done; of all three, what KeepPace has not seen
   };
   Owed owed_;
-  std::atomic<bool> catch_up_is_due_ = false;  // written under mutex_
+  std::atomic<bool> catch_up_is_due_ = false;  // written under core_.mutex
 
-  // The group that is being committed; members only so that their memory is used again. Under mutex_.
+  // The group that is being committed; members only so that their memory is used again. Under core_.mutex.
   std::vector<Staged> staged_;
   bool group_is_one_ = false;                                      // write: none comes after it
   GroupKeys group_keys_;                                           // by numbers in staged_
@@ -476,12 +440,12 @@ class Store::Impl {
   bool decided_on_pending_ = false;  // the write that was decided last (S6)
   std::vector<Write*> refused_;      // those of the group that are to be pending
 
-  std::atomic<std::uint64_t> changes_end_ = 0;  // written under mutex_
+  std::atomic<std::uint64_t> changes_end_ = 0;  // written under core_.mutex
   std::atomic<std::int64_t> expiry_due_ms_ =
-      Segments::kNoExpiry;       // when the sweeps go on; written under mutex_
+      Segments::kNoExpiry;       // when the sweeps go on; written under core_.mutex
   bool syncs_in_steps_ = false;  // from Start on
 
-  // Under mutex_: see synced.cc.
+  // Under core_.mutex: see synced.cc.
   std::deque<Pending> pending_;  // in the order of their tickets
   std::uint64_t last_ticket_ = 0;
   std::uint64_t synced_to_ = 0;  // the disk has those of these tickets, or never will

@@ -39,8 +39,9 @@ namespace remora {
 /// Thread Safety: view, Copy and Peek from any thread; all else by one writer at a time.
 class Index {
  public:
-  /// Entries for each main bucket at which the index grows. Measured (docs/index-buckets.md): on the way from
-  /// half of it up to it, 1.3 % of the missing keys cost a second READ, and a key costs 15 bytes.
+  /// Entries for each main bucket at which the index grows. Measured (docs/performance/index-buckets.md): on
+  /// the way from half of it up to it, 1.3 % of the missing keys cost a second READ, and a key costs 15
+  /// bytes.
   static constexpr std::uint64_t kPeakLoad = 24;
   static constexpr std::uint32_t kFirstLevel = 6;
 

@@ -108,8 +108,8 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
 }
 
 std::uint64_t Store::Impl::versions_end() const {
-  const std::lock_guard lock(mutex_);
-  return next_version_;
+  const std::lock_guard lock(core_.mutex);
+  return core_.next_version;
 }
 
 // --- The public face ------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const Ran
   ScanRange range;
   if (const char* why = ResolveRange(options, &range)) return absl::InvalidArgumentError(why);
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (impl_->has_tier()) {
+  if (impl_->core().has_tier()) {
     REMORA_ASSIGN_OR_RETURN(cursor, impl_->NewCursor(range));
   }
   const std::uint64_t versions_end = impl_->versions_end();

@@ -62,39 +62,39 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
   REMORA_RETURN_IF_ERROR(CheckKeySize(key));
   const std::uint64_t key_hash = HashKey(key);
   // Asked before the search: what is loaded behind its back, it may miss.
-  const bool complete = !loading();
+  const bool complete = !core_.is_loading();
   bool cold = false;
   for (int searches = 0; searches < kMaxSearches && !cold; ++searches) {
-    const TimePoint start = clock_.Coarse();
+    const TimePoint start = core_.clock.Coarse();
     const auto in_time = [&] {  // I6
       WithinTime(this);
-      return clock_.Coarse() - start <= grace_;
+      return core_.clock.Coarse() - start <= core_.grace;
     };
-    IndexView view = index_.view();
-    KeySearch search(key, key_hash, shape_, &view);
+    IndexView view = core_.index.view();
+    KeySearch search(key, key_hash, core_.shape, &view);
     Bucket bucket;
     RecordHeader header;
     while (search.step() != KeySearch::Step::kUnsure) {
       switch (search.step()) {
         case KeySearch::Step::kReadBucket:
-          index_.Copy(search.bucket(), &bucket);
+          core_.index.Copy(search.bucket(), &bucket);
           search.TakeBucket(bucket);
           break;
         case KeySearch::Step::kReadRecord:
-          header = CopyHeader(log_.Header(Place::Of(search.slot())));
-          search.TakeRecord(header, log_.Body(Place::Of(search.slot())));
+          header = CopyHeader(core_.log.Header(Place::Of(search.slot())));
+          search.TakeRecord(header, core_.log.Body(Place::Of(search.slot())));
           break;
         case KeySearch::Step::kFound:
-          if (IsOver(header.expiry_ms, clock_)) {
+          if (IsOver(header.expiry_ms, core_.clock)) {
             // Absent when the clock was looked at, if it was the key's live record even after that.
-            const RecordHeader& shared = log_.Header(Place::Of(search.slot()));
+            const RecordHeader& shared = core_.log.Header(Place::Of(search.slot()));
             const bool live = LoadWord(shared.version_live, std::memory_order_acquire) == header.version_live;
             if (live && in_time()) return absl::NotFoundError("no such key");
             search.GiveUp();
             break;
           }
           take(header, search.slot());
-          NoteRead(key_hash);
+          core_.NoteRead(key_hash);
           if (in_time()) return absl::OkStatus();
           search.GiveUp();
           break;
@@ -114,10 +114,10 @@ absl::Status Store::Impl::Find(std::string_view key, const Take& take) {
     WithinTime(this);
   }
   // While we hold this nothing changes but by us, so what the index says is so.
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(core_.mutex);
   REMORA_ASSIGN_OR_RETURN(const Place place, FindOrFetch(key, key_hash));
-  const RecordHeader header = CopyHeader(log_.Header(place));
-  if (IsOver(header.expiry_ms, clock_)) return absl::NotFoundError("no such key");
+  const RecordHeader header = CopyHeader(core_.log.Header(place));
+  if (IsOver(header.expiry_ms, core_.clock)) return absl::NotFoundError("no such key");
   take(header, Slot{Fingerprint(key_hash), place.extent_code, place.offset_units});
   return absl::OkStatus();
 }
@@ -128,7 +128,7 @@ absl::Status Store::Impl::FindInTheEnd(std::string_view key, const Take& take) {
   for (;;) {
     const absl::Status status = Find(key, take);
     if (!absl::IsAborted(status)) return status;
-    const TimePoint now = clock_.Now();
+    const TimePoint now = core_.clock.Now();
     if (!begun) begun = now;
     if (now - *begun > kPatience) {
       return absl::ResourceExhaustedError("no room to bring the record back to memory: it is reserved");
@@ -139,20 +139,21 @@ absl::Status Store::Impl::FindInTheEnd(std::string_view key, const Take& take) {
 
 bool Store::Impl::GetAtOnce(std::string_view key, std::string* value, std::uint64_t* version) {
   const std::uint64_t key_hash = HashKey(key);
-  const std::uint64_t reuses = LoadWord(superblock_.reuses, std::memory_order_acquire);
-  const Slot slot = index_.Peek(key_hash);
-  if (!SlotNamesPlace(slot, shape_.memory_size)) return false;
-  const auto* const at = reinterpret_cast<const std::byte*>(&log_.Header(Place::Of(slot)));
-  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, shape_.incarnation};
+  const std::uint64_t reuses = LoadWord(core_.superblock.reuses, std::memory_order_acquire);
+  const Slot slot = core_.index.Peek(key_hash);
+  if (!SlotNamesPlace(slot, core_.shape.memory_size)) return false;
+  const auto* const at = reinterpret_cast<const std::byte*>(&core_.log.Header(Place::Of(slot)));
+  const RecordPlace place{slot.offset_units, slot.extent_bytes(), {}, core_.shape.incarnation};
   LiveRecord record;
-  if (!ReadLiveRecord(key, key_hash, at, place, &record) || IsOver(record.expiry_ms, clock_)) return false;
+  if (!ReadLiveRecord(key, key_hash, at, place, &record) || IsOver(record.expiry_ms, core_.clock))
+    return false;
   value->assign(record.value);
   if (version != nullptr) *version = record.version;
-  NoteRead(key_hash);
+  core_.NoteRead(key_hash);
   WithinTime(this);
   // Before this nothing else was written there: what was verified and copied is the record (layout.h, I6).
   std::atomic_thread_fence(std::memory_order_acquire);
-  return LoadWord(superblock_.reuses, std::memory_order_relaxed) == reuses;
+  return LoadWord(core_.superblock.reuses, std::memory_order_relaxed) == reuses;
 }
 
 absl::Status Store::Impl::Get(std::string_view key, std::string* value, std::uint64_t* version) {
@@ -160,7 +161,7 @@ absl::Status Store::Impl::Get(std::string_view key, std::string* value, std::uin
   return FindInTheEnd(key, [&](const RecordHeader& header, const Slot& slot) {
     // By the verified copy of the header: should the place be used anew by now, the shared one may say
     // anything.
-    value->assign(reinterpret_cast<const char*>(log_.Body(Place::Of(slot))) + header.key_size,
+    value->assign(reinterpret_cast<const char*>(core_.log.Body(Place::Of(slot))) + header.key_size,
                   header.value_size);
     if (version != nullptr) *version = header.version_live >> 1;
   });
@@ -175,12 +176,12 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Store::Impl::Ttl(std::s
   REMORA_RETURN_IF_ERROR(
       FindInTheEnd(key, [&](const RecordHeader& header, const Slot&) { expiry_ms = header.expiry_ms; }));
   if (expiry_ms == 0) return std::nullopt;
-  const std::int64_t left = static_cast<std::int64_t>(expiry_ms) - clock_.UnixMillis();
+  const std::int64_t left = static_cast<std::int64_t>(expiry_ms) - core_.clock.UnixMillis();
   return std::chrono::milliseconds(std::max<std::int64_t>(left, 0));
 }
 
 absl::StatusOr<Location> Store::Impl::Locate(std::string_view key) {
-  Add(Counter::kLocates, 1);
+  core_.metrics.Add(Counter::kLocates, 1);
   Location location;
   REMORA_RETURN_IF_ERROR(Find(key, [&](const RecordHeader& header, const Slot& slot) {
     location = {EncodeSlot(slot), header.version_live >> 1};

@@ -12,30 +12,30 @@
 namespace remora {
 
 absl::StatusOr<Place> Store::Impl::FindOrFetch(std::string_view key, std::uint64_t key_hash) {
-  const TimePoint now = clock_.Now();
-  const std::int64_t unix_ms = clock_.UnixMillis();
+  const TimePoint now = core_.clock.Now();
+  const std::int64_t unix_ms = core_.clock.UnixMillis();
   for (;;) {
-    if (const auto entry = index_.Find(key, key_hash)) return entry->place;
+    if (const auto entry = core_.index.Find(key, key_hash)) return entry->place;
     // Of a key that is not loaded yet the index has no entry: a cold one of its hash is another's.
-    const bool loaded = known_.Knows(key);
-    const auto cold = loaded ? index_.FindCold(key_hash) : std::nullopt;
+    const bool loaded = core_.coverage.Knows(key);
+    const auto cold = loaded ? core_.index.FindCold(key_hash) : std::nullopt;
     if (loaded && !cold) return absl::NotFoundError("no such key");
     // The tier has a write that nobody may see yet.
-    if (unsynced_keys_.Has(key)) {
+    if (core_.unsynced_keys.Has(key)) {
       return sync_failed_.ok() ? absl::AbortedError("the key's last write is not synced yet") : sync_failed_;
     }
     std::size_t run = 0;
     const absl::StatusOr<Place> fetched = Fetch(key, key_hash, cold, now, unix_ms, &run);
     if (fetched.ok()) {
-      log_.MakeLive(*fetched);
+      core_.log.MakeLive(*fetched);
       if (cold) {
-        index_.Warm(key_hash, *cold, *fetched, now);
+        core_.index.Warm(key_hash, *cold, *fetched, now);
       } else {
-        index_.Insert(key_hash, *fetched, now);
-        known_.Note(key);
-        index_.Grow(1, now);  // at the pace of what comes
+        core_.index.Insert(key_hash, *fetched, now);
+        core_.coverage.Note(key);
+        core_.index.Grow(1, now);  // at the pace of what comes
       }
-      frequency_.Note(key_hash);
+      core_.frequency.Note(key_hash);
       ++fetches_;
       // For a large one, room was made.
       const std::uint64_t appended = run > 0 ? 0 : fetched->extent_bytes();
@@ -62,14 +62,14 @@ absl::StatusOr<Place> Store::Impl::Fetch(std::string_view key, std::uint64_t key
                                          std::int64_t unix_ms, std::size_t* run) {
   std::optional<Place> place;
   bool expired = false;
-  const absl::Status read = tier_->Get(key, [&](const DurableTier::Entry& stored) {
+  const absl::Status read = core_.tier->Get(key, [&](const DurableTier::Entry& stored) {
     expired = HasExpired(stored.header.expiry_ms, unix_ms);
     *run = RunLength(key.size(), stored.value.size());
-    if (expired || !index_.Reserve(key_hash, 1)) return absl::OkStatus();
-    place = log_.Append(ValueLog::Head::kWrites, key, stored.value, now);
+    if (expired || !core_.index.Reserve(key_hash, 1)) return absl::OkStatus();
+    place = core_.log.Append(ValueLog::Head::kWrites, key, stored.value, now);
     if (place) {
-      log_.Seal(*place, stored.header.version, stored.header.expiry_ms, key_hash,
-                HashValue(stored.value.data(), stored.value.size()));
+      core_.log.Seal(*place, stored.header.version, stored.header.expiry_ms, key_hash,
+                     HashValue(stored.value.data(), stored.value.size()));
     }
     return absl::OkStatus();
   });

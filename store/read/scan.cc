@@ -1,12 +1,13 @@
 // Scans and counts: what the durable tier holds, which is what is published.
 //
-// Why that is so. All that is written goes through CommitSome, which holds mutex_ from before the tier's
+// Why that is so. All that is written goes through CommitSome, which holds core_.mutex from before the tier's
 // write until all of the group is published, but for what waits for the disk, and for that a cursor has the
-// disk asked, under mutex_; all that is removed because it has expired is taken out of
-// memory under mutex_, too. So whoever holds mutex_, and has flushed the removals, finds in the tier exactly
-// the writes that are published: of each group, and so of each batch, all or nothing. A cursor that is made
-// then shows that for ever, since RocksDB never changes what an iterator has seen begin. It does not matter
-// what of it is in memory: an eviction moves nothing in the tier, and neither do growth, cleaning and a load.
+// disk asked, under core_.mutex; all that is removed because it has expired is taken out of
+// memory under core_.mutex, too. So whoever holds core_.mutex, and has flushed the removals, finds in the
+// tier exactly the writes that are published: of each group, and so of each batch, all or nothing. A cursor
+// that is made then shows that for ever, since RocksDB never changes what an iterator has seen begin. It does
+// not matter what of it is in memory: an eviction moves nothing in the tier, and neither do growth, cleaning
+// and a load.
 //
 // A store without a tier has its keys in the index alone, and no past of them. There a scan, in any order,
 // walks over the index as hash_order.h says. It takes the keys of one bucket at a time, and copies the record
@@ -61,7 +62,7 @@ struct StoreScan::Rep {
 
   bool IsOver(std::uint64_t expiry_ms) const {
     // Looks at the clock only for a record that expires at all.
-    return expiry_ms != 0 && HasExpired(expiry_ms, impl.clock().UnixMillis());
+    return expiry_ms != 0 && HasExpired(expiry_ms, impl.core().clock.UnixMillis());
   }
 };
 
@@ -125,11 +126,11 @@ std::string StoreScan::token() const {
 absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> Store::Impl::NewCursor(const ScanRange& range) {
   // Without the lock, a write might be shown that no reader sees yet; and what was removed, should the clock
   // ever say less than it did, without a flush.
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(core_.mutex);
   const absl::Status published = PublishAll();
   sweeper_.Flush();
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (published.ok()) cursor = tier_->NewCursor(range);
+  if (published.ok()) cursor = core_.tier->NewCursor(range);
   TellAll(lock);
   REMORA_RETURN_IF_ERROR(published);
   return cursor;
@@ -143,7 +144,7 @@ absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(const ScanOptions& option
 
 absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(ScanRange range, std::uint64_t limit, bool keys_only) {
   std::unique_ptr<DurableTier::Cursor> cursor;
-  if (impl_->has_tier()) {
+  if (impl_->core().has_tier()) {
     if (!range.after.empty()) return NoHashes();
     range.by_hash = false;
     REMORA_ASSIGN_OR_RETURN(cursor, impl_->NewCursor(range));
@@ -168,25 +169,25 @@ std::size_t Store::Impl::WalkIndex(const ScanRange& range, IndexWalk* walk, std:
   std::vector<Found> found;
   std::size_t looks = 0;
   const std::uint64_t after_order = range.after.empty() ? 0 : HashOrder(range.after);
-  const std::lock_guard lock(mutex_);
-  const Home home = index_.HomeOf(ReverseBits(walk->place));
+  const std::lock_guard lock(core_.mutex);
+  const Home home = core_.index.HomeOf(ReverseBits(walk->place));
   BucketRef ref{.overflow = false, .number = home.bucket};
   for (Bucket bucket;; ref = {.overflow = true, .number = ControlLink(bucket.control)}) {
-    index_.Copy(ref, &bucket);
+    core_.index.Copy(ref, &bucket);
     for (const std::uint64_t word : bucket.slots) {
       if (word == 0 || SlotIsCold(word)) continue;
       ++looks;
       // A slot that rests names a record that is dead, or one that another slot names, too: of this bucket,
       // or of the other half of it.
       const Place place = Place::Of(DecodeSlot(word));
-      if (!log_.IsLive(place)) continue;
-      const std::string_view key = log_.Key(place);
+      if (!core_.log.IsLive(place)) continue;
+      const std::string_view key = core_.log.Key(place);
       const std::uint64_t key_hash = HashKey(key);
       if (!Belongs(key_hash, home) || !range.Contains(key)) continue;
       const std::uint64_t order = ReverseBits(key_hash);
       // The scan that it goes on with may have seen smaller buckets.
       if (std::tie(order, key) <= std::tuple(after_order, std::string_view(range.after))) continue;
-      found.push_back({order, key, log_.Header(place).version_live >> 1});
+      found.push_back({order, key, core_.log.Header(place).version_live >> 1});
     }
     if (ControlLink(bucket.control) == 0) break;
   }
@@ -199,12 +200,12 @@ std::size_t Store::Impl::WalkIndex(const ScanRange& range, IndexWalk* walk, std:
 }
 
 std::optional<RecordHeader> Store::Impl::CopyRecord(std::string_view key, std::string* value) {
-  const std::lock_guard lock(mutex_);
-  const std::optional<Index::Entry> entry = index_.Find(key, HashKey(key));
+  const std::lock_guard lock(core_.mutex);
+  const std::optional<Index::Entry> entry = core_.index.Find(key, HashKey(key));
   if (!entry) return std::nullopt;
-  const RecordHeader header = log_.Header(entry->place);
+  const RecordHeader header = core_.log.Header(entry->place);
   if (value != nullptr) {
-    value->assign(reinterpret_cast<const char*>(log_.Body(entry->place)) + header.key_size,
+    value->assign(reinterpret_cast<const char*>(core_.log.Body(entry->place)) + header.key_size,
                   header.value_size);
   }
   return header;
@@ -215,19 +216,19 @@ std::optional<RecordHeader> Store::Impl::CopyRecord(std::string_view key, std::s
 // All that was acknowledged is in the tier by now, whoever has seen it.
 absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t keep,
                                          std::stop_token stop) const {
-  if (!impl_->has_tier()) {
+  if (!impl_->core().has_tier()) {
     return absl::FailedPreconditionError(
         "a store that is only in memory has nothing to back up: open it with Durability::kLogged "
         "(kvserver --durability=logged), or export it");
   }
   const std::uint64_t version = impl_->versions_end() - 1;
-  return impl_->tier().Backup(dir, {version, keep, std::move(stop)});
+  return impl_->core().tier->Backup(dir, {version, keep, std::move(stop)});
 }
 
 absl::StatusOr<std::uint64_t> Store::Count() {
   // The counter is of the keys that are loaded.
   if (loading()) return Count(RangeOptions{});
-  return impl_->Read(Counter::kKeys);
+  return impl_->core().metrics.Read(Counter::kKeys);
 }
 
 absl::StatusOr<std::uint64_t> Store::Count(const RangeOptions& range) {

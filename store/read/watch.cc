@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const WatchOptions& opt
 }
 
 absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range, const ChangePlace& place) {
-  if (!impl_->has_tier()) {
+  if (!impl_->core().has_tier()) {
     return absl::FailedPreconditionError(
         "a store that is only in memory keeps no log of its writes: open it with Durability::kLogged "
         "(kvserver --durability=logged) to watch it");
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range,
   if (from.incarnation == 0) {
     from.sequence = end + 1;
   } else {
-    REMORA_ASSIGN_OR_RETURN(from.sequence, impl_->tier().Continue(place, end));
+    REMORA_ASSIGN_OR_RETURN(from.sequence, impl_->core().tier->Continue(place, end));
   }
   from.incarnation = superblock().incarnation;
   impl_->BeginToBeWatched();
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range,
 }
 
 absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
-  const Clock& clock = rep_->store.clock();
+  const Clock& clock = rep_->store.core().clock;
   const TimePoint until = clock.Now() + wait;
   const TimePoint remove_until = until + kLongestPause;
   for (Duration pause = kFirstPause;;) {
@@ -91,7 +91,10 @@ absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
 absl::StatusOr<StoreWatch::Step> StoreWatch::Advance() {
   REMORA_RETURN_IF_ERROR(rep_->failed);
   absl::StatusOr<Step> step = Try();
-  rep_->failed = step.status();
+  if (step.ok()) return step;
+  if (absl::IsOutOfRange(step.status())) rep_->failed = step.status();
+  rep_->log.reset();  // it is opened anew, at its place
+  rep_->opened_in_vain = 0;
   return step;
 }
 
@@ -101,7 +104,9 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Try() {
     const bool in_thread = !rep_->store.syncs_in_steps();
     if (!rep_->opening.valid()) {
       if (place_.sequence > end) return Step::kNone;
-      const auto open = [&tier = rep_->store.tier(), from = place_.sequence] { return tier.ReadLog(from); };
+      const auto open = [&tier = *rep_->store.core().tier, from = place_.sequence] {
+        return tier.ReadLog(from);
+      };
       REMORA_ASSIGN_OR_RETURN(rep_->opening, StartThread([&] {
                                 return std::async(in_thread ? std::launch::async : std::launch::deferred,
                                                   open);

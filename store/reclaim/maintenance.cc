@@ -46,9 +46,9 @@ constexpr std::size_t kMostWritesOwed = 256;
 }  // namespace
 
 bool Store::Impl::Work() {
-  std::unique_lock lock(mutex_);
-  const TimePoint now = clock_.Now();
-  const bool worked = WorkLocked(now, clock_.UnixMillisAt(now));
+  std::unique_lock lock(core_.mutex);
+  const TimePoint now = core_.clock.Now();
+  const bool worked = WorkLocked(now, core_.clock.UnixMillisAt(now));
   FinishWork();
   OweNothing();
   TellAll(lock);
@@ -57,7 +57,7 @@ bool Store::Impl::Work() {
 
 void Store::Impl::CatchUp() {
   if (!catch_up_is_due_.load(std::memory_order_relaxed)) return;
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(core_.mutex);
   CatchUpLocked();
   TellAll(lock);
 }
@@ -88,12 +88,12 @@ void Store::Impl::Owe(TimePoint now, std::int64_t unix_ms) {
 }
 
 void Store::Impl::NoteGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written) {
-  CountOne(Counter::kCommitGroups);
+  core_.metrics.CountOne(Counter::kCommitGroups);
   // Who was answered may count what he wrote.
-  if (index_.entry_count() != keys) Set(Counter::kKeys, index_.entry_count());
-  Set(Counter::kLastVersion, next_version_ - 1);
-  if (index_.entry_count() > keys) owed_.keys += index_.entry_count() - keys;
-  owed_.bytes += log_.bytes_appended(ValueLog::Head::kWrites) - written;
+  if (core_.index.entry_count() != keys) core_.metrics.Set(Counter::kKeys, core_.index.entry_count());
+  core_.metrics.Set(Counter::kLastVersion, core_.next_version - 1);
+  if (core_.index.entry_count() > keys) owed_.keys += core_.index.entry_count() - keys;
+  owed_.bytes += core_.log.bytes_appended(ValueLog::Head::kWrites) - written;
   owed_.writes += writes;
 }
 
@@ -105,7 +105,7 @@ bool Store::Impl::IsPressing() const {
 // at as lets the cleaner keep up.
 void Store::Impl::KeepPace(TimePoint now, std::int64_t unix_ms) {
   if (owed_.writes == 0) return;
-  if (owed_.keys > 0) index_.Grow(owed_.keys, now);
+  if (owed_.keys > 0) core_.index.Grow(owed_.keys, now);
   sweeper_.Work(std::max(kSweepPace * owed_.bytes, kMinSweep), Sweeper::Pace::kDue, now, unix_ms);
   cold_sweep_.Work(kColdSweepPace * owed_.writes, now, unix_ms);
   if (Short()) cleaner_.Work(kCleanPace * owed_.bytes, now, unix_ms);
@@ -118,37 +118,38 @@ bool Store::Impl::WorkLocked(TimePoint now, std::int64_t unix_ms) {
   PublishSynced(now, unix_ms);
   bool worked = sweeper_.Work(kBitOfSweeping, Sweeper::Pace::kDue, now, unix_ms);
   worked |= cold_sweep_.Work(kBitOfColdSweeping, now, unix_ms);
-  if (Short() || segments_.IsRunInUse()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
+  if (Short() || core_.segments.IsRunInUse()) worked |= cleaner_.Work(kBitOfCleaning, now, unix_ms);
   return worked;
 }
 
 std::optional<TimePoint> Store::Impl::next_work() const {
-  const std::lock_guard lock(mutex_);
-  std::optional<TimePoint> next = index_.next_tick();
+  const std::lock_guard lock(core_.mutex);
+  std::optional<TimePoint> next = core_.index.next_tick();
   const auto also = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
-  if (const auto release = segments_.next_release()) also(*release);
+  if (const auto release = core_.segments.next_release()) also(*release);
   for (const auto& due_ms : {sweeper_.next_due_ms(), cold_sweep_.next_due_ms()}) {
     if (!due_ms) continue;
     // Nobody waits longer than this, and no sum overflows.
     constexpr std::int64_t kLongest = std::int64_t{1000} * 60 * 60 * 24;
-    const std::int64_t wait_ms = std::clamp<std::int64_t>(*due_ms - clock_.UnixMillis(), 0, kLongest);
-    also(clock_.Now() + std::chrono::milliseconds(wait_ms));
+    const std::int64_t wait_ms = std::clamp<std::int64_t>(*due_ms - core_.clock.UnixMillis(), 0, kLongest);
+    also(core_.clock.Now() + std::chrono::milliseconds(wait_ms));
   }
-  if (segments_.IsRunInUse() || owed_.any) also(clock_.Now());
-  if (!pending_.empty() && pending_.front().ticket <= synced_to_) also(clock_.Now());  // for want of room
+  if (core_.segments.IsRunInUse() || owed_.any) also(core_.clock.Now());
+  if (!pending_.empty() && pending_.front().ticket <= synced_to_)
+    also(core_.clock.Now());  // for want of room
   return next;
 }
 
 void Store::Impl::FinishWork() {
   sweeper_.Flush();
-  if (has_tier()) NoteDeletions();
+  if (core_.has_tier()) NoteDeletions();
   RestFromNow();
-  const std::size_t log_segments = segments_.count() - index_.segment_count();
+  const std::size_t log_segments = core_.segments.count() - core_.index.segment_count();
   const bool filling =
-      (segments_.free_count() < segments_.count() / kFillingShare || evictor_.evictions() > 0) &&
-      segments_.live_bytes() > log_segments * kSegmentSize / kAliveShare;
-  wants_reads_.store(evictor_.is_on() && filling, std::memory_order_relaxed);
-  frequency_.set_keys(index_.entry_count() - index_.cold_count());
+      (core_.segments.free_count() < core_.segments.count() / kFillingShare || evictor_.evictions() > 0) &&
+      core_.segments.live_bytes() > log_segments * kSegmentSize / kAliveShare;
+  core_.counts_reads.store(evictor_.is_on() && filling, std::memory_order_relaxed);
+  core_.frequency.set_keys(core_.index.entry_count() - core_.index.cold_count());
   SetSizeCounters();
 }
 
@@ -161,63 +162,62 @@ void Store::Impl::NoteDeletions() {
 }
 
 void Store::Impl::BeginToBeWatched() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(core_.mutex);
   sweeper_.SetWatched();
   cold_sweep_.SetWatched();
 }
 
 bool Store::Impl::RemoveExpired() {
   // Relaxed: who sees it late looks again soon.
-  return expiry_due_ms_.load(std::memory_order_relaxed) <= clock_.UnixMillis() && Work();
+  return expiry_due_ms_.load(std::memory_order_relaxed) <= core_.clock.UnixMillis() && Work();
 }
 
 // Memory rests from the moment that nothing leads there any more, and between the look at the clock with
 // which a piece of work begins and its end, a disk may have stalled, or this thread. Before the lock is given
 // up: another thread may release what has rested.
 void Store::Impl::RestFromNow() {
-  if (!index_.has_come_to_rest() && !segments_.has_retired()) return;
-  const TimePoint now = clock_.Now();
-  index_.RestFrom(now);
-  segments_.RestFrom(now);
-}
-
-void Store::Impl::NoteRead(std::uint64_t key_hash) {
-  if (wants_reads()) frequency_.Note(key_hash);
+  if (!core_.index.has_come_to_rest() && !core_.segments.has_retired()) return;
+  const TimePoint now = core_.clock.Now();
+  core_.index.RestFrom(now);
+  core_.segments.RestFrom(now);
 }
 
 void Store::Impl::Release(TimePoint now) {
   if (ahead_until_ <= now) ahead_ = 0;
   TimeHasPassed(this);  // for readers that were in time, with what is freed here
-  index_.Tick(now);
+  core_.index.Tick(now);
   // A slot that is left to clear may name a segment that began to rest at the same moment, or later.
-  const std::optional<TimePoint> left = index_.next_tick();
-  segments_.Release(left && *left <= now ? *left - Duration(1) : now);
+  const std::optional<TimePoint> left = core_.index.next_tick();
+  core_.segments.Release(left && *left <= now ? *left - Duration(1) : now);
 }
 
-std::size_t Store::Impl::WantedFree() const { return std::max(kMinFree, segments_.count() / kFreeShare); }
+std::size_t Store::Impl::WantedFree() const {
+  return std::max(kMinFree, core_.segments.count() / kFreeShare);
+}
 
 bool Store::Impl::Short() const {
-  return segments_.free_count() + segments_.resting_count() < std::max(WantedFree(), ahead_);
+  return core_.segments.free_count() + core_.segments.resting_count() < std::max(WantedFree(), ahead_);
 }
 
 // Writers wait for memory to rest. What is evicted sooner rests sooner.
 void Store::Impl::GoAhead(TimePoint now) {
   if (!evictor_.is_on()) return;
-  const std::size_t so_far = segments_.free_count() + segments_.resting_count();
-  ahead_ = std::min(2 * so_far, segments_.count() / kMaxAheadShare);
-  ahead_until_ = now + kGoAheadFor * grace_;
+  const std::size_t so_far = core_.segments.free_count() + core_.segments.resting_count();
+  ahead_ = std::min(2 * so_far, core_.segments.count() / kMaxAheadShare);
+  ahead_until_ = now + kGoAheadFor * core_.grace;
 }
 
 Store::Impl::Room Store::Impl::MakeRoom(TimePoint now, std::int64_t unix_ms) {
   // First what nobody can read any more: it need not be moved.
-  while (segments_.free_count() <= Segments::kReserve && Short() &&
+  while (core_.segments.free_count() <= Segments::kReserve && Short() &&
          (sweeper_.Work(kBitOfCleaning, Sweeper::Pace::kHurry, now, unix_ms) ||
           cleaner_.Work(kBitOfCleaning, now, unix_ms) || EvictLarge(now))) {
   }
   // What is kept for a run must not make the store full.
-  if (segments_.free_count() <= Segments::kReserve && segments_.resting_count() == 0) segments_.CancelRun();
-  if (segments_.free_count() > Segments::kReserve) return Room::kNow;
-  if (segments_.resting_count() > 0) {
+  if (core_.segments.free_count() <= Segments::kReserve && core_.segments.resting_count() == 0)
+    core_.segments.CancelRun();
+  if (core_.segments.free_count() > Segments::kReserve) return Room::kNow;
+  if (core_.segments.resting_count() > 0) {
     GoAhead(now);
     return Room::kLater;
   }
@@ -233,10 +233,11 @@ Store::Impl::Room Store::Impl::MakeRoomFor(const Write& write, TimePoint now, st
 }
 
 absl::Status Store::Impl::Full() const {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the memory is full: of ", shape_.memory_size, " bytes, records take ", log_.bytes_used(), ", ",
-      log_.bytes_dead(), " of them dead, and the index of ", index_.entry_count(), " keys takes ",
-      index_.segment_count() * kSegmentSize, "; delete keys, or open with more memory (--memory)"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the memory is full: of ", core_.shape.memory_size, " bytes, records take ",
+                   core_.log.bytes_used(), ", ", core_.log.bytes_dead(), " of them dead, and the index of ",
+                   core_.index.entry_count(), " keys takes ", core_.index.segment_count() * kSegmentSize,
+                   "; delete keys, or open with more memory (--memory)"));
 }
 
 }  // namespace remora

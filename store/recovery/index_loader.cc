@@ -43,14 +43,14 @@ constexpr std::uint64_t kMaxIndexShare = 8;
 // --- Beginning and end ----------------------------------------------------------------------------------
 
 absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
-  const DurableTier::Size size = tier_->EstimateSize();
+  const DurableTier::Size size = core_.tier->EstimateSize();
   // At most: each record's header, and what rounding adds.
   const std::uint64_t record_bytes =
       size.bytes + size.bytes / 128 + size.keys * (sizeof(RecordHeader) + kUnitSize);
-  const bool fits = MemoryNeeded(size.keys, record_bytes) <= memory_size_;
+  const bool fits = MemoryNeeded(size.keys, record_bytes) <= core_.memory_size;
   // What does not is cold, where the index alone fits. Who is to learn at the start that not even that does
   // must not serve before it is known.
-  const bool will_do = fits || (evictor_.is_on() && MemoryNeeded(size.keys, 0) <= memory_size_);
+  const bool will_do = fits || (evictor_.is_on() && MemoryNeeded(size.keys, 0) <= core_.memory_size);
   const bool steps = options.loading == Loading::kInSteps;
   const bool background = options.loading == Loading::kInBackground && will_do;
 
@@ -61,16 +61,16 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   const std::uint64_t range_bytes =
       steps ? kStepBytes
             : std::clamp(size.disk_bytes / (threads * kRangesPerThread), kMinRangeBytes, kMaxRangeBytes);
-  load_.ranges = tier_->Split(std::clamp<std::uint64_t>(size.disk_bytes / range_bytes, 1, kMaxRanges));
+  load_.ranges = core_.tier->Split(std::clamp<std::uint64_t>(size.disk_bytes / range_bytes, 1, kMaxRanges));
   std::vector<std::string> begins;
   for (const DurableTier::KeyRange& range : load_.ranges) begins.push_back(range.begin());
-  known_.Forget(begins);
+  core_.coverage.Forget(begins);
   load_.working = threads;
-  load_.began = clock_.Now();
-  Set(Counter::kLoading, 1);
-  loading_.store(true, std::memory_order_relaxed);  // nobody else is here yet
+  load_.began = core_.clock.Now();
+  core_.metrics.Set(Counter::kLoading, 1);
+  core_.loading.store(true, std::memory_order_relaxed);  // nobody else is here yet
   load_.serves = steps || background;
-  if (load_.serves) BeginToServe();
+  if (load_.serves) core_.BeginToServe();
   if (steps) {
     load_.stepper.emplace();
     return absl::OkStatus();
@@ -83,17 +83,17 @@ absl::Status Store::Impl::StartLoad(const StoreOptions& options) {
   if (background) return absl::OkStatus();
   for (std::thread& thread : load_.threads) thread.join();
   load_.threads.clear();
-  BeginToServe();
+  core_.BeginToServe();
   return load_.status;
 }
 
 // An estimate errs to the larger side. With the half, the index grows once more by itself.
 void Store::Impl::PresizeToLoad(std::uint64_t keys, bool fits, bool will_do) {
-  const std::uint64_t cheap = shape_.memory_size / kMaxIndexShare / sizeof(Bucket) * Index::kPeakLoad;
+  const std::uint64_t cheap = core_.shape.memory_size / kMaxIndexShare / sizeof(Bucket) * Index::kPeakLoad;
   const std::uint64_t segments = Index::SegmentsFor(keys);
   load_.index_segments = segments + segments / 16 + 1;  // with its overflow buckets
   if (!fits && keys > cheap) keys = will_do ? keys / 2 : std::min(keys / 2, cheap);
-  index_.Presize(keys);
+  core_.index.Presize(keys);
 }
 
 void Store::Impl::StopLoading() {
@@ -102,8 +102,8 @@ void Store::Impl::StopLoading() {
 }
 
 void Store::Impl::EndLoad(LoadWorker& worker, const absl::Status& status) {
-  const std::lock_guard lock(mutex_);
-  if (worker.segment) log_.Adopt(*worker.segment, clock_.Now());
+  const std::lock_guard lock(core_.mutex);
+  if (worker.segment) core_.log.Adopt(*worker.segment, core_.clock.Now());
   worker.segment.reset();
   load_.key_count += worker.key_count;
   load_.record_bytes += worker.record_bytes;
@@ -114,10 +114,10 @@ void Store::Impl::EndLoad(LoadWorker& worker, const absl::Status& status) {
   load_.ranges.clear();
   if (load_.status.ok() && !load_.fits.load(std::memory_order_relaxed)) {
     const std::uint64_t in_memory = evictor_.is_on() ? 0 : load_.record_bytes;
-    load_.status = absl::OutOfRangeError(
-        absl::StrCat("what is stored does not fit: ", load_.key_count, " keys with ", load_.record_bytes,
-                     " bytes of records need a memory of about ", MemoryNeeded(load_.key_count, in_memory),
-                     " bytes at least, and it has ", memory_size_, "; open the store with more (--memory)"));
+    load_.status = absl::OutOfRangeError(absl::StrCat(
+        "what is stored does not fit: ", load_.key_count, " keys with ", load_.record_bytes,
+        " bytes of records need a memory of about ", MemoryNeeded(load_.key_count, in_memory),
+        " bytes at least, and it has ", core_.memory_size, "; open the store with more (--memory)"));
   }
   SetSizeCounters();
   if (!load_.status.ok()) {
@@ -125,11 +125,11 @@ void Store::Impl::EndLoad(LoadWorker& worker, const absl::Status& status) {
     load_.failed.store(true, std::memory_order_release);
     return;
   }
-  known_.LearnAll();
-  load_.took = clock_.Now() - load_.began;
-  Set(Counter::kLoading, 0);
+  core_.coverage.LearnAll();
+  load_.took = core_.clock.Now() - load_.began;
+  core_.metrics.Set(Counter::kLoading, 0);
   // Release: who sees it sees all that was loaded.
-  loading_.store(false, std::memory_order_release);
+  core_.loading.store(false, std::memory_order_release);
 }
 
 // --- A thread's way -------------------------------------------------------------------------------------
@@ -169,15 +169,16 @@ absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
     worker.shown_all = false;
   }
   if (stopped()) return absl::CancelledError("the load was stopped");
-  worker.unix_ms = clock_.UnixMillis();
+  worker.unix_ms = core_.clock.UnixMillis();
   if (!worker.shown_all) {
     const DurableTier::KeyRange& range = load_.ranges[*worker.range];
-    REMORA_RETURN_IF_ERROR(tier_->ForEachFrom(range, worker.next_key, [&](const DurableTier::Entry& entry) {
-      if (stopped()) return absl::CancelledError("the load was stopped");
-      absl::Status status = LoadEntry(worker, entry);
-      if (!status.ok()) worker.next_key = entry.key;  // where it goes on if it was Aborted
-      return status;
-    }));
+    REMORA_RETURN_IF_ERROR(
+        core_.tier->ForEachFrom(range, worker.next_key, [&](const DurableTier::Entry& entry) {
+          if (stopped()) return absl::CancelledError("the load was stopped");
+          absl::Status status = LoadEntry(worker, entry);
+          if (!status.ok()) worker.next_key = entry.key;  // where it goes on if it was Aborted
+          return status;
+        }));
     worker.shown_all = true;
   }
   REMORA_RETURN_IF_ERROR(PublishBatch(worker));
@@ -188,7 +189,7 @@ absl::StatusOr<bool> Store::Impl::LoadRange(LoadWorker& worker) {
 absl::Status Store::Impl::LoadEntry(LoadWorker& worker, const DurableTier::Entry& entry) {
   const std::size_t waiting = worker.batch.size();
   if (waiting > 0 && waiting % kBatch == 0) {
-    std::unique_lock lock(mutex_, std::try_to_lock);
+    std::unique_lock lock(core_.mutex, std::try_to_lock);
     if (!lock && waiting >= kMaxBatch) lock.lock();
     if (lock) REMORA_RETURN_IF_ERROR(PublishLocked(worker));
   }
@@ -222,8 +223,8 @@ absl::Status Store::Impl::LoadSmall(LoadWorker& worker, const DurableTier::Entry
   place.offset_units = worker.next / kUnitSize;
   worker.next += size;
   const std::uint64_t key_hash = HashKey(entry.key);
-  index_.Prefetch(key_hash);  // it is needed when the batch is full
-  log_.Lay(place, entry.key, entry.value, entry.header.version, entry.header.expiry_ms, key_hash);
+  core_.index.Prefetch(key_hash);  // it is needed when the batch is full
+  core_.log.Lay(place, entry.key, entry.value, entry.header.version, entry.header.expiry_ms, key_hash);
   worker.expiry_ms = std::min(worker.expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
   worker.batch.push_back({key_hash, place});
   return absl::OkStatus();
@@ -232,7 +233,7 @@ absl::Status Store::Impl::LoadSmall(LoadWorker& worker, const DurableTier::Entry
 void Store::Impl::LoadKey(LoadWorker& worker, const DurableTier::Entry& entry, LoadWorker::Item::Kind kind) {
   const std::uint64_t key_hash = HashKey(entry.key);
   if (kind == LoadWorker::Item::Kind::kCold) {
-    index_.PrefetchBucket(key_hash);
+    core_.index.PrefetchBucket(key_hash);
     worker.cold_expiry_ms = std::min(worker.cold_expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
   }
   worker.batch.push_back({key_hash,
@@ -259,11 +260,11 @@ absl::Status Store::Impl::LoadLarge(LoadWorker& worker, const DurableTier::Entry
 
 absl::StatusOr<Reservation> Store::Impl::ReserveToLoad(const DurableTier::Entry& entry) {
   if (!evictor_.is_on()) return Reserve(entry.key.size(), entry.value.size());
-  const std::lock_guard lock(mutex_);
-  Release(clock_.Now());
+  const std::lock_guard lock(core_.mutex);
+  Release(core_.clock.Now());
   if (IsRoomToLoad(RunLength(entry.key.size(), entry.value.size()))) {
-    if (const auto place = log_.Reserve(entry.key.size(), entry.value.size())) {
-      return Reservation{log_.MutableBody(*place), entry.key.size()};
+    if (const auto place = core_.log.Reserve(entry.key.size(), entry.value.size())) {
+      return Reservation{core_.log.MutableBody(*place), entry.key.size()};
     }
   }
   return absl::ResourceExhaustedError("what is free is needed otherwise");
@@ -275,17 +276,17 @@ absl::Status Store::Impl::PublishLarge(LoadWorker& worker, const DurableTier::En
   std::memcpy(reserved.bytes.data(), entry.key.data(), entry.key.size());
   std::memcpy(reserved.bytes.data() + entry.key.size(), entry.value.data(), entry.value.size());
   const std::uint64_t value_hash = HashValue(entry.value.data(), entry.value.size());
-  const std::lock_guard lock(mutex_);
-  const TimePoint now = clock_.Now();
+  const std::lock_guard lock(core_.mutex);
+  const TimePoint now = core_.clock.Now();
   const LoadWorker::Item item{HashKey(entry.key), PlaceOf(reserved)};
-  log_.Seal(item.place, entry.header.version, entry.header.expiry_ms, item.key_hash, value_hash);
+  core_.log.Seal(item.place, entry.header.version, entry.header.expiry_ms, item.key_hash, value_hash);
   const absl::StatusOr<Room> room = PublishItem(worker, item, now);
   if (room.ok() && *room == Room::kNow) {
-    known_.Pass(*worker.range, entry.key);
-    index_.Grow(1, now);
-    Add(Counter::kKeysLoaded, 1);
+    core_.coverage.Pass(*worker.range, entry.key);
+    core_.index.Grow(1, now);
+    core_.metrics.Add(Counter::kKeysLoaded, 1);
   } else {
-    log_.TakeBack(item.place);
+    core_.log.TakeBack(item.place);
   }
   FinishWork();
   return AfterPublishing(room);
@@ -295,28 +296,28 @@ absl::Status Store::Impl::PublishLarge(LoadWorker& worker, const DurableTier::En
 
 bool Store::Impl::IsRoomToLoad(std::size_t segments) const {
   const std::uint64_t of_index =
-      load_.index_segments - std::min(load_.index_segments, index_.segment_count());
-  return segments_.free_count() >= segments + WantedFree() + of_index;
+      load_.index_segments - std::min(load_.index_segments, core_.index.segment_count());
+  return core_.segments.free_count() >= segments + WantedFree() + of_index;
 }
 
 absl::Status Store::Impl::TakeSegment(LoadWorker& worker) {
-  const std::lock_guard lock(mutex_);
-  const TimePoint now = clock_.Now();
+  const std::lock_guard lock(core_.mutex);
+  const TimePoint now = core_.clock.Now();
   Release(now);
   if (evictor_.is_on() && !IsRoomToLoad(1)) {
     load_.cold.store(true, std::memory_order_relaxed);  // who sees it later comes here, too
     return absl::OkStatus();
   }
-  if (worker.segment) segments_.Seal(*worker.segment, worker.next, now);
+  if (worker.segment) core_.segments.Seal(*worker.segment, worker.next, now);
   worker.segment.reset();
   worker.next = worker.end = 0;
   Room room = Room::kNow;
   while (room == Room::kNow && !worker.segment) {
-    worker.segment = segments_.Take(Segments::Use::kLogHead, Segments::kReserve);
+    worker.segment = core_.segments.Take(Segments::Use::kLogHead, Segments::kReserve);
     if (!worker.segment) room = MakeRoomToLoad(now, worker.unix_ms);
   }
   if (worker.segment) {
-    worker.next = segments_[*worker.segment].begin;
+    worker.next = core_.segments[*worker.segment].begin;
     worker.end = Segments::EndOf(*worker.segment);
   }
   FinishWork();
@@ -339,16 +340,16 @@ absl::Status Store::Impl::AfterPublishing(const absl::StatusOr<Room>& room) {
 
 absl::Status Store::Impl::PublishBatch(LoadWorker& worker) {
   if (worker.batch.empty()) return absl::OkStatus();
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(core_.mutex);
   return PublishLocked(worker);
 }
 
 absl::Status Store::Impl::PublishLocked(LoadWorker& worker) {
-  const TimePoint now = clock_.Now();
+  const TimePoint now = core_.clock.Now();
   Release(now);
   if (worker.segment) {
-    segments_.Extend(*worker.segment, worker.next);
-    segments_.NoteExpiry(segments_[*worker.segment].begin, worker.expiry_ms);
+    core_.segments.Extend(*worker.segment, worker.next);
+    core_.segments.NoteExpiry(core_.segments[*worker.segment].begin, worker.expiry_ms);
   }
   cold_sweep_.NoteExpiry(worker.cold_expiry_ms);
   std::size_t loaded = 0;
@@ -361,20 +362,20 @@ absl::Status Store::Impl::PublishLocked(LoadWorker& worker) {
     loaded += item.kind != LoadWorker::Item::Kind::kExpired;
   }
   if (worker.published > 0) {
-    known_.Pass(*worker.range, KeyOf(worker, worker.batch[worker.published - 1]));
+    core_.coverage.Pass(*worker.range, KeyOf(worker, worker.batch[worker.published - 1]));
   }
   if (!room.ok() || *room != Room::kLater) EndBatch(worker);
-  index_.Grow(loaded, now);
+  core_.index.Grow(loaded, now);
   FinishWork();
-  Add(Counter::kKeysLoaded, static_cast<std::int64_t>(loaded));
+  core_.metrics.Add(Counter::kKeysLoaded, static_cast<std::int64_t>(loaded));
   return AfterPublishing(room);
 }
 
 absl::StatusOr<Store::Impl::Room> Store::Impl::PublishItem(const LoadWorker& worker,
                                                            const LoadWorker::Item& item, TimePoint now) {
   // The index knows better (L1).
-  if (known_.AnyNoted(*worker.range) && known_.IsNoted(*worker.range, KeyOf(worker, item))) {
-    if (item.kind == LoadWorker::Item::Kind::kRecord) log_.TakeBack(item.place);
+  if (core_.coverage.AnyNoted(*worker.range) && core_.coverage.IsNoted(*worker.range, KeyOf(worker, item))) {
+    if (item.kind == LoadWorker::Item::Kind::kRecord) core_.log.TakeBack(item.place);
     return Room::kNow;
   }
   switch (item.kind) {
@@ -387,9 +388,9 @@ absl::StatusOr<Store::Impl::Room> Store::Impl::PublishItem(const LoadWorker& wor
       return Room::kNow;
   }
   for (;;) {
-    if (const std::optional<Index::Room> room = index_.FindRoom(item.key_hash)) {
-      log_.MakeLive(item.place);
-      index_.InsertAt(*room, item.key_hash, item.place);
+    if (const std::optional<Index::Room> room = core_.index.FindRoom(item.key_hash)) {
+      core_.log.MakeLive(item.place);
+      core_.index.InsertAt(*room, item.key_hash, item.place);
       return Room::kNow;
     }
     const Room room = MakeRoomToLoad(now, worker.unix_ms);
@@ -400,7 +401,7 @@ absl::StatusOr<Store::Impl::Room> Store::Impl::PublishItem(const LoadWorker& wor
 absl::StatusOr<Store::Impl::Room> Store::Impl::PublishCold(const LoadWorker& worker,
                                                            const LoadWorker::Item& item, TimePoint now) {
   for (;;) {
-    switch (index_.InsertCold(item.key_hash)) {
+    switch (core_.index.InsertCold(item.key_hash)) {
       case Index::Entered::kDone:
         return Room::kNow;
       case Index::Entered::kTaken:
@@ -424,12 +425,12 @@ absl::StatusOr<Store::Impl::Room> Store::Impl::FetchToLoad(std::string_view key,
     if (absl::IsResourceExhausted(fetched)) return Room::kNever;
     if (!absl::IsAborted(fetched)) return fetched;
     if (load_.serves) return Room::kLater;
-    Release(clock_.Now());
+    Release(core_.clock.Now());
   }
 }
 
 std::string_view Store::Impl::KeyOf(const LoadWorker& worker, const LoadWorker::Item& item) const {
-  if (item.kind == LoadWorker::Item::Kind::kRecord) return log_.Key(item.place);
+  if (item.kind == LoadWorker::Item::Kind::kRecord) return core_.log.Key(item.place);
   return std::string_view(worker.keys).substr(item.key_begin, item.key_size);
 }
 
@@ -438,7 +439,7 @@ void Store::Impl::EndBatch(LoadWorker& worker) {
   for (; worker.published < worker.batch.size(); ++worker.published) {
     const LoadWorker::Item& item = worker.batch[worker.published];
     if (item.kind != LoadWorker::Item::Kind::kRecord) continue;
-    segments_.Drop(item.place.offset_bytes(), item.place.extent_bytes());
+    core_.segments.Drop(item.place.offset_bytes(), item.place.extent_bytes());
   }
   worker.batch.clear();
   worker.keys.clear();
@@ -448,9 +449,9 @@ void Store::Impl::EndBatch(LoadWorker& worker) {
 }
 
 void Store::Impl::EndRange(LoadWorker& worker) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(core_.mutex);
   // Otherwise some of it was only counted.
-  if (load_.fits.load(std::memory_order_relaxed)) known_.PassAll(*worker.range);
+  if (load_.fits.load(std::memory_order_relaxed)) core_.coverage.PassAll(*worker.range);
   worker.range.reset();
 }
 

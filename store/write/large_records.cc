@@ -22,33 +22,33 @@ absl::StatusOr<Reservation> Store::Impl::Reserve(std::size_t key_size, std::size
         "room is reserved for a key of ", kMinKeySize, " to ", kMaxKeySize, " bytes and a value of ",
         kMaxSmallValueSize + 1, " to ", kMaxValueSize, ", not ", key_size, " and ", value_size));
   }
-  const std::lock_guard lock(mutex_);
-  const TimePoint now = clock_.Now();
+  const std::lock_guard lock(core_.mutex);
+  const TimePoint now = core_.clock.Now();
   Release(now);
-  std::optional<Place> place = log_.Reserve(key_size, value_size);
+  std::optional<Place> place = core_.log.Reserve(key_size, value_size);
   Room room = Room::kNow;
   if (!place) {
-    room = OrWhenGivenBack(MakeRun(length, now, clock_.UnixMillis()), length);
-    if (room == Room::kNow) place = log_.Reserve(key_size, value_size);
+    room = OrWhenGivenBack(MakeRun(length, now, core_.clock.UnixMillis()), length);
+    if (room == Room::kNow) place = core_.log.Reserve(key_size, value_size);
   }
   FinishWork();
   if (!place && room == Room::kNever) return NoRun(length);
   if (!place) return absl::AbortedError("no room until segments next to each other are free");
-  return Reservation{log_.MutableBody(*place), key_size};
+  return Reservation{core_.log.MutableBody(*place), key_size};
 }
 
 void Store::Impl::GiveBack(const Reservation& reservation) {
-  const std::lock_guard lock(mutex_);
-  log_.TakeBack(PlaceOf(reservation));
+  const std::lock_guard lock(core_.mutex);
+  core_.log.TakeBack(PlaceOf(reservation));
   SetSizeCounters();
 }
 
 Place Store::Impl::PlaceOf(const Reservation& reservation) const {
-  const auto* const region = reinterpret_cast<const std::byte*>(&superblock_);
+  const auto* const region = reinterpret_cast<const std::byte*>(&core_.superblock);
   const auto body = static_cast<std::uint64_t>(reservation.bytes.data() - region);
-  const Place place = log_.At(body - sizeof(RecordHeader));
-  REMORA_CHECK(log_.Key(place).size() == reservation.key_size &&
-               log_.Key(place).size() + log_.Value(place).size() == reservation.bytes.size());
+  const Place place = core_.log.At(body - sizeof(RecordHeader));
+  REMORA_CHECK(core_.log.Key(place).size() == reservation.key_size &&
+               core_.log.Key(place).size() + core_.log.Value(place).size() == reservation.bytes.size());
   return place;
 }
 
@@ -58,16 +58,16 @@ std::size_t Store::Impl::RunOf(const Write& write) const {
   if (write.kind != Write::Kind::kTouch) return 0;
   const std::string key(write.key);  // the caller's bytes may change
   const std::uint64_t key_hash = HashKey(key);
-  if (const UnsyncedKeys::Record* const pending = unsynced_keys_.Find(key)) {
-    return pending->place ? RunLength(key.size(), log_.Value(*pending->place).size()) : 0;
+  if (const UnsyncedKeys::Record* const pending = core_.unsynced_keys.Find(key)) {
+    return pending->place ? RunLength(key.size(), core_.log.Value(*pending->place).size()) : 0;
   }
-  if (const auto entry = index_.Find(key, key_hash)) {
-    return RunLength(key.size(), log_.Value(entry->place).size());
+  if (const auto entry = core_.index.Find(key, key_hash)) {
+    return RunLength(key.size(), core_.log.Value(entry->place).size());
   }
   std::size_t length = 0;
-  if (index_.FindCold(key_hash) || !known_.Knows(key)) {
+  if (core_.index.FindCold(key_hash) || !core_.coverage.Knows(key)) {
     // When it cannot be read, the write finds that out, too.
-    tier_
+    core_.tier
         ->Get(key,
               [&](const DurableTier::Entry& stored) {
                 length = RunLength(key.size(), stored.value.size());
@@ -79,32 +79,32 @@ std::size_t Store::Impl::RunOf(const Write& write) const {
 }
 
 Store::Impl::Room Store::Impl::MakeRun(std::size_t length, TimePoint now, std::int64_t unix_ms) {
-  if (segments_.HasRun(length)) return Room::kNow;
-  if (length > segments_.max_run()) return Room::kNever;
+  if (core_.segments.HasRun(length)) return Room::kNow;
+  if (length > core_.segments.max_run()) return Room::kNever;
   bool worked = sweeper_.Work(kBitOfEmptying, Sweeper::Pace::kHurry, now, unix_ms);
-  segments_.MakeRun(length, now);
+  core_.segments.MakeRun(length, now);
   // What is in the way of the run is moved. Otherwise, as long as enough is about to come free, it is waited
   // for: what is evicted meanwhile would be evicted in vain.
-  if (segments_.IsRunInUse()) {
+  if (core_.segments.IsRunInUse()) {
     worked |= cleaner_.Work(kBitOfEmptying, now, unix_ms);
-  } else if (!segments_.HasEnoughFor(length) || segments_.resting_count() == 0) {
+  } else if (!core_.segments.HasEnoughFor(length) || core_.segments.resting_count() == 0) {
     // Records that make way for a large one are of the sort of which there is more.
-    const bool large_first = segments_.run_bytes() * 2 > segments_.live_bytes();
+    const bool large_first = core_.segments.run_bytes() * 2 > core_.segments.live_bytes();
     worked |=
         (large_first && EvictLarge(now)) || cleaner_.Work(kBitOfEmptying, now, unix_ms) || EvictLarge(now);
   }
-  if (segments_.HasRun(length)) return Room::kNow;
-  if (worked || segments_.resting_count() > 0) return Room::kLater;
-  segments_.CancelRun();
+  if (core_.segments.HasRun(length)) return Room::kNow;
+  if (worked || core_.segments.resting_count() > 0) return Room::kLater;
+  core_.segments.CancelRun();
   return Room::kNever;
 }
 
 Store::Impl::Room Store::Impl::OrWhenGivenBack(Room room, std::size_t run) const {
-  if (room != Room::kNever || run > segments_.max_run()) return room;
-  for (SegmentNumber i = 0; i < segments_.count(); ++i) {
-    const Segments::Segment& segment = segments_[i];
+  if (room != Room::kNever || run > core_.segments.max_run()) return room;
+  for (SegmentNumber i = 0; i < core_.segments.count(); ++i) {
+    const Segments::Segment& segment = core_.segments[i];
     const bool is_run = segment.use == Segments::Use::kRun && segment.run > 0;
-    if (is_run && !log_.IsLive(log_.At(segment.begin))) return Room::kLater;
+    if (is_run && !core_.log.IsLive(core_.log.At(segment.begin))) return Room::kLater;
   }
   return Room::kNever;
 }
@@ -113,20 +113,20 @@ bool Store::Impl::EvictLarge(TimePoint now) {
   if (!evictor_.is_on()) return false;
   // Some that were used since they were written are passed over, and get behind the others.
   constexpr std::size_t kMostPassedOver = 8;
-  const std::size_t runs = segments_.CountOf(Segments::Queue::kRuns);
+  const std::size_t runs = core_.segments.CountOf(Segments::Queue::kRuns);
   std::size_t to_pass_over = std::min(kMostPassedOver, runs);
   for (std::size_t i = 0; i < 2 * runs; ++i) {
-    const SegmentNumber first = segments_.Oldest(Segments::Queue::kRuns).value();
-    const Place place = log_.At(segments_[first].begin);
-    segments_.Renew(first);
-    if (!log_.IsLive(place)) continue;  // reserved, or staged
-    const std::string_view key = log_.Key(place);
+    const SegmentNumber first = core_.segments.Oldest(Segments::Queue::kRuns).value();
+    const Place place = core_.log.At(core_.segments[first].begin);
+    core_.segments.Renew(first);
+    if (!core_.log.IsLive(place)) continue;  // reserved, or staged
+    const std::string_view key = core_.log.Key(place);
     const std::uint64_t key_hash = HashKey(key);
-    if (to_pass_over > 0 && frequency_.Of(key_hash) > 1) {
+    if (to_pass_over > 0 && core_.frequency.Of(key_hash) > 1) {
       --to_pass_over;
       continue;
     }
-    const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
+    const std::optional<Index::Entry> entry = core_.index.Find(key, key_hash);
     REMORA_CHECK(entry.has_value() &&
                  entry->place == place);  // a live record is the one that the index names
     if (evictor_.Evict(key_hash, *entry, now)) return true;
@@ -135,15 +135,16 @@ bool Store::Impl::EvictLarge(TimePoint now) {
 }
 
 absl::Status Store::Impl::NoRun(std::size_t length) const {
-  const std::size_t most = segments_.max_run();
+  const std::size_t most = core_.segments.max_run();
   if (length > most) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the value needs ", length, " MiB in one piece, and a memory of ", shape_.memory_size,
-                     " bytes has ", most, " at most; open with more memory (--memory)"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the value needs ", length, " MiB in one piece, and a memory of ", core_.shape.memory_size,
+        " bytes has ", most, " at most; open with more memory (--memory)"));
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "no room for a value that needs ", length, " MiB in one piece: of ", shape_.memory_size, " bytes, ",
-      segments_.free_count() * kSegmentSize, " are free, and records take ", log_.bytes_used(),
+      "no room for a value that needs ", length, " MiB in one piece: of ", core_.shape.memory_size,
+      " bytes, ", core_.segments.free_count() * kSegmentSize, " are free, and records take ",
+      core_.log.bytes_used(),
       ", of which large ones are not moved; delete keys, large ones above all, or open with more memory "
       "(--memory)"));
 }

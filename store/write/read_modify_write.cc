@@ -51,15 +51,15 @@ absl::Status TooLarge(std::size_t size) {
 template <typename Take>
 absl::Status Store::Impl::ReadOld(const Staged& staged, const Known& old, const Take& take) const {
   if (!old.place) {
-    return tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
+    return core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
       return take(stored.value, HashValue(stored.value.data(), stored.value.size()));
     });
   }
-  const std::string_view value = log_.Value(*old.place);
+  const std::string_view value = core_.log.Value(*old.place);
   const std::uint64_t hash = HashValue(value.data(), value.size());
   // Bytes that rotted here must not be given a checksum that fits. What was staged just now has none yet.
-  REMORA_CHECK(!log_.IsLive(*old.place) ||
-               log_.Header(*old.place).checksum == log_.Checksum(*old.place, staged.key_hash, hash));
+  REMORA_CHECK(!core_.log.IsLive(*old.place) || core_.log.Header(*old.place).checksum ==
+                                                    core_.log.Checksum(*old.place, staged.key_hash, hash));
   return take(value, hash);
 }
 
@@ -67,7 +67,7 @@ absl::Status Store::Impl::Modify(Staged& staged, const Known& old, bool exists, 
   std::optional<Place> place;
   const auto append = [&](std::string_view value, std::uint64_t value_hash) {
     staged.value_hash = value_hash;
-    place = log_.Append(ValueLog::Head::kWrites, staged.key, value, now);
+    place = core_.log.Append(ValueLog::Head::kWrites, staged.key, value, now);
   };
   if (staged.write->kind == Write::Kind::kTouch) {
     REMORA_RETURN_IF_ERROR(ReadOld(staged, old, [&](std::string_view value, std::uint64_t value_hash) {
@@ -110,7 +110,7 @@ absl::Status Store::Impl::Modify(Staged& staged, const Known& old, bool exists, 
   }
   if (!place) return absl::AbortedError("no room in the log");
   staged.place = *place;
-  staged.value = log_.Value(*place);
+  staged.value = core_.log.Value(*place);
   return absl::OkStatus();
 }
 

@@ -48,7 +48,7 @@ Durability Store::Impl::LevelOf(const Write& write) const { return write.durabil
 void Store::Impl::Hold(Staged& staged) {
   group_has_synced_ |= staged.synced;
   if (!group_has_synced_ || staged.place.extent_code == 0) return;
-  log_.Hold(staged.place);
+  core_.log.Hold(staged.place);
   staged.held = true;
 }
 
@@ -66,18 +66,18 @@ void Store::Impl::PublishOrAwait(TimePoint now) {
       Await(staged);
     } else {
       Publish(staged, now);
-      if (staged.held) log_.LetGo(staged.place, now);
+      if (staged.held) core_.log.LetGo(staged.place, now);
     }
   }
 }
 
 void Store::Impl::SetChangesEnd() {
-  Set(Counter::kWritesUnsynced, pending_.size());
+  core_.metrics.Set(Counter::kWritesUnsynced, pending_.size());
   // What is pending may never become visible. After a failure, nothing does any more.
   if (!sync_failed_.ok()) return;
-  const std::uint64_t end = pending_.empty() ? tier_->logged_to() : pending_.front().logged_before;
+  const std::uint64_t end = pending_.empty() ? core_.tier->logged_to() : pending_.front().logged_before;
   changes_end_.store(end, std::memory_order_release);
-  Set(Counter::kChangesEnd, end);
+  core_.metrics.Set(Counter::kChangesEnd, end);
 }
 
 Store::Impl::Pending& Store::Impl::AddPending(Write& write) {
@@ -113,11 +113,11 @@ void Store::Impl::Await(Staged& staged) {
   pending.staged.old.is_looked_up = false;  // S3
   // The string has moved.
   pending.staged.key = pending.staged.is_delete() ? std::string_view(pending.staged.own).substr(0, key_size)
-                                                  : log_.Key(pending.staged.place);
+                                                  : core_.log.Key(pending.staged.place);
   std::optional<Place> place;
   if (!pending.staged.is_delete()) place = pending.staged.place;
-  unsynced_keys_.Set(pending.staged.key,
-                     {pending.ticket, place, pending.staged.expiry_ms, pending.staged.version});
+  core_.unsynced_keys.Set(pending.staged.key,
+                          {pending.ticket, place, pending.staged.expiry_ms, pending.staged.version});
   if (pending_.size() >= gather_) sync_wanted_.notify_one();
 }
 
@@ -130,7 +130,7 @@ std::size_t Store::Impl::PendingBatch() const {
 void Store::Impl::ReservePending() {
   for (const Pending& pending : pending_) {
     if (!pending.is_refused && !pending.staged.is_delete())
-      ++group_growth_[index_.MainBucketOf(pending.staged.key_hash)];
+      ++group_growth_[core_.index.MainBucketOf(pending.staged.key_hash)];
   }
 }
 
@@ -140,9 +140,9 @@ bool Store::Impl::MakeRoomForPending(std::size_t batch, TimePoint now, std::int6
     bool fits = true;
     for (std::size_t i = 0; i < batch && fits; ++i) {
       const Staged& staged = pending_[i].staged;
-      if (staged.is_delete() || index_.Find(staged.key, staged.key_hash)) continue;
-      const std::int64_t more = ++group_growth_[index_.MainBucketOf(staged.key_hash)];
-      fits = index_.Reserve(staged.key_hash, static_cast<std::size_t>(more));
+      if (staged.is_delete() || core_.index.Find(staged.key, staged.key_hash)) continue;
+      const std::int64_t more = ++group_growth_[core_.index.MainBucketOf(staged.key_hash)];
+      fits = core_.index.Reserve(staged.key_hash, static_cast<std::size_t>(more));
     }
     if (fits) return true;
     if (MakeRoom(now, unix_ms) != Room::kNow) return false;
@@ -150,7 +150,7 @@ bool Store::Impl::MakeRoomForPending(std::size_t batch, TimePoint now, std::int6
 }
 
 void Store::Impl::PublishSynced(TimePoint now, std::int64_t unix_ms) {
-  const std::uint64_t keys = index_.entry_count();
+  const std::uint64_t keys = core_.index.entry_count();
   bool ended = false;
   while (!pending_.empty() && (pending_.front().ticket <= synced_to_ || pending_.front().is_refused)) {
     ended = true;
@@ -169,9 +169,9 @@ void Store::Impl::PublishSynced(TimePoint now, std::int64_t unix_ms) {
       pending.write.status = sync_failed_;
       if (sync_failed_.ok()) {
         Publish(pending.staged, now);
-        unsynced_keys_.Remove(pending.staged.key, pending.ticket);
-        if (pending.staged.held) log_.LetGo(pending.staged.place, now);
-        Add(Counter::kSyncedWrites, 1);
+        core_.unsynced_keys.Remove(pending.staged.key, pending.ticket);
+        if (pending.staged.held) core_.log.LetGo(pending.staged.place, now);
+        core_.metrics.Add(Counter::kSyncedWrites, 1);
       }
       if (i == 0 || pending.caller != nullptr) Tell(pending);
       pending_.pop_front();
@@ -179,7 +179,7 @@ void Store::Impl::PublishSynced(TimePoint now, std::int64_t unix_ms) {
   }
   if (!ended) return;
   SetChangesEnd();
-  if (index_.entry_count() > keys) index_.Grow(index_.entry_count() - keys, now);
+  if (core_.index.entry_count() > keys) core_.index.Grow(core_.index.entry_count() - keys, now);
 }
 
 void Store::Impl::Tell(const Pending& pending) {
@@ -196,13 +196,13 @@ void Store::Impl::Tell(const Pending& pending) {
 }
 
 void Store::Impl::TakeSynced(std::vector<SyncedWrite>* outcomes) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(core_.mutex);
   outcomes->insert(outcomes->end(), outcomes_.begin(), outcomes_.end());
   outcomes_.clear();
 }
 
 absl::Status Store::Impl::Ended(std::uint64_t ticket) const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(core_.mutex);
   if (!pending_.empty() && pending_.front().ticket <= ticket) {
     return absl::AbortedError("the disk does not have yet what was written");
   }
@@ -212,12 +212,12 @@ absl::Status Store::Impl::Ended(std::uint64_t ticket) const {
 // --- The disk -------------------------------------------------------------------------------------------
 
 absl::Status Store::Impl::SyncNow() {
-  NoteSynced(tier_->Sync());
+  NoteSynced(core_.tier->Sync());
   return sync_failed_;
 }
 
 void Store::Impl::NoteSynced(const absl::Status& status) {
-  Add(Counter::kSyncs, 1);
+  core_.metrics.Add(Counter::kSyncs, 1);
   if (status.ok() || !sync_failed_.ok()) return;
   sync_failed_ = absl::UnavailableError(absl::StrCat(
       "the store takes no more writes until it is opened again, and of the last ones it is unknown "
@@ -228,9 +228,9 @@ void Store::Impl::NoteSynced(const absl::Status& status) {
 
 void Store::Impl::NoteDisk(const absl::Status& status) {
   if (status.ok() && disk_status_.ok()) return;
-  if (!status.ok()) Add(Counter::kDiskFailures, 1);
+  if (!status.ok()) core_.metrics.Add(Counter::kDiskFailures, 1);
   disk_status_ = status;
-  Set(Counter::kDiskRefuses, status.ok() ? 0 : 1);
+  core_.metrics.Set(Counter::kDiskRefuses, status.ok() ? 0 : 1);
 }
 
 absl::Status Store::Impl::PublishAll() {
@@ -239,7 +239,7 @@ absl::Status Store::Impl::PublishAll() {
     synced_to_ = last_ticket_;
     SyncNow().IgnoreError();  // PublishSynced tells
   }
-  PublishSynced(clock_.Now(), clock_.UnixMillis());
+  PublishSynced(core_.clock.Now(), core_.clock.UnixMillis());
   FinishWork();
   if (!pending_.empty()) return absl::AbortedError("no room right now for what the disk has");
   return sync_failed_;
@@ -249,12 +249,12 @@ bool Store::Impl::SyncPending(std::unique_lock<std::mutex>& lock) {
   if (last_ticket_ == synced_to_) return false;
   const std::uint64_t to = last_ticket_;
   lock.unlock();
-  const absl::Status status = tier_->Sync();
+  const absl::Status status = core_.tier->Sync();
   lock.lock();
   NoteSynced(status);
   synced_to_ = std::max(synced_to_, to);
   last_under_way_ = pending_.size();
-  PublishSynced(clock_.Now(), clock_.UnixMillis());
+  PublishSynced(core_.clock.Now(), core_.clock.UnixMillis());
   FinishWork();
   TellAll(lock);
   return true;
@@ -284,15 +284,15 @@ void Store::Impl::Waiter::Wake() {
 
 void Store::Impl::Submit(std::span<Write> writes) {
   const std::uint64_t hash = ForeseeOne(writes);
-  std::unique_lock lock(mutex_);
-  const TimePoint now = clock_.Now();
-  SubmitLocked(writes, hash, now, clock_.UnixMillisAt(now));
+  std::unique_lock lock(core_.mutex);
+  const TimePoint now = core_.clock.Now();
+  SubmitLocked(writes, hash, now, core_.clock.UnixMillisAt(now));
   CatchUpLocked();
   TellAll(lock);
 }
 
 void Store::Impl::Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(core_.mutex);
   // Behind the lock, for who writes for others: that takes its time, in which the key comes from their
   // processor.
   const std::uint64_t hash = ForeseeOne(writes);
@@ -301,7 +301,7 @@ void Store::Impl::Submit(std::span<Write> writes, TimePoint now, std::int64_t un
 }
 
 bool Store::Impl::Sync() {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(core_.mutex);
   return SyncPending(lock);
 }
 
@@ -309,10 +309,10 @@ void Store::Impl::Commit(std::span<Write> writes) {
   Waiter waiter;
   const std::uint64_t hash = ForeseeOne(writes);
   {
-    std::unique_lock lock(mutex_);
-    const TimePoint now = clock_.Now();
+    std::unique_lock lock(core_.mutex);
+    const TimePoint now = core_.clock.Now();
     waiter_ = &waiter;
-    SubmitLocked(writes, hash, now, clock_.UnixMillisAt(now));
+    SubmitLocked(writes, hash, now, core_.clock.UnixMillisAt(now));
     waiter_ = nullptr;
     CatchUpLocked();
     const bool waits = waiter.pending > 0;
@@ -335,7 +335,7 @@ absl::Status Store::Impl::StartSyncing(const StoreOptions& options) {
 void Store::Impl::SyncInThread() {
   constexpr int kShare = 8;
   constexpr std::chrono::milliseconds kLongest{1};
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(core_.mutex);
   for (;;) {
     sync_wanted_.wait(lock, [&] { return stop_syncing_ || last_ticket_ > synced_to_; });
     const TimePoint start = std::chrono::steady_clock::now();
@@ -351,7 +351,7 @@ void Store::Impl::SyncInThread() {
 void Store::Impl::StopSyncing() {
   if (!syncer_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(core_.mutex);
     stop_syncing_ = true;
   }
   sync_wanted_.notify_one();

@@ -29,8 +29,8 @@ bool IsPlain(const Write& write) {
 }  // namespace
 
 std::size_t Store::Impl::PutAtOnce(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
-  const std::uint64_t keys = index_.entry_count();
-  const std::uint64_t written = log_.bytes_appended(ValueLog::Head::kWrites);
+  const std::uint64_t keys = core_.index.entry_count();
+  const std::uint64_t written = core_.log.bytes_appended(ValueLog::Head::kWrites);
   std::size_t foreseen = writes.size() == 1 ? 1 : 0;  // of one alone, SubmitLocked did
   std::size_t done = 0;
   for (; done < writes.size() && done < kMaxGroup && IsPlain(writes[done]); ++done) {
@@ -38,7 +38,7 @@ std::size_t Store::Impl::PutAtOnce(std::span<Write> writes, TimePoint now, std::
     if (!PutOneAtOnce(writes[done], now, unix_ms)) break;
   }
   if (done == 0) return 0;
-  REMORA_CHECK(next_version_ < kMaxVersion);
+  REMORA_CHECK(core_.next_version < kMaxVersion);
   NoteGroup(done, keys, written);
   return done;
 }
@@ -47,35 +47,36 @@ bool Store::Impl::PutOneAtOnce(Write& write, TimePoint now, std::int64_t unix_ms
   const std::uint64_t expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
   if (HasExpired(expiry_ms, unix_ms)) return false;
   // Everything after looks at the copy only, as in CopyAndVerify.
-  const std::optional<Place> appended = log_.Append(ValueLog::Head::kWrites, write.key, write.value, now);
+  const std::optional<Place> appended =
+      core_.log.Append(ValueLog::Head::kWrites, write.key, write.value, now);
   if (!appended) return false;
   const Place& place = *appended;
-  const char* const body = reinterpret_cast<const char*>(log_.Body(place));
+  const char* const body = reinterpret_cast<const char*>(core_.log.Body(place));
   const std::string_view key(body, write.key.size());
   const std::uint64_t key_hash = HashKey(key);
   const std::uint64_t value_hash = HashValue(body + key.size(), write.value.size());
   if (write.verify != nullptr && !write.verify(write.verify_context, key_hash, value_hash)) {
-    log_.TakeBack(place);
+    core_.log.TakeBack(place);
     write.status = Damaged();
     return true;
   }
-  const std::optional<Index::Entry> old = index_.Find(key, key_hash);
-  if (!old && !index_.Reserve(key_hash, 1)) {
-    log_.TakeBack(place);
+  const std::optional<Index::Entry> old = core_.index.Find(key, key_hash);
+  if (!old && !core_.index.Reserve(key_hash, 1)) {
+    core_.log.TakeBack(place);
     return false;
   }
-  write.version = next_version_++;
-  log_.Seal(place, write.version, expiry_ms, key_hash, value_hash);
+  write.version = core_.next_version++;
+  core_.log.Seal(place, write.version, expiry_ms, key_hash, value_hash);
   // I5, as in Publish.
-  if (old) log_.Kill(old->place);
-  log_.MakeLive(place);
+  if (old) core_.log.Kill(old->place);
+  core_.log.MakeLive(place);
   if (old) {
-    index_.Replace(*old, place);
+    core_.index.Replace(*old, place);
   } else {
-    index_.Insert(key_hash, place, now);
+    core_.index.Insert(key_hash, place, now);
   }
-  NoteRead(key_hash);  // a write is a use, too
-  CountOne(Counter::kPuts);
+  core_.NoteRead(key_hash);  // a write is a use, too
+  core_.metrics.CountOne(Counter::kPuts);
   write.slot = EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units});
   write.status = absl::OkStatus();
   return true;

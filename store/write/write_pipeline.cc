@@ -124,11 +124,11 @@ void Store::Impl::SubmitLocked(std::span<Write> writes, std::uint64_t foreseen, 
     for (Write& write : writes) write.status = sync_failed_;
     return;
   }
-  if (writes.size() == 1) index_.PrefetchRecords(foreseen);
+  if (writes.size() == 1) core_.index.PrefetchRecords(foreseen);
   if (!pending_.empty()) PublishSynced(now, unix_ms);
   while (!writes.empty()) {
     if (IsPressing()) KeepPace(now, unix_ms);  // of the group before, whoever's it was
-    if (tier_ == nullptr) {
+    if (core_.tier == nullptr) {
       const std::size_t done = PutAtOnce(writes, now, unix_ms);
       writes = writes.subspan(done);
       if (done > 0) continue;
@@ -142,12 +142,12 @@ void Store::Impl::SubmitLocked(std::span<Write> writes, std::uint64_t foreseen, 
     if (room == Room::kNow) continue;
     if (room == Room::kLater) {
       for (Write& write : writes) write.status = absl::AbortedError("no room until dead memory has rested");
-      Add(Counter::kWritesPutOff, 1);
+      core_.metrics.Add(Counter::kWritesPutOff, 1);
       break;
     }
     const std::size_t run = RunOf(writes.front());
     const absl::Status never = run > 0 ? NoRun(run) : Full();
-    if (writes.front().reserved != nullptr) log_.TakeBack(PlaceOf(*writes.front().reserved));
+    if (writes.front().reserved != nullptr) core_.log.TakeBack(PlaceOf(*writes.front().reserved));
     const std::size_t refused = BatchSize(writes);
     for (Write& write : writes.first(refused)) write.status = never;
     writes = writes.subspan(refused);
@@ -158,8 +158,8 @@ void Store::Impl::SubmitLocked(std::span<Write> writes, std::uint64_t foreseen, 
 
 std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
   sweeper_.Flush();  // so that the tier does not show what was removed to make room
-  const std::uint64_t keys = index_.entry_count();
-  const std::uint64_t written = log_.bytes_appended(ValueLog::Head::kWrites);
+  const std::uint64_t keys = core_.index.entry_count();
+  const std::uint64_t written = core_.log.bytes_appended(ValueLog::Head::kWrites);
   staged_.clear();
   staged_.reserve(writes.size());  // views into its elements must stay good
   if (!group_growth_.empty()) group_growth_.clear();
@@ -175,8 +175,8 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     if (done >= foreseen && !group_is_one_) foreseen = done + Foresee(writes.subspan(done));
     const std::size_t some = BatchSize(writes.subspan(done));
     Write& first = writes[done];
-    first.status =
-        some == 1 ? Stage(first, now, unix_ms) : StageBatch(writes.subspan(done, some), now, unix_ms);
+    first.status = some == 1 && !first.begins_batch ? Stage(first, now, unix_ms)
+                                                    : StageBatch(writes.subspan(done, some), now, unix_ms);
     if (!first.status.ok()) {
       if (absl::IsAborted(first.status)) break;
       if (decided_on_pending_) refused_.push_back(&first);
@@ -189,8 +189,8 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     return done;
   }
   SealAll();
-  if (tier_ != nullptr) {
-    logged_before_ = tier_->logged_to();
+  if (core_.tier != nullptr) {
+    logged_before_ = core_.tier->logged_to();
     const absl::Status durable = MakeDurable();
     if (sync_failed_.ok()) NoteDisk(durable);
     if (!durable.ok()) {
@@ -205,7 +205,7 @@ std::size_t Store::Impl::CommitSome(std::span<Write> writes, TimePoint now, std:
     synced_to_ = last_ticket_;
     PublishSynced(now, unix_ms);
   }
-  if (tier_ != nullptr) SetChangesEnd();
+  if (core_.tier != nullptr) SetChangesEnd();
   NoteGroup(done, keys, written);
   return done;
 }
@@ -220,14 +220,14 @@ absl::Status Store::Impl::Stage(Write& write, TimePoint now, std::int64_t unix_m
     staged.place = PlaceOf(*write.reserved);
     owed_.sizes = true;
   }
-  absl::Status status = Check(write, tier_ == nullptr ? Durability::kMemory : Durability::kSynced);
+  absl::Status status = Check(write, core_.tier == nullptr ? Durability::kMemory : Durability::kSynced);
   if (status.ok()) status = CopyAndVerify(staged, now);
   if (status.ok()) status = Decide(staged, now, unix_ms);
   if (status.ok()) {
     Hold(staged);
   } else {
     const bool stays_reserved = write.reserved != nullptr && absl::IsAborted(status);
-    if (staged.place.extent_code != 0 && !stays_reserved) log_.TakeBack(staged.place);
+    if (staged.place.extent_code != 0 && !stays_reserved) core_.log.TakeBack(staged.place);
     staged_.pop_back();
   }
   return status;
@@ -271,13 +271,13 @@ void Store::Impl::UnstageTo(std::size_t count) {
 absl::Status Store::Impl::CopyAndVerify(Staged& staged, TimePoint now) {
   const Write& write = *staged.write;
   if (write.reserved != nullptr) {
-    staged.key = log_.Key(staged.place);
-    staged.value = log_.Value(staged.place);
+    staged.key = core_.log.Key(staged.place);
+    staged.value = core_.log.Value(staged.place);
   } else if (write.kind == Write::Kind::kPut) {
-    const std::optional<Place> place = log_.Append(ValueLog::Head::kWrites, write.key, write.value, now);
+    const std::optional<Place> place = core_.log.Append(ValueLog::Head::kWrites, write.key, write.value, now);
     if (!place) return absl::AbortedError("no room in the log");
     staged.place = *place;
-    const char* const body = reinterpret_cast<const char*>(log_.Body(*place));
+    const char* const body = reinterpret_cast<const char*>(core_.log.Body(*place));
     staged.key = {body, write.key.size()};
     staged.value = {body + write.key.size(), write.value.size()};
   } else {
@@ -339,17 +339,17 @@ absl::Status Store::Impl::Decide(Staged& staged, TimePoint now, std::int64_t uni
   const bool frees_slot = staged.is_delete() && (old.place || old.cold) && !staged.synced;
   Change change;
   if (takes_slot || frees_slot) {
-    change.bucket = index_.MainBucketOf(staged.key_hash);
+    change.bucket = core_.index.MainBucketOf(staged.key_hash);
     change.growth = takes_slot ? 1 : -1;
     std::int64_t& growth = group_growth_[change.bucket];
-    if (takes_slot &&
-        !index_.Reserve(staged.key_hash, static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
+    if (takes_slot && !core_.index.Reserve(staged.key_hash,
+                                           static_cast<std::size_t>(std::max<std::int64_t>(growth + 1, 0)))) {
       return absl::AbortedError("no room in the index");
     }
     growth += change.growth;
   }
   // Of those staged, each has the next; so a condition can be about a write of the same group.
-  staged.version = next_version_ + staged_.size() - 1;
+  staged.version = core_.next_version + staged_.size() - 1;
   if (last == nullptr) return absl::OkStatus();
   if (in_batch_) {
     change.last = last;
@@ -371,28 +371,28 @@ Store::Impl::Known Store::Impl::KnownOf(const Staged& earlier) {
 }
 
 absl::Status Store::Impl::Look(const Staged& staged, Known* known) const {
-  if (const UnsyncedKeys::Record* const pending = unsynced_keys_.Find(staged.key)) {
+  if (const UnsyncedKeys::Record* const pending = core_.unsynced_keys.Find(staged.key)) {
     *known = {pending->place, false, false, pending->expiry_ms, pending->version, true};
     return absl::OkStatus();
   }
   known->is_looked_up = true;
-  known->entry = index_.Find(staged.key, staged.key_hash);
+  known->entry = core_.index.Find(staged.key, staged.key_hash);
   if (known->entry) {
-    const RecordHeader& header = log_.Header(known->entry->place);
+    const RecordHeader& header = core_.log.Header(known->entry->place);
     known->place = known->entry->place;
     known->expiry_ms = header.expiry_ms;
     known->version = header.version_live >> 1;
     return absl::OkStatus();
   }
-  const bool loaded = known_.Knows(staged.key);
-  const bool cold = loaded && index_.FindCold(staged.key_hash).has_value();
+  const bool loaded = core_.coverage.Knows(staged.key);
+  const bool cold = loaded && core_.index.FindCold(staged.key_hash).has_value();
   // Who overwrites what is not loaded, whatever it is, need not know.
   const bool overwrites = staged.write->kind == Write::Kind::kPut && staged.write->condition.is_none();
   const bool unloaded = !loaded && !overwrites;
   if (!cold && !unloaded) return absl::OkStatus();
   // The cold entry is this key's, or another's with this hash: only the tier tells.
   known->is_looked_up = false;
-  const absl::Status read = tier_->Get(staged.key, [&](const DurableTier::Entry& stored) {
+  const absl::Status read = core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
     *known = {std::nullopt, cold, unloaded, stored.header.expiry_ms, stored.header.version};
     return absl::OkStatus();
   });
@@ -403,34 +403,34 @@ absl::Status Store::Impl::Look(const Staged& staged, Known* known) const {
 
 void Store::Impl::SealAll() {
   for (const Staged& staged : staged_) {
-    REMORA_CHECK(staged.version == next_version_);
-    ++next_version_;
+    REMORA_CHECK(staged.version == core_.next_version);
+    ++core_.next_version;
     if (staged.is_delete()) continue;
-    log_.Seal(staged.place, staged.version, staged.expiry_ms, staged.key_hash, staged.value_hash);
+    core_.log.Seal(staged.place, staged.version, staged.expiry_ms, staged.key_hash, staged.value_hash);
   }
-  REMORA_CHECK(next_version_ < kMaxVersion);
+  REMORA_CHECK(core_.next_version < kMaxVersion);
 }
 
 absl::Status Store::Impl::MakeDurable() {
   REMORA_RETURN_IF_ERROR(sync_failed_);
   for (const Staged& staged : staged_) {
     if (staged.is_delete()) {
-      tier_->Delete(staged.key);
+      core_.tier->Delete(staged.key);
     } else {
-      tier_->Put(staged.key, {.version = staged.version, .expiry_ms = staged.expiry_ms}, staged.value);
+      core_.tier->Put(staged.key, {.version = staged.version, .expiry_ms = staged.expiry_ms}, staged.value);
     }
     const Write& write = *staged.write;
-    if (write.request.client != 0) tier_->PutOutcome(write.request, staged.version, write.result);
+    if (write.request.client != 0) core_.tier->PutOutcome(write.request, staged.version, write.result);
   }
   const bool logged = std::ranges::any_of(
       staged_, [&](const Staged& staged) { return LevelOf(*staged.write) != Durability::kMemory; });
-  const bool raises = next_version_ > tier_->version_limit();
-  if (raises) tier_->SetVersionLimit(next_version_ + kVersionBlock);
+  const bool raises = core_.next_version > core_.tier->version_limit();
+  if (raises) core_.tier->SetVersionLimit(core_.next_version + kVersionBlock);
   REMORA_RETURN_IF_ERROR(
-      tier_->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
+      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
   // A version that somebody has seen never comes again, even where the machine fails and takes it back. For
   // the other case: sync_queue.cc, S3.
-  group_is_on_disk_ = raises || (group_has_synced_ && loading());
+  group_is_on_disk_ = raises || (group_has_synced_ && core_.is_loading());
   return group_is_on_disk_ ? SyncNow() : absl::OkStatus();
 }
 
@@ -440,15 +440,15 @@ void Store::Impl::Abandon(const absl::Status& why) {
       absl::StrCat(why.message(), " (this write is not visible; whether a restart shows it is unknown)"));
   for (auto staged = staged_.rbegin(); staged != staged_.rend(); ++staged) {
     staged->write->status = status;
-    if (!sync_failed_.ok()) unsynced_keys_.Set(staged->key, {});  // the tier may have it, and may not
+    if (!sync_failed_.ok()) core_.unsynced_keys.Set(staged->key, {});  // the tier may have it, and may not
     TakeBack(*staged);
   }
 }
 
 void Store::Impl::TakeBack(const Staged& staged) {
   if (staged.place.extent_code == 0) return;
-  if (staged.held) log_.LetGo(staged.place, clock_.Now());
-  log_.TakeBack(staged.place);
+  if (staged.held) core_.log.LetGo(staged.place, core_.clock.Now());
+  core_.log.TakeBack(staged.place);
 }
 
 // --- Publish --------------------------------------------------------------------------------------------
@@ -456,37 +456,38 @@ void Store::Impl::TakeBack(const Staged& staged) {
 void Store::Impl::Publish(const Staged& staged, TimePoint now) {
   const Known& old = staged.old;
   const std::optional<Index::Entry> entry =
-      old.is_looked_up ? old.entry : index_.Find(staged.key, staged.key_hash);
+      old.is_looked_up ? old.entry : core_.index.Find(staged.key, staged.key_hash);
   std::optional<Index::ColdEntry> cold;
   // One that was in memory may have been evicted while the write waited for the disk.
   if (old.cold || (old.place && !entry)) {
-    cold = index_.FindCold(staged.key_hash);
+    cold = core_.index.FindCold(staged.key_hash);
     REMORA_CHECK(cold.has_value());  // Decide said so
   }
   // I5: the old record is dead before the slot leads elsewhere. Only then does the new one live, so that at
   // each moment a key has at most one live record.
-  if (entry) log_.Kill(entry->place);
-  if (!entry) known_.Note(staged.key);  // it may come to be loaded (store/recovery/index_loader.h, L2)
+  if (entry) core_.log.Kill(entry->place);
+  if (!entry)
+    core_.coverage.Note(staged.key);  // it may come to be loaded (store/recovery/index_loader.h, L2)
 
   if (staged.is_delete()) {
-    REMORA_CHECK(entry.has_value() || cold.has_value() || loading());  // Decide said so
+    REMORA_CHECK(entry.has_value() || cold.has_value() || core_.is_loading());  // Decide said so
     if (entry) {
-      index_.Erase(staged.key_hash, *entry);
+      core_.index.Erase(staged.key_hash, *entry);
     } else if (cold) {
-      index_.EraseCold(*cold);
+      core_.index.EraseCold(*cold);
     }
-    CountOne(Counter::kDeletes);
+    core_.metrics.CountOne(Counter::kDeletes);
   } else {
-    log_.MakeLive(staged.place);
+    core_.log.MakeLive(staged.place);
     if (entry) {
-      index_.Replace(*entry, staged.place);
+      core_.index.Replace(*entry, staged.place);
     } else if (cold) {
-      index_.Warm(staged.key_hash, *cold, staged.place, now);
+      core_.index.Warm(staged.key_hash, *cold, staged.place, now);
     } else {
-      index_.Insert(staged.key_hash, staged.place, now);
+      core_.index.Insert(staged.key_hash, staged.place, now);
     }
-    NoteRead(staged.key_hash);  // a write is a use, too
-    CountOne(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts);
+    core_.NoteRead(staged.key_hash);  // a write is a use, too
+    core_.metrics.CountOne(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});
   }

@@ -14,12 +14,12 @@ namespace remora {
 
 // Of bytes that may change yet: it is a guess.
 std::uint64_t Store::Impl::HashOf(const Write& write) const {
-  return HashKey(write.reserved != nullptr ? log_.Key(PlaceOf(*write.reserved)) : write.key);
+  return HashKey(write.reserved != nullptr ? core_.log.Key(PlaceOf(*write.reserved)) : write.key);
 }
 
 void Store::Impl::ForeseeBucket(std::uint64_t hash) const {
-  index_.PrefetchBucket(hash);
-  if (wants_reads()) frequency_.Prefetch(hash);
+  core_.index.PrefetchBucket(hash);
+  if (core_.wants_reads()) core_.frequency.Prefetch(hash);
 }
 
 std::uint64_t Store::Impl::ForeseeOne(std::span<const Write> writes) const {
@@ -38,7 +38,7 @@ std::size_t Store::Impl::Foresee(std::span<const Write> writes) const {
     ForeseeBucket(hashes[i]);
   }
   // That needs the buckets.
-  for (const std::uint64_t hash : std::span(hashes).first(count)) index_.PrefetchRecords(hash);
+  for (const std::uint64_t hash : std::span(hashes).first(count)) core_.index.PrefetchRecords(hash);
   return count;
 }
 

@@ -1,5 +1,5 @@
-// What the tests of hostile peers share: a kvserver, a witness beside the attack, and what has to be so
-// behind it.
+// Parts that the tests of hostile peers share: a kvserver, a witness beside the attack, and the conditions
+// that hold after it.
 #pragma once
 
 #include <gmock/gmock.h>

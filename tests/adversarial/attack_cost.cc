@@ -1,5 +1,5 @@
-// What attacks cost others: the 99th percentile of a well-behaved client's GETs and PUTs beside each attack,
-// as a ratio to what it is without; medians of rounds. The value of each operation is judged.
+// Costs of attacks for others: the 99th percentile of a well-behaved client's GETs and PUTs beside each
+// attack, as a ratio to the one without; medians of rounds. The value of each operation is judged.
 #include <sched.h>
 
 #include <algorithm>
@@ -37,13 +37,13 @@ struct Figures {
 struct How {
   std::chrono::milliseconds time{500};  // of each round, with and without
   int rounds = 5;
-  /// Of the client that is measured, between two operations.
+  /// Pause of the measured client between two operations.
   std::chrono::microseconds pause{0};
-  /// The attacker takes what others leave of the processors, as if it had a machine of its own; and what is
-  /// beside it is compared to what is beside the same attack on another server, which takes no more either:
-  /// so what the system does for the attacker, for which others may have to wait, counts on both sides. Who
-  /// is attacked has a processor of its own; and somebody who takes no more, either, computes all the time,
-  /// so that nobody finds a processor asleep, and its caches cold, when the attacker waits.
+  /// The attacker takes the processor time that others leave, as if it had a machine of its own. The
+  /// comparison is the same attack on another server, which takes no more either. So the system's work for
+  /// the attacker, for which others may have to wait, counts on both sides. The attacked server has a
+  /// processor of its own. One more process, which takes no more either, computes all the time, so that
+  /// nobody finds a processor asleep, and its caches cold, when the attacker waits.
   bool aside = false;
 };
 
@@ -68,7 +68,7 @@ void Part(const Served& served, const Served& elsewhere) {
   REMORA_CHECK(sched_setaffinity(0, sizeof(others), &others) == 0);
 }
 
-/// Of a process's first thread, and what that starts; 0: of this thread.
+/// Lets a process's first thread, and all that it starts, use idle time only; 0: this thread.
 void TakeWhatOthersLeave(pid_t pid = 0) {
   const sched_param none{};
   REMORA_CHECK(sched_setscheduler(pid, SCHED_IDLE, &none) == 0);
@@ -99,7 +99,7 @@ bool Measure(Served& served, const Served* elsewhere, const Attack& attack, cons
   Figures quiet, attacked;
   std::uint64_t acts = 0;
   const auto beside = [&](const Served* where, Figures& figures) {
-    served.AwaitNoMore("connections", 1);  // what the attack before has left
+    served.AwaitNoMore("connections", 1);  // connections of the attack before
     Witness witness(served.address(), served.clock(), "witness", how.pause);
     std::optional<Attacker> attacker;
     if (where != nullptr) attacker.emplace(attack, *where, how.aside);
@@ -155,9 +155,9 @@ int Main(int argc, char** argv) {
   const std::vector<Attack> attacks = AttacksOver(kind);
   for (const Attack& attack : attacks) {
     if (!only.empty() && only != attack.name) continue;
-    // One of its own for each: what an attack leaves behind is not the next one's. With room for what who
-    // writes without end writes before it may be overwritten: that all writers wait when there is none is no
-    // attack's doing.
+    // Each attack has a server of its own: the leftovers of one attack do not count for the next. The memory
+    // holds all that a client writes that writes without end before it may be overwritten. If it were full,
+    // all writers would wait, and that is no attack's doing.
     const auto start = [&] {
       return Served::Start(kind, {"--max_clients=" + std::to_string(kAttackedClients), "--memory=512M"});
     };

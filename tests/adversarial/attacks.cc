@@ -132,7 +132,7 @@ void GuessKeys(const rdma::Address& where) {
   if (!peer.Join(HelloRequest())) return;
   const RemoteRegion slice = peer.hello().slice;
   static_cast<void>(peer.Do(IBV_WR_RDMA_WRITE, slice.address, slice.key ^ 0x3300, "evil"));
-  // Who hangs up before the server has looked has hung up, and nothing else.
+  // A peer that hangs up before the server has looked has hung up, and nothing else.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 

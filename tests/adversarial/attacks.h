@@ -1,4 +1,4 @@
-// What hostile and unlucky clients do to a server, each as one bounded act that may be repeated.
+// Acts of hostile and unlucky clients against a server, each bounded, so that it may be repeated.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct Attack {
 /// All that can be done over this transport. The last one does nothing but to keep a processor busy.
 std::vector<Attack> AttacksOver(rdma::TransportKind kind);
 
-/// A client more than these are refused: what --max_clients has to be.
+/// Clients beyond this number are refused: --max_clients has to be this.
 inline constexpr int kAttackedClients = 12;
 
 }  // namespace remora

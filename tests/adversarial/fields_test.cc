@@ -67,7 +67,8 @@ class Fields : public Hostile {
     image_.replace(0, payload.size(), payload);
     peer_->Write(0, payload);
   }
-  /// What is in the slice where the request says that key and value are, as far as that is in the slice.
+  /// Seals the bytes of the slice at which the request says that key and value are, as far as that is in the
+  /// slice.
   void SealAsItIs(Request* request) {
     const std::uint64_t size = std::uint64_t{request->key_size} + request->value_size;
     if (size > image_.size() || request->payload_offset > image_.size() - size) return;
@@ -259,7 +260,7 @@ TEST_P(Fields, MessagesThatAreCutOrTooLong) {
     peer->Send(message);
     EXPECT_FALSE(peer->Receive().has_value()) << size;
     EXPECT_TRUE(peer->AwaitEnd()) << size;
-    ExpectBroken(1);  // while the peer is there: who hangs up first has hung up, whatever it did before
+    ExpectBroken(1);  // while the peer is there: one that hangs up first has hung up, whatever it did before
   }
   ExpectNobodyElseHarmed();
 }

@@ -108,8 +108,8 @@ TEST_P(Files, WithoutTheLockALivingServerIsStillSeen) {
   ExpectServedToTheEnd();
 }
 
-// Who removes both lets another server come. Each serves its own clients; the first to go takes nothing
-// along.
+// A person who removes both lets another server come. Each serves its own clients; the first to go takes
+// nothing along.
 TEST_P(Files, AServerThatTookThePlaceKeepsIt) {
   START_HOSTILE();
   fs::remove(path());

@@ -29,7 +29,7 @@ class RawLocal final : public RawPeer {
 
   /// A packet, whatever it says.
   void Say(const void* bytes, std::size_t size);
-  /// What the server answers to a packet. kAccepted: all that came with it is mapped.
+  /// Returns the server's answer to a packet. kAccepted: all that came with it is mapped.
   Answer Hear();
   void Wake() { rdma::WakePeer(socket_.get()); }
   int socket() const { return socket_.get(); }

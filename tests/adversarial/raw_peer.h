@@ -37,9 +37,9 @@ class RawPeer {
   /// Asks to be let in, with these bytes, up to rdma::kMaxConnectData of them, and waits for the answer.
   /// Once.
   virtual Answer Join(std::span<const std::byte> hello) = 0;
-  /// As a client does that keeps to the rules. False: it was not accepted.
+  /// Joins as a client does that keeps to the rules. False: it was not accepted.
   bool Join(const HelloRequest& hello = {});
-  /// What the server said when it accepted or refused.
+  /// Returns the server's bytes when it accepted or refused.
   virtual std::span<const std::byte> said() const = 0;
   /// REQUIRES: Join was accepted.
   const HelloReply& hello() const { return hello_; }
@@ -61,7 +61,7 @@ class RawPeer {
     std::string behind;
   };
   std::optional<Answered> Ask(const Request& request);
-  /// Of a request with this payload at its offset of the slice: what its checksum has to be.
+  /// Sets the checksum of a request with this payload at its offset of the slice.
   static void Seal(Request* request, std::string_view key, std::string_view value);
   /// A put by the book.
   std::optional<Answered> Put(std::uint64_t id, std::string_view key, std::string_view value);

@@ -30,8 +30,9 @@ class RawVerbs final : public RawPeer {
 
   /// Asks to be let in, and never says that it has heard the answer: no RTU.
   void JoinHalf(std::span<const std::byte> hello);
-  /// One request of any kind on these bytes of this side's memory; what became of it. Of what takes its data
-  /// from here, `bytes` are put there before; of READs and atomics, bytes() is what came.
+  /// Does one request of any kind on these bytes of this side's memory, and returns its outcome. If the
+  /// request takes its data from here, `bytes` are put there before; after READs and atomics, bytes() is the
+  /// data that came.
   ibv_wc_status Do(ibv_wr_opcode operation, std::uint64_t address, std::uint32_t key, std::string_view bytes);
   std::string bytes(std::size_t size) const;
 

@@ -155,7 +155,7 @@ void Witness::Run(const std::string& address, const Clock& clock, const std::str
   const auto fault = [&](const std::string& what) {
     if (report_.faults++ == 0) report_.first_fault = absl::StrCat(done_.load(), " operations on: ", what);
   };
-  // What it is a witness of must not be healed behind its back.
+  // Faults that the witness is to see must not be healed behind its back.
   const auto client = Client::Connect(
       address, {.connect_timeout = kPatience, .timeout = kPatience, .reconnect = false}, clock);
   if (!client.ok()) fault(client.status().ToString());

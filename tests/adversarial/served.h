@@ -79,7 +79,7 @@ class Witness {
   /// Ends it. At least this many operations are made before.
   Report Stop(std::uint64_t at_least = 100);
   std::uint64_t operations() const { return done_.load(std::memory_order_relaxed); }
-  /// Of itself: it has found a fault.
+  /// Returns true if it ended of itself: it has found a fault.
   bool has_ended() const { return ended_.load(std::memory_order_relaxed); }
 
  private:

@@ -31,7 +31,7 @@ class VerbsAttack : public Hostile {
     EXPECT_NE(status, IBV_WC_SUCCESS) << what;
     EXPECT_EQ(peer.bytes(size), evil) << what << ": something came";
     SCOPED_TRACE(what);
-    ExpectBroken(1);  // while the peer is there: who hangs up first has hung up, whatever it did before
+    ExpectBroken(1);  // while the peer is there: one that hangs up first has hung up, whatever it did before
     EXPECT_TRUE(peer.AwaitEnd());
   }
 };

@@ -1,4 +1,4 @@
-// Who has no token, or one for reading alone, and tries all the same.
+// Clients without a token, or with one for reading alone, that try all the same.
 #include <array>
 #include <cstring>
 #include <memory>
@@ -20,7 +20,7 @@ class AccessAttack : public Access {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, AccessAttack,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -28,7 +28,7 @@ TEST_P(AccessAttack, AHelloThatWasRecordedLetsNobodyIn) {
   START(With(Lines()), Holding(kWriter));
   const HelloRequest hello = ProvenAnew(kWriter);
   ASSERT_FALSE(RefusalOf(hello).has_value());
-  ASSERT_CODE(kOk, kv_->client()->Ping());  // what was accepted is counted by now
+  ASSERT_CODE(kOk, kv_->client()->Ping());  // accepted connections are counted by now
   const std::uint64_t accepted = count(Counter::kConnectionsAccepted);
   for (const int seconds : {0, 5, 8, 12, 30}) {  // in its epoch, in the next one, and later
     deployment_->Advance(std::chrono::seconds(seconds));
@@ -173,8 +173,8 @@ TEST_P(AccessAttack, NobodyElseCanWriteToASlice) {
   EXPECT_EQ(count(Counter::kSlicesUnbound), 0u);
 }
 
-// Over verbs without memory windows, one who knows another's key may WRITE to his slice (ARCHITECTURE.md,
-// Trust). What that spoils is not stored.
+// Over verbs without memory windows, a client that knows another's key may WRITE to its slice
+// (ARCHITECTURE.md, Trust). The server does not store the bytes that it spoils.
 TEST_P(AccessAttack, WhatAnotherSpoiledIsRefused) {
   START(With(Lines(), {.memory_windows = rdma::MemoryWindows::kOff}), Holding(kWriter));
   const auto owner = Enter(ProvenAnew(kWriter));

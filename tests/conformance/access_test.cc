@@ -1,4 +1,4 @@
-// Tokens, over every transport: who is served, and what for.
+// Tokens, over every transport: the clients that are served, and their rights.
 #include <array>
 #include <chrono>
 #include <memory>
@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 INSTANTIATE_TEST_SUITE_P(On, Access,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -42,7 +42,7 @@ TEST_P(Access, OthersAreNotAndHearWhy) {
   const absl::Status bad = ConnectStatus(Holding("secret!"));
   EXPECT_CODE(kInvalidArgument, bad);
   EXPECT_THAT(bad.message(), testing::Not(testing::HasSubstr("secret!")));
-  EXPECT_CODE(kOk, kv_->client()->Ping());  // what was refused is counted by now
+  EXPECT_CODE(kOk, kv_->client()->Ping());  // refusals are counted by now
   EXPECT_EQ(count(Counter::kRefusedToken), 2u);
   EXPECT_EQ(count(Counter::kConnections), 1u);
 }
@@ -170,7 +170,7 @@ TEST_P(Access, AReaderGetsWhatIsOnDiskOnly) {
   for (int i = 0; i < 200; ++i) ASSERT_EQ(Get(*reader, key_of(i)), value + std::to_string(i));
   for (int i = kKeys - 200; i < kKeys; ++i) ASSERT_EQ(Get(*reader, key_of(i)), value + std::to_string(i));
   EXPECT_GT(reader->client()->counters().cold, 50u);
-  // What it reads in memory goes along when it asks the next time, if the answer before came while memory was
+  // The client reports its reads of memory with its next question, if the answer before came while memory was
   // filling.
   for (int i = 0; i < 2000 && count(Counter::kReadsReported) == 0; ++i) {
     ASSERT_CODE(kOk, Put("more", value + std::to_string(i)));
@@ -247,7 +247,7 @@ TEST_P(Access, TokensAreReadAnew) {
     ASSERT_CODE(kOk, kv_->client()->Ping());  // one step was done by the time that this came back
     ASSERT_CODE(kOk, kv_->client()->Ping());
   };
-  // What is wrong changes nothing.
+  // A wrong file changes nothing.
   reload("writer read-write " + std::string(kWriter) + "\nreader read-only short\n");
   EXPECT_EQ(Get(*reader, "key"), "value");
   EXPECT_EQ(reader->client()->counters().reconnects, 0u);
@@ -293,7 +293,7 @@ TEST_P(Access, WhoAsksTooOftenWaitsAndNobodyElse) {
   const auto fast = Connect(Holding(kReader));
   ASSERT_NE(fast, nullptr);
   const TimePoint start = deployment_->clock().Now();
-  // Side by side, and 16 to a message, of which each counts: what waits keeps its order.
+  // Side by side, and 16 to a message, of which each counts: puts that wait keep their order.
   constexpr int kPuts = 40;
   std::vector<PutRequest> puts(kPuts);
   for (PutRequest& put : puts) put = {"key", "value"};

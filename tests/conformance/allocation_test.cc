@@ -115,7 +115,7 @@ TEST_F(AllocationTest, NoneForRegisteredMemory) {
     wrong += (*async)->Get(key, **async_buffer, count).ok() ? 0 : 1;
     wrong += (*async)->WaitAll(clock_.Now() + std::chrono::minutes(1)).ok() ? 0 : 1;
   };
-  // Less than is gathered, and more. What an operation's place keeps, it takes at the first.
+  // Less than is gathered, and more. An operation's place takes the memory that it keeps at the first.
   for (int i = 0; i < 200; ++i) round(i % 2 == 0 ? 100 : 3000);
   const std::size_t before = allocations;
   for (int i = 0; i < 200; ++i) round(i % 2 == 0 ? 100 : 3000);

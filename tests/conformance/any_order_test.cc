@@ -37,7 +37,7 @@ class AnyOrder : public Behaviour {
   }
   Map All(const ScanOptions& options = {}) { return Rest(*Begin(options)); }
   static std::string KeyOf(int i) { return "key " + std::to_string(100'000 + i); }
-  /// Of all sizes beside a page's, so that many are cut.
+  /// Puts values of all sizes beside a page's, so that many are cut.
   Map Fill(int count) {
     std::mt19937 random(7);
     Map map;
@@ -51,11 +51,11 @@ class AnyOrder : public Behaviour {
 };
 INSTANTIATE_TEST_SUITE_P(On, AnyOrder,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 class RemoteAnyOrder : public AnyOrder {};
 INSTANTIATE_TEST_SUITE_P(On, RemoteAnyOrder,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -45,7 +45,7 @@ class AsyncEnd : public testing::Test, protected SimServed {
     EXPECT_TRUE(begun.ok()) << begun.status();
     return begun.value_or(0);
   }
-  /// Of a put that is to share no message.
+  /// Condition of a put that is to share no message.
   static constexpr Condition kAlone = Condition::Absent();
   AsyncClient::OperationId BeginPut(std::string_view key, std::string_view value, Outcome& outcome,
                                     const CallOptions& call = {}, Condition condition = {}) {
@@ -57,7 +57,7 @@ class AsyncEnd : public testing::Test, protected SimServed {
     const absl::Status all = client_->WaitAll(network_.clock().Now() + seconds(60));
     ASSERT_TRUE(all.ok()) << all;
   }
-  /// What `key` is, as somebody else sees it.
+  /// Returns the value of `key`, as another client sees it.
   std::string Seen(std::string_view key) {
     std::string value;
     const absl::Status status = other_->Get(key, &value);
@@ -201,8 +201,8 @@ TEST_F(AsyncEnd, CallbacksBeginAndCancel) {
   ExpectThatAllIsWell();
 }
 
-// Through a mapping, a GET ends in the Poll that posts it: who begins another in each callback is still let
-// go.
+// Through a mapping, a GET ends in the Poll that posts it: a caller that begins another in each callback is
+// still let go.
 TEST_F(AsyncEnd, PollReturnsThoughCallbacksNeverStop) {
   std::uint64_t ended = 0;
   bool stop = false;
@@ -249,7 +249,7 @@ TEST_F(AsyncEnd, AServerThatHangsCostsTheOperationsAlone) {
 
   server_rests_ = false;
   ExpectThatAllIsWell();
-  // What was sent was done, late; what waited for a credit was not.
+  // The put that was sent was done, late; the one that waited for a credit was not.
   EXPECT_EQ(Seen("0"), "v");
   EXPECT_EQ(Seen("15"), "v");
   EXPECT_EQ(Seen("16"), "NOT_FOUND");
@@ -266,8 +266,8 @@ TEST_F(AsyncEnd, AReadThatIsLate) {
   ExpectThatAllIsWell();
 }
 
-// Each reads for longer than the server keeps memory for readers, asks it, reads for too long what it has
-// said, and asks again: there is always something to do for one of them.
+// Each reads for longer than the server keeps memory for readers, asks it, reads for too long at the place of
+// the answer, and asks again. There is always something to do for one of them.
 TEST_F(AsyncEnd, GetsThatAreAlwaysTooLateEndAllTheSame) {
   constexpr int kGets = 8;
   for (int i = 0; i < kGets; ++i) ASSERT_TRUE(other_->Put(std::to_string(i), "value").ok());

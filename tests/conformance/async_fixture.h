@@ -15,7 +15,7 @@
 
 namespace remora {
 
-/// What an operation ended with, copied out of its callback.
+/// Result of an operation, copied out of its callback.
 struct AsyncOutcome {
   int calls = 0;
   absl::Status status = absl::UnknownError("not ended");

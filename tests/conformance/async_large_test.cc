@@ -30,7 +30,7 @@ class AsyncLarge : public Async {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, AsyncLarge,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -158,7 +158,7 @@ TEST_P(AsyncLarge, ManyAreUnderWayBesideSmallOnes) {
   EXPECT_EQ(async_->room(), 64u);
 }
 
-// Its place is the next operation's before the callback is called: what it was told is still there.
+// Its place is the next operation's before the callback is called: the value that it was told is still there.
 TEST_P(AsyncLarge, AValueIsThereUntilItsCallbackReturns) {
   START({.memory_size = 64 * kMiB});
   ConnectAsync({.depth = 2});

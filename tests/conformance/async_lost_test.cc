@@ -1,5 +1,6 @@
-// An AsyncClient whose connection is cut, or whose server is killed, at every step of what is under way: each
-// write is done once, in the order in which they were begun, or its callback is told that nobody knows.
+// An AsyncClient whose connection is cut, or whose server is killed, at every step of the operations in
+// flight. Each write is done once, in the order in which they were begun, or its callback is told that nobody
+// knows.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -55,13 +56,13 @@ class AsyncLost : public SimServed, public testing::Test {
     const absl::Status all = client.WaitAll(network_.clock().Now() + seconds(60));
     ASSERT_TRUE(all.ok()) << all;
   }
-  /// Of the server, in this thread, whatever becomes of connections.
+  /// Reads at the server, in this thread, whatever becomes of connections.
   std::string Seen(std::string_view key) {
     std::string value;
     const absl::Status status = server_->store().Get(key, &value);
     return status.ok() ? value : absl::StatusCodeToString(status.code());
   }
-  /// What was on its way to the server when a connection was cut comes by then, if it does.
+  /// Lets messages arrive that were in flight when a connection was cut, if they do.
   void LetTheLateCome() {
     for (int i = 0; i < 2 * SimNetwork::kLate; ++i) server_->Step();
   }
@@ -97,7 +98,7 @@ class AsyncLost : public SimServed, public testing::Test {
     begun(client.Touch(to + "once", std::chrono::hours(1), batch.touched.Taker()));
     begun(client.Ping(batch.pinged.Taker()));
   }
-  /// As each was told.
+  /// Expects each result to be as its callback was told.
   void ExpectDoneOnceInOrder(const std::string& to, const Batch& batch) {
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_OUTCOME(kOk, *batch.sums[i]);
@@ -338,8 +339,8 @@ TEST_F(AsyncLost, WhatIsCancelledOrLateMeanwhileIsNotSentAgain) {
   }
 }
 
-// A write that was refused at its turn is not sent again behind one that was done since, nor behind one that
-// may have been, of which nobody asks any more.
+// A write that was refused at its turn is not sent again behind one that was done since. Nor is it sent
+// behind one that may have been done, of which nobody asks any more.
 TEST_F(AsyncLost, BehindWhatWasCancelledNothingIsSentThatCameBefore) {
   Serve(Options());
   int aborted = 0;

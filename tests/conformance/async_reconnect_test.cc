@@ -28,7 +28,7 @@ class AsyncReconnect : public Async {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, AsyncReconnect,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -44,7 +44,7 @@ class AsyncSim : public SimServed, public testing::TestWithParam<bool> {
     const absl::Status all = client.WaitAll(network_.clock().Now() + std::chrono::minutes(10));
     ASSERT_TRUE(all.ok()) << all;
   }
-  /// What the store has.
+  /// Returns the value of `key` in the store.
   std::string Seen(std::string_view key) {
     std::string value;
     const absl::Status status = server_->store().Get(key, &value);

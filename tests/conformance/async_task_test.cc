@@ -29,7 +29,7 @@ class AsyncTask : public Async {
   std::unique_ptr<CoroutineClient> tasks_;
 };
 INSTANTIATE_TEST_SUITE_P(On, AsyncTask,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -183,7 +183,7 @@ class EventLoop {
     client_.Poll();
     return woken == 1;
   }
-  /// Whether the descriptor is readable now.
+  /// Returns true if the descriptor is readable now.
   bool IsReadable() {
     epoll_event event{};
     return epoll_wait(epoll_, &event, 1, 0) == 1;

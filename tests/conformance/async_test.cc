@@ -1,4 +1,4 @@
-// What an AsyncClient does: each operation, and many of them together against a model.
+// Operations of an AsyncClient, each by itself, and many of them together against a model.
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -16,7 +16,7 @@ namespace remora {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, Async,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -372,7 +372,7 @@ TEST_P(Async, AgreesWithAMapInLittleMemory) {
   if (!slow()) {
     EXPECT_GT(store().Read(Counter::kColdKeys), 0u);
   }
-  // What is in the durable tier alone is brought back.
+  // A value that is in the durable tier alone is brought back.
   for (int i = 0; i < 600; i += 60) {
     for (std::size_t j = 0; j < 60; ++j) {
       ASSERT_CODE(kOk,
@@ -411,7 +411,8 @@ TEST_P(Async, OfWhatIsNotLoadedYet) {
   EXPECT_EQ(outcomes[50].text(), "NOT_FOUND");
 }
 
-// What is read beside writers is whole, and no older than what was acknowledged when the GET was begun.
+// A value that is read beside writers is whole, and no older than the last one that was acknowledged when the
+// GET was begun.
 TEST_P(Async, BesideWritersIsNeitherTornNorStale) {
   START({.memory_size = kMinMemorySize});
   if (!deployment_->concurrent()) GTEST_SKIP() << "one thread; see living_test.cc";

@@ -210,7 +210,7 @@ TEST_F(AdmissionTest, ARateIsKept) {
     clock_.Advance(std::chrono::milliseconds(1));
   }
   EXPECT_GE(taken, 200);
-  EXPECT_LE(taken, 200 + 11);  // and what the burst adds
+  EXPECT_LE(taken, 200 + 11);  // and the burst beside
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Backups that clients ask for. What is in them: tests/unit/store/backup_test.cc.
+// Backups that clients ask for. For their contents see tests/unit/store/backup_test.cc.
 #include "store/backup.h"
 
 #include <gmock/gmock.h>
@@ -57,10 +57,9 @@ class BackupRequests : public testing::TestWithParam<rdma::TransportKind> {
   std::unique_ptr<Client> client_;
 };
 INSTANTIATE_TEST_SUITE_P(On, BackupRequests,
-                         testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kVerbs),
-                         [](const auto& test) {
-                           return test.param == rdma::TransportKind::kLocal ? "local" : "verbs";
-                         });
+                         testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kTcp,
+                                         rdma::TransportKind::kVerbs),
+                         [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(BackupRequests, ANameIsOneBackup) {
   START(backups_);

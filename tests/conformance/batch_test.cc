@@ -1,4 +1,4 @@
-// What batches of writes do, wherever the store is; and bytes of batches that no client of ours would send.
+// Batches of writes, wherever the store is; and bytes of batches that no client of ours would send.
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 class Batches : public Behaviour {};
 INSTANTIATE_TEST_SUITE_P(On, Batches,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Batches, AllOfOneIsDone) {
@@ -57,6 +57,11 @@ TEST_P(Batches, NothingIsDoneWhenOneWriteCannotBe) {
   absl::Status status = kv_->Apply(batch, &version);
   EXPECT_CODE(kNotFound, status);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("write 3 of the batch"));
+  batch.Clear();
+  batch.Delete("missing");
+  status = kv_->Apply(batch, &version);
+  EXPECT_CODE(kNotFound, status);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("write 1 of the batch"));
   batch.Clear();
   batch.Put("b", "new");
   batch.Put("a", "new", {.condition = Condition::Absent()});
@@ -195,7 +200,7 @@ TEST_P(Batches, WithConditionsAreTransactions) {
   EXPECT_EQ(Get("b"), "1000");
 }
 
-// What readers may rely on: in the batch's order, and each key by itself.
+// Readers may rely on the batch's order, and on each key by itself.
 TEST_P(Batches, AreSeenInTheirOrder) {
   START();
   if (!deployment_->concurrent()) GTEST_SKIP() << "one thread";
@@ -227,7 +232,7 @@ TEST_P(Batches, AreSeenInTheirOrder) {
 
 class RemoteBatches : public Behaviour {
  protected:
-  /// What the server says to these bytes.
+  /// Returns the server's answer to these bytes.
   ReplyStatus Send(std::string_view bytes, const std::function<void(Request*)>& change = nullptr) {
     auto connection = deployment_->Dial();
     EXPECT_TRUE(connection.ok());
@@ -249,7 +254,7 @@ class RemoteBatches : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, RemoteBatches,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

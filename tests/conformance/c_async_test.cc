@@ -32,7 +32,7 @@ class CAsync : public testing::TestWithParam<rdma::TransportKind> {
   }
   ~CAsync() override { remora_async_close(async_); }
 
-  /// What an operation ended with, copied out of its callback.
+  /// Result of an operation, copied out of its callback.
   struct Outcome {
     int calls = 0;
     std::string code = "not ended";
@@ -86,10 +86,9 @@ class CAsync : public testing::TestWithParam<rdma::TransportKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, CAsync,
-                         testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kVerbs),
-                         [](const auto& kind) {
-                           return kind.param == rdma::TransportKind::kLocal ? "local" : "verbs";
-                         });
+                         testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kTcp,
+                                         rdma::TransportKind::kVerbs),
+                         [](const auto& kind) { return NameOf(kind.param); });
 
 #define OPEN(...)    \
   Open(__VA_ARGS__); \

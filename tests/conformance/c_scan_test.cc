@@ -72,10 +72,13 @@ TEST_F(CScans, ShowKeysInOrder) {
   ASSERT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_OK) << remora_message();
   EXPECT_THAT(Rest(scan), testing::ElementsAre("b/1=of b/1"));
   remora_scan_end(scan);
-  next.token = "no token";
   scan = nullptr;
-  EXPECT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_INVALID_ARGUMENT);
-  EXPECT_EQ(scan, nullptr);
+  for (const char* none : {"no token", ""}) {
+    next.token = none;
+    EXPECT_EQ(remora_scan_begin(client_, &next, &scan), REMORA_INVALID_ARGUMENT) << none;
+    EXPECT_EQ(scan, nullptr);
+  }
+  EXPECT_THAT(remora_message(), testing::HasSubstr("an empty token"));
   remora_scan_end(nullptr);
 }
 
@@ -205,6 +208,34 @@ TEST_F(CScans, WatchesShowWhatIsWritten) {
   remora_watch_end(nullptr);
 }
 
+// Their ends may come in any order.
+TEST_F(CScans, OutliveTheirClient) {
+  for (const char* key : {"a", "b"}) ASSERT_EQ(Put(key, "value"), REMORA_OK);
+  remora_client* other = nullptr;
+  ASSERT_EQ(remora_connect(server_->address().c_str(), nullptr, &other), REMORA_OK) << remora_message();
+  remora_scan* scan = nullptr;
+  remora_watch* watch = nullptr;
+  remora_buffer* buffer = nullptr;
+  char memory[8];
+  ASSERT_EQ(remora_scan_begin(other, nullptr, &scan), REMORA_OK) << remora_message();
+  ASSERT_EQ(remora_watch_begin(other, nullptr, &watch), REMORA_OK) << remora_message();
+  ASSERT_EQ(remora_buffer_register(other, memory, sizeof(memory), &buffer), REMORA_OK) << remora_message();
+  remora_bytes key;
+  ASSERT_EQ(remora_scan_next(scan, &key, nullptr, nullptr), REMORA_OK);
+  remora_close(other);
+  remora_change change;
+  EXPECT_EQ(remora_scan_next(scan, &key, nullptr, nullptr), REMORA_FAILED_PRECONDITION);
+  EXPECT_THAT(remora_message(), testing::HasSubstr("client of this scan is gone"));
+  EXPECT_EQ(remora_watch_next(watch, -1, &change), REMORA_FAILED_PRECONDITION);
+  EXPECT_THAT(remora_message(), testing::HasSubstr("client of this watch is gone"));
+  const char* token = nullptr;
+  EXPECT_EQ(remora_scan_token(scan, &token), REMORA_OK);
+  EXPECT_EQ(remora_watch_token(watch, &token), REMORA_OK);
+  remora_scan_end(scan);
+  remora_watch_end(watch);
+  remora_buffer_release(buffer);
+}
+
 TEST_F(CScans, WatchesThatCannotBe) {
   remora_watch* watch = nullptr;
   remora_change change;
@@ -214,8 +245,10 @@ TEST_F(CScans, WatchesThatCannotBe) {
   EXPECT_EQ(remora_watch_token(nullptr, nullptr), REMORA_INVALID_ARGUMENT);
   remora_watch_options options;
   remora_watch_options_init(&options);
-  options.token = "no token";
-  EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT);
+  for (const char* none : {"no token", ""}) {
+    options.token = none;
+    EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT) << none;
+  }
   options.token = nullptr;
   options.prefix = {nullptr, 1};
   EXPECT_EQ(remora_watch_begin(client_, &options, &watch), REMORA_INVALID_ARGUMENT);

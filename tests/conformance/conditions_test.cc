@@ -33,7 +33,7 @@ class Conditions : public Behaviour {
     EXPECT_TRUE(exists.ok()) << exists.status();
     return exists.ok() && *exists;
   }
-  /// What conditions find of a key that is there, with any value.
+  /// Checks all conditions on a key that is there, with any value.
   void CheckAllOf(const std::string& key) {
     EXPECT_CODE(kAlreadyExists, PutIf(key, "no", Condition::Absent()));
     EXPECT_CODE(kFailedPrecondition, PutIf(key, "no", Condition::Version(kMaxVersion - 1)));
@@ -55,7 +55,7 @@ class Conditions : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Conditions,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Conditions, AGetSaysTheVersionThatTheWriteSaid) {
@@ -282,7 +282,7 @@ TEST_P(Conditions, AgreesWithAMapOverRandomOperations) {
       ASSERT_TRUE(HasCode(expected, kv_->Put(key, value, {.condition = condition, .version = &version})));
       if (expected == absl::StatusCode::kOk) map[key] = {value, version};
     } else {
-      // What is to be absent cannot be deleted: that it is not there is said first.
+      // A key that is to be absent cannot be deleted: the first answer is that it is not there.
       if (!there) expected = absl::StatusCode::kNotFound;
       ASSERT_TRUE(HasCode(expected, kv_->Delete(key, {.condition = condition, .version = &version})));
       if (expected == absl::StatusCode::kOk) map.erase(key);

@@ -1,4 +1,4 @@
-// docs/operations.md says what each operation costs. Here that is counted.
+// docs/reference/operations.md says what each operation costs. Here that is counted.
 #include <fstream>
 #include <functional>
 #include <map>
@@ -24,7 +24,7 @@ struct Cost {
 
 // Of lines like: | `Get` | 2 | 0 |
 std::map<std::string, Cost> Documented() {
-  std::ifstream file(REMORA_SOURCE_DIR "/docs/operations.md");
+  std::ifstream file(REMORA_SOURCE_DIR "/docs/reference/operations.md");
   std::map<std::string, Cost> costs;
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> cells = absl::StrSplit(line, " | ");
@@ -96,8 +96,8 @@ class Costs : public testing::TestWithParam<std::tuple<DeploymentKind, Durabilit
   Client* client_ = nullptr;
 };
 INSTANTIATE_TEST_SUITE_P(On, Costs,
-                         testing::Combine(testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
-                                                          DeploymentKind::kSim),
+                         testing::Combine(testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                                                          DeploymentKind::kVerbs, DeploymentKind::kSim),
                                           testing::Values(Durability::kMemory, Durability::kLogged)),
                          [](const auto& test) {
                            const bool logged = std::get<1>(test.param) == Durability::kLogged;

@@ -1,5 +1,5 @@
-// A client that sends more than it may have unanswered, before the server takes any of it: what waits at a
-// server is bounded, whatever its clients send.
+// A client that sends more than it may have unanswered, before the server takes any of it. The requests that
+// wait at a server are bounded, whatever its clients send.
 #include <gtest/gtest.h>
 
 #include "tests/simulation/sim_served.h"

@@ -301,11 +301,14 @@ std::unique_ptr<Deployment> Make(DeploymentKind kind, const ServerOptions& optio
                                  const Deployment::Options& asked) {
   using rdma::TransportKind;
   static constexpr TransportKind kBoth[] = {TransportKind::kVerbs, TransportKind::kLocal};
+  static constexpr TransportKind kTcp = TransportKind::kTcp;
   switch (kind) {
     case DeploymentKind::kEmbedded:
       return std::make_unique<EmbeddedDeployment>(options.store, asked.drift_ppm);
     case DeploymentKind::kLocal:
       return std::make_unique<ThreadedDeployment>(std::span(kBoth).last(1), options, asked);
+    case DeploymentKind::kTcp:
+      return std::make_unique<ThreadedDeployment>(std::span(&kTcp, 1), options, asked);
     case DeploymentKind::kVerbs:
       return std::make_unique<ThreadedDeployment>(std::span(kBoth).first(1), options, asked);
     case DeploymentKind::kVerbsAndLocal:
@@ -328,6 +331,8 @@ std::string NameOf(DeploymentKind kind) {
       return "embedded";
     case DeploymentKind::kLocal:
       return "local";
+    case DeploymentKind::kTcp:
+      return "tcp";
     case DeploymentKind::kVerbs:
       return "verbs";
     case DeploymentKind::kVerbsAndLocal:

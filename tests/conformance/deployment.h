@@ -21,6 +21,7 @@ namespace remora {
 enum class DeploymentKind {
   kEmbedded,
   kLocal,
+  kTcp,
   kVerbs,
   kVerbsAndLocal,  // one server; its clients connect in turns over the one and over the other
   kSim
@@ -30,7 +31,7 @@ enum class DeploymentKind {
 std::string NameOf(DeploymentKind kind);
 inline void PrintTo(DeploymentKind kind, std::ostream* out) { *out << NameOf(kind); }
 
-/// What their scans have in common.
+/// Common interface of their scans.
 class KeyScan {
  public:
   virtual ~KeyScan() = default;
@@ -43,7 +44,7 @@ class KeyScan {
   virtual std::string token() const = 0;
 };
 
-/// What their watches have in common.
+/// Common interface of their watches.
 class KeyWatch {
  public:
   virtual ~KeyWatch() = default;
@@ -57,7 +58,7 @@ class KeyWatch {
   virtual std::string token() const = 0;
 };
 
-/// What an embedded store and a client have in common.
+/// Common interface of an embedded store and a client.
 class KeyValue {
  public:
   virtual ~KeyValue() = default;
@@ -108,7 +109,7 @@ class Deployment {
     std::uint32_t max_clients = 512;
     std::chrono::milliseconds grace{100};
     std::chrono::milliseconds default_ttl = kNeverExpires;
-    /// Of the server's clock, beside that of its clients. Its date is another in any case.
+    /// Drift of the server's clock, beside that of its clients. Its date is another in any case.
     std::int64_t drift_ppm = 0;
     Loading loading = Loading::kInOpen;
     std::uint64_t watch_retention_bytes = StoreOptions().watch_retention_bytes;
@@ -131,14 +132,14 @@ class Deployment {
   /// A connection that is dialled and not connected, for tests that speak for themselves. Not embedded.
   virtual absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() = 0;
 
-  /// As ServerOptions::tokens_file says, from one of the server's next steps on.
+  /// Reloads ServerOptions::tokens_file in one of the server's next steps.
   virtual void ReloadTokens() {}
 
   virtual Store& store() = 0;
   virtual const Clock& clock() const = 0;
   /// Lets this much time pass for all at once.
   virtual void Advance(Duration duration) = 0;
-  /// Whether clients and server run at the same time, in threads.
+  /// Returns true if clients and server run at the same time, in threads.
   virtual bool concurrent() const { return true; }
 };
 

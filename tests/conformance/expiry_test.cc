@@ -25,7 +25,7 @@ class Expiry : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Expiry,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Expiry, ComesWhenItsTimeIsOverAndNotBefore) {
@@ -258,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(OfRates, ExpiryBetweenClocks,
                            return (ppm < 0 ? "minus_" : "plus_") + std::to_string(std::abs(ppm)) + "_ppm";
                          });
 
-// The server's clock alone says when a record expires, to the millisecond: a value is returned only if it had
+// The server's clock alone says when a record expires, to the millisecond. A value is returned only if it had
 // not when the GET began, a miss only if it had when the GET ended.
 TEST_P(ExpiryBetweenClocks, AGetIsRightToTheMillisecond) {
   std::mt19937_64 random(static_cast<std::uint64_t>(GetParam().ppm + 5000));

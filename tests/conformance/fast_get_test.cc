@@ -1,4 +1,4 @@
-// GETs where a READ is a copy: what is found at once, and what is not.
+// GETs where a READ is a copy: values that the fast path finds, and others.
 #include "client/get/fast_get.h"
 
 #include <gtest/gtest.h>
@@ -116,7 +116,7 @@ TEST_F(GetAtOnce, WhoIsHeldUpWhileMemoryIsUsedAgainLooksAgain) {
   EXPECT_TRUE(find() && verify() && look.Holds(**session));
 }
 
-// What it leaves to the search, it leaves in whole.
+// The fast path leaves a search that it does not do as a whole.
 TEST_F(GetAtOnce, WhatIsNotPlainIsSearched) {
   std::string value;
   EXPECT_CODE(kNotFound, client_->Get("missing", &value));
@@ -150,8 +150,8 @@ TEST_F(GetAtOnce, EveryKeyIsFoundWhileTheIndexGrows) {
   EXPECT_LT(reader->counters().reads, 3u * 3 * kKeys);
 }
 
-// What one key's bucket says of the growth must not send another's search, which has read the bucket of
-// before, elsewhere.
+// One key's bucket may show growth. That must not lead another's search, which has read the bucket of before,
+// elsewhere.
 TEST_F(GetAtOnce, KeysSideBySideAreFoundWhileTheIndexGrows) {
   const auto reader = Connect({});  // which learns of it by what it reads alone
   ASSERT_NE(reader, nullptr);

@@ -1,5 +1,6 @@
-// READs of a record that bring a bit that is not there, anywhere in it: what is served is what was written,
-// whichever way the client reads. (A bucket's words have no checksum: what a slot leads to proves it.)
+// READs of a record that bring a bit that is not there, anywhere in it. The client returns the value that was
+// written, whichever way it reads. (A bucket's words have no checksum: the record to which a slot leads
+// proves it.)
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -37,7 +38,7 @@ class FlippedBits : public SimServed, public testing::Test {
     return *Client::Connect(Dial(), options, network_.clock());
   }
 
-  /// Of the first READ of a record since `bits_` was 0, flips the bit that is due.
+  /// Flips the bit that is due in the first READ of a record since `bits_` was 0.
   void Take(std::span<const rdma::Sge> came) {
     std::string bytes;
     for (const rdma::Sge& part : came) bytes.append(reinterpret_cast<const char*>(part.data), part.size);

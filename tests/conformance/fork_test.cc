@@ -28,7 +28,9 @@ class Fork : public Async {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(On, Fork, testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs),
+INSTANTIATE_TEST_SUITE_P(On, Fork,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                                         DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Fork, TheClientIsTheParents) {
@@ -65,12 +67,12 @@ TEST_P(Fork, TheClientIsTheParents) {
   EXPECT_EQ(Get("key"), "again");
   WaitAll();
   EXPECT_OUTCOME(kOk, under_way);
-  if (GetParam() == DeploymentKind::kLocal) {
+  if (GetParam() != DeploymentKind::kVerbs) {
     EXPECT_EQ(Get("child"), "own");
   }
 }
 
-// What the device writes to, and reads from, stays the parent's own while a child has copies of it.
+// Memory that the device writes to, and reads from, stays the parent's own while a child has copies of it.
 TEST_P(Fork, TheParentGoesOnWhileAChildLives) {
   START({.memory_size = std::size_t{32} << 20});
   ConnectAsync();

@@ -44,7 +44,7 @@ class Grants : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Grants,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

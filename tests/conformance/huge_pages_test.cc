@@ -67,7 +67,7 @@ TEST_P(LargePagesTest, ReadersFindTheSameBytesBeforeAndBehind) {
   Start();
   const std::uint64_t at_first = LargePageBytes();
   Fill();
-  // What is full: the values alone.
+  // Full pages: those of the values alone.
   const std::uint64_t wanted = kLargePageKeys * kFiller.size() / rdma::kLargePage * rdma::kLargePage;
   const auto patience = steady_clock::now() + std::chrono::seconds(120);
   while (LargePageBytes() < wanted && steady_clock::now() < patience) ReadAll();

@@ -111,9 +111,9 @@ TEST_F(LargeAttack, WhatIsWrittenBehindTheChecksumIsNotStored) {
 
 // --- READs that take long ------------------------------------------------------------------------------
 
-// Two values of one hash. XXH3 sums up, for each eighth word of a block of 1024 bytes, the word itself, and
-// the product of the halves of the word after it was mixed with a secret. Where a half is the secret's, the
-// product is 0, and only the sum is left.
+// Two values of one hash. XXH3 sums up, for each eighth word of a block of 1024 bytes, two things. One is the
+// word itself, the other the product of the halves of the word after it was mixed with a secret. Where a half
+// is the secret's, the product is 0, and only the sum is left.
 std::pair<std::string, std::string> Colliding(std::size_t size) {
   std::string one(size, 'v');
   std::string other = one;

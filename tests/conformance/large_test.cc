@@ -28,7 +28,7 @@ class Large : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Large,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Large, ValuesComeBackWhole) {
@@ -52,7 +52,7 @@ TEST_P(Large, TheLargestValueComesBackWhole) {
   ExpectValue("key", value);
   EXPECT_CODE(kInvalidArgument, Put("key", value + "v"));
   ASSERT_CODE(kOk, Delete("key"));
-  // What it took comes back: there would not be room for two.
+  // Its memory comes back: there would not be room for two.
   ASSERT_CODE(kOk, Put("other", value));
   ExpectValue("other", value);
 }
@@ -163,7 +163,7 @@ TEST_P(Large, RoomIsAccountedFor) {
 
 class LargeRemote : public Large {};
 INSTANTIATE_TEST_SUITE_P(On, LargeRemote,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -25,7 +25,7 @@ struct Adversary {
   unsigned seed;
 };
 
-/// What the store must hold, and a writer that does all it can between two pieces of a READ.
+/// The contents that the store must have, and a writer that does all it can between two pieces of a READ.
 class LivingAdversary : public SimServed, public testing::TestWithParam<Adversary> {
  protected:
   LivingAdversary() : SimServed(GetParam().seed) {}
@@ -96,7 +96,7 @@ class LivingAdversary : public SimServed, public testing::TestWithParam<Adversar
     Judge(key, was_there, oldest, status, value);
   }
 
-  /// The same of some keys side by side.
+  /// Reads some keys side by side, and judges each.
   void Read(const std::vector<std::string>& keys) {
     struct Before {
       bool was_there;
@@ -261,7 +261,7 @@ TEST_P(SlowGrowth, CostsReadersLittle) {
 class Living : public Behaviour {};
 INSTANTIATE_TEST_SUITE_P(On, Living,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 // Readers beside a writer that fills the index and overwrites the memory many times.

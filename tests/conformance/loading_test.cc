@@ -120,8 +120,7 @@ TEST_P(LoadingTest, NothingIsMissingWhileItIsLoaded) {
   }
 }
 
-// What was READ before the last key was loaded says nothing of it, though an answer behind it says that all
-// is.
+// A READ before the last key was loaded proves no miss, though a later answer says that all keys are loaded.
 TEST_P(LoadingTest, NothingIsMissingThatWasReadBeforeAllWasLoaded) {
   network_.set_step([this] {
     LoadAll();
@@ -245,7 +244,7 @@ class LoadingBehaviour : public Behaviour {};
 
 INSTANTIATE_TEST_SUITE_P(Deployments, LoadingBehaviour,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(LoadingBehaviour, ARestartServesAtOnce) {

@@ -1,5 +1,5 @@
-// Warm GETs against a writer who spells records: values whose bytes, at the place where another key's record
-// once stood, are a record of that key that verifies, live bit and all. Under the simulated transport, where
+// Warm GETs against a writer that spells records. The bytes of its values, at the place where another key's
+// record once stood, are a record of that key that verifies, live bit and all. Under the simulated transport
 // time passes when the test says so, between READs and inside them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ class LocationAttack : public SimServed, public testing::Test {
     return bytes.append(kVictim).append(value);
   }
 
-  /// Whether what is at the victim's old place verifies as the victim's, live, and not as `allowed`.
+  /// Returns true if the bytes at the victim's old place verify as the victim's, live, and not as `allowed`.
   bool EvilStandsThere() const {
     const std::byte* const place = Region() + victim_.offset_bytes();
     RecordHeader header;
@@ -109,7 +109,7 @@ class LocationAttack : public SimServed, public testing::Test {
            std::memcmp(body + header.key_size, "evil", 4) == 0;
   }
 
-  /// Overwrites big values until one of them has taken the victim's old place: each carries the spelled
+  /// Overwrites big values until one of them has taken the victim's old place. Each carries the spelled
   /// record where that place is in whichever segment it comes to stand, as the i-th from its start. Calls
   /// `each` after each write.
   template <typename Each>

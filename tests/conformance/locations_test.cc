@@ -1,4 +1,4 @@
-// Warm GETs: what they cost, and that nobody can tell them from cold ones otherwise.
+// Warm GETs: their cost, and that nobody can tell them from cold ones otherwise.
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -21,7 +21,7 @@ class Locations : public Behaviour {
  protected:
   void StartWarm() { Start({.grace = kLongGrace}, kWarm); }
 
-  /// What `operation` made this client's counters grow by.
+  /// Returns the growth of this client's counters by `operation`.
   template <typename Operation>
   ClientCounters Cost(const Operation& operation) {
     const ClientCounters before = kv_->client()->counters();
@@ -31,7 +31,7 @@ class Locations : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Locations,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -143,9 +143,8 @@ TEST_P(Locations, ValuesOfEverySizeComeWarm) {
   EXPECT_GE(kv_->client()->counters().location_hits, 2 * sizes.size());
 }
 
-// Half of the keys are overwritten by somebody else: what the client remembers of them is wrong, and it
-// does not know of which. In as few GETs as there are keys or more, no more than a tenth of READs are in
-// vain.
+// Half of the keys are overwritten by somebody else: their cached locations are wrong, and the client does
+// not know which. In as few GETs as there are keys or more, no more than a tenth of READs are in vain.
 TEST_P(Locations, WhereHalfOfTheKeysWereOverwrittenFewReadsAreWasted) {
   START_WARM();
   const int keys = GetParam() == DeploymentKind::kLocal ? 4000 : 1000;

@@ -1,4 +1,4 @@
-// Connections that are cut, and servers that are killed, at every step of a write: each write is done once,
+// Connections that are cut, and servers that are killed, at every step of a write. Each write is done once,
 // or its client is told that nobody knows, and then it was done once or not at all. Additions tell it best.
 #include <cstdint>
 #include <memory>
@@ -20,9 +20,9 @@ namespace {
 /// A write that can be told from itself done twice, and from not done.
 struct Case {
   std::string name;
-  /// What the key holds before; nothing: it is not there.
+  /// Value of the key before; nothing: it is not there.
   std::optional<std::string> before;
-  /// What it holds when the write was done once.
+  /// Value of the key when the write was done once.
   std::optional<std::string> after;
   /// Does it; `version` is that of the key's last write, and gets that of this one.
   absl::Status (*write)(Client& client, const std::string& key, std::uint64_t* version);
@@ -117,7 +117,7 @@ class LostAnswers : public SimServed, public testing::TestWithParam<Case> {
     return value;
   }
 
-  /// What was on its way to the server when a connection was cut comes by then, if it does.
+  /// Lets messages arrive that were in flight when a connection was cut, if they do.
   void LetTheLateCome() {
     for (int i = 0; i < 2 * SimNetwork::kLate; ++i) server_->Step();
   }

@@ -1,12 +1,15 @@
-// What a program does wrong: it does not compile, or is told what is wrong.
+// Mistakes of a program: they do not compile, or the error says what is wrong.
 #include <atomic>
 #include <chrono>
+#include <coroutine>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <thread>
 
 #include "client/async_client.h"
 #include "client/client.h"
+#include "client/coroutine_client.h"
 #include "rdma/transport.h"
 #include "tests/conformance/conformance_fixture.h"
 
@@ -100,7 +103,9 @@ class TwoThreads : public Behaviour {
   HoldingClock clock_;
 };
 
-INSTANTIATE_TEST_SUITE_P(On, TwoThreads, testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs),
+INSTANTIATE_TEST_SUITE_P(On, TwoThreads,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp,
+                                         DeploymentKind::kVerbs),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(TwoThreads, OfOneClientEndTheProcess) {
@@ -135,7 +140,7 @@ TEST_P(TwoThreads, ThatTakeTurnsMay) {
   }
 }
 
-// A callback is inside a call, and may call; what it holds may be of the client, too.
+// A callback is inside a call, and may call; the objects that it holds may be of the client, too.
 TEST_P(TwoThreads, ACallbackIsNoSecondOne) {
   START();
   const std::unique_ptr<AsyncClient> client = *AsyncClient::Connect(Dial(), {}, {}, clock_);
@@ -156,6 +161,85 @@ TEST_P(TwoThreads, ACallbackIsNoSecondOne) {
                   .ok());
   EXPECT_CODE(kOk, client->WaitAll(clock_.Now() + std::chrono::seconds(60)));
   EXPECT_TRUE(ended);
+}
+
+// --- What outlives its client ---------------------------------------------------------------------------
+
+class Outliving : public Behaviour {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  std::unique_ptr<Client> NewClient() {
+    return *Client::Connect(*deployment_->Dial(), {}, deployment_->clock());
+  }
+  std::unique_ptr<AsyncClient> NewAsync() {
+    return *AsyncClient::Connect(*deployment_->Dial(), {}, {}, deployment_->clock());
+  }
+  TimePoint Soon() { return deployment_->clock().Now() + std::chrono::seconds(60); }
+};
+INSTANTIATE_TEST_SUITE_P(On, Outliving, testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs),
+                         [](const auto& test) { return NameOf(test.param); });
+
+TEST_P(Outliving, ScansAndWatchesSayThatTheirClientIsGone) {
+  START({.durability = Durability::kLogged});
+  for (const char* key : {"a", "b", "c"}) ASSERT_CODE(kOk, Put(key, "value"));
+  std::unique_ptr<Client> client = NewClient();
+  std::byte memory[8];
+  const std::unique_ptr<RegisteredBuffer> buffer = *client->Register(memory);
+  const std::unique_ptr<ClientScan> over = *client->Scan(), scan = *client->Scan();
+  const std::unique_ptr<ClientWatch> watch = *client->Watch();
+  while (over->Next()) continue;
+  ASSERT_TRUE(scan->Next());
+  const std::string scanned = scan->token(), watched = watch->token();
+  ASSERT_CODE(kOk, Put("d", "value"));
+  client.reset();
+
+  EXPECT_FALSE(over->Next());
+  EXPECT_CODE(kOk, over->status());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(scan->Next());
+    EXPECT_CODE(kFailedPrecondition, scan->status());
+    EXPECT_THAT(std::string(scan->status().message()), testing::HasSubstr("client of this scan is gone"));
+    const absl::Status gone = watch->Next(std::chrono::milliseconds(0)).status();
+    EXPECT_CODE(kFailedPrecondition, gone);
+    EXPECT_THAT(std::string(gone.message()), testing::HasSubstr("client of this watch is gone"));
+  }
+  EXPECT_EQ(scan->token(), scanned);
+  EXPECT_EQ(watch->token(), watched);
+
+  client = NewClient();
+  EXPECT_CODE(kInvalidArgument, client->Get("a", *buffer).status());
+  const std::unique_ptr<ClientScan> further = *client->Scan({.token = scanned});
+  ASSERT_TRUE(further->Next());
+  EXPECT_EQ(further->key(), "b");
+  const std::unique_ptr<ClientWatch> onward = *client->Watch({.token = watched});
+  ASSERT_TRUE(onward->Next(std::chrono::seconds(60)).value_or(false));
+  EXPECT_EQ(onward->key(), "d");
+}
+
+TEST_P(Outliving, WhatAnAsyncClientIsDoingEndsBeforeIt) {
+  START();
+  std::unique_ptr<AsyncClient> client = NewAsync();
+  std::byte memory[8];
+  std::unique_ptr<RegisteredBuffer> buffer = *client->Register(memory);
+  const auto put = [&] { client->Put("key", *buffer, {}, {}).status().IgnoreError(); };
+  EXPECT_DEATH((put(), buffer.reset()), "RegisteredBuffer is destroyed while operations.* have it");
+  const auto ping = [&](auto act) {
+    client->Ping([&](const AsyncResult&) { act(); }).status().IgnoreError();
+    client->WaitAll(Soon()).IgnoreError();
+  };
+  EXPECT_DEATH(ping([&] { client.reset(); }), "AsyncClient is destroyed by one of its callbacks");
+  EXPECT_DEATH(ping([&] { client->Poll(); }), "a callback polls its own AsyncClient");
+}
+
+Task<void> WaitForSomethingElse() { co_await std::suspend_always(); }
+
+TEST_P(Outliving, TasksThatWaitForSomethingElseEndBeforeTheirClient) {
+  START();
+  const auto abandon = [&] {
+    CoroutineClient kv(NewAsync());
+    kv.Start(WaitForSomethingElse());
+  };
+  EXPECT_DEATH(abandon(), "tasks that it has started wait for something else than its operations");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What Increment and Append do, wherever the store is.
+// Increment and Append, wherever the store is.
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -30,7 +30,7 @@ class Modify : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Modify,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();

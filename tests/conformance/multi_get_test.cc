@@ -1,4 +1,4 @@
-// What MultiGet does, wherever the store is, and what it costs a client.
+// MultiGet, wherever the store is, and its cost for a client.
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -38,7 +38,7 @@ class MultiGet : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, MultiGet,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(MultiGet, SaysOfEachKeyWhatAGetWould) {
@@ -51,7 +51,7 @@ TEST_P(MultiGet, SaysOfEachKeyWhatAGetWould) {
               testing::ElementsAre("", "NOT_FOUND", "INVALID_ARGUMENT", "1", "INVALID_ARGUMENT", "1"));
   EXPECT_EQ(results_[0].version, version);
   EXPECT_EQ(results_[3].version, version - 1);
-  // Again into the same results: what was said before is not in the way.
+  // Again into the same results: the earlier ones are not in the way.
   EXPECT_THAT(GetAll({"a", "b", "b", "missing", "a", "missing"}),
               testing::ElementsAre("1", "", "", "NOT_FOUND", "1", "NOT_FOUND"));
 }
@@ -136,8 +136,8 @@ TEST_P(MultiGet, CostsTwoReadsAKeyAndNoRequest) {
   }
 }
 
-// Keys of one chain of buckets, two or more to a fingerprint: searches that go on from a record to the next
-// one of the same bucket, while others read the next bucket. Each reads what it would read alone.
+// Keys of one chain of buckets, two or more to a fingerprint. Searches go on from a record to the next one of
+// the same bucket, while others read the next bucket. Each finds the same as it would find alone.
 TEST_P(MultiGet, SearchesSideBySideDoNotDisturbEachOther) {
   START();
   if (!remote()) GTEST_SKIP() << "of clients";

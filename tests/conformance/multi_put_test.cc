@@ -1,4 +1,4 @@
-// What MultiPut does.
+// MultiPut.
 #include "store/format/wire/multi_put.h"
 
 #include <chrono>
@@ -30,7 +30,7 @@ class MultiPut : public Behaviour {
   std::vector<PutResult> results_;  // used again
 };
 INSTANTIATE_TEST_SUITE_P(On, MultiPut,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -53,7 +53,7 @@ TEST_P(MultiPut, SaysOfEachWriteWhatAPutWould) {
   EXPECT_EQ(results_[4].version, version);
   EXPECT_EQ(results_[4].version, results_[0].version + 1);
   EXPECT_EQ(Get("a") + Get("there") + Get("b"), "11");
-  // Again into the same results: what was said before is not in the way.
+  // Again into the same results: the earlier ones are not in the way.
   ASSERT_CODE(kOk, PutAll({{"a", "5"}, {"c", "6"}, {"d", "7"}, {"e", "8"}, {"f", "9"}}));
   for (const PutResult& result : results_) EXPECT_CODE(kOk, result.status);
 }
@@ -232,7 +232,7 @@ class MultiPutEnd : public testing::Test, protected SimServed {
   Tampering tampering_;
 };
 
-// What was answered before the connection broke is known.
+// Puts that were answered before the connection broke have their results.
 TEST_F(MultiPutEnd, RepliesThatAnswerNothingBreakTheConnection) {
   auto client = Client::Connect(std::make_unique<TamperedConnection>(network_.Dial(), tampering_), {},
                                 network_.clock());
@@ -300,7 +300,7 @@ TEST_F(MultiPutEnd, AServerThatHangs) {
 
 class PutLists : public Behaviour {
  protected:
-  /// What the server says to these bytes.
+  /// Returns the server's answer to these bytes.
   HandClient::Answer Send(std::string_view bytes, std::size_t count,
                           const std::function<void(Request*)>& change = nullptr) {
     auto connection = deployment_->Dial();
@@ -323,7 +323,7 @@ class PutLists : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, PutLists,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -347,8 +347,8 @@ TEST_P(PutLists, TheReplySaysWhatBecameOfEach) {
   EXPECT_CODE(kNotFound, GetStatus("b"));
 }
 
-// The server reads a list again where it goes on with it. What was done of it can be answered only as the
-// list that was sent.
+// The server reads a list again where it goes on with it. It can answer the puts that it has done only as
+// those of the list that was sent.
 TEST_P(PutLists, WhoChangesOneThatIsUnderWayIsHungUpOn) {
   if (GetParam() == DeploymentKind::kSim) GTEST_SKIP() << "nothing is under way there while nobody waits";
   START({.memory_size = kMinMemorySize, .grace = std::chrono::milliseconds(500)});

@@ -1,4 +1,4 @@
-// What GET, PUT and DELETE do, wherever the store is.
+// GET, PUT and DELETE, wherever the store is.
 #include <map>
 #include <random>
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, Behaviour,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 std::string Pattern(std::size_t size, unsigned seed) {
@@ -166,7 +166,7 @@ TEST_P(Behaviour, AgreesWithAMapOverRandomOperations) {
   EXPECT_EQ(store().Read(Counter::kKeys), map.size());
 }
 
-// The smallest store has 4096 main buckets: with this many keys, many hold several and some overflow; with
+// The smallest store has 4096 main buckets: with this many keys, many hold several and some overflow. With
 // these few that are read over verbs, where all is slow, fingerprints and buckets are still shared.
 TEST_P(Behaviour, KeysThatShareBucketsAreToldApart) {
   START({.memory_size = kMinMemorySize});

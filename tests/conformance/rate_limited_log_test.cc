@@ -1,4 +1,4 @@
-// What is written of those who come without end.
+// Log lines about clients that come without end.
 #include "server/monitoring/rate_limited_log.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ std::size_t CountOf(const Lines& lines, std::string_view text) {
   return count;
 }
 
-/// Of all lines that say so, and of this kind.
+/// Returns the sum of all lines that say so, of this kind.
 std::uint64_t LeftOut(const Lines& lines, std::string_view kind) {
   std::uint64_t sum = 0;
   for (const std::string& line : lines) {
@@ -92,7 +92,7 @@ TEST_F(BoundedLogTest, OneKindHidesNoOther) {
   EXPECT_EQ(LeftOut(lines_, "backups"), 1001 - BoundedLog::kLines);
 }
 
-// Whatever the pace: each is written or counted, and there are no more than may be.
+// At any pace each is written or counted, and there are no more than may be.
 TEST_F(BoundedLogTest, EachIsWrittenOrCounted) {
   std::mt19937_64 random(1);
   std::uint64_t said = 0;

@@ -16,7 +16,8 @@ namespace {
 class Readers : public Behaviour {};
 INSTANTIATE_TEST_SUITE_P(On, Readers,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kVerbsAndLocal),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs,
+                                         DeploymentKind::kVerbsAndLocal),
                          [](const auto& test) { return NameOf(test.param); });
 
 constexpr int kReaderKeys = 8;

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 class Reconnect : public Behaviour {
  protected:
-  /// The same server, or its successor; its clients live on.
+  /// Restarts the server, as itself or as its successor; its clients live on.
   void RestartBelow() {
     const absl::Status restarted = deployment_->Restart();
     ASSERT_TRUE(restarted.ok()) << restarted;
@@ -27,7 +27,7 @@ class Reconnect : public Behaviour {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Reconnect,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -81,7 +81,26 @@ TEST_P(Reconnect, EveryCallGoesOnWithALoggedServerThatWasRestarted) {
   EXPECT_TRUE(kv_->Exists("key").value_or(false));
   RestartBelow();
   EXPECT_TRUE(kv_->Ttl("key").value_or(std::nullopt).has_value());
-  EXPECT_EQ(reconnects(), 15u);
+  RestartBelow();
+  EXPECT_EQ(kv_->client()->Count().value_or(0), 3u);
+  RestartBelow();
+  EXPECT_EQ(kv_->client()->Count({.prefix = "a"}).value_or(0), 1u);
+  RestartBelow();
+  const auto scan = kv_->client()->Scan();
+  ASSERT_TRUE(scan.ok()) << scan.status();
+  RestartBelow();
+  int shown = 0;
+  while ((*scan)->Next()) ++shown;  // more than a page
+  EXPECT_EQ(shown, 3);
+  const auto watch = kv_->client()->Watch();
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  RestartBelow();
+  EXPECT_CODE(kOk, (*watch)->Next(milliseconds(0)).status());
+  RestartBelow();
+  EXPECT_EQ(kv_->client()->DeleteRange({.prefix = "a"}).value_or(0), 1u);
+  RestartBelow();
+  EXPECT_EQ(kv_->client()->DropAll().value_or(0), 2u);
+  EXPECT_EQ(reconnects(), 22u);
 }
 
 TEST_P(Reconnect, NothingOfTheServerBeforeIsBelieved) {
@@ -140,6 +159,31 @@ TEST_P(Reconnect, AnotherVersionBehindTheSameAddressEndsTheAttempts) {
 }
 
 // As when the message that asks for a connection is lost: the one who was asked never answers.
+// Its place is as good as before, whatever the server was short of meanwhile.
+TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
+  START({.durability = Durability::kLogged});
+  absl::Status refusal;
+  const auto dial = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::Connection>> {
+    if (!refusal.ok()) return refusal;
+    return deployment_->Dial();
+  };
+  const std::unique_ptr<Client> client =
+      *Client::Connect(dial, {.timeout = milliseconds(slow() ? 2000 : 300)}, deployment_->clock());
+  const std::unique_ptr<ClientWatch> watch = *client->Watch();
+  for (const auto code : {absl::StatusCode::kResourceExhausted, absl::StatusCode::kFailedPrecondition,
+                          absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnavailable}) {
+    const std::string key(absl::StatusCodeToString(code));
+    ASSERT_CODE(kOk, Put(key, "value"));
+    refusal = absl::Status(code, "for now");
+    RestartBelow();
+    EXPECT_TRUE(HasCode(code, watch->Next(milliseconds(0)).status()));
+    refusal = absl::OkStatus();
+    const absl::StatusOr<bool> came = watch->Next(std::chrono::seconds(20));
+    ASSERT_TRUE(came.ok() && *came) << key << ": " << came.status();
+    EXPECT_EQ(watch->key(), key);
+  }
+}
+
 TEST_P(Reconnect, AnAttemptThatGetsNoAnswerIsNotTheLast) {
   START({.durability = Durability::kLogged});
   if (!deployment_->concurrent()) GTEST_SKIP() << "simulated: nobody else can be asked there";
@@ -203,7 +247,8 @@ TEST_P(Reconnect, ACallThatIsInterruptedEndsAndTheNextOneConnects) {
   std::filesystem::remove_all(folder);
 }
 
-// Clients add while the server is stopped and started again. What each was told adds up to what is there.
+// Clients add while the server is stopped and started again. The sums that each was told add up to the value
+// that is there.
 TEST_P(Reconnect, AdditionsOfManyClientsAreExactAcrossRestarts) {
   START({.durability = Durability::kLogged});
   if (!deployment_->concurrent()) GTEST_SKIP() << "simulated: one thread; LostAnswers does it";

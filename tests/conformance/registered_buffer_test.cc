@@ -61,7 +61,7 @@ class Registered : public Async {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, Registered,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -31,7 +31,7 @@ class ScanAttack : public Behaviour {
     EXPECT_TRUE(connection.ok()) << connection.status();
     return std::make_unique<HandClient>(*std::move(connection), deployment_->clock());
   }
-  /// Of a count, which needs no window.
+  /// Returns the bytes of a count, which needs no window.
   static std::string Count(const std::string& begin = "", const std::string& end = "") {
     ScanStart start{.kind = ScanKind::kCount};
     start.begin_size = static_cast<std::uint16_t>(begin.size());
@@ -58,7 +58,7 @@ class ScanAttack : public Behaviour {
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, ScanAttack,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 

@@ -92,7 +92,7 @@ TEST_F(AnyOrderLost, GoesOnWhereItWasInDoubt) {
   EXPECT_GT(Sweep({.any_order = true}), 20);
 }
 
-// What it knew of the server's clock is too old each time, so it asks whether an entry has expired.
+// Its knowledge of the server's clock is too old each time, so it asks whether an entry has expired.
 TEST_F(ScanLost, GoesOnWhereItWasInDoubt) {
   pause_ = std::chrono::seconds(61);
   EXPECT_GT(Sweep({}), 20);

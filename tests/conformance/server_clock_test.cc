@@ -1,4 +1,4 @@
-// What a client concludes about its server's clock.
+// Conclusions of a client about its server's clock.
 #include "client/session/server_clock.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(ServerTimeTest, BoundsDriftApart) {
   EXPECT_LE(time.Earliest(kReceived - seconds(10)), kServer - 10'000 - 10) << "before it was learned, too";
 }
 
-// Whatever the moment of the answer, the rounding and the drift: the bounds hold.
+// The bounds hold for any moment of the answer, any rounding and any drift.
 TEST(ServerTimeTest, BoundsHoldForEveryClockThatKeepsToTheDrift) {
   for (const std::int64_t ppm : {-1000, -137, 0, 1, 999, 1000}) {
     for (const auto answered : {microseconds(0), microseconds(1), microseconds(5001), microseconds(10'000)}) {

@@ -1,4 +1,5 @@
-// What clients and the server do beside operations: their cost, connections that end, strangers at the door.
+// Behaviour of clients and the server beside operations: their cost, connections that end, strangers at the
+// door.
 #include <array>
 #include <cstring>
 #include <limits>
@@ -14,7 +15,7 @@ namespace remora {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, RemoteBehaviour,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -127,7 +128,7 @@ TEST_P(RemoteBehaviour, ManyClientsWriteAtOnce) {
 
 // --- The handshake --------------------------------------------------------------------------------------
 
-// Dials, and asks with `hello` instead of what this build's client would say. What the server refused with.
+// Dials, and asks with `hello` instead of the hello of this build's client. Returns the server's refusal.
 absl::StatusOr<HelloRefusal> RefusalOf(Deployment& deployment, const HelloRequest& hello) {
   auto connection = deployment.Dial();
   if (!connection.ok()) return connection.status();
@@ -197,7 +198,8 @@ class RawClient {
     Check(connection_->PostWritev(std::span(&from, 1), hello_.slice, 0));
   }
 
-  /// Sends `size` bytes that start with `request`; what came of it: kReceive with a reply, or kDisconnected.
+  /// Sends `size` bytes that start with `request`. Returns the result: kReceive with a reply, or
+  /// kDisconnected.
   rdma::CompletionKind Send(const Request& request, std::size_t size = sizeof(Request)) {
     std::memcpy(buffer_.data() + kRequestAt, &request, sizeof(request));
     Check(connection_->PostSend(0, rdma::MakeSge(*registration_, kRequestAt, size)));

@@ -15,7 +15,7 @@ namespace {
 
 class Threads : public Async {};
 INSTANTIATE_TEST_SUITE_P(On, Threads,
-                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kVerbs,
+                         testing::Values(DeploymentKind::kLocal, DeploymentKind::kTcp, DeploymentKind::kVerbs,
                                          DeploymentKind::kVerbsAndLocal),
                          [](const auto& test) { return NameOf(test.param); });
 
@@ -71,7 +71,7 @@ TEST_P(Threads, EachHasAClientOfItsOwn) {
       ASSERT_TRUE(client->Put("async " + std::to_string(i % 7), i % 50 == 0 ? large : "small", is_well).ok());
       ASSERT_TRUE(client->Get("sum", is_well).ok());
       if (i % 10 > 0) continue;
-      // What was begun before that names the memory has ended: the device is not at it.
+      // Earlier operations that name the memory have ended: the device does not use it.
       ASSERT_CODE(kOk, client->WaitAll(deadline));
       ended -= 2;
       const std::size_t size = i % 50 == 0 ? large.size() : 3000;
@@ -86,7 +86,7 @@ TEST_P(Threads, EachHasAClientOfItsOwn) {
   EXPECT_EQ(store().Read(Counter::kRejectedRequests), 0u);
 }
 
-// A client is no thread's: whoever has it may use it, one after the other.
+// A client is no thread's: any thread that has it may use it, one after the other.
 TEST_P(Threads, AClientGoesFromOneToTheNext) {
   START({.durability = Durability::kLogged});
   ConnectAsync();

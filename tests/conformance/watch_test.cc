@@ -59,7 +59,7 @@ class Watches : public Behaviour {
 };
 INSTANTIATE_TEST_SUITE_P(On, Watches,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Watches, ShowWhatIsWrittenFromThenOn) {
@@ -102,7 +102,7 @@ TEST_P(Watches, ShowWhatExpires) {
   ASSERT_CODE(kOk, kv_->Put("b", "2", {.ttl = milliseconds(300)}));
   EXPECT_EQ(Take(*watch, 2), Lines({"a=1", "b=2"}));
   deployment_->Advance(std::chrono::seconds(2));
-  for (int i = 0; i < 3 && !deployment_->concurrent(); ++i) {  // one thread: who asks steps it
+  for (int i = 0; i < 3 && !deployment_->concurrent(); ++i) {  // one thread: a caller that asks steps it
     ASSERT_CODE(kOk, kv_->client()->Ping());
   }
   EXPECT_EQ(Take(*watch, 2), Lines({"-a", "-b"}));

@@ -138,7 +138,7 @@ class Clients::Client {
     End(write, client_->Apply(batch, &write.version, write.level));
   }
 
-  /// What is there, and nothing else.
+  /// Replaces the current version, and nothing else.
   void Replace() {
     const std::string key = Key();
     const std::uint64_t version = ReadOne(key);

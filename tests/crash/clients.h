@@ -21,7 +21,7 @@ struct ClientsOptions {
   std::size_t keys = 48;
   /// The lowest level that all crashes spare: that of the increments.
   Durability spared = Durability::kSynced;
-  /// Of a hundred writes, increments aside. A fifth of all others is of the level memory.
+  /// Per cent of the writes, increments aside. A fifth of all others is of the level memory.
   std::size_t synced = 50;
   std::uint64_t seed = 1;
 };
@@ -40,7 +40,7 @@ class Clients {
 
   /// Ends them, reads every key a last time, and gives what they noted. REQUIRES: a server is there.
   History Stop();
-  /// What no server should say, in words. After Stop.
+  /// Answers that no server should give, in words. After Stop.
   const std::vector<std::string>& complaints() const { return complaints_; }
 
  private:

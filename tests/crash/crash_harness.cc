@@ -1,5 +1,5 @@
-// Kills a kvserver at random moments, time and again, under clients that write and read; cuts the power under
-// some of the kills (cut.h); and judges what the clients were told (history.h).
+// Kills a kvserver at random moments, time and again, under clients that write and read. Cuts the power under
+// some of the kills (cut.h). Judges the answers that the clients got (history.h).
 //   crash_harness [--kills=N] [--cuts=PERCENT] ...     exit status 1, and what is wrong, if a rule is broken
 #include <stdlib.h>
 #include <sysexits.h>

@@ -142,7 +142,7 @@ absl::StatusOr<CutReport> CutPower(const std::string& path, std::mt19937_64& ran
   if (!fs::exists(path)) return report;  // killed before it did anything
   REMORA_ASSIGN_OR_RETURN(Journal journal, ReadJournal(path));
   const std::size_t kept = random() % (journal.changes.size() + 1);
-  // By the names that the files have, before those change back. What was replaced or removed, and comes back,
+  // By the names that the files have, before those change back. A replaced or removed file that comes back
   // comes with all its bytes.
   for (const auto& [file, synced] : journal.synced)
     REMORA_RETURN_IF_ERROR(CutFile(file, synced, random, report));

@@ -1,19 +1,21 @@
 // A power cut, applied to a folder whose server was killed: takes from it what the disk was not asked to
 // keep.
 //
-// What is modelled, by the journal of disk.h:
-//   - Of a file, the disk has the bytes up to the last fsync or fdatasync, and any part of those behind it:
-//   the
-//     file ends anywhere there, and pages of 4096 bytes behind the synced part may be zeros, in any pattern,
-//     as the system writes pages in no order.
+// The model, by the journal of disk.h:
+//   - Of a file, the disk has the bytes up to the last fsync or fdatasync, and any part of those behind it.
+//     The file ends anywhere there, and pages of 4096 bytes behind the synced part may be zeros, in any
+//     pattern, as the system writes pages in no order.
 //   - Of changes of names (files made, renamed, removed), the disk has all up to the last fsync of their
-//   folder,
-//     and of those after it any number in their order, as journalling file systems do. A file that was made
-//     may be gone although its own bytes were synced; one that was removed may be there again, with all its
-//     bytes. One that was renamed is in one folder or in the other.
-// What is not: bytes that were synced and come back otherwise (a disk that fails; see faults_test.py),
-// sectors of a page apart from each other, stale bytes of other files (no file system of today shows them),
-// files written in place (the journal says so, and the cut fails), sync_file_range (it counts for nothing).
+//     folder. It has any number of those after it, in their order, as journalling file systems do. A file
+//     that was made may be gone although its own bytes were synced; one that was removed may be there again,
+//     with all its bytes. One that was renamed is in one folder or in the other.
+//
+// Not modelled:
+//   - bytes that were synced and come back otherwise (a disk that fails; see faults_test.py);
+//   - sectors of a page apart from each other;
+//   - stale bytes of other files (no file system of today shows them);
+//   - files written in place (the journal says so, and the cut fails);
+//   - sync_file_range (it counts for nothing).
 #pragma once
 
 #include <cstdint>
@@ -30,8 +32,9 @@ struct CutReport {
   std::uint64_t names = 0;  // changes of names undone
 };
 
-/// Takes a random choice of what may be lost. The journal is empty then: what is left is what the disk has.
-/// FailedPrecondition: the journal has what is not modelled. Internal: the files are not as it says.
+/// Takes a random choice of the bytes and names that may be lost. The journal is empty then: the rest is on
+/// the disk. FailedPrecondition: the journal has operations that are not modelled. Internal: the files are
+/// not as it says.
 absl::StatusOr<CutReport> CutPower(const std::string& journal, std::mt19937_64& random);
 
 }  // namespace remora

@@ -30,7 +30,7 @@ Function* Next(const char* name, Function* /*type*/) {
   static auto* const next = Next(#name, &::name); \
   if (next == nullptr) std::abort()
 
-/// As the journal writes it: from the root, each slash once, none at the end.
+/// Returns the path as the journal writes it: from the root, each slash once, none at the end.
 std::string Absolute(const char* path) {
   std::string whole;
   std::array<char, 4096> here;
@@ -81,7 +81,7 @@ class Disk {
     return faults_ == nullptr ? 0
                               : __atomic_load_n(&faults_[static_cast<std::size_t>(fault)], __ATOMIC_ACQUIRE);
   }
-  /// What a call on this file fails with.
+  /// Returns the error of a call on this file; 0: none.
   int Of(Fault fault, int fd) const {
     const char letter = LetterOf(fd);
     const int only = Of(Fault::kOnly);
@@ -172,7 +172,7 @@ int OpenFile(Open* next, const char* name, int flags, mode_t mode) {
   return fd;
 }
 
-/// Who writes elsewhere than at the end.
+/// Notes a write elsewhere than at the end.
 void NoteInPlace(int fd, const char* call, bool in_place) {
   Disk& disk = Disk::Get();
   if (in_place && disk.WatchesFile(fd)) disk.Note(std::string("unmodelled ") + call + " -");
@@ -189,7 +189,7 @@ int SyncFile(Sync* next, int fd) {
   if (!disk.WatchesFile(fd)) return next(fd);
   struct stat status;
   if (fstat(fd, &status) != 0) return -1;
-  // By its name of this moment. Who has none any more has nothing to keep.
+  // By its name of this moment. A file without a name has nothing to keep.
   std::array<char, 4096> path{};
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   if (readlink(link.c_str(), path.data(), path.size() - 1) < 0) return -1;

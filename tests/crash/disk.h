@@ -1,6 +1,6 @@
-// The disk under a server, as these tests have it: a library (disk.cc) that is loaded before all others
-// stands between the program and the system's calls on files of one folder. It keeps a journal of what the
-// disk was asked to keep, and fails where it is told to.
+// The disk under a server, as these tests have it. A library (disk.cc) that is loaded before all others
+// stands between the program and the system's calls on files of one folder. It keeps a journal of the bytes
+// and names that the disk was asked to keep, and fails where it is told to.
 //
 // The environment says where:
 //   REMORA_DISK          the folder that is watched, with all below it. No symbolic links, no blanks in
@@ -28,7 +28,7 @@
 
 namespace remora {
 
-/// The bytes of REMORA_DISK_FAULTS, 0 for none. What is an errno is what the call fails with.
+/// The bytes of REMORA_DISK_FAULTS, 0 for none. A call fails with its byte, if that is an errno.
 enum class Fault : std::uint8_t {
   kChangeErrno = 0,  // opening a file to write to it, and making, renaming or removing one
   kWriteErrno = 1,

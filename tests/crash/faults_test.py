@@ -1,4 +1,4 @@
-"""A real kvserver on a disk that fails: what it says, what it still serves, and how it goes on when the cause is gone.
+"""A real kvserver on a disk that fails: its messages, its service meanwhile, and its return when the cause is gone.
 
 The disk is that of disk.h: REMORA_DISK_LIBRARY names the library.
 """

@@ -13,8 +13,8 @@ namespace {
 
 using Outcome = HistoryWrite::Outcome;
 
-/// What is known of a key: a reader is to see a version that is not less, as twice its number; and one more
-/// where that version, or one behind it, was seen to be deleted.
+/// Knowledge of a key, as a lower bound of the version that a reader is to see: twice its number. It is one
+/// more if that version, or one behind it, was seen to be deleted.
 using Floor = std::uint64_t;
 constexpr Floor Seen(std::uint64_t version) { return 2 * version; }
 constexpr Floor Deleted(std::uint64_t version) { return 2 * version + 1; }
@@ -23,7 +23,7 @@ constexpr bool IsDeleted(Floor floor) { return floor % 2 == 1; }
 constexpr std::size_t kLevels = static_cast<std::size_t>(Durability::kSynced) + 1;
 std::size_t Number(Durability level) { return static_cast<std::size_t>(level); }
 
-/// One key's, at one level, since one crash: what was known at the end of each of its events, in their order.
+/// Knowledge of one key, at one level, since one crash: at the end of each of its events, in their order.
 class Knowledge {
  public:
   void Add(HistoryTime at, Floor floor) {
@@ -102,7 +102,7 @@ class Judgement {
       return crash.survives > level && crash.begun <= ended;
     }));
   }
-  /// Whether what was so then may have been taken back later.
+  /// Returns true if the state of then may have been taken back later.
   bool MayBeLost(HistoryTime begun, HistoryTime ended, Durability level) const {
     return CrashesBy(ended, level) > CrashesBefore(begun, level);
   }
@@ -205,7 +205,7 @@ class Judgement {
   void SeeNothing(const HistoryRead& read) {
     const Floor floor = KnownBefore(read);
     if (floor == 0 || IsDeleted(floor)) return;
-    // By whichever delete: what is known then is known of them all.
+    // Any delete may have done it: the level is the least of them all.
     std::optional<Durability> level;
     for (const Part& part : deletes_[read.key]) {
       const bool may_be =

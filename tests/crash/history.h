@@ -1,4 +1,5 @@
-// What clients did and were told, while their server was killed time and again; and the judge of it.
+// Actions of clients and answers to them, while their server was killed time and again; and the judge of
+// them.
 //
 // The rules, for every server that keeps its promises. A write's level is its durability; a crash has the
 // lowest level whose acknowledged writes survive it.
@@ -12,8 +13,8 @@
 //       missing. Nothing of it is known any more once a crash above its level may have taken it back.
 //   H5  All of a batch is known with its acknowledgement. So half of one is found by H4.
 //   H6  A condition on a version held: no write that is known has come between.
-//   H7  A counter, to which each increment adds one: no two increments made the same number; each number is
-//       above those told before; and it is not below the increments that were acknowledged by then, nor above
+//   H7  A counter, to which each increment adds one: no two increments made the same number. Each number is
+//       above those told before. It is not below the increments that were acknowledged by then, nor above
 //       those that had begun and were not refused.
 #pragma once
 
@@ -75,7 +76,8 @@ struct History {
   std::vector<HistoryCrash> crashes;  // in their order
 };
 
-/// What breaks a rule, in words, beginning with the rule's name. Empty: the history is a good one.
+/// Returns the breaches of the rules, in words, beginning with the rule's name. Empty: the history is a good
+/// one.
 std::vector<std::string> Judge(const History& history);
 
 }  // namespace remora

@@ -1,4 +1,4 @@
-// The judge of histories: what a server that breaks a promise leaves behind, a rule at a time.
+// The judge of histories: traces of a server that breaks a promise, a rule at a time.
 #include "history.h"
 
 #include <gmock/gmock.h>

@@ -44,12 +44,12 @@ class ServerProcess {
   static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(const std::string& program,
                                                               const ServerPlace& place,
                                                               const std::vector<std::string>& flags);
-  /// As Kill.
+  /// Kills it, as Kill does.
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  /// Internal: it ended, or is not ready after a minute; what it said is in its place's errors().
+  /// Internal: it ended, or is not ready after a minute; its messages are in its place's errors().
   absl::Status WaitUntilReady();
   /// By SIGKILL; returns when it is gone, and all that it had locked is free. False: it had ended by itself.
   bool Kill();

@@ -31,7 +31,7 @@ class SilentServer:
         self.connections = []
 
     async def accept(self):
-        """The next connection, when its client has asked for what it wants and waits; and what it has asked."""
+        """Returns the next connection, when its client has asked and waits; and the bytes of its request."""
         loop = asyncio.get_running_loop()
         connection, _ = await loop.sock_accept(self.socket)
         self.connections.append(connection)
@@ -77,7 +77,7 @@ class AioEndTest(harness.TestCase):
         asyncio.run(asyncio.wait_for(with_client(), harness.PATIENCE))
 
     def test_the_loop_goes_on_while_it_connects_anew(self):
-        # What the client waits for is the loop itself, which passes on what another server has answered.
+        # The client waits for the loop itself, which passes on the answer of another server.
         other = self.address + "2"
         self.memory_server(f"--tokens={self.write('tokens', self.make_token('somebody'))}", address=other)
 

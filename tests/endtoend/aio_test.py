@@ -271,6 +271,13 @@ class AioManyTest(harness.TestCase):
         values = await self.store.get_many(f"key {i}" for i in range(201))
         self.assertEqual(values, [str(i).encode() for i in range(200)] + [None])
         self.assertEqual(await self.store.get_many([]), [])
+        for key in ("key", b"key", bytearray(b"key")):
+            with self.subTest(key), self.assertRaisesRegex(TypeError, "one key"):
+                await self.store.get_many(key)
+        for keys in (5, None, ["key", 5], [None]):
+            with self.subTest(keys), self.assertRaises(TypeError):
+                await self.store.get_many(keys)
+        self.assertEqual(await self.store.get_many(["key 1"]), [b"1"])
 
     @in_loop
     async def test_get_into(self):
@@ -398,6 +405,42 @@ class AioManyTest(harness.TestCase):
         self.assertEqual((await (await self.store.watch(token=again.token())).next()).key, b"key 1")
         with self.assertRaises(remora.InvalidArgument):
             await self.store.watch(token="no token")
+
+    @in_loop
+    async def test_tokens_and_spans_that_are_none(self):
+        with self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
+            await self.store.watch(token="")
+        with self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
+            await anext(self.store.scan(token=""))
+        watch = await self.store.watch()
+        for wrong, kind in ((-1, ValueError), (math.nan, ValueError), (True, TypeError), ("5", TypeError)):
+            with self.subTest(wrong), self.assertRaises(kind):
+                await watch.next(wrong)
+        with self.assertRaises(TypeError):
+            await self.store.increment("sum", True)
+
+    @in_loop
+    async def test_two_tasks_that_wait_for_one_scan_or_watch(self):
+        await asyncio.gather(*(self.store.put(f"key {i:04}", str(i)) for i in range(1000)))
+        scan = self.store.scan(keys_only=True)
+        first, second = await asyncio.gather(anext(scan), anext(scan), return_exceptions=True)
+        self.assertEqual(first, b"key 0000")
+        self.assertIsInstance(second, RuntimeError)
+        self.assertRegex(str(second), "another task waits for this scan")
+        self.assertEqual(len([key async for key in scan]), 999)
+        watch = await self.store.watch()
+        waiting = asyncio.ensure_future(watch.next())
+        await asyncio.sleep(0)
+        with self.assertRaisesRegex(RuntimeError, "another task waits for this watch"):
+            await watch.next(0)
+        await self.store.put("key", "value")
+        self.assertEqual((await waiting).key, b"key")
+        waiting = asyncio.ensure_future(watch.next())  # one that is cancelled leaves it to others
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await waiting
+        self.assertIsNone(await watch.next(0))
 
     @in_loop
     async def test_a_watch_shows_what_expires_while_nothing_is_written(self):

@@ -38,7 +38,7 @@ class BackupTest(harness.TestCase):
         self.assertRegex(run.stderr.decode(), rf"\Akvctl: [^\n]*{why}[^\n]*\n\Z")
 
     def export_of(self, data):
-        """What a server shows of a data directory; None for the address's own."""
+        """Returns the output of a server for a data directory; None for the address's own."""
         if data is None:
             return self.run_ok("export")
         address = f"local://{self.folder}/other"
@@ -51,7 +51,7 @@ class BackupTest(harness.TestCase):
             server.close()
 
     def import_numbers(self, begin, end, size=100):
-        # What does not compress.
+        # Data that do not compress.
         lines = "".join(f'{{"key":"{i:06}","value":"{os.urandom(size // 2).hex()}"}}\n' for i in range(begin, end))
         self.run_ok("import", stdin=f'{{"remora_export":1}}\n{lines}{{"records":{end - begin}}}\n'.encode())
 
@@ -184,7 +184,7 @@ class BackupTest(harness.TestCase):
         self.assertEqual(self.export_of(f"{self.folder}/restored"), whole)
 
     def test_one_at_a_time(self):
-        """Another one is under way, or is being read: who comes then is to come again."""
+        """Another one is under way, or is being read: a backup that comes then is to come again."""
         server = self.serve()
         self.run_ok("put", "key", "value")
         self.run_ok("backup")
@@ -292,7 +292,7 @@ class BackupTest(harness.TestCase):
         self.refused(78, "is no backup directory", "backups", f"--from={full}")
         self.refused(66, "missing", "check", f"--data={missing}")
         self.refused(78, "is no data directory", "check", f"--data={full}")
-        self.refused(66, "missing", "restore", f"--from={missing}", f"--to={missing}")
+        self.refused(66, "missing", "restore", f"--from={missing}", f"--to={missing}2")
         self.refused(78, "is not empty", "restore", f"--from={self.folder}/data", f"--to={full}")
         for arguments in (
             ["restore"], ["restore", "--from=x"], ["restore", "--to=x"], ["check"], ["check", "--data=x", "--from=y"],

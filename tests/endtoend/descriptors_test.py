@@ -25,7 +25,7 @@ class DescriptorsTest(harness.TestCase):
 
     def test_as_many_clients_as_fit_and_the_store_makes_its_tables(self):
         server = self.start(256)
-        fit = int(server.await_said(rb"descriptors: 256, with which (\d+) clients fit").group(1))
+        fit = int(server.await_said(rb"the limit of open files \(ulimit -n\) is 256, enough for (\d+)").group(1))
         self.assertGreater(fit, 16)
         # 180 MB: more than a write buffer, while all of them are there.
         with subprocess.Popen(
@@ -52,7 +52,7 @@ class DescriptorsTest(harness.TestCase):
         ) as process:  # fmt: skip
             self.assertEqual(process.stdout.readline(), b"40 clients\n")
             process.stdout.read(1)
-            # What is made ahead comes and goes beside.
+            # Descriptors that are made ahead come and go beside.
             self.assertLess(len(os.listdir(f"/proc/{server.process.pid}/fd")) - before, 2 * 40)
             process.stdin.close()
 

@@ -1,11 +1,13 @@
-"""What the end-to-end tests share: the real programs, started, waited for and ended.
+"""Parts that the end-to-end tests share: the real programs, started, waited for and ended.
 
 The environment variable REMORA_BIN names the folder of the built programs: build/bin by default.
 """
 
 import os
 import pathlib
+import random
 import re
+import resource
 import select
 import shutil
 import signal
@@ -86,7 +88,7 @@ class Server:
             self.process.communicate()
 
     def said(self):
-        """What it wrote to stderr so far; a line comes a little later than what it is of."""
+        """Returns its stderr so far; a line comes a little later than its event."""
         return os.pread(self.errors.fileno(), 1 << 20, 0)
 
     def await_said(self, pattern):
@@ -131,3 +133,36 @@ class TestCase(unittest.TestCase):
         server = Server(f"--listen={address or self.address}", *flags)
         self.addCleanup(server.close)
         return server
+
+
+class FewThreadsTestCase(TestCase):
+    """One with a kvserver of a user of its own, whose threads can be limited. Only root may start it."""
+
+    def setUp(self):
+        super().setUp()
+        # A user that has no other process, whose threads would count.
+        user = random.randrange(1 << 20, 1 << 30)
+        self.folder.chmod(0o777)
+        self.user = {"user": user, "group": user, "extra_groups": []}
+        # A copy: the build may lie where that user cannot go.
+        self.kvserver = shutil.copy(program("kvserver"), self.folder)
+
+    def start(self, most_threads, name="data"):
+        """Returns the server, and whether it has started to serve."""
+        ready, write_end = os.pipe()
+        with open(self.folder / "errors", "wb") as errors:
+            server = subprocess.Popen(
+                [self.kvserver, f"--listen={self.address}", f"--data_dir={self.folder}/{name}", "--memory=64M",
+                 f"--backup_dir={self.folder}/backups", f"--ready_fd={write_end}", "--quiet"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write_end],
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (most_threads, most_threads)), **self.user,
+            )  # fmt: skip
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        os.close(write_end)
+        with os.fdopen(ready, "rb") as lines:
+            return server, lines.read() == b"ready\n"
+
+    def limit(self, server, most_threads):
+        command = ["prlimit", f"--pid={server.pid}", f"--nproc={most_threads}:1000"]
+        subprocess.run(command, timeout=PATIENCE, check=True, **self.user)

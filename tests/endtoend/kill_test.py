@@ -40,7 +40,7 @@ class Writer:
     def read(self):
         for line in self.process.stdout:
             with self.changed:
-                # A killed writer may leave half a line: what it did not finish to say, it did not say.
+                # A killed writer may leave half a line, which does not count.
                 if line.endswith(b"\n") and int(line) == self.acked:
                     self.acked += 1
                 self.changed.notify_all()
@@ -142,7 +142,8 @@ class KillTest(harness.TestCase):
         added_before = harness.kvctl(self.address, "get", "sum")
         self.assertIn(added_before.returncode, (0, 1))
         told = [adder.end() for adder in adders]
-        # What the last server holds was acknowledged by it: at most all, and no more than was ever told.
+        # The last server acknowledged all keys that it has: at most all, and no more than was ever
+        # told.
         self.assertLessEqual(
             int(harness.kvctl(self.address, "get", "sum").stdout or 0), sum(added for added, _ in told)
         )

@@ -1,4 +1,4 @@
-"""kvbench against a real server: what a long run leaves when it is ended, and what it refuses before it begins."""
+"""kvbench against a real server: the traces of a long run that is ended, and refusals before it begins."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ class KvbenchTest(harness.TestCase):
         )
 
     def interrupted(self, number, *flags):
-        """Ends it in the middle of the run; what it printed."""
+        """Ends it in the middle of the run, and returns its output."""
         process = subprocess.Popen(
             self.flags("all", "--seconds=600", *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

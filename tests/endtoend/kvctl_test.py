@@ -1,4 +1,4 @@
-"""kvctl against a real server: what a script relies on."""
+"""kvctl against a real server: the behaviour on which a script relies."""
 
 import os
 import pathlib
@@ -168,7 +168,7 @@ class KvctlTest(harness.TestCase):
         ):  # fmt: skip
             with self.subTest(arguments=arguments):
                 self.expect(kvctl(self.address, *arguments), 64)
-        for address in ("", "tcp://host:1", "local://relative", "verbs://host", "verbs://host:0"):
+        for address in ("", "udp://host:1", "local://relative", "verbs://host", "verbs://host:0"):
             with self.subTest(address=address):
                 self.expect(kvctl(None, f"--server={address}", "get", "key"), 64)
 

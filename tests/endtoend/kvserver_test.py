@@ -152,7 +152,7 @@ class BadStartTest(harness.TestCase):
         for number in range(20):
             self.assertEqual(kvctl(self.address, "put", str(number), stdin=value).returncode, 0)
         server.stop()
-        self.logged_server().stop()  # what was in RocksDB's log file becomes a table at the next start
+        self.logged_server().stop()  # the contents of RocksDB's log file become a table at the next start
         table = max((self.folder / "data").glob("*.sst"), key=lambda path: path.stat().st_size)
         damaged = bytearray(table.read_bytes())
         damaged[len(damaged) // 2] ^= 1

@@ -87,6 +87,15 @@ class ManualTest(unittest.TestCase):
                 own = flags_in(re.sub(r"^\.BR? .*\(\d\).*$", "", page, flags=re.MULTILINE))
                 self.assertEqual(own, options)
 
+    def test_sizes(self):
+        """Pages and helps say what a size is in the words of the one parser."""
+        header = (ROOT / "tools/command_line/number_text.h").read_text()
+        size = re.search(r'kSizeText\[\] =\s+"(.*)";', header).group(1)
+        for name in ("kvserver.8", "kvbench.1"):
+            self.assertIn(size, " ".join(plain(PAGES[name]).split()), name)
+        self.assertIn(size, " ".join(help_of("kvserver").split()))
+        self.assertIn(size, " ".join(help_of("kvbench").split()))
+
     def test_commands_of_kvctl(self):
         page = PAGES["kvctl.1"]
         commands = re.search(r"\.SS Commands\n(.*?)\.SH", page, re.DOTALL).group(1)

@@ -17,8 +17,9 @@ def resident_shared(pid):
 
 
 def memfds(pid):
-    """Of all the memfds that the process has open: their bytes in memory, whoever touched them, the sizes of those that
-    somebody has touched, and how many of each name nobody has: they are ready for clients to come."""
+    """Returns three figures of all the memfds that the process has open. The first is their bytes
+    in memory, whoever touched them. The second is the sizes of those that somebody has touched. The
+    third is how many of each name nobody has: they are ready for clients to come."""
     used = size = 0
     ready = collections.Counter()
     for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
@@ -49,8 +50,8 @@ class MemoryTest(harness.TestCase):
             self.assertEqual(process.wait(timeout=harness.PATIENCE), 0)
         self.assertEqual(connected, clients)
         self.assertIn(f"it has {clients} clients, as many as --max_clients allows", refusal)
-        # What is registered is what is there; message buffers are in no memfd, and of what clients have, the server
-        # keeps no descriptor.
+        # All of the registered memory is there; message buffers are in no memfd, and of the
+        # clients' memory the server keeps no descriptor.
         self.assertGreater(resident, registered * 2 // 3)
         self.assertLessEqual(resident, registered)
         self.assertLessEqual(used, registered)

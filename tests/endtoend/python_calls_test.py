@@ -1,5 +1,5 @@
-"""What holds of each call of the Python package while it waits, and while its result is made: other threads run, Ctrl-C
-is heard, and nothing else that uses the client comes between."""
+"""Properties of each call of the Python package while it waits, and while its result is made. Other
+threads run, Ctrl-C is heard, and nothing else that uses the client comes between."""
 
 import contextlib
 import gc
@@ -185,7 +185,7 @@ class FinalizersTest(CallsTest):
         super().setUp()
         self.store["other"] = b"of another key"
         self.refused = []
-        # What was freed would be used again, and the collector not be run for that.
+        # Freed objects would be used again, and the collector would not run for them.
         self.kept = [([], (i, i)) for i in range(1000)]
         self.others = ("other",) * 5
 
@@ -321,7 +321,7 @@ class SignalsTest(CallsTest):
             with self.subTest(name):
                 self.interrupted(store, call)
         self.kvserver.process.send_signal(signal.SIGCONT)
-        # Each is as good as before; what was begun is done by then, or never.
+        # Each is as good as before; operations that were begun are done by then, or never.
         for store in (with_buffer, *stores.values()):
             store.ping()
         self.store["after"] = b"all"

@@ -1,8 +1,10 @@
-"""What the Python package says of a client that is closed, in use, or without its server."""
+"""Errors of the Python package for a client that is closed, in use, or without its server."""
 
 import os
 import pathlib
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import unittest
@@ -90,6 +92,91 @@ class EndTest(harness.TestCase):
         thread.join()
         self.assertEqual(self.store["a"], b"other")
         buffer.release()
+
+
+# Once the interpreter is ending, it waits a little, so that the threads' calls ask it whether to go on.
+PROGRAM = """
+import asyncio, math, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import remora
+from remora import aio
+
+address, silent = sys.argv[2:]
+
+class Last:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.3)
+
+def waits_for_changes(store):
+    store.watch().next()
+
+def counts(store):
+    while True:
+        store.stats()
+
+def scans(store):
+    while True:
+        list(store.items())
+
+def connects(store):
+    remora.Client(silent, connect_timeout=math.inf)
+
+async def read():
+    async with aio.Client(address) as store:
+        while True:
+            await store.get_many([b"a", b"b"])
+
+def reads(store):
+    asyncio.run(read())
+
+def run(work):
+    store = remora.Client(address, timeout=math.inf)
+    started.release()
+    work(store)
+
+works = [waits_for_changes, connects] + 4 * [counts, scans, reads]
+started = threading.Semaphore(0)
+for work in works:
+    threading.Thread(target=run, args=[work], daemon=True).start()
+for _ in works:
+    started.acquire()
+time.sleep(0.1)
+last = Last()
+sys.exit(7)
+"""
+
+
+class DaemonThreadsTest(harness.TestCase):
+    def test_a_program_ends_whatever_its_threads_are_in(self):
+        self.logged_server()
+        with remora.Client(self.address) as store:
+            store.put_many([("a", b"of a"), ("b", b"of b")])
+        silent = self.folder / "silent"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+            server.bind(str(silent))
+            server.listen()
+            for _ in range(3):
+                run = subprocess.run(
+                    [sys.executable, "-B", "-c", PROGRAM, str(PACKAGE), self.address, f"local://{silent}"],
+                    capture_output=True, timeout=harness.PATIENCE, check=False,
+                )  # fmt: skip
+                self.assertEqual((run.returncode, run.stdout, run.stderr), (7, b"", b""))
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root may start programs as a user of their own")
+class ShortageTest(harness.FewThreadsTestCase):
+    def test_a_watch_goes_on_once_there_is_a_thread_again(self):
+        server, serves = self.start(1000)
+        self.assertTrue(serves)
+        with remora.Client(self.address) as store:
+            watch = store.watch(timeout=harness.PATIENCE)
+            store["key"] = "value"
+            self.limit(server, 1)
+            for _ in range(2):
+                with self.assertRaisesRegex(remora.ResourceExhausted, "a thread cannot be started"):
+                    watch.next(harness.PATIENCE)
+            self.limit(server, 1000)
+            self.assertEqual(next(watch).key, b"key")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""What the calls of the Python package take, and what they say of what they do not take."""
+"""Arguments that the calls of the Python package take, and their errors for all others."""
 
 import array
+import collections.abc
 import math
 import os
 import pathlib
@@ -47,13 +48,55 @@ class TypesTest(harness.TestCase):
                 self.store.put_many(pairs)
         self.assertEqual(len(self.store), 0)
 
+    def test_a_copy_as_a_dict(self):
+        wanted = {b"us": b"o", b"ab": b"12", b"longer": b""}
+        self.store.put_many(wanted)
+        self.assertEqual(dict(self.store), wanted)
+        self.assertEqual({**self.store}, wanted)
+        self.assertEqual(dict(self.store.items()), wanted)
+        self.assertEqual(sorted(self.store.keys()), sorted(wanted))
+        self.assertEqual(sorted(self.store.values()), sorted(wanted.values()))
+        self.assertNotIsInstance(self.store, collections.abc.Mapping)
+        copy = {}
+        copy.update(self.store)
+        self.assertEqual(copy, wanted)
+        self.assertEqual(self.store.put_many(self.store) and dict(self.store), wanted)
+
+    def test_numbers_that_are_added(self):
+        for wrong in (True, False, 1.0, "1", None):
+            with self.subTest(wrong), self.assertRaises(TypeError):
+                self.store.increment("sum", wrong)
+        for wrong in (1 << 63, -(1 << 63) - 1):
+            with self.subTest(wrong), self.assertRaises(OverflowError):
+                self.store.increment("sum", wrong)
+        self.assertNotIn("sum", self.store)
+        self.assertEqual(self.store.increment("sum", (1 << 63) - 1), (1 << 63) - 1)
+        buffer = self.store.register(bytearray(b"0123"))
+        for wrong, kind in ((True, TypeError), (1.0, TypeError), (-1, ValueError), (5, ValueError), (1 << 64, OverflowError)):
+            with self.subTest(wrong), self.assertRaises(kind):
+                buffer.put("key", wrong)
+        with self.assertRaisesRegex(TypeError, "bool"):
+            self.store.put("key", b"value", ttl=remora.Until(True))
+        self.assertNotIn("key", self.store)
+
+    def test_tokens_of_scans_and_watches(self):
+        self.store["key"] = "value"
+        for call in (self.store.scan, self.store.watch):
+            with self.subTest(call), self.assertRaisesRegex(remora.InvalidArgument, "an empty token"):
+                call(token="")
+            for wrong in (5, b"token", True):
+                with self.subTest(call, wrong=wrong), self.assertRaises(TypeError):
+                    call(token=wrong)
+            call(token=None)
+
     def test_keys(self):
         self.store["us"] = "o"
         self.assertEqual(self.store.get_many({"us": 1, "u": 2}), [b"o", None])
         self.assertEqual(self.store.get_many([memoryview(b"us"), bytearray(b"us"), array.array("b", b"us")]), [b"o"] * 3)
-        with self.assertRaisesRegex(TypeError, "one key"):
-            self.store.get_many("us")
-        for keys in (b"us", 5, None, [5], [None], [("us",)]):
+        for key in ("us", b"us", bytearray(b"us")):
+            with self.subTest(key), self.assertRaisesRegex(TypeError, "one key"):
+                self.store.get_many(key)
+        for keys in (5, None, [5], [None], [("us",)]):
             with self.subTest(keys), self.assertRaises(TypeError):
                 self.store.get_many(keys)
         for call in (

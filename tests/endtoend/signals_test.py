@@ -1,7 +1,6 @@
 """Signals and limits that end a process by default: kvserver outlives them, or says why it ends."""
 
 import os
-import random
 import resource
 import shutil
 import signal
@@ -100,32 +99,7 @@ class FileSizeTest(harness.TestCase):
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root may start programs as a user of their own")
-class ThreadsTest(harness.TestCase):
-    def setUp(self):
-        super().setUp()
-        # A user that has no other process, whose threads would count.
-        user = random.randrange(1 << 20, 1 << 30)
-        self.folder.chmod(0o777)
-        self.user = {"user": user, "group": user, "extra_groups": []}
-        # A copy: the build may lie where that user cannot go.
-        self.kvserver = shutil.copy(harness.program("kvserver"), self.folder)
-
-    def start(self, most_threads, name="data"):
-        """Returns the server, and whether it has started to serve."""
-        ready, write_end = os.pipe()
-        with open(self.folder / "errors", "wb") as errors:
-            server = subprocess.Popen(
-                [self.kvserver, f"--listen={self.address}", f"--data_dir={self.folder}/{name}", "--memory=64M",
-                 f"--backup_dir={self.folder}/backups", f"--ready_fd={write_end}", "--quiet"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write_end],
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (most_threads, most_threads)), **self.user,
-            )  # fmt: skip
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        os.close(write_end)
-        with os.fdopen(ready, "rb") as lines:
-            return server, lines.read() == b"ready\n"
-
+class ThreadsTest(harness.FewThreadsTestCase):
     def test_threads_that_cannot_be_started(self):
         """Whichever is the first of them: it ends with a line, or serves."""
         outcomes = []
@@ -154,10 +128,6 @@ class ThreadsTest(harness.TestCase):
         )  # fmt: skip
         self.assertEqual(run.returncode, 1, run.stderr)
         self.assertIn(b"kvbench: a thread cannot be started", run.stderr)
-
-    def limit(self, server, most_threads):
-        command = ["prlimit", f"--pid={server.pid}", f"--nproc={most_threads}:1000"]
-        subprocess.run(command, timeout=harness.PATIENCE, check=True, **self.user)
 
     def test_a_thread_for_one_client(self):
         """That client is told, and the others are served."""

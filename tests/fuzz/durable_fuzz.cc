@@ -1,5 +1,6 @@
-// What the durable tier reads out of RocksDB, where a disk, or a hand, may have changed it: entries, and what
-// stands beside them. What is out of bounds is none; what is shown lies in the bytes that it was read from.
+// Bytes that the durable tier reads out of RocksDB, where a disk, or a hand, may have changed them: entries,
+// and the project's files beside them. An entry that is out of bounds is none; a result lies in the bytes
+// that it was read from.
 #include <rocksdb/write_batch.h>
 
 #include <string>
@@ -63,8 +64,8 @@ void ReadPlace(Input& input) {
   FUZZ_CHECK(*next - place.sequence <= openings->size());
 }
 
-/// As RocksDB writes it down: it has checked what it reads back, and aborts where that is no group of its
-/// own.
+/// Returns a group as RocksDB writes it down: it has checked the bytes that it reads back, and aborts where
+/// they are no group of its own.
 std::string GroupBytes(Input& input) {
   std::string writes;
   std::uint32_t count = 0;

@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto received = ReceiveReply(here.get());
     if (received.ok()) {
       FUZZ_CHECK(received->reply.magic == kLocalMagic);
-      // Control data is rounded up to words, so one more may come; who asked counts them.
+      // Control data is rounded up to words, so one more may come; the caller counts them.
       FUZZ_CHECK(received->reply.version == kLocalVersion &&
                  received->descriptors.size() <= kLocalMaxDescriptors + 1);
     }

@@ -1,6 +1,6 @@
-// A server that is nothing but what a harness says: the client's end of a connection to it. It keeps what a
-// device promises (rdma/transport.h), and holds its client to what that asks for: no READ or WRITE outside of
-// the regions that the client was told of, and no buffer outside of what it has registered.
+// A server that says nothing but the harness's bytes: the client's end of a connection to it. It keeps the
+// promises of a device (rdma/transport.h), and holds its client to the contract. That is: no READ or WRITE
+// outside of the regions that the client was told of, and no buffer outside of the registered ones.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -43,9 +43,10 @@ class HostileServer final : public rdma::Connection {
  public:
   struct Script {
     HelloReply hello;
-    /// What a READ of [offset, offset + to.size()) brings.
+    /// Fills the bytes of a READ of [offset, offset + to.size()).
     std::function<void(std::uint64_t offset, std::span<std::byte> to)> read;
-    /// What is answered to a message, if anything; `window`: what the client has offered to be written.
+    /// Returns the answer to a message, if any; `window`: the memory that the client has offered to be
+    /// written.
     std::function<std::string(std::string_view message, std::span<std::byte> window)> answer;
     /// It is gone when so many bytes were READ.
     std::size_t most_read = std::size_t{1} << 30;
@@ -126,7 +127,7 @@ class HostileServer final : public rdma::Connection {
       out[count] = completions_.front();
       completions_.pop_front();
     }
-    if (count == 0) clock_.Sleep(std::chrono::microseconds(100));  // who only polls gets on as well
+    if (count == 0) clock_.Sleep(std::chrono::microseconds(100));  // a client that only polls gets on as well
     return count;
   }
   absl::Status Wait(TimePoint deadline) override {
@@ -172,7 +173,7 @@ class HostileServer final : public rdma::Connection {
   std::size_t read_ = 0;
 };
 
-/// What an honest server of so much memory says at first.
+/// Returns the hello of an honest server of so much memory.
 inline HelloReply HonestHello(std::uint64_t memory_size) {
   HelloReply hello;
   hello.credits = 8;

@@ -1,4 +1,4 @@
-// What a fuzzer hands to a harness, taken apart from the front.
+// Input of a fuzzer to a harness, taken apart from the front.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace remora {
 
-/// What a harness found wrong. Not an assertion, which a release build leaves out.
+/// Ends the program if a condition of a harness does not hold. Not an assertion, which a release build leaves
+/// out.
 #define FUZZ_CHECK(condition)                                                             \
   do {                                                                                    \
     if (!(condition)) {                                                                   \
@@ -43,7 +44,7 @@ class Input {
     rest_.remove_prefix(bytes.size());
     return bytes;
   }
-  /// Of a size that the input says, up to 255.
+  /// Returns a text of a size that the input says, up to 255.
   std::string_view Text() { return Bytes(Take<std::uint8_t>()); }
 
  private:

@@ -1,4 +1,4 @@
-// A log file that a crash, a disk or a hand has changed: it is read to its end or it is not, and no record is
+// A log file that a crash, a disk or a hand has changed. It is read to its end or it is not, and no record is
 // shown whose parts do not have their checksums.
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -3,7 +3,8 @@
 
   make_corpus.py DIRECTORY      (tests/fuzz/corpus)
 
-What a fuzzer has found beside them stands in the same directories, named by its hash (tools/fuzz --keep).
+Inputs that a fuzzer has found beside them stand in the same directories, named by their hash
+(tools/fuzz --keep).
 """
 import os
 import pathlib
@@ -105,6 +106,27 @@ def ring():
     yield 'lies', bytes([1]) + b'\xff' * 8 + bytes([5, 3, 0xff, 0xff, 0x10, 5, 66]) + b'\xff' * 8 + bytes([4, 0, 1])
 
 
+def frames():
+    # An operation is a byte, what % 8: 0 PostRecv, 1 Strike, 2 Take, 3 noise, else a frame (64: cut in two).
+    def frame(kind, size, key, offset, payload=b'', cut=0):
+        return bytes([4 | cut, kind, size, key, offset, len(payload)]) + payload
+    read, write, message, end = (lambda *a, **k: frame(1, *a, **k)), (lambda *a, **k: frame(3, *a, **k)), (lambda *a, **k: frame(4, *a, **k)), (lambda *a, **k: frame(5, *a, **k))
+    yield 'reads', b'\0' + read(64, 1, 0) + read(100, 1, 200) + read(0, 1, 0) + read(32, 9, 8)
+    yield 'read_outside', b'\0' + read(64, 1, 0) + read(200, 9, 200) + read(1, 1, 0)
+    yield 'writes', b'\0' + write(5, 9, 3, b'bytes') + write(9, 9, 200, b'and more!', cut=64) + read(20, 9, 0)
+    yield 'write_outside', b'\0' + write(5, 1, 0, b'bytes')
+    yield 'struck', b'\0' + write(9, 9, 0, b'half') + b'\1' + b'\3' + text(b'other half')
+    yield 'messages', b'\0\0\0' + message(4, 0, 0, b'word') + b'\2' + message(0, 0, 0) + message(5, 0, 0, b'parked'[:5]) + b'\0\2'
+    yield 'long_message', b'\0\0' + message(65, 0, 0, b'x' * 65)
+    yield 'end', b'\0' + end(3, 14, 0, b'bye') + read(1, 1, 0)
+    yield 'noise', b'\0\3' + text(b'\xff' * 60)
+    answer = lambda size, payload: bytes([2, size, 0, 0, len(payload)]) + payload
+    yield 'answers', b'\7\0' + answer(64, b'a' * 64) + answer(64, b'b' * 64) + bytes([4, 4, 0, 0, 4]) + b'word' + bytes([5, 3, 14, 0, 3]) + b'bye'
+    yield 'wrong_answer', b'\7\0' + answer(63, b'a' * 63)
+    yield 'write_to_client', b'\7\0' + bytes([3, 4, 1, 0, 4]) + b'evil'
+    yield 'other_reply', b'\7\1' + bytes(216)
+
+
 def durable():
     stored = struct.pack('<QQ', 3, 0) + b'value'
     yield 'entry', b'\0' + struct.pack('<Q', 9) + text(b'key') + stored
@@ -167,7 +189,7 @@ def server():
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    for harness in (messages, texts, files, region, log, handshake, ring, durable, superblock, pieces, pages, client, server):
+    for harness in (messages, texts, files, region, log, handshake, ring, frames, durable, superblock, pieces, pages, client, server):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)
         for name, content in harness():

@@ -1,4 +1,4 @@
-// What a server reads out of a client's slice: a batch, what a scan asks for, the fields of a request.
+// Bytes that a server reads out of a client's slice: a batch, the opening of a scan, the fields of a request.
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,7 +32,7 @@ void ReadBatch(std::string_view bytes) {
       again.Put(write.key, write.value, {.ttl = write.ttl, .condition = write.condition});
     }
   }
-  // What is in bounds is spelled in one way.
+  // A batch within bounds is spelled in one way.
   if (count > 0 && again.fault().empty()) FUZZ_CHECK(again.bytes() == bytes);
 }
 

@@ -1,5 +1,5 @@
 // Pages of scans and of watches, as a client reads them out of its window, where a server has WRITTEN
-// anything, and said anything of it. What is shown is in bounds, in the order that was asked for, and in its
+// anything, and said anything of it. Each result is in bounds, in the order that was asked for, and in its
 // range; each call ends.
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 // A record that is read in pieces, out of memory that says anything, while time goes by and its segments'
-// generations change. What is shown is what is there, whole, with its checksum; a large one that took long is
-// proven; nothing but the record and the generations is read, and nothing is put outside of the caller's
+// generations change. A value that is returned is there, whole, with its checksum; a large one that took long
+// is proven. Nothing but the record and the generations is read, and nothing is put outside of the caller's
 // memory.
 #include <algorithm>
 #include <cstring>
@@ -73,7 +73,7 @@ class Record {
   }
 
  private:
-  /// As an adversary does who knows the checksum.
+  /// Seals the header as an adversary does that knows the checksum.
   void Seal() {
     if (SizesMatch(header_, slot_.extent_bytes())) header_.checksum = Checksum();
   }

@@ -1,5 +1,5 @@
-// A search through memory that says anything: what is found is the key's record, whole; nothing outside the
-// memory is read; and it ends.
+// A search through memory that says anything: a value that is found is the key's record, whole; nothing
+// outside the memory is read; and it ends.
 #include <cstring>
 #include <string_view>
 #include <vector>

@@ -1,5 +1,5 @@
-// Runs a harness over the files of a corpus, once each: what a fuzzer has found stays tested where there is
-// no fuzzer, and with every compiler.
+// Runs a harness over the files of a corpus, once each. So the findings of a fuzzer stay tested where there
+// is no fuzzer, and with every compiler.
 //   PROGRAM DIRECTORY
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,6 @@
-// What a client takes of a server as it connects, and then believes: the hello, the superblock, the
-// directory, and the rest of the memory, each of which may say anything. If it believes them, what it
-// believes is in bounds; its calls end, and READ nothing but the memory that they were told of.
+// Words of a server that a client takes as it connects, and then believes: the hello, the superblock, the
+// directory, and the rest of the memory. Each of them may say anything. If the client believes them, they are
+// in bounds; its calls end, and READ nothing but the memory that they were told of.
 #include <array>
 #include <cstring>
 #include <memory>

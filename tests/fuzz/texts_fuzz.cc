@@ -1,5 +1,5 @@
-// What people and other programs hand over as text: tokens of scans and change feeds, spans of time,
-// addresses, secrets and the files of them.
+// Texts of people and other programs: tokens of scans and change feeds, spans of time, addresses, secrets and
+// the files of them.
 #include <optional>
 #include <string>
 
@@ -28,11 +28,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   } else if (which == 3) {
     const auto address = rdma::ParseAddress(text);
     if (!address.ok()) return 0;
-    // What it says of itself is the same address.
+    // Its own text is the same address.
     const auto again = rdma::ParseAddress(address->ToString());
     FUZZ_CHECK(again.ok() && again->ToString() == address->ToString());
   } else if (which == 4) {
-    // A token of any content, with a checksum that fits: what a checksum alone does not keep out.
+    // A token of any content, with a checksum that fits: a checksum alone does not keep it out.
     std::string bytes(text);
     const std::uint64_t checksum = HashValue(bytes.data(), bytes.size());
     bytes.append(reinterpret_cast<const char*>(&checksum), sizeof(checksum));

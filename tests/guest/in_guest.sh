@@ -11,7 +11,7 @@ export REMORA_REQUIRE_VERBS=1
 
 say() { echo "== $* (${SECONDS} s)"; }
 
-# What a suite said of each test that failed, and of the one that was under way when it ended early.
+# Prints the output of a suite for each test that failed, and for the one that was under way when it ended early.
 what_failed() {
   awk '/^\[ RUN/ { said = "" } { said = said $0 "\n" } /^\[  FAILED/ { printf "%s", said; said = "" }
        END { printf "%s", said }' "$scratch/suite"
@@ -65,7 +65,7 @@ run_floor() {
   [ "$(grep -c '/ ib_read_lat' "$scratch/floor")" = 10 ]
 }
 
-# What kvserver says of who may write where, and what it counts.
+# Checks kvserver's message about write access, and its counters.
 run_memory_windows() {
   local windows=$1 counter=$2 words=$3
   say "kvserver --memory_windows=$windows says so"

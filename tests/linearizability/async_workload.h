@@ -17,8 +17,8 @@ class AsyncWorker : public Recorder {
  public:
   using Recorder::Recorder;
 
-  /// Begins something, or cancels it, or lets the client go on. What it began is in the history also where
-  /// this throws, or the client is destroyed; this outlives it.
+  /// Begins something, or cancels it, or lets the client go on. An operation that it began is in the history
+  /// also where this throws, or the client is destroyed; this outlives it.
   void Do(AsyncClient& client);
 
   /// Some of the values come from, and some go to, memory that is registered with this client, from now on.
@@ -29,7 +29,7 @@ class AsyncWorker : public Recorder {
   static constexpr std::size_t kPieces = 6;
   static constexpr std::size_t kPieceSize = 4096;
 
-  /// As it is noted when it begins, and what its callback does.
+  /// Starts an operation that is noted when it begins, with the work of its callback.
   using Start = std::function<AsyncClient::Begun(AsyncClient::Done, const CallOptions&)>;
   using Ended = std::function<void(const AsyncResult&)>;
 
@@ -43,7 +43,7 @@ class AsyncWorker : public Recorder {
   void Increment(AsyncClient& client);
   void Append(AsyncClient& client);
   void Batch(AsyncClient& client);
-  /// Of a write that was told its version.
+  /// Ends a write that was told its version.
   void EndWrite(std::size_t place, const AsyncResult& result);
   CallOptions SomeCallOptions();
   /// A piece of the memory, of which nobody knows what is in it; now and then, if there is one.
@@ -51,7 +51,7 @@ class AsyncWorker : public Recorder {
   RegisteredBytes Piece(std::size_t piece, std::size_t size) const {
     return registered_->Part(piece * kPieceSize, size);
   }
-  /// Whatever the client does to it from now on is a fault.
+  /// Gives the piece back: any access of the client to it from now on is a fault.
   void GiveBack(std::optional<std::size_t> piece);
 
   std::vector<AsyncClient::OperationId> begun_;  // of late; most have ended

@@ -1,4 +1,4 @@
-// What a batch promises beyond its writes, one by one.
+// Promises of a batch beyond its writes, one by one.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace remora::linear {
 
-/// Of each batch of which one write is known to be done, all are: gives them their versions. And a write of a
-/// batch was seen by all, from when one behind it was found: ends it then.
+/// Gives versions to all writes of each batch of which one write is known to be done: then all are. A write
+/// of a batch was seen by all, from when one behind it was found: ends it then.
 void EndBatches(std::map<std::string, std::vector<Operation>>* keys);
 
 }  // namespace remora::linear

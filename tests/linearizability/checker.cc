@@ -48,8 +48,8 @@ std::vector<Operation> Shortest(std::vector<Operation> operations, const CheckOp
     (Fails(EndedFrom(operations, ends[middle]), options, false) ? fails : passes) = middle;
   }
   operations = EndedFrom(operations, ends[fails]);
-  // What found something and need not have done so. Writes stay: without them, others would have found what
-  // nobody wrote.
+  // Operations that found something and need not have done so. Writes stay: without them, others would have
+  // found what nobody wrote.
   for (std::size_t i = operations.size(); i-- > 0 && operations.size() <= 1000;) {
     if (IsEffect(operations[i]) && operations[i].outcome == Outcome::kOk) continue;
     std::vector<Operation> fewer = operations;
@@ -114,7 +114,7 @@ void CheckVersions(const std::vector<Operation>& operations, Verdict* verdict) {
   }
 }
 
-/// What a client began first is of the lower version.
+/// Checks that writes that a client began first have the lower versions.
 void CheckOrder(std::vector<Operation> operations, Verdict* verdict) {
   std::erase_if(operations, [](const Operation& one) { return !IsEffect(one) || one.version == 0; });
   std::ranges::sort(operations, {},

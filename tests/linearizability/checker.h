@@ -1,27 +1,28 @@
-// Whether a history is linearizable: whether each operation can have been done at one moment between its
-// beginning and its end, so that all that clients were told is what a store tells that does one after the
-// other.
+// Judge of linearizability. A history is linearizable if each operation can have been done at one moment
+// between its beginning and its end. All answers to clients are then those of a store that does one operation
+// after the other.
 //
 // Keys are judged one by one: a history is linearizable if each key's is (Herlihy and Wing, 1990). For a key,
-// all states are kept in which the store may be, with what of the operations under way is done there; an
+// all states are kept in which the store may be, with the operations in flight that are done there. An
 // operation that ends leaves those in which it is done, after others if need be (Wing and Gong, 1993, and
-// Lowe, 2017, "just in time"). What makes that linear in practice:
+// Lowe, 2017, "just in time"). These rules make that linear in practice:
 //   - Writes that were acknowledged have versions, and are done in the order of these.
-//   - What finds something and changes nothing is done in the first state that agrees with what it found.
-//   - A write whose outcome is unknown is tried only where nothing else explains what was found; those that
-//     nobody could tell from each other are tried in one order; and of two states that are the same, the one
-//     is enough in which fewer of them are used up.
+//   - An operation that finds something and changes nothing is done in the first state that agrees with its
+//     result.
+//   - A write whose outcome is unknown is tried only where nothing else explains a result. Those that nobody
+//     could tell from each other are tried in one order. Of two states that are the same, the one is enough
+//     in which fewer of them are used up.
 //
 // Beyond keys:
 //   - Versions: none comes twice, and none is below that of a write that had ended when it began.
-//   - A batch's writes have consecutive versions; who has seen one of its values sees those before it in the
-//   batch.
+//   - A batch's writes have consecutive versions; a reader that has seen one of its values sees those before
+//   it in the batch.
 //   - A scan is of one moment: there is a version so that it shows, of each key, the last write up to that.
 //   - A watch shows each write once, in the order of versions, and not before it is seen (watches.h).
-//   - A client's writes are done in the order in which it began them, if so many can be under way at once
-//   (CheckOptions::writes_in_order): what was refused, too, was decided at its turn. (A write of unknown
-//   outcome is let come behind what was refused. To try it before each refusal takes too long where there are
-//   many.)
+//   - A client's writes are done in the order in which it began them, if so many can be in flight at once
+//     (CheckOptions::writes_in_order). A refused write, too, was decided at its turn. (A write of unknown
+//     outcome is let come behind a refused one. To try it before each refusal takes too long where there are
+//     many.)
 //   - A record with a time to live is gone by itself within what the clocks' drift leaves open.
 #pragma once
 
@@ -46,7 +47,7 @@ struct CheckOptions {
 };
 
 struct Verdict {
-  /// What is wrong, in words, with the shortest part of the history that shows it. Empty: nothing is.
+  /// Faults in words, with the shortest part of the history that shows each. Empty: none.
   std::vector<std::string> faults;
   /// Keys that would have taken too long; nothing is known of what follows there.
   std::vector<std::string> undecided;

@@ -328,7 +328,7 @@ TEST(LinearTest, WhatAClientWasNotToldOfHasItsTurnToo) {
   EXPECT_THAT(Told(early).Missing(3, 12, 20).Get(3, 30, 40, "b", 3).FaultsInOrder(), HasSubstr("no order"));
 }
 
-// What was found before explains a refusal as well, but nothing that comes behind it.
+// An earlier result explains a refusal as well, but no later one does.
 TEST(LinearTest, WhatAClientWasNotToldOfMayBeDoneBeforeItWasRefusedSomething) {
   const Told told = Told()
                         .Put(1, 0, 1, "a", 1)

@@ -67,8 +67,8 @@ class Histories : public Behaviour {
 
 INSTANTIATE_TEST_SUITE_P(On, Histories,
                          testing::Values(DeploymentKind::kEmbedded, DeploymentKind::kLocal,
-                                         DeploymentKind::kVerbs, DeploymentKind::kVerbsAndLocal,
-                                         DeploymentKind::kSim),
+                                         DeploymentKind::kTcp, DeploymentKind::kVerbs,
+                                         DeploymentKind::kVerbsAndLocal, DeploymentKind::kSim),
                          [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(Histories, InMemory) {

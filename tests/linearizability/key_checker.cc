@@ -182,7 +182,7 @@ void KeyChecker::Forget(std::uint32_t operation) {
     Add(std::move(configuration), &kept);
   }
   configurations_ = std::move(kept);
-  // What is used wherever one looks tells nothing; nor does what can have no turn any more.
+  // An operation that is used wherever one looks tells nothing; nor does one that can have no turn any more.
   std::vector<std::uint32_t> past;
   for (const std::uint32_t unknown : unknown_) {
     const bool everywhere =
@@ -212,7 +212,7 @@ void KeyChecker::Pass(Time now) {
     const auto due = std::ranges::find_if(
         configurations_, [&](const Configuration& c) { return c.state.expires_latest < now; });
     if (due == configurations_.end()) return;
-    // What was to find the record there has done so by then; or another write has come.
+    // Operations that were to find the record there have done so by then; or another write has come.
     const Configuration from = std::move(*due);
     configurations_.erase(due);
     std::vector<Configuration> reached;
@@ -294,7 +294,7 @@ void KeyChecker::Next(const Configuration& from, Time now, std::vector<Configura
   if (from.state.MayBePresent() && from.state.expires_earliest <= now) {
     next->emplace_back(from).state = Register::Expired(from.state);
   }
-  // What is found may say more of the state than was known.
+  // A result may say more of the state than was known.
   for (const std::uint32_t operation : finding_) {
     if (IsIn(from.done, operation)) continue;
     const std::optional<State> found = register_.Find(operations_[operation], from.state, next_version);

@@ -34,7 +34,7 @@ class KeyChecker {
     std::vector<std::uint32_t> used;  // of the writes of unknown outcome, sorted
 
     friend bool operator==(const Configuration&, const Configuration&) = default;
-    /// Whatever may follow the other may follow this one.
+    /// Returns true if all that may follow the other may follow this one.
     bool IsAsGoodAs(const Configuration& other) const;
   };
 
@@ -44,7 +44,7 @@ class KeyChecker {
     std::uint32_t operation;
   };
 
-  /// Of a write without an answer, of which nobody has found either that it was done.
+  /// Returns true for a write without an answer, of which nobody has found either that it was done.
   bool IsUnknown(std::uint32_t operation) const {
     return IsEffect(operations_[operation]) && (place_[operation] >= writes_.size());
   }
@@ -53,10 +53,10 @@ class KeyChecker {
   /// The time passes up to `now`: records expire.
   void Pass(Time now);
   bool IsDone(const Configuration& configuration, std::uint32_t operation) const;
-  /// Whether what its client wrote before is done, where it was told so; and, of a write of unknown outcome,
-  /// nothing is that it wrote behind it.
+  /// Returns true if the earlier writes of its client are done, where it was told so. For a write of unknown
+  /// outcome, none of its client's later writes may be done either.
   bool HasItsTurn(const Configuration& configuration, std::uint32_t operation) const;
-  /// Whether it is a write whose turn comes behind the other's.
+  /// Returns true if it is a write whose turn comes behind the other's.
   bool IsBehind(std::uint32_t write, std::uint32_t other) const;
   void FindTurns();
   void Sign();
@@ -79,7 +79,7 @@ class KeyChecker {
   std::vector<std::uint32_t> writes_;  // those with versions, in their order
   std::vector<std::size_t> place_;     // of each operation in writes_, if it is there
   // CheckOptions::writes_in_order: of each write, the last one of its client before it whose outcome is
-  // known; of one of unknown outcome, the first behind it that has a version. kNoPlace: none.
+  // known. For one of unknown outcome, the first behind it that has a version. kNoPlace: none.
   std::vector<std::size_t> before_;
   std::vector<std::size_t> behind_;
   std::vector<bool> over_;                     // has ended, and is done

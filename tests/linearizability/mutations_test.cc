@@ -16,7 +16,7 @@ namespace {
 
 struct Mutation {
   std::string name;
-  /// Whether it made something of the history at `place` that cannot be.
+  /// Returns true if it made something of the history at `place` that cannot be.
   bool (*mutate)(std::vector<Operation>& operations, std::size_t place);
 };
 void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

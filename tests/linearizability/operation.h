@@ -1,4 +1,4 @@
-// A history: what clients asked of a store, what they were told, and when.
+// A history: requests of clients to a store, the answers, and their times.
 #pragma once
 
 #include <chrono>
@@ -46,18 +46,17 @@ struct Operation {
   std::uint64_t batch_place = 0;  // from 0 on
   Time begun = 0;
   Time ended = kNever;
-  /// Of a scan that did not show the key: what it found may have expired by then, and was left out. 0: of no
-  /// scan.
+  /// For a scan that did not show the key: its value may have expired by then, and was left out. 0: no scan.
   Time looked_until = 0;
 };
 
-/// Whether it changes what is stored, or may.
+/// Returns true if it changes the stored data, or may.
 inline bool IsEffect(const Operation& operation) {
   const bool is_write = operation.kind != Kind::kGet && operation.kind != Kind::kExists;
   return is_write && (operation.outcome == Outcome::kOk || operation.outcome == Outcome::kUnknown);
 }
 
-/// What a scan of one moment showed, all of it.
+/// Result of a scan of one moment, all of it.
 struct ScanResult {
   struct Entry {
     std::string key;
@@ -71,7 +70,7 @@ struct ScanResult {
   Time ended = 0;   // all was shown
 };
 
-/// What a watch of all keys showed, from when it began until it was told to begin anew, over all tokens in
+/// Result of a watch of all keys, from when it began until it was told to begin anew, over all tokens in
 /// between.
 struct WatchResult {
   struct Change {

@@ -1,5 +1,5 @@
-// What clients that use a store in every way, at random, have in common: what to do next, and the notes of
-// what was asked and told.
+// Common parts of clients that use a store in every way, at random: the choice of the next operation, and the
+// notes of requests and answers.
 #pragma once
 
 #include <atomic>
@@ -32,11 +32,11 @@ struct WorkloadOptions {
   bool durabilities = false;  // each write names one
 };
 
-/// What clients of one store share. Any thread.
+/// State that clients of one store share. Any thread.
 struct WorkloadShared {
   std::atomic<std::uint64_t> values = 0;   // each value has a number of its own
   std::atomic<std::uint64_t> batches = 0;  // each batch, too
-  /// Of the server's counters: the sequence up to which watches show. For those who watch.
+  /// Reads the server's counter of the sequence up to which watches show. For clients that watch.
   std::function<std::uint64_t()> changes_end{};
 };
 
@@ -47,10 +47,10 @@ class Recorder {
            std::function<Time()> now);
 
   History& history() { return history_; }
-  /// What no store may answer, whatever the order.
+  /// Answers that no store may give, whatever the order.
   const std::vector<std::string>& complaints() const { return complaints_; }
   std::uint64_t done() const { return done_; }
-  /// What follows is another client's: whoever forgets what was under way is no longer the same.
+  /// Names another client for the rest: one that forgets its operations in flight is no longer the same.
   void set_client(std::uint32_t client) { client_ = client; }
 
  protected:

@@ -134,8 +134,8 @@ void Register::SetExpiry(const Operation& operation, const State& before, State*
   if (operation.ended != kNever) after->expires_latest = operation.ended + ttl + slack;
 }
 
-// What an operation found may have expired by the time that what it made of it was seen, so others may have
-// missed the key in between.
+// The value that an operation found may have expired by the time that its own value was seen, so others may
+// have missed the key in between.
 std::optional<State> Register::Do(const Operation& operation, const State& state,
                                   std::uint64_t next_version) {
   std::optional<State> after = DoOn(operation, state, next_version);

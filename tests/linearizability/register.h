@@ -24,8 +24,8 @@ struct State {
   Time expires_earliest = kNever;  // by itself, no sooner than
   Time expires_latest = kNever;    // and no later
 
-  // Of a record that is gone by itself, with its value and version: a write that began no later may have been
-  // decided on it (Condition: a Get in between misses it).
+  // For a record that is gone by itself, with its value and version: a write that began no later may have
+  // been decided on it. (Condition: a Get in between misses it.)
   Time lapsed_latest = kNever;
 
   static constexpr std::uint32_t kAnyValue = ~std::uint32_t{0};
@@ -35,7 +35,7 @@ struct State {
   friend bool operator==(const State&, const State&) = default;
 };
 
-/// Of one key's operations.
+/// State of one key, for its operations.
 class Register {
  public:
   Register(const std::vector<Operation>& operations, const CheckOptions& options);
@@ -43,11 +43,12 @@ class Register {
   /// The state after an effect, whose result, if it is known, must be what it was told. Nothing: it cannot be
   /// done here, or does nothing. `next_version`: of the acknowledged write that comes next.
   std::optional<State> Do(const Operation& operation, const State& state, std::uint64_t next_version);
-  /// Whether what an operation found that is no effect agrees with the state; that may then be known better.
+  /// Returns the state if the result of an operation that is no effect agrees with it; that may then be known
+  /// better.
   std::optional<State> Find(const Operation& operation, const State& state, std::uint64_t next_version);
   static State Expired(const State& state);
 
-  /// The same for operations that nobody can tell from each other, but by when they began.
+  /// Returns one text for all operations that nobody can tell from each other, but by when they began.
   std::string Signature(const Operation& operation);
   std::string Text(const State& state) const;
 

@@ -11,7 +11,7 @@ bool MayExpire(const Operation& operation) {
   return operation.ttl.has_value() && *operation.ttl != kNeverExpires;
 }
 
-/// Of one key, those whose versions are known, in their order.
+/// Writes of one key whose versions are known, in their order.
 struct Writes {
   std::vector<const Operation*> known;
   bool may_be_gone = false;  // by itself, or by a write of which nothing is known

@@ -1,4 +1,4 @@
-// What scans promise.
+// Promises of scans.
 #pragma once
 
 #include <map>

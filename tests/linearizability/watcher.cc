@@ -27,7 +27,7 @@ void Watcher::Do(KeyValue& kv) {
   } else if (!absl::IsUnavailable(came.status()) && !absl::IsDeadlineExceeded(came.status())) {
     complaints_.push_back("a watch ends: " + came.status().ToString());
   }
-  // Who begins again goes on where it was.
+  // A watcher that begins again goes on where it was.
   if (Below(200) == 0) Leave();
 }
 

@@ -13,8 +13,8 @@ class Watcher : public Worker {
  public:
   using Worker::Worker;
 
-  /// Goes on with its watch, from where it was, whoever it was a client of before; or does what a Worker
-  /// does. What it was shown is in the history also where this throws.
+  /// Goes on with its watch, from where it was, whichever client it was before; or does the work of a Worker.
+  /// The changes that it was shown are in the history also where this throws.
   void Do(KeyValue& kv);
   /// The watch ends, before the client that it is of. The next one goes on behind it.
   void Leave() { watch_.reset(); }

@@ -14,7 +14,7 @@ std::string Text(const WatchResult::Change& change) {
          std::to_string(change.sequence);
 }
 
-/// Of all operations: the writes with versions in their order, and the keys of those without.
+/// Writes of all operations with versions, in their order, and the keys of those without.
 struct VersionedWrites {
   std::vector<const Operation*> known;
   std::unordered_map<std::uint64_t, const Operation*> by_version;

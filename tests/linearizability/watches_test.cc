@@ -14,7 +14,8 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Of one key, by one client: a of version 1, b of 3, gone with 5, and c of 7, each ended before the next.
+/// Returns writes of one key, by one client: a of version 1, b of 3, gone with 5, and c of 7, each ended
+/// before the next.
 History Written() {
   History history;
   const auto add = [&](Kind kind, std::string value, std::uint64_t version, Time begun) {
@@ -51,7 +52,7 @@ TEST(WatchesTest, AWatchShowsAllFromItsBeginningOn) {
   EXPECT_EQ(Faults({kA, kB}, 1, 28), "") << "it has not seen more yet";
   EXPECT_EQ(Faults({kA, kB}, 1, 0), "");
   EXPECT_EQ(Faults({}, 1, 5), "");
-  // What a record's time takes away shows up likewise.
+  // A value that its record's time takes away shows up likewise.
   EXPECT_EQ(Faults({kA, kB, {102, "other", "", 0, 30}, {103, "k", "", 0, 36}, {104, "k", "c", 7, 46}}), "");
 }
 

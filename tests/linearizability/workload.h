@@ -12,7 +12,7 @@ class Worker : public Recorder {
  public:
   using Recorder::Recorder;
 
-  /// Does something. What it began is in the history also where this throws.
+  /// Does something. An operation that it began is in the history also where this throws.
   void Do(KeyValue& kv);
   /// Reads every key, in the end.
   void ReadAll(KeyValue& kv);

@@ -42,9 +42,9 @@ PARTS = {
         "store/durable/", "store/memory_plan, store/store.h, store/delete_range.h", "store/write/group_keys.h",
         "store/reclaim/|store/recovery/index_loader.h", "store/engine/", "store/write/|store/read/|store/recovery/", "store/",
     ),
-    "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/verbs/", "rdma/transport.cc"),
+    "rdma": ("rdma/", "rdma/auth/|rdma/local/|rdma/tcp/|rdma/verbs/", "rdma/transport.cc"),
     "client": (
-        "client/options.h, client/counters.h, client/registered_buffer.h, client/scan.h, client/watch.h, client/async_client.h",
+        "client/misuse.h, client/options.h, client/counters.h, client/registered_buffer.h, client/scan.h, client/watch.h, client/async_client.h",
         "client/cache/|client/session/access_hints, client/session/fork_guard, client/session/call_guard, client/session/server_",
         "client/region/", "client/rpc/", "client/session/", "client/get/|client/put/",
         "client/scan/|client/async/", "client/", "client/c/", "client/python/",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""generate.py itself: what it makes of good tables, and that it says what is wrong with bad ones."""
+"""generate.py itself: its output for good tables, and its errors for bad ones."""
 
 import contextlib
 import io

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py itself: what counts as a kill, and what does not."""
+"""run.py itself: results that count as a kill, and others."""
 
 import contextlib
 import io

@@ -1,6 +1,6 @@
-// What one client may be told of keys that it alone writes, over a network that loses calls: each answer is
-// judged as it comes. A write that ended without an answer was done, or never will be, when the next call has
-// been answered (client.h): so the first answer behind it decides which, for good.
+// Answers that one client may get about keys that it alone writes, over a network that loses calls: each
+// answer is judged as it comes. Suppose a write ended without an answer. It was done, or never will be, when
+// the next call has been answered (client.h). So the first answer behind it decides which, for good.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class NumberedKey {
   /// The write of the last number was acknowledged; or nobody knows.
   void Acknowledged() { oldest_ = newest_ = last_; }
   void Unanswered() { newest_ = last_; }
-  /// Whether a read may show `number`. From then on it is that one.
+  /// Returns true if a read may show `number`. From then on it is that one.
   bool Saw(std::uint64_t number) {
     if (number != oldest_ && (number < oldest_ || number > newest_)) return false;
     oldest_ = newest_ = number;
     return true;
   }
-  /// The same of a read that found nothing.
+  /// Returns true if a read may have found nothing.
   bool SawNothing() {
     newest_ = oldest_;
     return oldest_ == 0;
@@ -40,13 +40,13 @@ class NumberedKey {
 class Sum {
  public:
   void Unanswered() { ++most_; }
-  /// Whether an addition may end with `sum`.
+  /// Returns true if an addition may end with `sum`.
   bool Added(std::int64_t sum) {
     const bool is_right = sum > least_ && sum <= most_ + 1;
     least_ = most_ = sum;
     return is_right;
   }
-  /// Whether a read may show it.
+  /// Returns true if a read may show `sum`.
   bool Saw(std::int64_t sum) {
     const bool is_right = sum >= least_ && sum <= most_;
     least_ = most_ = sum;
@@ -67,7 +67,7 @@ class AppendedNumbers {
   void Unanswered() { tried_.push_back(false); }
   std::size_t size() const { return tried_.size(); }
 
-  /// Whether the value may be so.
+  /// Returns true if the value may be so.
   bool Is(std::string_view value) const {
     std::size_t last = 0;
     while (!value.empty()) {
@@ -82,7 +82,7 @@ class AppendedNumbers {
   }
 
  private:
-  /// Of the numbers from `first` on, before `end`.
+  /// Returns true if one of the numbers from `first` on, before `end`, was acknowledged.
   bool AnyAcknowledged(std::size_t first, std::size_t end) const {
     for (std::size_t number = first; number < end; ++number) {
       if (tried_[number - 1]) return true;

@@ -1,4 +1,4 @@
-// What the judge of the network tests takes for wrong, and what it does not.
+// The judge of the network tests: answers that it takes for wrong, and others.
 #include "tests/network/judge.h"
 
 #include <gtest/gtest.h>

@@ -1,15 +1,14 @@
-// A client of the network tests, on one host: it writes keys of its own, reads them and others', and judges
-// each answer, until it is told to end. network_test.py beside this file says what happens to the network
-// meanwhile.
+// A client of the network tests, on one host. It writes keys of its own, reads them and others', and judges
+// each answer, until it is told to end. Meanwhile network_test.py beside this file disturbs the network.
 //   network_client work ADDRESS NAME OTHER TIMEOUT_MS   NAME begins its keys, OTHER those of another client
 //   network_client connect ADDRESS COUNT TOGETHER       connects as often, and keeps so many connections
 //   network_client notice ADDRESS get|put|nothing       calls until it fails, over its first connection
 //   alone;
 //                                                       prints when and why: [milliseconds, code]
 //
-// Each prints "connected" when it is. Commands to a worker come on standard input, a line each: "report"
-// prints one line, "end" judges all keys once more, reports and ends the program, as does the end of the
-// input. A report is what has been since the one before, in JSON:
+// Each prints "connected" when it is. Commands to a worker come on standard input, a line each. "report"
+// prints one line. "end" judges all keys once more, reports and ends the program, as does the end of the
+// input. A report covers the time since the one before, in JSON:
 //   calls, failed   how many calls, and how they ended that did not succeed
 //   changes         [milliseconds of CLOCK_MONOTONIC, code] each time that calls began to succeed, or to fail
 //   wrong           what may not be: an answer, an outcome that is not stated, or a call that ended late
@@ -45,8 +44,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// How much later than its deadline a call may end: what two emulated processors that many programs share take
-// to come back to one of them, and what it takes to tear a connection down.
+// Time by which a call may end later than its deadline. Two emulated processors that many programs share take
+// some time to come back to one of them, and so does the end of a connection.
 constexpr milliseconds kMargin{5000};
 constexpr std::size_t kKeys = 16;
 constexpr std::size_t kLargeSize = std::size_t{300} << 10;
@@ -186,7 +185,7 @@ class Worker {
     for (std::size_t key = 0; key < kKeys; ++key) Judge(key, results[key].status, results[key].value);
   }
 
-  /// Of another's writes it is known that they go on.
+  /// Checks another client's writes, of which only their progress is known.
   void ReadOther(std::size_t key) {
     const std::string name = other_ + " " + std::to_string(key);
     std::string value;

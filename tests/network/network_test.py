@@ -83,7 +83,7 @@ class Client:
         return self.process.stdout.readline()
 
     def report(self, command="report"):
-        """What has been since the last one."""
+        """Returns the events since the last report."""
         self.process.stdin.write(f"{command}\n")
         report = json.loads(self.line())
         for what in report["wrong"]:
@@ -122,7 +122,8 @@ class World:
         self.b = Client(3, "work", SERVER, "b", "a", str(TIMEOUT_MS))
         self.a.connected()
         self.b.connected()
-        # What this server has for two workers that have scanned. Who was cut off has less until it scans again.
+        # Resources of this server for two workers that have scanned. A worker that was cut off has
+        # less until it scans again.
         self.at_rest = self.held()
 
     def start_server(self):
@@ -132,7 +133,7 @@ class World:
         )  # fmt: skip
 
     def held(self):
-        """What the server, which is all that there is on its host, has of the device and of the system."""
+        """Returns the resources of device and system that the server has; it is alone on its host."""
         resources = json.loads(subprocess.run(["rdma", "-j", "resource", "show"], capture_output=True, check=True).stdout)
         of_device = next(entry for entry in resources if entry["ifname"] == "rxe1")
         counts = {name: of_device[name] for name in ("pd", "cq", "qp", "cm_id", "mr", "ctx")}
@@ -169,7 +170,7 @@ class World:
         return PATIENCE
 
 
-# --- a: what networks do to packets
+# --- a: effects of networks on packets
 
 
 def lossy_networks(world):
@@ -243,7 +244,7 @@ def long_cut(world):
     settled(world)
 
 
-# --- c: who stops, and dies
+# --- c: programs that stop, and die
 
 
 def frozen_server(world):

@@ -130,7 +130,7 @@ find "$doc" -name '*.md' | while read -r file; do
     if [ "$(dirname "$file")" = "$doc" ]; then grep -oE '`examples/[a-z_.]+`' "$file" | tr -d '`' || true; fi
   } | while read -r to; do [ -e "$(dirname "$file")/$to" ] || fail "$file refers to $to, which is not installed"; done
 done
-[ -f "$doc/examples/first.cc" ] && [ -f "$doc/docs/operations.md" ] || fail "no examples, or documents"
+[ -f "$doc/examples/first.cc" ] && [ -f "$doc/docs/reference/operations.md" ] || fail "no examples, or documents"
 
 if [ -d "$prefix/lib/python3/dist-packages/remora" ]; then
   say "the package for Python"

@@ -12,7 +12,7 @@ trap '[ -z "$server" ] || kill -KILL "$server"; rm -rf "$scratch"' EXIT
 fail() { echo "subdirectory_test: $*"; exit 1; }
 quietly() { "$@" >"$scratch/log" 2>&1 || { tail -n 60 "$scratch/log"; fail "failed: $*"; }; }
 
-# Few and large units: what they are compiled from is compiled by other tests.
+# Few and large units: other tests compile their sources.
 quietly cmake -S "$here/above" -B "$scratch/above" -G Ninja -DREMORA="$source" -DCMAKE_BUILD_TYPE= \
   -DCMAKE_CXX_FLAGS=-O0 -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
 grep '"command".*/first.dir/' "$scratch/above/compile_commands.json" >"$scratch/first"

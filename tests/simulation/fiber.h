@@ -21,7 +21,8 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Returns when the fiber yields or ends. What the body throws is thrown here. REQUIRES: !has_ended().
+  /// Returns when the fiber yields or ends. Throws the exception that the body throws. REQUIRES:
+  /// !has_ended().
   void Resume();
   bool has_ended() const { return has_ended_; }
 

@@ -1,4 +1,4 @@
-// The clients of a simulated world: what each does, one connection after the other.
+// The clients of a simulated world: the work of each, one connection after the other.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace remora {
 
-/// What it calls may throw wherever it waits: then its process has ended, and Disconnect is next.
+/// Its calls may throw wherever they wait: then its process has ended, and Disconnect is next.
 ///
 /// Thread Safety: none.
 class SimClient {
@@ -32,7 +32,7 @@ class SimClient {
   /// Goes on with what is under way, and begins nothing.
   virtual void Settle() = 0;
 
-  /// Whether something is under way.
+  /// Returns true if something is in flight.
   virtual bool has_more() const = 0;
   virtual linear::Recorder& notes() = 0;
 };
@@ -41,7 +41,7 @@ class SimClient {
 std::unique_ptr<SimClient> NewBlockingClient(const linear::WorkloadOptions& options, std::uint32_t number,
                                              linear::WorkloadShared& shared,
                                              std::function<linear::Time()> now);
-/// The same, and it watches.
+/// One operation after the other, and it watches.
 std::unique_ptr<SimClient> NewWatchingClient(const linear::WorkloadOptions& options, std::uint32_t number,
                                              linear::WorkloadShared& shared,
                                              std::function<linear::Time()> now);

@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
     options.seed = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) %
                    1'000'000'000;
   }
-  // Its disks need not be any: what is simulated here is no power cut.
+  // Any disk will do: no power cut is simulated here.
   if (std::filesystem::is_directory("/dev/shm")) ::setenv("TMPDIR", "/dev/shm", /*overwrite=*/0);
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGALRM}) std::signal(signal, remora::SayWhere);
   return remora::Run(options);

@@ -1,4 +1,4 @@
-// What a simulated world is like.
+// Settings of a simulated world.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace remora {
 
-/// What the seed chooses.
+/// Settings that the seed chooses.
 struct SimSettings {
   ServerOptions server;
   ClientOptions client;

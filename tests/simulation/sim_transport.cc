@@ -136,8 +136,8 @@ class SimConnection final : public rdma::Connection {
   void SendToNobody();
   void Break(const absl::Status& cause);
   void CutOff(SimNetwork::Cut cut);
-  /// What the peer may WRITE goes: with a device it would be told that an access was refused, not that this
-  /// has ended.
+  /// Checks that memory that the peer may WRITE goes only when this has ended: with a device the peer would
+  /// be told that an access was refused.
   void CheckEnding() const {
     REMORA_CHECK(disconnected_ || state_ != State::kOpen || !status_.ok() || other_ == nullptr);
   }
@@ -432,7 +432,7 @@ void SimConnection::PeerWentAway() {
   if (status_.ok()) Break(absl::UnavailableError("the peer went away"));
 }
 
-/// What is sent is lost; and that nothing confirms it is noticed in the end.
+/// Loses all that is sent; that nothing confirms it is noticed in the end.
 void SimConnection::SendToNobody() {
   if (!gives_up_at_) gives_up_at_ = network_.clock_.Now() + SimNetwork::kRetries;
 }

@@ -1,6 +1,6 @@
 // A simulated transport for tests: real clients and a real server in one thread, under a virtual clock and a
 // seed. Its READs are the adversary that the contract (rdma/transport.h, O3) allows and that hardware is too
-// polite to be: they are delivered piece by piece in random order, and anything may happen between two
+// polite to be. They are delivered piece by piece in random order, and anything may happen between two
 // pieces.
 #pragma once
 
@@ -63,25 +63,26 @@ class SimNetwork {
   /// Bytes of a piece: 1 tears even words, 8 keeps aligned words whole.
   void set_piece_size(std::size_t size) { piece_size_ = size; }
 
-  /// Whether servers can grant WRITE of their memory, as verbs can and mappings cannot.
+  /// Lets servers grant WRITE of their memory, as verbs can and mappings cannot.
   void set_grants(bool grants) { grants_ = grants; }
 
-  /// What becomes of a connection that is cut, at the server's end. A client's always learns it at once.
+  /// Fate of a connection that is cut, at the server's end. A client's always learns it at once.
   enum class Cut {
-    kBoth,    // it learns it at once, and what was on its way to it is lost
-    kClient,  // what was on its way to it comes later, at its kLate-th Poll; it learns it kRetries after it
+    kBoth,    // it learns it at once, and messages that were in flight to it are lost
+    kClient,  // messages in flight to it come later, at its kLate-th Poll; it learns it kRetries after it
               // sent
   };
   static constexpr int kLate = 40;
   static constexpr std::chrono::seconds kRetries{2};
-  /// Cuts all connections at the `event`-th event from now on (1: the next): a READ, WRITE or message is
-  /// posted, was posted, comes, or a client asks for a connection, or was accepted. Then calls `then`.
+  /// Cuts all connections at the `event`-th event from now on (1: the next). An event: a READ, WRITE or
+  /// message is posted, was posted, comes, or a client asks for a connection, or was accepted. Then calls
+  /// `then`.
   void CutAt(std::uint64_t event, Cut cut, std::function<void()> then = {}) {
     cut_in_ = event;
     cut_ = cut;
     then_ = std::move(then);
   }
-  /// Whether that is still to come.
+  /// Returns true if that is still to come.
   bool is_cut_due() const { return cut_in_ > 0; }
   /// Cuts one connection that is open, the `number`-th modulo how many there are. False: there is none.
   bool CutOne(std::uint64_t number, Cut cut);

@@ -27,7 +27,7 @@ using std::chrono::nanoseconds;
 /// Thrown in a client where it waits, when its process is to end there.
 struct Crashed {};
 
-/// A client's machine: a clock that is another one, and coarse; who sleeps by it lets others go on.
+/// A client's machine: a clock that is another one, and coarse; a sleep by it lets others go on.
 class ActorClock final : public Clock {
  public:
   ActorClock(const Clock& base, milliseconds ahead, std::int64_t drift_ppm, Duration tick,
@@ -64,7 +64,7 @@ class World {
     network_.set_grants(settings_.grants);
     network_.set_yield([this] { Yield(); }, settings_.gap);
     shared_.changes_end = [this] {
-      // What was written behind a write that waits for the disk is not shown yet.
+      // Writes behind one that waits for the disk are not shown yet.
       const bool all_is_shown = server_ != nullptr && server_->store().Read(Counter::kWritesUnsynced) == 0;
       return all_is_shown ? server_->store().Read(Counter::kChangesEnd) : ~std::uint64_t{0};
     };

@@ -1,10 +1,10 @@
-// A server, its clients, and all that can go wrong between them, in one thread, under a seed: the real server
-// and the real clients, on the simulated network, each with a clock of its own that drifts. Clients are
+// A server, its clients, and all that can go wrong between them, in one thread, under a seed. The real server
+// and the real clients are on the simulated network, each with a clock of its own that drifts. Clients are
 // fibers: between any two pieces of a READ, and wherever one waits, any of the others may go on, the server
-// may step, or something break. What clients are told is a history, which the checker judges.
+// may step, or something break. The checker judges the history of the answers to clients.
 //
-// The same seed does the same: no real clock is looked at, and no thread takes part, but those with which
-// RocksDB flushes and compacts, which change nothing that is seen.
+// The same seed does the same: no real clock is looked at. No thread takes part but those with which RocksDB
+// flushes and compacts, which change nothing that is seen.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace remora {
 
 struct SimWorldOptions {
   std::uint64_t seed = 1;
-  std::uint64_t operations = 20'000;  // and what is under way then
+  std::uint64_t operations = 20'000;  // and those in flight then
 };
 
 struct SimCounts {
@@ -50,11 +50,11 @@ std::string Text(const SimCounts& counts);
 struct SimResult {
   SimCounts counts;
   linear::Verdict verdict;
-  /// What no store may answer, whatever the order.
+  /// Answers that no store may give, whatever the order.
   std::vector<std::string> complaints;
-  /// Of the whole history. Two runs of one seed have the same.
+  /// Digest of the whole history. Two runs of one seed have the same.
   std::uint64_t digest = 0;
-  std::string settings;  // what the seed chose
+  std::string settings;  // chosen by the seed
 
   bool ok() const { return verdict.ok() && complaints.empty(); }
 };

@@ -1,6 +1,6 @@
-// A store that is used hard for as long as one likes: it grows beyond its memory, is overwritten, deleted
-// from, its records expire, it is stopped and started again, and every value that is read says itself whether
-// it is right.
+// A store that is used hard for as long as one likes. It grows beyond its memory, is overwritten, deleted
+// from, its records expire, it is stopped and started again. Every value that is read says itself whether it
+// is right.
 //
 //   soak --on=local --minutes=30      also: embedded; verbs, and verbs_and_local, on the host that
 //                                     REMORA_VERBS_HOST names
@@ -41,8 +41,8 @@ std::string Churns(std::uint64_t i) { return "churns " + std::to_string(i); }
 std::string Comes(std::uint64_t i) { return "comes " + std::to_string(i); }
 std::string Expires(std::uint64_t i) { return "expires " + std::to_string(i); }
 
-/// What readers may hold the store to, while the writer writes: each is set after the write was acknowledged,
-/// or before a deletion is asked for.
+/// Promises to which readers may hold the store, while the writer writes: each is set after the write was
+/// acknowledged, or before a deletion is asked for.
 struct Promise {
   std::array<std::atomic<std::uint64_t>, kChurns> churns{};  // a number at least as great is there
   std::atomic<std::uint64_t> stays = 0;                      // as many are there

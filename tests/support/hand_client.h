@@ -146,13 +146,13 @@ class HandClient {
     Write(hello_.slice, 0, std::string(key) + std::string(value));
     return Ask(Operation::kPut, key.size(), value.size());
   }
-  /// The same of bytes that have been WRITTEN.
+  /// Commits a put of bytes that have been WRITTEN.
   std::optional<Answer> CommitPut(std::string_view key, std::string_view value) {
     key_hash_ = HashKey(key);
     value_hash_ = HashValue(value.data(), value.size());
     return Ask(Operation::kPut, key.size(), value.size());
   }
-  /// What became of the write with this id.
+  /// Asks for the outcome of the write with this id.
   std::optional<Answer> AskForOutcome(std::uint64_t request_id) {
     Request request = MakeRequest(Operation::kOutcome, 0, 0);
     request.payload_offset = request_id;

@@ -1,6 +1,8 @@
 #include "tests/support/server_thread.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +14,20 @@
 #include "store/base/check.h"
 
 namespace remora {
+namespace {
+
+bool IsFree(std::uint16_t port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REMORA_CHECK(fd >= 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  const bool is_free = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  ::close(fd);
+  return is_free;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ServerThread>> ServerThread::Start(const ServerOptions& options,
                                                                   std::span<const rdma::Address> addresses,
@@ -44,6 +60,18 @@ ServerThread::~ServerThread() {
   if (thread_.joinable()) thread_.join();
 }
 
+std::string NameOf(rdma::TransportKind kind) {
+  switch (kind) {
+    case rdma::TransportKind::kVerbs:
+      return "verbs";
+    case rdma::TransportKind::kLocal:
+      return "local";
+    case rdma::TransportKind::kTcp:
+      return "tcp";
+  }
+  return "none";
+}
+
 rdma::Address FreshAddress(rdma::TransportKind kind, const std::string& directory) {
   static std::atomic<int> count = 0;
   rdma::Address address;
@@ -53,6 +81,11 @@ rdma::Address FreshAddress(rdma::TransportKind kind, const std::string& director
     REMORA_CHECK(host.ok());
     address.host = *std::move(host);
     address.port = static_cast<std::uint16_t>(10000 + (::getpid() * 131 + count++) % 20000);
+  } else if (kind == rdma::TransportKind::kTcp) {
+    address.host = "127.0.0.1";
+    do {  // below those that the system gives to clients
+      address.port = static_cast<std::uint16_t>(10000 + (::getpid() * 131 + count++) % 20000);
+    } while (!IsFree(address.port));
   } else {
     address.path = absl::StrCat(directory, "/", count++, ".sock");
   }

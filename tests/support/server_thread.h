@@ -44,6 +44,9 @@ class ServerThread {
 /// that REMORA_VERBS_HOST names, or a socket below `directory`.
 rdma::Address FreshAddress(rdma::TransportKind kind, const std::string& directory);
 
+/// For test names.
+std::string NameOf(rdma::TransportKind kind);
+
 /// The host of an RDMA device for tests, or why there is none.
 absl::StatusOr<std::string> VerbsHost();
 

@@ -27,7 +27,7 @@ struct Tampering {
   std::function<void(std::span<const rdma::Sge> came)> change_read;
   /// May change a reply before it is seen, unless empty.
   std::function<void(Reply&)> change_reply;
-  /// The same of what stands behind the reply.
+  /// May change the bytes behind the reply, unless empty.
   std::function<void(const Reply&, std::span<std::byte> behind)> change_behind;
   /// Called behind each WRITE, unless empty.
   std::function<void()> wrote;

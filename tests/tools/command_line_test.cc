@@ -9,11 +9,13 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tools/command_line/nearest.h"
 #include "tools/command_line/number_text.h"
+#include "tools/command_line/say.h"
 
 namespace remora::command_line {
 namespace {
@@ -27,7 +29,7 @@ enum class Color { kRed, kGreen };
 
 class CommandLineTest : public testing::Test {
  protected:
-  /// Parses these words; what it returns. An error is in `error_`.
+  /// Parses these words, and returns the result. An error is in `error_`.
   std::optional<int> Parse(std::vector<const char*> words) {
     words.insert(words.begin(), "/usr/bin/program");
     testing::internal::CaptureStderr();
@@ -35,7 +37,7 @@ class CommandLineTest : public testing::Test {
     error_ = testing::internal::GetCapturedStderr();
     return status;
   }
-  /// Parses these words, in which something is wrong; what is said of it.
+  /// Parses these words, in which something is wrong, and returns the error.
   std::string Refused(std::vector<const char*> words) {
     EXPECT_EQ(Parse(std::move(words)), EX_USAGE);
     return error_;
@@ -109,7 +111,11 @@ TEST_F(CommandLineTest, WhatIsWrongIsSaid) {
            {"--quiet=", "--quiet: takes no value"},
            {"--unknown", "there is no flag --unknown"},
            {"--colour=red", "there is no flag --colour; the nearest is --color"},
+           {"--COLOR=red", "there is no flag --COLOR; the nearest is --color"},
+           {"--x=y", "there is no flag --x; what is no flag stands behind --"},
            {"-q", "there is no flag -q; what is no flag stands behind --"},
+           {"--\x1b[2J", "there is no flag --\\x1b[2J; what is no flag stands behind --"},
+           {"\x1b]0;title\a", "the argument '\\x1b]0;title\\x07' is one too many"},
            {"more", "the argument 'more' is one too many"},
            {"++", "the argument '++' is one too many"},
        }) {
@@ -235,6 +241,7 @@ TEST_F(CommandLineTest, OneCommandIsGiven) {
   line_.AddCommand("list", "Lists");
   EXPECT_THAT(Refused({}), HasSubstr("say which command"));
   EXPECT_THAT(Refused({"gt", "x"}), HasSubstr("there is no command 'gt'; the nearest is get; see"));
+  EXPECT_THAT(Refused({"GET", "x"}), HasSubstr("there is no command 'GET'; the nearest is get; see"));
   EXPECT_THAT(Refused({"frobnicate"}), HasSubstr("there is no command 'frobnicate'; see"));
   EXPECT_THAT(Refused({"get"}), HasSubstr("KEY is missing; see program get --help"));
   EXPECT_EQ(Parse({"get", "name", "--quiet"}), std::nullopt);
@@ -316,6 +323,7 @@ TEST_F(CommandLineTest, NumbersHaveTheBoundsOfTheirTypes) {
         "--wide=18446744073709551616", "--wide=-1", "--size=16777216T", "--size=-1"}) {
     EXPECT_THAT(Refused({word}), HasSubstr("' is not a ")) << word;
   }
+  EXPECT_THAT(Refused({"--size=16777216T"}), HasSubstr(" a size from 0 to 18446744073709551615: "));
   EXPECT_EQ(Parse({"--narrow=-2147483648", "--natural=4294967295", "--wide=18446744073709551615",
                    "--size=16777215T"}),
             std::nullopt);
@@ -340,6 +348,15 @@ TEST(NumberText, SaysWhatIsAllowed) {
             "a number above 0");
   EXPECT_EQ(allowed({.form = NumberRule::Form::kReal, .least = 0, .most = 100, .without_bounds = true}),
             "a number between 0 and 100, and neither of them");
+}
+
+TEST(Say, TextsThatOthersChoseCommandNoTerminal) {
+  EXPECT_EQ(Printable("plain, \\ and \xc3\xa9\xe2\x82\xac"), "plain, \\ and \xc3\xa9\xe2\x82\xac");
+  EXPECT_EQ(Printable("a\nb\tc\x7f"), "a\\x0ab\\x09c\\x7f");
+  EXPECT_EQ(Printable("\x1b[31m"), "\\x1b[31m");
+  EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b") << "CSI of C1";
+  EXPECT_EQ(Printable("\xc2\xa0\xc2"), "\xc2\xa0\xc2");
+  EXPECT_EQ(Printable(std::string_view("\0", 1)), "\\x00");
 }
 
 TEST(Nearest, TakesTheFewestChanges) {

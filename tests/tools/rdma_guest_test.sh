@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/rdma-guest: what it promises to the command it runs and to its caller. Three boots, about half a minute.
+# tools/rdma-guest: its promises to the command it runs and to its caller. Three boots, about half a minute.
 set -euo pipefail
 
 guest=$(readlink -f "$(dirname "$0")/../../tools/rdma-guest")

@@ -3,9 +3,10 @@
 
     make_fixture.py BIN NAME     BIN: the folder of the built programs; makes NAME.base64 and NAME.json here
 
-NAME.base64 is a tar.xz of what a server leaves that was stopped, started again and killed, so there are tables and
-log files: one line of base64 for each 300 bytes. NAME-backup.base64 is its backup. NAME.json says what was written. What the programs do not know (the
-first ones knew neither ttl nor incr) is left out.
+NAME.base64 is a tar.xz of the files of a server that was stopped, started again and killed, so
+there are tables and log files. It has one line of base64 for each 300 bytes. NAME-backup.base64 is
+its backup. NAME.json has the writes. A feature that the programs do not know (the first ones knew
+neither ttl nor incr) is left out.
 """
 
 import base64
@@ -48,7 +49,7 @@ class Writer(harness.TestCase):
         self.assertEqual(server.stop()[0], 0)
         backs_up = b"backup" in knows
         backups = [f"--backup_dir={self.folder}/backups"] if backs_up else []
-        server = self.logged_server(*backups)  # what was in log files is in tables
+        server = self.logged_server(*backups)  # the contents of log files are in tables
         self.put("overwritten", b"second")
         self.run_ok("delete", "deleted")
         del self.expected["deleted"]

@@ -3,10 +3,12 @@
 #include <sysexits.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <limits>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "tools/command_line/nearest.h"
+#include "tools/command_line/say.h"
 
 namespace remora::command_line {
 namespace {
@@ -310,7 +313,7 @@ std::optional<int> CommandLine::Parse(int argc, const char* const* argv) {
     const std::string_view path = argv[0];
     line_.name = path.substr(path.rfind('/') + 1);
   }
-  // What an earlier call found.
+  // Forgets the result of an earlier call.
   command_ = nullptr;
   help_asked_ = version_asked_ = false;
   for (DeclaredOption& option : line_.options) option.count = 0;
@@ -365,11 +368,14 @@ std::string CommandLine::TakeFlag(const std::string& word, const std::string** n
   const std::string name = word.substr(0, end);
   DeclaredOption* const option = Find(name);
   if (option == nullptr) {
+    // Compared without the dashes, which all have.
     std::vector<std::string> names;
     ForEach([&](const DeclaredOption& known) {
-      if (!known.is_positional) names.insert(names.end(), known.names.begin(), known.names.end());
+      for (const std::string& other : known.names) {
+        if (!known.is_positional && other.starts_with("--")) names.push_back(other.substr(2));
+      }
     });
-    const std::string nearest = is_long ? SayNearest(name, names) : "";
+    const std::string nearest = is_long ? SayNearest(name.substr(2), names, "--") : "";
     return "there is no flag " + name + (nearest.empty() ? "; what is no flag stands behind --" : nearest);
   }
   const bool has_value = end < word.size();
@@ -437,14 +443,13 @@ void CommandLine::ForEach(const std::function<void(DeclaredOption&)>& visit) {
 
 int CommandLine::Fail(const std::string& error) const {
   const std::string of = command_ == nullptr ? "" : " " + command_->name;
-  std::fprintf(stderr, "%s: %s; see %s%s --help\n", line_.name.c_str(), error.c_str(), line_.name.c_str(),
-               of.c_str());
+  SayError(line_.name + ": " + error + "; see " + line_.name + of + " --help");
   return EX_USAGE;
 }
 
 int CommandLine::Print(const std::string& text) const {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return EX_OK;
-  std::perror((line_.name + ": standard output").c_str());
+  SayError(line_.name + ": standard output: " + std::strerror(errno));
   return EX_IOERR;
 }
 

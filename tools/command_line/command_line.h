@@ -7,10 +7,10 @@
 //   line.Add("--times", times, "How often").Range(1, 10).ShowDefault();
 //   if (const std::optional<int> status = line.Parse(argc, argv)) return *status;
 //
-// How it is written: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. What
-// begins with a dash is no value of its own, unless it is a dash or a negative number: write --flag=-x.
-// Behind `--` all are arguments. An option is given once, unless it repeats. number_text.h says how numbers
-// are written.
+// Syntax: --flag=VALUE or --flag VALUE, -f VALUE or -fVALUE; `--flag=` is an empty value. Text that begins
+// with a dash is no value of its own, unless it is a dash or a negative number: write --flag=-x. Behind `--`
+// all are arguments. An option is given once, unless it repeats. number_text.h describes how numbers are
+// written.
 #pragma once
 
 #include <cstddef>
@@ -132,10 +132,10 @@ class CommandLine : public Command {
   /// Adds a command. One of the commands must then be given; options of the line may stand behind it.
   Command AddCommand(const std::string& name, const std::string& help);
 
-  /// Reads the arguments into the variables. Returns nothing, or, where the program is to end now, a status:
-  /// 0 if
-  /// --help or --version was asked for, and was printed to standard output; EX_USAGE (64) for an error, which
-  /// is printed to standard error; EX_IOERR (74) if standard output fails.
+  /// Reads the arguments into the variables. Returns nothing, or a status if the program is to end now:
+  /// - 0: --help or --version was asked for, and was printed to standard output;
+  /// - EX_USAGE (64): an error, which is printed to standard error;
+  /// - EX_IOERR (74): standard output fails.
   std::optional<int> Parse(int argc, const char* const* argv);
   /// Prints an error as Parse does, and returns EX_USAGE.
   int Fail(const std::string& error) const;

@@ -1,4 +1,4 @@
-// What a command line has, as its program declared it.
+// The parts of a command line, as its program declared them.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct DeclaredOption {
   NumberRule number;
   std::vector<std::string> choices;  // empty: any
   std::vector<std::function<std::string(const std::string&)>> checks;
-  /// Hands on one value. What is wrong with it; empty: nothing.
+  /// Hands on one value. Returns the fault of the value; empty: none.
   std::function<std::string(const std::string& text)> take;
   /// The variable's value, as text.
   std::function<std::string()> show;

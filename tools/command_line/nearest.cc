@@ -10,6 +10,11 @@
 namespace remora::command_line {
 namespace {
 
+char Lower(char letter) {
+  return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+}
+
+/// Upper and lower case count as the same.
 std::size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -17,7 +22,7 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
     std::size_t diagonal = row[0];
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      const std::size_t changed = diagonal + (Lower(a[i]) == Lower(b[j]) ? 0 : 1);
       diagonal = row[j + 1];
       row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
     }
@@ -35,13 +40,14 @@ std::string Nearest(std::string_view name, const std::vector<std::string>& names
   return nearest == names.end() ? std::string() : *nearest;
 }
 
-std::string SayNearest(std::string_view name, const std::vector<std::string>& names) {
+std::string SayNearest(std::string_view name, const std::vector<std::string>& names,
+                       const std::string& before) {
   const std::string nearest = Nearest(name, names);
   // A letter too many, too few or wrong in every three, and two that are transposed.
   const bool is_near = !nearest.empty() &&
                        EditDistance(name, nearest) <= std::max(name.size() / 3, std::size_t{2}) &&
                        EditDistance(name, nearest) < name.size();
-  return is_near ? "; the nearest is " + nearest : "";
+  return is_near ? "; the nearest is " + before + nearest : "";
 }
 
 }  // namespace remora::command_line

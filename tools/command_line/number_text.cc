@@ -80,9 +80,9 @@ std::string NumberRule::Allowed() const {
   if (without_bounds) return what + " above " + NumberText(form, least);
   std::string bounds;
   if (!is_real || least > std::numeric_limits<double>::lowest()) bounds += " from " + NumberText(form, least);
-  if (form == Form::kWhole || has_most) bounds += " to " + NumberText(form, most);
+  if (!is_real || has_most) bounds += " to " + NumberText(form, most);
   if (form != Form::kSize) return what + bounds;
-  return what + bounds + ": a whole number, and K, M, G or T behind it, or nothing for bytes";
+  return what + bounds + ": " + kSizeText;
 }
 
 std::string NumberText(NumberRule::Form form, Number number) {

@@ -47,7 +47,7 @@ extract_vmlinux() {
      skip=$(((sectors + 1) * 512 + offset)) count=$((length - 4)) | xz -dc
 }
 
-# Only a finished kernel gets its final name; what an interrupted run left is removed by the next.
+# Only a finished kernel gets its final name; the next run removes the files of an interrupted one.
 fetch_kernel() {
   local package=$1 version=${1#linux-image-} new=$cache/unfinished
   rm -rf "$new"

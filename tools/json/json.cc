@@ -10,7 +10,7 @@ std::size_t CharacterSize(std::string_view text) {
   if (first < 0x80) return 1;
   const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
   if (first < 0xc2 || first > 0xf4 || text.size() < size) return 0;
-  // What the second byte may be tells the rest apart.
+  // The range of the second byte tells the rest apart.
   const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   if (at(1) < low || at(1) > high) return 0;

@@ -19,6 +19,7 @@
 #include "store/format/memory/layout.h"
 #include "store/format/types/duration_text.h"
 #include "tools/command_line/command_line.h"
+#include "tools/command_line/place.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {
@@ -36,19 +37,22 @@ constexpr char kExitCodes[] =
     "      no number; nothing was done\n"
     "   3  check: the log ends torn, as a machine leaves it that fails; a server starts, and drops\n"
     "      what is behind that, none of which was synced\n"
-    "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds\n"
+    "  64  usage: an unknown flag, a bad address, duration or number, a key out of bounds; a file of a\n"
+    "      token that is missing, or holds none\n"
     "  65  put: the value is larger than 67108864 bytes; append: it would be larger than 262144;\n"
     "      incr: the sum is no number of 64 bits; nothing was done. import: a line is no record, or\n"
     "      the last line is missing; what stood before it was imported\n"
     "  66  there is no such directory, or no such backup in it\n"
     "  69  the server cannot be reached, refused, or did not answer in time\n"
     "  70  an error inside kvctl or the server\n"
-    "  71  the system lacks something, as memory that may be locked\n"
+    "  71  the system lacks something, as descriptors, memory, or memory that may be locked\n"
     "  73  the server has no room; nothing was stored\n"
-    "  74  standard input or output failed; or what the server has on its disk is damaged\n"
+    "  74  standard input or output failed (the line says what was done all the same); or what the\n"
+    "      server has on its disk is damaged\n"
     "  75  a store is open there; another backup is under way, or one is being read;\n"
     "      export: the output was not taken for 30 s, or the connection broke\n"
-    "  77  not permitted: another user's local server, no token or a wrong one, or one for reading alone\n"
+    "  77  not permitted: another user's local server, no token or a wrong one, or one for reading alone;\n"
+    "      a file of a token that this user may not read, or that others may\n"
     "  78  a directory of something else, or not empty, or of a format that this kvctl does not know\n"
     "DURATION: 500ms, 30s, 15m, 12h, 7d (whole numbers), or never\n";
 static_assert(kMaxValueSize == 67108864 && kMaxSmallValueSize == 262144, "the help text names them");
@@ -70,7 +74,7 @@ Outcome ReadInput(std::string* value) {
   return {};
 }
 
-/// What is wrong; empty: nothing.
+/// Returns the fault of the name; empty: none.
 std::string IsTokenName(const std::string& name) {
   const bool is_one = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
@@ -89,6 +93,12 @@ bool TakesKey(std::string_view command) {
 }  // namespace
 
 Outcome Prepare(Arguments* arguments) {
+  if (arguments->command == "backup" && command_line::IsSamePlace(arguments->data, arguments->to)) {
+    return {EX_USAGE, "--data and --to are the same directory; backups need one of their own"};
+  }
+  if (arguments->command == "restore" && command_line::IsSamePlace(arguments->from, arguments->to)) {
+    return {EX_USAGE, "--from and --to are the same directory; name a new one with --to"};
+  }
   if (arguments->is_offline()) return {};
   if (arguments->server.empty()) {
     return {EX_USAGE, "say which server: --server=ADDRESS, or the environment variable REMORA_SERVER"};
@@ -102,7 +112,7 @@ Outcome Prepare(Arguments* arguments) {
   if (arguments->idle_text) {
     std::string why;
     arguments->idle = ParseTtl(*arguments->idle_text, &why);
-    if (!arguments->idle) return {EX_USAGE, why};
+    if (!arguments->idle) return {EX_USAGE, absl::StrFormat("--idle: %s", why)};
   }
   if (!TakesKey(arguments->command)) return {};
   if (arguments->key.size() < kMinKeySize || arguments->key.size() > kMaxKeySize) {
@@ -112,7 +122,8 @@ Outcome Prepare(Arguments* arguments) {
   if (arguments->ttl_text) {
     std::string why;
     arguments->ttl = ParseTtl(*arguments->ttl_text, &why);
-    if (!arguments->ttl) return {EX_USAGE, why};
+    const char* const where = arguments->command == "touch" ? "DURATION" : "--ttl";
+    if (!arguments->ttl) return {EX_USAGE, absl::StrFormat("%s: %s", where, why)};
   }
   if (arguments->command == "incr") {
     const char* const end = arguments->delta_text.data() + arguments->delta_text.size();
@@ -139,7 +150,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   CommandLine line("Does one operation on a Remora server.", "kvctl");
   line.Version(absl::StrFormat("kvctl %s, format %d", REMORA_VERSION, kFormatVersion));
   line.Footer(kExitCodes);
-  line.Add("--server", arguments->server, "verbs://HOST:PORT or local:///PATH").Environment("REMORA_SERVER");
+  line.Add("--server", arguments->server, "verbs://HOST:PORT, tcp://HOST:PORT or local:///PATH")
+      .Environment("REMORA_SERVER");
   line.Add("--timeout", arguments->timeout_ms, "For connecting, and for the operation, in milliseconds")
       .Range(1, 3'600'000)
       .ShowDefault();
@@ -149,7 +161,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       .TypeName("FILE");
 
   Command get = line.AddCommand("get", "Write the value to standard output, and nothing else");
-  Command exists = line.AddCommand("exists", "Print nothing; the exit code says it");
+  Command exists = line.AddCommand("exists", "Say by the exit code alone whether there is the key: 0 or 1");
   Command put = line.AddCommand("put", "Store a value, from standard input unless VALUE stands there");
   Command append = line.AddCommand("append", "Put bytes behind the value, as put; print its new size");
   Command incr = line.AddCommand("incr", "Add to the number that the value spells; print the sum");

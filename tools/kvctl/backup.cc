@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "client/client.h"
 #include "store/base/clock.h"
+#include "store/base/shortage.h"
 #include "store/durable/data_check.h"
 #include "store/durable/data_dir.h"
 #include "store/durable/tier.h"
@@ -27,9 +28,10 @@
 namespace remora::kvctl {
 namespace {
 
-/// Of what is done here, and not by a server.
+/// Outcome of an operation that runs here, and not on a server.
 Outcome FromOffline(const absl::Status& status) {
   const auto exit_code = [&status] {
+    if (IsShortage(status)) return EX_OSERR;
     switch (status.code()) {
       case absl::StatusCode::kDataLoss:
         return kExitDamaged;
@@ -41,6 +43,8 @@ Outcome FromOffline(const absl::Status& status) {
         return EX_TEMPFAIL;
       case absl::StatusCode::kPermissionDenied:
         return EX_NOPERM;
+      case absl::StatusCode::kResourceExhausted:
+        return EX_OSERR;
       case absl::StatusCode::kUnavailable:
         return EX_IOERR;
       default:
@@ -50,12 +54,15 @@ Outcome FromOffline(const absl::Status& status) {
   return {exit_code(), std::string(status.message())};
 }
 
-Outcome Show(std::uint64_t id, std::uint64_t version, std::uint64_t bytes, std::uint64_t new_bytes) {
-  return WriteOutput(
-      absl::StrFormat("id %d\nversion %d\nbytes %d\nnew_bytes %d\n", id, version, bytes, new_bytes));
+std::string Lines(std::uint64_t id, std::uint64_t version, std::uint64_t bytes, std::uint64_t new_bytes) {
+  return absl::StrFormat("id %d\nversion %d\nbytes %d\nnew_bytes %d\n", id, version, bytes, new_bytes);
 }
 
-Outcome Show(const BackupInfo& info) { return Show(info.id, info.version, info.bytes, info.new_bytes); }
+std::string Lines(const BackupInfo& info) { return Lines(info.id, info.version, info.bytes, info.new_bytes); }
+
+Outcome ShowMade(const std::string& lines, std::uint64_t id) {
+  return WriteOutput(lines, absl::StrFormat("the backup is made, and has the number %d", id));
+}
 
 absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
   // One that is not there is not to be made; nor does a backup take changes from those that watch.
@@ -70,7 +77,7 @@ absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
 
 Outcome BackupOffline(const Arguments& arguments) {
   const absl::StatusOr<BackupInfo> info = BackUpStopped(arguments);
-  return info.ok() ? Show(*info) : FromOffline(info.status());
+  return info.ok() ? ShowMade(Lines(*info), info->id) : FromOffline(info.status());
 }
 
 Outcome Backup(Client& client) {
@@ -88,7 +95,10 @@ Outcome Backup(Client& client) {
       if (absl::IsNotFound(progress.status())) outcome.exit_code = EX_UNAVAILABLE;
       return outcome;
     }
-    if (progress->done) return Show(progress->id, progress->version, progress->bytes, progress->new_bytes);
+    if (progress->done) {
+      return ShowMade(Lines(progress->id, progress->version, progress->bytes, progress->new_bytes),
+                      progress->id);
+    }
     std::this_thread::sleep_for(pause);
   }
 }
@@ -108,13 +118,14 @@ Outcome Backups(const Arguments& arguments) {
 
 Outcome Restore(const Arguments& arguments, const Clock& clock) {
   const auto info = RestoreBackup(arguments.from, arguments.id, arguments.to, clock.UnixMillis() / 1000);
-  return info.ok() ? Show(*info) : FromOffline(info.status());
+  if (!info.ok()) return FromOffline(info.status());
+  return WriteOutput(Lines(*info), absl::StrFormat("backup %d is restored", info->id));
 }
 
 Outcome Check(const Arguments& arguments, const Clock& clock) {
   if (!arguments.from.empty()) {
     const auto info = VerifyBackup(arguments.from, arguments.id);
-    return info.ok() ? Show(*info) : FromOffline(info.status());
+    return info.ok() ? WriteOutput(Lines(*info)) : FromOffline(info.status());
   }
   const auto report = CheckData(arguments.data, clock.UnixMillis());
   if (!report.ok()) return FromOffline(report.status());

@@ -23,6 +23,7 @@
 #include "store/base/clock.h"
 #include "store/base/status_macros.h"
 #include "store/format/types/duration_text.h"
+#include "tools/command_line/say.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {
@@ -66,12 +67,32 @@ Outcome WriteOutput(std::string_view bytes) {
   return {EX_IOERR, absl::StrFormat("standard output: %s", std::strerror(errno))};
 }
 
+Outcome WriteOutput(std::string_view bytes, std::string_view done) {
+  Outcome outcome = WriteOutput(bytes);
+  if (Failed(outcome)) outcome.error += absl::StrFormat("; it was done all the same: %s", done);
+  return outcome;
+}
+
+void AppendEscaped(std::string_view bytes, std::string* line) {
+  while (!bytes.empty()) {
+    const std::size_t control = command_line::ControlCharacterAt(bytes);
+    for (const char byte : bytes.substr(0, control)) {
+      absl::StrAppendFormat(line, "\\x%02x", static_cast<unsigned char>(byte));
+    }
+    if (control == 0 && bytes[0] == '\\') line->push_back('\\');
+    if (control == 0) line->push_back(bytes[0]);
+    bytes.remove_prefix(control == 0 ? 1 : control);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock) {
   const std::chrono::milliseconds timeout{arguments.timeout_ms};
   ClientOptions options{.connect_timeout = timeout, .timeout = timeout, .location_cache_bytes = 0};
   if (!arguments.token_file.empty()) {
     absl::StatusOr<std::string> token = ReadTokenFile(arguments.token_file);
-    if (absl::IsPermissionDenied(token.status())) return token.status();
+    if (absl::IsPermissionDenied(token.status()) || absl::IsResourceExhausted(token.status())) {
+      return token.status();
+    }
     if (!token.ok()) return absl::InvalidArgumentError(token.status().message());
     options.token = *std::move(token);
   }
@@ -104,7 +125,9 @@ Outcome Ping(const Arguments& arguments, const Clock& clock) {
     const absl::StatusOr<Duration> round_trip = ConnectAndPing(arguments, clock);
     if (round_trip.ok()) {
       const std::chrono::duration<double, std::micro> microseconds = *round_trip;
-      return WriteOutput(absl::StrFormat("%s answered in %.1f us\n", arguments.server, microseconds.count()));
+      std::string line;
+      AppendEscaped(arguments.server, &line);
+      return WriteOutput(absl::StrFormat("%s answered in %.1f us\n", line, microseconds.count()));
     }
     // Only these can be cured by waiting for a server that starts.
     const bool may_come =
@@ -131,8 +154,8 @@ Outcome Exists(Client& client, const Arguments& arguments) {
 
 namespace {
 
-/// `result`: what is to be printed.
-absl::Status Write(Client& client, const Arguments& arguments, std::string* result) {
+/// `result`: the text to print. `done`: the effect of the write, for an error of the output.
+absl::Status Write(Client& client, const Arguments& arguments, std::string* result, std::string* done) {
   const PutOptions put{.ttl = arguments.ttl, .condition = arguments.condition, .version = nullptr};
   const WriteOptions write{.condition = arguments.condition, .version = nullptr};
   if (arguments.command == "put") return client.Put(arguments.key, arguments.value, put);
@@ -142,10 +165,12 @@ absl::Status Write(Client& client, const Arguments& arguments, std::string* resu
   if (arguments.command == "incr") {
     REMORA_ASSIGN_OR_RETURN(const std::int64_t sum, client.Increment(arguments.key, arguments.delta, put));
     *result = absl::StrFormat("%d\n", sum);
+    *done = absl::StrFormat("the sum %d is stored", sum);
     return absl::OkStatus();
   }
   REMORA_ASSIGN_OR_RETURN(const std::size_t size, client.Append(arguments.key, arguments.value, put));
   *result = absl::StrFormat("%d\n", size);
+  *done = absl::StrFormat("the value has %d bytes now", size);
   return absl::OkStatus();
 }
 
@@ -153,10 +178,11 @@ absl::Status Write(Client& client, const Arguments& arguments, std::string* resu
 
 Outcome Write(Client& client, const Arguments& arguments) {
   std::string result;
-  const absl::Status status = Write(client, arguments, &result);
+  std::string done;
+  const absl::Status status = Write(client, arguments, &result, &done);
   switch (status.code()) {
     case absl::StatusCode::kOk:
-      return result.empty() ? Outcome{} : WriteOutput(result);
+      return result.empty() ? Outcome{} : WriteOutput(result, done);
     case absl::StatusCode::kAlreadyExists:
     case absl::StatusCode::kFailedPrecondition:
       return {kExitCondition, std::string(status.message())};
@@ -179,27 +205,12 @@ Outcome Stats(Client& client) {
   const auto stats = client.Stats();
   if (!stats.ok()) return FromStatus(stats.status());
   std::string text;
-  for (const auto& [name, value] : *stats) absl::StrAppendFormat(&text, "%s %d\n", name, value);
+  for (const auto& [name, value] : *stats) {
+    AppendEscaped(name, &text);
+    absl::StrAppendFormat(&text, " %d\n", value);
+  }
   return WriteOutput(text);
 }
-
-namespace {
-
-/// Adds bytes so that they are part of one line, and of one of its fields.
-void AppendEscaped(std::string_view bytes, std::string* line) {
-  for (const char byte : bytes) {
-    const auto code = static_cast<unsigned char>(byte);
-    if (byte == '\\') {
-      *line += "\\\\";
-    } else if (code < 0x20 || code == 0x7f) {
-      absl::StrAppendFormat(line, "\\x%02x", code);
-    } else {
-      line->push_back(byte);
-    }
-  }
-}
-
-}  // namespace
 
 Outcome Scan(Client& client, const Arguments& arguments) {
   const auto scan = client.Scan({.prefix = arguments.prefix,
@@ -259,7 +270,9 @@ Outcome CountOrDrop(Client& client, const Arguments& arguments) {
                                                   ? (all ? client.Count() : client.Count(range))
                                                   : (all ? client.DropAll() : client.DeleteRange(range));
   if (!count.ok()) return FromStatus(count.status());
-  return WriteOutput(absl::StrFormat("%d\n", *count));
+  const std::string line = absl::StrFormat("%d\n", *count);
+  if (arguments.command == "count") return WriteOutput(line);
+  return WriteOutput(line, absl::StrFormat("%d keys were deleted", *count));
 }
 
 }  // namespace remora::kvctl

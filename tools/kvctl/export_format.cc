@@ -14,7 +14,7 @@ namespace {
 
 bool NeedsEscape(char byte) { return byte == '"' || byte == '\\' || (byte >= 0 && byte < 0x20); }
 
-/// Whether the bytes are UTF-8, and no longer as a JSON string than in base64.
+/// Returns true if the bytes are UTF-8, and no longer as a JSON string than in base64.
 bool IsText(std::string_view bytes) {
   std::size_t size = 0;
   for (std::string_view rest = bytes; !rest.empty();) {
@@ -55,7 +55,7 @@ void AddBytes(std::string_view name, std::string_view bytes, std::string* line) 
 
 absl::Status Bad(std::string_view why) { return absl::InvalidArgumentError(AbslView(why)); }
 
-/// Of the fields NAME and NAME_base64, the one that there is; it is taken out.
+/// Takes out the one of the fields NAME and NAME_base64 that there is.
 absl::Status TakeBytes(json_t* object, const std::string& name, std::string* bytes) {
   const std::string base64_name = name + "_base64";
   const json_t* const text = json_object_get(object, name.c_str());

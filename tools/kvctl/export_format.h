@@ -7,10 +7,10 @@
 //   text
 //   {"records":3}                                                    the last line: all of it is there
 //
-// expires_ms: the moment of the server's clock, in ms since 1970, which stays the same when it is imported;
-// none: never. version is for who reads it:
-// what is imported gets a version of its own. How many records there were is not compared with how many come:
-// a filter may have taken some out.
+// `expires_ms`: the moment of the server's clock, in ms since 1970, which stays the same when it is imported;
+// none: never. `version` is for readers of the export; an imported record gets a version of its own. The
+// import does not compare the number of exported records with the number that comes: a filter may have taken
+// some out.
 #pragma once
 
 #include <cstddef>

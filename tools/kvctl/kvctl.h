@@ -1,4 +1,4 @@
-// kvctl: what its parts share.
+// kvctl: declarations that its parts share.
 //
 //   arguments.cc   the command line, and its --help
 //   commands.cc    a connection, and one operation over it
@@ -66,7 +66,7 @@ struct Arguments {
   std::uint32_t id = 0;  // 0: the newest
   std::uint32_t keep = 0;
 
-  /// Whether it is done here, without a server.
+  /// Returns true if the command runs here, without a server.
   bool is_offline() const {
     return command == "token" || command == "backups" || command == "restore" || command == "check" ||
            (command == "backup" && !data.empty());
@@ -83,10 +83,16 @@ inline bool Failed(const Outcome& outcome) { return outcome.exit_code != 0; }
 
 Outcome FromStatus(const absl::Status& status);
 Outcome WriteOutput(std::string_view bytes);
+/// Writes the result of an operation that took effect; an error says that it did. `done`: "the sum is 5, and
+/// stored".
+Outcome WriteOutput(std::string_view bytes, std::string_view done);
+/// Adds bytes so that they are part of one line, and of one of its fields: a backslash as two, a control
+/// character as \x0a.
+void AppendEscaped(std::string_view bytes, std::string* line);
 
 /// Fills `arguments`. Returns the exit code where there is nothing to run, else -1.
 int Parse(int argc, char** argv, Arguments* arguments);
-/// What can be refused before anything is connected.
+/// Refuses what can be refused before anything is connected.
 Outcome Prepare(Arguments* arguments);
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Arguments& arguments, const Clock& clock);

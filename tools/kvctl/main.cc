@@ -2,14 +2,14 @@
 #include <sysexits.h>
 
 #include <csignal>
-#include <cstdio>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "store/base/clock.h"
 #include "store/base/standard_streams.h"
+#include "tools/command_line/say.h"
 #include "tools/kvctl/kvctl.h"
 
 namespace remora::kvctl {
@@ -46,7 +46,7 @@ Outcome Run(Arguments arguments) {
 
 int main(int argc, char** argv) {
   if (const absl::Status streams = remora::OccupyStandardStreams(); !streams.ok()) {
-    absl::FPrintF(stderr, "kvctl: %s\n", streams.message());
+    remora::command_line::SayError(absl::StrCat("kvctl: ", streams.message()));
     return EX_OSERR;
   }
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails by itself
@@ -54,6 +54,8 @@ int main(int argc, char** argv) {
   if (const int exit_code = remora::kvctl::Parse(argc, argv, &arguments); exit_code >= 0) return exit_code;
   const std::string command = arguments.command;
   const remora::kvctl::Outcome outcome = remora::kvctl::Run(std::move(arguments));
-  if (!outcome.error.empty()) absl::FPrintF(stderr, "kvctl: %s: %s\n", command, outcome.error);
+  if (!outcome.error.empty()) {
+    remora::command_line::SayError(absl::StrCat("kvctl: ", command, ": ", outcome.error));
+  }
   return outcome.exit_code;
 }

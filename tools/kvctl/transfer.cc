@@ -68,7 +68,7 @@ class Lines {
     return Take(buffer_.size());
   }
 
-  /// Whether no whole line is there, and nothing more comes for a moment.
+  /// Returns true if no whole line is there, and nothing more comes for a moment.
   bool IsSlow() const {
     constexpr int kMomentMs = 100;
     pollfd input{STDIN_FILENO, POLLIN, 0};
@@ -111,17 +111,19 @@ class Importer {
 
   Outcome Run() {
     Outcome outcome = ReadAll();
-    // What stood before a line that stops the import is imported.
+    // The lines before one that stops the import are imported.
     if (Outcome put = PutGroup(); Failed(put)) outcome = std::move(put);
     const std::string counts = absl::StrFormat("imported %d\nalready_there %d\nexpired %d\nskipped_bad %d\n",
                                                imported_, already_there_, expired_, bad_);
+    if (Failed(outcome) && line_number_ == 1) return outcome;
     if (Failed(outcome)) {
       outcome.error += absl::StrFormat("; %d records were imported, %d were there already, %d had expired",
                                        imported_, already_there_, expired_);
       if (unknown_ > 0) outcome.error += absl::StrFormat(", of %d it is not known", unknown_);
       return outcome;
     }
-    return WriteOutput(counts);
+    return WriteOutput(counts, absl::StrFormat("%d records were imported, %d were there already", imported_,
+                                               already_there_));
   }
 
  private:
@@ -133,7 +135,7 @@ class Importer {
   Outcome ReadAll() {
     bool ended = false;
     for (line_number_ = 1;; ++line_number_) {
-      // Whoever writes the lines may wait for what becomes of these, and a refusal must end the import.
+      // The writer of the lines may wait for the result of these, and a refusal must end the import.
       if (!group_.empty() && lines_.IsSlow()) {
         if (Outcome outcome = PutGroup(); Failed(outcome)) return outcome;
       }
@@ -165,6 +167,9 @@ class Importer {
     }
     if (Failed(lines_.outcome())) return lines_.outcome();
     if (ended) return {};
+    if (line_number_ == 1) {
+      return {EX_DATAERR, "standard input is empty; it must bring an export, as `kvctl export` writes it"};
+    }
     return At(
         line_number_,
         "the export ends before its last line, {\"records\":...}: it was cut off, or a filter took that "
@@ -188,7 +193,8 @@ class Importer {
       PutRequest& request = requests.emplace_back();
       request.key = record.line.key;
       request.value = record.line.value;
-      // By the server's clock: what is over by then is refused, whatever time the import has taken.
+      // By the server's clock: a record that has expired by then is refused, whatever time the import has
+      // taken.
       const std::uint64_t expires_ms = record.line.expires_ms;
       request.options.ttl = expires_ms == 0 ? kNeverExpires : Until(std::min(expires_ms, kMaxExpiry));
       if (arguments_.if_absent) request.options.condition = Condition::Absent();

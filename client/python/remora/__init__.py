@@ -9,6 +9,7 @@
         store.get("other", b"default")
         "key" in store
         del store["key"]
+        dict(store)                     # all there is, as bytes; also keys(), values(), items()
         store.get_many(["a", "b"])      # [b'...', None], side by side
         store.put_many({"a": "1"})      # [its version], or the Error of one that was not done; also pairs
         store.put("key", b"value", durability="synced")
@@ -52,7 +53,20 @@ sent from where they are, and can be read without a copy into memory that was re
 Many operations at once, for asyncio: remora.aio.
 
 When the connection breaks, a client makes another, and no write is done twice (unless reconnect=False: then it fails).
-Every failure is a remora.Error. Timeouts are in seconds; math.inf sets no limit.
+Timeouts are in seconds; math.inf sets no limit.
+
+A call raises a remora.Error where the server, the connection or the stored data make it fail, and where a key, value,
+resume token or address is out of bounds (remora.InvalidArgument, which is a ValueError, too). A mistake of the program
+raises one of Python's own exceptions:
+
+        TypeError, ValueError, OverflowError, BufferError, UnicodeEncodeError   # an argument of the wrong kind
+        RuntimeError                            # the client is closed, in use by another thread, or the parent's
+        MemoryError, KeyboardInterrupt, and whatever the handler of a signal raises
+
+A client has the operators of a dict, but is no collections.abc.Mapping: what was stored as str comes back as bytes;
+keys(), values() and items() are iterators; == compares clients; and others may write between two calls, so that
+dict(store), which gets key by key, may raise NotFound. (dict(store.items()) is one scan.) len(store), and so
+bool(store), ask the server. There is no pop, update, setdefault or clear: use conditions, put_many, drop_all.
 
 A client is for one thread at a time, and not for a forked child. While a call is under way, other Python threads run,
 and the client refuses other calls: those of other threads, of finalizers and of signal handlers. Ctrl-C ends a call that

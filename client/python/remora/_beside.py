@@ -1,8 +1,9 @@
 """What remora.aio does a step at a time, in a thread and over a connection of its own: scans, watches, backups."""
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Self, TypeVar
 
@@ -56,12 +57,25 @@ class Beside:
 
 
 class _Steps(Generic[_T]):
-    """What comes in steps, some at once. Who is cancelled while he waits loses nothing: it is there next time."""
+    """What comes in steps, some at once. A task that is cancelled while it waits loses nothing: it is there next time."""
 
     def __init__(self, beside: Beside) -> None:
         self._beside = beside
         self._ready: list[_T] = []  # the next one last
         self._under_way: asyncio.Future[list[_T]] | None = None
+        self._waits = False
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Of two tasks that wait at once, the second would take the end of what the first got for the end of all."""
+        if self._waits:
+            kind = type(self).__name__.lower()
+            raise RuntimeError(f"another task waits for this {kind} already: give each task a {kind} of its own")
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
 
     async def _fill(self) -> None:
         if self._under_way is None:
@@ -91,7 +105,8 @@ class Scan(_Steps[tuple[Any, str, int, float]], Generic[_T]):
 
     async def __anext__(self) -> _T:
         if not self._ready:
-            await self._fill()
+            with self._waiting():
+                await self._fill()
         if not self._ready:
             raise StopAsyncIteration
         self._last = self._ready.pop()
@@ -126,6 +141,14 @@ class Scan(_Steps[tuple[Any, str, int, float]], Generic[_T]):
         return entries
 
 
+def _check_patience(seconds: float | None) -> None:
+    """As remora.Watch.next."""
+    if isinstance(seconds, bool):
+        raise TypeError("timeout: a bool is no number; pass a number")
+    if seconds is not None and not seconds >= 0:  # nor is nan
+        raise ValueError(f"timeout: {seconds!r} s are no span of time; pass 0 or more, or None")
+
+
 class Watch(_Steps[tuple[Change, str]]):
     """What is written, in its order; made by Client.watch. To iterate over it never ends."""
 
@@ -153,19 +176,25 @@ class Watch(_Steps[tuple[Change, str]]):
 
     async def next(self, timeout: float | None = None) -> Change | None:
         """The next change, or None: none came in this time; without a timeout, it waits for ever."""
+        _check_patience(timeout)
+        if not self._ready:
+            with self._waiting():
+                await self._await_change(timeout)
+        if not self._ready:
+            return None
+        change, self._token = self._ready.pop()
+        return change
+
+    async def _await_change(self, timeout: float | None) -> None:
         loop = asyncio.get_running_loop()
         due = None if timeout is None else loop.time() + timeout
         pause = _SHORTEST_PAUSE
-        while not self._ready:
+        while True:
             await self._fill()
-            if self._ready:
-                break
-            if due is not None and loop.time() >= due:
-                return None
+            if self._ready or (due is not None and loop.time() >= due):
+                return
             await asyncio.sleep(pause if due is None else max(0, min(pause, due - loop.time())))
             pause = min(2 * pause, _LONGEST_PAUSE)
-        change, self._token = self._ready.pop()
-        return change
 
     def token(self) -> str:
         """What goes on behind the last change: Client.watch(token=...)."""

@@ -2,7 +2,8 @@
 
 
 class Error(Exception):
-    """Any failure of a call."""
+    """The server, the connection or the stored data made a call fail. A mistake of the program raises one of Python's own
+    exceptions, such as TypeError (see the package)."""
 
 
 class NotFound(Error, KeyError):

@@ -153,7 +153,16 @@ class Client:
 
     def get_many(self, keys: Iterable[Bytes]) -> asyncio.Future[list[bytes | None]]:
         """The values of these keys, side by side, or None."""
-        return asyncio.gather(*(self.get(key) for key in keys))
+        if isinstance(keys, (str, bytes, bytearray)):
+            raise TypeError(f"get_many: a {type(keys)} is one key, not many; pass a list of keys")
+        operations: list[asyncio.Future[bytes | None]] = []
+        try:
+            operations.extend(self.get(key) for key in keys)
+        except BaseException:
+            for operation in operations:
+                operation.cancel()
+            raise
+        return asyncio.gather(*operations)
 
     def register(self, memory: Memory) -> Buffer:
         """Makes memory known to the transport, so that values can be read into it, and put from it, without a copy.

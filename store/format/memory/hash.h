@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #ifdef __x86_64__
-/// Of xxh_x86dispatch.h, which would take the place of the inlined ones.
+/// Function of xxh_x86dispatch.h; that header would replace the inlined ones.
 extern "C" std::uint64_t XXH3_64bits_dispatch(const void* data, std::size_t size);
 #endif
 
@@ -29,9 +29,9 @@ namespace remora {
 #endif
 }
 
-/// What XXH3 says of 17 to 128 bytes: of sixteen at a time, from both ends inwards, the two halves, each made
-/// another number by one of XXH3's own, are multiplied; and the products' sum is mixed. The library's in half
-/// of its instructions, as gcc compiles that.
+/// Returns the XXH3 of 17 to 128 bytes. It takes sixteen bytes at a time, from both ends inwards,
+/// changes each half by one of XXH3's own numbers, and multiplies the two. Then it mixes the sum of
+/// the products. It has half of the instructions of the library's function, as gcc compiles that.
 [[gnu::always_inline]] inline std::uint64_t HashUsual(const char* data, std::size_t size) {
   const auto word = [](const void* at) {
     std::uint64_t value = 0;
@@ -65,7 +65,7 @@ namespace remora {
   return sum ^ sum >> 32;
 }
 
-/// Of any size, by the widest instructions that the processor has for it.
+/// Returns the hash of any size, by the widest instructions that the CPU has for it.
 [[gnu::noinline]] inline std::uint64_t HashUnusual(const void* data, std::size_t size) {
 #ifdef __x86_64__
   constexpr std::size_t kMostWithoutVectors = 240;
@@ -95,7 +95,7 @@ inline std::uint64_t HashKey(std::string_view key) { return HashBytes(key.data()
 /// Hash of a value's bytes, its part of every checksum.
 inline std::uint64_t HashValue(const void* data, std::size_t size) { return HashBytes(data, size); }
 
-/// The same of bytes that come in pieces.
+/// Hash of a value whose bytes come in pieces.
 class ValueHasher {
  public:
   ValueHasher() { XXH3_64bits_reset(&state_); }

@@ -1,10 +1,10 @@
 // Keys in the order of their hashes, in which a store without a durable tier shows them.
 //
-// It goes by the bits of a hash from the lowest to the highest. A bucket of the index has the hashes of the
-// same low bits (index_view.h), so it has all keys between two places of this order, and so has each half of
-// it when it is split. Who walks from place to place and looks at one bucket after the other meets each key
-// once, however the index grows meanwhile. And as a key's place depends on the key alone, so does who goes
-// on later, with an index of another size.
+// The order goes by the bits of a hash from the lowest to the highest. A bucket of the index has
+// the hashes of the same low bits (index_view.h). So it has all keys between two places of this
+// order, and so has each half of it when it is split. A scan that walks from place to place, one
+// bucket after the other, meets each key once, however the index grows meanwhile. As a key's place
+// depends on the key alone, so does a scan that continues later, with an index of another size.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ static_assert(ReverseBits(1) == std::uint64_t{1} << 63 && ReverseBits(0xb0) == s
 
 inline std::uint64_t HashOrder(std::string_view key) { return ReverseBits(HashKey(key)); }
 
-/// Whether `a` comes before `b`. Two keys of one hash come in the order of their bytes.
+/// Returns whether `a` comes before `b`. Two keys of one hash come in the order of their bytes.
 inline bool ComesBeforeByHash(std::string_view a, std::string_view b) {
   return std::pair(HashOrder(a), a) < std::pair(HashOrder(b), b);
 }

@@ -28,12 +28,13 @@ struct Home {
   std::uint32_t depth = 0;
 };
 
-/// Whether the keys with this hash belong to a bucket of this number and depth.
+/// Returns whether the keys with this hash belong to a bucket of this number and depth.
 constexpr bool Belongs(std::uint64_t key_hash, const Home& home) {
   return BucketAtDepth(key_hash, home.depth) == home.bucket;
 }
 
-/// What a reader knows of how far the index has grown: never more than is true. It learns from each bucket.
+/// A reader's view of how far the index has grown: never more than is true. It learns from each
+/// bucket.
 struct IndexView {
   std::uint32_t level = 0;
   std::uint64_t split = 0;  // less than 2^level
@@ -79,8 +80,9 @@ constexpr std::uint32_t Fingerprint(std::uint64_t key_hash) {
   return top == 0 ? 1 : top;
 }
 
-/// The slot of a cold key: its fingerprint, no extent, and the low bits of its hash, by which a bucket is
-/// split without knowing keys. Another cold key may have the same: who wants a record asks the server.
+/// The slot of a cold key: its fingerprint, no extent, and the low bits of its hash, by which a
+/// bucket is split without knowing keys. Another cold key may have the same, so a client that wants
+/// the record asks the server.
 constexpr std::uint64_t EncodeColdSlot(std::uint64_t key_hash) {
   return EncodeSlot({Fingerprint(key_hash), 0, key_hash & kMaxOffsetUnits});
 }
@@ -155,13 +157,14 @@ inline SlotSet FindSlotsInLine(const Bucket& bucket, std::uint64_t key_hash) {
   return SlotSet((bits << begin) >> 1);
 }
 
-/// Whether a record can be where `slot` says, in a region of `memory_size` bytes. False only for a torn slot.
+/// Returns whether a record can be where `slot` says, in a region of `memory_size` bytes. False
+/// only for a torn slot.
 constexpr bool SlotNamesPlace(const Slot& slot, std::uint64_t memory_size) {
   return slot.offset_units != 0 && slot.extent_bytes() >= sizeof(RecordHeader) + kMinKeySize &&
          slot.extent_bytes() <= memory_size && slot.offset_bytes() <= memory_size - slot.extent_bytes();
 }
 
-/// Whether a bucket can be where a control word's link says.
+/// Returns whether a bucket can be where a control word's link says.
 constexpr bool LinkNamesPlace(std::uint64_t link, std::uint64_t memory_size) {
   return link < memory_size / sizeof(Bucket);
 }

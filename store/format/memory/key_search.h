@@ -11,13 +11,14 @@
 //       case kMissing:    at some moment since the search began, the key was not there
 //       case kUnsure:     something changed meanwhile: begin again
 //
-// kFound and kMissing hold only if no more than the grace period went by since the search began (layout.h,
-// I6): whoever drives it looks at a clock.
+// kFound and kMissing hold only if no more than the grace period went by since the search began
+// (layout.h, I6): the driver of the search reads a clock.
 //
-// Why a miss is proven: store/format/memory/layout.h, I1 to I3. What is left to chance: that a torn slot of
-// our key spells exactly the place at which another key of the same bucket and fingerprint is published
-// between our two READs. A torn slot that spells the place of a record published before is caught here: no
-// two slots say the same, but for a moment while an entry is copied inside its chain.
+// Why a miss is proven: store/format/memory/layout.h, I1 to I3. One case is left to chance. A torn
+// slot of our key spells exactly the place at which another key of the same bucket and fingerprint
+// is published between our two READs. A torn slot that spells the place of a record published
+// before is caught here. No two slots name the same place, but for a moment while an entry is
+// copied inside its chain.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,7 @@
 
 namespace remora {
 
-/// What a search has to know of a store. Fixed from its start to its stop (see Superblock).
+/// Properties of a store that a search needs. Fixed from its start to its stop (see Superblock).
 struct StoreShape {
   std::uint64_t memory_size = 0;
   std::uint64_t incarnation = 0;
@@ -102,7 +103,7 @@ class KeySearch {
   void TakeRecord(const RecordHeader& header, const std::byte* body) {
     TakeJudged(CheckRecord(header, body, key_, key_hash_, place()));
   }
-  /// The same when it was judged in parts (JudgeRecord).
+  /// Place of the record, for a caller that judges it in parts (JudgeRecord).
   RecordPlace place() const { return {slot_.offset_units, slot_.extent_bytes(), home_, shape_.incarnation}; }
   void TakeJudged(RecordState state) {
     switch (state) {

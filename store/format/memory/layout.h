@@ -1,4 +1,5 @@
-// Bytes at rest in registered memory: what the server writes and every reader, near or far, reads in place.
+// Bytes in registered memory: the server writes them, and every reader, near or far, reads them in
+// place.
 //
 //   ┌────────────┬───────────┬─────────────┬───────────┬───────────┬─────┐   one region; offsets count from
 //   │ superblock │ directory │ generations │ segment a │ segment b │ ... │   its start, segment i covers the
@@ -13,44 +14,55 @@
 //   │ control │ slot 0 │ slot 1 │ ... │ slot 30 │             │ RecordHeader (32 bytes) │ key │ value │ pad │
 //   └─────────┴────────┴────────┴─────┴─────────┘             └─────────────────────────┴─────┴───────┴─────┘
 //
-// The index is a linear hash table. There are 2^level main buckets and the first `split` of the next 2^level:
-// bucket b, b < split, was split into b and b + 2^level. A bucket says itself by how many bits of the hash
-// its keys agree with its number (its depth), so a reader whose idea of level and split is old meets a bucket
-// that is deeper than it thought, and knows where to go on (store/format/memory/index_view.h).
+// The index is a linear hash table. There are 2^level main buckets and the first `split` of the
+// next 2^level: bucket b, b < split, was split into b and b + 2^level. A bucket states its depth,
+// the number of hash bits in which its keys agree with its number. So a reader with an old view of
+// level and split meets a bucket that is deeper than it thought, and knows where to continue
+// (store/format/memory/index_view.h).
 //
-// Only the server writes any of it. A reader may see any mixture, byte by byte, of the old and the new state
-// of what is being changed (nothing wider than a byte is read whole), and must not be misled. Why it is not:
+// Only the server writes any of it. Nothing wider than a byte is read whole, so a reader may see
+// any mixture, byte by byte, of the old and the new state of a change. These invariants keep it
+// from being misled:
 //
-//   I1 A slot changes by one aligned 8-byte store. An update keeps the slot and the fingerprint, and
-//      fingerprints are never 0: whatever the mixture, a slot that holds the key shows its fingerprint, so it
-//      is followed, and then leads to the old record, to the new one, or to a place at which nothing verifies
-//      (RecordState::kTorn). A reader that met such a place reads the bucket again, and in the end asks the
-//      server: it never takes the key for missing. A mixture hides a key only while the key is being
-//      inserted or removed; either answer is then right.
-//   I2 While its key exists, an entry leaves a slot only when it has been in another one, where readers look,
-//      for the grace period and longer (I6). So if a reader saw, within the grace period, each slot of the
-//      chain without the key, then there was a moment in between when the key was absent: a miss is proven.
-//      The slot of a record in memory never becomes one of a cold key, nor the other way: each enters a slot
-//      of its own, and the old one is cleared when it has rested. So a mixture of the two is never seen, and
-//      at each moment there is a slot that shows the key and is not about to change into anything else.
-//   I3 A control word is read whole where it matters: the depth is one byte; the link to the bucket that
-//      continues this one changes only from none to one or back, and carries a check that no mixture of the
-//      two passes. What it names is there before: an overflow bucket is empty and visible before it is
-//      linked, the upper half of a split bucket is filled and visible before the lower half says that it was
-//      split.
-//   I4 A published record never changes, except that its live bit is cleared, for ever. The bit is one bit.
-//   I5 The old record's live bit is cleared before the new slot is stored, and both before the write is
-//      acknowledged. (The other order lets one reader see the new value, and a later one, that remembers
-//      the old place, still see the old one.) A record that is moved is written anew, and the same holds.
-//   I6 The grace period T (`grace_ms`): memory that a reader may have been led to (a record's, a bucket's) is
-//      used for something else no sooner than 2T after nothing leads there any more. A reader discards what
-//      it read more than T after it learned the place: it begins again. T is the same time on both sides as
-//      long as no clock runs at twice the speed of another. A record that takes longer than T to read is
-//      proven by the generations of its segments instead (client/get/chunked_read.h). A reader that can look
-//      at the region at once, as it maps it, needs no clock: it discards what it read if memory of records
-//      has come to be used for something else since it began (`reuses`). Memory that nothing ever led to, as
-//      a run that was reserved and given back, need not rest; a client may write it until its grant is
-//      revoked, which is before anything leads there (server/request/large_writes.h).
+//   I1 A slot changes by one aligned 8-byte store. An update keeps the slot and the fingerprint,
+//      and fingerprints are never 0. So in any mixture, a slot that holds the key shows its
+//      fingerprint, and the reader follows it. It leads to the old record, to the new one, or to a
+//      place at which nothing verifies (RecordState::kTorn). A reader that met such a place reads
+//      the bucket again, and in the end asks the server: it never takes the key for missing. A
+//      mixture hides a key only while the key is being inserted or removed; either answer is then
+//      right.
+//   I2 While its key exists, an entry leaves a slot only when it has been in another one, where
+//      readers look, for the grace period and longer (I6). Suppose that a reader saw, within the
+//      grace period, each slot of the chain without the key. Then there was a moment in between
+//      when the key was absent: a miss is proven.
+//
+//      The slot of a record in memory never becomes one of a cold key, nor the other way. Each
+//      enters a slot of its own, and the old one is cleared later, by the same rule. So a mixture
+//      of the two is never seen. At each moment there is a slot that shows the key and is not about
+//      to change into anything else.
+//   I3 A control word is read whole where it matters. The depth is one byte. The link to the bucket
+//      that continues this one changes only from none to one or back, and carries a check that no
+//      mixture of the two passes. The bucket that it names is there before: an overflow bucket is
+//      empty and visible before it is linked. The upper half of a split bucket is filled and
+//      visible before the lower half says that it was split.
+//   I4 A published record never changes, except that its live bit is cleared, for ever. The bit is
+//      one bit.
+//   I5 The old record's live bit is cleared before the new slot is stored, and both before the
+//      write is acknowledged. (The other order lets one reader see the new value, and a later one,
+//      that remembers the old place, still see the old one.) A record that is moved is written
+//      anew, and the same holds.
+//   I6 The grace period is T (`grace_ms`). Memory that a reader may have been led to (a record's, a
+//      bucket's) is used for something else no sooner than 2T after nothing leads there any more. A
+//      reader discards everything that it read more than T after it learned the place, and begins
+//      again. T is the same time on both sides as long as no clock runs at twice the speed of
+//      another. A record that takes longer than T to read is proven by the generations of its
+//      segments instead (client/get/chunked_read.h).
+//
+//      A reader that maps the region, and so reads it at once, needs no clock. It discards what it
+//      read if memory of records has come to be used for something else since it began (`reuses`).
+//      Memory that nothing ever led to, as a run that was reserved and given back, needs no grace
+//      period. A client may write such memory until its grant is revoked, which is before anything
+//      leads there (server/request/large_writes.h).
 //
 // All integers are little-endian. `LayoutSignature` covers every number here; peers that differ do not talk.
 #pragma once
@@ -77,10 +89,13 @@ inline constexpr std::size_t kMaxValueSize = std::size_t{64} << 20;
 
 inline constexpr std::size_t kSegmentSize = std::size_t{1} << 20;
 
-/// Records with values up to here stand side by side in the log's segments, and no record crosses the end of
-/// one. A larger one has a run to itself: whole segments next to each other, of which it begins the first.
-/// A quarter of a segment: what the next record is too large for stays unused, so at most a quarter does; and
-/// moving a record when its segment is cleaned costs no more than that. A connection's slice is as large.
+/// Largest value of a record that shares a segment. Such records stand side by side in the log's
+/// segments, and no record crosses the end of one. A larger one has a run to itself: whole segments
+/// next to each other, of which it begins the first.
+///
+/// The limit is a quarter of a segment. The end of a segment, too small for the next record, stays
+/// unused: at most a quarter. Moving a record when its segment is cleaned costs no more than that.
+/// A connection's staging buffer is as large.
 inline constexpr std::size_t kMaxSmallValueSize = kSegmentSize / 4;
 
 // --- Record -------------------------------------------------------------------------------------------
@@ -90,8 +105,8 @@ inline constexpr std::size_t kUnitSize = 16;
 
 /// Stands at the start of a record, followed by `key_size` bytes of key and `value_size` bytes of value.
 ///
-/// The checksum (record.h) covers everything but the live bit, and the record's own place: a record copied
-/// or torn, or one whose bytes come from two records that stood at the same place, does not verify.
+/// The checksum (record.h) covers everything but the live bit, and the record's own place. So a
+/// copied or torn record does not verify, nor do bytes of two records that stood at the same place.
 struct RecordHeader {
   std::uint64_t version_live;  // version << 1 | live
   std::uint64_t checksum;
@@ -153,7 +168,7 @@ inline constexpr std::size_t kMaxRunLength = RunLength(kMaxKeySize, kMaxValueSiz
 
 // --- Slot ---------------------------------------------------------------------------------------------
 
-/// What an index slot says: bits 63..52 fingerprint, 51..40 extent code, 39..0 offset in units.
+/// Content of an index slot: bits 63..52 fingerprint, 51..40 extent code, 39..0 offset in units.
 /// Word 0 is an empty slot.
 struct Slot {
   std::uint32_t fingerprint = 0;   // 12 bits of the key's hash
@@ -177,9 +192,10 @@ constexpr Slot DecodeSlot(std::uint64_t word) {
           word & kMaxOffsetUnits};
 }
 
-/// A cold key, whose record is only in the durable tier, has a slot without an extent, which in place of the
-/// offset says 40 bits of the key's hash (EncodeColdSlot). One byte tells: no extent in use has mantissa 0. A
-/// torn slot may look like it, too, but not the only one of a key that exists (I2).
+/// Returns whether a slot is that of a cold key, whose record is only in the durable tier. Such a
+/// slot has no extent, and in place of the offset 40 bits of the key's hash (EncodeColdSlot). One
+/// byte tells: no extent in use has mantissa 0. A torn slot may look like it, too, but not the only
+/// one of a key that exists (I2).
 constexpr bool SlotIsCold(std::uint64_t word) { return (word >> kOffsetBits & 0xff) == 0; }
 
 // --- Bucket -------------------------------------------------------------------------------------------
@@ -192,8 +208,9 @@ struct alignas(64) Bucket {
   std::uint64_t control;
   std::array<std::uint64_t, kSlotsPerBucket> slots;
 };
-/// By cache line. A key's slot is in the line that its hash says (LineOf), if there was room when it came
-/// there: whoever does not have to READ a whole bucket looks there first.
+/// Words of a cache line of a bucket. A key's slot is in the line that its hash says (LineOf), if
+/// there was space when it came there. A reader that need not READ a whole bucket tries that line
+/// first.
 inline constexpr std::size_t kWordsPerLine = 8;
 inline constexpr std::size_t kLinesPerBucket = sizeof(Bucket) / sizeof(std::uint64_t) / kWordsPerLine;
 static_assert(sizeof(Bucket) == 256 && offsetof(Bucket, slots) == 8);
@@ -204,10 +221,10 @@ inline constexpr std::size_t kBucketsPerSegment = kSegmentSize / sizeof(Bucket);
 /// Control word: bits 63..56 check, 55..48 depth, 47..40 zero, 39..0 link: the place, counted in buckets from
 /// the region's start, of the overflow bucket that continues this one (0: none).
 ///
-/// The check counts the link's zero bits (a Berger code). The link changes only between 0, with check 0, and
-/// one other: a mixture of the two lacks some of the ones of link and check and has no others; a link that
-/// lacks ones has more zeros than its check, itself whole or lacking, can count. So each mixture is 0, or the
-/// whole link, or fails the check.
+/// The check counts the link's zero bits (a Berger code). The link changes only between 0, with
+/// check 0, and one other. A mixture of the two lacks some of the ones of link and check, and has
+/// no others. A link that lacks ones has more zeros than its check, itself whole or lacking, can
+/// count. So each mixture is 0, or the whole link, or fails the check.
 inline constexpr int kLinkBits = 40;
 
 constexpr std::uint64_t EncodeControl(std::uint32_t depth, std::uint64_t link) {
@@ -226,10 +243,11 @@ constexpr bool ControlIsWhole(std::uint64_t control) {
 
 // --- Directory ----------------------------------------------------------------------------------------
 
-/// Entry i names the segment of main buckets [i * kBucketsPerSegment, (i + 1) * kBucketsPerSegment): its
-/// number in the low half, the complement of that in the high half. 0: not there yet. It changes once, from
-/// 0, so in a mixture each byte is 0 or final; for a low byte and its counterpart to agree, both must be what
-/// they will be. So each mixture is 0, or the whole entry, or not whole.
+/// Entry i names the segment of main buckets [i * kBucketsPerSegment, (i + 1) *
+/// kBucketsPerSegment): its number in the low half, the complement of that in the high half. 0: not
+/// there yet. An entry changes once, from 0, so in a mixture each byte is 0 or final. For a low
+/// byte and its counterpart to agree, both must be final. So each mixture is 0, or the whole entry,
+/// or not whole.
 constexpr std::uint64_t EncodeDirectoryEntry(std::uint32_t segment) {
   return std::uint64_t{~segment} << 32 | segment;
 }
@@ -253,24 +271,33 @@ inline constexpr std::uint32_t kMinGraceMs = 50;
 inline constexpr std::uint64_t kSuperblockMagic = 0x30425341524f4d52;  // "RMORASB0"
 inline constexpr std::size_t kSuperblockSize = 4096;
 
-/// Counters that anybody may READ. Each changes alone, and a READ may tear one: read twice until equal.
-/// A list in one place: enumerator, and the name under which it is shown. What has expired is among the keys
-/// until it is removed; then it is counted as expired, unless another write came first. Cold keys are among
-/// the keys, too. An eviction makes a key cold, or, where there is no durable tier, removes it; a fetch
-/// brings a cold one back. While a store loads (1, else 0), the keys are those in memory so far. Registered
-/// bytes are all that clients reach in a server, by READ, WRITE or mapping: the region and what each of those
-/// connected has to itself. Clients remembered are those connected and those of the others whose last writes
-/// are known; one that returns and is none of them was forgotten. Refused, of the connections refused:
-/// another release, or no Remora client; too many clients; no token, or a wrong one; too many clients with
-/// that token. Writes unsynced wait for the disk, and are not visible. Large page bytes: of the memory, what
-/// the server has asked to have in large pages, and got. Challenges are sent to who has to prove a token.
-/// Requests denied are those of clients that may only read, and those delayed exceeded their token's rate.
-/// Outcomes: of writes whose answer was lost. Disk failures are of groups, and of syncs; the disk refuses (1,
-/// else 0) from one until a group succeeds, which after a sync is never. Slices are of those connected: bound
-/// are those that the device, or the system, lets their own client write and no other; unbound, those that
-/// others can write who know, or guess, a key. The log was torn (1, else 0) where the store, as it was
-/// opened, dropped writes that were not synced (store/durable/wal_recovery.h). Broken: by an offence of the
-/// client's. Dropped: transport.h.
+/// Counters that anybody may READ. Each changes alone, and a READ may tear one: read twice until
+/// equal. The list has each enumerator, and the name under which it is shown.
+///
+/// - Keys: an expired key is among the keys until it is removed. Then it is counted as expired,
+///   unless another write came first. Cold keys are among the keys, too. While a store loads (1,
+///   else 0), the keys are those in memory so far.
+/// - Evictions and fetches: an eviction makes a key cold, or, without a durable tier, removes it. A
+///   fetch brings a cold key back.
+/// - Registered bytes: all that clients reach in a server, by READ, WRITE or mapping. They are the
+///   region and the memory that each connected client has to itself.
+/// - Large page bytes: memory that the server has asked to have in huge pages, and got.
+/// - Writes unsynced: they wait for the disk, and are not visible.
+/// - Disk failures: those of groups, and of syncs. The disk refuses (1, else 0) from one until a
+///   group succeeds, which after a sync is never.
+/// - Log torn (1, else 0): the store, as it was opened, dropped writes that were not synced
+///   (store/durable/wal_recovery.h).
+/// - Connections broken: by an offence of the client. Handshakes dropped: transport.h.
+/// - Refused, of the connections refused: another release, or no Remora client; too many clients;
+///   no token, or a wrong one; too many clients with that token.
+/// - Challenges: sent to clients that have to prove a token.
+/// - Slices: those of connected clients. The device, or the system, lets only its own client write
+///   a bound slice. Others that know, or guess, a key can write an unbound one.
+/// - Requests denied: those of clients that may only read. Requests delayed exceeded their token's
+///   rate.
+/// - Clients remembered: connected ones, and disconnected ones whose last writes are known. A
+///   client that returns and is none of them was forgotten.
+/// - Outcomes: those of writes whose answer was lost.
 #define REMORA_COUNTERS(X)                            \
   X(kKeys, "keys")                                    \
   X(kLoading, "loading")                              \
@@ -352,8 +379,8 @@ inline constexpr std::size_t kCounterCount = std::size(kCounterNames);
 inline constexpr std::size_t kCounterCapacity = 128;
 static_assert(kCounterCount <= kCounterCapacity);
 
-/// Of what stands before the counters, all but `level` and `reuses` is written before the first client
-/// connects, and never again.
+/// First bytes of the region. All fields before the counters, except `level` and `reuses`, are
+/// written before the first client connects, and never again.
 struct Superblock {
   std::uint64_t magic;
   std::uint32_t format_version;

@@ -15,8 +15,8 @@
 
 namespace remora {
 
-/// The two factors of a record's checksum; the value's hash is added to the second. What they are multiplied
-/// by is odd, so that it is without loss, and large, so that small numbers do not add up to another's.
+/// The two factors of a record's checksum; the value's hash is added to the second. The multipliers
+/// are odd, so that nothing is lost, and large, so that small numbers do not add up to another's.
 [[gnu::always_inline]] inline std::uint64_t KeyFactor(std::uint64_t expiry_ms, std::uint64_t key_hash,
                                                       std::uint64_t incarnation) {
   constexpr std::uint64_t kOfExpiry = 0xc2b2ae3d27d4eb4f;
@@ -27,13 +27,14 @@ namespace remora {
   return offset_units + version * kOfVersion;
 }
 
-/// The record's checksum. The hashes of key and value go in, not their bytes: a reader has the key's hash
-/// at hand and may hold key and value in two places; the server that verified a value's hash once need not
-/// run over the value again. `offset_units` and `incarnation` tie the record to its place. The sizes are not
-/// in it, for each hash is one of so many bytes; nor are the flags, which SizesMatch knows.
+/// Returns the record's checksum. It covers the hashes of key and value, not their bytes. A reader
+/// has the key's hash at hand and may hold key and value in two places. A server that verified a
+/// value's hash once need not run over the value again. `offset_units` and `incarnation` tie the
+/// record to its place. The checksum omits the sizes, for each hash is one of so many bytes, and
+/// the flags, which SizesMatch checks.
 ///
-/// It is the two halves of one product, one upon the other, as in XXH3: both factors are as good as random,
-/// and whichever of the numbers is another one, its factor is another one, and so is the product.
+/// It is the two halves of one product, one upon the other, as in XXH3. Both factors are as good as
+/// random. If one of the numbers is another one, its factor is another one, and so is the product.
 inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t key_hash,
                                     std::uint64_t value_hash, std::uint64_t offset_units,
                                     std::uint64_t incarnation) {
@@ -41,7 +42,7 @@ inline std::uint64_t RecordChecksum(const RecordHeader& header, std::uint64_t ke
                     ValueFactor(header.version_live >> 1, offset_units) + value_hash);
 }
 
-/// What became of a record that a slot (or a memory of one) led to.
+/// Result of the check of a record that a slot, or a remembered slot, led to.
 enum class RecordState : std::uint8_t {
   kLive = 1,     // verified: this key's value at some moment of the READ
   kDead = 2,     // verified: this key's value once, overwritten or deleted since
@@ -57,19 +58,19 @@ struct RecordPlace {
   std::uint64_t incarnation = 0;
 };
 
-/// Whether the sizes are in bounds, and such that a record with them has this extent: that, and not only fits
-/// into it. A torn slot with a right offset and a wrong extent must not pass for the slot of whose record it
-/// found.
+/// Returns whether the sizes are in bounds, and a record with them has exactly this extent. It is
+/// not enough that it fits into it. A torn slot with a right offset and a wrong extent must not
+/// pass for the slot of the record that it found.
 inline bool IsExtentOf(std::size_t key_size, std::size_t value_size, std::uint64_t extent_bytes) {
   return key_size >= kMinKeySize && key_size <= kMaxKeySize && value_size <= kMaxValueSize &&
          ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize == extent_bytes;
 }
-/// The same of a header's; and the flags are good.
+/// Returns whether a header's sizes have this extent, and its flags are valid.
 inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
   return header.flags == 0 && IsExtentOf(header.key_size, header.value_size, extent_bytes);
 }
 
-/// Whether two keys are the same; those of usual sizes without a call.
+/// Returns whether two keys are the same. Keys of usual sizes take no call.
 [[gnu::always_inline]] inline bool IsSame(std::string_view a, std::string_view b) {
 #ifdef __SSE2__
   if (a.size() == b.size() && a.size() - 16 <= 16) {
@@ -90,9 +91,10 @@ struct LiveRecord {
   std::string_view value;  // where it is
 };
 
-/// Whether a record is the key's live one: the one verification of a whole record, for CheckRecord and
-/// ReadLiveRecord. In so few steps that depend on what was read, above all so few branches, that a processor
-/// which waits for that gets to what comes behind (client/get/fast_get.h). Reads no byte beyond the extent.
+/// Returns whether a record is the key's live one: the one verification of a whole record, for CheckRecord
+/// and ReadLiveRecord. In so few steps that depend on what was read, above all so few branches, that a
+/// processor which waits for that gets to what comes behind (client/get/fast_get.h). Reads no byte beyond the
+/// extent.
 ///
 /// `version_live` and `sizes` are those words of the header, loaded once; of the header itself, expiry and
 /// checksum are read.
@@ -120,8 +122,8 @@ struct LiveRecord {
   return wrong == 0 && IsSame({body, key.size()}, key);
 }
 
-/// Verifies a record of which the parts were read one by one, as CheckRecord does: its sizes match, and its
-/// key and the hash of its value are these.
+/// Judges a record like CheckRecord, when it was read in parts. Its sizes match, and `stored_key`
+/// and `value_hash` are its key and the hash of its value.
 inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stored_key,
                                std::uint64_t value_hash, std::string_view key, std::uint64_t key_hash,
                                const RecordPlace& place) {
@@ -150,10 +152,10 @@ inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stor
   return JudgeRecord(header, {body, header.key_size}, value_hash, key, key_hash, place);
 }
 
-/// Judges a record against the key that was looked up. `header` is a private copy; `body` are the bytes
-/// behind the header in the record's extent, place.extent_bytes - sizeof(RecordHeader) of them, of which only
-/// those are looked at that the header's sizes, checked first, cover. When the answer is kLive or kDead, the
-/// value is the header.value_size bytes at body + key.size().
+/// Judges a record against the key that was looked up. `header` is a private copy. `body` has the
+/// bytes behind the header in the record's extent, place.extent_bytes - sizeof(RecordHeader) of
+/// them. Only those are read that the header's sizes, checked first, cover. If the result is kLive
+/// or kDead, the value is the header.value_size bytes at body + key.size().
 inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body, std::string_view key,
                                std::uint64_t key_hash, const RecordPlace& place) {
   if (!SizesMatch(header, place.extent_bytes)) return RecordState::kTorn;
@@ -166,11 +168,11 @@ inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body
   return JudgeRefused(header, bytes, key, key_hash, place);
 }
 
-/// Whether CheckRecord would say kLive of the record at `at`, where it is and may end meanwhile; the extent's
-/// bytes can be read.
+/// Returns whether CheckRecord would return kLive for the record at `at`, in place, where it may
+/// end meanwhile. REQUIRES: the extent's bytes can be read.
 ///
-/// The live bit comes first: set, it was so when the reading of the rest began, which never changes while it
-/// is one (I4). All else is loaded once.
+/// The live bit comes first: set, it was so when the reading of the rest began, which never changes
+/// while it is one (I4). All else is loaded once.
 [[gnu::always_inline]] inline bool ReadLiveRecord(std::string_view key, std::uint64_t key_hash,
                                                   const std::byte* at, const RecordPlace& place,
                                                   LiveRecord* record) {

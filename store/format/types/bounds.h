@@ -1,5 +1,5 @@
-// What is out of bounds, in words: of the store, its clients and batches the same. Nothing but texts, so that
-// what is in bounds costs none of them.
+// Texts for values out of bounds, the same for the store, its clients and batches. They are built
+// only after a check has failed, so a value in bounds costs nothing.
 #pragma once
 
 #include <chrono>

@@ -1,9 +1,10 @@
-// The change feed: what was written, in its order, from a place in that order on.
+// The change feed: all writes, in their order, from a place in that order on.
 //
-// All writes of a durable tier have numbers, which go up: its sequence, across restarts. Each time that a
-// store is opened is an incarnation. What a power cut takes back, and a data directory that is restored from
-// a copy, continue the sequence with other writes under the same numbers; the incarnations that a data
-// directory has seen, and what sequence each began with, tell whether a place is on its line.
+// All writes of a durable tier have numbers, which increase: its sequence, across restarts. Each
+// time that a store is opened is an incarnation. A power cut takes writes back, and a data
+// directory may be restored from a copy. Both continue the sequence with other writes under the
+// same numbers. A data directory keeps the incarnations that it has seen, and the sequence with
+// which each began; they tell whether a place is on its line.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ enum class ChangeKind : std::uint8_t {
   kDelete = 2,  // the key is gone: deleted, or expired and removed
 };
 
-/// One change, whose bytes are whoever's who shows it.
+/// One change. Its bytes belong to the object that shows it.
 struct Change {
   ChangeKind kind{};
   std::uint64_t sequence = 0;
@@ -36,12 +37,12 @@ struct ChangePlace {
 };
 static_assert(std::has_unique_object_representations_v<ChangePlace>);
 
-/// Which changes, and from where on. What it points to is copied.
+/// Choice of changes, and the place from which on. The strings are copied.
 struct WatchOptions {
-  /// Of keys that begin with this. Empty: of all.
+  /// Shows changes of keys that begin with this. Empty: of all.
   std::string_view prefix{};
-  /// As StoreWatch and ClientWatch give it; behind the change that was shown last when it was given. Empty:
-  /// what is written from now on.
+  /// Resume token of a StoreWatch or ClientWatch: continues behind the change that was shown last
+  /// when it was given. Empty: shows writes from now on.
   std::string_view token{};
 };
 

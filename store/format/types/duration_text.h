@@ -29,7 +29,7 @@ inline std::optional<std::chrono::milliseconds> ParseTtl(std::string_view text, 
   for (const auto& [name, milliseconds] : kUnits) {
     if (parsed.ptr == text.data() || unit != name) continue;
     if (parsed.ec == std::errc() && number == 0) {
-      *why += "is no time to live at all";
+      *why += "is no time at all; the least is 1ms";
       return std::nullopt;
     }
     if (parsed.ec != std::errc() || number > static_cast<std::uint64_t>(kMaxTtl.count() / milliseconds)) {
@@ -42,7 +42,7 @@ inline std::optional<std::chrono::milliseconds> ParseTtl(std::string_view text, 
   return std::nullopt;
 }
 
-/// As ParseTtl reads it.
+/// Returns the text from which ParseTtl reads `ttl`.
 inline std::string TtlText(std::chrono::milliseconds ttl) {
   return ttl == kNeverExpires ? "never" : std::to_string(ttl.count()) + "ms";
 }

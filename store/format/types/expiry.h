@@ -1,8 +1,9 @@
 // When records expire, as both sides reckon it. Pure functions.
 //
-// A record's expiry is a moment of its server's clock, in milliseconds since 1970 (Clock::UnixMillis); from
-// that moment on, the record counts for nothing. Clocks of other machines may say anything, so who writes
-// names a span (its ttl), and who reads bounds what the server's clock says (client/session/server_clock.h).
+// A record's expiry is a moment of its server's clock, in milliseconds since 1970
+// (Clock::UnixMillis); from that moment on, the record counts for nothing. Clocks of other machines
+// may differ by any amount. So a writer names a span (its ttl), and a reader bounds the server's
+// clock (client/session/server_clock.h).
 #pragma once
 
 #include <chrono>
@@ -11,14 +12,15 @@
 
 namespace remora {
 
-/// As a ttl: for ever.
+/// The ttl of a record that never expires.
 inline constexpr std::chrono::milliseconds kNeverExpires = std::chrono::milliseconds::max();
 
 /// Longer is none but for ever: a hundred years. So no sum with a clock's time overflows.
 inline constexpr std::chrono::milliseconds kMaxTtl = std::chrono::hours(24) * 36525;
 
-/// As a ttl: up to this expiry, and not a span. For who brings a record along with its expiry, from another
-/// store: however long that takes, it is the same. REQUIRES: 1 to kMaxExpiry.
+/// Bound of Until, which makes a ttl that ends at an expiry, and not after a span. It is for a
+/// caller that brings a record along with its expiry, from another store: however long that takes,
+/// the expiry is the same. REQUIRES: 1 to kMaxExpiry.
 inline constexpr std::uint64_t kMaxExpiry = std::uint64_t{1} << 60;
 constexpr std::chrono::milliseconds Until(std::uint64_t expiry_ms) {
   return std::chrono::milliseconds::min() + std::chrono::milliseconds(expiry_ms);
@@ -27,8 +29,8 @@ constexpr bool IsExpiry(std::chrono::milliseconds ttl) {
   return ttl >= Until(1) && ttl <= Until(kMaxExpiry);  // no span is so long, nor what is left of one
 }
 
-/// 1 ms to kMaxTtl, kNeverExpires, or Until. Nothing else is taken for one by mistake: what is left of a span
-/// that is over, for example.
+/// Returns whether `ttl` is 1 ms to kMaxTtl, kNeverExpires, or Until. No other value passes for one
+/// by mistake, such as the rest of a span that is over.
 constexpr bool IsTtl(std::chrono::milliseconds ttl) {
   return (ttl.count() > 0 && ttl <= kMaxTtl) || ttl == kNeverExpires || IsExpiry(ttl);
 }
@@ -40,7 +42,7 @@ constexpr std::uint64_t ExpiryOf(std::int64_t server_ms, std::chrono::millisecon
   return static_cast<std::uint64_t>(server_ms + ttl.count());
 }
 
-/// Whether a record's time is over when the server's clock says `server_ms`.
+/// Returns whether a record's time is over when the server's clock says `server_ms`.
 constexpr bool HasExpired(std::uint64_t expiry_ms, std::int64_t server_ms) {
   return expiry_ms != 0 && server_ms >= 0 && static_cast<std::uint64_t>(server_ms) >= expiry_ms;
 }

@@ -1,4 +1,4 @@
-// Ranges of keys: what a scan asks for, and what is left of it.
+// Ranges of keys: the range of a scan, and the rest of it.
 #pragma once
 
 #include <algorithm>
@@ -113,7 +113,7 @@ inline std::size_t Take16(std::string_view bytes, std::size_t at) {
 
 }  // namespace scan_token
 
-/// What is left of a scan, for ScanOptions::token.
+/// Returns the resume token for the rest of a scan, for ScanOptions::token.
 inline std::string MakeScanToken(const ScanRange& rest) {
   std::string bytes = {scan_token::kVersion, static_cast<char>((rest.reverse ? scan_token::kReverse : 0) |
                                                                (rest.by_hash ? scan_token::kByHash : 0))};
@@ -186,7 +186,7 @@ inline const char* ResolveRange(const RangeOptions& options, ScanRange* range) {
   return ResolveScan({.prefix = options.prefix, .begin = options.begin, .end = options.end}, range);
 }
 
-/// For who deletes it: a range by mistake without a bound is refused.
+/// Resolves the range of a deletion. It rejects a range without a bound, which may be a mistake.
 inline const char* ResolveDelete(const RangeOptions& options, ScanRange* range) {
   if (options.prefix.empty() && options.begin.empty() && options.end.empty()) {
     return "a range without a bound is all there is: DropAll deletes that";

@@ -1,4 +1,4 @@
-// What a write may ask for beside its key and value. The store and its clients take the same.
+// Options of a write, beside its key and value. The store and its clients take the same.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,15 @@
 
 namespace remora {
 
-/// What an acknowledged write has survived by then. Each says more than the one before.
+/// The failures that an acknowledged write has survived by then. Each level says more than the one
+/// before.
 enum class Durability : std::uint8_t {
   kMemory = 1,  // nothing: it is visible, and may be gone with the process
   kLogged = 2,  // it is in RocksDB's write-ahead log: it survives the process's death, not the machine's
   kSynced = 3,  // the disk has it, and had it before anybody could read it
 };
 
-/// As it stands in a message, 0 for none, and back; that may be anything.
+/// Returns the form in a message, 0 for none, and back. The byte of a message may be anything.
 constexpr std::uint8_t EncodeDurability(std::optional<Durability> durability) {
   return durability ? static_cast<std::uint8_t>(*durability) : 0;
 }
@@ -30,10 +31,13 @@ constexpr bool IsDurability(std::optional<Durability> durability) {
   return !durability || (*durability >= Durability::kMemory && *durability <= Durability::kSynced);
 }
 
-/// What must be so of a key for a write of it to be done. Decided at the point where writes get their order,
-/// as of all writes before, whoever made them. A record whose time is over counts for nothing. One whose time
-/// ends between that point and the moment at which the write is seen (Durability::kSynced: when the disk has
-/// it) may be missed by a Get in between; so may it before an increment, an append, a touch, a delete.
+/// Requirement on a key for a write of it to be done. It is decided at the point where writes get
+/// their order, as of all writes before, from any client. A record whose time is over counts for
+/// nothing.
+///
+/// A record's time may end between that point and the moment at which the write is seen
+/// (Durability::kSynced: when the disk has it). A Get in between may miss such a record. It may
+/// also miss it before an increment, an append, a touch or a delete.
 class Condition {
  public:
   /// None: the write is done in any case.
@@ -52,7 +56,7 @@ class Condition {
   /// False: of a version that no write ever gets.
   constexpr bool IsValid() const { return word_ < kMaxVersion || *this == Absent() || *this == Present(); }
 
-  /// As it stands in a message, and back; that may be anything.
+  /// Returns the form in a message, and back. The word of a message may be anything.
   constexpr std::uint64_t Encode() const { return word_; }
   static constexpr Condition Decode(std::uint64_t word) { return Condition(word); }
 
@@ -70,7 +74,7 @@ class Condition {
   std::uint64_t word_ = 0;
 };
 
-/// Of a write that stores a value.
+/// Options of a write that stores a value.
 struct PutOptions {
   /// How long the record is there, or Until (store/format/types/expiry.h) when: OutOfRange, if that is over.
   /// None: as the store's default says; of a value that an increment or an append finds, as it was.
@@ -90,7 +94,7 @@ struct PutRequest {
   PutOptions options{};
 };
 
-/// Of other writes.
+/// Options of other writes.
 struct WriteOptions {
   Condition condition{};
   std::optional<Durability> durability{};

@@ -23,61 +23,71 @@
 //                                     <- SEND Reply
 //     SEND Request (commit)           ->   the server revokes the grant, then verifies, then publishes
 //                                     <- SEND Reply
-// The reserved bytes hold key, then value, with nothing in between. A reservation ends with the commit,
-// whatever its outcome, and one of sizes 0 only gives back what was reserved; with the next reserve; with the
-// connection; and kReservationSeconds after it was asked for. Who WRITEs to a grant that has ended loses the
-// connection. When as much is reserved as the server allows, a reserve waits for its turn. After
-// kTurnSeconds it is answered with kAskAgain, and has its turn if the client asks again within as long. So a
-// client that is frozen loses its turn, and keeps others waiting for no longer than one reservation lasts.
+// The reserved bytes hold key, then value, with nothing in between. A reservation ends:
+// - with the commit, whatever its outcome; a commit of sizes 0 only gives back the reservation,
+// - with the next reserve,
+// - with the connection,
+// - kReservationSeconds after it was asked for.
 //
-// The WRITEd bytes are at `payload_offset` of the connection's slice: key, then value (as the operation has
-// them), then reads. They are whole when the Request arrives. What a touch finds gets another expiry; it is
-// written anew, as by a put of the same value.
+// A client that WRITEs to a grant that has ended loses the connection. When as much is reserved as
+// the server allows, a reserve waits for its turn. After kTurnSeconds it is answered with
+// kAskAgain, and has its turn if the client asks again within as long. So a frozen client loses its
+// turn, and keeps others waiting for no longer than one reservation lasts.
 //
-// Reads: the hashes of keys that this client has read lately in the server's memory, which does not see it.
-// It wants to know when the memory fills: what is not used will have to go. They are hints, so no checksum
-// covers them. They come along with whatever is sent.
+// The WRITEd bytes are at `payload_offset` of the connection's staging buffer: key, then value (as
+// the operation has them), then reads. They are whole when the Request arrives. A touch gives an
+// existing record another expiry; the record is written anew, as by a put of the same value.
+//
+// Reads: the hashes of keys that this client has read lately in the server's memory, which does not
+// see it. The server needs them when the memory fills, because it evicts unused records. They are
+// hints, so no checksum covers them. They come along with any request.
 //
 // A write may come with a condition (store/format/types/write_options.h), which is decided when it is
 // committed; for a large value, that is at its commit.
 //
 // Scans, counts, drops and change feeds: store/format/wire/scan_messages.h.
 //
-// A backup takes longer than a request may. Who wants one sends the same request again until it is done: the
-// first of a name begins it, each one is answered at once. The server knows the names of the last
-// kRememberedBackups that have ended. Where they go is the server's affair.
+// A backup takes longer than a request may. A client that wants one sends the same request again
+// until it is done: the first of a name begins it, each one is answered at once. The server knows
+// the names of the last kRememberedBackups that have ended. The server alone decides where backups
+// go.
 //
 // The writes of a batch are done all or none. Its status is that of the first that could not be done.
 //
-// The puts of a list (store/format/wire/multi_put.h) share a message, and no more: each is done, or not, by
-// itself, in their order, and the reply says what became of each. Where each has a request id of its own,
-// outcome tells of it, too; else they are remembered by nobody.
+// The puts of a multi-put (store/format/wire/multi_put.h) share a message, and no more. Each is
+// done, or not, by itself, in their order, and the reply has the outcome of each. If each has a
+// request ID of its own, outcome tells of it, too; otherwise no outcome is kept.
 //
-// A client whose connection broke makes another, under the same name. By the time that it is accepted, the
-// server has dropped the connection before: what it had sent there is done or never will be. Of a write that
-// was sent and not answered it then asks what became of it (outcome), and sends it anew, under another id, if
-// it was not done. The server remembers the last write that was done of each `credits` ids; so a write is not
-// to be sent before all are answered whose ids are less by `credits` or more. It may have forgotten the whole
-// name: then it refuses it, and the client takes another.
+// A client whose connection broke makes another, under the same client ID. By the time that it is
+// accepted, the server has dropped the connection before: its requests there are done or never will
+// be. The client then asks for the outcome of each write that was sent and not answered (outcome).
+// It sends the write anew, under another ID, if it was not done.
 //
-// A server may serve only who proves to have a token: a secret that both have, which never goes over the
-// wire. The client's proof is the beginning of HMAC-SHA256(secret, ClientProofParts), the server's, which the
-// client demands, HMAC-SHA256(secret, ServerProofParts). The nonce is the server's own, for this name and
-// challenge, good for some seconds and for one connection; the challenge is the client's, random for each
-// connection. So neither side's proof serves anybody a second time. A proof that does not hold is refused
-// with a nonce again: the same one, if it was the token that was wrong, and another one, if the nonce was too
-// old. What follows the handshake is neither encrypted nor authenticated.
+// The server remembers the last write that was done of each `credits` IDs. So a client sends a
+// write only after all are answered whose IDs are less by `credits` or more. The server may have
+// forgotten the client ID: then it rejects it, and the client takes another.
 //
-// A client whose token is for reading alone has no slice. What its requests have there, the bytes at
-// payload_offset, stands behind the Request in its message, up to kMaxInlinePayload of it; of what will be
-// refused, because it writes, nothing does.
+// A server may serve only clients that prove to have a token: a secret that both have, which never
+// goes over the wire. The client's proof is the beginning of HMAC-SHA256(secret, ClientProofParts).
+// The server's, which the client demands, is HMAC-SHA256(secret, ServerProofParts). The nonce is
+// the server's own, for this client ID and challenge, good for some seconds and for one connection.
+// The challenge is the client's, random for each connection. So neither side's proof serves anybody
+// a second time.
 //
-// HelloReply and each Reply say what the server's clock was when they were sent. That was after the request
-// was sent and before the answer was there, which is what a client knows of that clock
+// A proof that does not hold is rejected with a nonce again: the same one, if the token was wrong,
+// and another one, if the nonce was too old. The messages behind the handshake are neither
+// encrypted nor authenticated.
+//
+// A client whose token is for reading alone has no staging buffer. Its payloads, the bytes at
+// payload_offset, stand behind the Request in its message, up to kMaxInlinePayload of them. A
+// request that will be rejected, because it writes, has no payload there.
+//
+// HelloReply and each Reply have the time of the server's clock when they were sent. That was after
+// the request was sent and before the answer was there. A client knows no more of that clock
 // (client/session/server_clock.h).
 //
-// Whoever reads a message checks magic, enumerators and sizes before anything else:
-// the other side may be anybody.
+// A reader of a message checks magic, enumerators and sizes before anything else: the other side
+// may be anybody.
 #pragma once
 
 #include <array>
@@ -102,7 +112,7 @@ inline constexpr std::uint16_t kProtocolVersion = 11;
 
 inline constexpr std::uint64_t kHelloMagic = 0x30414f4d45524f4c;
 
-/// What of the signature goes over the wire.
+/// Returns the part of the signature that goes over the wire.
 constexpr std::uint32_t FoldedLayoutSignature() {
   return static_cast<std::uint32_t>(LayoutSignature() ^ LayoutSignature() >> 32);
 }
@@ -121,10 +131,10 @@ struct HelloRequest {
   std::uint8_t format_version = kFormatVersion;
   std::uint8_t flags = 0;  // HelloFlag
   std::uint32_t layout_signature = FoldedLayoutSignature();
-  /// The client's name: random, and the same at each of its connections. 0: it has none, and never asks what
-  /// became of a write. Request ids of a name go up, across its connections.
+  /// The client ID: random, and the same at each of its connections. 0: it has none, and never asks
+  /// for the outcome of a write. Request IDs of a client ID increase, across its connections.
   std::uint64_t client = 0;
-  // Of who has a token; else zeros.
+  // Of a client that has a token; else zeros.
   std::uint64_t challenge = 0;
   std::array<std::byte, 24> proof{};
 };
@@ -140,7 +150,7 @@ struct HelloReply {
   std::int64_t server_ms = 0;         // Clock::UnixMillis
   RemoteRegion memory;                // to READ: superblock, index, records
   RemoteRegion slice;                 // to WRITE; none where ReplyFlag::kReadOnly
-  std::array<std::byte, 32> proof{};  // of who asked for one; else zeros
+  std::array<std::byte, 32> proof{};  // of a client that asked for one; else zeros
 };
 static_assert(sizeof(HelloReply) == 112 && sizeof(HelloReply) <= 196);
 static_assert(std::has_unique_object_representations_v<HelloReply>);
@@ -171,13 +181,14 @@ static_assert(std::has_unique_object_representations_v<HelloRefusal>);
 inline constexpr std::string_view kClientProofDomain = "remora client proof 1";
 inline constexpr std::string_view kServerProofDomain = "remora server proof 1";
 
-/// What a client's proof covers: all of its hello before the proof.
+/// Returns the parts that a client's proof covers: all of its hello before the proof.
 inline std::array<std::span<const std::byte>, 3> ClientProofParts(const HelloNonce& nonce,
                                                                   const HelloRequest& hello) {
   const auto bytes = std::as_bytes(std::span(&hello, 1)).first(offsetof(HelloRequest, proof));
   return {std::as_bytes(std::span(kClientProofDomain)), nonce, bytes};
 }
-/// And a server's: all of the hello that it answers, and all of the reply before the proof.
+/// Returns the parts that a server's proof covers: all of the hello that it answers, and all of the
+/// reply before the proof.
 inline std::array<std::span<const std::byte>, 3> ServerProofParts(const HelloRequest& hello,
                                                                   const HelloReply& reply) {
   const auto bytes = std::as_bytes(std::span(&reply, 1)).first(offsetof(HelloReply, proof));
@@ -212,7 +223,7 @@ enum class Operation : std::uint8_t {
   kPutList = 16,
 };
 
-/// Whether it may change what is stored, at once.
+/// Returns whether it may change stored data, at once.
 constexpr bool IsWrite(Operation operation) {
   switch (operation) {
     case Operation::kPut:
@@ -229,8 +240,8 @@ constexpr bool IsWrite(Operation operation) {
   }
 }
 
-/// Whether it needs a token for writing: writes, what they are prepared by, and backups, which the server's
-/// disk is filled by. (And scans of ScanKind::kDrop.)
+/// Returns whether it needs a token for writing: writes, their preparations, and backups, which
+/// fill the server's disk. (And scans of ScanKind::kDrop.)
 constexpr bool NeedsWriter(Operation operation) {
   return IsWrite(operation) || operation == Operation::kReserve || operation == Operation::kPart ||
          operation == Operation::kBackup;
@@ -271,10 +282,10 @@ inline std::uint64_t PayloadChecksum(const Request& request, std::uint64_t key_h
 
 enum class ReplyStatus : std::uint8_t {
   kOk = 1,
-  kNotFound = 2,  // no such key
-  kInvalid = 3,   // the request breaks the protocol's bounds
-  kCorrupt = 4,   // what was sent does not verify, or what is stored; the text says which; nothing was done
-  kFull = 5,      // no room; nothing was done
+  kNotFound = 2,     // no such key
+  kInvalid = 3,      // the request breaks the protocol's bounds
+  kCorrupt = 4,      // the bytes sent or stored do not verify, the text says which; nothing was done
+  kFull = 5,         // no room; nothing was done
   kDurableTier = 6,  // the durable tier failed; whether the write survives a restart is unknown
   // Nothing was done:
   kAlreadyExists = 7,       // the condition was that the key is absent
@@ -290,7 +301,7 @@ enum class ReplyStatus : std::uint8_t {
 enum ReplyFlag : std::uint16_t {
   kLoading = 1,     // the index may lack keys that exist; in one incarnation, it goes from 1 to 0 once
   kWantsReads = 2,  // until a reply does not say so
-  kReadOnly = 4,    // of a HelloReply: what needs a writer will be refused, and there is no slice
+  kReadOnly = 4,    // of a HelloReply: requests that need a writer are rejected, there is no slice
 };
 
 struct Reply {
@@ -333,7 +344,8 @@ inline constexpr std::size_t kRememberedBackups = 16;
 inline constexpr std::int64_t kReservationSeconds = 30;
 inline constexpr std::int64_t kTurnSeconds = 1;
 
-/// What a put list's reply takes with a text; without one, it is a short message (rdma::kMaxShortMessage).
+/// Bytes that the reply to a multi-put takes with a text; without one, it is a short message
+/// (rdma::kMaxShortMessage).
 inline constexpr std::size_t kMaxReplyBehind = 368;
 inline constexpr std::size_t kMaxReplySize = sizeof(Reply) + kMaxReplyBehind;
 

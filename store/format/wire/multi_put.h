@@ -1,9 +1,9 @@
-// Puts that share a message, and what became of each: as bytes.
+// A multi-put: puts that share a message, and the outcome of each, as bytes.
 //
 //   the list:   for each put, in their order:   BatchEntry (kPut) | key | value
 //   its reply:  slots, 8 bytes each | laters, 4 each | statuses, 1 each | text
 //
-// Whoever reads such bytes checks everything: they may come from anybody.
+// A reader of such bytes checks everything: they may come from anybody.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 namespace remora {
 
 inline constexpr std::size_t kMaxListedPuts = 16;
-/// Of all entries, keys and values together. Values that are larger fill a message by themselves.
+/// Bound of all entries, keys and values together. Larger values fill a message by themselves.
 inline constexpr std::size_t kMaxPutListBytes = std::size_t{16} << 10;
 
 constexpr std::size_t ListedPutSize(std::string_view key, std::string_view value) {
@@ -44,7 +44,7 @@ inline std::byte* AddListedPut(std::byte* to, std::string_view key, std::string_
   return to + value.size();
 }
 
-/// What became of the puts of a list, in their order.
+/// Outcomes of the puts of a multi-put, in their order.
 class PutListOutcomes {
  public:
   struct Outcome {
@@ -70,7 +70,8 @@ class PutListOutcomes {
       to[size_ * (kSlot + kLater) + i] = static_cast<char>(outcomes_[i].status);
     }
   }
-  /// Takes those of `count` puts off `bytes`; what is left is text. False: these are none.
+  /// Takes the outcomes of `count` puts off `bytes`; the rest is text. Returns false if these are
+  /// none.
   bool Decode(std::size_t count, std::string_view* bytes) {
     if (count > kMaxListedPuts || bytes->size() < BytesFor(count)) return false;
     const char* const from = bytes->data();

@@ -6,8 +6,8 @@
 
 namespace remora {
 
-/// A range of the peer's registered memory: what ibv_mr calls address, length and rkey. The meaning
-/// of `address` and `key` belongs to the transport that registered it; readers use offsets from its
+/// A range of the peer's registered memory: address, length and rkey of an ibv_mr. The meaning of
+/// `address` and `key` belongs to the transport that registered it; readers use offsets from its
 /// start. A default-made one (size 0) names nothing.
 struct RemoteRegion {
   std::uint64_t address = 0;
@@ -15,7 +15,7 @@ struct RemoteRegion {
   std::uint32_t key = 0;
   std::uint32_t reserved = 0;
 
-  /// Whether bytes [offset, offset + size) lie inside.
+  /// Returns whether bytes [offset, offset + byte_count) lie inside.
   constexpr bool Contains(std::uint64_t offset, std::uint64_t byte_count) const {
     return offset <= size && byte_count <= size - offset;
   }

@@ -7,30 +7,35 @@
 //                                    <-  WRITE the next page, SEND Reply
 //   ... until a reply says that the cursor is no more: this was all of it
 //
-// Pages are pieces of one stream: for each key, a ScanEntry, the key, the value. A page may end anywhere in
-// an entry that is larger than a page. It may also hold nothing, when what the server came by had expired:
-// each request is answered after a bounded bit of work.
+// Pages are pieces of one stream: for each key, a ScanEntry, the key, the value. A page may end
+// anywhere in an entry that is larger than a page. It may also hold nothing, when the entries that
+// the server met had expired: each request is answered after a bounded bit of work.
 //
-// A count and a drop are asked for the same way; instead of a page, each reply brings how many keys were
-// counted, or deleted, for this request.
+// A count and a drop are asked for the same way. Instead of a page, each reply brings how many keys
+// were counted, or deleted, for this request.
 //
-// Request (scan): key_size 0; value: ScanStart, begin, end; of one in any order, the key that it goes on
+// Request (scan): key_size 0. value: ScanStart, begin, end; in any order, also the key to go on
 // behind.
-// Request (scan_next): key_size 0, nothing in the slice. condition: the cursor; payload_offset and
-// value_size: where in the window the page is to go, and its size at the most; both 0 for count and drop.
-// Reply: version: the cursor; 0: there is none any more. result: bytes of the page, or keys. slot, of a scan
-// that was opened: kScanByHash: its keys come in the order of hash_order.h, as was allowed.
 //
-// A change feed (store/format/types/change.h) is a cursor that has no end: its entries are ChangeEntry, key,
-// value. A page of it may be empty, where nothing was written, or nothing of the range; whoever waits READs
-// the counter changes_end instead of asking. `limit` is 0, and ScanStart::from says where it begins. Reply:
-// slot: the sequence behind the page's whole entries. Out of range: the changes from there on are not kept
-// any more, or were taken back.
+// Request (scan_next): key_size 0, nothing in the staging buffer. condition: the cursor.
+// payload_offset and value_size: the place of the page in the window, and its size at the most.
+// Both are 0 for count and drop.
 //
-// A cursor belongs to its connection. A connection has kMaxCursors at most: the one that was used least
-// lately gives way to another. One that is not used for kCursorSeconds ends. Not found: there is no such
-// cursor, or not any more. Failed precondition: the store is only in memory, and has no order
-// of its keys, nor a log; or it is not, and has none by hashes to go on in. A count needs no order.
+// Reply: version: the cursor, or 0 if there is none any more. result: bytes of the page, or keys.
+// The slot of a reply that opens a scan may be kScanByHash. Then its keys come in the order of
+// hash_order.h, as was allowed.
+//
+// A change feed (store/format/types/change.h) is a cursor that has no end: its entries are
+// ChangeEntry, key, value. A page of it may be empty, where nothing was written, or nothing of the
+// range. A waiting client READs the counter changes_end instead of asking. `limit` is 0, and
+// ScanStart::from says where it begins. Reply: slot: the sequence behind the page's whole entries.
+// Out of range: the changes from there on are not kept any more, or were taken back.
+//
+// A cursor belongs to its connection. A connection has kMaxCursors at most: the least recently used
+// one gives way to another. One that is not used for kCursorSeconds ends. Not found: there is no
+// such cursor, or not any more. Failed precondition has two cases. A store that is only in memory
+// has no order of its keys, nor a log. Any other store has no order by hashes to continue in. A
+// count needs no order.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +93,7 @@ struct ScanEntry {
 static_assert(sizeof(ScanEntry) == 24);
 static_assert(std::has_unique_object_representations_v<ScanEntry>);
 
-/// Of an entry of any kind.
+/// Size of the header of an entry of any kind, at the most.
 inline constexpr std::size_t kMaxScanHeader = std::max(sizeof(ScanEntry), sizeof(ChangeEntry));
 
 inline constexpr std::size_t kMinPageSize = 4096;
@@ -96,7 +101,7 @@ inline constexpr std::size_t kMaxPageSize = std::size_t{256} << 10;
 inline constexpr std::size_t kMaxCursors = 4;
 inline constexpr std::int64_t kCursorSeconds = 30;
 
-/// What a scan asks for, out of bytes that may be anything. Nothing: they are none.
+/// Reads the start of a scan out of bytes that may be anything. Nothing: they are none.
 inline std::optional<ScanStart> ReadScanStart(std::string_view bytes, ScanRange* range) {
   ScanStart start;
   if (bytes.size() < sizeof(start)) return std::nullopt;
@@ -122,7 +127,7 @@ inline std::optional<ScanStart> ReadScanStart(std::string_view bytes, ScanRange*
   return start;
 }
 
-/// Whether a page may go there.
+/// Returns whether a page may go there.
 inline bool IsPage(const RemoteRegion& window, std::uint64_t offset, std::uint64_t size) {
   return size >= kMinPageSize && size <= kMaxPageSize && window.Contains(offset, size);
 }

@@ -2,7 +2,7 @@
 //
 //   for each write:   BatchEntry | key | value
 //
-// Whoever reads such bytes checks everything: they may come from anybody.
+// A reader of such bytes checks everything: they may come from anybody.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,8 @@
 
 namespace remora {
 
-/// Of all entries, keys and values together. Such a batch fits into a slice, and into a segment of the log.
+/// Bound of all entries, keys and values together. Such a batch fits into a staging buffer, and
+/// into a segment of the log.
 inline constexpr std::size_t kMaxBatchBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kMaxBatchWrites = 1024;
 
@@ -56,9 +57,10 @@ inline std::string NoBatch(std::size_t count, std::size_t bytes) {
 /// Thread Safety: none.
 class WriteBatch {
  public:
-  /// The bytes are copied. As the write of that name does it alone; a Delete of what is not there fails, and
-  /// with it the batch. A key may come more than once. What is out of bounds, Apply says. Durability and
-  /// version are those of the whole batch, and Apply's: here they are out of bounds.
+  /// Adds a write; the bytes are copied. It does the same as the single write of that name, but a
+  /// Delete of a missing key fails, and with it the batch. A key may come more than once. Apply
+  /// reports values out of bounds. Durability and version are those of the whole batch, and given
+  /// to Apply: here they are out of bounds.
   void Put(std::string_view key, std::string_view value, const PutOptions& options = {}) {
     Add(BatchKind::kPut, key, value, options);
   }
@@ -69,7 +71,8 @@ class WriteBatch {
   void Clear() { *this = {}; }
 
   std::size_t count() const { return count_; }
-  /// What is out of bounds first, as far as that can be known without the store. Empty: nothing.
+  /// Returns the first value out of bounds, as far as that can be known without the store. Empty:
+  /// none.
   std::string fault() const { return fault_.empty() ? NoBatch(count_, size_) : fault_; }
   /// REQUIRES: there is no fault.
   std::string_view bytes() const { return bytes_; }
@@ -120,8 +123,8 @@ struct BatchWrite {
   std::string_view value;
 };
 
-/// Takes the next write off `bytes`, into which it points. Nothing: what they say of themselves is not so.
-/// That what they say is in bounds is for who does the write to check.
+/// Takes the next write off `bytes`, into which it points. Nothing: the bytes contradict
+/// themselves. The caller that does the write checks that its values are in bounds.
 inline std::optional<BatchWrite> TakeBatchWrite(std::string_view* bytes) {
   BatchWrite write;
   if (bytes->size() < sizeof(write.entry)) return std::nullopt;

@@ -36,7 +36,7 @@ TEST(LineChart, PointsLieWhereTheAxesSay) {
   const Axis x{"x", 0, 10, {}};
   const Axis y{"y", 0, 100, {}};
   const std::string svg = LineChart(x, y, {{"<l>", 0, {{0, 0}, {10, 100}, {99, 999}}}});
-  // Corner to corner; what is beyond the axes stays at their ends.
+  // Corner to corner; points beyond the axes stay at their ends.
   EXPECT_THAT(svg, HasSubstr("points=\"110.0,255.0 690.0,15.0 690.0,15.0 \""));
   EXPECT_THAT(svg, HasSubstr("&lt;l&gt;"));
 }

@@ -17,7 +17,7 @@ std::string Digits(std::uint64_t number) {
   return text;
 }
 
-// What the standard library says they are, and nothing beside them.
+// Returns the digits of the standard library, and nothing beside them.
 std::string Wanted(std::uint64_t number) {
   const std::string digits = std::to_string(number);
   return "|" + std::string(kHashDigits - digits.size(), '0') + digits + "|";

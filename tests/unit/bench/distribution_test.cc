@@ -55,8 +55,8 @@ std::vector<double> Count(std::uint64_t cells, std::uint64_t seed, Next next) {
   return counts;
 }
 
-// What Gray's algorithm gives each rank, from where its inverse of the cumulative distribution passes from
-// one rank to the next.
+// Returns the probabilities that Gray's algorithm gives each rank, from where its inverse of the cumulative
+// distribution passes from one rank to the next.
 std::vector<double> GraysProbabilities(std::uint64_t ranks, double theta) {
   const auto n = static_cast<double>(ranks);
   double zeta = 0;
@@ -152,8 +152,8 @@ TEST(RecordChooser, UniformIsUniform) {
 TEST(RecordChooser, ZipfianIsScrambled) {
   constexpr std::uint64_t kRecords = 1000;
   const RecordChooser chooser({.kind = Kind::kZipfian}, kRecords);
-  // The first ranks one by one; what is behind, ten billion of them, falls on all records alike. Each rank's
-  // share is what Gray's algorithm gives it.
+  // The first ranks one by one; the others, ten billion of them, fall on all records alike. Each rank's share
+  // is that of Gray's algorithm.
   constexpr std::uint64_t kHead = 1'000'000;
   const auto n = static_cast<double>(RecordChooser::kRanks);
   const double zeta = Zeta(RecordChooser::kRanks, kZipfianTheta);

@@ -56,7 +56,7 @@ class KvbenchTest : public ::testing::Test {
   void Write(const std::string& name, const std::string& text) const {
     std::ofstream(directory_ + "/" + name) << text;
   }
-  /// What was written to JsonFlag's file.
+  /// Reads JsonFlag's file.
   RunReport Report() const {
     const auto report = ParseReport(File("out.json"));
     EXPECT_TRUE(report.ok()) << report.status();

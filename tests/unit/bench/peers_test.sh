@@ -40,7 +40,7 @@ exercise() {
     [ "$(number operations)" = 2001 ] || fail "$name, $flags: $(number operations) operations"
     [ "$(number 'server["processor_ns"] > 0')" = True ] || fail "$name took no time"
   done
-  # What was not loaded is missing, each time, and nothing else is.
+  # A record that was not loaded is missing, each time, and nothing else is.
   for depth in 1 16; do
     "$bin/kvbench" run --target="$target" --workload=c --records=1000000 --operations=300 --depth=$depth \
       -p insertstart=999000 --verify 2>"$directory/err" >/dev/null && fail "$name has what was not loaded"

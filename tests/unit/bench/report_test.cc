@@ -1,4 +1,4 @@
-// What reports say, of a result whose numbers are known.
+// Texts of reports, for a result whose numbers are known.
 #include "bench/kvbench/report.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ TEST(Json, ComesBackAsItWent) {
   EXPECT_EQ(phase.client.reads, 2002u);
   EXPECT_EQ(phase.server.at("wakeups"), 3u);
   EXPECT_EQ(parsed->errors(), 3u);
-  // Once more: what could not be kept the first time (a byte that is no UTF-8) is replaced for good.
+  // Once more: text that could not be kept the first time (a byte that is no UTF-8) is replaced for good.
   EXPECT_EQ(ToJson(*parsed), json);
 }
 

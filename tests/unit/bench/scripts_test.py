@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The scripts that compare, with tiny loads: what they write is what they measured. The numbers mean nothing.
+"""The comparing scripts, with tiny loads: they write the figures that they measured. The numbers mean nothing.
 
     scripts_test.py BIN     BIN: the folder of the built programs
 """
@@ -115,7 +115,7 @@ class ScaleTest(Scripts):
         page = tree.parse(out / "scale.html").getroot()
         lines = [len(line.get("points").split()) for line in page.iter(f"{SVG}polyline")]
         self.assertGreaterEqual(lines.count(8), 1)  # throughput by the share of reads
-        # What a connection takes is said for each count of them.
+        # The cost of a connection is printed for each count of them.
         for count in (100, 500):
             self.assertRegex(done.stdout, rf"\| {count} \| [1-9][0-9,]* \| ")
 

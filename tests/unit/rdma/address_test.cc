@@ -24,6 +24,15 @@ TEST(Address, VerbsWithIpv6) {
   EXPECT_EQ(address->port, 65535);
 }
 
+TEST(Address, Tcp) {
+  const auto address = ParseAddress("tcp://kv1.example:7470");
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_EQ(address->kind, TransportKind::kTcp);
+  EXPECT_EQ(address->host, "kv1.example");
+  EXPECT_EQ(address->port, 7470);
+  EXPECT_EQ(ParseAddress("tcp://[::1]:65535")->host, "::1");
+}
+
 TEST(Address, Local) {
   const auto address = ParseAddress("local:///run/remora/kv.sock");
   ASSERT_TRUE(address.ok()) << address.status();
@@ -33,7 +42,8 @@ TEST(Address, Local) {
 
 TEST(Address, TextComesBackUnchanged) {
   for (const std::string text :
-       {"verbs://10.0.0.7:1", "verbs://[::1]:7470", "verbs://a:65535", "local:///a b/c:d"}) {
+       {"verbs://10.0.0.7:1", "verbs://[::1]:7470", "verbs://a:65535", "tcp://10.0.0.7:1", "tcp://[::1]:7470",
+        "tcp://a:65535", "local:///a b/c:d"}) {
     const auto address = ParseAddress(text);
     ASSERT_TRUE(address.ok()) << address.status();
     EXPECT_EQ(address->ToString(), text);
@@ -50,7 +60,11 @@ TEST(Address, WhatIsWrongIsSaid) {
       {"", "there is no scheme"},
       {"kv1:7470", "there is no scheme"},
       {"/run/socket", "there is no scheme"},
-      {"tcp://kv1:7470", "unknown scheme"},
+      {"udp://kv1:7470", "unknown scheme"},
+      {"tcp://", "there is no host"},
+      {"tcp://kv1", "there is no port"},
+      {"tcp://kv1:0", "the port is not a number from 1 to 65535"},
+      {"tcp://::1:7470", "the IPv6 address is not in brackets"},
       {"verbs://", "there is no host"},
       {"verbs:///socket", "'/socket' is no host"},
       {"verbs://:7470", "there is no host"},
@@ -81,11 +95,13 @@ TEST(Address, WhatIsWrongIsSaid) {
   EXPECT_EQ(ParseAddress("verbs://kv1:07470")->port, 7470);  // decimal, as all numbers
 }
 
-TEST(Address, FaultsAreNamedAndBothFormsShown) {
+TEST(Address, FaultsAreNamedAndAllFormsShown) {
   using namespace std::string_literals;
   for (const std::string& text : {""s,
                                   "kv1:7470"s,
-                                  "tcp://kv1:7470"s,
+                                  "udp://kv1:7470"s,
+                                  "TCP://kv1:7470"s,
+                                  "tcp:/kv1:7470"s,
                                   "VERBS://kv1:7470"s,
                                   "verbs://"s,
                                   "verbs://kv1"s,
@@ -116,6 +132,7 @@ TEST(Address, FaultsAreNamedAndBothFormsShown) {
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_NE(address.status().message().find("verbs://HOST:PORT"), std::string::npos) << address.status();
+    EXPECT_NE(address.status().message().find("tcp://HOST:PORT"), std::string::npos) << address.status();
     EXPECT_NE(address.status().message().find("local:///PATH"), std::string::npos) << address.status();
   }
 }

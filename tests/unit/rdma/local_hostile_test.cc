@@ -33,7 +33,7 @@ class RawClient {
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   }
   void Say(const void* bytes, std::size_t size) { send(socket_.get(), bytes, size, MSG_NOSIGNAL); }
-  /// Whether the server hangs up without a word.
+  /// Returns whether the server hangs up without a message.
   bool IsHungUpOn() {
     std::byte any;
     const ssize_t size = recv(socket_.get(), &any, sizeof(any), 0);
@@ -378,7 +378,7 @@ TEST_F(LocalHostileTest, TheServersMemoryCannotBeMadeWritable) {
 
 // --- Servers ---------------------------------------------------------------------------------------
 
-/// What a client says of a server that answers with `reply` and `descriptors`.
+/// Returns the error of a client whose server answers with `reply` and `descriptors`.
 absl::Status AnswerOf(const Address& where, const Clock& clock, const LocalReply& reply,
                       const std::vector<int>& descriptors) {
   const auto listening = ListenAt(where.path);

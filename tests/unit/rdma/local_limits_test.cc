@@ -125,6 +125,26 @@ TEST_F(LocalLimitsTest, AServerWithoutDescriptorsSaysSoToWhoComes) {
   EXPECT_EQ(listener_->dropped_handshakes(), 2u);
 }
 
+// Not even the spare descriptor is of use, so the client waits on, and is taken in later.
+TEST_F(LocalLimitsTest, AClientThatIsNotAcceptedIsNotCountedAsRefused) {
+  ASSERT_NO_FATAL_FAILURE(Listen());
+  const UniqueFd waits = Ask();
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_EQ(Next(), nullptr);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(listener_->dropped_handshakes(), 0u);
+  EXPECT_EQ(listener_->without_descriptor(), 0u);
+  const auto connection = Next();
+  ASSERT_NE(connection, nullptr);
+  EXPECT_THAT(connection->Accept({}), IsOk());
+  EXPECT_THAT(ReceiveReply(waits.get()), IsOk());
+  EXPECT_EQ(listener_->without_descriptor(), 0u);
+}
+
 TEST_F(LocalLimitsTest, AClientWithoutDescriptorsIsToldWhatItLacks) {
   if (kNeedsDescriptors) GTEST_SKIP() << "UBSan itself needs descriptors";
   const PeerProcess peer("serve", ServeArgument(where_));
@@ -132,8 +152,8 @@ TEST_F(LocalLimitsTest, AClientWithoutDescriptorsIsToldWhatItLacks) {
   {
     const FewDescriptors one(1);  // the socket's
     const absl::Status opened = Client::Open(where_, clock_).status();
-    EXPECT_THAT(opened, HasCode(absl::StatusCode::kInternal));
-    EXPECT_THAT(std::string(opened.message()), HasSubstr("too many open files"));
+    EXPECT_THAT(opened, HasCode(absl::StatusCode::kResourceExhausted));
+    EXPECT_THAT(std::string(opened.message()), HasSubstr("ulimit -n"));
   }
   {
     const FewDescriptors none(0);

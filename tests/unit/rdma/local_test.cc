@@ -1,5 +1,5 @@
-// What is special about the local transport: the socket's path, who may come in, and the server's death.
-// Clients that break the rules: local_hostile_test.cc. The contract: transport_test.cc.
+// Properties of the local transport alone: the socket's path, the admitted users, and the server's
+// death. Clients that break the rules: local_hostile_test.cc. The contract: transport_test.cc.
 #include "rdma/local/local.h"
 
 #include <poll.h>
@@ -202,7 +202,8 @@ TEST_F(LocalTest, NoReadSucceedsAfterTheListenerIsDestroyed) {
   EXPECT_THAT(client->Read(0, {8}), HasCode(absl::StatusCode::kUnavailable));
 }
 
-// A1: whoever has got the dead server's lock may change its data; from then on nobody may read the old.
+// By A1, a process that has got the dead server's lock may change its data; from then on nobody may
+// read the old.
 TEST_F(LocalTest, NoReadSucceedsOnceTheLockOfAKilledServerIsFree) {
   const int rounds = std::getenv("REMORA_GUEST") != nullptr ? 3 : 20;  // a process takes long to start there
   for (int round = 0; round < rounds; ++round) {
@@ -278,7 +279,7 @@ TEST_F(LocalTest, AServerThatNeverSleepsSeesClientsComeAndDie) {
 
 // --- Last words ------------------------------------------------------------------------------------
 
-// What the server said before it closed is heard.
+// The client receives the messages that the server sent before it closed.
 TEST_F(LocalTest, LastWordsAreDelivered) {
   StartService();
   const auto client = Open();
@@ -304,7 +305,7 @@ TEST_F(LocalTest, AMappedRegionIsReadAtOnce) {
   ASSERT_TRUE(mapped->Read(bytes, region.size - text.size()));
   EXPECT_EQ(text, RegionText(region.size - text.size(), text.size()));
   mapped->Prefetch(region.size - 1, 1);
-  // What is not inside is not read, nor is it a reason to end.
+  // A READ outside the region fails, without ending the connection.
   for (const std::uint64_t offset : {region.size - 5, region.size, region.size + 1, ~std::uint64_t{0}}) {
     text = "before";
     EXPECT_FALSE(mapped->Read(std::as_writable_bytes(std::span(text)), offset)) << offset;
@@ -326,7 +327,7 @@ TEST_F(LocalTest, WhatIsNoRegionIsNotMapped) {
   EXPECT_THAT(client->Read(0, {8}), IsOk());
 }
 
-// Whoever only READs at once looks at the socket, too, now and then: by a READ that is posted.
+// A client that only READs in place checks the socket, too, now and then: by a READ that is posted.
 TEST_F(LocalTest, AMappedRegionAsksForAPollNowAndThen) {
   StartService();
   const auto client = Open();

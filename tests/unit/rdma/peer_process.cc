@@ -1,7 +1,7 @@
 // The other process of a transport test, made to be killed:
 //   rdma_test_peer serve ADDRESS      serves as transport_service.h; prints the address it took
 //   rdma_test_peer connect ADDRESS    connects, prints "connected", then does nothing for ever
-// An ADDRESS is local:///PATH, or verbs://HOST to serve at any port.
+// An ADDRESS is local:///PATH, or verbs://HOST or tcp://HOST to serve at any port.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "rdma/transport.h"
 #include "tests/unit/rdma/transport_service.h"
@@ -19,10 +20,13 @@ namespace remora::rdma {
 namespace {
 
 absl::StatusOr<Address> ServiceAddress(std::string_view text) {
-  constexpr std::string_view kScheme = "verbs://";
-  if (!text.starts_with(kScheme)) return ParseAddress(text);
-  return Address{
-      .kind = TransportKind::kVerbs, .host = std::string(text.substr(kScheme.size())), .port = 0, .path = ""};
+  for (const auto& [scheme, kind] :
+       {std::pair<std::string_view, TransportKind>("verbs://", TransportKind::kVerbs),
+        std::pair<std::string_view, TransportKind>("tcp://", TransportKind::kTcp)}) {
+    if (!text.starts_with(scheme)) continue;
+    return Address{.kind = kind, .host = std::string(text.substr(scheme.size())), .port = 0, .path = ""};
+  }
+  return ParseAddress(text);
 }
 
 void Say(std::string_view text) {

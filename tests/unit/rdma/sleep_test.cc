@@ -1,4 +1,4 @@
-// What ends a client's sleep.
+// The events that end a client's sleep.
 #include "rdma/sleep.h"
 
 #include <gtest/gtest.h>

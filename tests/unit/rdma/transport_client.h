@@ -47,7 +47,7 @@ std::uint64_t NumberIn(std::string_view reply);
 
 struct ClientOptions {
   ServiceMode mode = ServiceMode::kServe;
-  std::string request_tail = {};  // what follows the mode in the request data
+  std::string request_tail = {};  // request data behind the mode
   QueueLimits limits = {};
   std::uint32_t receive_size = kMaxMessageSize;
   std::size_t read_buffer_size = 64 << 10;
@@ -75,7 +75,7 @@ class Client {
   /// Posts a WRITE into the slice. `bytes` are copied to the same offset of a buffer as large as the slice,
   /// so no place may be written again before the end of a SEND behind it.
   absl::Status Write(std::uint64_t offset, std::string_view bytes);
-  /// The same to any region, from the beginning of that buffer.
+  /// Posts a WRITE to any region, from the beginning of that buffer.
   absl::Status WriteTo(const RemoteRegion& region, std::uint64_t offset, std::string_view bytes);
   /// Posts a message.
   absl::Status Send(std::string_view message);

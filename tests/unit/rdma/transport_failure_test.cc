@@ -13,7 +13,7 @@ namespace {
 
 class TransportFailureTest : public TransportTest {};
 
-INSTANTIATE_TEST_SUITE_P(On, TransportFailureTest, ::testing::Values("local", "verbs"),
+INSTANTIATE_TEST_SUITE_P(On, TransportFailureTest, ::testing::Values("local", "tcp", "verbs"),
                          [](const auto& test) { return test.param; });
 
 /// READs until one fails, a minute at most.
@@ -68,7 +68,7 @@ TEST_P(TransportFailureTest, TheSleepingClientSeesThatTheServiceCloses) {
               HasCode(absl::StatusCode::kUnavailable));
 }
 
-/// The same, asleep on the connection's descriptor.
+/// Waits for the end, asleep on the connection's descriptor.
 absl::Status WaitOnDescriptorForEnd(Connection& connection) {
   std::array<Completion, 8> completions;
   for (;;) {

@@ -1,4 +1,4 @@
-// What the tests of the transport contract share: which transport, where, and a service there.
+// Fixture of the tests of the transport contract: the transport, the address, and a service there.
 #pragma once
 
 #include <array>
@@ -40,12 +40,14 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Parameter: "local" or "verbs". Verbs needs REMORA_VERBS_HOST, an address with an RDMA device.
+/// Parameter: "local", "tcp" or "verbs". Verbs needs REMORA_VERBS_HOST, an address with an RDMA device.
 class TransportTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const char* host = std::getenv("REMORA_VERBS_HOST");
-    if (!is_verbs()) {
+    if (is_tcp()) {
+      where_ = {.kind = TransportKind::kTcp, .host = "127.0.0.1", .port = 0, .path = ""};
+    } else if (!is_verbs()) {
       where_ = {.kind = TransportKind::kLocal, .host = "", .port = 0, .path = folder_.path() / "socket"};
     } else if (host != nullptr) {
       where_ = {.kind = TransportKind::kVerbs, .host = host, .port = 0, .path = ""};
@@ -58,7 +60,7 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  /// What the kernel counts of RDMA objects, and this process's descriptors.
+  /// Returns the kernel's count of RDMA objects, and of this process's descriptors.
   static std::string HeldResources() {
     FILE* const tool = popen("PATH=$PATH:/usr/sbin:/sbin rdma resource show", "r");
     REMORA_CHECK(tool != nullptr);
@@ -70,7 +72,8 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
     return held + std::to_string(std::distance(begin(descriptors), end(descriptors))) + " descriptors";
   }
 
-  /// The same when nothing changes any more: a listener ends connections, and makes others' ready, behind us.
+  /// Returns HeldResources once they no longer change: a listener ends connections, and prepares
+  /// others, in the background.
   static std::string HeldAtRest() {
     std::string before, now = HeldResources();
     do {
@@ -81,6 +84,7 @@ class TransportTest : public ::testing::TestWithParam<std::string> {
   }
 
   bool is_verbs() const { return GetParam() == "verbs"; }
+  bool is_tcp() const { return GetParam() == "tcp"; }
   /// `count`, or a part of it where rounds are slow: over verbs, and in an emulated machine.
   int Rounds(int count) const {
     return is_verbs() || std::getenv("REMORA_GUEST") != nullptr ? count / 10 : count;

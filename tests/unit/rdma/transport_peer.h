@@ -41,7 +41,7 @@ class PeerProcess {
 
   /// Sends SIGKILL and returns at once.
   void Kill() { kill(pid_, SIGKILL); }
-  /// What it said.
+  /// Returns the line that the peer printed.
   const std::string& line() const { return line_; }
 
  private:
@@ -49,9 +49,10 @@ class PeerProcess {
   std::string line_;
 };
 
-/// What a peer program is told in order to serve at `where`.
+/// Returns the argument with which a peer program serves at `where`.
 inline std::string ServeArgument(const Address& where) {
-  return where.kind == TransportKind::kVerbs ? "verbs://" + where.host : where.ToString();
+  if (where.kind == TransportKind::kVerbs) return "verbs://" + where.host;
+  return where.kind == TransportKind::kTcp ? "tcp://" + where.host : where.ToString();
 }
 
 }  // namespace remora::rdma

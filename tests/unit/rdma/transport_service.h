@@ -20,7 +20,7 @@ namespace remora::rdma {
 
 /// The region that clients READ: byte i is PatternByte(i).
 inline constexpr std::size_t kTestRegionSize = std::size_t{2} << 20;
-/// What each connection may WRITE.
+/// Size of the memory that each connection may WRITE.
 inline constexpr std::size_t kTestSliceSize = 64 << 10;
 
 inline std::byte PatternByte(std::size_t i) { return static_cast<std::byte>((i * 131 + i / 251) & 0xff); }
@@ -42,7 +42,7 @@ struct Welcome {
   RemoteRegion slice;
 };
 
-/// What the first byte of a message asks for. The rest of the message, where not said otherwise, is ignored.
+/// The first byte of a message. The rest of the message is ignored, except where stated.
 enum class ServiceOp : std::uint8_t {
   kEcho = 1,          // sends the message back
   kHashSlice = 2,     // ServiceCommand; replies with HashOf(slice[a, a + b)) as 8 bytes
@@ -82,13 +82,14 @@ class Service {
   std::size_t session_count() const { return sessions_.size(); }
   std::uint64_t disconnects() const { return disconnects_; }
   std::span<const std::byte> region_bytes() const { return region_memory_->bytes(); }
-  /// Of slices and grants: the keys that this side alone should have a use for.
+  /// Returns keys of staging buffers and grants: the keys that only this side should be able to
+  /// use.
   std::vector<std::uint32_t> LocalKeys() const;
   /// Takes back all that is granted.
   void RevokeGrants();
   /// Disconnects all, and then takes back all that was registered for them. Their connections stay.
   void DisconnectAll();
-  /// Of the last kWriteBack's PostWritev.
+  /// Returns the result of the PostWritev of the last kWriteBack.
   const absl::Status& write_back() const { return write_back_; }
   /// Nothing was left to do after Arm, and nothing has been done since.
   bool asleep() const { return asleep_.load(); }

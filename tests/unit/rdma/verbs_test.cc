@@ -60,7 +60,7 @@ TEST(VerbsStatusTest, Events) {
   EXPECT_EQ(code(RDMA_CM_EVENT_DEVICE_REMOVAL, 0), kUnavailable);
   EXPECT_EQ(code(RDMA_CM_EVENT_ESTABLISHED, 0), kOk);
   EXPECT_EQ(code(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0), kOk);
-  // What was established is not rejected any more.
+  // An established connection is not rejected any more.
   EXPECT_EQ(StatusFromLateEvent(RDMA_CM_EVENT_REJECTED, 28, "10.0.0.7:1").code(), kUnavailable);
 }
 
@@ -394,7 +394,7 @@ TEST_P(VerbsTest, AListenerMayEndBeforeItsRequestsAreTaken) {
   EXPECT_EQ(HeldAtRest(), before);
 }
 
-// What is ready for those to come is as new for each of them.
+// Prepared resources are as new for each connection.
 TEST_P(VerbsTest, EachConnectionsMemoryIsItsOwn) {
   StartService();
   std::set<std::uint64_t> addresses;
@@ -469,7 +469,7 @@ TEST_P(VerbsTest, HundredsOfConnectionsLeaveNothingBehind) {
   StartService();
   std::string before;
   for (int i = 0; i < 205; ++i) {
-    if (i == 5) {  // what libraries keep for good is there by now
+    if (i == 5) {  // the things that libraries keep for good are there by now
       ASSERT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
       before = HeldAtRest();
     }

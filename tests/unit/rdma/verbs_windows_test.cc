@@ -1,4 +1,4 @@
-// Who can WRITE where, over verbs: memory windows bind what one client may write to its connection.
+// Rights to WRITE over verbs: memory windows bind the memory of one client to its connection.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -97,7 +97,7 @@ TEST_P(WindowsTest, TheRegionBehindAWindowIsClosed) {
   EXPECT_EQ(WriteTo(*owner, grant, 0, "good"), "");
 }
 
-// What is bound is all of a region, as some devices look no closer.
+// All of a region is bound, as some devices look no closer.
 TEST_P(WindowsTest, NothingBesideAGrantCanBeWritten) {
   StartService();
   for (const bool before : {true, false}) {
@@ -121,7 +121,7 @@ TEST_P(WindowsTest, WhatWasTakenBackIsNobodysAnyMore) {
   EXPECT_EQ(Open()->Read(0, {4}).value_or(""), "good");
 }
 
-// Who goes, with all that it had registered, has not refused anything.
+// A client that leaves, with all that it had registered, fails as unavailable, and not as rejected.
 TEST_P(WindowsTest, WhoDisconnectsIsNotThere) {
   StartService();
   const auto writer = Open(), large_writer = Open(), asker = Open(), idle = Open();

@@ -102,6 +102,14 @@ TEST_P(BatchTest, WhatFailsLeavesNothingAndHindersNobody) {
   EXPECT_EQ(Get("a"), "old");
 }
 
+TEST_P(BatchTest, WhatFailsHasANumberEvenIfItIsAlone) {
+  WriteBatch batch;
+  batch.Delete("missing");
+  const absl::Status status = store_->Apply(batch);
+  EXPECT_EQ(status.code(), kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("write 1 of the batch"));
+}
+
 // What comes behind it in the group is decided as if it had not been there.
 TEST_P(BatchTest, WhatFailsIsForgottenInsideItsGroup) {
   ASSERT_THAT(Commit({{Put("gone", "old")}}), ElementsAre(kOk));

@@ -130,5 +130,19 @@ TEST_F(FewDescriptorsTest, AStoreThatCannotEvenBeginALogSaysSoAndEnds) {
   EXPECT_TRUE(store_->Put("after", "value").ok());
 }
 
+// Its place is kept: what comes there is in the log, which only cannot be opened right now.
+TEST_F(FewDescriptorsTest, AWatchGoesOnOnceThereAreSomeAgain) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const auto watch = *store_->Watch();
+  ASSERT_TRUE(store_->Put("key", "value").ok());
+  StarveForGood();
+  const auto refused = watch->Next(std::chrono::seconds(60));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable) << refused.status();
+  Feed();
+  const absl::StatusOr<bool> came = watch->Next(std::chrono::seconds(60));
+  ASSERT_TRUE(came.ok() && *came) << came.status();
+  EXPECT_EQ(watch->key(), "key");
+}
+
 }  // namespace
 }  // namespace remora

@@ -1,0 +1,415 @@
+#include "rdma/tcp/client.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/sleep.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+/// Needs nothing told to a device.
+class TcpBuffers final : public Registration {
+ public:
+  explicit TcpBuffers(std::span<std::byte> bytes) : Registration(bytes, 1, {}) {}
+};
+
+absl::Status ForTheServer(absl::string_view what) {
+  return absl::FailedPreconditionError(absl::StrCat(what, " is for the server's end of a connection"));
+}
+
+}  // namespace
+
+/// The server may WRITE what was offered as long as one of these lives.
+class TcpClient::Offered final : public Registration {
+ public:
+  Offered(std::span<std::byte> bytes, int& count)
+      : Registration(bytes, 1, {.size = bytes.size(), .key = kTcpOfferedKey}), count_(count) {
+    ++count_;
+  }
+  ~Offered() override { --count_; }
+
+ private:
+  int& count_;
+};
+
+TcpClient::TcpClient(const Address& address, std::vector<SocketAddress> hosts, const QueueLimits& limits,
+                     const Clock& clock)
+    : name_(address.ToString()),
+      hosts_(std::move(hosts)),
+      limits_(limits),
+      clock_(clock),
+      peer_(name_),
+      posted_(limits.sends),
+      receives_(limits.receives),
+      done_(limits.sends + limits.receives) {}
+
+TcpClient::~TcpClient() { Disconnect(); }
+
+void TcpClient::Disconnect() {
+  if (!is_usable_) return;
+  Flush();  // a message that was posted shall arrive, as far as the socket takes it
+  Break(absl::UnavailableError("the connection was ended"));
+}
+
+// --- Memory -----------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<Registration>> TcpClient::RegisterMessages(std::span<std::byte> bytes) {
+  return std::make_unique<TcpBuffers>(bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> TcpClient::RegisterWrite(SharedMemory& memory) {
+  if (&memory != offered_) {
+    return absl::FailedPreconditionError("a client registers for WRITE what it has offered (OfferWrite)");
+  }
+  return std::make_unique<Offered>(memory.bytes(), offered_count_);
+}
+
+absl::Status TcpClient::OfferWrite(SharedMemory& memory) {
+  REMORA_RETURN_IF_ERROR(CheckOffer(memory));
+  if (offered_ != nullptr || asked_) {
+    return absl::FailedPreconditionError("OfferWrite comes once, and before Connect");
+  }
+  offered_ = &memory;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Registration>> TcpClient::GrantWrite(SharedMemory&, std::size_t, std::size_t) {
+  return ForTheServer("GrantWrite");
+}
+
+absl::Status TcpClient::Accept(std::span<const std::byte>) { return ForTheServer("Accept"); }
+
+// --- Posting ----------------------------------------------------------------------------------------
+
+absl::Status TcpClient::CheckPost(std::uint64_t size) const {
+  if (!is_usable_) {
+    return failure_.ok() ? absl::FailedPreconditionError("the connection is not connected yet") : failure_;
+  }
+  if (size > kTcpMaxTransfer) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(size, " bytes in one request; the most are ", kTcpMaxTransfer));
+  }
+  return under_way_ == limits_.sends ? NoRoom() : absl::OkStatus();
+}
+
+absl::Status TcpClient::PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
+                                  std::uint64_t offset) {
+  const std::uint64_t size = TotalSize(to);
+  if (to.size() > kMaxSges || !region.Contains(offset, size)) {
+    return is_usable_ ? BadRequest(to, region, offset) : CheckPost(0);
+  }
+  REMORA_RETURN_IF_ERROR(CheckPost(size));
+  const auto size32 = static_cast<std::uint32_t>(size);
+  outbox_.Add(
+      {.kind = FrameKind::kRead, .size = size32, .key = region.key, .offset = region.address + offset}, {});
+  Posted posted{.context = context,
+                .kind = CompletionKind::kRead,
+                .requests = std::exchange(uncovered_, 0) + 1,
+                .frame = outbox_.added(),
+                .to_count = to.size(),
+                .size = size32};
+  std::ranges::copy(to, posted.to.begin());
+  posted_.push(posted);
+  ++under_way_;
+  return absl::OkStatus();
+}
+
+absl::Status TcpClient::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                   std::uint64_t offset) {
+  const std::uint64_t size = TotalSize(from);
+  if (from.size() > kMaxSges || !region.Contains(offset, size)) {
+    return is_usable_ ? BadRequest(from, region, offset) : CheckPost(0);
+  }
+  REMORA_RETURN_IF_ERROR(CheckPost(size));
+  outbox_.Add({.kind = FrameKind::kWrite,
+               .size = static_cast<std::uint32_t>(size),
+               .key = region.key,
+               .offset = region.address + offset},
+              from);
+  ++under_way_;
+  ++uncovered_;
+  return absl::OkStatus();
+}
+
+absl::Status TcpClient::PostSend(std::uint64_t context, const Sge& from) {
+  if (from.size > kMaxMessageSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
+  }
+  REMORA_RETURN_IF_ERROR(CheckPost(from.size));
+  outbox_.Add({.kind = FrameKind::kMessage, .size = from.size}, {&from, 1});
+  posted_.push({.context = context,
+                .kind = CompletionKind::kSend,
+                .requests = std::exchange(uncovered_, 0) + 1,
+                .frame = outbox_.added()});
+  ++under_way_;
+  Flush();
+  CompleteFront();
+  return absl::OkStatus();
+}
+
+absl::Status TcpClient::PostRecv(std::uint64_t context, const Sge& into) {
+  if (!failure_.ok()) return failure_;
+  if (posted_receives_ == limits_.receives) {
+    return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
+  }
+  ++posted_receives_;
+  receives_.push({context, into.data, into.size});
+  is_stuck_ = false;
+  return absl::OkStatus();
+}
+
+void TcpClient::Flush() {
+  if (outbox_.empty() || send_error_ != 0) return;
+  send_error_ = outbox_.Flush(socket_.get());
+}
+
+void TcpClient::CompleteFront() {
+  while (!posted_.empty() && posted_.front().kind == CompletionKind::kSend &&
+         posted_.front().frame <= outbox_.left()) {
+    const Posted& sent = posted_.front();
+    done_.push({{.connection = this, .context = sent.context, .kind = CompletionKind::kSend, .ok = true},
+                sent.requests});
+    posted_.pop();
+  }
+}
+
+// --- Completions ------------------------------------------------------------------------------------
+
+std::size_t TcpClient::Poll(std::span<Completion> out) {
+  if (out.empty()) return 0;
+  if (is_usable_) {
+    Flush();
+    CompleteFront();
+    if (done_.empty()) ReceiveFrames();
+    if (armed_) UpdateInterest();
+  }
+  std::size_t count = TakeDone(out);
+  if (!failure_.ok() && done_.empty() && !disconnect_told_) count += FlushPosted(out.subspan(count));
+  return count;
+}
+
+std::size_t TcpClient::TakeDone(std::span<Completion> out) {
+  std::size_t count = 0;
+  for (; count < out.size() && !done_.empty(); ++count) {
+    out[count] = done_.front().completion;
+    if (out[count].kind == CompletionKind::kReceive) --posted_receives_;
+    under_way_ -= done_.front().requests;
+    done_.pop();
+  }
+  return count;
+}
+
+std::size_t TcpClient::FlushPosted(std::span<Completion> out) {
+  std::size_t count = 0;
+  for (; count < out.size() && !posted_.empty(); ++count) {
+    out[count] = {.connection = this, .context = posted_.front().context, .kind = posted_.front().kind};
+    posted_.pop();
+  }
+  for (; count < out.size() && !receives_.empty(); ++count) {
+    out[count] = {.connection = this, .context = receives_.front().context, .kind = CompletionKind::kReceive};
+    receives_.pop();
+  }
+  if (count < out.size()) {
+    out[count++] = {.connection = this, .kind = CompletionKind::kDisconnected};
+    disconnect_told_ = true;
+  }
+  return count;
+}
+
+void TcpClient::ReceiveFrames() {
+  if (!TakeFrames()) return;
+  switch (inbox_.Fill(socket_.get())) {
+    case TcpInbox::Filled::kSome:
+    case TcpInbox::Filled::kAll:
+      TakeFrames();
+      return;
+    case TcpInbox::Filled::kNothing:
+      // What the server said before it closed has been read by now.
+      if (send_error_ != 0) Break(TcpStatus(send_error_, absl::StrCat("sending to ", peer_)));
+      return;
+    case TcpInbox::Filled::kClosed:
+      return Break(absl::UnavailableError("the server closed the connection or died"));
+    case TcpInbox::Filled::kFailed:
+      return Break(TcpStatus(errno, absl::StrCat("receiving from ", peer_)));
+  }
+}
+
+bool TcpClient::TakeFrames() {
+  while (is_usable_) {
+    if (payload_ != Payload::kNone) {
+      if (payload_ == Payload::kWrite && offered_count_ == 0) {
+        Refuse(absl::PermissionDeniedError("a WRITE to memory that is not registered any more"));
+        return false;
+      }
+      if (!inbox_.TakePayload()) return true;
+      FinishPayload();
+      continue;
+    }
+    const FrameHeader* const header = inbox_.Next();
+    if (header == nullptr) return true;
+    if (!Begin(*header)) return false;
+  }
+  return false;
+}
+
+bool TcpClient::Begin(const FrameHeader& header) {
+  if (!header.reserved_are_zero()) {
+    Refuse(absl::InternalError("a frame with bytes that must be zero and are not"));
+    return false;
+  }
+  switch (header.kind) {
+    case FrameKind::kReadAnswer:
+      return BeginAnswer(header);
+    case FrameKind::kWrite:
+      return BeginWrite(header);
+    case FrameKind::kMessage:
+      return BeginMessage(header);
+    case FrameKind::kEnd: {
+      if (header.size > kTcpMaxReason) break;
+      payload_ = Payload::kReason;
+      payload_size_ = header.size;
+      reason_code_ = header.key;
+      const Sge to = {reinterpret_cast<std::byte*>(reason_.data()), header.size, 0};
+      inbox_.Expect({&to, 1});
+      return true;
+    }
+    case FrameKind::kRead:
+      break;
+  }
+  Refuse(absl::InternalError(absl::StrCat("a frame of kind ", static_cast<unsigned>(header.kind),
+                                          " and size ", header.size, ", which no server sends")));
+  return false;
+}
+
+bool TcpClient::BeginAnswer(const FrameHeader& header) {
+  CompleteFront();
+  const bool is_asked_for = !posted_.empty() && posted_.front().kind == CompletionKind::kRead &&
+                            posted_.front().frame <= outbox_.left();
+  if (!is_asked_for || header.size != posted_.front().size) {
+    Refuse(absl::InternalError(absl::StrCat("an answer of ", header.size, " bytes that nobody asked for")));
+    return false;
+  }
+  payload_ = Payload::kAnswer;
+  inbox_.Expect(std::span(posted_.front().to).first(posted_.front().to_count));
+  return true;
+}
+
+bool TcpClient::BeginWrite(const FrameHeader& header) {
+  const std::span<std::byte> memory = offered_count_ == 0 ? std::span<std::byte>() : offered_->bytes();
+  if (header.key != kTcpOfferedKey || header.offset > memory.size() ||
+      header.size > memory.size() - header.offset) {
+    Refuse(absl::PermissionDeniedError("a WRITE outside the memory that the client has registered"));
+    return false;
+  }
+  payload_ = Payload::kWrite;
+  const Sge to = {memory.data() + header.offset, header.size, 0};
+  inbox_.Expect({&to, 1});
+  return true;
+}
+
+bool TcpClient::BeginMessage(const FrameHeader& header) {
+  if (receives_.empty()) {
+    is_stuck_ = true;
+    return false;
+  }
+  const Receive& receive = receives_.front();
+  if (header.size > receive.size || header.size > kMaxMessageSize) {
+    Refuse(absl::InternalError(
+        absl::StrCat("a message of ", header.size, " bytes came for a receive of ", receive.size)));
+    return false;
+  }
+  payload_ = Payload::kMessage;
+  payload_size_ = header.size;
+  const Sge to = {receive.data, header.size, 0};
+  inbox_.Expect({&to, 1});
+  return true;
+}
+
+void TcpClient::FinishPayload() {
+  switch (std::exchange(payload_, Payload::kNone)) {
+    case Payload::kNone:
+    case Payload::kWrite:
+      return;
+    case Payload::kAnswer: {
+      const Posted& read = posted_.front();
+      done_.push({{.connection = this, .context = read.context, .kind = CompletionKind::kRead, .ok = true},
+                  read.requests});
+      posted_.pop();
+      CompleteFront();
+      return;
+    }
+    case Payload::kMessage:
+      done_.push({{.connection = this,
+                   .context = receives_.front().context,
+                   .byte_count = payload_size_,
+                   .kind = CompletionKind::kReceive,
+                   .ok = true},
+                  0});
+      receives_.pop();
+      return;
+    case Payload::kReason:
+      return Break(StatusOfEnd(reason_code_, {reason_.data(), payload_size_}, "the server"));
+  }
+}
+
+// --- Waiting ----------------------------------------------------------------------------------------
+
+absl::Status TcpClient::Wait(TimePoint deadline) {
+  if (disconnect_told_) return failure_;
+  if (!is_usable_) return failure_.ok() ? CheckPost(0) : absl::OkStatus();
+  Flush();
+  CompleteFront();
+  // A message that had no receive may have one now.
+  if (!done_.empty() || send_error_ != 0) return absl::OkStatus();
+  if (inbox_.has_bytes() && payload_ == Payload::kNone && !is_stuck_ && inbox_.Next() != nullptr) {
+    return absl::OkStatus();
+  }
+  const auto events = static_cast<short>((is_stuck_ ? 0 : POLLIN) | (outbox_.empty() ? 0 : POLLOUT));
+  pollfd fd = {socket_.get(), events, 0};
+  REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
+  return in_time ? absl::OkStatus()
+                 : absl::DeadlineExceededError(absl::StrCat("nothing came from ", peer_, " in time"));
+}
+
+void TcpClient::Arm() {
+  armed_ = true;
+  if (!is_usable_) return;
+  Flush();
+  CompleteFront();
+  UpdateInterest();
+}
+
+void TcpClient::UpdateInterest() {
+  if (!is_usable_) return;
+  const std::uint32_t wanted = (is_stuck_ ? 0u : EPOLLIN) | (outbox_.empty() ? 0u : EPOLLOUT);
+  if (wanted == interest_) return;
+  epoll_event event = {.events = wanted, .data = {.ptr = nullptr}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket_.get(), &event) == 0) interest_ = wanted;
+}
+
+// --- The end ----------------------------------------------------------------------------------------
+
+void TcpClient::Refuse(absl::Status why) {
+  if (!outbox_.is_within_frame() && send_error_ == 0) SendEnd(socket_.get(), why);
+  Break(std::move(why));
+}
+
+void TcpClient::Break(absl::Status why) {
+  REMORA_CHECK(!why.ok());
+  is_usable_ = false;
+  if (failure_.ok()) failure_ = std::move(why);
+  outbox_.Clear();
+  if (socket_) shutdown(socket_.get(), SHUT_RDWR);
+}
+
+}  // namespace remora::rdma

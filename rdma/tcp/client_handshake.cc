@@ -1,0 +1,158 @@
+// TcpClient, until it is connected: Dial resolves, Connect tries one address after the other.
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/sleep.h"
+#include "rdma/tcp/client.h"
+#include "rdma/tcp/tcp.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+
+absl::StatusOr<std::unique_ptr<Connection>> DialTcp(const Address& address, const QueueLimits& limits,
+                                                    const Clock& clock, TimePoint) {
+  if (limits.sends == 0 || limits.receives == 0) {
+    return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
+  }
+  REMORA_ASSIGN_OR_RETURN(std::vector<SocketAddress> hosts, ResolveTcp(address, false));
+  return std::make_unique<TcpClient>(address, std::move(hosts), limits, clock);
+}
+
+absl::Status TcpClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {
+  if (request_data.size() > kMaxConnectData) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_data.size(), " bytes of request data; the most are ", kMaxConnectData));
+  }
+  if (asked_) return absl::FailedPreconditionError("Connect was called before: dial again");
+  asked_ = true;
+  absl::Status status = Shake(request_data, deadline);
+  if (status.ok()) status = MakeWaitable();
+  if (status.ok()) {
+    inbox_.Load(buffer_);
+    is_usable_ = true;
+  } else {
+    Break(status);
+  }
+  return status;
+}
+
+absl::Status TcpClient::Shake(std::span<const std::byte> request_data, TimePoint deadline) {
+  absl::Status status;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    // One that says nothing leaves time for the others.
+    const TimePoint now = clock_.Now();
+    const auto left = static_cast<Duration::rep>(hosts_.size() - i);
+    const TimePoint until = left == 1 ? deadline : now + (deadline - now) / left;
+    status = ShakeWith(hosts_[i], request_data, until);
+    const bool may_be_another = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    if (!may_be_another) return status;
+  }
+  return status;
+}
+
+absl::Status TcpClient::ShakeWith(const SocketAddress& host, std::span<const std::byte> request_data,
+                                  TimePoint deadline) {
+  peer_ = host.ToString();
+  REMORA_RETURN_IF_ERROR(ConnectSocket(host, deadline));
+  TcpHello hello;
+  hello.data_size = static_cast<std::uint32_t>(request_data.size());
+  std::ranges::copy(request_data, hello.data);
+  // A failure says that the server has hung up already; it may have said why.
+  static_cast<void>(send(socket_.get(), &hello, sizeof(hello), MSG_DONTWAIT | MSG_NOSIGNAL));
+  return TakeReply(deadline);
+}
+
+absl::Status TcpClient::ConnectSocket(const SocketAddress& host, TimePoint deadline) {
+  const std::string what = absl::StrCat("connecting to ", name_, " at ", peer_);
+  socket_ = UniqueFd(socket(host.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket_) return TcpStatus(errno, what);
+  REMORA_RETURN_IF_ERROR(SetTcpOptions(socket_.get(), kClientPatience));
+  if (connect(socket_.get(), host.get(), host.size) != 0) {
+    if (errno != EINPROGRESS) return TcpStatus(errno, what);
+    REMORA_RETURN_IF_ERROR(AwaitSocket(POLLOUT, deadline));
+    int error = 0;
+    socklen_t size = sizeof(error);
+    if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+    if (error != 0) return TcpStatus(error, what);
+  }
+  // On one host, where nobody listens, the system may have given us the very port that we call.
+  if (LocalAddressOf(socket_.get()).ToString() == PeerAddressOf(socket_.get()).ToString()) {
+    return TcpStatus(ECONNREFUSED, what);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TcpClient::AwaitSocket(short events, TimePoint deadline) const {
+  for (;;) {
+    pollfd fd = {socket_.get(), events, 0};
+    REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));
+    if (fd.revents != 0) return absl::OkStatus();
+    if (!in_time) {
+      return absl::DeadlineExceededError(absl::StrCat("the server at ", peer_, " does not answer"));
+    }
+  }
+}
+
+absl::Status TcpClient::TakeReply(TimePoint deadline) {
+  const std::string server = absl::StrCat("the server at ", peer_);
+  TcpReply reply;
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&reply, 1));
+  for (std::size_t heard = 0; heard < bytes.size();) {
+    const ssize_t got = recv(socket_.get(), bytes.data() + heard, bytes.size() - heard, MSG_DONTWAIT);
+    if (got > 0) {
+      heard += static_cast<std::size_t>(got);
+    } else if (got == 0) {
+      return absl::UnavailableError(
+          absl::StrCat(server, " hung up: it is no Remora server, or has no time for another client"));
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return TcpStatus(errno, server);
+    } else {
+      REMORA_RETURN_IF_ERROR(AwaitSocket(POLLIN, deadline));
+    }
+    // Magic and version come first in every version.
+    if (heard >= sizeof(reply.magic) && reply.magic != kTcpMagic) {
+      return absl::UnavailableError(absl::StrCat(server, " is no Remora server"));
+    }
+    if (heard >= offsetof(TcpReply, answer) && reply.version != kTcpVersion) break;
+  }
+  if (reply.version != kTcpVersion || reply.answer == TcpAnswer::kWrongVersion) {
+    return absl::UnavailableError(absl::StrCat(server, " speaks version ", reply.version,
+                                               " of tcp://, and this client ", kTcpVersion,
+                                               ": use one release on both sides"));
+  }
+  if (reply.data_size > kMaxAcceptData) {
+    return absl::InternalError(absl::StrCat(server, " said more than there may be"));
+  }
+  peer_data_.assign(reply.data, reply.data + reply.data_size);
+  switch (reply.answer) {
+    case TcpAnswer::kAccepted:
+      return absl::OkStatus();
+    case TcpAnswer::kRejected:
+      return absl::FailedPreconditionError("the server rejected the connection");
+    case TcpAnswer::kNoRoom:
+      return absl::UnavailableError(absl::StrCat(
+          server, " has no descriptor left for another client: try again, or raise its limit (ulimit -n)"));
+    case TcpAnswer::kWrongVersion:
+      break;
+  }
+  return absl::InternalError(absl::StrCat(server, " gave an answer of an unknown kind"));
+}
+
+absl::Status TcpClient::MakeWaitable() {
+  epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return TcpStatus(errno, "epoll_create1");
+  interest_ = EPOLLIN;
+  epoll_event event = {.events = interest_, .data = {.ptr = nullptr}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket_.get(), &event) != 0) {
+    return TcpStatus(errno, "epoll_ctl");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,152 @@
+#include "rdma/tcp/door.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+namespace {
+
+// A client that says nothing for so long gives way.
+constexpr std::chrono::seconds kHalfOpenPatience(5);
+// New clients of one look: those that are in wait no longer than for these.
+constexpr int kMostAccepted = 8;
+
+UniqueFd SpareDescriptor() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+void SayTo(int socket, TcpAnswer answer) {
+  const TcpReply reply{.answer = answer};
+  static_cast<void>(send(socket, &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Create(UniqueFd listening, TcpNews& news,
+                                                         const Clock& clock) {
+  std::unique_ptr<TcpDoor> door(new TcpDoor(std::move(listening), news, clock));
+  door->spare_ = SpareDescriptor();
+  door->epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!door->epoll_) return TcpStatus(errno, "epoll_create1");
+  epoll_event event = {.events = EPOLLIN, .data = {.ptr = nullptr}};
+  if (epoll_ctl(door->epoll_.get(), EPOLL_CTL_ADD, door->listening_.get(), &event) != 0) {
+    return TcpStatus(errno, "epoll_ctl");
+  }
+  return door;
+}
+
+void TcpDoor::Look() {
+  std::array<epoll_event, 32> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
+  bool is_somebody_new = false;
+  for (int i = 0; i < count; ++i) {
+    const void* const whose = events[static_cast<std::size_t>(i)].data.ptr;
+    if (whose == nullptr) {
+      is_somebody_new = true;
+      continue;
+    }
+    const auto client =
+        std::ranges::find(half_open_, whose, [](const HalfOpen& one) -> const void* { return &one; });
+    if (client == half_open_.end()) continue;
+    const Heard heard = Hear(*client);
+    if (heard == Heard::kDropped) {
+      Drop(client);
+    } else if (heard == Heard::kSpoke) {
+      half_open_.erase(client);
+    }
+  }
+  // Last: whoever it pushes out is in no event that is still to be looked at.
+  for (int i = 0; is_somebody_new && i < kMostAccepted; ++i) is_somebody_new = AcceptOne();
+  while (!half_open_.empty() && half_open_.front().since + kHalfOpenPatience <= clock_.Now()) {
+    Drop(half_open_.begin());
+  }
+}
+
+std::optional<TimePoint> TcpDoor::NextLook() const {
+  if (half_open_.empty()) return std::nullopt;
+  return half_open_.front().since + kHalfOpenPatience;
+}
+
+bool TcpDoor::AcceptOne() {
+  if (news_.request_count() >= kMaxWaiting) {
+    SetListening(false);
+    is_full_.store(true);
+    // The server thread may have taken them all between the two looks, and then nobody calls MakeRoom.
+    if (news_.request_count() < kMaxWaiting) MakeRoom();
+    return false;
+  }
+  HalfOpen client{.socket = {}, .peer = {}, .since = clock_.Now(), .heard = 0, .hello = {}};
+  client.peer.size = sizeof(client.peer.storage);
+  client.socket = UniqueFd(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&client.peer.storage),
+                                   &client.peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!client.socket) {
+    if (errno == EMFILE || errno == ENFILE) RefuseOne();
+    return false;
+  }
+  if (!SetTcpOptions(client.socket.get(), kServerPatience).ok()) return true;  // it is gone already
+  if (half_open_.size() == kMaxHalfOpen) Drop(half_open_.begin());
+  HalfOpen& held = half_open_.emplace_back(std::move(client));
+  epoll_event event = {.events = EPOLLIN, .data = {.ptr = &held}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, held.socket.get(), &event) != 0) {
+    Drop(std::prev(half_open_.end()));
+  }
+  return true;
+}
+
+// Without a descriptor to accept with, the listening socket would stay readable.
+void TcpDoor::RefuseOne() {
+  spare_ = UniqueFd();
+  {
+    const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      SayTo(socket.get(), TcpAnswer::kNoRoom);
+      dropped_.fetch_add(1, std::memory_order_relaxed);
+      without_descriptor_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  spare_ = SpareDescriptor();
+}
+
+TcpDoor::Heard TcpDoor::Hear(HalfOpen& client) {
+  const std::span<std::byte> hello = std::as_writable_bytes(std::span(&client.hello, 1));
+  const ssize_t got =
+      recv(client.socket.get(), hello.data() + client.heard, hello.size() - client.heard, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kWaits;
+  if (got <= 0) return Heard::kDropped;
+  client.heard += static_cast<std::size_t>(got);
+  // Magic and version come first in every version.
+  if (client.heard < offsetof(TcpHello, data_size)) return Heard::kWaits;
+  if (client.hello.magic != kTcpMagic) return Heard::kDropped;
+  if (client.hello.version != kTcpVersion) {
+    SayTo(client.socket.get(), TcpAnswer::kWrongVersion);
+    return Heard::kDropped;
+  }
+  if (client.heard < hello.size()) return Heard::kWaits;
+  if (client.hello.data_size > kMaxConnectData) return Heard::kDropped;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
+  news_.ReportRequest({.socket = std::move(client.socket), .peer = client.peer, .hello = client.hello});
+  return Heard::kSpoke;
+}
+
+void TcpDoor::Drop(std::list<HalfOpen>::iterator client) {
+  dropped_.fetch_add(1, std::memory_order_relaxed);
+  half_open_.erase(client);
+}
+
+void TcpDoor::MakeRoom() {
+  if (is_full_.exchange(false)) SetListening(true);
+}
+
+bool TcpDoor::SetListening(bool on) {
+  epoll_event event = {.events = on ? EPOLLIN : 0u, .data = {.ptr = nullptr}};
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event) == 0;
+}
+
+}  // namespace remora::rdma

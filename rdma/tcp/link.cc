@@ -1,0 +1,462 @@
+#include "rdma/tcp/link.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/check.h"
+
+namespace remora::rdma {
+namespace {
+
+// Of one connection, before another one has its turn.
+constexpr int kMaxFills = 4;
+// Answers are sent when so many wait, whatever else has come.
+constexpr std::size_t kMaxAnswers = 64;
+
+int ErrorOf(int socket) {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  return getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+absl::Status PeerIsGone(int error) {
+  if (error == 0) return absl::UnavailableError("the peer closed the connection or died");
+  return TcpStatus(error, "the connection was lost");
+}
+
+}  // namespace
+
+TcpLink::TcpLink(UniqueFd socket, const QueueLimits& limits, TcpNews& news)
+    : limits_(limits),
+      news_(news),
+      socket_(std::move(socket)),
+      sends_(limits.sends),
+      receives_(limits.receives),
+      done_(limits.sends + limits.receives) {}
+
+// --- The server thread ------------------------------------------------------------------------------
+
+void TcpLink::AddRead(std::uint32_t key, std::span<std::byte> bytes) {
+  const std::scoped_lock lock(mutex_);
+  regions_.push_back({.key = key, .writable = false, .address = 0, .bytes = bytes});
+}
+
+void TcpLink::AddWrite(std::uint32_t key, std::uint64_t address, std::span<std::byte> bytes) {
+  const std::scoped_lock lock(mutex_);
+  regions_.push_back({.key = key, .writable = true, .address = address, .bytes = bytes});
+}
+
+void TcpLink::Strike(std::uint32_t key) {
+  const std::scoped_lock lock(mutex_);
+  const auto struck = std::ranges::find(regions_, key, &Region::key);
+  if (struck == regions_.end()) return;
+  const std::span<const std::byte> bytes = struck->bytes;
+  regions_.erase(struck);
+  // An answer that still waits would be sent from memory that may be anything by then.
+  if (failure_.ok() && outbox_.RefersTo(bytes)) {
+    Break(absl::UnavailableError("memory that the peer was reading was taken back"));
+  }
+}
+
+void TcpLink::Answer(TcpAnswer answer, std::span<const std::byte> data) {
+  TcpReply reply{.answer = answer};
+  reply.data_size = static_cast<std::uint32_t>(data.size());
+  std::ranges::copy(data, reply.data);
+  const std::scoped_lock lock(mutex_);
+  // It fits: nothing was sent before. A client that is gone is noticed when it is served.
+  static_cast<void>(send(socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+bool TcpLink::Start(int epoll, NicCounters& counters, Connection* connection) {
+  const std::scoped_lock lock(mutex_);
+  epoll_event event = {.events = EPOLLIN, .data = {.ptr = this}};
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, socket_.get(), &event) != 0) return false;
+  epoll_ = epoll;
+  interest_ = event.events;
+  counters_ = &counters;
+  connection_ = connection;
+  return true;
+}
+
+absl::Status TcpLink::PostRecv(std::uint64_t context, const Sge& into) {
+  const std::scoped_lock lock(mutex_);
+  if (!failure_.ok()) return failure_;
+  if (posted_receives_ == limits_.receives) {
+    return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
+  }
+  ++posted_receives_;
+  receives_.push({context, into.data, into.size});
+  if (is_parked_) {
+    is_parked_ = false;
+    wants_turn_ = true;
+    UpdateInterest();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TcpLink::CheckPost(std::span<const Sge> from) const {
+  if (!failure_.ok()) return failure_;
+  if (connection_ == nullptr) return absl::FailedPreconditionError("the connection is not accepted yet");
+  if (under_way_ == limits_.sends) return NoRoom();
+  if (TotalSize(from) > kTcpMaxTransfer) {
+    return absl::InvalidArgumentError(absl::StrCat("more than ", kTcpMaxTransfer, " bytes in one request"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TcpLink::PostSend(std::uint64_t context, const Sge& from) {
+  if (from.size > kMaxMessageSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", from.size, " bytes; the longest is ", kMaxMessageSize));
+  }
+  bool is_done = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (absl::Status status = CheckPost({&from, 1}); !status.ok()) return status;
+    outbox_.Add({.kind = FrameKind::kMessage, .size = from.size}, {&from, 1});
+    sends_.push({context, outbox_.added(), std::exchange(uncovered_, 0) + 1});
+    ++under_way_;
+    Flush();
+    CompleteSends();
+    UpdateInterest();
+    is_done = !done_.empty();
+  }
+  if (is_done) news_.Report(shared_from_this());
+  return absl::OkStatus();
+}
+
+absl::Status TcpLink::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                 std::uint64_t offset) {
+  const std::uint64_t size = TotalSize(from);
+  if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
+  const std::scoped_lock lock(mutex_);
+  if (absl::Status status = CheckPost(from); !status.ok()) return status;
+  // It leaves with the message behind it.
+  outbox_.Add({.kind = FrameKind::kWrite,
+               .size = static_cast<std::uint32_t>(size),
+               .key = region.key,
+               .offset = region.address + offset},
+              from);
+  ++under_way_;
+  ++uncovered_;
+  return absl::OkStatus();
+}
+
+std::size_t TcpLink::Take(std::span<Completion> out) {
+  std::size_t count = 0;
+  bool is_more = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (connection_ == nullptr) return 0;
+    for (; count < out.size() && !done_.empty(); ++count) {
+      out[count] = done_.front().completion;
+      if (out[count].kind == CompletionKind::kReceive) --posted_receives_;
+      under_way_ -= done_.front().requests;
+      done_.pop();
+    }
+    const auto flush = [&](auto& queue, CompletionKind kind) {
+      for (; count < out.size() && !queue.empty(); ++count) {
+        out[count] = {.connection = connection_, .context = queue.front().context, .kind = kind};
+        queue.pop();
+      }
+    };
+    if (!failure_.ok() && done_.empty()) {
+      flush(sends_, CompletionKind::kSend);
+      flush(receives_, CompletionKind::kReceive);
+      if (count < out.size() && !disconnect_told_) {
+        out[count++] = {.connection = connection_, .kind = CompletionKind::kDisconnected};
+        disconnect_told_ = true;
+      }
+    }
+    is_more = has_news();
+  }
+  if (is_more) news_.Report(shared_from_this());
+  return count;
+}
+
+absl::Status TcpLink::failure() {
+  const std::scoped_lock lock(mutex_);
+  return failure_;
+}
+
+void TcpLink::End() {
+  const std::scoped_lock lock(mutex_);
+  connection_ = nullptr;
+  if (failure_.ok()) failure_ = absl::UnavailableError("the connection was ended");
+  regions_.clear();
+  outbox_.Clear();
+  // A peer that is hearing why it was given up is left to do so: the NIC thread closes.
+  if (!is_ending_) Close();
+}
+
+// --- The NIC thread ---------------------------------------------------------------------------------
+
+bool TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
+  bool tells = false;
+  bool is_new_end = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!socket_) return false;
+    if (is_ending_) {
+      Drain(buffer);
+      return false;
+    }
+    const bool is_gone = (events & (EPOLLHUP | EPOLLERR)) != 0;
+    send_failed_ |= is_gone;
+    Flush();
+    CompleteSends();
+    if (!is_blocked()) ReceiveFrames(buffer);
+    // What the peer said before its end is taken by now, or nobody takes it.
+    if (is_gone && failure_.ok() && !wants_turn_) Break(PeerIsGone(ErrorOf(socket_.get())));
+    UpdateInterest();
+    tells = has_news();
+    is_new_end = is_ending_;
+  }
+  if (tells) news_.Report(shared_from_this());
+  return is_new_end;
+}
+
+void TcpLink::ReceiveFrames(std::span<std::byte> buffer) {
+  wants_turn_ = false;
+  inbox_.Load(buffer);
+  for (int fills = 0; TakeFrames(); ++fills) {
+    if (fills == kMaxFills) {
+      wants_turn_ = true;
+      break;
+    }
+    const TcpInbox::Filled filled = inbox_.Fill(socket_.get());
+    if (filled == TcpInbox::Filled::kNothing) break;
+    if (filled == TcpInbox::Filled::kClosed) {
+      Break(PeerIsGone(0));
+      break;
+    }
+    if (filled == TcpInbox::Filled::kFailed) {
+      Break(PeerIsGone(errno));
+      break;
+    }
+    if (filled == TcpInbox::Filled::kAll) {
+      TakeFrames();
+      break;
+    }
+  }
+  inbox_.Store();
+}
+
+bool TcpLink::TakeFrames() {
+  while (failure_.ok()) {
+    if (payload_ != Payload::kNone) {
+      // Taken back since it began.
+      if (payload_ == Payload::kWrite && Find(payload_key_) == nullptr) {
+        Refuse(absl::PermissionDeniedError("a WRITE to memory that was taken back"));
+        return false;
+      }
+      if (!inbox_.TakePayload()) break;
+      FinishPayload();
+      continue;
+    }
+    if (outbox_.size() >= kMaxAnswers) {
+      Flush();
+      if (is_blocked()) break;
+    }
+    const FrameHeader* const header = inbox_.Next();
+    if (header == nullptr || !Begin(*header)) {
+      Flush();
+      break;
+    }
+  }
+  if (!failure_.ok()) return false;
+  CompleteSends();
+  // Frames may wait in the inbox, and nothing announces them once the outbox is empty.
+  wants_turn_ = is_blocked();
+  return !is_parked_ && !is_blocked();
+}
+
+bool TcpLink::Begin(const FrameHeader& header) {
+  if (!header.reserved_are_zero()) {
+    Refuse(absl::InternalError("a frame with bytes that must be zero and are not"));
+    return false;
+  }
+  switch (header.kind) {
+    case FrameKind::kRead:
+      return BeginRead(header);
+    case FrameKind::kWrite:
+      return BeginWrite(header);
+    case FrameKind::kMessage:
+      return BeginMessage(header);
+    case FrameKind::kEnd: {
+      if (header.size > kTcpMaxReason) break;
+      payload_ = Payload::kReason;
+      payload_size_ = header.size;
+      reason_code_ = header.key;
+      const Sge to = {reinterpret_cast<std::byte*>(reason_.data()), header.size, 0};
+      inbox_.Expect({&to, 1});
+      return true;
+    }
+    case FrameKind::kReadAnswer:
+      break;
+  }
+  Refuse(absl::InternalError(absl::StrCat("a frame of kind ", static_cast<unsigned>(header.kind),
+                                          " and size ", header.size, ", which no client sends")));
+  return false;
+}
+
+bool TcpLink::BeginRead(const FrameHeader& header) {
+  std::byte* const from = Access(header, false);
+  if (from == nullptr) {
+    Refuse(absl::PermissionDeniedError("a READ outside the regions that this connection was given"));
+    return false;
+  }
+  const Sge bytes = {from, header.size, 0};
+  if (!send_failed_) outbox_.Add({.kind = FrameKind::kReadAnswer, .size = header.size}, {&bytes, 1});
+  inbox_.Expect({});
+  counters_->reads.fetch_add(1, std::memory_order_relaxed);
+  counters_->read_bytes.fetch_add(header.size, std::memory_order_relaxed);
+  return true;
+}
+
+bool TcpLink::BeginWrite(const FrameHeader& header) {
+  std::byte* const into = Access(header, true);
+  if (into == nullptr) {
+    Refuse(absl::PermissionDeniedError("a WRITE outside the regions that this connection may write"));
+    return false;
+  }
+  payload_ = Payload::kWrite;
+  payload_key_ = header.key;
+  const Sge to = {into, header.size, 0};
+  inbox_.Expect({&to, 1});
+  return true;
+}
+
+bool TcpLink::BeginMessage(const FrameHeader& header) {
+  if (header.size > kMaxMessageSize) {
+    Refuse(absl::InternalError(
+        absl::StrCat("a message of ", header.size, " bytes; the longest is ", kMaxMessageSize)));
+    return false;
+  }
+  if (receives_.empty()) {
+    is_parked_ = true;
+    return false;
+  }
+  const Receive& receive = receives_.front();
+  if (header.size > receive.size) {
+    Refuse(absl::InternalError(
+        absl::StrCat("a message of ", header.size, " bytes came for a receive of ", receive.size)));
+    return false;
+  }
+  payload_ = Payload::kMessage;
+  payload_size_ = header.size;
+  const Sge to = {receive.data, header.size, 0};
+  inbox_.Expect({&to, 1});
+  return true;
+}
+
+void TcpLink::FinishPayload() {
+  switch (std::exchange(payload_, Payload::kNone)) {
+    case Payload::kNone:
+    case Payload::kWrite:
+      return;
+    case Payload::kMessage:
+      done_.push({.completion = {.connection = connection_,
+                                 .context = receives_.front().context,
+                                 .byte_count = payload_size_,
+                                 .kind = CompletionKind::kReceive,
+                                 .ok = true}});
+      receives_.pop();
+      return;
+    case Payload::kReason:
+      return Break(StatusOfEnd(reason_code_, {reason_.data(), payload_size_}, "the client"));
+  }
+}
+
+const TcpLink::Region* TcpLink::Find(std::uint32_t key) const {
+  const auto found = std::ranges::find(regions_, key, &Region::key);
+  return found == regions_.end() ? nullptr : &*found;
+}
+
+std::byte* TcpLink::Access(const FrameHeader& header, bool writes) const {
+  if (header.size > kTcpMaxTransfer) return nullptr;
+  const Region* const region = Find(header.key);
+  if (region == nullptr || (writes && !region->writable)) return nullptr;
+  const std::uint64_t size = region->bytes.size();
+  const std::uint64_t offset = header.offset - region->address;  // wraps to one that is too large
+  if (offset > size || header.size > size - offset) return nullptr;
+  return region->bytes.data() + offset;
+}
+
+void TcpLink::Flush() {
+  if (outbox_.empty() || send_failed_ || !socket_) return;
+  send_failed_ = outbox_.Flush(socket_.get()) != 0;
+  const bool is_slow = !outbox_.empty();
+  if (is_slow == reads_slowly_) return;
+  reads_slowly_ = is_slow;
+  SetInFlightPatience(socket_.get(), is_slow ? kSlowReaderPatience : kServerPatience.in_flight);
+}
+
+void TcpLink::CompleteSends() {
+  if (!failure_.ok()) return;
+  for (; !sends_.empty() && sends_.front().frame <= outbox_.left(); sends_.pop()) {
+    done_.push({.completion = {.connection = connection_,
+                               .context = sends_.front().context,
+                               .kind = CompletionKind::kSend,
+                               .ok = true},
+                .requests = sends_.front().requests});
+  }
+}
+
+void TcpLink::Drain(std::span<std::byte> buffer) {
+  for (int i = 0; i < kMaxFills; ++i) {
+    const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got > 0 || (got < 0 && errno == EINTR)) continue;
+    if (got == 0 || errno != EAGAIN) {
+      is_ending_ = false;
+      Close();
+    }
+    return;
+  }
+}
+
+void TcpLink::CloseIfEnding() {
+  const std::scoped_lock lock(mutex_);
+  if (std::exchange(is_ending_, false)) Close();
+}
+
+void TcpLink::Close() {
+  // A process that was forked may hold the socket, too: without this, the peer would not hear of the end.
+  if (socket_) shutdown(socket_.get(), SHUT_RDWR);
+  socket_ = UniqueFd();
+}
+
+void TcpLink::Refuse(absl::Status why) {
+  if (!outbox_.is_within_frame() && !send_failed_) {
+    SendEnd(socket_.get(), why);
+    // Closed now, with bytes of the peer's unread, the socket would have the peer lose what was just said.
+    is_ending_ = shutdown(socket_.get(), SHUT_WR) == 0;
+  }
+  Break(std::move(why));
+}
+
+void TcpLink::Break(absl::Status why) {
+  REMORA_CHECK(!why.ok());
+  if (failure_.ok()) failure_ = std::move(why);
+  outbox_.Clear();
+  if (!is_ending_) Close();
+}
+
+void TcpLink::UpdateInterest() {
+  if (!socket_ || epoll_ < 0) return;
+  std::uint32_t wanted = 0;
+  if (is_ending_ || (!is_parked_ && !is_blocked())) wanted |= EPOLLIN;
+  // For a turn that nothing announces: a socket that can be written has this event at once.
+  if (!is_ending_ && (is_blocked() || wants_turn_)) wanted |= EPOLLOUT;
+  if (wanted == interest_) return;
+  epoll_event event = {.events = wanted, .data = {.ptr = this}};
+  if (epoll_ctl(epoll_, EPOLL_CTL_MOD, socket_.get(), &event) == 0) interest_ = wanted;
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,88 @@
+#include "rdma/tcp/listener.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/tcp/tcp.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+
+namespace remora::rdma {
+
+absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, const QueueLimits& limits,
+                                                    const Clock& clock, std::uint32_t threads) {
+  if (limits.sends == 0 || limits.receives == 0) {
+    return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
+  }
+  return TcpListener::Make(address, limits, clock, std::max<std::uint32_t>(threads, 1));
+}
+
+Descriptors DescriptorsOfTcp() {
+  // The socket, the spare, the news, an epoll of the door, and two of the thread; who is at the door; who
+  // hears why it was given up.
+  constexpr std::size_t kOwn = 6;
+  constexpr std::size_t kHearing = 64;
+  return {.listener = kOwn + TcpDoor::kMaxHalfOpen + TcpDoor::kMaxWaiting + kHearing, .connection = 1};
+}
+
+absl::StatusOr<std::unique_ptr<Listener>> TcpListener::Make(const Address& address, const QueueLimits& limits,
+                                                            const Clock& clock, std::uint32_t threads) {
+  std::unique_ptr<TcpListener> listener(new TcpListener(address, limits));
+  REMORA_ASSIGN_OR_RETURN(listener->news_, TcpNews::Create());
+  REMORA_ASSIGN_OR_RETURN(UniqueFd socket, ListenAtTcp(address));
+  listener->address_.port = LocalAddressOf(socket.get()).port();
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<TcpDoor> door,
+                          TcpDoor::Create(std::move(socket), *listener->news_, clock));
+  for (std::uint32_t i = 0; i < threads; ++i) {
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<NicThread> thread, NicThread::Start(clock, std::move(door)));
+    listener->threads_.push_back(std::move(thread));
+  }
+  return listener;
+}
+
+TcpListener::~TcpListener() {
+  REMORA_CHECK(connection_count_ == 0);  // connections are destroyed before their listener
+  threads_.clear();                      // before the news that they report to
+}
+
+absl::StatusOr<RemoteRegion> TcpListener::RegisterRead(SharedMemory& memory) {
+  if (memory.writers() != SharedMemory::Writers::kOwnerOnly) {
+    return absl::InvalidArgumentError("memory for clients to READ must be made with Writers::kOwnerOnly");
+  }
+  if (reads_.size() == kTcpMaxReads) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a listener has at most ", kTcpMaxReads, " regions to READ"));
+  }
+  reads_.push_back(memory.bytes());
+  return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};
+}
+
+std::unique_ptr<Connection> TcpListener::NextRequest() {
+  std::optional<TcpRequest> request = news_->NextRequest();
+  if (!request) return nullptr;
+  threads_.front()->door()->MakeRoom();
+  return std::make_unique<TcpServer>(*this, *std::move(request));
+}
+
+std::size_t TcpListener::Poll(std::span<Completion> out) {
+  std::size_t count = 0;
+  while (count < out.size()) {
+    const std::shared_ptr<TcpLink> link = news_->NextLink();
+    if (link == nullptr) break;
+    const std::size_t taken = link->Take(out.subspan(count));
+    for (const Completion& completion : out.subspan(count, taken)) {
+      if (!completion.ok) static_cast<TcpServer*>(completion.connection)->NoteFailure();
+    }
+    count += taken;
+  }
+  return count;
+}
+
+NicThread& TcpListener::NextThread() {
+  next_thread_ = (next_thread_ + 1) % threads_.size();
+  return *threads_[next_thread_];
+}
+
+}  // namespace remora::rdma

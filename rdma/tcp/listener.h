@@ -1,0 +1,58 @@
+// The server's end of a tcp:// address.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "rdma/tcp/nic_thread.h"
+#include "rdma/tcp/server.h"
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+class TcpListener final : public Listener {
+ public:
+  static absl::StatusOr<std::unique_ptr<Listener>> Make(const Address& address, const QueueLimits& limits,
+                                                        const Clock& clock, std::uint32_t threads);
+  ~TcpListener() override;
+
+  const Address& address() const override { return address_; }
+  const QueueLimits& limits() const override { return limits_; }
+  bool binds_writes() const override { return true; }  // each link has regions of its own
+  absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
+  std::unique_ptr<Connection> NextRequest() override;
+  std::size_t Poll(std::span<Completion> out) override;
+  void Arm() override { news_->Arm(); }
+  void Disarm() override { news_->Disarm(); }
+  int wait_fd() const override { return news_->fd(); }
+  std::uint64_t dropped_handshakes() const override { return threads_.front()->door()->dropped(); }
+  std::uint64_t without_descriptor() const override { return threads_.front()->door()->without_descriptor(); }
+
+  // --- For its connections ---
+  TcpNews& news() { return *news_; }
+  std::span<const std::span<std::byte>> reads() const { return reads_; }
+  /// The one that shall serve the next connection.
+  NicThread& NextThread();
+  /// Of a region to WRITE. After four billion of them, numbers come again.
+  std::uint32_t NextKey() { return last_key_ = std::max(last_key_ + 1, kTcpMaxReads + 1); }
+  void Add() { ++connection_count_; }
+  void Remove() { --connection_count_; }
+
+ private:
+  TcpListener(const Address& address, const QueueLimits& limits) : address_(address), limits_(limits) {}
+
+  Address address_;
+  const QueueLimits limits_;
+  std::unique_ptr<TcpNews> news_;
+  std::vector<std::unique_ptr<NicThread>> threads_;  // the first has the door
+  std::size_t next_thread_ = 0;
+  std::vector<std::span<std::byte>> reads_;  // by key - 1
+  std::uint32_t last_key_ = kTcpMaxReads;
+  std::size_t connection_count_ = 0;
+};
+
+}  // namespace remora::rdma

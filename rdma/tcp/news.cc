@@ -1,0 +1,72 @@
+#include "rdma/tcp/news.h"
+
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "rdma/tcp/link.h"
+
+namespace remora::rdma {
+
+absl::StatusOr<std::unique_ptr<TcpNews>> TcpNews::Create() {
+  std::unique_ptr<TcpNews> news(new TcpNews);
+  news->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!news->wake_fd_) return TcpStatus(errno, "eventfd");
+  return news;
+}
+
+void TcpNews::Signal() {
+  if (armed_) eventfd_write(wake_fd_.get(), 1);
+}
+
+void TcpNews::Report(const std::shared_ptr<TcpLink>& link) {
+  const std::scoped_lock lock(mutex_);
+  if (std::exchange(link->is_reported, true)) return;
+  links_.push_back(link);
+  has_links_.store(true, std::memory_order_release);
+  Signal();
+}
+
+void TcpNews::ReportRequest(TcpRequest request) {
+  const std::scoped_lock lock(mutex_);
+  requests_.push_back(std::move(request));
+  request_count_.store(requests_.size());
+  Signal();
+}
+
+std::shared_ptr<TcpLink> TcpNews::NextLink() {
+  // Acquire: pairs with Report. What is missed here, the next look finds; who is about to sleep has armed.
+  if (!has_links_.load(std::memory_order_acquire)) return nullptr;
+  const std::scoped_lock lock(mutex_);
+  if (links_.empty()) return nullptr;
+  std::shared_ptr<TcpLink> link = std::move(links_.front());
+  links_.pop_front();
+  link->is_reported = false;
+  has_links_.store(!links_.empty(), std::memory_order_release);
+  return link;
+}
+
+std::optional<TcpRequest> TcpNews::NextRequest() {
+  if (request_count_.load() == 0) return std::nullopt;
+  const std::scoped_lock lock(mutex_);
+  if (requests_.empty()) return std::nullopt;
+  TcpRequest request = std::move(requests_.front());
+  requests_.pop_front();
+  request_count_.store(requests_.size());
+  return request;
+}
+
+void TcpNews::Arm() {
+  const std::scoped_lock lock(mutex_);
+  armed_ = true;
+}
+
+void TcpNews::Disarm() {
+  const std::scoped_lock lock(mutex_);
+  armed_ = false;
+  eventfd_t ignored;
+  eventfd_read(wake_fd_.get(), &ignored);
+}
+
+}  // namespace remora::rdma

@@ -1,0 +1,116 @@
+// What goes over a tcp:// connection: the handshake, then frames.
+//
+//   client                                server
+//   connect                               accept
+//   TcpHello                   ----->     NextRequest
+//                              <-----     TcpReply: accepted, or why not
+//   READ, WRITE, MESSAGE       ----->     a NIC thread serves READs and WRITEs
+//                              <-----     READ-ANSWER, in the order of the READs; WRITE, MESSAGE
+//   END                        <---->     the reason why its sender gives up this connection; nothing follows
+//
+// A frame is a header of 24 bytes, then its payload:
+//
+//    0      1          4        8        12         16                24
+//   +------+----------+--------+--------+----------+-----------------+-------------------
+//   | kind | zero     | size   | key    | zero     | offset          | payload
+//   +------+----------+--------+--------+----------+-----------------+-------------------
+//
+//   kind          size                  key               offset                payload
+//   READ          bytes wanted          of the region     of the first byte     none
+//   READ-ANSWER   bytes that follow     0                 0                     the bytes
+//   WRITE         bytes that follow     of the region     of the first byte     the bytes
+//   MESSAGE       bytes that follow     0                 0                     the message
+//   END           bytes that follow     an absl code      0                     text for a log
+//
+// `offset` is RemoteRegion's address, and what the request adds to it. Integers are little-endian. A receiver
+// takes every field for hostile: it checks a header whole before it uses any of it, and an access that leaves
+// its region ends the connection.
+//
+// Which code keeps the ordering rules of transport.h:
+//   O1, O2  The frames of one direction are one stream, and one thread takes them from it in order
+//           (TcpLink::Take on a server, TcpClient::Receive on a client): the bytes of a WRITE are in their
+//           place before the frame behind it is looked at.
+//   O3, O4  TcpOutbox::Flush has the kernel copy the bytes of a READ out of the region, after the READ came
+//           and before its answer leaves.
+//   O5      TcpClient completes what was posted from the front of one queue (CompleteFront), and a server
+//           answers READs in the order in which they came.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "rdma/transport.h"
+
+namespace remora::rdma {
+
+static_assert(std::endian::native == std::endian::little);
+
+inline constexpr std::uint64_t kTcpMagic = 0x007063746d6572ff;  // 0xff "remtcp" 0: no line of text begins so
+inline constexpr std::uint32_t kTcpVersion = 1;
+
+struct TcpHello {
+  std::uint64_t magic = kTcpMagic;
+  std::uint32_t version = kTcpVersion;
+  std::uint32_t data_size = 0;
+  std::byte data[kMaxConnectData] = {};
+};
+static_assert(sizeof(TcpHello) == 72);
+static_assert(std::has_unique_object_representations_v<TcpHello>);
+
+enum class TcpAnswer : std::uint32_t {
+  kAccepted = 1,
+  kRejected = 2,
+  kWrongVersion = 3,  // of TcpHello
+  kNoRoom = 4,        // no descriptor for another client
+};
+
+struct TcpReply {
+  std::uint64_t magic = kTcpMagic;
+  std::uint32_t version = kTcpVersion;
+  TcpAnswer answer = TcpAnswer::kAccepted;
+  std::uint32_t data_size = 0;
+  std::byte data[kMaxAcceptData] = {};
+};
+static_assert(sizeof(TcpReply) == 216);
+static_assert(std::has_unique_object_representations_v<TcpReply>);
+static_assert(kMaxRejectData <= kMaxAcceptData);
+
+enum class FrameKind : std::uint8_t {
+  kRead = 1,
+  kReadAnswer = 2,
+  kWrite = 3,
+  kMessage = 4,
+  kEnd = 5,
+};
+
+struct FrameHeader {
+  FrameKind kind{};
+  std::uint8_t zero[3] = {};
+  std::uint32_t size = 0;
+  std::uint32_t key = 0;
+  std::uint32_t zero_too = 0;
+  std::uint64_t offset = 0;
+
+  bool reserved_are_zero() const { return (zero[0] | zero[1] | zero[2]) == 0 && zero_too == 0; }
+};
+static_assert(sizeof(FrameHeader) == 24);
+static_assert(offsetof(FrameHeader, size) == 4 && offsetof(FrameHeader, key) == 8);
+static_assert(offsetof(FrameHeader, offset) == 16);
+static_assert(std::has_unique_object_representations_v<FrameHeader>);
+
+/// Most bytes of one READ or WRITE.
+inline constexpr std::uint64_t kTcpMaxTransfer = std::uint64_t{1} << 30;
+/// Most bytes of an END's text.
+inline constexpr std::uint32_t kTcpMaxReason = 200;
+
+/// Regions to READ have the keys 1 to kTcpMaxReads. Those to WRITE have keys behind, each its own among all
+/// of a listener: a key of another connection is none here.
+inline constexpr std::uint32_t kTcpMaxReads = 8;
+/// The address of each region to WRITE: what lies before it has one, too, which is refused.
+inline constexpr std::uint64_t kTcpWriteAddress = std::uint64_t{1} << 20;
+/// The key of what a client offers its server to WRITE.
+inline constexpr std::uint32_t kTcpOfferedKey = 1;
+
+}  // namespace remora::rdma

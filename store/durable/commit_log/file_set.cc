@@ -1,0 +1,166 @@
+#include "store/durable/commit_log/file_set.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/check.h"
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
+#include "store/durable/data_dir.h"
+
+namespace remora {
+namespace {
+
+/// Made anew only if there is none. More are kept if they come from released files.
+constexpr std::size_t kMostSpares = 2;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CommitLogFiles>> CommitLogFiles::Start(LogFileSetOptions options,
+                                                                      std::deque<FilePtr> held,
+                                                                      std::deque<FilePtr> spares) {
+  std::unique_ptr<CommitLogFiles> files(new CommitLogFiles(std::move(options)));
+  {
+    const LogMutexLock lock(&files->mutex_);
+    files->held_ = std::move(held);
+    files->spares_ = std::move(spares);
+  }
+  REMORA_ASSIGN_OR_RETURN(
+      files->maker_, StartThread([&] { return std::thread([set = files.get()] { set->MakeSpares(); }); }));
+  return files;
+}
+
+CommitLogFiles::~CommitLogFiles() {
+  {
+    const LogMutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (maker_.joinable()) maker_.join();
+}
+
+bool CommitLogFiles::HasWork() const {
+  return !released_.empty() || (spares_.empty() && (made_.ok() || try_again_));
+}
+
+std::uint64_t CommitLogFiles::CountBytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto* files : {&held_, &spares_, &released_}) {
+    for (const FilePtr& file : *files) bytes += file->size();
+  }
+  return bytes;
+}
+
+Lsn CommitLogFiles::SpareFirst() const {
+  if (!spares_.empty()) return spares_.back()->end();
+  return held_.empty() ? Lsn{} : held_.back()->end();
+}
+
+absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::MakeSpare(FilePtr recycled, Lsn first) const {
+  if (recycled != nullptr && recycled->size() == options_.file_size) {
+    const std::string path = absl::StrCat(options_.dir, "/", LogFileName(first));
+    if (std::rename(recycled->path().c_str(), path.c_str()) != 0) {
+      return LogErrnoStatus("recycle a file as", path, errno);
+    }
+    REMORA_RETURN_IF_ERROR(SyncDirectory(options_.dir));
+    return CommitLogFile::Open(options_.dir, first, options_.file_size, options_.kind);
+  }
+  return CommitLogFile::Make(options_.dir, first, options_.file_size, options_.kind);
+}
+
+void CommitLogFiles::MakeSpares() {
+  mutex_.lock();
+  while (!stop_) {
+    if (!HasWork()) {
+      changed_.wait(mutex_);
+      continue;
+    }
+    try_again_ = false;
+    FilePtr recycled;
+    if (!released_.empty()) {
+      recycled = std::move(released_.front());
+      released_.pop_front();
+      if (spares_.size() >= kMostSpares || recycled->size() != options_.file_size) {
+        mutex_.unlock();
+        unlink(recycled->path().c_str());  // one that stays is removed when the log is opened
+        recycled.reset();
+        mutex_.lock();
+        continue;
+      }
+    } else if (CountBytes() + options_.file_size > options_.max_bytes) {
+      made_ = absl::ResourceExhaustedError(
+          absl::StrCat("commit log: the files in ", options_.dir, " have ", CountBytes(), " of at most ",
+                       options_.max_bytes, " bytes, and all are in use; write more slowly, or allow more"));
+      changed_.notify_all();
+      continue;
+    }
+    const Lsn first = SpareFirst();
+    mutex_.unlock();
+    absl::StatusOr<FilePtr> spare = MakeSpare(std::move(recycled), first);
+    mutex_.lock();
+    made_ = spare.status();
+    if (spare.ok()) spares_.push_back(*std::move(spare));
+    changed_.notify_all();
+  }
+  mutex_.unlock();
+}
+
+absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::NextFile() {
+  const LogMutexLock lock(&mutex_);
+  while (spares_.empty()) {
+    if (!made_.ok()) {
+      absl::Status why = made_;
+      try_again_ = true;
+      changed_.notify_all();
+      return why;
+    }
+    changed_.wait(mutex_);
+  }
+  return spares_.front();
+}
+
+void CommitLogFiles::BeginNextFile() {
+  const LogMutexLock lock(&mutex_);
+  REMORA_CHECK(!spares_.empty());
+  held_.push_back(std::move(spares_.front()));
+  spares_.pop_front();
+  changed_.notify_all();
+}
+
+void CommitLogFiles::Release(Lsn below) {
+  const LogMutexLock lock(&mutex_);
+  bool any = false;
+  while (held_.size() > 1 && held_.front()->end() <= below) {
+    released_.push_back(std::move(held_.front()));
+    held_.pop_front();
+    any = true;
+  }
+  if (!any) return;
+  made_ = absl::OkStatus();  // so that NextFile waits for what becomes of them
+  changed_.notify_all();
+}
+
+std::vector<CommitLogFiles::FilePtr> CommitLogFiles::Between(Lsn from, Lsn to) const {
+  const LogMutexLock lock(&mutex_);
+  std::vector<FilePtr> files;
+  for (const FilePtr& file : held_) {
+    if (file->first() < to && file->end() > from) files.push_back(file);
+  }
+  return files;
+}
+
+Lsn CommitLogFiles::first() const {
+  const LogMutexLock lock(&mutex_);
+  return held_.empty() ? Lsn{} : held_.front()->first();
+}
+
+std::uint64_t CommitLogFiles::bytes() const {
+  const LogMutexLock lock(&mutex_);
+  return CountBytes();
+}
+
+}  // namespace remora

@@ -1,0 +1,182 @@
+#include "store/durable/commit_log/log_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/durable/data_dir.h"
+
+namespace remora {
+namespace {
+
+constexpr std::string_view kLogFileEnding = ".log";
+constexpr std::size_t kLogFileDigits = 16;
+constexpr std::size_t kZerosAtOnce = std::size_t{1} << 20;
+
+std::optional<Lsn> FirstOf(std::string_view name) {
+  if (name.size() != kLogFileDigits + kLogFileEnding.size() || !name.ends_with(kLogFileEnding))
+    return std::nullopt;
+  Lsn first;
+  for (const char c : name.substr(0, kLogFileDigits)) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) return std::nullopt;
+    first.value = first.value << 4 | static_cast<std::uint64_t>(digit);
+  }
+  return first;
+}
+
+/// Whether an overwrite of an allocated block goes to that block. File systems that are not here
+/// may copy on write, or be on another machine, or be a layer upon one that is.
+bool OverwritesInPlace(const struct statfs& system) {
+  constexpr std::uint64_t kXfsMagic = 0x58465342;  // not in linux/magic.h before 6.0
+  switch (static_cast<std::uint64_t>(system.f_type)) {
+    case EXT4_SUPER_MAGIC:
+    case kXfsMagic:
+    case TMPFS_MAGIC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int PwriteAll(int fd, std::uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written < 0 ? errno : EIO;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool IsNoSpace(int error) { return error == ENOSPC || error == EDQUOT; }
+
+absl::Status LogErrnoStatus(std::string_view operation, std::string_view path, int error) {
+  const std::string_view advice =
+      IsNoSpace(error) ? "no space left on the disk; make room, and writes go on by themselves"
+                       : "see the system's log for errors of the disk, and open the store again";
+  return absl::UnavailableError(absl::StrCat("commit log: ", AbslView(operation), " ", AbslView(path), ": ",
+                                             std::strerror(error), "; ", AbslView(advice)));
+}
+
+absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir) {
+  struct statfs system;
+  if (statfs(dir.c_str(), &system) != 0) return LogErrnoStatus("ask for the file system of", dir, errno);
+  if (!OverwritesInPlace(system)) return LogWriterKind::kWrite;
+  // ext2 and ext3 have the number of ext4, and allocate nothing ahead.
+  const std::string path = absl::StrCat(dir, "/probe");
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return LogErrnoStatus("make", path, errno);
+  const bool allocates = fallocate(fd, 0, 0, 4096) == 0 || errno != EOPNOTSUPP;
+  close(fd);
+  unlink(path.c_str());
+  return allocates ? LogWriterKind::kMapped : LogWriterKind::kWrite;
+}
+
+std::string LogFileName(Lsn first) {
+  return absl::StrFormat("%016x%s", first.value, std::string(kLogFileEnding));
+}
+
+absl::StatusOr<std::vector<LogFileInfo>> ListLogFiles(const std::string& dir) {
+  REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(dir));
+  std::vector<LogFileInfo> files;
+  for (const std::string& name : names) {
+    const std::optional<Lsn> first = FirstOf(name);
+    if (!first) continue;
+    const std::string path = absl::StrCat(dir, "/", name);
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) return LogErrnoStatus("look at", path, errno);
+    files.push_back({*first, static_cast<std::uint64_t>(status.st_size)});
+  }
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return files;
+}
+
+CommitLogFile::CommitLogFile(std::string path, Lsn first, std::uint64_t size, int fd)
+    : path_(std::move(path)), first_(first), size_(size), fd_(fd) {}
+
+CommitLogFile::~CommitLogFile() {
+  if (data_ != nullptr) munmap(data_, size_);
+  close(fd_);
+}
+
+absl::StatusOr<std::unique_ptr<CommitLogFile>> CommitLogFile::Make(const std::string& dir, Lsn first,
+                                                                   std::uint64_t size, LogWriterKind kind) {
+  const std::string path = absl::StrCat(dir, "/", LogFileName(first));
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return LogErrnoStatus("make", path, errno);
+  std::unique_ptr<CommitLogFile> file(new CommitLogFile(path, first, size, fd));
+  absl::Status made = file->Allocate(kind);
+  if (made.ok()) made = SyncDirectory(dir);
+  if (made.ok() && kind == LogWriterKind::kMapped) made = file->Map();
+  if (made.ok()) return file;
+  unlink(path.c_str());
+  return made;
+}
+
+absl::StatusOr<std::unique_ptr<CommitLogFile>> CommitLogFile::Open(const std::string& dir, Lsn first,
+                                                                   std::uint64_t size, LogWriterKind kind) {
+  const std::string path = absl::StrCat(dir, "/", LogFileName(first));
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return LogErrnoStatus("open", path, errno);
+  std::unique_ptr<CommitLogFile> file(new CommitLogFile(path, first, size, fd));
+  if (kind != LogWriterKind::kMapped) return file;
+  // A copy of the directory may have holes where the file had zeros.
+  if (fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) return LogErrnoStatus("allocate", path, errno);
+  REMORA_RETURN_IF_ERROR(file->Map());
+  return file;
+}
+
+absl::Status CommitLogFile::Allocate(LogWriterKind kind) const {
+  const bool allocated = fallocate(fd_, 0, 0, static_cast<off_t>(size_)) == 0;
+  // Where pwrite is used, nothing is promised, and the zeros are all that can be done.
+  if (!allocated && (kind == LogWriterKind::kMapped || errno != EOPNOTSUPP)) {
+    return LogErrnoStatus("allocate", path_, errno);
+  }
+  if (const int error = Clear(0); error != 0) return LogErrnoStatus("fill", path_, error);
+  if (fdatasync(fd_) != 0) return LogErrnoStatus("sync", path_, errno);
+  return absl::OkStatus();
+}
+
+absl::Status CommitLogFile::Map() {
+  void* const data = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (data == MAP_FAILED) return LogErrnoStatus("map", path_, errno);
+  data_ = static_cast<char*>(data);
+  // So that the writer does not wait for page faults. EINVAL: the kernel is older than 5.14, and
+  // the writer does.
+  if (madvise(data_, size_, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+    return LogErrnoStatus("populate the mapping of", path_, errno);
+  }
+  return absl::OkStatus();
+}
+
+int CommitLogFile::Write(std::uint64_t offset, std::string_view bytes) const {
+  return PwriteAll(fd_, offset, bytes);
+}
+
+int CommitLogFile::Clear(std::uint64_t offset) const {
+  const std::string zeros(std::min<std::uint64_t>(kZerosAtOnce, size_ - offset), '\0');
+  while (offset < size_) {
+    const std::string_view part = std::string_view(zeros).substr(0, size_ - offset);
+    if (const int error = PwriteAll(fd_, offset, part); error != 0) return error;
+    offset += part.size();
+  }
+  return 0;
+}
+
+}  // namespace remora

@@ -1,0 +1,52 @@
+#include "store/engine/core.h"
+
+#include <random>
+#include <utility>
+
+namespace remora {
+namespace {
+
+std::uint64_t RandomIncarnation() {
+  std::random_device device;
+  std::uint64_t number = 0;
+  while (number == 0) number = std::uint64_t{device()} << 32 | device();
+  return number;
+}
+
+/// Nobody else sees the memory yet.
+Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> region) {
+  auto& superblock = *reinterpret_cast<Superblock*>(region.data());
+  superblock.magic = kSuperblockMagic;
+  superblock.format_version = kFormatVersion;
+  superblock.grace_ms = static_cast<std::uint32_t>(options.grace.count());
+  superblock.layout_signature = LayoutSignature();
+  superblock.incarnation = options.incarnation != 0 ? options.incarnation : RandomIncarnation();
+  superblock.memory_size = region.size();
+  return superblock;
+}
+
+}  // namespace
+
+StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
+                     std::unique_ptr<AnonymousMemory> memory, std::span<std::byte> region,
+                     std::unique_ptr<DurableTier> durable_tier)
+    : memory_size(options.memory_size),
+      clock(store_clock),
+      grace(options.grace),
+      own_memory(std::move(memory)),
+      superblock(MakeSuperblock(options, region)),
+      shape(ShapeOf(superblock)),
+      metrics(superblock),
+      segments(region, Duration::zero(), options.on_reach),
+      log(region, segments, shape.incarnation),
+      index(region, segments, log, Duration::zero()),
+      frequency(options.eviction == Eviction::kNone ? 0 : region.size()),
+      tier(std::move(durable_tier)) {}
+
+void StoreCore::BeginToServe() {
+  shape = ShapeOf(superblock);  // with what the index began as
+  segments.set_rest(2 * grace);
+  index.set_rest(2 * grace);
+}
+
+}  // namespace remora

@@ -1,0 +1,183 @@
+"""Error messages of the programs: subject, words and exit status."""
+
+import os
+import resource
+import subprocess
+import unittest
+
+import harness
+from harness import kvctl
+
+EX_USAGE = 64
+EX_DATAERR = 65
+EX_OSERR = 71
+EX_IOERR = 74
+EX_NOPERM = 77
+
+
+def run(program, *arguments, **options):
+    """Runs a program that is expected to end by itself."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run([harness.program(program), *arguments], timeout=harness.PATIENCE, check=False, **streams)
+
+
+def kvserver(*arguments):
+    return run("kvserver", *arguments)
+
+
+class UsageTest(harness.TestCase):
+    def expect(self, refused, status, *words):
+        self.assertEqual(refused.returncode, status, refused.stderr)
+        self.assertRegex(refused.stderr, rb"\Akv[a-z]+: [^\n]+\n\Z")
+        for word in words:
+            self.assertIn(word, refused.stderr)
+
+    def test_settings_that_contradict_each_other(self):
+        listen = f"--listen={self.address}"
+        data = f"{self.folder}/data"
+        (self.folder / "link").symlink_to("data")
+        for flags, words in (
+            ([listen, listen, "--durability=memory"], b": is given twice"),
+            ([listen, f"--listen=local://{self.folder}//./socket", "--durability=memory"], b": is given twice"),
+            (["--listen=verbs://localhost:1", "--listen=verbs://localhost:1", "--durability=memory"], b": is given twice"),
+            ([listen, f"--data_dir={data}", f"--backup_dir={data}/"], b"--data_dir and --backup_dir are the same"),
+            ([listen, f"--data_dir={data}", f"--backup_dir={self.folder}/link"], b"--data_dir and --backup_dir are the same"),
+            ([listen, "--durability=memory", "--watch_retention=1h"], b"leave out --watch_retention"),
+        ):  # fmt: skip
+            with self.subTest(flags=flags):
+                self.expect(kvserver(*flags), EX_USAGE, words)
+        same = [f"--data={data}", f"--to={self.folder}/link"]
+        self.expect(kvctl(None, "backup", *same), EX_USAGE, b"--data and --to are the same")
+        self.expect(kvctl(None, "restore", f"--from={data}", f"--to={data}"), EX_USAGE, b"--from and --to are the same")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["link"])
+
+    def test_a_span_of_time_that_is_none(self):
+        for flag, refused in (
+            (b"--idle", kvctl(self.address, "watch", "--idle=0s")),
+            (b"--ttl", kvctl(self.address, "put", "key", "value", "--ttl=0s")),
+            (b"DURATION", kvctl(self.address, "touch", "key", "0s")),
+            (b"--default_ttl", kvserver(f"--listen={self.address}", "--durability=memory", "--default_ttl=0s")),
+            (b"--watch_retention",
+             kvserver(f"--listen={self.address}", f"--data_dir={self.folder}/data", "--watch_retention=0s")),
+        ):  # fmt: skip
+            with self.subTest(flag=flag):
+                self.expect(refused, EX_USAGE, flag + b": '0s' is no time at all; the least is 1ms")
+
+    def test_a_size_that_is_too_large_is_told_the_bounds(self):
+        refused = kvserver(f"--listen={self.address}", "--durability=memory", "--memory=16777216T")
+        self.expect(refused, EX_USAGE, b"'16777216T' is not a size from 0 to 18446744073709551615: a whole number of bytes")
+
+    def test_a_file_of_a_token_that_cannot_be_used(self):
+        """The same status from all programs: of the server's tokens, and of a client's."""
+        listen = [f"--listen={self.address}", "--durability=memory"]
+        missing = f"{self.folder}/none"
+        wrong = self.write("wrong", "nonsense nonsense nonsense\n")
+        shown = self.write("shown", self.make_token("name"), mode=0o644)
+        for path, status in (missing, EX_USAGE), (wrong, EX_USAGE), (str(self.folder), EX_USAGE), (shown, EX_NOPERM):
+            with self.subTest(path=path):
+                self.expect(kvserver(*listen, f"--tokens={path}"), status, path.encode())
+                self.expect(kvctl(self.address, "ping", f"--token_file={path}"), status, path.encode())
+                bench = ["all", f"--target={self.address}", f"--token_file={path}"]
+                self.expect(run("kvbench", *bench), status, path.encode())
+
+    def test_what_a_terminal_would_obey_is_shown(self):
+        title = "\x1b]0;owned\x07"
+        shown = rb"\x1b]0;owned\x07"
+        (self.folder / f"log{title}").mkdir()
+        listen = [f"--listen={self.address}", "--durability=memory"]
+        for refused in (
+            kvctl(None, title), kvctl(None, f"--{title}"), kvctl(f"local:///{title}", "ping"), kvctl(title, "ping"),
+            kvctl(None, "check", f"--data={self.folder}/{title}"), kvctl(self.address, "put", "key", "v", f"--ttl={title}"),
+            kvserver(*listen, title), kvserver(f"--listen={title}", "--durability=memory"),
+            kvserver(*listen, f"--tokens={self.folder}/{title}"), kvserver(f"--listen=local:///none/{title}", listen[1]),
+            run("kvbench", title), run("kvbench", "all", f"--target=local:///none/{title}"),
+            run("kvbench", "all", "--target=embedded", f"--json={self.folder}/none/{title}"),
+            run("kvbench", "report", f"{self.folder}/{title}", f"--html={self.folder}/page"),
+        ):  # fmt: skip
+            with self.subTest(arguments=refused.args):
+                self.assertNotEqual(refused.returncode, 0)
+                self.assertIn(shown, refused.stderr)
+                self.assertNotRegex(refused.stderr, rb"[\x00-\x09\x0b-\x1f\x7f]")
+
+    def test_a_full_pipe_at_standard_error_holds_up_no_refusal(self):
+        read_end, write_end = os.pipe()
+        self.addCleanup(os.close, read_end)
+        self.addCleanup(os.close, write_end)
+        os.set_blocking(write_end, False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(write_end, bytes(4096))
+        os.set_blocking(write_end, True)
+        for program in ("kvctl", "kvserver", "kvbench"):
+            with self.subTest(program=program):
+                self.assertEqual(run(program, "--bogus", stderr=write_end).returncode, EX_USAGE)
+        self.assertEqual(run("kvctl", f"--server={self.address}", "ping", stderr=write_end).returncode, 69)
+
+    def test_what_is_no_flag_has_no_nearest(self):
+        refused = kvctl(self.address, "put", "k=v", "--x=y")
+        self.expect(refused, EX_USAGE, b"there is no flag --x; what is no flag stands behind --")
+        self.expect(kvctl(self.address, "GET", "key"), EX_USAGE, b"there is no command 'GET'; the nearest is get;")
+
+
+class DoneTest(harness.TestCase):
+    """A write stays done if its result cannot be printed, and the error says so."""
+
+    def test_results_that_cannot_be_written(self):
+        self.server(f"--data_dir={self.folder}/data", "--memory=64M", f"--backup_dir={self.folder}/backups")
+        export = b'{"remora_export":1}\n{"key":"a","value":"b"}\n{"records":1}\n'
+        for command, stdin, done in (
+            (["incr", "number", "5"], b"", b"the sum 5 is stored"), (["append", "text", "more"], b"", b"has 4 bytes now"),
+            (["import"], export, b"1 records were imported"), (["backup"], b"", b"the backup is made, and has the number 1"),
+            (["drop", "--yes"], b"", b"3 keys were deleted"),
+        ):  # fmt: skip
+            with self.subTest(command=command), open("/dev/full", "wb") as full:
+                failed = subprocess.run(
+                    [harness.program("kvctl"), f"--server={self.address}", *command],
+                    input=stdin, stdout=full, stderr=subprocess.PIPE, timeout=harness.PATIENCE, check=False,
+                )  # fmt: skip
+                self.assertEqual(failed.returncode, EX_IOERR, failed.stderr)
+                self.assertIn(b"standard output: No space left on device; it was done all the same: ", failed.stderr)
+                self.assertIn(done, failed.stderr)
+        self.assertEqual(kvctl(self.address, "count").stdout, b"0\n")
+        with open("/dev/full", "wb") as full:
+            flags = ["restore", f"--from={self.folder}/backups", f"--to={self.folder}/new"]
+            restored = run("kvctl", *flags, stdout=full)
+        self.assertEqual(restored.returncode, EX_IOERR, restored.stderr)
+        self.assertIn(b"backup 1 is restored", restored.stderr)
+
+    def test_an_import_of_nothing(self):
+        self.memory_server()
+        refused = kvctl(self.address, "import")
+        self.assertEqual(refused.returncode, EX_DATAERR)
+        self.assertRegex(refused.stderr, rb"\Akvctl: import: standard input is empty; [^\n;]+\n\Z")
+
+
+class ShortageTest(harness.TestCase):
+    def test_a_limit_of_descriptors_is_a_shortage_and_no_damage(self):
+        """At each limit, a command is done, or says that descriptors are short."""
+        server = self.server(f"--data_dir={self.folder}/data", "--memory=64M", f"--backup_dir={self.folder}/backups")
+        self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+        self.assertEqual(kvctl(self.address, "backup").returncode, 0)
+        outcomes = set()
+        for limit in (5, 6, 7, 8, 10, 12, 16, 20, 64):
+            commands = [["get", "key"], ["check", f"--from={self.folder}/backups"]]
+            if limit == 64:
+                self.assertEqual(server.stop()[0], 0)
+            if server.process.returncode is not None:
+                commands = [["check", f"--data={self.folder}/data"]]
+            commands.append(["restore", f"--from={self.folder}/backups", f"--to={self.folder}/new{limit}"])
+            for command in commands:
+                with self.subTest(limit=limit, command=command):
+                    ended = run(
+                        "kvctl", f"--server={self.address}", *command,
+                        preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
+                    )  # fmt: skip
+                    outcomes.add(ended.returncode)
+                    if ended.returncode != 0:
+                        self.assertEqual(ended.returncode, EX_OSERR, ended.stderr)
+                        self.assertRegex(ended.stderr, rb"ulimit -n|Too many open files")
+        self.assertEqual(outcomes, {0, EX_OSERR})
+
+
+if __name__ == "__main__":
+    unittest.main()

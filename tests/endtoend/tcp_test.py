@@ -1,0 +1,201 @@
+"""The real programs over tcp://: addresses, tokens, who may listen where, and what both logs say of an end."""
+
+import os
+import pathlib
+import random
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+import harness
+
+PACKAGE = pathlib.Path(os.environ.get("REMORA_PYTHON") or harness.BIN.parent / "python")
+
+
+def free_port(host="127.0.0.1"):
+    """Below those that the system gives to clients."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    while True:
+        port = random.randint(10000, 30000)
+        with socket.socket(family) as one:
+            try:
+                one.bind((host, port))
+            except OSError:
+                continue
+            return port
+
+
+class TcpTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.port = free_port()
+        self.address = f"tcp://127.0.0.1:{self.port}"
+
+    def test_kvctl_does_all_that_it_does_elsewhere(self):
+        server = self.logged_server(f"--backup_dir={self.folder}/backups")
+        large = os.urandom(5 << 20)
+        self.assertEqual(harness.kvctl(self.address, "put", "large", stdin=large).returncode, 0)
+        self.assertEqual(harness.kvctl(self.address, "get", "large").stdout, large)
+        for key in ("a", "b", "c"):
+            self.assertEqual(harness.kvctl(self.address, "put", f"key {key}", f"value {key}").returncode, 0)
+        run = harness.kvctl(self.address, "scan", "--prefix=key ")
+        self.assertEqual(run.stdout, b"key a\tvalue a\nkey b\tvalue b\nkey c\tvalue c\n")
+        self.assertEqual(harness.kvctl(self.address, "incr", "sum", "5").stdout.strip(), b"5")
+        self.assertEqual(harness.kvctl(self.address, "get", "nothing").returncode, 1)
+        self.assertEqual(harness.kvctl(self.address, "backup").returncode, 0)
+        self.assertEqual(harness.kvctl(self.address, "count").stdout.strip(), b"5")
+        self.assertEqual(server.stop()[0], 0)
+        run = harness.kvctl(self.address, "get", "key a")
+        self.assertEqual(run.returncode, 69, run.stderr)
+        self.assertIn(b"Connection refused", run.stderr)
+        self.logged_server(f"--backup_dir={self.folder}/backups", "--tcp_threads=3")
+        self.assertEqual(harness.kvctl(self.address, "get", "key a").stdout, b"value a")
+
+    def test_ipv6_names_and_several_addresses_of_one_server(self):
+        second = f"tcp://[::1]:{free_port('::1')}"
+        self.memory_server(f"--listen={second}", f"--listen=local://{self.folder}/socket")
+        self.assertEqual(harness.kvctl(self.address, "put", "key", "value").returncode, 0)
+        for address in (second, f"tcp://localhost:{self.port}", f"local://{self.folder}/socket"):
+            self.assertEqual(harness.kvctl(address, "get", "key").stdout, b"value", address)
+
+    def test_tokens(self):
+        writer, stranger = self.make_token("writer"), self.make_token("writer")
+        server = self.memory_server(f"--tokens={self.write('tokens', writer)}")
+        token = f"--token_file={self.write('writer', writer)}"
+        self.assertEqual(harness.kvctl(self.address, "put", "key", "value", token).returncode, 0)
+        self.assertEqual(harness.kvctl(self.address, "get", "key").returncode, 77)
+        run = harness.kvctl(self.address, "get", "key", f"--token_file={self.write('stranger', stranger)}")
+        self.assertEqual(run.returncode, 77)
+        self.assertNotIn(writer.split()[2].encode(), server.said())
+
+    def test_where_it_may_listen(self):
+        def refused(*flags):
+            run = subprocess.run(
+                [harness.program("kvserver"), "--durability=memory", "--memory=64M", *flags],
+                capture_output=True, timeout=harness.PATIENCE, check=False,
+            )  # fmt: skip
+            return run.returncode, run.stderr
+
+        everywhere = f"--listen=tcp://0.0.0.0:{self.port}"
+        code, errors = refused(everywhere)
+        self.assertEqual(code, 64)
+        self.assertIn(b"--tokens=FILE", errors)
+        self.assertIn(b"--insecure_open", errors)
+        self.assertEqual(refused("--listen=tcp://192.0.2.1:7470", "--insecure_open")[0], 69)
+        for flag in ("--tcp_threads=0", "--tcp_threads=65", "--tcp_threads=many"):
+            self.assertEqual(refused(f"--listen={self.address}", flag)[0], 64)
+        server = self.memory_server("--insecure_open", address=f"tcp://0.0.0.0:{self.port}")
+        self.assertEqual(harness.kvctl(self.address, "put", "key", "value").returncode, 0)
+        code, errors = refused(f"--listen={self.address}")
+        self.assertEqual(code, 75)
+        self.assertIn(b"in use", errors)
+        server.kill()
+
+    def test_a_killed_server_is_back_at_its_port_at_once(self):
+        for _ in range(3):
+            server = self.memory_server()
+            self.assertEqual(harness.kvctl(self.address, "put", "key", "value").returncode, 0)
+            server.process.send_signal(signal.SIGKILL)
+            server.close()
+
+    def test_another_programs_bytes_are_dropped_and_counted(self):
+        self.memory_server()
+        for said in (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", b"\0" * 4096, os.urandom(512)):
+            with socket.create_connection(("127.0.0.1", self.port), timeout=harness.PATIENCE) as one:
+                one.sendall(said)
+                try:
+                    self.assertEqual(one.recv(1), b"")
+                except ConnectionResetError:
+                    pass
+        harness.wait_until(lambda: harness.stats(self.address)["handshakes_dropped"] == 3, "they are counted")
+
+    def test_what_goes_over_the_wire_has_no_token(self):
+        token = self.make_token("writer")
+        self.memory_server(f"--tokens={self.write('tokens', token)}")
+        heard = Relay(self.port)
+        self.addCleanup(heard.close)
+        run = harness.kvctl(
+            f"tcp://127.0.0.1:{heard.port}", "put", "some key", "some value",
+            f"--token_file={self.write('writer', token)}",
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 0, run.stderr)
+        heard.close()
+        self.assertIn(b"some value", heard.bytes)  # it hears everything
+        self.assertNotIn(token.split()[2].encode(), heard.bytes)
+        self.assertNotIn(bytes.fromhex(token.split()[2]), heard.bytes)
+
+    @unittest.skipUnless((PACKAGE / "remora").is_dir(), "no Python package was built")
+    def test_python(self):
+        self.memory_server()
+        code = (
+            "import remora, sys\n"
+            "with remora.Client(sys.argv[1]) as store:\n"
+            "    store['key'] = 'value'\n"
+            "    print(store['key'])\n"
+        )
+        run = subprocess.run(
+            [sys.executable, "-B", "-c", code, self.address], env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+            capture_output=True, timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertEqual((run.returncode, run.stdout), (0, b"b'value'\n"), run.stderr)
+
+
+class Relay:
+    """Passes on what goes between a client and a server, and keeps it. By a process, so that both ends may wait."""
+
+    def __init__(self, port):
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+        self.bytes = b""
+        self.process = None
+        read, write = os.pipe()
+        self.pipe = read
+        self.process = os.fork()
+        if self.process == 0:
+            os.close(read)
+            self.relay(port, write)
+        os.close(write)
+        self.listening.close()
+
+    def relay(self, port, write):
+        selector = selectors.DefaultSelector()
+        passed = []  # those that have ended, too: they are closed with this process
+        selector.register(self.listening, selectors.EVENT_READ, None)
+        while True:
+            for key, _ in selector.select():
+                if key.data is None:
+                    client, _ = self.listening.accept()
+                    server = socket.create_connection(("127.0.0.1", port))
+                    passed += [client, server]
+                    selector.register(client, selectors.EVENT_READ, server)
+                    selector.register(server, selectors.EVENT_READ, client)
+                    continue
+                try:
+                    some = key.fileobj.recv(65536)
+                    key.data.sendall(some)
+                except OSError:
+                    some = b""
+                os.write(write, some)
+                if not some:
+                    selector.unregister(key.fileobj)
+                    try:
+                        key.data.shutdown(socket.SHUT_WR)
+                    except OSError:
+                        pass
+
+    def close(self):
+        if self.process is None:
+            return
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        self.process = None
+        while some := os.read(self.pipe, 1 << 16):
+            self.bytes += some
+        os.close(self.pipe)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""prose.py itself: it must be able to fail."""
+
+import pathlib
+import tempfile
+import unittest
+
+import prose
+
+LONG = "Word" + " w" * 30 + "."
+
+
+class ProseTest(unittest.TestCase):
+    def faults(self, exempt=(), only=(), **files):
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory).resolve()
+            for name, text in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            return list(prose.check(root, exempt, only))
+
+    def check(self, name, text, *expected):
+        """Expects faults that begin with `expected`: "LINE: TEXT"."""
+        found = [fault.removeprefix(f"{name}:") for fault in self.faults(**{name: text})]
+        self.assertEqual(len(found), len(expected), found)
+        for fault, begin in zip(found, expected):
+            self.assertTrue(fault.startswith(begin), f"{fault} does not begin with {begin}")
+
+    def test_good_text_has_none(self):
+        self.check("page.md", "# Limits\n\nA client READs. It is fast, e.g. over verbs. See who waits.\n\n- One.\n- Two.\n")
+        self.check("page.md", "What is a record? It is a header, a key and a value.\n")
+        self.check("a.cc", "// Publishes the record.\nint a = 1;  // of the group\n/// Returns the size.\nint Size();\n")
+
+    def test_sentences_have_at_most_thirty_words(self):
+        self.check("page.md", f"Short.\n\nShort. {LONG}\n", "3: a sentence of 31 words")
+        self.check("page.md", f"- Short.\n- {LONG}\n", "2: a sentence of 31 words")
+        self.check("page.md", f"| cell | {LONG} |\n", "1: a sentence of 31 words")
+        self.check("page.md", " ".join(["word"] * 15) + ".\n" + " ".join(["Word"] * 16) + ".\n")
+        self.check("page.md", "`" + "c " * 40 + "` is one word.\n")
+
+    def test_a_sentence_goes_on_behind_an_abbreviation(self):
+        half = " ".join(["word"] * 16)
+        self.check("page.md", f"{half} e.g. \n{half.capitalize()}.\n", "1: a sentence of 33 words")
+
+    def test_lines_of_a_page_have_at_most_100_columns(self):
+        wide = "w" * 101
+        self.check("page.md", f"{wide}\n\n| {wide} |\n\n    {wide}\n\n```\n{wide}\n```\n", "1: 101 columns")
+
+    def test_paragraphs_have_at_most_eight_lines(self):
+        self.check("page.md", "A line.\n" * 9, "1: a paragraph of 9 lines")
+        self.check("page.md", "A line.\n" * 8 + "\n" + "A line.\n" * 8)
+
+    def test_topics_are_headings_and_not_bold(self):
+        self.check("page.md", "# Title\n\n**Topic.** The text.\n\n**Bold** only in\n\n- **A list** may.\n",
+                   "3: a topic in bold", "5: a topic in bold")
+        self.check("page.md", "The text is\n**bold** inside.\n\n**Alone.**\n")
+
+    def test_who_and_what_are_no_subjects(self):
+        for text in ("Who waits polls.", "Good. Whatever it reads is right.", "It polls; who is gone is not asked.",
+                     "It says one thing: what it read.", "So what is read is right.", "# What is measured"):
+            self.check("page.md", text + "\n", "1: ")
+        self.check("page.md", "It returns what it read, to a client who waits.\n")
+        self.check("page.md", 'It says "Who waits polls".\n')
+
+    def test_threads_and_clients_are_no_persons(self):
+        self.check("page.md", "The client repeats his request.\n", '1: "his"')
+
+    def test_doc_comments_begin_with_a_verb_or_a_noun(self):
+        for head in ("Of", "As", "What", "Whether", "The same"):
+            self.assertIn(f'a.h:2: a doc comment that begins with "{head}"',
+                          self.faults(**{"a.h": f"int b;\n/// {head} it.\nint a;\n"})[0])
+            self.check("a.h", f"int b;\n// {head} it?\nint a;\n")
+        self.check("a.h", "/// Returns it.\n///\n/// Of these, none is cold.\nint a;\n")
+
+    def test_comments_of_all_languages_are_read(self):
+        self.check("a.cc", f"int a;\n// {LONG}\n", "2: a sentence")
+        self.check("a.cc", f"int a;  // {LONG}\n", "1: a sentence")
+        self.check("a.h", f"/* Short.\n * {LONG} */\n", "1: a sentence")
+        self.check("a.py", f'"""Short.\n\n{LONG}\n"""\n\n# {LONG}\n', "6: a sentence", "3: a sentence")
+        self.check("CMakeLists.txt", f"set(a b)\n# {LONG}\n", "2: a sentence")
+        self.check("tool", f"#!/bin/bash\n# {LONG}\necho a  # {LONG}\n", "2: a sentence", "3: a sentence")
+        self.check("tool", f"#!/usr/bin/env python3\n# {LONG}\n", "2: a sentence")
+
+    def test_lines_of_one_comment_are_one_text(self):
+        half = "word " * 16
+        self.check("a.cc", f"// {half}\n// {half}\n", "1: a sentence of 32 words")
+        self.check("a.cc", f"int a;  // {half}\nint b;  // {half}\n")
+
+    def test_code_is_no_prose(self):
+        self.check("a.cc", f'const char* a = "// {LONG}";\nconst char* b = R"(\n// {LONG}\n)";\n')
+        self.check("a.cc", f"// Example:\n//   {LONG}\n//   ┌ {LONG}\n")
+        self.check("tool", f"#!/bin/bash\ncat <<'END'\n# {LONG}\nEND\n")
+        self.check("a.txt", LONG)
+
+    def test_a_list_item_is_no_code_however_deep(self):
+        self.check("a.h", f"//   I1 Short.\n//      {LONG}\n", "1: a sentence of 31 words")
+
+    def test_exempt_folders_may_have_faults_but_must_have_some(self):
+        bad, good = f"// {LONG}\n", "// Short.\n"
+        self.assertEqual(self.faults(exempt=["a/"], **{"a/x.cc": bad, "b.cc": good}), [])
+        self.assertEqual(len(self.faults(exempt=["a/"], **{"a/x.cc": bad, "ab/x.cc": bad})), 1)
+        self.assertEqual(self.faults(exempt=["a/", "c"], **{"a/x.cc": good, "c": bad}),
+                         [f"tests/lint/prose.py:1: {entry} keeps the rules: remove it from EXEMPT" for entry in ("a/", "c")])
+
+    def test_one_folder_is_checked_alone_also_if_it_is_exempt(self):
+        found = self.faults(exempt=["a/"], only=["a"], **{"a/x.cc": f"// {LONG}\n", "b.cc": f"// {LONG}\n"})
+        self.assertEqual([fault.split(":")[0] for fault in found], ["a/x.cc"])
+
+
+if __name__ == "__main__":
+    unittest.main()

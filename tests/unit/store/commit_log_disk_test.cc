@@ -1,0 +1,233 @@
+// The commit log where the disk is full or fails, and where the process is killed.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "commit_log_fixture.h"
+
+namespace remora {
+namespace {
+
+using testing::HasSubstr;
+
+/// Goes on until it takes a group again, or ten seconds have passed.
+template <typename Try>
+absl::Status TryUntilTaken(Try append) {
+  absl::Status status;
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (status = append().status(), !status.ok() && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return status;
+}
+
+/// A file system of 1 MiB, which only root may make.
+class CommitLogFullDiskTest : public CommitLogFixture {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "only root may mount a small disk";
+    if (mount("tmpfs", temp_.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
+      GTEST_SKIP() << "cannot mount a small disk: " << std::strerror(errno);
+    }
+    mounted_ = true;
+  }
+  void TearDown() override {
+    if (mounted_) umount2(temp_.path().c_str(), MNT_DETACH);
+  }
+  /// Takes all space but what `left` says.
+  void TakeSpace(std::size_t left) {
+    const auto space = std::filesystem::space(temp_.path());
+    ASSERT_GT(space.available, left);
+    const int ballast = open((temp_ / "ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_GE(ballast, 0);
+    EXPECT_EQ(posix_fallocate(ballast, 0, static_cast<off_t>(space.available - left)), 0);
+    close(ballast);
+  }
+
+  bool mounted_ = false;
+};
+REMORA_WITH_BOTH_LOG_WRITERS(CommitLogFullDiskTest);
+
+// C9.
+TEST_P(CommitLogFullDiskTest, RefusesBeforeItWritesAndGoesOnByItself) {
+  CommitLogOptions options = Options();
+  options.max_bytes = std::uint64_t{64} << 20;
+  auto log = Open(options);
+  ASSERT_TRUE(log);
+  TakeSpace(3 * kMinLogFileSize);
+  absl::Status status;
+  while (status.ok() && version_ < 10'000) status = TryAppend(*log, 4000).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no space left on the disk"));
+  const Lsn end = log->appended();
+  const std::string before = ReadFile(PathOf(end.value / kMinLogFileSize));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(TryAppend(*log, 4000).ok());
+  EXPECT_EQ(log->appended(), end);
+  EXPECT_EQ(ReadFile(PathOf(end.value / kMinLogFileSize)), before) << "nothing of it was written";
+  EXPECT_EQ(Versions(temp_.path(), {}, end), UpTo(version_));
+  EXPECT_TRUE(log->Sync().ok()) << "what was taken can be synced";
+  // It is also opened on a full disk, as long as it holds a file.
+  log.reset();
+  log = Open();
+  ASSERT_TRUE(log);
+  EXPECT_EQ(shown_, UpTo(version_));
+  EXPECT_FALSE(TryAppend(*log, 4000).ok());
+
+  std::filesystem::remove(temp_ / "ballast");
+  status = TryUntilTaken([&] { return TryAppend(*log, 4000); });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Versions(temp_.path(), {}, log->appended()), UpTo(version_));
+}
+
+TEST_P(CommitLogFullDiskTest, OpeningOnAFullDiskSaysSo) {
+  TakeSpace(4096);
+  const absl::Status status = TryOpen(Options()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no space left"));
+  EXPECT_EQ(FilesIn(temp_.path()), std::vector<std::string>{temp_ / "ballast"}) << "nothing is left behind";
+  std::filesystem::remove(temp_ / "ballast");
+  EXPECT_TRUE(TryOpen(Options()).ok());
+}
+
+/// Writes behind a file's first `bytes` fail, in all files, as long as it lives. The system's own limit.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler_ = signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
+
+using CommitLogFailingDiskTest = CommitLogFixture;
+REMORA_WITH_BOTH_LOG_WRITERS(CommitLogFailingDiskTest);
+
+// C9c: in the writer's own file nothing fails; the next one cannot be made for a while.
+TEST_P(CommitLogFailingDiskTest, WaitsForTheNextFile) {
+  const auto log = Open();
+  ASSERT_TRUE(log);
+  while (log->bytes() < 2 * kMinLogFileSize) std::this_thread::yield();  // the first spare
+  const std::uint64_t third = 2 * kMinLogFileSize;
+  if (GetParam() == LogWriterKind::kMapped) {
+    const FileSizeLimit limit(kMinLogFileSize / 2);
+    absl::Status status;
+    // Of such a size that each file has bytes left over.
+    while (status.ok() && version_ < 10'000) status = TryAppend(*log, 4000).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_LE(log->appended(), Lsn{third});
+    const std::string before = ReadFile(PathOf(1));
+    EXPECT_FALSE(TryAppend(*log, 4000).ok());
+    EXPECT_EQ(ReadFile(PathOf(1)), before) << "a part of it was written";
+    EXPECT_FALSE(std::filesystem::exists(PathOf(2)));
+  }
+  const absl::Status status = TryUntilTaken([&] { return TryAppend(*log, 4000); });
+  EXPECT_TRUE(status.ok()) << status;
+  Fill(*log, 2);
+  EXPECT_EQ(Versions(temp_.path(), {}, log->appended()), UpTo(version_));
+}
+
+// C1: a write that the disk took in part.
+TEST_P(CommitLogFailingDiskTest, AWriteThatFailedIsNotAppended) {
+  {
+    const auto log = Open();
+    ASSERT_TRUE(log);
+    for (int i = 0; i < 5; ++i) Append(*log, 4000);
+    const FileSizeLimit limit(5 * 4096 + 2000);
+    if (GetParam() == LogWriterKind::kMapped) {  // it needs no write
+      Append(*log, 4000);
+    } else {
+      const Lsn end = log->appended();
+      const absl::Status status = TryAppend(*log, 4000).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+      EXPECT_EQ(log->appended(), end);
+      EXPECT_NE(ReadFile(PathOf(0))[end.value + 8], 0) << "a part is there";
+      EXPECT_EQ(TryAppend(*log, 8).status(), status) << "final";
+      EXPECT_EQ(log->Sync().status(), status);
+    }
+  }
+  const auto log = Open();
+  ASSERT_TRUE(log);
+  EXPECT_EQ(shown_, UpTo(version_));
+  Append(*log, 4000);
+  EXPECT_EQ(Versions(temp_.path(), {}, log->appended()), UpTo(version_));
+}
+
+/// A process of its own that appends, and says each version once it is appended.
+class CommitLogCrashTest : public CommitLogFixture {
+ protected:
+  void AppendUntilKilled(int output) {
+    CommitLogOptions options = Options();
+    options.max_bytes = std::uint64_t{1} << 30;  // the pipe's bytes bound what is appended before the kill
+    const auto log = TryOpen(options);
+    if (!log.ok()) _exit(1);
+    version_ = shown_.empty() ? 0 : shown_.back();
+    for (;;) {
+      const absl::StatusOr<Lsn> end = TryAppend(**log, version_ % 7 * 300);
+      if (!end.ok()) _exit(2);
+      if (write(output, &version_, sizeof(version_)) != sizeof(version_)) _exit(3);
+      if (version_ % 50 == 0 && !(*log)->Sync().ok()) _exit(4);
+    }
+  }
+};
+REMORA_WITH_BOTH_LOG_WRITERS(CommitLogCrashTest);
+
+TEST_P(CommitLogCrashTest, WhatWasAppendedSurvivesAKill) {
+  std::uint64_t known = 0;
+  for (int round = 0; round < 8; ++round) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    ++incarnation_;
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      close(ends[0]);  // so that it does not outlive this process
+      AppendUntilKilled(ends[1]);
+    }
+    close(ends[1]);
+    std::uint64_t said = 0;
+    for (int i = 0; i < 60 + 17 * round; ++i) {
+      ASSERT_EQ(read(ends[0], &said, sizeof(said)), static_cast<ssize_t>(sizeof(said)));
+    }
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << status;
+    // What it said before it died, too.
+    while (read(ends[0], &said, sizeof(said)) == static_cast<ssize_t>(sizeof(said))) {
+    }
+    close(ends[0]);
+    EXPECT_GT(said, known);
+    known = said;
+    const auto versions = Versions(temp_.path());
+    ASSERT_GE(versions.size(), known) << "an acknowledged group is lost";
+    ASSERT_EQ(versions, UpTo(versions.size()));
+    CommitLogOptions options = Options();
+    options.is_of_this_boot = true;
+    ASSERT_TRUE(TryOpen(options).ok());
+  }
+}
+
+}  // namespace
+}  // namespace remora

@@ -1,0 +1,56 @@
+#include "tools/command_line/say.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace remora::command_line {
+
+std::size_t ControlCharacterAt(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x20 || first == 0x7f) return 1;
+  if (first != 0xc2 || text.size() < 2) return 0;
+  const auto second = static_cast<unsigned char>(text[1]);
+  return second >= 0x80 && second < 0xa0 ? 2 : 0;
+}
+
+std::string Printable(std::string_view text) {
+  std::string printable;
+  while (!text.empty()) {
+    const std::size_t control = ControlCharacterAt(text);
+    for (std::size_t i = 0; i < control; ++i) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\x%02x", static_cast<unsigned char>(text[i]));
+      printable += escaped;
+    }
+    if (control == 0) printable += text[0];
+    text.remove_prefix(control == 0 ? 1 : control);
+  }
+  return printable;
+}
+
+void WriteError(std::string_view text) {
+  constexpr int kPatienceMs = 2000;
+  while (!text.empty()) {
+    pollfd output{STDERR_FILENO, POLLOUT, 0};
+    const int ready = ::poll(&output, 1, kPatienceMs);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return;
+    // A pipe that can be written takes so many bytes at once.
+    const ssize_t written = ::write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void SayError(std::string_view line) { WriteError(Printable(line) + "\n"); }
+
+}  // namespace remora::command_line

@@ -1,0 +1,24 @@
+// Texts for a person at a terminal, of parts that others chose: arguments, file names, a server's words.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace remora::command_line {
+
+/// Returns how many bytes at the begin of `text` are one control character, which a terminal would obey: of
+/// ASCII (also DEL), or of C1 in UTF-8. 0: it begins with none.
+std::size_t ControlCharacterAt(std::string_view text);
+
+/// The text on one line, with control characters as \x1b.
+std::string Printable(std::string_view text);
+
+/// Writes `text`, control characters included, to standard error. Gives up when nobody takes any of it for
+/// 2 s, as in a pipe that is full: a program that only has an error left to say ends.
+void WriteError(std::string_view text);
+
+/// Writes a line to standard error: Printable, and a newline.
+void SayError(std::string_view line);
+
+}  // namespace remora::command_line
