@@ -107,7 +107,6 @@ void Lookup::Begin(Session& session, GenerationRead& generation_read, const Look
   answers_ = 0;
   if (chunks_ != nullptr) chunks_->reset();
   if (!text_.empty()) text_ = {};
-  record_ = {};
   facts_ = {};
   if (!status_.ok()) status_ = absl::OkStatus();
   if (session.cache().locations().is_on()) return Warm();
@@ -252,10 +251,14 @@ void Lookup::ReadFound() {
 
 void Lookup::ReadRecord(Source source, const Slot& slot, const RecordPlace& place) {
   source_ = source;
-  wanted_ = {key_, key_hash_, slot, place, start_};
+  wanted_.key = key_;
+  wanted_.key_hash = key_hash_;
+  wanted_.slot = slot;
+  wanted_.place = place;
+  wanted_.learned = start_;
+  if (!NeedsPieces(slot, target_)) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
   ValueTarget target = target_;
   if (!target.memory && target.text == nullptr) target.text = &text_;
-  if (!NeedsPieces(slot, target)) return Read(Reading::kRecord, slot.offset_bytes(), slot.extent_bytes());
   text_.clear();
   if (chunks_ == nullptr) chunks_ = std::make_unique<std::optional<ChunkedReader>>();
   chunks_->emplace(*session_, wanted_, target);
@@ -358,7 +361,7 @@ void Lookup::Take(std::span<const std::byte> bytes) {
       search_->TakeBucket(*reinterpret_cast<const Bucket*>(bytes.data()));
       return Advance();
     case Reading::kRecord:
-      record_ = CopyOf(bytes, wanted_);
+      VerifyCopy(bytes, wanted_, &record_);
       return TakeRecord();
     case Reading::kChunk:
       (*chunks_)->Take(bytes);

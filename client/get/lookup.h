@@ -94,7 +94,9 @@ class Lookup {
   bool is_look() const { return reading_ == Reading::kLine || reading_ == Reading::kLikely; }
   void Look(std::span<std::byte> buffer);
   /// The directory or generations, which all lookups of the session use. At most kMostSharedBytes.
-  bool is_shared() const { return reading_ == Reading::kDirectory || reading_ == Reading::kGenerations; }
+  bool is_shared() const {
+    return step_ == Step::kRead && (reading_ == Reading::kDirectory || reading_ == Reading::kGenerations);
+  }
   /// A chunk of a record: its bytes may go once they were taken. Of a large record, progress was made.
   bool is_chunk() const { return reading_ == Reading::kChunk; }
   bool is_large() const { return wanted_.slot.extent_bytes() > kMaxSmallExtent; }

@@ -34,9 +34,7 @@ std::span<std::byte> Behind(std::size_t size, std::span<std::byte> records) {
 /// READs what all lookups use, so before a READ of the round is posted: what one of them has seen, the next
 /// one need not READ again.
 absl::Status ReadShared(Session& session, Lookup& lookup) {
-  while (lookup.step() == Lookup::Step::kRead && lookup.is_shared()) {
-    REMORA_RETURN_IF_ERROR(ReadNext(session, lookup));
-  }
+  while (lookup.is_shared()) REMORA_RETURN_IF_ERROR(ReadNext(session, lookup));
   return absl::OkStatus();
 }
 
@@ -109,7 +107,7 @@ void MultiGets::KeyGet::TakeValue() {
 absl::StatusOr<bool> MultiGets::DoRound(std::span<KeyGet> gets) {
   for (KeyGet& get : gets) {
     if (!get.is_reading()) continue;
-    REMORA_RETURN_IF_ERROR(ReadShared(session_, get.lookup));
+    if (get.lookup.is_shared()) REMORA_RETURN_IF_ERROR(ReadShared(session_, get.lookup));
     session_.region().Prefetch(get.lookup.offset(), get.lookup.size());
   }
   std::array<KeyGet*, SessionBuffers::kMaxBatch> posted;
@@ -149,16 +147,20 @@ absl::Status MultiGets::GetInRounds(std::span<const std::string_view> keys, std:
     get.lookup.Begin(
         session_, generation_read_,
         {.key = keys[i], .target = {.text = &results[i].value, .memory = {}}, .drives_chunks = true});
-    REMORA_RETURN_IF_ERROR(ReadShared(session_, get.lookup));
+    if (get.lookup.is_shared()) REMORA_RETURN_IF_ERROR(ReadShared(session_, get.lookup));
   }
   const std::span<KeyGet> gets = std::span(gets_).first(count);
   for (bool goes_on = true; goes_on;) {
     REMORA_ASSIGN_OR_RETURN(goes_on, DoRound(gets));
   }
   for (KeyGet& get : gets) {
+    if (get.is_taken) {
+      session_.NoteRead(get.lookup.key_hash());
+      continue;
+    }
     session_.RestartDeadline();
     get.result->status = Finish(session_, get.lookup);
-    if (get.result->status.ok() && !get.is_taken) get.TakeValue();
+    if (get.result->status.ok()) get.TakeValue();
   }
   return session_.status();
 }

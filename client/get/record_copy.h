@@ -33,13 +33,13 @@ struct RecordCopy {
   RecordFacts facts() const { return {header.version_live >> 1, header.expiry_ms}; }
 };
 
-/// Verifies a whole record, as it was read from its place.
-inline RecordCopy CopyOf(std::span<const std::byte> bytes, const WantedRecord& wanted) {
-  RecordCopy record;
-  std::memcpy(&record.header, bytes.data(), sizeof(record.header));
-  record.body = bytes.data() + sizeof(record.header);
-  record.state = CheckRecord(record.header, record.body, wanted.key, wanted.key_hash, wanted.place);
-  return record;
+/// Verifies a whole record, as it was read from its place. Points into `bytes`.
+[[gnu::always_inline]] inline void VerifyCopy(std::span<const std::byte> bytes, const WantedRecord& wanted,
+                                              RecordCopy* record) {
+  std::memcpy(&record->header, bytes.data(), sizeof(record->header));
+  record->body = bytes.data() + sizeof(record->header);
+  record->state = CheckRecord(record->header, record->body, wanted.key, wanted.key_hash, wanted.place);
+  record->proven = false;
 }
 
 /// Copies as memcpy does, which it calls for others than small sizes only. REQUIRES: they do not overlap.

@@ -1,4 +1,4 @@
-// Requests of which several are under way at once: each has a piece of the slice, and a credit of the server.
+// Requests of which several are in flight at once: each has a piece of the slice, and a credit of the server.
 //
 //   channel.Send(...)                 WRITE payload, SEND request
 //   completion kSend     ->  TakeSend
@@ -33,6 +33,8 @@
 #include "store/format/wire/multi_put.h"
 
 namespace remora {
+
+static_assert(kMaxPayloadSize % StagingRing::kAlignment == 0, "the largest payload fits into the ring");
 
 inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
 

@@ -44,7 +44,7 @@ inline constexpr std::string_view kForgotten =
     "forgotten "
     "it; whether the write was done is unknown";
 
-/// With what is not set as the address wants it.
+/// Returns the options with what is not set as the address wants it.
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 
 inline std::string_view ValueIn(const RegisteredBytes& memory) {
@@ -85,9 +85,9 @@ class Session {
     if (is_forked()) broken_ = absl::FailedPreconditionError(kForked);
     return broken_;
   }
-  /// Whether that would be OK.
+  /// Whether BeginCall would return OK.
   bool is_ready() const { return broken_.ok() && !is_forked(); }
-  /// This is a child's copy: nothing may be done with it. No attempt to reconnect it succeeds.
+  /// Whether this is a forked child's copy: nothing may be done with it. No attempt to reconnect it succeeds.
   bool is_forked() const { return forks_ != Forks::Count(); }
   /// The call's deadline: begins to run if it did not yet.
   TimePoint deadline() {
@@ -100,7 +100,7 @@ class Session {
 
   /// Not OK: the connection is broken, and every call fails.
   const absl::Status& status() const { return broken_; }
-  /// The same, also where a call did not notice. Reconnect heals it.
+  /// Whether the connection is broken, also where no call has noticed. Reconnect heals it.
   bool is_broken() const { return !broken_.ok() || !connection_->status().ok(); }
   /// Makes every later call fail: what is in flight may still come, and would be taken for something else.
   absl::Status Break(absl::Status cause);
@@ -120,11 +120,11 @@ class Session {
   AccessHints& access_hints() { return hints_; }
   ClientCounters& counters() { return counters_; }
   InUse& in_use() { return in_use_; }
-  /// Expires with the session: for objects that may outlive their client.
-  std::weak_ptr<const void> life() const { return life_; }
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
   rdma::Connection& connection() { return *connection_; }
+  /// Expires with the session: for what may outlive its client.
+  std::weak_ptr<const void> life() const { return life_; }
 
   // --- Waits, until the call's deadline. Errors are the connection's, which is then broken.
 
@@ -177,15 +177,16 @@ class Session {
   /// write, whose answer was lost, nobody knows. `cause`: there is no time. Unavailable: there was not
   /// enough. Others are final, as of Start.
   absl::Status Reconnect(const absl::Status& cause, TimePoint deadline);
-  /// One attempt at that, for who does not wait in between. Not OK: `is_final`, or another may end better,
-  /// after a pause. OK: `was_forgotten` says that the server does not know what this client wrote before.
+  /// Makes one attempt at that, for a caller that does not wait in between. Not OK: `is_final`, or another
+  /// may end better, after a pause. OK: `was_forgotten` says that the server does not know what this client
+  /// wrote before.
   struct Attempt {
     absl::Status status;
     bool is_final = false;
     bool was_forgotten = false;
   };
   Attempt TryToReconnect(TimePoint deadline);
-  /// Behind the attempt of this number, from 0 on.
+  /// Returns the pause behind the attempt of this number, from 0 on.
   static Duration Pause(int attempt);
   /// The call does not want to know any more what became of its write.
   void AbandonWrite() { unacknowledged_write_ = 0; }
@@ -227,7 +228,7 @@ class Session {
   void ForgetServer();
   void Deregister();
   absl::Status OpenAnother(TimePoint deadline);
-  /// Start's; where there is a dialer, with more than one attempt.
+  /// Opens Start's connection; where there is a dialer, with more than one attempt.
   absl::Status OpenFirst(std::unique_ptr<rdma::Connection> connection);
   TimePoint NextAttemptEnds(TimePoint deadline);
   absl::StatusOr<std::optional<ServerReply>> QueryCompletion();
@@ -269,11 +270,11 @@ class Session {
   RequestChannel channel_;
   ScanWindow scan_window_;
   std::vector<RegisteredBuffer*> user_buffers_;  // their registrations end before the connection
-  const std::shared_ptr<const void> life_ = std::make_shared<const char>();
 
   // The completions of a poll; here, so that none begins with writing them.
   std::array<rdma::Completion, 8> completions_;
   rdma::Spinner spinner_;
+  const std::shared_ptr<const void> life_ = std::make_shared<const char>();
   std::unique_ptr<rdma::Connection> connection_;
 };
 

@@ -84,6 +84,44 @@ inline bool SizesMatch(const RecordHeader& header, std::uint64_t extent_bytes) {
   return a == b;
 }
 
+/// The facts of a live record.
+struct LiveRecord {
+  std::uint64_t version;
+  std::uint64_t expiry_ms;
+  std::string_view value;  // where it is
+};
+
+/// Returns whether a record is the key's live one: the one verification of a whole record, for CheckRecord
+/// and ReadLiveRecord. In so few steps that depend on what was read, above all so few branches, that a
+/// processor which waits for that gets to what comes behind (client/get/fast_get.h). Reads no byte beyond the
+/// extent.
+///
+/// `version_live` and `sizes` are those words of the header, loaded once; of the header itself, expiry and
+/// checksum are read.
+[[gnu::always_inline]] inline bool VerifyLive(const RecordHeader& header, std::uint64_t version_live,
+                                              std::uint64_t sizes, const char* body, std::string_view key,
+                                              std::uint64_t key_hash, const RecordPlace& place,
+                                              LiveRecord* record) {
+  const std::uint64_t value_size = static_cast<std::uint32_t>(sizes);
+  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole.
+  const bool fits = place.extent_bytes <= kMaxExactExtent
+                        ? place.extent_bytes - (sizeof(header) + key.size() + value_size) < kUnitSize
+                        : IsExtentOf(key.size(), value_size, place.extent_bytes);
+  if (!fits) return false;
+  record->version = version_live >> 1;
+  record->expiry_ms = header.expiry_ms;
+  record->value = {body + key.size(), value_size};
+  // Key size and flags.
+  std::uint64_t wrong = (sizes >> 32) ^ key.size();
+  wrong |= ~version_live & kLiveBit;
+  // The value comes last: until then, little is to be kept.
+  const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
+  const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
+  const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);
+  wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
+  return wrong == 0 && IsSame({body, key.size()}, key);
+}
+
 /// Judges a record like CheckRecord, when it was read in parts. Its sizes match, and `stored_key`
 /// and `value_hash` are its key and the hash of its value.
 inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stored_key,
@@ -106,6 +144,14 @@ inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stor
   return live ? RecordState::kLive : RecordState::kDead;
 }
 
+/// Judges a record that VerifyLive has refused, and whose sizes match.
+[[gnu::noinline]] inline RecordState JudgeRefused(const RecordHeader& header, const char* body,
+                                                  std::string_view key, std::uint64_t key_hash,
+                                                  const RecordPlace& place) {
+  const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
+  return JudgeRecord(header, {body, header.key_size}, value_hash, key, key_hash, place);
+}
+
 /// Judges a record against the key that was looked up. `header` is a private copy. `body` has the
 /// bytes behind the header in the record's extent, place.extent_bytes - sizeof(RecordHeader) of
 /// them. Only those are read that the header's sizes, checked first, cover. If the result is kLive
@@ -113,22 +159,17 @@ inline RecordState JudgeRecord(const RecordHeader& header, std::string_view stor
 inline RecordState CheckRecord(const RecordHeader& header, const std::byte* body, std::string_view key,
                                std::uint64_t key_hash, const RecordPlace& place) {
   if (!SizesMatch(header, place.extent_bytes)) return RecordState::kTorn;
-  const std::string_view stored_key(reinterpret_cast<const char*>(body), header.key_size);
-  const std::uint64_t value_hash = HashValue(body + header.key_size, header.value_size);
-  return JudgeRecord(header, stored_key, value_hash, key, key_hash, place);
+  const auto* const bytes = reinterpret_cast<const char*>(body);
+  const std::uint64_t sizes = std::uint64_t{header.key_size} << 32 | header.value_size;
+  LiveRecord record;
+  if (VerifyLive(header, header.version_live, sizes, bytes, key, key_hash, place, &record)) {
+    return RecordState::kLive;
+  }
+  return JudgeRefused(header, bytes, key, key_hash, place);
 }
 
-/// Fields of a live record.
-struct LiveRecord {
-  std::uint64_t version;
-  std::uint64_t expiry_ms;
-  std::string_view value;  // where it is
-};
-
 /// Returns whether CheckRecord would return kLive for the record at `at`, in place, where it may
-/// end meanwhile. REQUIRES: the extent's bytes can be read. It is for callers that need no other
-/// result. It takes few steps, above all few branches, that depend on loaded data. So a CPU that
-/// waits for the data gets to the instructions behind (client/get/fast_get.h).
+/// end meanwhile. REQUIRES: the extent's bytes can be read.
 ///
 /// The live bit comes first: set, it was so when the reading of the rest began, which never changes
 /// while it is one (I4). All else is loaded once.
@@ -141,25 +182,8 @@ struct LiveRecord {
   const std::uint64_t version_live = __atomic_load_n(&header.version_live, __ATOMIC_ACQUIRE);
   // By which memory is read: loaded once, whatever the compiler would like.
   const Word sizes = __atomic_load_n(reinterpret_cast<const Word*>(&header.value_size), __ATOMIC_RELAXED);
-  const std::uint64_t value_size = static_cast<std::uint32_t>(sizes);
-  // An exact extent has fewer bytes to spare than a unit. Others are looked at as a whole.
-  const bool fits = place.extent_bytes <= kMaxExactExtent
-                        ? place.extent_bytes - (sizeof(header) + key.size() + value_size) < kUnitSize
-                        : IsExtentOf(key.size(), value_size, place.extent_bytes);
-  if (!fits) return false;
   const char* const body = reinterpret_cast<const char*>(at) + sizeof(header);
-  record->version = version_live >> 1;
-  record->expiry_ms = header.expiry_ms;
-  record->value = {body + key.size(), value_size};
-  // Key size and flags.
-  std::uint64_t wrong = (sizes >> 32) ^ key.size();
-  wrong |= ~version_live & kLiveBit;
-  // The value comes last: until then, little is to be kept.
-  const std::uint64_t key_factor = KeyFactor(record->expiry_ms, key_hash, place.incarnation);
-  const std::uint64_t value_factor = ValueFactor(record->version, place.offset_units);
-  const std::uint64_t value_hash = HashBytes(record->value.data(), value_size);
-  wrong |= header.checksum - AddProduct(0, key_factor, value_factor + value_hash);
-  return wrong == 0 && IsSame({body, key.size()}, key);
+  return VerifyLive(header, version_live, sizes, body, key, key_hash, place, record);
 }
 
 }  // namespace remora

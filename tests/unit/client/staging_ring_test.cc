@@ -10,7 +10,7 @@
 namespace remora {
 namespace {
 
-TEST(SliceRingTest, AllOfItOrNothing) {
+TEST(StagingRingTest, AllOfItOrNothing) {
   StagingRing ring(1000);  // of which 960 are whole cache lines
   EXPECT_FALSE(ring.Take(961).has_value());
   const auto all = ring.Take(960);
@@ -20,7 +20,7 @@ TEST(SliceRingTest, AllOfItOrNothing) {
   EXPECT_TRUE(ring.Take(960).has_value());
 }
 
-TEST(SliceRingTest, APieceIsFreeWhenThoseBeforeItAre) {
+TEST(StagingRingTest, APieceIsFreeWhenThoseBeforeItAre) {
   StagingRing ring(256);
   const auto first = ring.Take(64);
   const auto second = ring.Take(128);
@@ -31,7 +31,22 @@ TEST(SliceRingTest, APieceIsFreeWhenThoseBeforeItAre) {
   EXPECT_TRUE(ring.Take(256).has_value());
 }
 
-TEST(SliceRingTest, NoMorePiecesThanItCanName) {
+TEST(StagingRingTest, IsEmptyWhenAllThatWasTakenIsReleased) {
+  StagingRing ring(256);
+  EXPECT_TRUE(ring.empty());
+  const auto first = ring.Take(64);
+  const auto second = ring.Take(64);
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  ring.Release(second->number);
+  EXPECT_FALSE(ring.empty());
+  ring.Release(first->number);
+  EXPECT_TRUE(ring.empty());
+  ASSERT_TRUE(ring.Take(64).has_value());
+  ring.Clear();
+  EXPECT_TRUE(ring.empty());
+}
+
+TEST(StagingRingTest, NoMorePiecesThanItCanName) {
   StagingRing ring(std::size_t{1} << 20);
   std::vector<std::uint32_t> numbers;
   while (const auto piece = ring.Take(1)) numbers.push_back(piece->number);
@@ -43,7 +58,7 @@ TEST(SliceRingTest, NoMorePiecesThanItCanName) {
 
 // Whatever is taken and released in which order, no two pieces share a byte, and what is asked for is had in
 // the end.
-TEST(SliceRingTest, PiecesNeverOverlap) {
+TEST(StagingRingTest, PiecesNeverOverlap) {
   constexpr std::size_t kCapacity = 4096;
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
