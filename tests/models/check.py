@@ -15,6 +15,7 @@ them: the one that the model names for it (FAULT lines).
 
 The outcome of a search depends on nothing but the model, this program and Spin. `verified` holds the SHA-256 of these
 three for each model, from the last search of everything. As long as it is the same, the search need not be repeated.
+Comments and blanks of a model are left out of it, but for the CHECK and FAULT lines.
 """
 import hashlib
 import os
@@ -77,10 +78,15 @@ class Model:
             sys.exit(f'{path}: no settings, or its FAULT lines are not of the faults that it has: '
                      f'{named ^ set(self.faults)}')
 
+    def code(self):
+        source = pathlib.Path(self.path).read_text(encoding='utf-8')
+        code = [' '.join(line.split()) for line in re.sub(r'/\*.*?\*/', ' ', source, flags=re.DOTALL).splitlines()]
+        return '\n'.join([*filter(None, code), repr(self.settings), repr(self.faults)])
+
     def digest(self):
         _, spin = run(['spin', '-V'], HERE)
         digest = hashlib.sha256()
-        for part in pathlib.Path(self.path).read_bytes(), pathlib.Path(__file__).read_bytes(), spin.encode():
+        for part in self.code().encode(), pathlib.Path(__file__).read_bytes(), spin.encode():
             digest.update(len(part).to_bytes(8, 'little') + part)
         return digest.hexdigest()
 
