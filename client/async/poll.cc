@@ -24,6 +24,18 @@ constexpr std::uint32_t kPollsPerClock = 64;
 // them, which are looked at behind the rounds.
 constexpr int kMostRounds = 64;
 
+/// Sets a flag while it exists, also if a callback throws.
+class WhileSet {
+ public:
+  explicit WhileSet(bool* flag) : flag_(*flag) { flag_ = true; }
+  ~WhileSet() { flag_ = false; }
+  WhileSet(const WhileSet&) = delete;
+  WhileSet& operator=(const WhileSet&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 constexpr char kNothingEnded[] = "no operation ended in time";
 
 }  // namespace
@@ -32,7 +44,7 @@ std::size_t AsyncClient::Core::Poll() {
   if (in_poll_)
     EndOnMisuse("a callback polls its own AsyncClient; return, and the call that is under way goes on");
   if (session_->is_forked()) return 0;
-  in_poll_ = true;
+  const WhileSet in_poll(&in_poll_);
   // Callbacks that begin one operation after the other do not keep the caller here for ever.
   const std::size_t most = operations_.size();
   std::size_t ended = 0;
@@ -54,7 +66,6 @@ std::size_t AsyncClient::Core::Poll() {
     if (EndOverdue()) ended += Deliver(most);
   }
   if (ended > 0) SendMessages();  // what the last callbacks have begun
-  in_poll_ = false;
   return ended;
 }
 

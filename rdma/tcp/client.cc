@@ -41,7 +41,7 @@ class TcpClient::Offered final : public Registration {
   int& count_;
 };
 
-TcpClient::TcpClient(const Address& address, std::vector<SocketAddress> hosts, const QueueLimits& limits,
+TcpClient::TcpClient(const Address& address, std::vector<TcpSocketAddress> hosts, const QueueLimits& limits,
                      const Clock& clock)
     : name_(address.ToString()),
       hosts_(std::move(hosts)),

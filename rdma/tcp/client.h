@@ -21,7 +21,7 @@ namespace remora::rdma {
 /// together leave together.
 class TcpClient final : public Connection {
  public:
-  TcpClient(const Address& address, std::vector<SocketAddress> hosts, const QueueLimits& limits,
+  TcpClient(const Address& address, std::vector<TcpSocketAddress> hosts, const QueueLimits& limits,
             const Clock& clock);
   ~TcpClient() override;
 
@@ -75,9 +75,9 @@ class TcpClient final : public Connection {
 
   // The handshake.
   absl::Status Shake(std::span<const std::byte> request_data, TimePoint deadline);
-  absl::Status ShakeWith(const SocketAddress& host, std::span<const std::byte> request_data,
+  absl::Status ShakeWith(const TcpSocketAddress& host, std::span<const std::byte> request_data,
                          TimePoint deadline);
-  absl::Status ConnectSocket(const SocketAddress& host, TimePoint deadline);
+  absl::Status ConnectSocket(const TcpSocketAddress& host, TimePoint deadline);
   absl::Status AwaitSocket(short events, TimePoint deadline) const;
   absl::Status TakeReply(TimePoint deadline);
   absl::Status MakeWaitable();
@@ -101,7 +101,7 @@ class TcpClient final : public Connection {
   void UpdateInterest();
 
   const std::string name_;
-  const std::vector<SocketAddress> hosts_;
+  const std::vector<TcpSocketAddress> hosts_;
   const QueueLimits limits_;
   const Clock& clock_;
   std::string peer_;

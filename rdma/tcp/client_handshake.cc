@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<Connection>> DialTcp(const Address& address, cons
   if (limits.sends == 0 || limits.receives == 0) {
     return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
   }
-  REMORA_ASSIGN_OR_RETURN(std::vector<SocketAddress> hosts, ResolveTcp(address, false));
+  REMORA_ASSIGN_OR_RETURN(std::vector<TcpSocketAddress> hosts, ResolveTcp(address, false));
   return std::make_unique<TcpClient>(address, std::move(hosts), limits, clock);
 }
 
@@ -56,7 +56,7 @@ absl::Status TcpClient::Shake(std::span<const std::byte> request_data, TimePoint
   return status;
 }
 
-absl::Status TcpClient::ShakeWith(const SocketAddress& host, std::span<const std::byte> request_data,
+absl::Status TcpClient::ShakeWith(const TcpSocketAddress& host, std::span<const std::byte> request_data,
                                   TimePoint deadline) {
   peer_ = host.ToString();
   REMORA_RETURN_IF_ERROR(ConnectSocket(host, deadline));
@@ -68,7 +68,7 @@ absl::Status TcpClient::ShakeWith(const SocketAddress& host, std::span<const std
   return TakeReply(deadline);
 }
 
-absl::Status TcpClient::ConnectSocket(const SocketAddress& host, TimePoint deadline) {
+absl::Status TcpClient::ConnectSocket(const TcpSocketAddress& host, TimePoint deadline) {
   const std::string what = absl::StrCat("connecting to ", name_, " at ", peer_);
   socket_ = UniqueFd(socket(host.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) return TcpStatus(errno, what);

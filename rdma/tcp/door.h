@@ -44,7 +44,7 @@ class TcpDoor {
  private:
   struct HalfOpen {
     UniqueFd socket;
-    SocketAddress peer;
+    TcpSocketAddress peer;
     TimePoint since;
     std::size_t heard = 0;  // bytes of hello
     TcpHello hello;

@@ -21,7 +21,7 @@ class TcpLink;
 /// A client that has said what it wants.
 struct TcpRequest {
   UniqueFd socket;
-  SocketAddress peer;
+  TcpSocketAddress peer;
   TcpHello hello;  // its sizes are checked
 };
 

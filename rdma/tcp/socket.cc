@@ -38,7 +38,7 @@ absl::Status ListenStatus(int error, const Address& address) {
 
 }  // namespace
 
-std::string SocketAddress::ToString() const {
+std::string TcpSocketAddress::ToString() const {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (storage.ss_family == AF_INET6) {
     const auto* ip = reinterpret_cast<const sockaddr_in6*>(&storage);
@@ -54,12 +54,12 @@ std::string SocketAddress::ToString() const {
   return absl::StrCat(text.data(), ":", port());
 }
 
-std::uint16_t SocketAddress::port() const {
+std::uint16_t TcpSocketAddress::port() const {
   if (storage.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
   return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
 }
 
-absl::StatusOr<std::vector<SocketAddress>> ResolveTcp(const Address& address, bool passive) {
+absl::StatusOr<std::vector<TcpSocketAddress>> ResolveTcp(const Address& address, bool passive) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -72,24 +72,24 @@ absl::StatusOr<std::vector<SocketAddress>> ResolveTcp(const Address& address, bo
                      ": no such host: ", error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, freeaddrinfo);
-  std::vector<SocketAddress> addresses;
+  std::vector<TcpSocketAddress> addresses;
   for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
-    SocketAddress& one = addresses.emplace_back();
+    TcpSocketAddress& one = addresses.emplace_back();
     std::memcpy(&one.storage, info->ai_addr, info->ai_addrlen);
     one.size = info->ai_addrlen;
   }
   return addresses;
 }
 
-SocketAddress LocalAddressOf(int socket) {
-  SocketAddress address;
+TcpSocketAddress LocalAddressOf(int socket) {
+  TcpSocketAddress address;
   address.size = sizeof(address.storage);
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) return {};
   return address;
 }
 
-SocketAddress PeerAddressOf(int socket) {
-  SocketAddress address;
+TcpSocketAddress PeerAddressOf(int socket) {
+  TcpSocketAddress address;
   address.size = sizeof(address.storage);
   if (getpeername(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) return {};
   return address;
@@ -111,8 +111,8 @@ void SetInFlightPatience(int socket, std::chrono::milliseconds patience) {
 }
 
 absl::StatusOr<UniqueFd> ListenAtTcp(const Address& address) {
-  REMORA_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, ResolveTcp(address, true));
-  const SocketAddress& own = addresses.front();
+  REMORA_ASSIGN_OR_RETURN(const std::vector<TcpSocketAddress> addresses, ResolveTcp(address, true));
+  const TcpSocketAddress& own = addresses.front();
   UniqueFd socket(::socket(own.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return ListenStatus(errno, address);
   // A server that starts again finds its port held by the connections of the one before, for a minute.

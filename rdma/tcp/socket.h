@@ -17,7 +17,7 @@
 namespace remora::rdma {
 
 /// The address of one end.
-struct SocketAddress {
+struct TcpSocketAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
 
@@ -29,10 +29,10 @@ struct SocketAddress {
 
 /// All addresses of the host, in the order in which they are to be tried; at least one. `passive`: to listen.
 /// Unavailable: there is no such host.
-absl::StatusOr<std::vector<SocketAddress>> ResolveTcp(const Address& address, bool passive);
+absl::StatusOr<std::vector<TcpSocketAddress>> ResolveTcp(const Address& address, bool passive);
 
-SocketAddress LocalAddressOf(int socket);
-SocketAddress PeerAddressOf(int socket);
+TcpSocketAddress LocalAddressOf(int socket);
+TcpSocketAddress PeerAddressOf(int socket);
 
 /// How long a peer that does not answer is taken to be there.
 ///   in flight: bytes that the peer's system does not acknowledge for so long end the connection

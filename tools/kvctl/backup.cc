@@ -54,11 +54,14 @@ Outcome FromOffline(const absl::Status& status) {
   return {exit_code(), std::string(status.message())};
 }
 
-std::string Lines(std::uint64_t id, std::uint64_t version, std::uint64_t bytes, std::uint64_t new_bytes) {
+std::string BackupLines(std::uint64_t id, std::uint64_t version, std::uint64_t bytes,
+                        std::uint64_t new_bytes) {
   return absl::StrFormat("id %d\nversion %d\nbytes %d\nnew_bytes %d\n", id, version, bytes, new_bytes);
 }
 
-std::string Lines(const BackupInfo& info) { return Lines(info.id, info.version, info.bytes, info.new_bytes); }
+std::string BackupLines(const BackupInfo& info) {
+  return BackupLines(info.id, info.version, info.bytes, info.new_bytes);
+}
 
 Outcome ShowMade(const std::string& lines, std::uint64_t id) {
   return WriteOutput(lines, absl::StrFormat("the backup is made, and has the number %d", id));
@@ -77,7 +80,7 @@ absl::StatusOr<BackupInfo> BackUpStopped(const Arguments& arguments) {
 
 Outcome BackupOffline(const Arguments& arguments) {
   const absl::StatusOr<BackupInfo> info = BackUpStopped(arguments);
-  return info.ok() ? ShowMade(Lines(*info), info->id) : FromOffline(info.status());
+  return info.ok() ? ShowMade(BackupLines(*info), info->id) : FromOffline(info.status());
 }
 
 Outcome Backup(Client& client) {
@@ -96,7 +99,7 @@ Outcome Backup(Client& client) {
       return outcome;
     }
     if (progress->done) {
-      return ShowMade(Lines(progress->id, progress->version, progress->bytes, progress->new_bytes),
+      return ShowMade(BackupLines(progress->id, progress->version, progress->bytes, progress->new_bytes),
                       progress->id);
     }
     std::this_thread::sleep_for(pause);
@@ -119,13 +122,13 @@ Outcome Backups(const Arguments& arguments) {
 Outcome Restore(const Arguments& arguments, const Clock& clock) {
   const auto info = RestoreBackup(arguments.from, arguments.id, arguments.to, clock.UnixMillis() / 1000);
   if (!info.ok()) return FromOffline(info.status());
-  return WriteOutput(Lines(*info), absl::StrFormat("backup %d is restored", info->id));
+  return WriteOutput(BackupLines(*info), absl::StrFormat("backup %d is restored", info->id));
 }
 
 Outcome Check(const Arguments& arguments, const Clock& clock) {
   if (!arguments.from.empty()) {
     const auto info = VerifyBackup(arguments.from, arguments.id);
-    return info.ok() ? WriteOutput(Lines(*info)) : FromOffline(info.status());
+    return info.ok() ? WriteOutput(BackupLines(*info)) : FromOffline(info.status());
   }
   const auto report = CheckData(arguments.data, clock.UnixMillis());
   if (!report.ok()) return FromOffline(report.status());

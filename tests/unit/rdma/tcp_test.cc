@@ -260,7 +260,7 @@ TEST_F(TcpTest, AllAddressesOfANameAreTried) {
       ResolveTcp({.kind = TransportKind::kTcp, .host = "localhost", .port = 1, .path = ""}, false);
   ASSERT_THAT(addresses, IsOk());
   for (const char* const host : {"127.0.0.1", "::1"}) {
-    const bool is_named = std::ranges::any_of(*addresses, [&](const SocketAddress& address) {
+    const bool is_named = std::ranges::any_of(*addresses, [&](const TcpSocketAddress& address) {
       return address.ToString() == (host[0] == ':' ? "[::1]:1" : "127.0.0.1:1");
     });
     if (!is_named) continue;
