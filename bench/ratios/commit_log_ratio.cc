@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -33,7 +34,8 @@ using Steady = std::chrono::steady_clock;
 
 struct GroupOptions {
   std::string dir = "commit_log_ratio.data";
-  double seconds = 1;
+  std::size_t records = 200'000;
+  std::size_t syncs = 100;
   std::size_t rounds = 5;
   std::size_t keys = 1'000'000;
   std::size_t value_size = 64;
@@ -214,44 +216,69 @@ double MedianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Nanoseconds of each call, in the median of its batches' means: a file that is made meanwhile counts, and a
-/// stop of the machine does not.
-double NanosecondsEach(double seconds, bool sync, const std::function<void()>& call) {
-  const int batch = sync ? 1 : 256;
+double ThreadCpuNanoseconds() {
+  timespec now{};
+  REMORA_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+/// Nanoseconds of each call.
+struct Cost {
+  double wall = 0;  // median of the means of some calls at a time
+  double cpu = 0;   // of the calling thread, mean of all: other load on the machine does not count
+};
+
+Cost CostOfEach(std::size_t calls, std::size_t at_once, const std::function<void()>& call) {
   std::vector<double> means;
-  const auto end = Steady::now() + std::chrono::duration<double>(seconds);
-  for (auto start = Steady::now(); start < end;) {
-    for (int i = 0; i < batch; ++i) call();
+  const double cpu = ThreadCpuNanoseconds();
+  auto start = Steady::now();
+  for (std::size_t done = 0; done < calls; done += at_once) {
+    for (std::size_t i = 0; i < at_once; ++i) call();
     const auto now = Steady::now();
-    means.push_back(std::chrono::duration<double, std::nano>(now - start).count() / batch);
+    means.push_back(std::chrono::duration<double, std::nano>(now - start).count() /
+                    static_cast<double>(at_once));
     start = now;
   }
-  return MedianOf(std::move(means));
+  const auto made = static_cast<double>(means.size() * at_once);
+  return {MedianOf(std::move(means)), (ThreadCpuNanoseconds() - cpu) / made};
 }
 
 struct Line {
   std::string name;
   Contestant* contestant;
-  std::vector<double> each{};
+  std::vector<double> wall{};
+  std::vector<double> cpu{};
 };
 
-/// One table: all lines in turns, and the ratio of each to the first.
+std::string RatiosOf(const std::vector<double>& ours, const std::vector<double>& first) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / first[i]);
+  std::sort(ratios.begin(), ratios.end());
+  std::array<char, 64> text;
+  std::snprintf(text.data(), text.size(), "%.2f (%.2f to %.2f)", MedianOf(ratios), ratios.front(),
+                ratios.back());
+  return text.data();
+}
+
+/// One table: all lines in turns; the medians of the rounds, and of the ratios of each round to the first
+/// line.
 void Compare(const GroupOptions& options, const std::string& title, std::vector<Line> lines,
              std::size_t count, bool sync) {
   KeySource keys(options.keys);
   for (std::size_t round = 0; round < options.rounds; ++round) {
     for (Line& line : lines) {
-      line.each.push_back(NanosecondsEach(options.seconds, sync,
-                                          [&] { line.contestant->Write(keys.Next(count), count, sync); }));
+      const Cost cost = CostOfEach(sync ? options.syncs : options.records / count, sync ? 1 : 256 / count,
+                                   [&] { line.contestant->Write(keys.Next(count), count, sync); });
+      line.wall.push_back(cost.wall);
+      line.cpu.push_back(cost.cpu);
     }
   }
-  std::printf("%s\n", title.c_str());
+  std::printf("%-28s %10s  %-28s %10s  %s\n", title.c_str(), "ns wall", "of the first", "ns CPU",
+              "of the first");
   for (const Line& line : lines) {
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < options.rounds; ++i) ratios.push_back(line.each[i] / lines[0].each[i]);
-    std::sort(ratios.begin(), ratios.end());
-    std::printf("  %-28s %10.0f ns %8.2f of the first (%.2f to %.2f)\n", line.name.c_str(),
-                MedianOf(line.each), MedianOf(ratios), ratios.front(), ratios.back());
+    std::printf("  %-26s %10.0f  %-28s %10.0f  %s\n", line.name.c_str(), MedianOf(line.wall),
+                RatiosOf(line.wall, lines[0].wall).c_str(), MedianOf(line.cpu),
+                RatiosOf(line.cpu, lines[0].cpu).c_str());
   }
 }
 
@@ -260,7 +287,8 @@ int Main(int argc, char** argv) {
   command_line::CommandLine line(
       "commit_log_ratio: groups of writes to the commit log, beside RocksDB, LMDB and a bare file.");
   line.Add("--dir", options.dir, "a folder to be made, and removed").ShowDefault();
-  line.Add("--seconds", options.seconds, "of each measurement").ShowDefault().Positive();
+  line.Add("--records", options.records, "that are appended in each turn").ShowDefault().Positive();
+  line.Add("--syncs", options.syncs, "in each turn").ShowDefault().Positive();
   line.Add("--rounds", options.rounds, "of all measurements").ShowDefault().Positive();
   line.Add("--keys", options.keys, "that are written, by a uniform choice").ShowDefault().Positive();
   line.Add("--value_size", options.value_size, "bytes").ShowDefault();

@@ -15,6 +15,10 @@
 namespace remora {
 namespace {
 
+/// One call for so many bytes costs less than a fault for each page. All of a file at once would
+/// have the first sync write all of it.
+constexpr std::uint64_t kPreparedAtOnce = std::uint64_t{64} << 10;
+
 constexpr std::uint64_t kLeastFiles = 3;  // one that is written, one that is applied, one that is made
 
 absl::Status CheckOptions(const CommitLogOptions& options) {
@@ -108,6 +112,15 @@ absl::Status CommitLog::BeginFile(std::shared_ptr<CommitLogFile> file) {
   }
   current_ = std::move(file);
   at_ = sizeof(header);
+  prepared_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::Prepare(std::uint64_t size) {
+  const std::uint64_t window = std::max(size, kPreparedAtOnce);
+  if (const int error = current_->Prepare(at_, window); error != 0)
+    return Fail("prepare a mapping in", error);
+  prepared_ = at_ + window;
   return absl::OkStatus();
 }
 
@@ -142,6 +155,7 @@ absl::StatusOr<Lsn> CommitLog::Append(std::span<const LogEntry> entries) {
                                .synced_to = Lsn{durable_.load(std::memory_order_relaxed)}};
   std::uint64_t checksum = 0;
   if (char* const data = current_->data(); data != nullptr) {
+    if (at_ + size > prepared_) REMORA_RETURN_IF_ERROR(Prepare(size));
     checksum = EncodeLogGroup(entries, size, place, data + at_);
   } else {
     if (encoded_.size() < size) encoded_.resize(size);

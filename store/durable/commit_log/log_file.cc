@@ -160,12 +160,18 @@ absl::Status CommitLogFile::Map() {
   void* const data = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (data == MAP_FAILED) return LogErrnoStatus("map", path_, errno);
   data_ = static_cast<char*>(data);
-  // So that the writer does not wait for page faults. EINVAL: the kernel is older than 5.14, and
-  // the writer does.
-  if (madvise(data_, size_, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+  // So that the writer does not wait for the disk. EINVAL: the kernel is older than 5.14, and the
+  // writer does.
+  if (madvise(data_, size_, MADV_POPULATE_READ) != 0 && errno != EINVAL) {
     return LogErrnoStatus("populate the mapping of", path_, errno);
   }
   return absl::OkStatus();
+}
+
+int CommitLogFile::Prepare(std::uint64_t offset, std::uint64_t size) const {
+  const std::uint64_t begin = offset / kLogFileUnit * kLogFileUnit;
+  const std::uint64_t end = std::min(size_, offset + size);
+  return madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE) == 0 || errno == EINVAL ? 0 : errno;
 }
 
 int CommitLogFile::Write(std::uint64_t offset, std::string_view bytes) const {
