@@ -16,7 +16,7 @@
 namespace remora::rdma {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kTcpBacklog = 128;
 
 absl::Status SetOption(int socket, int level, int name, int value) {
   if (setsockopt(socket, level, name, &value, sizeof(value)) == 0) return absl::OkStatus();
@@ -117,7 +117,7 @@ absl::StatusOr<UniqueFd> ListenAtTcp(const Address& address) {
   if (!socket) return ListenStatus(errno, address);
   // A server that starts again finds its port held by the connections of the one before, for a minute.
   REMORA_RETURN_IF_ERROR(SetOption(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1));
-  if (bind(socket.get(), own.get(), own.size) != 0 || listen(socket.get(), kBacklog) != 0) {
+  if (bind(socket.get(), own.get(), own.size) != 0 || listen(socket.get(), kTcpBacklog) != 0) {
     return ListenStatus(errno, address);
   }
   return socket;

@@ -15,9 +15,9 @@
 namespace remora {
 namespace {
 
-/// One call for so many bytes costs less than a fault for each page. All of a file at once would
-/// have the first sync write all of it.
-constexpr std::uint64_t kPreparedAtOnce = std::uint64_t{64} << 10;
+/// So far ahead of the writer are pages made ready for stores, a half of it at a time. More would have
+/// a sync write more pages than groups.
+constexpr std::uint64_t kReadyAhead = std::uint64_t{512} << 10;
 
 constexpr std::uint64_t kLeastFiles = 3;  // one that is written, one that is applied, one that is made
 
@@ -112,16 +112,14 @@ absl::Status CommitLog::BeginFile(std::shared_ptr<CommitLogFile> file) {
   }
   current_ = std::move(file);
   at_ = sizeof(header);
-  prepared_ = 0;
+  asked_to_ = 0;
   return absl::OkStatus();
 }
 
-absl::Status CommitLog::Prepare(std::uint64_t size) {
-  const std::uint64_t window = std::max(size, kPreparedAtOnce);
-  if (const int error = current_->Prepare(at_, window); error != 0)
-    return Fail("prepare a mapping in", error);
-  prepared_ = at_ + window;
-  return absl::OkStatus();
+void CommitLog::AskForPages() {
+  const std::uint64_t from = std::max(at_, asked_to_);
+  asked_to_ = std::min(current_->size(), at_ + kReadyAhead);
+  files_->PreparePages(current_, from, asked_to_ - from);
 }
 
 absl::Status CommitLog::MoveToNextFile() {
@@ -155,7 +153,7 @@ absl::StatusOr<Lsn> CommitLog::Append(std::span<const LogEntry> entries) {
                                .synced_to = Lsn{durable_.load(std::memory_order_relaxed)}};
   std::uint64_t checksum = 0;
   if (char* const data = current_->data(); data != nullptr) {
-    if (at_ + size > prepared_) REMORA_RETURN_IF_ERROR(Prepare(size));
+    if (asked_to_ < std::min(at_ + kReadyAhead / 2, current_->size())) AskForPages();
     checksum = EncodeLogGroup(entries, size, place, data + at_);
   } else {
     if (encoded_.size() < size) encoded_.resize(size);

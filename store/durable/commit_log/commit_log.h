@@ -106,7 +106,7 @@ class CommitLog {
   absl::Status StartFiles(const RecoveredLog& log);
   absl::Status BeginFile(std::shared_ptr<CommitLogFile> file);
   absl::Status MoveToNextFile();
-  absl::Status Prepare(std::uint64_t size);
+  void AskForPages();
   absl::Status Refuse(std::uint64_t size) const;
   absl::Status Fail(std::string_view operation, int error) ABSL_LOCKS_EXCLUDED(failure_mutex_);
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(failure_mutex_);
@@ -118,7 +118,7 @@ class CommitLog {
   std::shared_ptr<CommitLogFile> current_;
   std::uint64_t at_ = 0;        // offset in current_ of the next group
   std::uint64_t checksum_ = 0;  // of the last group
-  std::uint64_t prepared_ = 0;  // offset in current_ up to which pages are ready for stores
+  std::uint64_t asked_to_ = 0;  // offset in current_ up to which pages are made ready
   std::string encoded_;         // for pwrite
 
   // Stored by the thread that appends, behind the group.

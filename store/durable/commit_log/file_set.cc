@@ -44,7 +44,7 @@ CommitLogFiles::~CommitLogFiles() {
 }
 
 bool CommitLogFiles::HasWork() const {
-  return !released_.empty() || (spares_.empty() && (made_.ok() || try_again_));
+  return wanted_ != nullptr || !released_.empty() || (spares_.empty() && (made_.ok() || try_again_));
 }
 
 std::uint64_t CommitLogFiles::CountBytes() const {
@@ -79,6 +79,7 @@ void CommitLogFiles::MakeSpares() {
       changed_.wait(mutex_);
       continue;
     }
+    if (PrepareWanted()) continue;
     try_again_ = false;
     FilePtr recycled;
     if (!released_.empty()) {
@@ -107,6 +108,29 @@ void CommitLogFiles::MakeSpares() {
     changed_.notify_all();
   }
   mutex_.unlock();
+}
+
+bool CommitLogFiles::PrepareWanted() {
+  if (wanted_ == nullptr) return false;
+  const FilePtr file = std::move(wanted_);
+  wanted_ = nullptr;
+  const std::uint64_t offset = wanted_offset_;
+  const std::uint64_t size = wanted_size_;
+  mutex_.unlock();
+  file->Prepare(offset, size);
+  mutex_.lock();
+  return true;
+}
+
+void CommitLogFiles::PreparePages(FilePtr file, std::uint64_t offset, std::uint64_t size) {
+  {
+    const LogMutexLock lock(&mutex_);
+    // What was asked for before is behind this, or soon will be: the thread was busy.
+    wanted_ = std::move(file);
+    wanted_offset_ = offset;
+    wanted_size_ = size;
+  }
+  changed_.notify_all();
 }
 
 absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::NextFile() {

@@ -13,9 +13,10 @@
 //        it.
 //   C9d  All files together have at most `max_bytes`.
 //
-// A thread of its own makes spares: to allocate, fill and populate a file takes longer than a write
-// may. It has one spare ready, and recycles a released file rather than make a new one. Where the
-// disk is full it stops; each NextFile that gets none has it try again.
+// A thread of its own makes spares: to allocate, fill and map a file takes longer than a write may.
+// It has one spare ready, and recycles a released file rather than make a new one. Where the disk is
+// full it stops; each NextFile that gets none has it try again. The same thread makes pages ready a
+// little ahead of the writer (PreparePages).
 #pragma once
 
 #include <condition_variable>
@@ -68,6 +69,9 @@ class CommitLogFiles {
   /// written.
   void Release(Lsn below);
 
+  /// Has the thread make pages of the file's mapping ready for stores. Returns at once.
+  void PreparePages(FilePtr file, std::uint64_t offset, std::uint64_t size);
+
   /// The held files that have bytes of [from, to).
   std::vector<FilePtr> Between(Lsn from, Lsn to) const;
   /// First LSN of the oldest held file.
@@ -79,6 +83,8 @@ class CommitLogFiles {
   explicit CommitLogFiles(LogFileSetOptions options) : options_(std::move(options)) {}
 
   void MakeSpares();
+  /// Does the work that PreparePages has left, if there is any.
+  bool PrepareWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::uint64_t CountBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Lsn SpareFirst() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -92,6 +98,9 @@ class CommitLogFiles {
   std::deque<FilePtr> released_ ABSL_GUARDED_BY(mutex_);
   absl::Status made_ ABSL_GUARDED_BY(mutex_);       // how the last try to make a spare ended
   bool try_again_ ABSL_GUARDED_BY(mutex_) = false;  // although it failed
+  FilePtr wanted_ ABSL_GUARDED_BY(mutex_);          // whose pages are to be made ready; null: none
+  std::uint64_t wanted_offset_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t wanted_size_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread maker_;
 };

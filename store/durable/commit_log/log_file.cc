@@ -168,10 +168,10 @@ absl::Status CommitLogFile::Map() {
   return absl::OkStatus();
 }
 
-int CommitLogFile::Prepare(std::uint64_t offset, std::uint64_t size) const {
+void CommitLogFile::Prepare(std::uint64_t offset, std::uint64_t size) const {
   const std::uint64_t begin = offset / kLogFileUnit * kLogFileUnit;
   const std::uint64_t end = std::min(size_, offset + size);
-  return madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE) == 0 || errno == EINVAL ? 0 : errno;
+  madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE);  // if it fails, the store does the same
 }
 
 int CommitLogFile::Write(std::uint64_t offset, std::string_view bytes) const {

@@ -72,9 +72,9 @@ class CommitLogFile {
   /// The mapping, of all of the file; null: the file is written by Write.
   char* data() const { return data_; }
 
-  /// Makes the mapping's pages there ready for stores: a disk that fails to read one is told here,
-  /// and not by SIGBUS. Their bytes count as changed, so the next sync writes them. 0, or an errno.
-  int Prepare(std::uint64_t offset, std::uint64_t size) const;
+  /// Makes the mapping's pages there ready for stores, so that these do not wait for page faults.
+  /// Their bytes count as changed: the next sync writes them.
+  void Prepare(std::uint64_t offset, std::uint64_t size) const;
   /// Writes by pwrite, all of it or as much as the disk took. 0, or an errno. REQUIRES: within the
   /// file.
   int Write(std::uint64_t offset, std::string_view bytes) const;

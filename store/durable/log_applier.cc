@@ -1,0 +1,166 @@
+#include "store/durable/log_applier.h"
+
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+#include <rocksdb/sst_file_writer.h>
+#include <rocksdb/write_batch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+#include "store/durable/format.h"
+#include "store/durable/status.h"
+
+namespace remora {
+namespace {
+
+constexpr std::string_view kAppliedPlace = "durable tier";
+
+rocksdb::Slice SliceOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
+
+std::string_view BytesOfLsn(const Lsn& lsn) {
+  return {reinterpret_cast<const char*>(&lsn.value), sizeof(lsn.value)};
+}
+
+StoredHeader StoredHeaderOf(const LogEntry& entry) { return {entry.version, entry.expiry_ms}; }
+
+/// Ascending, as RocksDB's default comparator has them.
+std::vector<const LogEntry*> SortedByKey(const absl::flat_hash_map<std::string_view, LogEntry>& latest) {
+  std::vector<const LogEntry*> sorted;
+  sorted.reserve(latest.size());
+  for (const auto& [key, entry] : latest) sorted.push_back(&entry);
+  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->key < b->key; });
+  return sorted;
+}
+
+}  // namespace
+
+absl::StatusOr<Lsn> LogApplier::ReadAppliedTo(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* meta) {
+  std::string stored;
+  const rocksdb::Status read = db->Get({}, meta, kAppliedToKey, &stored);
+  if (read.IsNotFound()) return Lsn{};
+  REMORA_RETURN_IF_ERROR(ToStatus(read, kAppliedPlace));
+  Lsn lsn;
+  if (stored.size() != sizeof(lsn.value)) return DamagedStatus(kAppliedPlace, "applied_to is no LSN");
+  std::memcpy(&lsn.value, stored.data(), sizeof(lsn.value));
+  return lsn;
+}
+
+LogApplier::LogApplier(LogApplierOptions options, Lsn applied_to)
+    : options_(std::move(options)), added_to_(applied_to), applied_to_(applied_to) {}
+
+void LogApplier::Add(const LogGroup& group) {
+  if (group.end() <= applied_to_) return;
+  REMORA_CHECK(Lsn{group.header.lsn} >= added_to_);
+  LogEntries entries(groups_.emplace_back(group.bytes));
+  bytes_ += group.bytes.size();
+  LogEntry entry;
+  while (entries.Next(&entry)) {
+    Latest& latest = entry.kind == LogEntryKind::kMeta ? meta_ : entries_;
+    // The key in the map stays that of the first one, whose bytes are as good.
+    latest.insert_or_assign(entry.key, entry);
+  }
+  added_to_ = group.end();
+}
+
+absl::Status LogApplier::Apply() {
+  if (added_to_ == applied_to_) return absl::OkStatus();
+  const LogEntry applied_to = {
+      .kind = LogEntryKind::kMeta, .key = kAppliedToKey, .value = BytesOfLsn(added_to_)};
+  meta_.insert_or_assign(applied_to.key, applied_to);
+  const std::vector<const LogEntry*> entries = SortedByKey(entries_);
+  const std::vector<const LogEntry*> meta = SortedByKey(meta_);
+  REMORA_RETURN_IF_ERROR(options_.way == ApplyWay::kInsert ? Insert(entries, meta) : Ingest(entries, meta));
+  applied_to_ = added_to_;
+  entries_.clear();
+  meta_.clear();
+  groups_.clear();
+  bytes_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status LogApplier::Insert(const std::vector<const LogEntry*>& entries,
+                                const std::vector<const LogEntry*>& meta) {
+  rocksdb::WriteBatch batch;
+  rocksdb::Status status;
+  for (const LogEntry* entry : entries) {
+    if (entry->kind == LogEntryKind::kDelete) {
+      status = batch.Delete(options_.entries, SliceOf(entry->key));
+    } else {
+      const StoredHeader header = StoredHeaderOf(*entry);
+      const rocksdb::Slice key = SliceOf(entry->key);
+      const std::array<rocksdb::Slice, 2> value = {
+          rocksdb::Slice(reinterpret_cast<const char*>(&header), sizeof(header)), SliceOf(entry->value)};
+      status = batch.Put(options_.entries, {&key, 1}, {value.data(), value.size()});
+    }
+    if (!status.ok()) return ToStatus(status, kAppliedPlace);
+  }
+  for (const LogEntry* entry : meta) {
+    status = batch.Put(options_.meta, SliceOf(entry->key), SliceOf(entry->value));
+    if (!status.ok()) return ToStatus(status, kAppliedPlace);
+  }
+  rocksdb::WriteOptions how;
+  how.disableWAL = true;
+  return ToStatus(options_.db->Write(how, &batch), kAppliedPlace);
+}
+
+absl::StatusOr<std::optional<std::string>> LogApplier::MakeTable(
+    std::string_view name, rocksdb::ColumnFamilyHandle* family,
+    const std::vector<const LogEntry*>& sorted) const {
+  if (sorted.empty()) return std::nullopt;
+  const std::string path = absl::StrCat(options_.dir, "/", AbslView(name));
+  rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options_.db->GetOptions(family), family);
+  rocksdb::Status status = writer.Open(path);
+  std::string value;
+  for (const LogEntry* entry : sorted) {
+    if (!status.ok()) break;
+    if (entry->kind == LogEntryKind::kDelete) {
+      status = writer.Delete(SliceOf(entry->key));
+    } else if (entry->kind == LogEntryKind::kMeta) {
+      status = writer.Put(SliceOf(entry->key), SliceOf(entry->value));
+    } else {
+      const StoredHeader header = StoredHeaderOf(*entry);
+      value.assign(reinterpret_cast<const char*>(&header), sizeof(header));
+      value.append(entry->value);
+      status = writer.Put(SliceOf(entry->key), value);
+    }
+  }
+  if (status.ok()) status = writer.Finish();
+  REMORA_RETURN_IF_ERROR(ToStatus(status, kAppliedPlace));
+  return path;
+}
+
+absl::Status LogApplier::Ingest(const std::vector<const LogEntry*>& entries,
+                                const std::vector<const LogEntry*>& meta) {
+  std::vector<rocksdb::IngestExternalFileArg> tables;
+  absl::Status status;
+  for (const auto& [name, family, sorted] : {std::tuple("applied-entries.sst", options_.entries, &entries),
+                                             std::tuple("applied-meta.sst", options_.meta, &meta)}) {
+    const absl::StatusOr<std::optional<std::string>> made = MakeTable(name, family, *sorted);
+    status.Update(made.status());
+    if (!made.ok() || !*made) continue;
+    rocksdb::IngestExternalFileArg& table = tables.emplace_back();
+    table.column_family = family;
+    table.external_files = {**made};
+    table.options.move_files = true;
+    table.options.snapshot_consistency = false;
+  }
+  if (status.ok()) status = ToStatus(options_.db->IngestExternalFiles(tables), kAppliedPlace);
+  // Moved, if it was done.
+  for (const auto& table : tables) unlink(table.external_files.front().c_str());
+  return status;
+}
+
+absl::Status LogApplier::Persist() {
+  if (options_.way == ApplyWay::kIngest) return absl::OkStatus();
+  return ToStatus(options_.db->Flush({}, {options_.entries, options_.meta}), kAppliedPlace);
+}
+
+}  // namespace remora
