@@ -437,11 +437,11 @@ int Main(int argc, char** argv) {
     // Another one may be made, or read, right now.
     if (!prepared.ok() && !absl::IsAlreadyExists(prepared)) return Fail(StoreExitStatus(prepared), prepared);
   }
+  const SteadyClock clock;  // outlives the server, whose listeners have threads that look at it
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
   if (!server.ok()) return FailStore(flags, *plan, server.status());
   const HeardSignals heard(server->get());
 
-  const SteadyClock clock;
   std::vector<std::string> addresses;
   for (const rdma::Address& address : flags.listen) {
     auto listener = rdma::Listen(address, limits, clock, flags.memory_windows, flags.tcp_threads);
