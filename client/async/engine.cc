@@ -230,7 +230,8 @@ void AsyncClient::Core::Progress(AsyncOperation& operation) {
 
 void AsyncClient::Core::Abort(AsyncOperation& operation, absl::Status status) {
   OperationList::Leave(operation);
-  channel_.Abandon(operation.index);
+  // Without a connection nothing is in flight, and the channel may be another thread's (BeginAttempt).
+  if (broken_.ok()) channel_.Abandon(operation.index);
   if (!operation.undone) lost_writes_.last_done = std::max(lost_writes_.last_done, operation.lost_id);
   if (large_.operation == &operation) LeaveLargePut();
   End(operation, std::move(status));

@@ -54,7 +54,7 @@ std::size_t AsyncClient::Core::Poll() {
   do {
     busy |= SendMessages();
     busy |= PostReads();
-    if (reads_in_flight_ > 0 || !channel_.empty()) busy |= TakeCompletions();
+    if (broken_.ok() && (reads_in_flight_ > 0 || !channel_.empty())) busy |= TakeCompletions();
     ended += Deliver(most - ended);
     has_more_ = ended == most || ++rounds == kMostRounds;
     if (has_more_) {
