@@ -138,7 +138,7 @@ class Bench {
     err_ << DescribeErrors(*result) << std::flush;
     const bool good = result->errors.total() == 0;
     result->cut_short = interruption.signal() != 0;
-    // Of a warm-up, nothing counts but that it failed, or was the last that was done.
+    // A warm-up is reported only if it failed, or if it was the last phase that ran.
     if (phase == PhaseKind::kWarmUp && good && !result->cut_short) return true;
     out_ << (options_.format == OutputFormat::kTable ? TableRows(options_, *result) : ToYcsb(*result))
          << std::flush;

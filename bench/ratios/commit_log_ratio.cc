@@ -96,7 +96,7 @@ class LogContestant final : public Contestant {
     const auto end = log_->Append({entries_.data(), count});
     REMORA_CHECK(end.ok());
     if (sync) REMORA_CHECK(log_->Sync().ok());
-    // As if all was applied at once: the files go round.
+    // Recycles all files, as if an applier had applied every group at once.
     if ((++groups_ & 0xfff) == 0) log_->Recycle(*end);
   }
 
@@ -151,7 +151,7 @@ class LmdbContestant final : public Contestant {
   LmdbContestant(const LmdbContestant&) = delete;
   LmdbContestant& operator=(const LmdbContestant&) = delete;
 
-  // Whether a commit syncs, the environment says.
+  // The environment says whether a commit syncs.
   void Write(const std::array<std::string, kMostRecords>& keys, std::size_t count, bool /*sync*/) override {
     MDB_txn* const writing = Begin();
     for (std::size_t i = 0; i < count; ++i) {

@@ -11,12 +11,6 @@
 #include "store/base/status_macros.h"
 
 namespace remora {
-namespace {
-
-// As in client/session/session.cc.
-constexpr std::chrono::milliseconds kAsyncReportPause{100};
-
-}  // namespace
 
 // --- The whole ------------------------------------------------------------------------------------------
 
@@ -188,7 +182,7 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
 void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
   if (!session_->access_hints().Note(key_hash)) return;
   const TimePoint now = session_->Coarse();
-  if (now - reads_reported_ < kAsyncReportPause) return;
+  if (now - reads_reported_ < Session::kReportPause) return;
   reads_reported_ = now;
   // If there is no credit, somebody else's request takes them along.
   const absl::StatusOr<bool> sent =

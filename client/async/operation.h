@@ -45,7 +45,7 @@ struct AsyncOperation {
   std::uint64_t key_hash = 0;
   std::string value;  // if it could not be sent at once, and is not in `memory`; memory that is used again
   PutOptions options{};
-  // Of a write whose answer was lost with the connection that it was sent over (reconnect.cc).
+  // For a write whose reply was lost with its connection (reconnect.cc).
   std::uint64_t lost_id = 0;  // its request id; 0: none was
   bool undone = false;        // the server has said so
 

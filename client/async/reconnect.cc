@@ -1,5 +1,5 @@
-// What an AsyncClient does when its connection breaks: it makes another, as client/session/reconnect.cc has
-// it, and goes on with all that was under way.
+// An AsyncClient whose connection breaks makes another, by the steps of client/session/reconnect.cc, and
+// continues all operations in flight.
 //
 // Lookups begin again. Of each write that was sent and not answered the server is asked, in the order in
 // which they were begun, before any other write is sent; when all have been told of, those that were not done

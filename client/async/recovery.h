@@ -1,4 +1,4 @@
-// What an AsyncClient knows while it recovers from the end of a connection (client/async/reconnect.cc).
+// State of an AsyncClient that recovers from the end of a connection (client/async/reconnect.cc).
 #pragma once
 
 #include <cstddef>

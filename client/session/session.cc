@@ -9,13 +9,6 @@
 #include "store/format/memory/hash.h"
 
 namespace remora {
-namespace {
-
-// Between two requests that do nothing but report reads.
-constexpr std::chrono::milliseconds kReportPause{100};
-
-}  // namespace
-
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options) {
   // Through mapped memory a READ is a copy: the look-up costs about what it saves (ARCHITECTURE.md).
   if (address.kind == rdma::TransportKind::kLocal && !options.location_cache_bytes) {

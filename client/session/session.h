@@ -186,6 +186,8 @@ class Session {
     bool was_forgotten = false;
   };
   Attempt TryToReconnect(TimePoint deadline);
+  /// The least time between two requests that only report reads.
+  static constexpr std::chrono::milliseconds kReportPause{100};
   /// Returns the pause behind the attempt of this number, from 0 on.
   static Duration Pause(int attempt);
   /// The call does not want to know any more what became of its write.

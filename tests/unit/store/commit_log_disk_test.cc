@@ -16,6 +16,7 @@
 
 #include "commit_log_fixture.h"
 #include "file_size_limit.h"
+#include "small_disk.h"
 
 namespace remora {
 namespace {
@@ -37,26 +38,13 @@ absl::Status TryUntilTaken(Try append) {
 class CommitLogFullDiskTest : public CommitLogFixture {
  protected:
   void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "only root may mount a small disk";
-    if (mount("tmpfs", temp_.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
-      GTEST_SKIP() << "cannot mount a small disk: " << std::strerror(errno);
-    }
-    mounted_ = true;
+    const std::string why = disk_.Mount(temp_.path(), "size=1m");
+    if (!why.empty()) GTEST_SKIP() << why;
   }
-  void TearDown() override {
-    if (mounted_) umount2(temp_.path().c_str(), MNT_DETACH);
-  }
-  /// Takes all space but what `left` says.
-  void TakeSpace(std::size_t left) {
-    const auto space = std::filesystem::space(temp_.path());
-    ASSERT_GT(space.available, left);
-    const int ballast = open((temp_ / "ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    ASSERT_GE(ballast, 0);
-    EXPECT_EQ(posix_fallocate(ballast, 0, static_cast<off_t>(space.available - left)), 0);
-    close(ballast);
-  }
+  /// Takes all space but `left` bytes.
+  void TakeSpace(std::size_t left) { disk_.TakeSpace(left); }
 
-  bool mounted_ = false;
+  SmallDisk disk_;
 };
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogFullDiskTest);
 

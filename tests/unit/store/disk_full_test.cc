@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "small_disk.h"
 #include "store/format/types/change.h"
 #include "store/store.h"
 #include "store/watch.h"
@@ -29,27 +30,14 @@ using testing::HasSubstr;
 class DiskFullTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "only root may mount a small disk";
-    if (mount("tmpfs", temp_.path().c_str(), "tmpfs", 0, "size=160m") != 0) {
-      GTEST_SKIP() << "cannot mount a small disk: " << std::strerror(errno);
-    }
-    mounted_ = true;
+    const std::string why = disk_.Mount(temp_.path(), "size=160m");
+    if (!why.empty()) GTEST_SKIP() << why;
   }
-  void TearDown() override {
-    if (mounted_) umount2(temp_.path().c_str(), MNT_DETACH);
-  }
-  /// Takes all space but what `left` says.
-  void Fill(std::size_t left) {
-    const auto space = std::filesystem::space(temp_.path());
-    ASSERT_GT(space.available, left);
-    const int ballast = open((temp_ / "ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    ASSERT_GE(ballast, 0);
-    EXPECT_EQ(posix_fallocate(ballast, 0, static_cast<off_t>(space.available - left)), 0);
-    close(ballast);
-  }
+  /// Takes all space but `left` bytes.
+  void Fill(std::size_t left) { disk_.TakeSpace(left); }
 
   TempDir temp_;
-  bool mounted_ = false;
+  SmallDisk disk_;
 };
 
 TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
