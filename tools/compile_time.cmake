@@ -1,6 +1,5 @@
 # Options that shorten the compilation of the product: precompiled headers, and unity builds.
 option(REMORA_PRECOMPILE_HEADERS "Precompile common headers; OFF: a source that lacks an include does not compile" ON)
-# Off where tests/mutation is built: its programs replace single members of the libraries.
 option(REMORA_UNITY_BUILD "Compile five sources as one: shortens a build from nothing, lengthens a rebuild after an edit" OFF)
 
 # Without precompiled headers, a source takes 1.6 times as long to compile. Each source pays for loading all of them, so the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "bench/kvbench/random.h"

@@ -6,6 +6,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "client/client.h"

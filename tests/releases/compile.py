@@ -5,9 +5,9 @@
 
 Installs what the sources are compiled with, configures a build for it in a folder of its own, and has the compiler
 read every source and every header by itself.
-  --together  sources are read in the batches of a unity build, with precompiled headers; only headers by themselves.
-              That takes a fraction of the time, and does not see an include that a source lacks where another one of
-              its batch, or the precompiled header, has it
+  --together  sources are read in the batches of a unity build, with precompiled headers. That takes a fraction of the
+              time, and does not see an include that a source lacks where another one of its batch, or the precompiled
+              header, has it
   --product   without tests/ and bench/
 
     tools/on-debian trixie -- tests/releases/compile.py --together --product

@@ -1,6 +1,7 @@
 // Large records in an embedded store.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
