@@ -1,0 +1,192 @@
+/* Sleeping and waking over the local transport: clients that wait for answers, and the server that waits for requests.
+ *
+ * What stands for what
+ *   requests, answers    the message rings of each connection: how many messages were published, and how many were taken
+ *                        (rdma/local/wire.h, A2).
+ *   mark                 SleepMark (rdma/local/wire.h): odd while its owner sleeps or is about to, another number for each sleep.
+ *   to_server, to_client the bytes in the socket of each connection, which wake the other side.
+ *   Client               PostSend (rdma/local/connection.cc), then PollUntil (rdma/adaptive_poll.h) with Wait
+ *                        (rdma/local/client.cc).
+ *   Server               Server::Run and Sleep, with Arm, Poll and Disarm (rdma/local/listener.cc).
+ *
+ * A side looks as often as it likes before it sleeps: how long it spins is a matter of speed alone. So a rule that decides
+ * whether spinning pays, right or wrong, changes nothing here.
+ *
+ * What is checked
+ *   A4  No lost wake-up: a side never sleeps for ever while a message waits for it.
+ *   -   At most one byte is sent for each sleep.
+ *
+ * What is assumed
+ *   - The store of a message or a mark, and the load of the other, are in one total order (seq_cst).
+ *   - Both sides live, and the socket is never full. Deaths are A1's.
+ *
+ * CHECK -DCLIENTS=1 -DREQUESTS=3
+ * CHECK -DCLIENTS=2 -DREQUESTS=1
+ * FAULT MARKS_BEHIND_LOOK in 1 violates finished==
+ * FAULT LOADS_BEFORE_STORE in 1 violates finished==
+ * FAULT SAME_MARK in 1 violates finished==
+ * FAULT DRAINS_WHILE_ARMED in 2 violates finished==
+ * FAULT WAKES_ALWAYS in 1 violates sent_for
+ * FAULT LOOKS_AT_ONE in 2 violates finished==
+ */
+#ifndef BROKEN
+#define BROKEN NOTHING
+#endif
+#define NOTHING            0
+#define MARKS_BEHIND_LOOK  1 /* a sleeper looks first, and then marks itself as asleep */
+#define LOADS_BEFORE_STORE 2 /* a sender looks at the mark before it publishes the message */
+#define SAME_MARK          3 /* each sleep has the same number */
+#define DRAINS_WHILE_ARMED 4 /* the server takes bytes from the sockets between its last look and its sleep */
+#define WAKES_ALWAYS       5 /* a sender sends a byte with each message to a sleeper */
+#define LOOKS_AT_ONE       6 /* the last look is at the first connection alone */
+
+#ifndef CLIENTS
+#define CLIENTS 1
+#endif
+#ifndef REQUESTS
+#define REQUESTS 4
+#endif
+
+byte requests[CLIENTS], requests_taken[CLIENTS];
+byte answers[CLIENTS], answers_taken[CLIENTS];
+byte server_mark, client_mark[CLIENTS];
+byte to_server[CLIENTS], to_client[CLIENTS];
+byte sent_for[CLIENTS]; /* bytes sent to a client since it fell asleep */
+byte finished;
+
+#if BROKEN == SAME_MARK
+#define ASLEEP(mark) 1
+#define AWAKE(mark)  0
+#else
+#define ASLEEP(mark) ((mark + 1) | 1)
+#define AWAKE(mark)  ((mark + 1) & 254)
+#endif
+
+/* Publishes a message, and then looks whether its reader sleeps. */
+inline publish(ring, mark) {
+#if BROKEN == LOADS_BEFORE_STORE
+  seen = mark;
+  ring++
+#else
+  ring++;
+  seen = mark
+#endif
+}
+inline fall_asleep_at_server() { server_mark = ASLEEP(server_mark) }
+inline fall_asleep_at_client() { atomic { client_mark[me] = ASLEEP(client_mark[me]); sent_for[me] = 0 } }
+inline drain_server() { atomic { i = 0; do :: i == CLIENTS -> break :: else -> to_server[i] = 0; i++ od } }
+
+proctype Client(byte me) {
+  byte seen, woken;
+  do
+  :: requests[me] == REQUESTS -> break
+  :: else ->
+    /* PostSend. */
+    publish(requests[me], server_mark);
+    if
+    :: (seen & 1) && seen != woken -> atomic { to_server[me]++; woken = seen }
+    :: else
+    fi;
+    /* The wait for the answer. */
+    do
+    :: answers[me] > answers_taken[me] -> answers_taken[me]++; break
+    :: answers[me] == answers_taken[me] ->
+#if BROKEN != MARKS_BEHIND_LOOK
+      fall_asleep_at_client();
+#endif
+      if
+      :: answers[me] == answers_taken[me] ->
+#if BROKEN == MARKS_BEHIND_LOOK
+        fall_asleep_at_client();
+#endif
+        atomic { to_client[me] > 0 -> to_client[me] = 0 } /* sleeps; then takes the bytes */
+      :: else
+      fi;
+      client_mark[me] = AWAKE(client_mark[me])
+    od
+  od;
+  finished++
+}
+
+active proctype Server() {
+  byte i, woken[CLIENTS], seen, any;
+end:
+  do
+  :: /* Step: serves each connection. */
+    any = 0;
+    i = 0;
+    do
+    :: i == CLIENTS -> break
+    :: else ->
+      if
+      :: requests[i] > requests_taken[i] ->
+        requests_taken[i]++;
+        any = 1;
+        publish(answers[i], client_mark[i]);
+        if
+        :: (seen & 1) && (seen != woken[i] || BROKEN == WAKES_ALWAYS) ->
+          atomic {
+            to_client[i]++;
+            woken[i] = seen;
+            if
+            :: client_mark[i] == seen -> sent_for[i]++; assert(sent_for[i] <= 1)
+            :: else
+            fi
+          }
+        :: else
+        fi
+      :: else
+      fi;
+      i++
+    od;
+    if
+    :: any -> skip
+    :: else ->
+      /* Arm, and the last look. */
+#if BROKEN != MARKS_BEHIND_LOOK
+      fall_asleep_at_server();
+#endif
+      any = 0;
+      i = 0;
+      do
+      :: i == CLIENTS || (BROKEN == LOOKS_AT_ONE && i == 1) -> break
+      :: else ->
+        any = any || requests[i] > requests_taken[i];
+        i++
+      od;
+#if BROKEN == MARKS_BEHIND_LOOK
+      fall_asleep_at_server();
+#endif
+#if BROKEN == DRAINS_WHILE_ARMED
+      drain_server();
+#endif
+      if
+      :: any -> skip
+      :: else -> /* sleeps */
+if
+        :: to_server[0] > 0
+#if CLIENTS > 1
+        :: to_server[1] > 0
+#endif
+        fi
+      fi;
+      /* Disarm. */
+      server_mark = AWAKE(server_mark);
+      drain_server()
+    fi
+  od
+}
+
+/* Nobody can go on: then nobody may wait. */
+active proctype Watch() {
+  timeout -> assert(finished == CLIENTS)
+}
+
+init {
+  atomic {
+    run Client(0);
+#if CLIENTS > 1
+    run Client(1)
+#endif
+  }
+}
