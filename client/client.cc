@@ -77,16 +77,16 @@ class Client::Impl {
     return result;
   }
 
-  /// Begins a call that is not to be begun again: over another connection, if an earlier call broke this one.
+  /// Begins a call that is not to be begun again: over another connection, if this one is known to be broken.
   /// In an InUse::Call.
   absl::Status Begin() const {
-    const absl::Status begun = session->BeginCall();
+    const absl::Status begun = session->BeginOnce();
     if (begun.ok() || !session->reconnects()) return begun;
     return session->Reconnect(begun, session->deadline());
   }
 
-  /// Not begun again: it would delete what was written since. So a connection that broke unnoticed is found
-  /// before.
+  /// Not begun again: it would delete what was written since. So a connection is found before that is broken,
+  /// also where only an answer that does not come shows that, as when the server's host died.
   absl::StatusOr<std::uint64_t> Drop(const ScanRange& range) const {
     REMORA_RETURN_IF_ERROR(Do(Answers));
     const InUse::Call call(session->in_use());

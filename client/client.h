@@ -67,9 +67,9 @@ struct BackupProgress {
 /// does not come later than what this client writes afterwards: the server drops a connection, and what it
 /// has not done of it, before it takes another of the same client.
 ///
-/// A MultiPut, or a deletion of many keys, is not begun again. But a MultiPut begins over another connection
-/// when an earlier call broke this one, and a deletion also when this one broke unnoticed. A scan goes on as
-/// of a later moment (client/scan.h).
+/// A MultiPut, or a deletion of many keys, is not begun again. But both begin over another connection when
+/// this one broke before: a MultiPut where an earlier call or the transport has noticed, as after a restart
+/// of the server; a deletion always. A scan goes on as of a later moment (client/scan.h).
 ///
 /// With ClientOptions::reconnect off, or over a connection of the caller's own, the first connection is the
 /// only one: after Unavailable or DeadlineExceeded all later calls fail; make another client.

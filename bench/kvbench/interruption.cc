@@ -14,11 +14,15 @@ namespace {
 
 // `timeout` sends one signal to its child, and to its group.
 constexpr std::int64_t kOneSenderMs = 200;
+// A call goes on for so long where the server does not answer.
+constexpr std::int64_t kLastWaitMs = 1000;
 
 // For the handler.
 std::atomic<std::atomic<bool>*> stop_flag = nullptr;
 std::atomic<int> first_signal = 0;
 std::atomic<std::int64_t> first_ms = 0;  // 0: none came
+// When a call first asked whether it shall end, and it shall; 0: none did.
+std::atomic<std::int64_t> asked_ms = 0;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<std::atomic<bool>*>::is_always_lock_free);
 
@@ -44,6 +48,7 @@ void Hear(int number) {
 Interruption::Interruption(std::atomic<bool>& stop) {
   first_signal = 0;
   first_ms = 0;
+  asked_ms = 0;
   REMORA_CHECK(stop_flag.exchange(&stop) == nullptr);
   struct sigaction action = {};
   action.sa_handler = Hear;
@@ -62,8 +67,19 @@ Interruption::~Interruption() {
 
 int Interruption::signal() const { return first_signal; }
 
-void LeaveSignalsToParent() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_IGN);
+bool BenchClock::IsInterrupted() const {
+  const std::atomic<bool>* const stop = stop_flag.load(std::memory_order_relaxed);
+  if (stop == nullptr || !stop->load(std::memory_order_relaxed)) return false;
+  const std::int64_t now = NowMs();
+  std::int64_t asked = 0;
+  return !asked_ms.compare_exchange_strong(asked, now) && now - asked >= kLastWaitMs;
+}
+
+Duration BenchClock::LongestSleep() const { return std::chrono::milliseconds(100); }
+
+void LeaveSignalsToParent(std::atomic<bool>& stop) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) ::signal(number, SIG_IGN);
+  stop_flag = &stop;
 }
 
 void BlockSignals() {

@@ -1,11 +1,13 @@
-// SIGINT, SIGTERM and SIGHUP end the phase that runs, and the bench reports its results so far. A second one
-// ends the process at once.
+// SIGINT, SIGTERM, SIGHUP and SIGXCPU end the phase that runs, and the bench reports its results so far. A
+// second one ends the process at once.
 #pragma once
 
 #include <signal.h>
 
 #include <array>
 #include <atomic>
+
+#include "store/base/clock.h"
 
 namespace remora::bench {
 
@@ -25,12 +27,22 @@ class Interruption {
   int signal() const;
 
  private:
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
   std::array<struct sigaction, kSignals.size()> old_ = {};
 };
 
+/// Clock of the bench's clients. Once `stop` of the process's Interruption is set, a call that waits ends
+/// with Cancelled, a second after the first one asks for that. So a signal is heard also where a server does
+/// not answer, and calls that are answered as usual are not disturbed.
+class BenchClock final : public SteadyClock {
+ public:
+  bool IsInterrupted() const override;
+  Duration LongestSleep() const override;
+};
+
 /// For a process that another one ends: leaves these signals to that one, which a terminal sends to both.
-void LeaveSignalsToParent();
+/// `stop`, which that one sets, must outlive the process's clients.
+void LeaveSignalsToParent(std::atomic<bool>& stop);
 
 /// Leaves signals to the other threads, so that none of this one's calls is disturbed.
 void BlockSignals();

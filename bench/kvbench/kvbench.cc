@@ -25,6 +25,7 @@
 #include "bench/kvbench/report.h"
 #include "bench/kvbench/runner.h"
 #include "bench/kvbench/shared.h"
+#include "server/memory/system_memory.h"
 #include "tools/command_line/say.h"
 
 namespace remora::bench {
@@ -75,6 +76,10 @@ class Bench {
       auto file = OutputFile::Open(*path);
       if (!file.ok()) return Say(EX_CANTCREAT, file.status());
       files_[path] = *std::move(file);
+    }
+    if (options_.target.address == kEmbeddedTarget) {
+      const absl::Status fits = CheckMemory(options_.target.store.memory_size, ReadSystemMemory());
+      if (!fits.ok()) return Say(EX_OSERR, fits);
     }
     const std::size_t workers = std::size_t{options_.workload.threads} * options_.processes;
     const absl::StatusOr<std::unique_ptr<Shared>> shared = Shared::Make(workers, options_.workload.records);

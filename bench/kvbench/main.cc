@@ -7,9 +7,9 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "bench/kvbench/interruption.h"
 #include "bench/kvbench/kvbench.h"
 #include "bench/kvbench/options.h"
-#include "store/base/clock.h"
 #include "store/base/standard_streams.h"
 #include "tools/command_line/say.h"
 
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   const auto parsed = remora::bench::ParseCommandLine(argc, argv);
   if (const int* status = std::get_if<int>(&parsed)) return *status;
-  const remora::SteadyClock clock;
+  const remora::bench::BenchClock clock;
   const int status = remora::bench::RunBench(std::get<remora::bench::BenchOptions>(parsed), clock,
                                              isatty(STDERR_FILENO) != 0, std::cout, std::cerr);
   std::cout.flush();

@@ -111,7 +111,7 @@ void RunWorker(const Channel& channel, const BenchOptions& options, const Clock&
     channel.Send(FrameType::kError, absl::StrCat(code, " ", runner.status().message()));
     return;
   }
-  LeaveSignalsToParent();
+  LeaveSignalsToParent(shared.stop());
   channel.Send(FrameType::kReady);
   while (const std::optional<Frame> frame = channel.Receive()) {
     const auto phase = static_cast<PhaseKind>(frame->payload.at(0));

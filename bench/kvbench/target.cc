@@ -92,6 +92,7 @@ class AsyncSession final : public Session {
   absl::Status Put(std::string_view key, std::string_view value) override { return client_->Put(key, value); }
 
   void Begin(Request* request) override {
+    if (async_ == nullptr) return End(request, {.status = absl::CancelledError("kvbench ends")});
     const AsyncClient::Begun begun =
         request->is_put
             ? async_->Put(request->key, request->value,
@@ -101,8 +102,8 @@ class AsyncSession final : public Session {
   }
 
   void Advance(bool wait, std::vector<Request*>* ended) override {
-    // All end at their own deadlines, so that waiting has an end.
-    if (ended_.empty() && wait) REMORA_CHECK(async_->Wait(TimePoint::max()).ok());
+    // All end at their own deadlines, so that waiting has an end; or it is not to wait any more (BenchClock).
+    if (ended_.empty() && wait && !async_->Wait(TimePoint::max()).ok()) Abandon();
     if (ended_.empty() && !wait) async_->Poll();
     ended->insert(ended->end(), ended_.begin(), ended_.end());
     ended_.clear();
@@ -110,12 +111,18 @@ class AsyncSession final : public Session {
 
   absl::StatusOr<CounterList> ServerCounters() override { return client_->Stats(); }
   ClientCounters OwnCounters() const override {
-    ClientCounters sum = async_->counters();
+    ClientCounters sum = async_ != nullptr ? async_->counters() : last_counters_;
     sum += client_->counters();
     return sum;
   }
 
  private:
+  /// Ends what is under way, with Cancelled.
+  void Abandon() {
+    last_counters_ = async_->counters();
+    async_.reset();
+  }
+
   void End(Request* request, const AsyncResult& result) {
     request->status = result.status;
     if (!request->is_put && result.status.ok()) Assign(result.value, request->found);
@@ -123,7 +130,8 @@ class AsyncSession final : public Session {
   }
 
   std::vector<Request*> ended_;  // and not yet told; before async_, whose end calls back
-  const std::unique_ptr<AsyncClient> async_;
+  ClientCounters last_counters_;
+  std::unique_ptr<AsyncClient> async_;  // null: abandoned
   const std::unique_ptr<Client> client_;
 };
 

@@ -280,6 +280,10 @@ Worker::Outcome Worker::TakeError(OperationKind kind, std::string_view key, cons
                 absl::StrCat(AbslView(key), " is missing: load first, with the same --records or more"));
     return Outcome::kWrong;
   }
+  if (status.code() == absl::StatusCode::kCancelled) {  // BenchClock: the phase ends, and did not fail
+    shared_.stop().store(true, std::memory_order_relaxed);
+    return Outcome::kPointless;
+  }
   std::string message(status.message());
   if (status.code() == absl::StatusCode::kResourceExhausted) {
     message += "; give the store more --memory, or write less";

@@ -43,8 +43,7 @@ absl::Status AsyncClient::Core::Prepare(std::size_t depth) {
 void AsyncClient::Core::Stop() {
   if (reconnect_.in_progress)
     EndOnMisuse("an AsyncClient is destroyed between BeginAttempt and EndAttempt; end it first");
-  if (in_poll_)
-    EndOnMisuse("an AsyncClient is destroyed by one of its callbacks; destroy it behind Poll or Wait");
+  CheckNotInPoll("an AsyncClient is destroyed by one of its callbacks; destroy it behind Poll or Wait");
   broken_ = absl::UnavailableError("the client is being destroyed");
   over_ = true;
   AbortAll(absl::CancelledError("the client was destroyed"));
@@ -130,7 +129,8 @@ AsyncClient::Begun AsyncClient::Core::BeginMessage(const RequestSpec& asked, Don
   Assign(asked.key, &operation->key);
   if (from == nullptr) Assign(asked.value, &operation->value);
   waiting.Push(*operation);
-  if (!in_poll_ && broken_.ok() && waiting.size() % channel_.MostListed() == 0) SendMessages();
+  if (poller_ == std::thread::id() && broken_.ok() && waiting.size() % channel_.MostListed() == 0)
+    SendMessages();
   return operation->id;
 }
 

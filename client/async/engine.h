@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "client/async/large_put.h"
@@ -103,6 +104,9 @@ class AsyncClient::Core {
   explicit Core(std::unique_ptr<Session> session)
       : session_(std::move(session)), channel_(session_->channel()) {}
   absl::Status Prepare(std::size_t depth);
+  /// Ends the process within a Poll: says `mistake` if it is one of a callback, or that two threads use the
+  /// client.
+  void CheckNotInPoll(const char* mistake) const;
 
   /// A place for an operation; in no list yet.
   absl::StatusOr<AsyncOperation*> Begin(AsyncOperation::Kind kind, Done&& done, const CallOptions& call,
@@ -222,7 +226,7 @@ class AsyncClient::Core {
   std::uint32_t polls_ = 0;
   bool has_more_ = false;  // to do, where Poll has returned
   TimePoint reads_reported_;
-  bool in_poll_ = false;
+  std::thread::id poller_;  // that is in Poll, and its callbacks; none: nobody is
 };
 
 }  // namespace remora

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "client/async/engine.h"
@@ -24,27 +25,34 @@ constexpr std::uint32_t kPollsPerClock = 64;
 // them, which are looked at behind the rounds.
 constexpr int kMostRounds = 64;
 
-/// Sets a flag while it exists, also if a callback throws.
-class WhileSet {
+/// Names this thread as the one that polls while it exists, also if a callback throws.
+class WhilePolling {
  public:
-  explicit WhileSet(bool* flag) : flag_(*flag) { flag_ = true; }
-  ~WhileSet() { flag_ = false; }
-  WhileSet(const WhileSet&) = delete;
-  WhileSet& operator=(const WhileSet&) = delete;
+  explicit WhilePolling(std::thread::id* poller) : poller_(*poller) { poller_ = std::this_thread::get_id(); }
+  ~WhilePolling() { poller_ = std::thread::id(); }
+  WhilePolling(const WhilePolling&) = delete;
+  WhilePolling& operator=(const WhilePolling&) = delete;
 
  private:
-  bool& flag_;
+  std::thread::id& poller_;
 };
 
 constexpr char kNothingEnded[] = "no operation ended in time";
 
 }  // namespace
 
+void AsyncClient::Core::CheckNotInPoll(const char* mistake) const {
+  if (poller_ == std::thread::id()) return;
+  if (poller_ == std::this_thread::get_id()) EndOnMisuse(mistake);
+  EndOnMisuse(
+      "an AsyncClient is used by two threads at once, which it is not made for; give each thread a client of "
+      "its own, or have them take turns");
+}
+
 std::size_t AsyncClient::Core::Poll() {
-  if (in_poll_)
-    EndOnMisuse("a callback polls its own AsyncClient; return, and the call that is under way goes on");
+  CheckNotInPoll("a callback polls its own AsyncClient; return, and the call that is under way goes on");
   if (session_->is_forked()) return 0;
-  const WhileSet in_poll(&in_poll_);
+  const WhilePolling polling(&poller_);
   // Callbacks that begin one operation after the other do not keep the caller here for ever.
   const std::size_t most = operations_.size();
   std::size_t ended = 0;

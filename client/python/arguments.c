@@ -272,7 +272,14 @@ int TakeTouchArguments(PyObject* args, PyObject* kwargs, WriteArguments* taken) 
   static char* names[] = {"key", "ttl", "condition", "durability", NULL};
   PyObject *ttl = NULL, *condition = NULL, *durability = NULL;
   taken->value.buffer.obj = NULL;
-  return PyArg_ParseTupleAndKeywords(args, kwargs, "O&O|$OO", names, TakeArgument, &taken->key, &ttl,
-                                     &condition, &durability) &&
-         EndArguments(ttl, condition, durability, taken);
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O|$OO", names, TakeArgument, &taken->key, &ttl,
+                                   &condition, &durability)) {
+    return 0;
+  }
+  if (ttl == Py_None) {  // to a put, it is the server's default
+    Release(&taken->key);
+    PyErr_SetString(PyExc_TypeError, "ttl: None is no span of time; pass a number, or call persist");
+    return 0;
+  }
+  return EndArguments(ttl, condition, durability, taken);
 }

@@ -96,6 +96,16 @@ absl::StatusOr<ServerReply> Session::CallBare(const Request& request) {
                   [&](RequestChannel& channel) { return channel.SendBare(request, RequestChannel::kCall); });
 }
 
+absl::Status Session::BeginOnce() {
+  REMORA_RETURN_IF_ERROR(BeginCall());
+  // A busy Poll looks at the events of a connection now and then only; one behind a sleep, always.
+  connection_->Arm();
+  connection_->Disarm();
+  const std::size_t count = connection_->Poll(completions_);
+  for (std::size_t i = 0; i < count; ++i) REMORA_RETURN_IF_ERROR(Take(completions_[i], nullptr));
+  return connection_->status().ok() ? absl::OkStatus() : Break(connection_->status());
+}
+
 absl::Status Session::AwaitStaging() {
   while (!channel_.has_all_staging()) REMORA_RETURN_IF_ERROR(TakeSome());
   return absl::OkStatus();

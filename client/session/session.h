@@ -85,6 +85,9 @@ class Session {
     if (is_forked()) broken_ = absl::FailedPreconditionError(kForked);
     return broken_;
   }
+  /// BeginCall for a call that is not begun again: also notices that the connection broke since the last one,
+  /// if the transport knows it already.
+  absl::Status BeginOnce();
   /// Whether BeginCall would return OK.
   bool is_ready() const { return broken_.ok() && !is_forked(); }
   /// Whether this is a forked child's copy: nothing may be done with it. No attempt to reconnect it succeeds.

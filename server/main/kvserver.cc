@@ -376,7 +376,11 @@ void SayReady(const Flags& flags, const std::vector<std::string>& addresses) {
   }
   if (flags.ready_fd < 0) return;
   constexpr std::string_view kReady = "ready\n";
-  if (::write(flags.ready_fd, kReady.data(), kReady.size()) < 0) {
+  // Clients are not to wait for who has a full pipe, and does not read it.
+  pollfd ready{flags.ready_fd, POLLOUT, 0};
+  if (::poll(&ready, 1, kOutputPatienceMs) == 0) {
+    flags.server.warn("--ready_fd: nobody makes room in it");
+  } else if (::write(flags.ready_fd, kReady.data(), kReady.size()) < 0) {
     flags.server.warn(absl::StrCat("--ready_fd: ", std::strerror(errno)));
   }
   ::close(flags.ready_fd);

@@ -30,7 +30,10 @@ using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
 /// F1.
-IOStatus Marked(IOStatus status) { return WillPass(status) ? IOStatus::NoSpace(status.getState()) : status; }
+IOStatus Marked(IOStatus status) {
+  if (status.IsNoSpace() || (!WillPass(status) && !IsDiskFull(status))) return status;
+  return IOStatus::NoSpace(status.getState());
+}
 
 class MarkedReads final : public rocksdb::FSRandomAccessFileOwnerWrapper {
  public:

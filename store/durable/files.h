@@ -1,8 +1,8 @@
 // The file system for one database of RocksDB. It differs from RocksDB's default in four rules:
 //
-//   F1  What fails because the system is short of something right now (WillPass) is told as a full disk. That
-//       is the one error behind which RocksDB goes on by itself: it tries every few seconds to move what is
-//       in memory to a table, and to begin another log.
+//   F1  What fails because the system is short of something right now (WillPass), or a quota is used up, is
+//       told as a full disk. That is the one error behind which RocksDB goes on by itself: it tries every few
+//       seconds to move what is in memory to a table, and to begin another log.
 //   F2  A log has a descriptor set aside for it, where there is none else.
 //   F3  A log that cannot be made is there all the same, and fails each write. So RocksDB is told of it where
 //       it expects that: one that fails to begin a log leaves references to its families behind, and takes

@@ -49,6 +49,10 @@ bool WillPass(const rocksdb::Status& status) {
   return ends(EINTR) || std::ranges::any_of(kShortageErrors, ends);
 }
 
+bool IsDiskFull(const rocksdb::Status& status) {
+  return status.IsNoSpace() || (!status.ok() && absl::EndsWith(status.ToString(), std::strerror(EDQUOT)));
+}
+
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
   if (status.ok()) return absl::OkStatus();
   const std::string text = status.ToString();
@@ -77,7 +81,7 @@ absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
   if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound() || status.IsPathNotFound()) {
     return DamagedStatus(place, text);
   }
-  if (status.IsNoSpace()) {
+  if (IsDiskFull(status)) {
     return absl::UnavailableError(absl::StrCat("no space left for ", AbslView(place), ": ", text));
   }
   return absl::UnavailableError(absl::StrCat(AbslView(place), ": ", text));

@@ -18,6 +18,9 @@ absl::Status DamagedStatus(std::string_view place, std::string_view why);  // Da
 /// worth another try, and left nothing damaged.
 bool WillPass(const rocksdb::Status& status);
 
+/// Returns whether the disk is full, or the user's share of it (EDQUOT), for which RocksDB has no code.
+bool IsDiskFull(const rocksdb::Status& status);
+
 /// OK; PermissionDenied; DataLoss: files are missing or damaged; Unavailable: all else, a full disk too. What
 /// will pass is marked as a shortage (store/base/shortage.h).
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place);

@@ -186,7 +186,7 @@ class DurableTier::Impl {
       // it is opened again. It does not move what has nothing in it (F3 of files.h).
       next_limit_ = version_limit_;
       const std::string why(Translate(status).message());
-      const bool goes_on = status.IsNoSpace() || WillPass(status);
+      const bool goes_on = IsDiskFull(status) || WillPass(status);
       if (goes_on && !files_.has_dead_log()) return absl::UnavailableError(why);
       const absl::Status final = absl::UnavailableError(
           absl::StrCat("the store takes no more writes until it is opened again: ", why));

@@ -229,6 +229,9 @@ TEST_P(Outliving, WhatAnAsyncClientIsDoingEndsBeforeIt) {
   };
   EXPECT_DEATH(ping([&] { client.reset(); }), "AsyncClient is destroyed by one of its callbacks");
   EXPECT_DEATH(ping([&] { client->Poll(); }), "a callback polls its own AsyncClient");
+  const auto other = [&](auto act) { ping([&] { std::thread(act).join(); }); };
+  EXPECT_DEATH(other([&] { client->Poll(); }), "AsyncClient is used by two threads at once");
+  EXPECT_DEATH(other([&] { client.reset(); }), "AsyncClient is used by two threads at once");
 }
 
 Task<void> WaitForSomethingElse() { co_await std::suspend_always(); }

@@ -74,6 +74,13 @@ TEST_P(Reconnect, EveryCallGoesOnWithALoggedServerThatWasRestarted) {
   EXPECT_CODE(kNotFound, results[1].status);
   EXPECT_EQ(results[2].value, "1");
   RestartBelow();
+  const std::array<PutRequest, 2> puts = {{{"many 1", "v", {}}, {"many 2", "v", {}}}};
+  std::array<PutResult, 2> outcomes;
+  EXPECT_CODE(kOk, kv_->client()->MultiPut(puts, outcomes));
+  EXPECT_CODE(kOk, outcomes[1].status);
+  EXPECT_CODE(kOk, Delete("many 1"));
+  EXPECT_CODE(kOk, Delete("many 2"));
+  RestartBelow();
   EXPECT_CODE(kOk, kv_->client()->Ping());
   RestartBelow();
   EXPECT_TRUE(kv_->client()->Stats().ok());
@@ -100,7 +107,7 @@ TEST_P(Reconnect, EveryCallGoesOnWithALoggedServerThatWasRestarted) {
   EXPECT_EQ(kv_->client()->DeleteRange({.prefix = "a"}).value_or(0), 1u);
   RestartBelow();
   EXPECT_EQ(kv_->client()->DropAll().value_or(0), 2u);
-  EXPECT_EQ(reconnects(), 22u);
+  EXPECT_EQ(reconnects(), 23u);
 }
 
 TEST_P(Reconnect, NothingOfTheServerBeforeIsBelieved) {

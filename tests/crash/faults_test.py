@@ -86,9 +86,15 @@ class FaultsTest(harness.TestCase):
     # --- While it serves
 
     def test_a_full_disk_refuses_writes_until_there_is_space(self):
+        self.refuses_writes_until_there_is_space(errno.ENOSPC)
+
+    def test_so_does_a_full_quota(self):
+        self.refuses_writes_until_there_is_space(errno.EDQUOT)
+
+    def refuses_writes_until_there_is_space(self, error):
         server = self.start()
         self.put("before")
-        self.set(WRITE, errno.ENOSPC)
+        self.set(WRITE, error)
         self.put_refused("no space left")
         self.assertEqual(self.disk_refuses(), 1)
         self.get("before")

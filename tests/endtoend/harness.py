@@ -11,6 +11,7 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -50,6 +51,19 @@ def wait_until(condition, what):
         if time.monotonic() > deadline:
             raise AssertionError(f"still not so after {PATIENCE} s: {what}")
         time.sleep(0.01)
+
+
+def free_port(host="127.0.0.1"):
+    """Below those that the system gives to clients."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    while True:
+        port = random.randint(10000, 30000)
+        with socket.socket(family) as one:
+            try:
+                one.bind((host, port))
+            except OSError:
+                continue
+            return port
 
 
 class Server:

@@ -115,6 +115,31 @@ class KvbenchEndTest(harness.TestCase):
                     connection.close()
                     self.assertEqual(self.names(), [])
 
+    def test_a_server_that_falls_silent_does_not_make_it_deaf(self):
+        """Its operations would wait for 5 s, and what asks for the server's counters as long again."""
+        tcp = f"tcp://127.0.0.1:{harness.free_port()}"
+        server = self.server("--durability=memory", "--memory=64M", f"--listen={tcp}")
+        for flags in [], ["--depth=8"], ["--processes=2"], [f"--target={tcp}"]:
+            with self.subTest(flags=flags):
+                command = self.command("all", "--seconds=600", *flags)
+                if flags[0:1] == [f"--target={tcp}"]:
+                    command.remove(f"--target={self.address}")
+                process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                self.addCleanup(process.kill)
+                puts = harness.stats(self.address)["puts"]
+                harness.wait_until(lambda: harness.stats(self.address)["puts"] > puts + RECORDS, "an update of the run")
+                server.process.send_signal(signal.SIGSTOP)
+                process.send_signal(signal.SIGINT)
+                try:
+                    _, errors = process.communicate(timeout=harness.PATIENCE)
+                finally:
+                    server.process.send_signal(signal.SIGCONT)
+                self.assertEqual(process.returncode, 128 + signal.SIGINT, errors)
+                # Not as a failure of the server.
+                self.assertNotIn("DEADLINE_EXCEEDED", errors)
+                self.assertEqual((self.phases()[-1]["cut_short"], json.loads(self.json.read_text())["errors"]), (True, 0))
+                self.json.unlink()
+
     def test_a_second_signal_ends_what_does_not_end(self):
         """Here, as nobody reads the file that it writes."""
         self.memory_server()

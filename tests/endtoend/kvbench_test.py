@@ -44,7 +44,7 @@ class KvbenchTest(harness.TestCase):
     def test_what_was_measured_is_kept(self):
         for number, flags in (
             (signal.SIGINT, ["--threads=2"]), (signal.SIGTERM, ["--depth=8"]),
-            (signal.SIGINT, ["--processes=2", "--interval=0.1"]),
+            (signal.SIGINT, ["--processes=2", "--interval=0.1"]), (signal.SIGXCPU, []),
         ):  # fmt: skip
             with self.subTest(signal=number, flags=flags):
                 self.addCleanup(self.json.unlink, missing_ok=True)

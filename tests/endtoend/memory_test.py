@@ -205,12 +205,17 @@ class MemoryTest(harness.TestCase):
 
     def test_more_than_the_machine_has_is_refused(self):
         total = int(re.search(r"MemTotal:\s+(\d+) kB", pathlib.Path("/proc/meminfo").read_text()).group(1)) << 10
-        run = subprocess.run(
-            [harness.program("kvserver"), f"--listen={self.address}", "--durability=memory", f"--memory={total + 1}"],
-            capture_output=True, timeout=harness.PATIENCE, check=False,
-        )  # fmt: skip
-        self.assertEqual(run.returncode, 71, run.stderr)
-        self.assertRegex(run.stderr.decode(), rf"a memory of {total + 1} bytes is more than [^\n]* has, \d+: give it less")
+        embedded = ["kvbench", "all", "--target=embedded", "--operations=10"]
+        for program, *flags in (
+            ["kvserver", f"--listen={self.address}", "--durability=memory", f"--memory={total + 1}"],
+            [*embedded, "--records=10", f"--memory={total + 1}"], [*embedded, "--records=1000000000000"],
+        ):  # fmt: skip
+            with self.subTest(program=program, flags=flags):
+                run = subprocess.run(
+                    [harness.program(program), *flags], capture_output=True, timeout=harness.PATIENCE, check=False
+                )
+                self.assertEqual((run.returncode, run.stdout), (71, b""), run.stderr)
+                self.assertRegex(run.stderr.decode(), r"a memory of \d+ bytes is more than [^\n]* has, \d+: give it less")
 
     def test_who_goes_gives_back(self):
         self.memory_server(memory="64M")

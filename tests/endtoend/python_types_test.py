@@ -39,7 +39,7 @@ class TypesTest(harness.TestCase):
         self.store.drop_all()
         for number, pairs in enumerate(
             (["us"], "us", b"us", [b"us"], [bytearray(b"us")], [memoryview(b"us")], [{"u", "s"}], [{"u": 1, "s": 2}])
-            + ([("us", "o"), "ab"], 5, None, [5], [None], [("a", None)], [(None, "a")])
+            + ([("us", "o"), "ab"], 5, None, [5], [None], [("a", None)], [(None, "a")], "", b"", bytearray())
         ):
             with self.subTest(number), self.assertRaises(TypeError):
                 self.store.put_many(pairs)
@@ -134,7 +134,7 @@ class TypesTest(harness.TestCase):
         for bad in (0, -1, math.nan, -math.inf):
             with self.subTest(bad), self.assertRaisesRegex(ValueError, "ttl: .*pass more than 0"):
                 self.store.put("key", b"value", ttl=bad)
-        for bad in (True, "5", [5]):
+        for bad in (True, "5", [5], None):
             with self.subTest(bad), self.assertRaises(TypeError):
                 self.store.touch("key", bad)
         with self.assertRaises(remora.InvalidArgument):

@@ -1,5 +1,6 @@
 """Descriptors that a program gets from its parent, or does not get: standard streams that are closed, --ready_fd."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -125,6 +126,28 @@ class ServerStreamsTest(harness.TestCase):
                 self.assertEqual(refused.returncode, EX_USAGE, refused.stderr)
                 self.assertTrue(re.fullmatch(rb"kvserver: --ready_fd=[^\n]+; [^\n]+\n", refused.stderr), refused.stderr)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_descriptor_that_takes_nothing_more(self):
+        """The server does not wait for its reader."""
+        ready, write_end = os.pipe()
+        self.addCleanup(os.close, ready)
+        os.set_blocking(write_end, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(write_end, bytes(4096))
+        os.set_blocking(write_end, True)
+        with open(self.folder / "errors", "wb") as errors:
+            server = subprocess.Popen(
+                [harness.program("kvserver"), f"--listen={self.address}", "--durability=memory", "--memory=64M",
+                 f"--ready_fd={write_end}"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, pass_fds=[write_end],
+            )  # fmt: skip
+        os.close(write_end)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        harness.wait_until((self.folder / "socket").exists, "it listens")
+        self.assertEqual(kvctl(self.address, "put", "key", "value", "--timeout=30000").returncode, 0)
+        self.assertIn(b"--ready_fd: nobody makes room in it", (self.folder / "errors").read_bytes())
 
     def test_a_descriptor_that_cannot_be_written(self):
         ready, write_end = os.pipe()

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import random
 import selectors
 import signal
 import socket
@@ -15,23 +14,10 @@ import harness
 PACKAGE = pathlib.Path(os.environ.get("REMORA_PYTHON") or harness.BIN.parent / "python")
 
 
-def free_port(host="127.0.0.1"):
-    """Below those that the system gives to clients."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    while True:
-        port = random.randint(10000, 30000)
-        with socket.socket(family) as one:
-            try:
-                one.bind((host, port))
-            except OSError:
-                continue
-            return port
-
-
 class TcpTest(harness.TestCase):
     def setUp(self):
         super().setUp()
-        self.port = free_port()
+        self.port = harness.free_port()
         self.address = f"tcp://127.0.0.1:{self.port}"
 
     def test_kvctl_does_all_that_it_does_elsewhere(self):
@@ -55,7 +41,7 @@ class TcpTest(harness.TestCase):
         self.assertEqual(harness.kvctl(self.address, "get", "key a").stdout, b"value a")
 
     def test_ipv6_names_and_several_addresses_of_one_server(self):
-        second = f"tcp://[::1]:{free_port('::1')}"
+        second = f"tcp://[::1]:{harness.free_port('::1')}"
         self.memory_server(f"--listen={second}", f"--listen=local://{self.folder}/socket")
         self.assertEqual(harness.kvctl(self.address, "put", "key", "value").returncode, 0)
         for address in (second, f"tcp://localhost:{self.port}", f"local://{self.folder}/socket"):
