@@ -5,10 +5,10 @@
 //     └────▶ writers_ ─▶ large_, one at a time (large_put.h) ─▶ reply ─▶ ended_
 //                                                            ended_ ─▶ callback ─▶ free
 //
-// From every state, a deadline, Cancel or the end of the connection leads to ended_. If the READ of an
-// operation is still in flight after its callback, the operation's place becomes free when the READ
-// completes: until then the device may write there. reconnect.cc handles all operations when the connection
-// breaks.
+// From every state, a deadline, Cancel or the end of the connection leads to ended_. The client may call a
+// callback while the READ of its operation is still in flight. Then the operation's place becomes free when
+// the READ completes: until then the device may write there. reconnect.cc handles all operations when the
+// connection breaks.
 //
 // When the client calls a callback, registered memory (RegisteredBytes) belongs to the caller again. So an
 // operation may have to end while the device can still access that memory: by a READ, or by a WRITE whose

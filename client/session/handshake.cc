@@ -13,7 +13,8 @@
 namespace remora {
 namespace {
 
-// What slots reach. Of more, nobody could say what is where; what is kept for each MiB of it would be no end.
+// Largest memory that slots can address. A client refuses a larger one, also because it keeps some bytes for
+// each MiB.
 constexpr std::uint64_t kMaxRegionSize = (kMaxOffsetUnits + 1) * kUnitSize;
 
 absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::uint64_t client) {
