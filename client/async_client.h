@@ -1,5 +1,5 @@
-// The client for many operations at once: one thread begins them, one after the other, and is told of the end
-// of each. Nobody waits in between, and no thread is started.
+// A client for many operations at once: one thread begins them, one after the other, and gets a callback at
+// the end of each. The client starts no thread and does not block between the operations.
 //
 //   auto client = remora::AsyncClient::Connect("local:///run/remora.sock", {}, {}, clock);
 //   for (const std::string& key : keys) {
@@ -7,8 +7,8 @@
 //   }
 //   (*client)->WaitAll(deadline);
 //
-// An event loop of somebody else's watches fd() instead, and calls Poll. client/coroutine_client.h: the same
-// for coroutines.
+// An event loop of another library watches fd() instead, and calls Poll. client/coroutine_client.h offers the
+// same for coroutines.
 #pragma once
 
 #include <chrono>
@@ -33,140 +33,147 @@
 
 namespace remora {
 
+/// Options of an AsyncClient, besides ClientOptions.
 struct AsyncOptions {
-  /// Operations that may be under way at once, 1 to kMaxAsyncDepth. Each takes 5 KiB of registered memory.
+  /// Number of operations that may be in flight at once, 1 to kMaxAsyncDepth. Each takes 5 KiB of registered
+  /// memory.
   std::size_t depth = 64;
 };
 
+/// Largest AsyncOptions::depth.
 inline constexpr std::size_t kMaxAsyncDepth = 1024;
 
-/// Of one operation.
+/// Options of one operation.
 struct CallOptions {
-  /// Unset: ClientOptions::timeout. With a large value, for each piece of it.
+  /// Time limit of the operation; with a large value, of each piece of it. Unset: ClientOptions::timeout.
   std::optional<std::chrono::milliseconds> timeout{};
 };
 
-/// How an operation ended.
+/// Outcome of an operation.
 struct AsyncResult {
-  absl::Status status{};  // as of the call of that name of Client; unless OK, the rest says nothing
-  /// Get: until the callback returns, or, if it was read into memory of the caller's, there.
+  absl::Status status{};  // as for Client's call of that name; unless OK, ignore the other members
+  /// The value, of a Get. It is valid until the callback returns, or is in the caller's registered memory.
   std::string_view value{};
-  std::uint64_t version = 0;  // Get: of the value. Writes: their own; a batch's first
-  std::int64_t number = 0;    // Increment: the sum. Append: the size
-  /// Ttl: what is left, or nothing, which is for ever.
+  std::uint64_t version = 0;  // Get: the value's. Writes: their own; of a batch, the first
+  std::int64_t number = 0;    // Increment: the sum. Append: the new size in bytes
+  /// Time for which the key will exist, of a Ttl; nullopt means for ever.
   std::optional<std::chrono::milliseconds> ttl{};
 };
 
-/// One connection to one server, with many operations under way.
+/// A client of one server, with one connection and many operations in flight.
 ///
-/// Each call begins an operation and returns at once: its name, or why it was not begun; then nothing was
-/// sent, and the callback is never called:
-///   InvalidArgument    as Client.
-///   ResourceExhausted  `depth` operations are under way: begin it when one has ended.
-///   Unavailable        there will be no other connection (ClientOptions::reconnect). Make another client.
-/// Keys, values and batches need not outlive the call, but registered memory. Nothing is allocated for an
-/// operation like those before but what its callback captures beyond two words, what an error's text takes,
-/// and, for a large value (more than kMaxSmallValueSize), a copy of it until the callback returns.
+/// Each call begins an operation and returns its ID at once, or a status if it did not begin it. In the
+/// latter case the client sent nothing and never calls the callback:
+///   InvalidArgument: as for Client.
+///   ResourceExhausted: `depth` operations are in flight. Begin this one when another has ended.
+///   Unavailable: the client will make no other connection (ClientOptions::reconnect). Make another client.
+/// Keys, values and batches need not outlive the call, but registered memory must. Once the client has done
+/// similar operations, it allocates memory for another one only in three cases. These are captures of the
+/// callback beyond two words, the text of an error, and a copy of a large value (more than
+/// kMaxSmallValueSize) until the callback returns.
 ///
-/// The callback of an operation is called once, when it has ended, and only inside Poll, Wait, WaitAll or the
-/// destructor. It may begin and cancel operations. It must not call those four. Outcomes, beside the
-/// operation's own (client.h):
-///   DeadlineExceeded  no answer in time. Of a write it is not known whether it was done, or will be.
-///                     Unlike with Client, the connection stays good.
-///   Cancelled         by Cancel, or the client was destroyed. Of a write, as above.
-///   Unavailable       the connection broke, and there was no other before the operation's deadline. Of a
-///                     write, as above.
-///   Unknown           a write, and its answer was lost with the connection: the next one was to a server
-///                     that cannot tell whether it was done (Client).
-///   Aborted           a write: it was not done, and a later one was, or may have been, of which nobody wants
-///                     to know any more; why, was lost with the connection.
-///   FailedPrecondition, PermissionDenied, ResourceExhausted: as Connect, when there was to be another
-///                     connection; so end all that are under way.
+/// The client calls the callback of an operation once, when the operation has ended, and only inside Poll,
+/// Wait, WaitAll or the destructor. The callback may begin and cancel operations. It must not call those
+/// four. Outcomes, besides the operation's own (client.h):
+///   DeadlineExceeded: no answer came in time. A write may or may not have been done, or may be done later.
+///     Unlike with Client, the connection stays usable.
+///   Cancelled: the caller used Cancel, or destroyed the client. For a write, as above.
+///   Unavailable: the connection broke, and the client got no other one before the operation's deadline. For
+///     a write, as above.
+///   Unknown: the answer to a write was lost with the connection, and the server behind the next one cannot
+///     tell whether the write was done (Client).
+///   Aborted: a write was not done, and the reason was lost with the connection. A later write was done, or
+///     may have been, whose outcome no operation awaits any more.
+///   FailedPrecondition, PermissionDenied, ResourceExhausted: as for Connect, when the client had to
+///     reconnect. All operations in flight end so.
 ///
-/// Where the connection breaks, Poll makes another, if there are operations under way or when one is begun:
-/// at once, then again and again, with pauses of some milliseconds first and a second at last; an attempt
-/// takes as long as connecting does, at most ClientOptions::connect_timeout. There, what reads begins again,
-/// and the server tells of each write that was sent whether it was done; if not, it is sent again, in its
-/// order. So each is done once, or not, as Client says. A server that hangs, but lives, is not noticed:
-/// operations end at their deadlines. One that dies is, within milliseconds (local), or when retransmission
-/// gives up, after some seconds (verbs). With ClientOptions::reconnect off, or over a connection of the
-/// caller's own, all that are under way end with Unavailable, and none can be begun any more.
+/// When the connection breaks, Poll makes another one, as soon as operations are in flight or the caller
+/// begins one. It tries at once, then again and again, with pauses from some milliseconds up to a second. An
+/// attempt takes as long as connecting does, at most ClientOptions::connect_timeout. Over the new connection
+/// the client begins reads again, and asks the server whether each write that it had sent was done. If not,
+/// the client sends it again, in its order. So each write is done once or not at all, as for Client.
 ///
-/// Order: writes are done in the order in which they were begun, with all their conditions. Nothing else is
-/// promised of operations that are under way together: a Get that is begun behind a Put of the same key may
-/// find the value before. One that is begun when the Put has ended does not: all is linearizable, as with
-/// Client. A batch that is done all or none is Apply.
+/// The client does not notice a server that hangs but lives: operations end at their deadlines. It notices a
+/// server that dies: within milliseconds (local transport), or when retransmission gives up, after some
+/// seconds (verbs). With ClientOptions::reconnect off, or over a connection that the caller passed, all
+/// operations in flight then end with Unavailable, and the client begins no others.
 ///
-/// Puts of small values that are begun while another message is under way share one (up to 16 of them; up to
-/// 8 where the client would make another connection): when so many wait, or at the next Poll. One with a
-/// condition goes alone.
+/// Order: the server does writes in the order in which the caller began them, with all their conditions.
+/// Other operations that are in flight together have no order: a Get that begins behind a Put of the same key
+/// may find the value before it. A Get that begins after the Put has ended does not: all operations are
+/// linearizable, as with Client. Use Apply for a batch that is done as a whole or not at all.
 ///
-/// Large values go in pieces: up to four are read at once, and one is put at a time, in the order of the
-/// writes; those behind it are sent when all of it was, and reads go on meanwhile. One that ends early gives
-/// back what the server had reserved for it.
+/// Puts of small values that the caller begins while another message is in flight share a message. It holds
+/// up to 16 of them, or up to 8 if the client may reconnect. The client sends it when that many wait, or at
+/// the next Poll. A Put with a condition has its own message.
 ///
-/// An operation that ended early, at its deadline or by Cancel, keeps its place among `depth` until what it
-/// had under way is complete: a READ, milliseconds; what was sent, until the server answers, keeps one of its
-/// 16 credits, and no place.
+/// Large values go in pieces. The client reads up to four large values at once, and puts one at a time, in
+/// the order of the writes. It sends later writes when all of that value was sent; reads continue meanwhile.
+/// A large Put that ends early returns the memory that the server had reserved for it.
 ///
-/// Memory of the caller's (Register) is the caller's again when the callback is called, however the operation
-/// ended. So one that names such memory, and whose deadline has come, or that is cancelled, ends when the
-/// device is done with what is under way: microseconds; or, where the server's machine has died, when
-/// retransmission gives up.
+/// An operation that ended early, at its deadline or by Cancel, keeps its place among `depth` until its READs
+/// are complete, which takes milliseconds. A message that it sent keeps no place, but one of the 16 credits
+/// until the server answers.
 ///
-/// For scans, counts, watches and backups there is Client, which waits for the server: in a thread of its
-/// own, with a connection of its own (examples/beside.cc). A page of a scan is half a window of work for the
-/// server, and a watch waits for what others write: neither gains by being one of many under way here, and
-/// what the two threads share is only what the program hands over.
+/// When the client calls the callback, registered memory (Register) belongs to the caller again, however the
+/// operation ended. So an operation with registered memory that is cancelled, or reaches its deadline, ends
+/// only when the device has completed its work in flight. That takes microseconds or, if the server's machine
+/// has died, until retransmission gives up.
 ///
-/// Thread Safety: none; one thread at a time, as Client. In a forked child nothing can be begun,
-/// FailedPrecondition, and Poll does nothing; do not destroy it there.
+/// For scans, counts, watches and backups use Client, which waits for the server, in another thread with a
+/// connection of its own (examples/beside.cc). A page of a scan is half a window of work for the server, and
+/// a watch waits for writes of others. So neither gains by being one of many operations in flight. The two
+/// threads share only the data that the program hands over.
+///
+/// Thread safety: none; one thread at a time, as for Client. In a forked child each call that begins an
+/// operation ends with FailedPrecondition, and Poll does nothing. The child must not destroy the client.
 class AsyncClient {
  public:
   using Done = absl::AnyInvocable<void(const AsyncResult&)>;
-  using OperationId = std::uint64_t;  // never 0, and never the same again
+  using OperationId = std::uint64_t;  // never 0, and never reused
   using Begun = absl::StatusOr<OperationId>;
 
-  /// As Client::Connect. InvalidArgument: a depth out of bounds, too.
+  /// Connects as Client::Connect does, with the same outcomes. InvalidArgument: also, the depth is out of
+  /// bounds.
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::string_view address,
                                                               const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(Dialer dialer, const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
-  /// Over this connection alone: there will be no other.
+  /// Connects over `connection`, which the caller has dialled. The client never makes another one.
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::unique_ptr<rdma::Connection> connection,
                                                               const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
-  /// A clock that does not outlive the call.
+  /// Rejects at compile time a temporary clock, which would not outlive the client.
   template <typename To>
   static void Connect(To&& to, const ClientOptions& options, const AsyncOptions& async,
                       const Clock&& clock) = delete;
 
-  /// Ends what is under way with Cancelled, and calls the callbacks; they cannot begin anything any more.
-  /// What was registered is of no use any more; it may be destroyed behind this.
+  /// Ends all operations in flight with Cancelled and calls their callbacks, which cannot begin operations
+  /// any more. Registered buffers have no use afterwards; the caller may destroy them then.
   ~AsyncClient();
   AsyncClient(const AsyncClient&) = delete;
   AsyncClient& operator=(const AsyncClient&) = delete;
 
-  // --- Operations. What they do and cost: as the call of that name of Client. `done` may be empty.
-  // ----------
+  // --- Operations: each does and costs the same as Client's call of that name. `done` may be empty. ---
 
   Begun Get(std::string_view key, Done done, const CallOptions& call = {});
-  /// To the beginning of memory that this client registered, without a copy, as Client.
+  /// Reads the value to the beginning of `into`, memory that this client registered, without a copy, as
+  /// Client does.
   Begun Get(std::string_view key, const RegisteredBytes& into, Done done, const CallOptions& call = {});
-  /// OK: the key is there. NotFound.
+  /// Tests whether the key exists. OK: it does. NotFound: it does not.
   Begun Exists(std::string_view key, Done done, const CallOptions& call = {});
   Begun Ttl(std::string_view key, Done done, const CallOptions& call = {});
 
-  // PutOptions::version and WriteOptions::version, unless null, are set before the callback is called, if the
-  // operation ends OK.
+  // If an operation ends OK, the client sets *PutOptions::version or *WriteOptions::version, unless null,
+  // before it calls the callback.
   Begun Put(std::string_view key, std::string_view value, Done done) {
     return Put(key, value, PutOptions(), std::move(done));
   }
   Begun Put(std::string_view key, std::string_view value, const PutOptions& options, Done done,
             const CallOptions& call = {});
-  /// Of a value in memory that this client registered, without a copy, as Client. It must stay as it is until
-  /// the callback is called.
+  /// Puts a value that is in memory which this client registered, without a copy, as Client does. The memory
+  /// must not change until the client calls the callback.
   Begun Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options, Done done,
             const CallOptions& call = {});
   Begun Delete(std::string_view key, Done done) { return Delete(key, WriteOptions(), std::move(done)); }
@@ -185,7 +192,8 @@ class AsyncClient {
   Begun Append(std::string_view key, std::string_view bytes, Done done) {
     return Append(key, bytes, PutOptions(), std::move(done));
   }
-  /// OutOfRange, at once: more than kMaxSmallValueSize bytes.
+  /// Appends bytes to a value. Returns OutOfRange at once, without beginning, for more than
+  /// kMaxSmallValueSize bytes.
   Begun Append(std::string_view key, std::string_view bytes, const PutOptions& options, Done done,
                const CallOptions& call = {});
   Begun Apply(const WriteBatch& batch, Done done, const CallOptions& call = {}) {
@@ -195,56 +203,60 @@ class AsyncClient {
               const CallOptions& call = {});
   Begun Ping(Done done, const CallOptions& call = {});
 
-  /// As Client::Register. Where there is no connection right now, it takes effect with the next one.
+  /// Registers memory as Client::Register does. Without a current connection, the registration takes effect
+  /// with the next one.
   absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Register(std::span<std::byte> bytes);
 
-  /// Ends the operation with Cancelled, in the next Poll. False: it has ended already. A write that was not
-  /// sent yet, for want of a credit, is not done; of another it is not known.
+  /// Ends the operation with Cancelled, in the next Poll. Returns false if it has ended already. A write that
+  /// the client has not sent yet, for lack of a credit, is not done; any other write may or may not be done.
   bool Cancel(OperationId operation);
 
-  // --- Driving
-  // ----------------------------------------------------------------------------------------------
+  // --- Driving ---
 
-  /// Does what there is to do, without waiting; READs are posted here. Returns how many operations ended.
+  /// Does all work that is due, without waiting: posts READs, takes completions, calls callbacks. Returns how
+  /// many operations ended.
   std::size_t Poll();
 
-  /// Polls until at least one operation ends, or none is under way; how many ended. Sleeps when nothing
-  /// comes. DeadlineExceeded: none did by `deadline`, a point of the clock.
+  /// Polls until at least one operation ends, or none is in flight; sleeps while nothing happens. Returns how
+  /// many operations ended. DeadlineExceeded: none ended by `deadline`, a time of the client's clock.
   absl::StatusOr<std::size_t> Wait(TimePoint deadline);
-  /// Until none is under way. DeadlineExceeded: some still are.
+  /// Polls until no operation is in flight. DeadlineExceeded: some still are at `deadline`.
   absl::Status WaitAll(TimePoint deadline);
 
-  /// Operations that were begun, and whose callback was not called yet.
+  /// Returns how many operations have begun whose callbacks were not called yet.
   std::size_t in_flight() const;
-  /// How many more may be begun right now.
+  /// Returns how many more operations the caller may begin now.
   std::size_t room() const;
 
   // For an event loop that sleeps on more than this client:
   //   Arm, then Poll; sleep until fd() is readable, or next_deadline(); Disarm, then Poll.
-  // What is begun or cancelled while armed makes fd() readable, so that it needs no thought.
-  /// From now on, fd() turns readable when Poll may have something to do; not for what came earlier: Poll
-  /// once behind it.
+  // Beginning or cancelling an operation while the client is armed makes fd() readable, so the loop needs no
+  // special case for it.
+
+  /// Makes fd() turn readable from now on when Poll may have work to do. Earlier events do not count: Poll
+  /// once after this.
   void Arm();
-  /// After sleeping; also after an Arm that was not followed by it.
+  /// Ends the effect of Arm. Call it after sleeping, and also after an Arm that no sleep followed.
   void Disarm();
-  /// For poll, epoll and the like; the client's.
+  /// Returns the descriptor for poll, epoll and the like. The client owns it.
   int fd() const;
-  /// When Poll is due at the latest: for operations that reach their deadline, or to connect anew. Nothing:
-  /// none is under way.
+  /// Returns when Poll is due at the latest: for operations that reach their deadline, or to reconnect.
+  /// Nullopt: no operation is in flight.
   std::optional<TimePoint> next_deadline() const;
 
-  // For an event loop that must not wait for a server that does not answer. Where the connection broke, Poll
-  // makes another and waits for it, for up to ClientOptions::connect_timeout; but not from the first
-  // BeginAttempt on, which belongs behind each Poll. If it returns true, an attempt is due: Attempt waits for
-  // the server, in any thread; behind it, EndAttempt and Poll. Between BeginAttempt and EndAttempt all calls
-  // go on as over a broken connection, but that nothing may be registered, and no RegisteredBuffer end, nor
-  // the client.
+  // For an event loop that must not wait for an unresponsive server. After the connection broke, Poll makes
+  // another one and waits for it, for up to ClientOptions::connect_timeout. From the first BeginAttempt on it
+  // does not: call BeginAttempt after each Poll. If BeginAttempt returns true, an attempt is due. Then call
+  // Attempt in any thread, where it waits for the server, and afterwards EndAttempt and Poll. Between
+  // BeginAttempt and EndAttempt all calls behave as over a broken connection. But the caller must not call
+  // Register, destroy a RegisteredBuffer, or destroy the client in between.
   bool BeginAttempt();
   void Attempt();
   void EndAttempt();
 
-  /// Why there is no connection right now. OK: there is one, as far as Poll has seen.
+  /// Returns why there is no connection now. OK: there is one, as far as Poll has seen.
   const absl::Status& status() const;
+  /// Returns the counters of this client since Connect.
   const ClientCounters& counters() const;
   const Clock& clock() const;
 

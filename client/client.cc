@@ -43,8 +43,8 @@ class Client::Impl {
   explicit Impl(std::unique_ptr<Session> started)
       : session(std::move(started)), gets(*session), multi_gets(*session) {}
 
-  /// A call: operation(session), and again over another connection each time that it ends with a broken one,
-  /// as long as the call has time.
+  /// Runs a call: operation(session). Runs it again over another connection, each time that it ends with a
+  /// broken one, as long as the call has time.
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> Do(const Operation& operation) const {
     const InUse::Call call(session->in_use());
@@ -66,7 +66,8 @@ class Client::Impl {
     return trouble;
   }
 
-  /// The same, of a call that names memory of the caller's: when it returns, the device is not at it.
+  /// Runs a call that names memory of the caller, as above. When it returns, the device no longer accesses
+  /// that memory.
   template <typename Operation>
   std::invoke_result_t<const Operation&, Session&> DoWith(const RegisteredBytes& memory,
                                                           const Operation& operation) const {
@@ -77,16 +78,17 @@ class Client::Impl {
     return result;
   }
 
-  /// Begins a call that is not to be begun again: over another connection, if this one is known to be broken.
-  /// In an InUse::Call.
+  /// Begins a call that must not begin a second time. Reconnects first if the connection is known to be
+  /// broken. REQUIRES: an InUse::Call exists.
   absl::Status Begin() const {
     const absl::Status begun = session->BeginOnce();
     if (begun.ok() || !session->reconnects()) return begun;
     return session->Reconnect(begun, session->deadline());
   }
 
-  /// Not begun again: it would delete what was written since. So a connection is found before that is broken,
-  /// also where only an answer that does not come shows that, as when the server's host died.
+  /// Runs a deletion, which must not begin a second time: it would delete keys that were written since. So it
+  /// checks before whether the connection broke unnoticed. Only an answer shows that where the server's host
+  /// died.
   absl::StatusOr<std::uint64_t> Drop(const ScanRange& range) const {
     REMORA_RETURN_IF_ERROR(Do(Answers));
     const InUse::Call call(session->in_use());
@@ -98,7 +100,8 @@ class Client::Impl {
     return session.Call(Operation::kPing, {}, HashKey({}), {}).status();
   }
 
-  /// What is not done at once. Apart, so that what is has little to put on the stack.
+  /// Continues a call that did not end at once. A function of its own, so that the fast path has a small
+  /// frame.
   [[gnu::noinline]] absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version) {
     RecordFacts facts;
     absl::Status status = Do([&](Session&) { return gets.Get(key, value, &facts); });
@@ -144,7 +147,7 @@ absl::StatusOr<std::string> Client::Get(std::string_view key) {
   return value;
 }
 
-// Flat, hashes and all: what nearly all GETs come to is best short (client/get/fast_get.h).
+// Inlined with the hash function, because nearly all GETs take this path (client/get/fast_get.h).
 [[gnu::flatten]] absl::Status Client::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (!IsKey(key)) return CheckKey(key);
   {
@@ -294,7 +297,7 @@ absl::StatusOr<std::unique_ptr<ClientScan>> Client::Scan(const ScanOptions& opti
 absl::StatusOr<std::uint64_t> Client::Count() {
   return impl_->Do([](Session& session) -> absl::StatusOr<std::uint64_t> {
     if (session.server().is_loading())
-      return CountRange(session, {});  // the counter is of the keys that are loaded
+      return CountRange(session, {});  // the counter only has the keys that are loaded
     std::uint64_t last = 0;
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
       REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());

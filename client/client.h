@@ -1,11 +1,12 @@
-// The client: a key-value map that lives in a server's memory, read in place.
+// A client of one server: a key-value map in the server's memory, which the client reads in place.
 //
 //   remora::SteadyClock clock;
 //   auto client = remora::Client::Connect("local:///run/remora.sock", {}, clock);
 //   (*client)->Put("key", "value");
 //   absl::StatusOr<std::string> value = (*client)->Get("key");
 //
-// A GET reads the server's index and log one-sidedly and wakes nobody; a PUT is one round trip.
+// A GET reads the server's index and log with one-sided READs, which wake no thread of the server. A PUT is
+// one round trip.
 #pragma once
 
 #include <chrono>
@@ -36,78 +37,89 @@
 
 namespace remora {
 
-/// How a backup goes.
+/// Progress of a backup of the server's store (Client::Backup).
 struct BackupProgress {
   bool done = false;
-  // Of one that is done:
-  std::uint64_t id = 0;         // in the server's directory
-  std::uint64_t version = 0;    // all writes up to this one are in it, and perhaps some later ones
-  std::uint64_t bytes = 0;      // of all its files
-  std::uint64_t new_bytes = 0;  // of those that no earlier one has
+  // Meaningful once `done` is true:
+  std::uint64_t id = 0;         // the backup's number in the server's backup directory
+  std::uint64_t version = 0;    // the backup has all writes up to this version, and perhaps some later ones
+  std::uint64_t bytes = 0;      // total size of the backup's files
+  std::uint64_t new_bytes = 0;  // size of those files that no earlier backup shares
 };
 
-/// One server, and a connection to it at a time.
+/// A client of one server, with at most one connection to it at a time.
 ///
-/// Every call may fail, beside its own outcomes, with:
-///   Unavailable       the server is gone, or the connection broke, and within ClientOptions::timeout there
-///                     was no other. Of a write that was under way it is not known whether it was done. The
-///                     next call tries to connect again.
-///   DeadlineExceeded  no answer within ClientOptions::timeout; then as Unavailable.
-///   Unknown           a write, and its answer was lost with the connection: the next one was to a server
-///                     that cannot tell whether it was done. It was restarted without a durable tier, or has
-///                     forgotten this client, having seen thousands since (ServerOptions).
-///   FailedPrecondition, PermissionDenied, ResourceExhausted: as Connect, when the call had to connect again.
-///   InvalidArgument   a key or value out of bounds (kMinKeySize to kMaxKeySize, up to kMaxValueSize);
-///   nothing
-///                     was sent.
+/// Besides its own outcomes, every call may fail with:
+///   Unavailable: the server is gone, or the connection broke, and the client got no other one within
+///     ClientOptions::timeout. A write that was in flight may or may not have been done. The next call tries
+///     to connect again.
+///   DeadlineExceeded: the server did not answer within ClientOptions::timeout. The rest as for Unavailable.
+///   Unknown: the answer to a write was lost with the connection, and the server behind the next connection
+///     cannot tell whether the write was done. Either that server was restarted without a durable tier, or it
+///     has served thousands of other clients since and forgot this one (ServerOptions).
+///   FailedPrecondition, PermissionDenied, ResourceExhausted: as for Connect, when the call had to connect
+///     again.
+///   InvalidArgument: a key or value has a size out of bounds (kMinKeySize to kMaxKeySize, up to
+///     kMaxValueSize). The client sent nothing.
 ///
-/// Where the connection breaks, another takes its place: what reads begins again there, and of a write the
-/// server tells whether it was done. If not, it is sent again; so it is done once, as the answer says, or
-/// ends with Unavailable, DeadlineExceeded or Unknown, and was done once or not at all. In the latter case it
-/// does not come later than what this client writes afterwards: the server drops a connection, and what it
-/// has not done of it, before it takes another of the same client.
+/// When the connection breaks, the client makes another one. Over it, the client begins reads again, and asks
+/// the server whether a write was done. If it was not, the client sends it again. So a write either is done
+/// once, as its answer says, or ends with Unavailable, DeadlineExceeded or Unknown, and was done once or not
+/// at all. A write that ended so cannot take effect after later writes of this client. The reason: before the
+/// server accepts another connection of a client, it drops the old one with all requests that it has not
+/// done.
 ///
-/// A MultiPut, or a deletion of many keys, is not begun again. But both begin over another connection when
-/// this one broke before: a MultiPut where an earlier call or the transport has noticed, as after a restart
-/// of the server; a deletion always. A scan goes on as of a later moment (client/scan.h).
+/// The client does not begin a MultiPut, or a deletion of many keys, a second time. But both begin over a new
+/// connection when the old one broke before: a MultiPut when an earlier call or the transport has noticed, as
+/// after a restart of the server, and a deletion always. A scan continues as of a later moment
+/// (client/scan.h).
 ///
-/// With ClientOptions::reconnect off, or over a connection of the caller's own, the first connection is the
-/// only one: after Unavailable or DeadlineExceeded all later calls fail; make another client.
+/// With ClientOptions::reconnect off, or over a connection that the caller passed, the first connection is
+/// the only one. After Unavailable or DeadlineExceeded all later calls fail: make another client.
 ///
-/// Linearizable: a value that any client was told is written is seen by every GET that begins afterwards.
+/// All operations are linearizable: once any client was told that a value is written, every GET that begins
+/// afterwards sees it.
 ///
-/// Thread Safety: none; one thread at a time, whichever. Threads that work side by side have a client each:
-/// it is a connection, with memory of its own at the server, and nothing of it is shared, so that no call
-/// takes a lock. Where two are in calls of one client at the same time, that is noticed, not always at once,
-/// and ends the process with a message (client/session/call_guard.h). (Nor is a location cache: each client
-/// drops what it remembers by what it has itself seen of the server's memory,
-/// client/cache/segment_generations.h.)
+/// Thread safety: none. One thread at a time may use a client, and it need not always be the same one.
+/// Threads that work in parallel have one client each: a client is a connection, with its own memory at the
+/// server, and shares nothing, so no call takes a lock. If two threads are in calls of one client at the same
+/// time, the client notices it, though not always at once, and ends the process with a message
+/// (client/session/call_guard.h). Clients do not even share a location cache: each drops entries by the
+/// changes of the server's memory that it has itself seen (client/cache/segment_generations.h).
 ///
-/// In a forked child each call ends with FailedPrecondition, and does nothing: to the server both would be
-/// the same client. Do not destroy it there either; connect anew. The parent's goes on: registered memory
-/// stays its own, and the child has a copy (over verbs, from Linux 5.12 on; do not fork before).
+/// In a forked child each call ends with FailedPrecondition and does nothing, because to the server parent
+/// and child would be the same client. The child must not destroy the client either; it connects anew. The
+/// parent's client continues to work: the parent keeps the registered memory, and the child has a copy. (Over
+/// verbs this needs Linux 5.12 or later; do not fork before.)
 class Client {
  public:
-  /// Connects to a server: `verbs://HOST:PORT`, `tcp://HOST:PORT` or `local:///PATH` (rdma/address.h).
-  /// `clock` must outlive the client. InvalidArgument: the address, or the token. Unavailable: no such host,
-  /// nobody listens, or another program does. PermissionDenied: another user's local server; the server wants
-  /// a token, and this one is none that it knows; it does not know this one, and may be somebody else's.
-  /// FailedPrecondition: no RDMA device reaches it, or the server refused: another format or version, full.
-  /// DeadlineExceeded. ResourceExhausted: too little memory that may be locked. Opens /dev/null at closed
-  /// ones of the descriptors 0 to 2, so that what the process prints does not go into a connection.
+  /// Connects to a server at `verbs://HOST:PORT`, `tcp://HOST:PORT` or `local:///PATH` (rdma/address.h).
+  /// `clock` must outlive the client. Outcomes:
+  ///   InvalidArgument: the address or the auth token is malformed.
+  ///   Unavailable: the host does not exist, no program listens there, or a program other than a Remora
+  ///     server does.
+  ///   PermissionDenied: the local server belongs to another user; or the server requires an auth token, and
+  ///     this one is missing or unknown to it; or the server does not know the token and may be an impostor.
+  ///   FailedPrecondition: no RDMA device reaches the server, or the server refused: its format or version
+  ///     differs, or it is full.
+  ///   DeadlineExceeded: ClientOptions::connect_timeout is over.
+  ///   ResourceExhausted: the process may not lock enough memory.
+  /// If a descriptor of 0 to 2 is closed, Connect opens /dev/null there first. Otherwise a connection could
+  /// get that number, and output of the process would go into it.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
                                                          const ClientOptions& options, const Clock& clock);
 
-  /// The same over connections that are dialled, and not yet connected, by the caller (client/options.h).
+  /// Connects over connections that `dialer` makes: it dials them, and the client completes the handshake
+  /// (client/options.h). Outcomes as for an address, and any status of `dialer`.
   using Dialer = remora::Dialer;
   static absl::StatusOr<std::unique_ptr<Client>> Connect(Dialer dialer, const ClientOptions& options,
                                                          const Clock& clock);
 
-  /// The same over one connection: there will be no other.
+  /// Connects over `connection`, which the caller has dialled. The client never makes another one.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::Connection> connection,
                                                          const ClientOptions& options, const Clock& clock);
 
-  /// A clock that does not outlive the call.
+  /// Rejects at compile time a temporary clock, which would not outlive the client.
   template <typename To>
   static void Connect(To&& to, const ClientOptions& options, const Clock&& clock) = delete;
 
@@ -115,171 +127,210 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// NotFound. Cost: one READ of a bucket and, when the key is there, one READ of its record. When this
-  /// client has got or put the key before, often the latter alone (ClientOptions::location_cache_bytes). When
-  /// the record is only in the server's durable tier, a round trip more, in which the server brings it back
-  /// to memory; then ResourceExhausted: it has no room for it, Unavailable: it cannot read its disk,
-  /// DataLoss: what is there is damaged (no miss: it is not known whether the key has a value). While
-  /// the server loads what it stored before its start, that goes for keys that are missing, too.
+  /// Returns the key's value. Outcomes:
+  ///   NotFound: the key does not exist.
+  ///   ResourceExhausted: the record is only in the server's durable tier, and the server has no room for it
+  ///     in memory.
+  ///   Unavailable: also, the server cannot read its disk.
+  ///   DataLoss: the record in the durable tier is damaged. This is not a miss: nothing says whether the key
+  ///     has a value.
+  ///
+  /// Cost: one READ of a bucket and, if the key exists, one READ of its record. If this client got or put the
+  /// key before, often only the latter (ClientOptions::location_cache_bytes). If the record is only in the
+  /// durable tier, one more round trip, in which the server brings it back to memory. After a restart, while
+  /// the server loads its durable tier, a missing key costs that round trip too, and may have those outcomes.
   absl::StatusOr<std::string> Get(std::string_view key);
 
-  /// The same into *value, whose memory is used again. Untouched unless OK, or this thread was held up in the
-  /// middle for longer than the server keeps memory for readers, or a value of more than kMaxSmallValueSize
-  /// was met: such a value is read into it in pieces, before it is verified, and nothing is allocated or
-  /// registered for it but *value itself. `version`, unless null, gets that of the key's last write, whose
-  /// value this is.
+  /// Reads the key's value into *value and reuses its memory. `version`, unless null, gets the version of the
+  /// write that stored the value. Outcomes and cost as for the Get above.
+  ///
+  /// Unless the call ends OK, *value is unchanged, with two exceptions. In the first, the client met a value
+  /// of more than kMaxSmallValueSize bytes. In the second, its thread was held up during the call for longer
+  /// than the server keeps memory for readers. The client reads such a large value into *value in pieces and
+  /// verifies it afterwards. It allocates and registers no memory for it but *value itself.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr);
 
-  /// Whether the key is there. Cost and failures as Get; a large value is not read, the server is asked.
+  /// Returns whether the key exists. Cost and failures as for Get, but the client does not read a large
+  /// value: it asks the server.
   absl::StatusOr<bool> Exists(std::string_view key);
 
-  /// As a Get of each key, into the result at the same place, but side by side: the READs of up to 32 keys
-  /// are under way at once, so it takes about as long as two READs and what the values cost. Each value was
-  /// the key's at some moment of the call; not all need have been at the same. OK: each result says what
-  /// became of its key (a missing one is NotFound, one out of bounds InvalidArgument, and hinders no other).
-  /// Not OK: the connection broke, and so say those results too that were not complete by then.
-  /// InvalidArgument: not as many results as keys.
+  /// Gets each of `keys` and stores its outcome into the element of `results` with the same index. The client
+  /// keeps the READs of up to 32 keys in flight at once, so the call takes about as long as two READs and the
+  /// transfer of the values. Each value was the key's value at some moment of the call; these moments may
+  /// differ from key to key. Outcomes:
+  ///   OK: each result has the outcome of its key. A missing key is NotFound, a key out of bounds is
+  ///     InvalidArgument, and neither affects other keys.
+  ///   InvalidArgument: `results` and `keys` differ in size.
+  ///   Any other: the connection broke. The results that were incomplete at that time have the same status.
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results);
 
-  /// Makes memory of the caller known to the transport, so that values can be read into it, and put from it,
-  /// without a copy.
-  /// Costs some 20 us, and more where pages have never been touched: do it once, and use it for many values.
-  /// ResourceExhausted: too little memory that may be locked.
+  /// Registers memory of the caller with the transport, so that Get reads values into it, and Put sends
+  /// values from it, without a copy. The memory remains the caller's and must outlive the returned buffer.
+  /// Cost: some 20 us, and more if pages have never been touched; so register once, and use the buffer for
+  /// many values. Outcomes:
+  ///   ResourceExhausted: the process may not lock enough memory.
   absl::StatusOr<std::unique_ptr<RegisteredBuffer>> Register(std::span<std::byte> bytes);
 
-  /// As Get, to the beginning of memory that this client registered; returns the value's size. Values of any
-  /// size; a READ scatters {header and key, value}. OutOfRange: the value is larger than that, and the
-  /// message says how large. InvalidArgument: it is another client's. Unless OK, and behind the value, what
-  /// the memory holds is unspecified: what arrives there is verified behind its arrival.
+  /// Reads the key's value to the beginning of `into`, memory that this client registered, and returns the
+  /// value's size in bytes. Works for values of any size: one READ scatters {header and key, value}. Unless
+  /// the call ends OK, the contents of `into` are unspecified; so are always the bytes behind the value,
+  /// because the client verifies data after it arrived. Outcomes and cost as for Get, and:
+  ///   OutOfRange: the value is larger than `into`; the message states its size.
+  ///   InvalidArgument: another client registered `into`.
   absl::StatusOr<std::size_t> Get(std::string_view key, const RegisteredBytes& into,
                                   std::uint64_t* version = nullptr);
 
-  /// Stores, or replaces. OK: visible to all, and as durable as the server promises. ResourceExhausted: the
-  /// server has no room; nothing was done. Cost: one WRITE and one message, one reply.
+  /// Stores the key's value, or replaces it. Cost: one WRITE, one message and its reply. Outcomes:
+  ///   OK: the value is visible to all clients, and as durable as the server's default says.
+  ///   ResourceExhausted: the server has no room; it did nothing.
   absl::Status Put(std::string_view key, std::string_view value);
 
-  /// The same with a time to live, by the server's clock. InvalidArgument: it is not IsTtl. A record whose
-  /// time is over counts for nothing, from that millisecond on: it is not found, neither by Delete. The next
-  /// Put says anew how long. A GET sees that without asking, but close to the end, where the clocks do not
-  /// tell, and a minute after it last learned the server's time, it costs a round trip more
-  /// (client/session/server_clock.h).
+  /// Stores the key's value with a time to live, a condition, or both. Outcomes as for Put without options,
+  /// and:
+  ///   InvalidArgument: the time to live is not IsTtl.
+  ///   AlreadyExists, NotFound, FailedPrecondition: the condition does not hold; the server did nothing.
   ///
-  /// Or with a condition, which the server decides in the order of all writes
-  /// (store/format/types/write_options.h): AlreadyExists, NotFound, FailedPrecondition when it does not hold;
-  /// then nothing was done. For a large value it is decided when all of it is there. So to replace the value
-  /// that was read, and no other:
+  /// The server's clock decides about the time to live. From its last millisecond on, the record counts as
+  /// absent for every operation: Get does not find it, and neither does Delete. Each Put sets the time anew.
+  /// Mostly a GET decides without asking the server whether a record has expired. Two cases differ: close to
+  /// the expiry the clocks might disagree, or the client last learned the server's time more than a minute
+  /// ago. Then the GET costs one more round trip (client/session/server_clock.h).
+  ///
+  /// The server decides a condition in the order of all writes (store/format/types/write_options.h); for a
+  /// large value, when all of it has arrived. To replace exactly the value that was read:
   ///   client.Get(key, &value, &version);
   ///   client.Put(key, changed, {.condition = Condition::Version(version)});  // FailedPrecondition: again
-  /// A write that ends with Unavailable, DeadlineExceeded or Unknown may have been done, and its condition
-  /// hold no more.
+  /// A write that ends with Unavailable, DeadlineExceeded or Unknown may have been done, and then its own
+  /// condition may no longer hold.
   absl::Status Put(std::string_view key, std::string_view value, const PutOptions& options);
 
-  /// The same of a value that is in memory which this client registered: a WRITE gathers {key, value}, and
-  /// the value is not copied on its way there; it is read once, for its checksum. Of less than kLeastGathered
-  /// bytes a copy is made. DataLoss: somebody wrote there meanwhile; nothing was done.
-  /// InvalidArgument: it is another client's.
+  /// Stores a value that is in memory which this client registered. One WRITE gathers {key, value}: the
+  /// client does not copy the value, and reads it once, for its checksum. Below kLeastGathered bytes the
+  /// client copies the value nevertheless. Outcomes as for Put with options, and:
+  ///   DataLoss: the memory changed during the call; the server did nothing.
+  ///   InvalidArgument: another client registered `value`.
   absl::Status Put(std::string_view key, const RegisteredBytes& value, const PutOptions& options = {});
 
-  /// As a Put of each, in their order, but side by side: those that follow each other, have no condition and
-  /// one durability, and 16 KiB together, share a message, up to 16 of them; and up to 16 messages are under
-  /// way at once, as far as they fit into 256 KiB together. Each is a write of its own, done or not whatever
-  /// becomes of the others; all or none is Apply. OK: each result says what became of its write (one that is
-  /// out of bounds is InvalidArgument, and hinders no other). Not OK: the connection broke, and so say the
-  /// results of those that were not answered by then: it is not known whether they were done.
-  /// InvalidArgument: not as many results as requests. Large values are put one at a time.
+  /// Puts each of `requests`, in their order, and stores its outcome into the element of `results` with the
+  /// same index. Each is a write of its own, and is done or fails independently of the others; use Apply to
+  /// do all or none. Outcomes:
+  ///   OK: each result has the outcome of its write. A write out of bounds is InvalidArgument, and does not
+  ///     affect others.
+  ///   InvalidArgument: `results` and `requests` differ in size.
+  ///   Any other: the connection broke. The results that had no answer by then have the same status; their
+  ///     writes may or may not have been done.
+  ///
+  /// Cost: adjacent requests without condition and with the same durability share a message, up to 16
+  /// requests and 16 KiB together. Up to 16 messages are in flight at once, as far as they fit into 256 KiB
+  /// together. The client puts large values one at a time.
   absl::Status MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results);
 
-  /// Gives the key `ttl` from now on, and Persist for ever. NotFound; InvalidArgument, ResourceExhausted as
-  /// Put. Like a Get and a Put of that value, with no write of the key in between, but maybe the end of its
-  /// time: then a GET in between misses it. Cost: as Put, without a value.
+  /// Sets the key's time to live to `ttl` from now on; Persist removes its expiry. The effect is that of a
+  /// Get and a Put of the same value with no other write of the key in between. The old expiry may pass in
+  /// between, though: then a concurrent GET may miss the key. Cost: as for Put without a value. Outcomes:
+  ///   NotFound: the key does not exist.
+  ///   InvalidArgument, ResourceExhausted: as for Put.
   absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options = {});
   absl::Status Persist(std::string_view key, const WriteOptions& options = {});
 
-  /// What is left of the time for which the key is there, or a little less; nothing: it is there for ever.
-  /// NotFound. Cost: as Get.
+  /// Returns how long the key will exist, or a little less; nullopt means for ever. NotFound: the key does
+  /// not exist. Cost: as for Get.
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
 
-  /// NotFound: there was no such key. A condition as for Put. Cost: as Put.
+  /// Deletes the key. NotFound: the key does not exist. Conditions, other outcomes and cost as for Put.
   absl::Status Delete(std::string_view key, const WriteOptions& options = {});
 
-  /// Adds to the number that the key's value spells, in decimal digits and maybe a minus sign before them,
-  /// and stores the sum the same way; returns it. An absent key counts as 0. Unless the options give a ttl,
-  /// the key keeps its own. FailedPrecondition: the value is no such number, or none of 64 bits. OutOfRange:
-  /// the sum is none of 64 bits. In both, the value is as before. Otherwise as Put. Cost: as Put; after
-  /// Unavailable, DeadlineExceeded or Unknown, it may have been added, once, or not.
+  /// Adds `delta` to the number that the key's value spells in decimal digits, with an optional leading minus
+  /// sign. Stores the sum in the same form, and returns it. An absent key counts as 0. Unless the options
+  /// give a time to live, the key keeps its expiry. Cost: as for Put. After Unavailable, DeadlineExceeded or
+  /// Unknown, `delta` was added once or not at all. Outcomes as for Put, and:
+  ///   FailedPrecondition: the value is not a number, or does not fit into 64 bits; the value is unchanged.
+  ///   OutOfRange: the sum does not fit into 64 bits; the value is unchanged.
   absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta,
                                          const PutOptions& options = {});
 
-  /// Puts bytes behind the key's value, which is made if it is absent, and returns its size. Unless the
-  /// options give a ttl, the key keeps its own. OutOfRange: the value would be larger than
-  /// kMaxSmallValueSize; it is as before. Otherwise as Put. Cost: as Put of these bytes; the server writes
-  /// the whole value anew.
+  /// Appends `bytes` to the key's value and returns its new size in bytes. An absent key counts as an empty
+  /// value. Unless the options give a time to live, the key keeps its expiry. Cost: as for Put of `bytes`;
+  /// the server rewrites the whole value. Outcomes as for Put, and:
+  ///   OutOfRange: the value would exceed kMaxSmallValueSize; it is unchanged.
   absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
                                      const PutOptions& options = {});
 
-  /// Does all writes of a batch or none, also where the server dies meanwhile, and at one place in the order
-  /// of all writes. `version`, unless null, gets that of its first write; the others' are consecutive.
-  /// InvalidArgument: something in it is out of bounds, or it is larger than kMaxBatchBytes or
-  /// kMaxBatchWrites (store/format/wire/write_batch.h). Else the outcome of the first write that could not be
-  /// done, with its number; so a batch is refused whose conditions do not all hold. Cost: as Put.
+  /// Does all writes of a batch or none, at one place in the order of all writes, even if the server dies
+  /// meanwhile. `version`, unless null, gets the version of the first write; the others have the consecutive
+  /// ones. `durability` is that of the whole batch; unset, the server's default (PutOptions). Cost: as for
+  /// Put. Outcomes as for Put, and:
+  ///   InvalidArgument: a key or value is out of bounds, or the batch exceeds kMaxBatchBytes or
+  ///     kMaxBatchWrites (store/format/wire/write_batch.h).
+  ///   Any other: the first write that the server could not do, with its number in the message. So the server
+  ///     refuses a batch unless all its conditions hold.
   ///
-  /// Who reads one key after the other sees each change by itself, in the batch's order, as if they were
-  /// writes of their own that come in quick succession. Once Apply has returned, every GET that begins sees
-  /// all of it; who has seen a later write's value sees the earlier ones' in every GET that begins then.
-  /// `durability`: of all of it, as PutOptions.
+  /// A client that reads one key after the other sees each change by itself, in the batch's order, as if
+  /// separate writes came in quick succession. Once Apply has returned, every GET that begins sees the whole
+  /// batch. Once a client has seen the value of a later write, every GET that begins then sees the earlier
+  /// ones.
   absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr,
                      std::optional<Durability> durability = {});
 
-  /// Shows keys and values in the order of the keys, as of one moment: that of this call (client/scan.h). It
-  /// includes what is only in the server's durable tier. FailedPrecondition: the server's store is only in
-  /// memory, and keeps no order (there ask for ScanOptions::any_order, which says what that shows), or it is
-  /// not, and the token is of such a scan; or this client has no window for it. InvalidArgument: bounds
-  /// longer than a key, or a token that is none. Cost: one message, and one for each page more.
+  /// Begins a scan, which shows keys and values in the order of the keys, as of the moment of this call
+  /// (client/scan.h). It includes records that are only in the server's durable tier. The caller owns the
+  /// scan. Cost: one message, and one for each further page. Outcomes:
+  ///   FailedPrecondition: the server's store is only in memory and keeps no order (use
+  ///     ScanOptions::any_order, which says what such a scan shows); or the store has an order, and the
+  ///     resume token is from a scan without one; or this client has no window for scans.
+  ///   InvalidArgument: a bound is longer than a key, or the resume token is malformed.
   absl::StatusOr<std::unique_ptr<ClientScan>> Scan(const ScanOptions& options = {});
 
-  /// How many keys there are: that are cold, too, and those of records whose time is over and which are not
-  /// removed yet. Cost: two READs; while the server loads, as Count of a range that has them all.
+  /// Returns the number of keys, including cold keys and records that have expired and were not removed yet.
+  /// Cost: two READs; while the server loads its durable tier, as for Count of a range with all keys.
   absl::StatusOr<std::uint64_t> Count();
-  /// Shows what is written from now on, or from another watch's place on (client/watch.h), to a logged store.
-  /// InvalidArgument: a prefix longer than a key, or a token that is none. OutOfRange: what comes at the
-  /// token is not kept any more. FailedPrecondition: the store is only in memory, or
-  /// ClientOptions::scan_window_bytes is 0. Cost: one message, and one for each page; while nothing is
-  /// written, a READ now and then.
+
+  /// Begins a watch, which shows the writes of a logged store from now on, or from another watch's position
+  /// on (client/watch.h). The caller owns the watch. Cost: one message, and one for each page; while no
+  /// writes come, a READ now and then. Outcomes:
+  ///   InvalidArgument: the prefix is longer than a key, or the resume token is malformed.
+  ///   OutOfRange: the server no longer keeps the writes that follow the token's position.
+  ///   FailedPrecondition: the store is only in memory, or ClientOptions::scan_window_bytes is 0.
   absl::StatusOr<std::unique_ptr<ClientWatch>> Watch(const WatchOptions& options = {});
 
-  /// How many a scan of the range would show, in any order: as of one moment, unless the server's store is
-  /// only in memory (ScanOptions::any_order). Errors as Scan. Cost: one message, and one for about each 2000
-  /// keys; there, for each 1000.
+  /// Returns how many keys a scan of the range would show: as of one moment or, if the server's store is only
+  /// in memory, as for ScanOptions::any_order. Errors as for Scan. Cost: one message, and one more for about
+  /// each 2000 keys (1000 if the store is only in memory).
   absl::StatusOr<std::uint64_t> Count(const RangeOptions& range);
 
-  /// Deletes what is there in the range, or all there is, and returns how many keys that were. What had been
-  /// written when it began is gone when it returns; what is written meanwhile stays. As deletes of their own,
-  /// one by one, so not atomic: readers see them go, and whoever fails has done some. Works with any
-  /// durability. InvalidArgument: bounds longer than a key; DeleteRange without a bound. Unavailable,
-  /// DeadlineExceeded: some may be deleted. Cost: two messages, and one for about each 250 keys.
+  /// Deletes the keys of the range, or all keys, and returns how many it deleted. Keys that were written
+  /// before the call begins are gone when it returns; keys written meanwhile stay. The server deletes one key
+  /// after the other, so the call is not atomic: readers see the keys go, and a call that fails has deleted
+  /// some. Works with any durability. Cost: two messages, and one for about each 250 keys. Outcomes:
+  ///   InvalidArgument: a bound is longer than a key, or DeleteRange has no bound.
+  ///   Unavailable, DeadlineExceeded: some keys may be deleted.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
   absl::StatusOr<std::uint64_t> DropAll();
 
-  /// Has the server make a backup of all that is stored (store/backup.h) where its administrator said
-  /// (kvserver --backup_dir). The first call with a `name`, a number that is random and not 0, begins it;
-  /// each call says how that one goes, so call it again now and then until it is done. What was acknowledged
-  /// before the first call is in it. AlreadyExists: another one is under way; nothing was begun.
-  /// FailedPrecondition: the server has no place for backups, or its store is only in memory. NotFound: that
-  /// place is gone. Unavailable: the disk failed, or is full. Cost: one message.
+  /// Has the server make a backup of the whole store (store/backup.h) in the directory that its administrator
+  /// chose (kvserver --backup_dir). The first call with a `name`, a random number other than 0, begins the
+  /// backup. Each call returns the progress of the backup of that name: call again now and then until it is
+  /// done. The backup includes every write that was acknowledged before the first call. Cost: one message.
+  /// Outcomes:
+  ///   AlreadyExists: another backup is under way; the server began none.
+  ///   FailedPrecondition: the server has no backup directory, or its store is only in memory.
+  ///   NotFound: the backup directory is gone.
+  ///   Unavailable: also, the server's disk failed or is full.
   absl::StatusOr<BackupProgress> Backup(std::uint64_t name);
 
-  /// One round trip through the server's session.
+  /// Sends a message to the server and waits for its reply: one round trip.
   absl::Status Ping();
 
-  /// The server's counters, by name, in a fixed order. Cost: one or two READs.
+  /// Returns the server's counters, (name, value) each, in a fixed order. Cost: one or two READs.
   absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Stats();
 
+  /// Returns the counters of this client since Connect.
   const ClientCounters& counters() const;
 
-  /// The connection, until the next call that finds it broken, for measurements that post raw requests of
-  /// their own between calls, and for log lines. Poll it only until a request of one's own, and post that
-  /// behind a Get: a call's SEND may complete after its reply came, the next call waits for that completion,
-  /// and a GET's READs complete behind it.
+  /// Returns the connection, valid until the next call that finds it broken. It is for log lines, and for
+  /// measurements that post raw requests between calls. Such a program polls it only until its own request
+  /// completes, and posts the request after a Get. The reason: a call's SEND may complete after its reply
+  /// came, the next call waits for that completion, and a GET's READs complete after it.
   rdma::Connection& connection();
 
  private:

@@ -1,4 +1,4 @@
-// Coroutines over an AsyncClient: each waits for its own operations, all run in one thread.
+// Coroutines over an AsyncClient: each awaits its own operations, and all run in one thread.
 //
 //   remora::Task<absl::Status> Copy(remora::CoroutineClient& kv, std::string from, std::string to) {
 //     const absl::StatusOr<std::string> value = co_await kv.Get(from);
@@ -11,8 +11,8 @@
 //   kv.Start(CopyAll(kv));
 //   kv.Run(clock.Now() + std::chrono::seconds(10));
 //
-// Errors are values. What a coroutine takes by reference must live until it ends; so must what a lambda that
-// is one has captured, which is the lambda's and not the coroutine's.
+// Errors are values, not exceptions. An object that a coroutine takes by reference must live until the
+// coroutine ends. So must a lambda that is a coroutine: the lambda owns its captures, not the coroutine.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ class Task;
 
 namespace internal {
 
-/// At the end of a task, whoever awaits it goes on.
+/// Final awaiter of a task: resumes the coroutine that awaits the task.
 struct TaskEnd {
   bool await_ready() const noexcept { return false; }
   template <typename Promise>
@@ -49,7 +49,7 @@ struct TaskEnd {
   void await_resume() const noexcept {}
 };
 
-/// What promises of all tasks have: who waits for the end.
+/// Common part of the promises of all tasks: the coroutine that awaits the task's end.
 class TaskPromiseBase {
  public:
   std::suspend_always initial_suspend() const noexcept { return {}; }
@@ -87,8 +87,9 @@ class TaskPromise<void> final : public TaskPromiseBase {
 
 }  // namespace internal
 
-/// A coroutine that begins when it is awaited, by one other, or handed to CoroutineClient::Start. One that
-/// has begun must come to its end before it is destroyed.
+/// A coroutine that begins when another coroutine awaits it, at most one, or when it is passed to
+/// CoroutineClient::Start. A task that has begun must end before it is destroyed; otherwise the process ends
+/// with a message.
 template <typename T>
 class [[nodiscard]] Task {
  public:
@@ -141,17 +142,17 @@ inline Task<void> TaskPromise<void>::get_return_object() {
 
 }  // namespace internal
 
-/// An AsyncClient for coroutines. They may await as many operations at once as they like: those for which
-/// there is no room wait, first come, first served.
+/// An AsyncClient for coroutines. Any number of coroutines may await operations at once: if more than `depth`
+/// are in flight, the others wait in a first-in first-out queue.
 ///
-/// Coroutines go on inside Run, Poll, Start and the destructor alone. The destructor ends the operations that
-/// are under way with Cancelled, and those begun later with Unavailable; a task that only awaits operations,
-/// and heeds their errors, comes to its end thereby. One that waits for something else must be at its end
-/// before; else the process ends with a message.
+/// Coroutines resume only inside Run, Poll, Start and the destructor. The destructor ends the operations that
+/// are in flight with Cancelled, and operations that begin later with Unavailable. So a task that only awaits
+/// operations, and heeds their errors, comes to its end. A task that awaits anything else must have ended
+/// before; otherwise the process ends with a message.
 ///
-/// Thread Safety: as AsyncClient.
+/// Thread safety: that of AsyncClient.
 class CoroutineClient {
-  /// An operation that somebody awaits. It lives in that coroutine.
+  /// An operation that a coroutine awaits. It lives in that coroutine's frame.
   class Operation {
    public:
     virtual ~Operation() = default;
@@ -187,7 +188,7 @@ class CoroutineClient {
     Awaiter(CoroutineClient& kv, BeginCall begin, TakeResult take)
         : kv_(kv), begin_(std::move(begin)), take_(std::move(take)) {}
     bool await_ready() const noexcept { return false; }
-    /// False: it has ended already.
+    /// Begins the operation. Returns false if it has ended already, so that the coroutine continues at once.
     bool await_suspend(std::coroutine_handle<> handle) {
       awaiting = handle;
       return kv_.Begin(*this);
@@ -227,13 +228,14 @@ class CoroutineClient {
   CoroutineClient(const CoroutineClient&) = delete;
   CoroutineClient& operator=(const CoroutineClient&) = delete;
 
-  /// Runs the task up to where it first waits.
+  /// Runs the task up to its first wait. The client owns the task from here on.
   void Start(Task<void> task) { RunDetached(*this, std::move(task)); }
-  /// Tasks that were started, and are not at their end.
+  /// Returns how many tasks were started and have not ended.
   std::size_t running() const { return running_; }
 
-  /// Until no task runs. DeadlineExceeded: some still do. FailedPrecondition: those that do wait for
-  /// something else than this client.
+  /// Polls until all started tasks have ended. Outcomes:
+  ///   DeadlineExceeded: some tasks have not ended at `deadline`, a time of the client's clock.
+  ///   FailedPrecondition: the tasks that remain wait for something other than this client.
   absl::Status Run(TimePoint deadline) {
     while (running_ > 0) {
       BeginWaiting();
@@ -246,17 +248,17 @@ class CoroutineClient {
     }
     return absl::OkStatus();
   }
-  /// As AsyncClient::Poll, for who drives client() by its descriptor.
+  /// Does all work that is due, as AsyncClient::Poll does, for an event loop that watches the descriptor of
+  /// client(). Returns how many operations ended.
   std::size_t Poll() {
     const std::size_t ended = client_->Poll();
     BeginWaiting();
     return ended;
   }
-  /// For its descriptor and deadlines; and for operations with callbacks.
+  /// Returns the client, for its descriptor and deadlines, and for operations with callbacks.
   AsyncClient& client() { return *client_; }
 
-  // --- Operations: to be awaited where they are called. Keys and values must live until then.
-  // ----------------
+  // --- Operations: co_await each where it is called. Keys and values must live until it ends. ---
 
   auto Get(std::string_view key, std::uint64_t* version = nullptr, const CallOptions& call = {}) {
     return Await<absl::StatusOr<std::string>>(
@@ -267,7 +269,7 @@ class CoroutineClient {
           return std::string(got.value);
         });
   }
-  /// The value's size.
+  /// Reads the value to the beginning of `into`. The awaiting coroutine gets the value's size in bytes.
   auto Get(std::string_view key, const RegisteredBytes& into, std::uint64_t* version = nullptr,
            const CallOptions& call = {}) {
     return Await<absl::StatusOr<std::size_t>>(
@@ -362,7 +364,7 @@ class CoroutineClient {
   }
 
  private:
-  /// False: it has ended already, and was given its result.
+  /// Begins the operation or queues it. Returns false if it has ended already and has its result.
   bool Begin(Operation& operation) {
     if (stopping_) {
       operation.Take({.status = absl::UnavailableError("the client is being destroyed")});

@@ -5,21 +5,21 @@
 
 namespace remora {
 
-/// What one client did, since it was made. For tests and tuning.
+/// Counters of one client's work since it was made, for tests and tuning.
 struct ClientCounters {
-  std::uint64_t reads = 0;     // one-sided READs posted, or what came in their place where one is a copy
+  std::uint64_t reads = 0;     // one-sided READs posted, or the copies in their place through a mapping
   std::uint64_t requests = 0;  // messages sent, each one round trip
-  std::uint64_t retries = 0;   // GETs begun again because what they read was torn or dead
-  // GETs that asked the server in the end: disturbed, in doubt of an expiry, or in vain while it loads; and
-  // those whose record was known not to be in the server's memory.
+  std::uint64_t retries = 0;   // GETs begun again because they read a torn or dead record
+  // GETs that asked the server in the end: writers disturbed them, an expiry was in doubt, or they found
+  // nothing while the server loads.
   std::uint64_t locates = 0;
-  std::uint64_t cold = 0;
-  // Of the reads, those that remembered places account for:
-  std::uint64_t location_hits = 0;    // the one READ of a GET: the value was where it was before
-  std::uint64_t location_wasted = 0;  // it was not, and the GET went the cold way; at most 1 of 12, about
-  std::uint64_t location_looks = 0;  // whether memory was used again: one per 4 GiB and grace period, at most
-  std::uint64_t reconnects = 0;      // connections made after the first
-  std::uint64_t outcomes = 0;        // writes whose answer was lost, and of which the server was asked
+  std::uint64_t cold = 0;  // GETs that asked the server because the record is not in its memory
+  // READs, among `reads`, that the location cache caused:
+  std::uint64_t location_hits = 0;    // READs of a cached location that had the value: the only one of a GET
+  std::uint64_t location_wasted = 0;  // READs of one that had not; at most about 1 in 12. The GET began anew
+  std::uint64_t location_looks = 0;   // READs of segment generations: at most one per 4 GiB and grace period
+  std::uint64_t reconnects = 0;       // connections made after the first
+  std::uint64_t outcomes = 0;         // writes whose answer was lost, so the client asked the server for it
 
   ClientCounters& operator+=(const ClientCounters& other) {
     reads += other.reads;
@@ -34,7 +34,7 @@ struct ClientCounters {
     outcomes += other.outcomes;
     return *this;
   }
-  /// What was done between two looks.
+  /// Returns what the client did between two readings of its counters.
   friend ClientCounters operator-(const ClientCounters& later, const ClientCounters& earlier) {
     return {later.reads - earlier.reads,
             later.requests - earlier.requests,

@@ -1,4 +1,4 @@
-// Ends the process for what a program must never do with a client: its calls have no status to tell it by.
+// Ends the process when a program misuses a client in a way that no call could report by a status.
 #pragma once
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 
 namespace remora {
 
-/// Says what the program did, and what to do instead.
+/// Prints `what`, which says what the program did and what to do instead, and aborts the process.
 [[noreturn, gnu::noinline, gnu::cold]] inline void EndOnMisuse(const char* what) {
   std::fprintf(stderr, "remora: %s\n", what);
   std::abort();

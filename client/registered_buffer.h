@@ -1,4 +1,4 @@
-// Memory of the caller's that values are read into, and sent from, without a copy.
+// Memory of the caller that a client reads values into, and sends values from, without a copy.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,24 @@ namespace remora {
 class RegisteredBytes;
 class Session;
 
-/// Memory that a client has made known to its transport (Client::Register, AsyncClient::Register). It stays
-/// the caller's, who may use it as any other between the operations that name it; an operation has it from
-/// its call until it has ended, and until then nobody else may write what it names, nor read what it reads
-/// into. To be destroyed before the memory goes, and not while an operation of an AsyncClient has it. It
-/// stays good when the client reconnects; when the client is gone, it is of no use.
+/// Memory of the caller that a client has registered with its transport (Client::Register,
+/// AsyncClient::Register).
 ///
-/// Thread Safety: that of its client.
+/// The memory remains the caller's, who may use it freely between the operations that name it. An operation
+/// has exclusive use of it from its call until its end. Until then other code must not write the memory that
+/// the operation names, nor read the memory that it reads into.
+///
+/// Destroy the buffer before its memory is freed, and not while an operation of an AsyncClient uses it. It
+/// stays valid when the client reconnects. After the client is destroyed it has no use.
+///
+/// Thread safety: that of its client.
 class RegisteredBuffer {
  public:
   ~RegisteredBuffer();
   RegisteredBuffer(const RegisteredBuffer&) = delete;
   RegisteredBuffer& operator=(const RegisteredBuffer&) = delete;
   std::span<std::byte> bytes() const { return bytes_; }
-  /// `size` bytes from `offset` on. REQUIRES: they are inside.
+  /// Returns the `size` bytes from `offset` on. REQUIRES: they are inside the buffer.
   RegisteredBytes Part(std::size_t offset, std::size_t size) const;
 
  private:
@@ -35,13 +39,13 @@ class RegisteredBuffer {
   friend class Session;
   RegisteredBuffer(Session& session, std::span<std::byte> bytes) : session_(&session), bytes_(bytes) {}
 
-  Session* session_;  // null: the client is gone
+  Session* session_;  // null once the client is destroyed
   const std::span<std::byte> bytes_;
-  std::unique_ptr<rdma::Registration> registration_;  // with the connection that there is
-  mutable std::size_t operations_ = 0;                // that have it, of an AsyncClient
+  std::unique_ptr<rdma::Registration> registration_;  // with the current connection
+  mutable std::size_t operations_ = 0;                // of an AsyncClient, that use this now
 };
 
-/// Bytes of a RegisteredBuffer, which must outlive this: all of them, or a part.
+/// All bytes of a RegisteredBuffer, or a part of them. The buffer must outlive this.
 class RegisteredBytes {
  public:
   RegisteredBytes(const RegisteredBuffer& all)  // NOLINT: a buffer is the whole of itself

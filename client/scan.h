@@ -1,4 +1,5 @@
-// A client's scan: keys and values, of a logged store in order, in pages that the server WRITEs.
+// A client's scan: keys and values, in order if the store is logged, in pages that the server WRITEs into the
+// client's window.
 //
 //   auto scan = client->Scan({.prefix = "user/", .limit = 100});
 //   while ((*scan)->Next()) Show((*scan)->key(), (*scan)->value());
@@ -14,64 +15,68 @@
 
 namespace remora {
 
-/// Shows exactly what had been written when it began, whatever is written meanwhile: of each batch all or
-/// nothing. Records whose time is over are not shown, by the server's clock at a moment of the call that
-/// would show them.
+/// A scan of a store's keys and values (Client::Scan).
 ///
-/// That is of a store with a durable tier. Of one that is only in memory, ScanOptions::any_order says what it
-/// shows, each entry as it was when the server made its page. It may be given up and go on all the same: each
-/// key is shown once.
+/// On a store with a durable tier, a scan shows exactly the records that had been written when it began,
+/// whatever is written meanwhile; of each batch all or nothing. It omits expired records: the server's clock
+/// decides, at a moment of the call that would show the record. On a store that is only in memory,
+/// ScanOptions::any_order says which records a scan shows. It shows each as it was when the server made the
+/// page. The server may give up such a scan's position, and the scan still continues and shows each key once.
 ///
-/// The server keeps the place of each scan, of kMaxCursors of a client at once. It gives one up when the
-/// client begins more, does not go on for kCursorSeconds, or connects anew; then the scan goes on behind the
-/// last entry that it showed, as of that later moment; or ends, with ScanOptions::one_moment. (A limit also
-/// goes on so, when entries expired on their way.)
+/// The server keeps the positions of kMaxCursors scans of a client at once. It gives one up when the client
+/// begins more scans, does not continue this one for kCursorSeconds, or reconnects. Then the scan continues
+/// after the last entry that it showed, as of that later moment. With ScanOptions::one_moment the scan ends
+/// instead. (A scan with a limit also continues so when entries expired on their way.)
 ///
-/// Other calls of the client, and other scans, may come between two Next. Scans share the client's window:
-/// those that take turns copy what of it they have not shown yet.
+/// The client may make other calls, and use other scans, between two calls of Next. Scans share the client's
+/// window: scans that take turns copy those entries in the window that they have not shown yet.
 ///
-/// When its client is gone, it shows nothing more: Next ends with FailedPrecondition. token() still tells
-/// where to go on.
+/// After its client is destroyed, a scan shows nothing more: Next ends with FailedPrecondition. token() still
+/// returns the position.
 ///
-/// Thread Safety: none; that of its client.
+/// Thread safety: that of its client.
 class ClientScan {
  public:
   ~ClientScan();
   ClientScan(const ClientScan&) = delete;
   ClientScan& operator=(const ClientScan&) = delete;
 
-  /// Goes to the next entry; at first, to the first one. False: there is none, or the limit is reached, or
-  /// not status().ok(). Cost: of about every 1000 keys or half window of bytes a round trip, which is made
-  /// while the entries before are shown.
+  /// Goes to the next entry; the first call goes to the first one. Returns false at the end, at the limit, or
+  /// when status() is not OK. Cost: one round trip for about 1000 keys or half a window of bytes. The client
+  /// makes it while it shows the entries before.
   bool Next();
 
-  // The entry. Until Next of any scan of this client, a new one, or the end of the client. REQUIRES: Next was
-  // true.
+  // The entry's parts, valid until Next of any scan of this client, the begin of another scan, or the end of
+  // the client. REQUIRES: Next returned true.
   std::string_view key() const { return key_; }
   std::string_view value() const { return value_; }
   std::uint64_t version() const { return version_; }
-  /// The moment of the server's clock, in ms since 1970, at which it expires. 0: never.
+  /// Returns when the entry expires, in ms since 1970 by the server's clock. 0: never.
   std::uint64_t expiry_ms() const { return expiry_ms_; }
 
-  /// Aborted: ScanOptions::one_moment, and the server has given the scan up, or the connection broke.
-  /// Unavailable: it broke, and there was no other in time (ClientOptions), or the server cannot read its
-  /// disk. DeadlineExceeded. Internal: what the server sent is no page. FailedPrecondition: the client is
-  /// gone.
+  /// Returns the outcome of the scan so far:
+  ///   OK: Next may be called, or the scan has shown all entries.
+  ///   Aborted: with ScanOptions::one_moment, the server has given the scan up, or the connection broke.
+  ///   Unavailable: the connection broke and the client got no other in time (ClientOptions), or the server
+  ///     cannot read its disk.
+  ///   DeadlineExceeded: the server did not answer in time.
+  ///   Internal: the server sent a malformed page.
+  ///   FailedPrecondition: the client was destroyed.
   const absl::Status& status() const;
 
-  /// For ScanOptions::token of any client's scans of this store, at any time: goes on behind the last entry
-  /// that was shown. Letters, digits, "-" and "_"; 4/3 of the sizes of that key and the range's other end,
-  /// and some.
+  /// Returns a resume token for ScanOptions::token, with which any client may at any time continue after the
+  /// last entry that was shown. It consists of letters, digits, "-" and "_". It is slightly longer than 4/3
+  /// of the sizes of that entry's key and of the range's other end.
   std::string token() const;
 
-  class Impl;  // for the client library alone
+  class Impl;  // internal to the client library
 
  private:
   friend class Client;
   explicit ClientScan(std::unique_ptr<Impl> impl);
 
   const std::unique_ptr<Impl> impl_;
-  std::string key_;  // of the last entry; empty: there was none
+  std::string key_;  // key of the last entry; empty before the first one
   std::string_view value_;
   std::uint64_t version_ = 0;
   std::uint64_t expiry_ms_ = 0;

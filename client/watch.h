@@ -1,7 +1,7 @@
-// A client's watch: what is written to a logged store, in its order, from a moment on.
+// A client's watch: the writes to a logged store, in their order, from a moment on.
 //
 //   auto watch = client->Watch({.prefix = "user/"});
-//   const std::string from = (*watch)->token();         // kept, to go on from here another time
+//   const std::string from = (*watch)->token();         // kept, to continue from here another time
 //   for (;;) {
 //     absl::StatusOr<bool> came = (*watch)->Next(std::chrono::seconds(1));
 //     if (!came.ok()) ...
@@ -20,60 +20,70 @@
 
 namespace remora {
 
-/// Shows each write that is in the server's log, once it is visible, in the order in which they became so; of
-/// a batch, one after the other. Values are as they were written, even if they have expired or were written
-/// over since. What expires shows up as a deletion, within two seconds of that, whether or not anything is
-/// written (store/watch.h has the exceptions, of very large stores).
+/// A watch of a store's writes (Client::Watch).
 ///
-/// A write of Durability::kMemory is shown only where it shares a group with one that is logged: do not count
-/// on either. The log does not have the others. A restart may keep what they wrote, but cannot tell that gap
-/// from a log that was lost: a place before it is not kept any more then (OutOfRange).
+/// A watch shows each write in the server's log once it is visible, in the order in which the writes became
+/// visible. The writes of a batch come one after the other. It shows the values that were written, even if
+/// they have expired or were overwritten since. An expiry shows up as a deletion within two seconds, whether
+/// or not other writes come (store/watch.h has the exceptions, for very large stores).
 ///
-/// A change is shown once, but again by who goes on from an older token: so a program that keeps the token
-/// after it has done what a change asks for sees each change at least once.
+/// A watch shows a write of Durability::kMemory only if the write shares a group commit with a logged one, so
+/// do not rely on either case. The log lacks the other ones. A restart may keep their effects, but cannot
+/// distinguish that gap from a lost part of the log. So after it the server no longer keeps positions before
+/// the gap (OutOfRange).
 ///
-/// To have a copy that follows: begin a watch, then scan all, then go on with the watch. What is written in
-/// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right
-/// when it has come to where the store was at the end of the scan.
+/// A watch shows each change once. A program that continues from an older token sees some changes again. So a
+/// program that stores the token after it has handled a change handles each change at least once.
 ///
-/// Nothing is sent for who falls behind: pages are asked for. Who has seen all READs a word of the server's
-/// memory now and then, every 1 to 16 ms, which costs the server nothing. The server keeps a place for it
-/// among the cursors of its client's scans (client/scan.h), and finds it anew when it gave that up; a watch
-/// goes on over a new connection, and over a restart of the server, as long as what comes next is kept.
+/// To keep a copy up to date: begin a watch, scan all keys, then continue the watch. Changes during the scan
+/// come twice. So apply a change of a key only if its version is greater, or if it is a deletion. The copy is
+/// right once the watch has reached the place where the store was at the end of the scan.
 ///
-/// When its client is gone, Next ends with FailedPrecondition; token() still tells where to go on.
+/// The server sends nothing to a watch that falls behind: the client asks for each page. A client that has
+/// seen all changes READs a word of the server's memory every 1 to 16 ms, which costs the server nothing. The
+/// server keeps the watch's position among the cursors of its client's scans (client/scan.h). If it gave that
+/// up, it finds the position again. A watch continues over a new connection, and over a restart of the
+/// server, as long as the server keeps the changes that come next.
 ///
-/// Thread Safety: none; that of its client.
+/// After its client is destroyed, Next ends with FailedPrecondition. token() still returns the position.
+///
+/// Thread safety: that of its client.
 class ClientWatch {
  public:
   ~ClientWatch();
   ClientWatch(const ClientWatch&) = delete;
   ClientWatch& operator=(const ClientWatch&) = delete;
 
-  /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what
-  /// comes next is not kept any more, or was lost with the server's machine; then begin anew, as above.
-  /// Unavailable: the connection broke and could not be made anew, or the server cannot read its disk.
-  /// DeadlineExceeded: no answer within ClientOptions::timeout. ResourceExhausted: the server is short of
-  /// something, a thread for example. FailedPrecondition, PermissionDenied: as Connect, when the call had to
-  /// connect again. Internal: what the server sent is no page. OutOfRange, InvalidArgument and Internal are
-  /// for good. After all others it may be called again, and goes on behind the change that was shown last.
+  /// Goes to the next change, and waits for it up to `wait`. Returns false if no change came in this time.
+  /// Outcomes:
+  ///   OutOfRange: the watch fell too far behind, so the server no longer keeps the changes that come next;
+  ///     or they were lost with the server's machine. Begin anew, as described above.
+  ///   Unavailable: the connection broke and the client could not reconnect, or the server cannot read its
+  ///     disk.
+  ///   DeadlineExceeded: the server did not answer within ClientOptions::timeout.
+  ///   ResourceExhausted: the server is short of something, for example a thread.
+  ///   FailedPrecondition, PermissionDenied: as for Connect, when the call had to connect again.
+  ///   InvalidArgument: the server refused the watch's prefix or token.
+  ///   Internal: the server sent a malformed page.
+  /// OutOfRange, InvalidArgument and Internal are final. After any other error the caller may call Next
+  /// again, and the watch continues after the change that it showed last.
   absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
 
-  // The change. Until Next. REQUIRES: Next was true.
+  // The change's parts, valid until the next call of Next. REQUIRES: Next returned true.
   ChangeKind kind() const { return change_.kind; }
   std::string_view key() const { return key_; }
-  std::string_view value() const { return value_; }          // of a deletion: empty
-  std::uint64_t version() const { return change_.version; }  // of a deletion: 0
-  /// The moment of the server's clock, in ms since 1970, at which it expires. 0: never.
+  std::string_view value() const { return value_; }          // empty for a deletion
+  std::uint64_t version() const { return change_.version; }  // 0 for a deletion
+  /// Returns when the value expires, in ms since 1970 by the server's clock. 0: never.
   std::uint64_t expiry_ms() const { return change_.expiry_ms; }
-  /// Goes up from one change to the next.
+  /// Returns the change's number, which increases from one change to the next.
   std::uint64_t sequence() const { return change_.sequence; }
 
-  /// For WatchOptions::token of any client of this server, at any time: goes on behind the change that was
-  /// shown last. Letters, digits, "-" and "_", 34 of them.
+  /// Returns a resume token for WatchOptions::token, with which any client of this server may at any time
+  /// continue after the change that was shown last. It consists of 34 letters, digits, "-" and "_".
   std::string token() const;
 
-  class Impl;  // for the client library alone
+  class Impl;  // internal to the client library
 
  private:
   friend class Client;

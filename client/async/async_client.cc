@@ -22,7 +22,7 @@ PutOptions OptionsOf(const WriteOptions& options, std::optional<std::chrono::mil
   return all;
 }
 
-// For the length of an expression, a call of the client.
+// Marks a call of the client for the duration of an expression.
 template <typename Core>
 class Called {
  public:

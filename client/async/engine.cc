@@ -70,7 +70,7 @@ absl::StatusOr<AsyncOperation*> AsyncClient::Core::Begin(AsyncOperation::Kind ki
   operation.ended = false;
   operation.lost_id = 0;
   operation.undone = false;
-  // The coarse clock may be late by so much; no operation ends early.
+  // The coarse clock may be late by this much. The allowance keeps operations from ending early.
   operation.timeout = call.timeout.value_or(session_->timeout()) + Clock::kCoarseness;
   operation.deadline = session_->Coarse() + operation.timeout;
   operation.done = std::move(done);
@@ -89,7 +89,7 @@ AsyncClient::Begun AsyncClient::Core::BeginLookup(AsyncOperation::Kind kind, std
                                                   const RegisteredBytes* into) {
   REMORA_ASSIGN_OR_RETURN(AsyncOperation* const operation, Begin(kind, std::move(done), call, into));
   Assign(key, &operation->key);
-  if (broken_.ok()) StartLookup(*operation);  // else with the next connection
+  if (broken_.ok()) StartLookup(*operation);  // else the lookup starts with the next connection
   waker_.Signal();
   return operation->id;
 }
@@ -139,7 +139,7 @@ AsyncClient::Begun AsyncClient::Core::BeginWrite(Operation message, std::string_
                                                  Done&& done, const CallOptions& call,
                                                  const RegisteredBytes* from) {
   const std::uint64_t key_hash = HashKey(key);
-  Forget(key_hash);  // even if it fails
+  Forget(key_hash);  // even if the write fails
   return BeginMessage({message, key, key_hash, value, options, 0, {}}, std::move(done), call, from);
 }
 
@@ -168,7 +168,7 @@ void AsyncClient::Core::EndLookup(AsyncOperation& operation) {
     default:
       break;
   }
-  // Of those that asked it, the server knows.
+  // If the operation asked the server, the server knows of the read.
   if (!lookup.has_asked()) NoteRead(lookup.key_hash());
   operation.result.version = lookup.facts().version;
   if (operation.kind == AsyncOperation::Kind::kValue) {
@@ -184,7 +184,7 @@ void AsyncClient::Core::NoteRead(std::uint64_t key_hash) {
   const TimePoint now = session_->Coarse();
   if (now - reads_reported_ < Session::kReportPause) return;
   reads_reported_ = now;
-  // If there is no credit, somebody else's request takes them along.
+  // Without a credit, the next request of another operation takes the hashes along.
   const absl::StatusOr<bool> sent =
       channel_.Send({.operation = Operation::kPing, .key_hash = HashKey({})}, RequestChannel::kNobody);
   if (!sent.ok()) Break(sent.status());
@@ -298,21 +298,21 @@ std::size_t AsyncClient::Core::Deliver(std::size_t most) {
     }
     operation.options = {};
     if (operation.memory) {
-      // What broke may still be at it.
+      // The broken connection may still access the memory.
       if (!broken_.ok() && !reconnect_.in_progress) session_->EndConnection();
       operation.memory->Release();
       operation.memory.reset();
     }
-    // What came in pieces, until the callback returns; and what was put in pieces.
+    // Frees a value that came in pieces, once the callback has returned, and one that was put in pieces.
     const std::string text = operation.lookup.TakeText();
     if (operation.value.size() > kMaxSmallValueSize) operation.value = {};
-    // Before the callback, which may begin another. What the result points to stays all the same: READs are
-    // posted by Poll alone.
+    // The place is free before the callback, which may begin another operation. The bytes to which the result
+    // points stay nevertheless, because only Poll posts READs.
     if (!operation.read_in_flight) Free(operation);
     if (done) {
       const InUse::Callback callback(session_->in_use());
       done(result);
-      done = nullptr;  // what it holds may be a buffer of this client
+      done = nullptr;  // its captures may hold a buffer of this client
     }
   }
   return count;

@@ -1,17 +1,19 @@
-// What drives the operations of an AsyncClient.
+// The state machine that drives the operations of an AsyncClient.
 //
 //   begun ─▶ readers_ ─▶ READ under way ─▶ Lookup judges ─▶ readers_ again, or askers_, or ended_
 //     ├────▶ askers_, writers_ ─▶ message under way (channel_) ─▶ reply ─▶ ended_, or readers_
 //     └────▶ writers_ ─▶ large_, one at a time (large_put.h) ─▶ reply ─▶ ended_
 //                                                            ended_ ─▶ callback ─▶ free
 //
-// Deadline, Cancel and the connection's end lead from everywhere to ended_. A place whose READ is still under
-// way when its callback was called is free at the READ's completion: until then the device may write there.
-// What becomes of all that when the connection breaks: async_reconnect.cc.
+// From every state, a deadline, Cancel or the end of the connection leads to ended_. The client may call a
+// callback while the READ of its operation is still in flight. Then the operation's place becomes free when
+// the READ completes: until then the device may write there. reconnect.cc handles all operations when the
+// connection breaks.
 //
-// Memory of the caller's (RegisteredBytes) is his again when the callback is called. So an operation that
-// ends while the device may be at it, by a READ, or by a WRITE whose SEND or fence is not complete, is in no
-// list until it is not; and where the connection broke, that has ended before the callback is called.
+// When the client calls a callback, registered memory (RegisteredBytes) belongs to the caller again. So an
+// operation may have to end while the device can still access that memory: by a READ, or by a WRITE whose
+// SEND or fence is not complete. Such an operation is in no list until the device has completed its work.
+// When the connection broke, the client ends it before it calls the callback.
 #pragma once
 
 #include <array>
@@ -38,46 +40,48 @@
 
 namespace remora {
 
-/// Everything is allocated and registered in Start.
+/// The operations of an AsyncClient and their queues. Start allocates and registers all memory.
 ///
-/// More than 25 methods and 15 fields: an operation goes through all of its queues, and most methods are
-/// steps of that one machine, a file for each stage of it (engine.cc, poll.cc, large_put.cc, reconnect.cc).
-/// Memory, descriptors, and what is known while it recovers have owners of their own: OperationBuffers,
-/// Waker, ReconnectAttempts, LostWrites.
+/// The class has more than 25 methods and 15 fields, because an operation goes through all of its queues.
+/// Most methods are steps of that one machine, with a file for each stage of it (engine.cc, poll.cc,
+/// large_put.cc, reconnect.cc). Buffers, descriptors, and the state of a recovery have owners of their own:
+/// OperationBuffers, Waker, ReconnectAttempts, LostWrites.
 ///
 /// Thread safety: none.
 class AsyncClient::Core {
  public:
-  /// READs under way at once: with two requests for each credit, as many as a connection takes (QueueLimits).
+  /// Most READs in flight at once. With two sends for each credit, they are as many as a connection takes
+  /// (QueueLimits).
   static constexpr std::size_t kMostReads = SessionBuffers::kMaxBatch;
   static_assert(kMostReads + 2 * RequestChannel::kMaxInFlight <= rdma::QueueLimits().sends);
-  /// A WRITE and the READ behind it count as so many of them.
+  /// A WRITE and the READ behind it count as this many of kMostReads.
   static constexpr std::size_t kFencedWrite = 2;
 
-  /// `dialer`: for later connections; none: there will be none.
+  /// Makes the machine over `connection`. `dialer` makes later connections; null: the client makes none.
   static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::Connection> connection,
                                                      Dialer dialer, const ClientOptions& options,
                                                      const AsyncOptions& async, const Clock& clock);
-  /// Ends all operations with Cancelled, and calls their callbacks. The last call.
+  /// Ends all operations with Cancelled, and calls their callbacks. REQUIRES: no other call follows.
   void Stop();
 
-  // REQUIRES: what is asked for is in bounds. What `done` is, is moved once, to where it stays: each move is
-  // a call.
-  /// `into`: where the value is wanted.
+  // These begin an operation. REQUIRES: its arguments are in bounds. `done` is moved only once, into the
+  // operation, because each move of it is a function call.
+
+  /// Begins an operation that looks a key up. `into`, unless null: memory for the value.
   Begun BeginLookup(AsyncOperation::Kind kind, std::string_view key, Done&& done, const CallOptions& call,
                     const RegisteredBytes* into = nullptr);
-  /// `from`: where the value is, which then is not copied.
+  /// Begins a write. `from`, unless null: registered memory with the value, which is then not copied.
   Begun BeginWrite(Operation message, std::string_view key, std::string_view value, const PutOptions& options,
                    Done&& done, const CallOptions& call, const RegisteredBytes* from = nullptr);
-  /// What is done already.
+  /// Begins an operation that has nothing to do and ends OK.
   Begun BeginNothing(Done&& done, const CallOptions& call);
   Begun BeginMessage(const RequestSpec& asked, Done&& done, const CallOptions& call,
                      const RegisteredBytes* from = nullptr);
 
-  /// A key's old place may be of no use any more.
+  /// Drops the key's cached location, because a write may have made it obsolete.
   void Forget(std::uint64_t key_hash) {
     if (broken_.ok())
-      session_->cache().locations().Forget(key_hash);  // else all are forgotten with the connection
+      session_->cache().locations().Forget(key_hash);  // else the cache was cleared with the connection
   }
 
   bool Cancel(OperationId id);
@@ -91,8 +95,8 @@ class AsyncClient::Core {
   void Disarm();
   int fd() const { return waker_.fd(); }
   std::optional<TimePoint> next_deadline() const;
-  // Defined in async_reconnect.cc. Between BeginAttempt and EndAttempt only Attempt uses the session, except
-  // for its constant parts.
+  // Defined in reconnect.cc. Between BeginAttempt and EndAttempt only Attempt uses the session, except for
+  // its constant parts.
   bool BeginAttempt();
   void Attempt() { reconnect_.result = session_->TryToReconnect(reconnect_.ends); }
   void EndAttempt();
@@ -108,29 +112,31 @@ class AsyncClient::Core {
   /// client.
   void CheckNotInPoll(const char* mistake) const;
 
-  /// A place for an operation; in no list yet.
+  /// Takes a place for an operation, which is in no list yet. ResourceExhausted: no place is free.
   absl::StatusOr<AsyncOperation*> Begin(AsyncOperation::Kind kind, Done&& done, const CallOptions& call,
                                         const RegisteredBytes* memory);
   void StartLookup(AsyncOperation& operation);
-  /// Of its memory; nothing: it has none.
+  /// Returns the scatter-gather element of the operation's registered memory; nullopt: it has none.
   std::optional<rdma::Sge> MemoryOf(const AsyncOperation& operation) const;
-  /// To where its lookup stands.
+  /// Moves the operation to the list that the next step of its lookup needs.
   void Advance(AsyncOperation& operation) {
     if (operation.lookup.step() != Lookup::Step::kRead) return EndRead(operation);
     session_->region().Prefetch(operation.lookup.offset(), operation.lookup.size());
     readers_.Push(operation);
   }
-  /// There is nothing more to READ, for now.
+  /// Continues an operation whose lookup needs no READ for now.
   void EndRead(AsyncOperation& operation);
   void EndLookup(AsyncOperation& operation);
-  /// Its callback is due, once; as soon as the device is not at the caller's memory.
+  /// Ends the operation: its callback is due, once, as soon as the device no longer accesses the caller's
+  /// memory.
   void End(AsyncOperation& operation, absl::Status status);
   bool IsAtMemory(const AsyncOperation& operation) const;
-  /// If it has ended, and that was what its callback was waiting for.
+  /// Makes the callback due if the operation has ended and the device no longer accesses the caller's memory.
   void EndIfMemoryIsFree(AsyncOperation& operation);
-  /// There is no connection: nothing has to be waited for.
+  /// Makes the callbacks due of all operations that waited for the device. REQUIRES: the connection has
+  /// ended.
   void EndAllThatWaitForMemory();
-  /// The same, whatever it has under way.
+  /// Ends the operation, even if it has a READ or message in flight.
   void Abort(AsyncOperation& operation, absl::Status status);
   void AbortAll(const absl::Status& status);
   absl::Status Overdue() const;
@@ -138,23 +144,24 @@ class AsyncClient::Core {
     if (operation.large_buffer != OperationBuffers::kNone) ReleaseLargeBuffer(operation);
     free_.push_back(operation.index);
   }
-  /// Its deadline runs anew.
+  /// Restarts the operation's deadline.
   void Progress(AsyncOperation& operation);
 
-  // Each says whether it did something.
+  // Stages of a Poll. Each returns whether it did something.
   bool SendMessages();
   bool PostReads();
   bool TakeCompletions();
   bool EndOverdue();
-  /// Calls the callbacks of at most so many.
+  /// Calls the callbacks of at most `most` operations. Returns how many it called.
   std::size_t Deliver(std::size_t most);
 
   absl::StatusOr<bool> Send(AsyncOperation& operation);
-  /// The first of a list, and with a put those behind it that share its message. How many; 0: none right now.
+  /// Sends the first operation of a list; if it is a put, with the later ones that share its message. Returns
+  /// how many it sent; 0: the channel takes none now.
   absl::StatusOr<std::size_t> SendFirst(const OperationList& waiting);
-  /// Whether it is to wait for Poll, with others that come till then.
+  /// Returns whether the put waits for Poll, so that others which begin until then can share its message.
   bool IsToShare(const AsyncOperation& operation, const RequestSpec& asked) const;
-  /// Whose first operation may be sent; null: nobody's.
+  /// Returns the list whose first operation may be sent next; null: none.
   OperationList* NextToSend();
   bool PrepareRead(AsyncOperation& operation);
   void Take(const rdma::Completion& completion);
@@ -165,7 +172,7 @@ class AsyncClient::Core {
   void NoteRead(std::uint64_t key_hash);
   void Break(const absl::Status& cause);
 
-  // Of async_large.cc.
+  // Defined in large_put.cc.
   void BeginLargePut(AsyncOperation& operation);
   bool DriveLargePut();
   absl::StatusOr<bool> StepLargePut();
@@ -175,12 +182,13 @@ class AsyncClient::Core {
   absl::StatusOr<bool> WriteToGrant(AsyncOperation& operation);
   void TakeFence(AsyncOperation& operation);
   void TakeReplyOfLargePut(const ServerReply& answer, bool may_learn);
-  /// Its operation ends early.
+  /// Detaches the large put from its operation, which ends early.
   void LeaveLargePut();
-  /// The connection is gone, and what was reserved with it. Whose it was; null: nobody's any more.
+  /// Drops the large put, whose reservation ended with the connection. Returns its operation; null if that
+  /// has ended.
   AsyncOperation* LoseLargePut();
 
-  // Of async_reconnect.cc.
+  // Defined in reconnect.cc.
   void Lose();
   bool TryToReconnect();
   bool PrepareAttempt();
@@ -189,20 +197,20 @@ class AsyncClient::Core {
   void EndAnswer(AsyncOperation& operation, const ServerReply& answer);
   void SettleUndone();
 
-  /// False: there is none right now. One that it has stays its own.
+  /// Gives the operation a large buffer; one that it has remains its own. Returns false if none is free now.
   bool TakeLargeBuffer(AsyncOperation& operation);
   void ReleaseLargeBuffer(AsyncOperation& operation);
 
-  OperationBuffers buffers_;  // destroyed behind the session
+  OperationBuffers buffers_;  // destroyed after the session
   std::unique_ptr<Session> session_;
   Waker waker_;
   RequestChannel& channel_;  // the session's
   LargePut large_;
   GenerationRead generation_read_;
-  absl::Status broken_;  // why there is no connection right now
-  bool over_ = false;    // nor will there be one
+  absl::Status broken_;  // why there is no connection now
+  bool over_ = false;    // the client makes no other connection
 
-  ReconnectAttempts reconnect_;  // while there is none
+  ReconnectAttempts reconnect_;  // used while there is no connection
   LostWrites lost_writes_;
 
   std::vector<AsyncOperation> operations_;  // never moved
@@ -211,20 +219,20 @@ class AsyncClient::Core {
   std::size_t in_flight_ = 0;
   std::size_t reads_in_flight_ = 0;
 
-  // Operations that wait to READ; to READ what is larger than their own buffer; to send what changes nothing;
-  // to write; for their callback.
-  OperationList readers_;
-  OperationList large_readers_;
-  OperationList askers_;
-  OperationList writers_;
-  OperationList ended_;
-  bool asked_last_ = false;  // those who ask and those who write take turns
+  // Operations that wait:
+  OperationList readers_;        // for a READ
+  OperationList large_readers_;  // for a READ of a record that is larger than their own buffer
+  OperationList askers_;         // to send a message that changes nothing
+  OperationList writers_;        // to send a write
+  OperationList ended_;          // for their callback
+  bool asked_last_ = false;      // askers_ and writers_ take turns
 
   rdma::Spinner spinner_;
-  std::array<rdma::Completion, kMostReads> completions_;  // of one Poll; kept, to be cleared only once
-  TimePoint earliest_ = TimePoint::max();                 // no deadline is earlier; one may be later
+  std::array<rdma::Completion, kMostReads>
+      completions_;                        // of one Poll; a member, so that it is cleared only once
+  TimePoint earliest_ = TimePoint::max();  // lower bound of all deadlines
   std::uint32_t polls_ = 0;
-  bool has_more_ = false;  // to do, where Poll has returned
+  bool has_more_ = false;  // Poll has returned with work left
   TimePoint reads_reported_;
   std::thread::id poller_;  // that is in Poll, and its callbacks; none: nobody is
 };

@@ -1,7 +1,7 @@
-// How an AsyncClient puts a large value: the steps of client/put/large_put.cc, none of which waits.
+// Puts a large value for an AsyncClient, by the steps of client/put/large_put.cc, but without waiting.
 //
-// Writes that were begun behind it are sent when its commit was, for then they are done behind it. What reads
-// goes on all the while.
+// The client sends writes that began after this one when it has sent this one's commit, because then the
+// server does them after it. Reads continue all the time.
 #include "client/async/large_put.h"
 
 #include <algorithm>
@@ -85,12 +85,12 @@ absl::StatusOr<bool> AsyncClient::Core::WriteToGrant(AsyncOperation& operation) 
     large_.filled = large_.stream->Take(buffers_.SgeOf(buffer.subspan(large_.turn++ % 2 * half, half)));
     any = true;
   }
-  // The other half is under way.
+  // The other half is in flight.
   if (operation.read_in_flight || reads_in_flight_ + kFencedWrite > kMostReads) return any;
   const absl::Status written =
       session_->connection().PostWritev(large_.filled.entries(), large_.region, large_.written);
   if (!written.ok()) return written;
-  // A READ of nothing of interest: when it is done, so is the WRITE before it.
+  // A READ whose data is not used: when it completes, so has the WRITE before it.
   const rdma::Sge nowhere = buffers_.SgeOf(buffers_.record(operation.index).first(sizeof(std::uint64_t)));
   const absl::Status fenced = session_->region().Post(operation.index, std::span(&nowhere, 1), 0);
   if (!fenced.ok()) return fenced;
@@ -98,7 +98,7 @@ absl::StatusOr<bool> AsyncClient::Core::WriteToGrant(AsyncOperation& operation) 
   reads_in_flight_ += kFencedWrite;
   large_.written += large_.filled.size();
   large_.filled = {};
-  // The commit arrives behind all that was written.
+  // The commit arrives after all written bytes.
   if (large_.stream->empty()) large_.step = Step::kCommit;
   return true;
 }
@@ -134,7 +134,7 @@ void AsyncClient::Core::TakeReplyOfLargePut(const ServerReply& answer, bool may_
     case Step::kReturn:
       --large_.parts;
       if (is_ok) return;
-      // The rest of the parts is answered likewise.
+      // The server answers the remaining parts likewise.
       large_.step = Step::kReturn;
       break;
     case Step::kCommitting:

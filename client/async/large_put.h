@@ -1,4 +1,4 @@
-// The large value that an AsyncClient is putting.
+// State of the large value that an AsyncClient is putting.
 #pragma once
 
 #include <cstddef>
@@ -12,40 +12,42 @@
 
 namespace remora {
 
-/// One at a time, for a connection has one reservation at a time (store/format/wire/messages.h):
+/// The put of a large value. There is one at a time, because a connection has one reservation at a time
+/// (store/format/wire/messages.h):
 ///
 ///   kReserve ◀▶ kReserving ─▶ kFilling ─▶ kCommit ─▶ kCommitting ─▶ kNone
 ///                   └────────────┴───────────┴─▶ kReturn ─▶ kReturning ─▶ kNone
 ///
-/// An operation that ends early leaves it: what was reserved is given back, before any other is reserved.
+/// An operation that ends early detaches from it. Then the client returns the reservation before it makes
+/// another one.
 struct LargePut {
   enum class Step : std::uint8_t {
-    kNone = 1,    // nothing is reserved
-    kReserve,     // to be sent
-    kReserving,   // to be answered
-    kFilling,     // bytes are to be sent
-    kCommit,      // to be sent
-    kCommitting,  // to be answered
-    kReturn,      // to be sent
-    kReturning,   // to be answered
+    kNone = 1,    // there is no reservation
+    kReserve,     // the client has to send the request to reserve
+    kReserving,   // the server has to answer it
+    kFilling,     // the client has to send bytes
+    kCommit,      // the client has to send the commit
+    kCommitting,  // the server has to answer it
+    kReturn,      // the client has to send the return of the reservation
+    kReturning,   // the server has to answer it
   };
 
-  /// Parts that are unanswered at once: one is copied there while the next is copied here.
+  /// Most unanswered parts at once: the server copies one while the client copies the next.
   static constexpr std::size_t kMostParts = 2;
 
-  /// Whether writes that were begun behind it have to wait.
+  /// Returns whether writes that began after this one have to wait.
   bool is_in_front() const {
     return operation != nullptr && step != Step::kNone && step != Step::kCommitting;
   }
 
   Step step = Step::kNone;
-  AsyncOperation* operation = nullptr;    // null: it has ended
-  std::optional<PayloadStream> stream{};  // of its key and value
-  RemoteRegion region{};                  // granted; size 0: it is sent in parts
-  std::uint64_t written = 0;              // bytes of the region
-  SgeList filled{};                       // to be written next: of the operation's buffer, or its memory
-  std::size_t turn = 0;                   // which half is filled next: odd or even
-  std::size_t parts = 0;                  // unanswered
+  AsyncOperation* operation = nullptr;    // null once the operation has ended
+  std::optional<PayloadStream> stream{};  // of the key and value
+  RemoteRegion region{};                  // the grant; size 0: the client sends the value in parts
+  std::uint64_t written = 0;              // bytes written to the region
+  SgeList filled{};                       // bytes to write next: in the operation's buffer, or its memory
+  std::size_t turn = 0;                   // the half that is filled next: odd or even
+  std::size_t parts = 0;                  // unanswered parts
 };
 
 }  // namespace remora

@@ -1,4 +1,4 @@
-// One operation of an AsyncClient, from its beginning until its place is free again.
+// An operation of an AsyncClient, from its beginning until its place is free again.
 #pragma once
 
 #include <cstddef>
@@ -21,59 +21,62 @@ namespace remora {
 
 class OperationList;
 
+/// A place for one operation, and the state of the operation in it.
 struct AsyncOperation {
   enum class Kind : std::uint8_t { kValue = 1, kPresence, kTtl, kMessage };
 
-  std::uint32_t index = 0;  // among all
-  std::uint64_t id = 0;     // 0: nobody can name it
+  std::uint32_t index = 0;  // of this place
+  std::uint64_t id = 0;     // the OperationId; 0: the caller cannot name the operation any more
   Kind kind = Kind::kMessage;
   bool ended = false;
   bool read_in_flight = false;
   std::uint32_t large_buffer = OperationBuffers::kNone;
   TimePoint deadline;
   Duration timeout{};  // for each piece of a large value
-  std::string key;     // memory that is used again
-  // Of the caller's: what the value is READ into, or gathered from. Until the callback is called.
+  std::string key;     // keeps its memory for later operations
+  // The caller's memory that the value is READ into, or gathered from. Set until the client calls the
+  // callback.
   std::optional<RegisteredBytes> memory;
 
-  // kValue, kPresence, kTtl
+  // For kValue, kPresence and kTtl:
   Lookup lookup;
-  std::span<std::byte> bytes;  // of the READ
+  std::span<std::byte> bytes;  // target of the READ
 
-  // kMessage
+  // For kMessage:
   Operation message = Operation::kPing;
   std::uint64_t key_hash = 0;
-  std::string value;  // if it could not be sent at once, and is not in `memory`; memory that is used again
+  std::string value;  // copy of a value that could not be sent at once and is not in `memory`
   PutOptions options{};
-  // For a write whose reply was lost with its connection (reconnect.cc).
-  std::uint64_t lost_id = 0;  // its request id; 0: none was
-  bool undone = false;        // the server has said so
+  // For a write whose reply was lost with its connection (reconnect.cc):
+  std::uint64_t lost_id = 0;  // its request ID; 0: no reply was lost
+  bool undone = false;        // the server has said that the write was not done
 
   AsyncResult result;
   AsyncClient::Done done;
 
   std::string_view value_to_put() const { return memory ? ValueIn(*memory) : std::string_view(value); }
-  /// A put that may share a message with others.
+  /// Returns whether this is a put that may share a message with others.
   bool is_listable() const {
     return kind == Kind::kMessage && message == Operation::kPut && lost_id == 0 && !memory &&
            RequestChannel::List::Takes(options);
   }
   bool is_large_put() const { return kind == Kind::kMessage && message == Operation::kCommit; }
 
-  // Of the list that it is in.
+  // Links of the list that it is in:
   OperationList* list = nullptr;
   AsyncOperation* before = nullptr;
   AsyncOperation* behind = nullptr;
 };
 
-/// First come, first served; who is in it can also leave. An operation is in one at most.
+/// A first-in first-out queue of operations, which an operation can also leave from the middle. An operation
+/// is in at most one list.
 class OperationList {
  public:
   bool empty() const { return first_ == nullptr; }
   std::size_t size() const { return size_; }
   AsyncOperation& front() const { return *first_; }
 
-  /// REQUIRES: it is in none.
+  /// Adds the operation at the end. REQUIRES: it is in no list.
   void Push(AsyncOperation& operation) {
     operation.list = this;
     operation.before = last_;
@@ -82,7 +85,7 @@ class OperationList {
     last_ = &operation;
     ++size_;
   }
-  /// The same, in front of all.
+  /// Adds the operation at the front. REQUIRES: it is in no list.
   void PushFront(AsyncOperation& operation) {
     operation.list = this;
     operation.before = nullptr;

@@ -14,16 +14,17 @@
 
 namespace remora {
 
-/// For each operation a bucket and what most records take; for larger records, a few buffers that operations
-/// take and give back.
+/// Buffers of the operations. Each operation has room for a bucket and for a record of most sizes. For larger
+/// records there are a few buffers, which operations take and return.
 ///
-/// Thread safety: none. Ownership: the session is destroyed before it, for a device may write here until
-/// then.
+/// Thread safety: none. Ownership: the session is destroyed first, because a device may write to these
+/// buffers until then.
 class OperationBuffers {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  /// Before all else, in this order. `buffer`: of the memory that Allocate has returned.
+  /// Prepare the buffers. Call these two before all others, in this order. `buffer` registers the memory that
+  /// Allocate returned.
   std::span<std::byte> Allocate(std::size_t depth);
   absl::Status Register(Session& session, std::unique_ptr<RegisteredBuffer> buffer);
 
@@ -32,11 +33,11 @@ class OperationBuffers {
   std::span<std::byte> record(std::size_t operation) const;
   std::span<std::byte> large(std::uint32_t number) const;
 
-  /// The number of a large buffer. kNone: there is none right now.
+  /// Takes a large buffer and returns its number; kNone: no one is free now.
   std::uint32_t TakeLarge();
   void ReturnLarge(std::uint32_t number) { free_large_.push_back(number); }
 
-  /// REQUIRES: `bytes` are of one of these.
+  /// Returns the scatter-gather element of `bytes`. REQUIRES: they are inside one of these buffers.
   rdma::Sge SgeOf(std::span<std::byte> bytes) const;
 
  private:
@@ -44,7 +45,7 @@ class OperationBuffers {
   std::size_t depth_ = 0;
   std::vector<std::byte> memory_;
   std::unique_ptr<RegisteredBuffer> buffer_;
-  std::vector<std::uint32_t> free_large_;  // the last one is the session's own
+  std::vector<std::uint32_t> free_large_;  // the session owns the last one
 };
 
 }  // namespace remora

@@ -1,4 +1,4 @@
-// What Poll does, in order: send and post what waits, take what came, call back.
+// Poll of an AsyncClient. Its stages: it sends messages and posts READs, takes completions, calls callbacks.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -17,12 +17,12 @@
 namespace remora {
 namespace {
 
-// Looks at the clock, where completions never cease.
+// Reads the clock after this many polls, in case that completions never cease.
 constexpr std::uint32_t kPollsPerClock = 64;
 
-// Rounds of one Poll in which nothing need have ended. Lookups whose answers come too late to be used begin
-// anew, again and again, each in another round, so that there is always something to do: their deadlines end
-// them, which are looked at behind the rounds.
+// Most rounds of one Poll without an operation that ends. Lookups whose READs complete too late to be trusted
+// begin anew in another round, perhaps again and again, so that a Poll always has work. Their deadlines end
+// them, and Poll checks deadlines after the rounds.
 constexpr int kMostRounds = 64;
 
 /// Names this thread as the one that polls while it exists, also if a callback throws.
@@ -53,10 +53,10 @@ std::size_t AsyncClient::Core::Poll() {
   CheckNotInPoll("a callback polls its own AsyncClient; return, and the call that is under way goes on");
   if (session_->is_forked()) return 0;
   const WhilePolling polling(&poller_);
-  // Callbacks that begin one operation after the other do not keep the caller here for ever.
+  // The bound returns to the caller even if callbacks begin one operation after the other.
   const std::size_t most = operations_.size();
   std::size_t ended = 0;
-  // At least once, to see the connection's end.
+  // The loop polls at least once, to notice the connection's end.
   bool busy = broken_.ok() ? TakeCompletions() : TryToReconnect();
   int rounds = 0;
   do {
@@ -66,14 +66,14 @@ std::size_t AsyncClient::Core::Poll() {
     ended += Deliver(most - ended);
     has_more_ = ended == most || ++rounds == kMostRounds;
     if (has_more_) {
-      waker_.Signal();  // for what is left
+      waker_.Signal();  // for the work that is left
       break;
     }
   } while (std::exchange(busy, false));
   if (ended == 0 || ++polls_ % kPollsPerClock == 0) {
     if (EndOverdue()) ended += Deliver(most);
   }
-  if (ended > 0) SendMessages();  // what the last callbacks have begun
+  if (ended > 0) SendMessages();  // operations that the last callbacks have begun
   return ended;
 }
 
@@ -106,7 +106,7 @@ bool AsyncClient::Core::SendMessages() {
 OperationList* AsyncClient::Core::NextToSend() {
   if (!broken_.ok()) return nullptr;
   bool may_write = !writers_.empty();
-  // What was sent before comes before.
+  // Messages that were sent earlier keep their place in the order.
   if (may_write && writers_.front().lost_id == 0) {
     may_write = lost_writes_.count == 0 && !large_.is_in_front() &&
                 !(writers_.front().is_large_put() && large_.step != LargePut::Step::kNone);
@@ -117,7 +117,7 @@ OperationList* AsyncClient::Core::NextToSend() {
 
 bool AsyncClient::Core::IsToShare(const AsyncOperation& operation, const RequestSpec& asked) const {
   if (!operation.is_listable()) return false;
-  // Where nothing is under way, and nobody else is about to begin one, it would wait for nothing.
+  // With no message in flight and no other put likely to begin, the put would wait in vain.
   if (channel_.empty() && ended_.empty()) return false;
   return ListedPutSize(asked.key, asked.value) <= kMaxPutListBytes / 2;
 }
@@ -196,7 +196,7 @@ bool AsyncClient::Core::PostReads() {
   return any;
 }
 
-/// Finds room for what is READ. False: there is none right now.
+/// Finds a buffer for the operation's READ. Returns false if none is free now.
 bool AsyncClient::Core::PrepareRead(AsyncOperation& operation) {
   const std::size_t size = operation.lookup.size();
   if (operation.lookup.is_bucket()) {
@@ -241,9 +241,9 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
   if (operation.kind == AsyncOperation::Kind::kMessage) return TakeFence(operation);
   --reads_in_flight_;
   const bool is_chunk = operation.lookup.is_chunk();
-  // Also for one that has ended: a look is everybody's.
+  // Also for an operation that has ended: all operations use the generations that it read.
   if (!is_chunk || !operation.ended) operation.lookup.Take(operation.bytes);
-  // Large values come side by side, and others between their pieces.
+  // Large values arrive in parallel, and other operations go between their pieces.
   if (is_chunk) ReleaseLargeBuffer(operation);
   if (is_chunk && !operation.ended && operation.lookup.is_large() && !operation.lookup.is_told_again()) {
     Progress(operation);
@@ -285,7 +285,7 @@ void AsyncClient::Core::EndMessage(AsyncOperation& operation, const ServerReply&
   const Reply& reply = answer.reply;
   operation.result.version = reply.version;
   operation.result.number = reply.result;
-  // Of a delete and a batch, it names no place.
+  // The reply to a delete or a batch names no location.
   if (may_learn && reply.status == ReplyStatus::kOk && reply.slot != 0) {
     session_->cache().Learn(operation.key_hash, DecodeSlot(reply.slot));
   }

@@ -1,16 +1,17 @@
-// An AsyncClient whose connection breaks makes another, by the steps of client/session/reconnect.cc, and
-// continues all operations in flight.
+// Recovery of an AsyncClient whose connection breaks: it makes another one, by the steps of
+// client/session/reconnect.cc, and continues all operations in flight.
 //
-// Lookups begin again. Of each write that was sent and not answered the server is asked, in the order in
-// which they were begun, before any other write is sent; when all have been told of, those that were not done
-// are sent again, in front of those that never were sent. So writes keep their order. One that was not done,
-// though one behind it was, had its turn and was refused: it is not sent again, for it would come too late.
-// It is the same behind one that may have been done, for the caller has cancelled it, and nobody asks.
+// Lookups begin again. For each write that was sent and not answered, the client asks the server, in the
+// order in which the writes began, before it sends any other write. When it knows all outcomes, it sends
+// those writes again that were not done, in front of those that never were sent. So writes keep their order.
+// If a write was not done, but a later one was, the server had refused it: the client does not send it again,
+// because it would come too late. The same holds if the later write may have been done, which is so when its
+// caller cancelled it and nobody asks about it.
 //
-// The answer is what was noted when the write was done, and the server takes another connection of this
-// client only when it does nothing any more of what came over the one before
-// (server/connection/client_table.h). It remembers the last of each `credits` request ids, so none is sent as
-// long as one is unanswered that it would push out (RequestChannel::Send).
+// The server's answer is what it noted when it did the write. The server accepts another connection of this
+// client only when it does no more work for the previous one (server/connection/client_table.h). It remembers
+// the outcomes of the last `credits` request IDs. So the client sends no request that would push out an
+// unanswered one (RequestChannel::Send).
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -29,10 +30,10 @@ void AsyncClient::Core::Lose() {
   reconnect_.count = 0;
   reconnect_.trouble = absl::OkStatus();
   lost_writes_.last_done = std::max(lost_writes_.last_done, channel_.LastAbandonedWrite());
-  std::vector<std::pair<std::uint64_t, AsyncOperation*>> lost;  // by request ids
+  std::vector<std::pair<std::uint64_t, AsyncOperation*>> lost;  // by request ID
   const bool committing = large_.step == LargePut::Step::kCommitting;
   AsyncOperation* const large = LoseLargePut();
-  // Else nothing of it was done: it is begun again, in front of those that wait behind it.
+  // Otherwise no part of it was done: it begins again, in front of those that wait behind it.
   if (large != nullptr && !committing) lost.emplace_back(session_->channel().last_request_id() + 1, large);
   channel_.Lose(
       [&](std::uint32_t owner, std::uint64_t request_id, std::string_view key, std::string_view value) {
@@ -55,7 +56,7 @@ void AsyncClient::Core::Lose() {
         }
         lost.emplace_back(operation.lost_id != 0 ? operation.lost_id : request_id, &operation);
       });
-  // Those that are undone stay so.
+  // Writes that the server has not done stay undone.
   std::sort(lost.begin(), lost.end(), std::greater<>());
   for (const auto& [request_id, operation] : lost) {
     OperationList::Leave(*operation);
@@ -85,7 +86,7 @@ bool AsyncClient::Core::PrepareAttempt() {
   for (const AsyncOperation& operation : operations_) {
     if (operation.id != 0 && !operation.ended) latest = std::max(latest, operation.deadline);
   }
-  if (session_->clock().Now() >= latest) return false;  // nobody waits for it
+  if (session_->clock().Now() >= latest) return false;  // no operation waits for it any more
   session_->RestartDeadline();
   reconnect_.ends = latest;
   reconnect_.result.status = absl::CancelledError("the attempt was never made");
@@ -112,7 +113,7 @@ void AsyncClient::Core::Resume(bool was_forgotten) {
   reads_in_flight_ = 0;
   generation_read_ = {};
   for (AsyncOperation& operation : operations_) {
-    // The device that might have written there is closed.
+    // The device that might have written to the memory is closed.
     const bool was_read = std::exchange(operation.read_in_flight, false);
     if (operation.id == 0) {
       if (was_read) Free(operation);

@@ -1,14 +1,14 @@
-// The descriptor by which an event loop learns that an AsyncClient has something to do.
+// The descriptor by which an event loop learns that an AsyncClient has work to do.
 #pragma once
 
 #include "absl/status/status.h"
 
 namespace remora {
 
-/// An epoll of the connection's descriptor and of an eventfd, which Signal makes readable.
+/// An epoll descriptor over the connection's descriptor and an eventfd, which Signal makes readable.
 ///
-/// Thread safety: none. Ownership: watched descriptors are somebody else's, and leave it before they are
-/// closed or with that.
+/// Thread safety: none. Ownership: the caller owns the watched descriptors. It calls Unwatch before it closes
+/// one, or closing it ends the watch.
 class Waker {
  public:
   Waker() = default;
@@ -16,17 +16,17 @@ class Waker {
   Waker(const Waker&) = delete;
   Waker& operator=(const Waker&) = delete;
 
-  /// Before all else. Errors are the system's: too many open descriptors.
+  /// Opens the descriptors. Call it before all others. Errors are the system's: too many open descriptors.
   absl::Status Open();
   absl::Status Watch(int fd);
-  /// At its end, a connection's descriptor would be readable for ever.
+  /// Stops watching a descriptor: that of an ended connection would be readable for ever.
   void Unwatch(int fd);
 
   int fd() const { return fd_; }
   bool is_armed() const { return armed_; }
   void Arm() { armed_ = true; }
   void Disarm();
-  /// While armed: fd() turns readable, until Disarm.
+  /// Makes fd() readable until Disarm, if armed.
   void Signal();
 
  private:

@@ -1,4 +1,4 @@
-// Many operations at once, of remora.h.
+// The functions of remora_async.h.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "client/c/call.h"
 #include "client/c/remora.h"
 
-using namespace remora::c;  // NOLINT: what every call here is made of
+using namespace remora::c;  // NOLINT: every call here uses it
 
 struct remora_async {
   remora_async(int (*interrupted)(void*), void* context) : clock(interrupted, context) {}
@@ -32,7 +32,7 @@ int64_t NumberOf(const AsyncResult& result, bool is_ttl) {
   return result.ttl ? static_cast<int64_t>(result.ttl->count()) : REMORA_TTL_FOREVER;
 }
 
-// Two words at most in what it returns, so that nothing is allocated for it.
+// Returns a callback that captures at most two words, so that it needs no allocation.
 template <bool kIsTtl = false>
 AsyncClient::Done Calling(remora_async_done done, void* context) {
   if (done == nullptr) return {};
@@ -47,7 +47,7 @@ AsyncClient::Done Calling(remora_async_done done, void* context) {
   };
 }
 
-// Runs `body`, which begins an operation.
+// Runs `body`, which begins an operation, and returns its code.
 template <typename Body>
 remora_code Begin(const remora_async* async, bool all_there, uint64_t* operation, const Body& body) noexcept {
   return Call([&]() -> absl::Status {
@@ -59,7 +59,7 @@ remora_code Begin(const remora_async* async, bool all_there, uint64_t* operation
   });
 }
 
-// The same, of a write: `body`(options).
+// Runs `body`(options), which begins a write, and returns its code.
 template <typename Body>
 remora_code BeginWrite(const remora_async* async, bool all_there, const remora_write_options* options,
                        uint64_t* operation, const Body& body) noexcept {
@@ -230,7 +230,7 @@ remora_code remora_async_cancel(remora_async* async, uint64_t operation) {
 
 namespace {
 
-// From now on; as far off as can be, for a wait without an end.
+// Returns the deadline of a wait that begins now; the latest time, for a wait without limit.
 remora::TimePoint After(const remora::Clock& clock, int64_t timeout_ms) {
   constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
   if (timeout_ms < 0) return remora::TimePoint::max();

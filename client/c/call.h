@@ -1,4 +1,4 @@
-// What the calls of remora.h are made of: every exception ends here, and every status becomes a code and a
+// Helpers of the calls of remora.h. They stop every exception, and turn every status into a code and a
 // message.
 #pragma once
 
@@ -19,9 +19,10 @@
 
 namespace remora::c {
 
-/// The machine's clock, and what the caller of remora_connect_interruptible has asked for.
+/// Steady clock of a client, which also asks the `interrupted` function of remora_connect_interruptible while
+/// a call waits.
 ///
-/// Thread Safety: that of its client.
+/// Thread safety: that of its client.
 class CallersClock final : public SteadyClock {
  public:
   CallersClock(int (*interrupted)(void*), void* context) : interrupted_(interrupted), context_(context) {}
@@ -33,7 +34,7 @@ class CallersClock final : public SteadyClock {
  private:
   static constexpr std::chrono::milliseconds kBetweenAsks{50};
 
-  int (*const interrupted_)(void*);  // null: nothing ends a wait
+  int (*const interrupted_)(void*);  // null: no function ends a wait
   void* const context_;
   mutable TimePoint next_ask_{};
 };
@@ -46,11 +47,11 @@ struct remora_client {
   const remora::c::CallersClock clock;
   std::unique_ptr<remora::Client> client;
   std::string value;  // of remora_get
-  // Of remora_multi_get.
+  // For remora_multi_get:
   std::vector<std::string_view> keys;
   std::vector<remora::GetResult> results;
-  std::vector<std::string> messages;  // of its results, and those of remora_multi_put
-  // Of remora_multi_put.
+  std::vector<std::string> messages;  // also of the results of remora_multi_put
+  // For remora_multi_put:
   std::vector<remora::PutRequest> puts;
   std::vector<remora::PutResult> put_results;
 };
@@ -68,15 +69,15 @@ namespace remora::c {
 using std::chrono::milliseconds;
 
 remora_code CodeOf(const absl::Status& status);
-/// The code; unless it is REMORA_OK, the message is this thread's last one.
+/// Returns the status's code. Unless it is REMORA_OK, stores the message for this thread's remora_message.
 remora_code End(const absl::Status& status);
 remora_code EndWithoutMemory();
 
-/// What became of one of many, with its message in `message`.
+/// Returns the result of one key of a call with many. Stores its text in *message, which must outlive it.
 remora_result ResultOf(const absl::Status& status, std::string_view value, std::uint64_t version,
                        std::string* message);
 
-// Runs the body of a call, which returns a Status.
+// Runs the body of a call, which returns a Status, and returns its code. Turns an exception into a code.
 template <typename Body>
 remora_code Call(const Body& body) noexcept {
   try {
@@ -97,14 +98,14 @@ inline std::string_view View(const void* bytes, size_t size) {
   return {static_cast<const char*>(bytes), size};
 }
 
-/// A program that has lost its place must not begin anew without notice.
+/// Refuses an empty token: a program that has lost its position must not begin anew without notice.
 inline absl::Status CheckToken(const char* token, const char* what) {
   if (token == nullptr || *token != '\0') return absl::OkStatus();
   return absl::InvalidArgumentError(
       std::string(what) + ": an empty token is none; pass one that was given, or no token, to begin anew");
 }
 
-/// InvalidArgument: it is not all inside.
+/// Returns a part of a buffer. InvalidArgument: the part is not all inside, or the buffer is null.
 inline absl::StatusOr<RegisteredBytes> PartOf(const remora_buffer* buffer, size_t offset, size_t size) {
   if (absl::Status status = CheckPointers(buffer != nullptr); !status.ok()) return status;
   const size_t all = buffer->buffer->bytes().size();
@@ -112,7 +113,7 @@ inline absl::StatusOr<RegisteredBytes> PartOf(const remora_buffer* buffer, size_
   return absl::InvalidArgumentError("bytes that are not all inside the buffer");
 }
 
-/// Registers it with a client of either kind.
+/// Registers `size` bytes at `bytes` with a client of either kind, and stores the new buffer in *buffer.
 template <typename Client>
 absl::Status Register(Client& client, void* bytes, size_t size, remora_buffer** buffer) {
   absl::Status status = CheckPointers(bytes != nullptr && buffer != nullptr);
@@ -130,15 +131,15 @@ inline milliseconds TtlOf(int64_t ttl_ms) {
   return ttl_ms == REMORA_TTL_FOREVER ? kNeverExpires : milliseconds(ttl_ms);
 }
 
-/// What the caller of a connect wants, in the words of the C++ client.
+/// Returns the options of the C++ client for those of a connect.
 absl::StatusOr<ClientOptions> ClientOptionsOf(const remora_options* options);
-/// Of a write, the same.
+/// Returns the options of the C++ client for those of a write.
 absl::StatusOr<PutOptions> PutOptionsOf(const remora_write_options* options);
 WriteOptions WithoutTtl(const PutOptions& options);
 
-// A version of a struct that its caller was compiled with: shorter, when the library is newer; then what it
-// does not have is as remora_..._init fills it. Longer, when the library is older; then what this does not
-// know must be zero.
+// Copies options of the struct's version with which the caller was compiled. If the library is newer, the
+// caller's struct is shorter: the missing fields keep the values of remora_..._init. If the library is older,
+// the caller's struct is longer: the fields that the library does not know must be zero.
 template <typename Options>
 absl::Status TakeOptions(const Options* given, Options* taken) {
   if (given == nullptr) return absl::OkStatus();

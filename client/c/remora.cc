@@ -1,4 +1,5 @@
-// remora.h, by the C++ client. Here every exception ends, and every status becomes a code and a message.
+// The functions of remora.h, on top of the C++ client. They stop every exception, and turn every status into
+// a code and a message.
 #include "client/c/remora.h"
 
 #include <algorithm>
@@ -35,7 +36,7 @@ bool CallersClock::IsInterrupted() const {
   const TimePoint now = Now();
   if (now < next_ask_) return false;
   const bool is_interrupted = interrupted_(context_) != 0;
-  // Whatever waits before the call has ended is told so again.
+  // The next wait of the same call asks again, and gets the same answer.
   next_ask_ = is_interrupted ? now : now + kBetweenAsks;
   return is_interrupted;
 }
@@ -91,13 +92,13 @@ remora_result ResultOf(const absl::Status& status, std::string_view value, std::
 
 remora_code EndWithoutMemory() {
   last_message.clear();
-  last_message = "out of memory";  // short enough to need none
+  last_message = "out of memory";  // short enough to need no allocation
   return REMORA_RESOURCE_EXHAUSTED;
 }
 
 }  // namespace remora::c
 
-using namespace remora::c;  // NOLINT: what every call here is made of
+using namespace remora::c;  // NOLINT: every call here uses it
 
 const char* remora_code_name(remora_code code) {
   switch (code) {

@@ -1,4 +1,4 @@
-/* Of remora.h, which includes it: many keys, and what is written, in its order. */
+/* The part of remora.h, which includes it, for scans of many keys and for watches of writes. */
 #ifndef REMORA_SCAN_H
 #define REMORA_SCAN_H
 
@@ -10,110 +10,123 @@ extern "C" {
 
 /* --- Many keys ------------------------------------------------------------------------------------------ */
 
-/* Keys that begin with `prefix`, and of them those of [begin, end), by their bytes. Size 0: no such bound. */
+/* A range: the keys that begin with `prefix` and lie in [begin, end), compared by their bytes. Size 0: no
+ * such bound. */
 typedef struct remora_range {
   remora_bytes prefix;
   remora_bytes begin;
   remora_bytes end;
 } remora_range;
 
-/* To be filled by remora_scan_options_init, then changed. */
+/* Options of a scan. Fill them with remora_scan_options_init, then change some. */
 typedef struct remora_scan_options {
   size_t struct_size;
-  remora_range range; /* all */
-  int reverse;        /* from the last key to the first: 0 */
-  int keys_only;      /* values come empty: 0 */
-  int one_moment;     /* rather REMORA_ABORTED than to go on as of a later moment: 0 */
-  uint64_t limit;     /* 0: none */
-  const char* token;  /* of remora_scan_token: instead of a range and an order, go on there. Null: none; "" is
-                         refused */
-  int any_order;      /* in whatever order there is, see below; without reverse and one_moment: 0 */
-  int reserved;       /* 0 */
+  remora_range range; /* default: all keys */
+  int reverse;        /* 1: from the last key to the first; default: 0 */
+  int keys_only;      /* 1: values come empty; default: 0 */
+  int one_moment;     /* 1: end with REMORA_ABORTED rather than continue as of a later moment; default: 0 */
+  uint64_t limit;     /* most entries to show; 0, the default: no limit */
+  const char* token;  /* resume token of remora_scan_token: continue there, instead of a range and an order.
+                         Null, the default: begin anew. "" is refused */
+  int any_order;      /* 1: show keys in any order (see below), without reverse and one_moment; default: 0 */
+  int reserved;       /* must be 0 */
 } remora_scan_options;
 
+/* Fills the options with their defaults. */
 void remora_scan_options_init(remora_scan_options* options);
 
-/* Keys and values as of one moment: that of this call. Other calls, and other scans, may come between its
- * steps; when the client begins more than four, or a step comes half a minute after the last, it goes on as
- * of a later moment. `options` may be null.
+/* A scan, which shows keys and values as of one moment: that of remora_scan_begin. `options` may be null.
+ * Other calls of the client, and other scans, may come between its steps. If the client begins more than
+ * four scans, or a step comes half a minute after the last one, the scan continues as of a later moment.
  *
- * A store that is only in memory keeps no order, and no past: REMORA_FAILED_PRECONDITION, unless any_order is
- * asked for. Then each key that is there from the scan's begin to its end is shown exactly once, and one that
- * is written or goes meanwhile once or not at all, as it is at some moment in between, whatever else happens.
- * (So also where the scan is given up, and goes on.) All keys are looked at, whatever the range. With a disk,
- * any order is that of the keys. A token of the one does not go on in the other:
- * REMORA_FAILED_PRECONDITION. */
+ * A store that is only in memory keeps no order and no past. There remora_scan_begin ends with
+ * REMORA_FAILED_PRECONDITION, unless the options ask for any_order. Such a scan shows each key that exists
+ * from the scan's begin to its end exactly once. It shows a key that is written or goes meanwhile once or
+ * not at all, as it is at some moment in between. This holds also when the server gives the scan's
+ * position up and the scan continues. The server looks at all keys, whatever the range. On a store with a
+ * disk, any order is the order of the keys. A resume token of the one kind of scan does not work with the
+ * other: REMORA_FAILED_PRECONDITION.
+ *
+ * The caller owns *scan and ends it with remora_scan_end. */
 typedef struct remora_scan remora_scan;
 remora_code remora_scan_begin(remora_client* client, const remora_scan_options* options, remora_scan** scan);
-/* Goes to the next entry, at first to the first one. Its bytes, in memory of the client, are there until the
- * next step of any scan, and its end. `value` and `version` may be null. REMORA_NOT_FOUND: there is no more.
- */
+/* Goes to the next entry; the first call goes to the first one. The entry's bytes are in memory of the
+ * client, valid until the next step of any scan, or the end of this one. `value` and `version` may be
+ * null. REMORA_NOT_FOUND: the scan has no more entries. */
 remora_code remora_scan_next(remora_scan* scan, remora_bytes* key, remora_bytes* value, uint64_t* version);
-/* What goes on behind the last entry, later, with any client: letters, digits, "-" and "_". Until the next
- * call with this scan. */
+/* Gets a resume token with which any client may later continue after the last entry. It consists of
+ * letters, digits, "-" and "_". The token is valid until the next call with this scan. */
 remora_code remora_scan_token(remora_scan* scan, const char** token);
-/* The moment of the server's clock, in ms since 1970, at which the last entry expires. 0: never. */
+/* Gets the time when the last entry expires, in ms since 1970 by the server's clock. 0: never. */
 remora_code remora_scan_expiry(remora_scan* scan, uint64_t* expiry_ms);
-/* Before its client is closed, or behind that: then remora_scan_next ends with REMORA_FAILED_PRECONDITION.
- * Null: nothing happens. */
+/* Ends and frees the scan, before or after its client is closed. After the client is closed,
+ * remora_scan_next ends with REMORA_FAILED_PRECONDITION. A null `scan` has no effect. */
 void remora_scan_end(remora_scan* scan);
 
-/* How many keys a scan of the range would show; of a null range, how many there are, as the server's counter
- * has it: also those that have expired and are not removed yet (while it loads, as of a range that has them
- * all). In any order, so of a store that is only in
- * memory as such a scan shows them. */
+/* Counts the keys that a scan of the range would show, in any order; on a store that is only in memory, as
+ * such a scan shows them. With a null range, *count becomes the server's counter of all keys, including
+ * those that have expired and are not removed yet. While the server loads its durable tier, a null range
+ * counts as a range with all keys. */
 remora_code remora_count(remora_client* client, const remora_range* range, uint64_t* count);
-/* Deletes what is in the range when it begins, one by one; *deleted, unless null, gets how many keys that
- * were. REMORA_INVALID_ARGUMENT: a range without a bound. */
+/* Deletes the keys that are in the range when the call begins, one by one. Unless `deleted` is null,
+ * *deleted becomes the number of keys deleted. REMORA_INVALID_ARGUMENT: the range has no bound. */
 remora_code remora_delete_range(remora_client* client, const remora_range* range, uint64_t* deleted);
-/* The same of all there is. */
+/* Deletes all keys, as remora_delete_range does. */
 remora_code remora_drop_all(remora_client* client, uint64_t* deleted);
 
 /* --- What is written, in its order ---------------------------------------------------------------------- */
 
-/* To be filled by remora_watch_options_init, then changed. */
+/* Options of a watch. Fill them with remora_watch_options_init, then change some. */
 typedef struct remora_watch_options {
   size_t struct_size;
-  remora_bytes prefix; /* of keys that begin with this; size 0: of all */
-  const char*
-      token; /* of remora_watch_token: go on there. Null: what is written from now on; "" is refused */
+  remora_bytes prefix; /* watch the keys that begin with this; size 0, the default: all keys */
+  /* Resume token of remora_watch_token: continue there. Null, the default: begin now. "" is refused. */
+  const char* token;
 } remora_watch_options;
 
+/* Fills the options with their defaults. */
 void remora_watch_options_init(remora_watch_options* options);
 
+/* Kind of a change. */
 typedef enum remora_change_kind {
-  REMORA_CHANGE_PUT = 1,    /* the key has this value: by any write that stores one */
-  REMORA_CHANGE_DELETE = 2, /* the key is gone: deleted, or expired and removed */
+  REMORA_CHANGE_PUT = 1,    /* a write of any kind stored this value */
+  REMORA_CHANGE_DELETE = 2, /* the key was deleted, or expired and was removed */
 } remora_change_kind;
 
+/* One change of a key, as a watch shows it. */
 typedef struct remora_change {
   remora_change_kind kind;
   remora_bytes key;
-  remora_bytes value; /* of a deletion: empty */
-  uint64_t version;   /* of a deletion: 0 */
-  uint64_t expiry_ms; /* of the server's clock, in ms since 1970; 0: never */
-  uint64_t sequence;  /* goes up from one change to the next */
+  remora_bytes value; /* empty for a deletion */
+  uint64_t version;   /* 0 for a deletion */
+  uint64_t expiry_ms; /* in ms since 1970 by the server's clock; 0: never */
+  uint64_t sequence;  /* increases from one change to the next */
 } remora_change;
 
-/* What is written to a logged store, in its order, once it is visible; of a batch, one write after the other.
- * A write with REMORA_DURABILITY_MEMORY may be left out. `options` may be null. Goes on over a new
- * connection, and a restart of the server. REMORA_FAILED_PRECONDITION: the server's store is only in memory;
- * REMORA_INVALID_ARGUMENT: a prefix longer than a key, or a token that is none. */
+/* A watch, which shows the writes to a logged store, in their order, once they are visible; those of a
+ * batch one after the other. It may omit a write with REMORA_DURABILITY_MEMORY. `options` may be null. A
+ * watch continues over a new connection, and over a restart of the server. The caller owns *watch and ends
+ * it with remora_watch_end. Outcomes of remora_watch_begin:
+ *   REMORA_FAILED_PRECONDITION: the server's store is only in memory.
+ *   REMORA_INVALID_ARGUMENT: the prefix is longer than a key, or the resume token is malformed. */
 typedef struct remora_watch remora_watch;
 remora_code remora_watch_begin(remora_client* client, const remora_watch_options* options,
                                remora_watch** watch);
-/* Goes to the next change, and waits for it, wait_ms at most: 0 does not wait, a negative one has no end. Its
- * bytes, in memory of the watch, are there until the next step. REMORA_NOT_FOUND: none came in this time.
- * REMORA_OUT_OF_RANGE: what comes next is not kept any more: begin anew, and read what there is. After all
- * other errors but REMORA_INVALID_ARGUMENT and REMORA_INTERNAL it may be called again, and goes on behind the
- * last change: so after REMORA_RESOURCE_EXHAUSTED, where the server was short of something. */
+/* Goes to the next change, and waits for it up to wait_ms: 0 does not wait, and a negative value waits
+ * without limit. The change's bytes are in memory of the watch, valid until the next step. Outcomes:
+ *   REMORA_NOT_FOUND: no change came in this time.
+ *   REMORA_OUT_OF_RANGE: the server no longer keeps the changes that come next. Begin a new watch, and
+ *     read all keys.
+ * After any other error but REMORA_INVALID_ARGUMENT and REMORA_INTERNAL the caller may call again, and the
+ * watch continues after the last change. One such error is REMORA_RESOURCE_EXHAUSTED: the server is short
+ * of something. */
 remora_code remora_watch_next(remora_watch* watch, int64_t wait_ms, remora_change* change);
-/* What goes on behind the last change, later, with any client: letters, digits, "-" and "_". Who keeps it
- * after having done what a change asks for sees each change at least once. Until the next call with this
- * watch. */
+/* Gets a resume token with which any client may later continue after the last change. It consists of
+ * letters, digits, "-" and "_". A program that stores the token after it has handled a change sees each
+ * change at least once. The token is valid until the next call with this watch. */
 remora_code remora_watch_token(remora_watch* watch, const char** token);
-/* Before its client is closed, or behind that: then remora_watch_next ends with REMORA_FAILED_PRECONDITION.
- * Null: nothing happens. */
+/* Ends and frees the watch, before or after its client is closed. After the client is closed,
+ * remora_watch_next ends with REMORA_FAILED_PRECONDITION. A null `watch` has no effect. */
 void remora_watch_end(remora_watch* watch);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@ struct remora_scan {
   std::string token;
 };
 
-using namespace remora::c;  // NOLINT: what every call here is made of
+using namespace remora::c;  // NOLINT: every call here uses it
 
 namespace {
 

@@ -17,7 +17,7 @@ struct remora_watch {
   std::string token;
 };
 
-using namespace remora::c;  // NOLINT: what every call here is made of
+using namespace remora::c;  // NOLINT: every call here uses it
 
 static_assert(static_cast<int>(remora::ChangeKind::kPut) == REMORA_CHANGE_PUT &&
               static_cast<int>(remora::ChangeKind::kDelete) == REMORA_CHANGE_DELETE);

@@ -39,11 +39,11 @@ WriteOptions WithoutTtl(const PutOptions& options) {
 
 }  // namespace remora::c
 
-using namespace remora::c;  // NOLINT: what every call here is made of
+using namespace remora::c;  // NOLINT: every call here uses it
 
 namespace {
 
-// Runs `body`(key, options), which returns a Status.
+// Runs `body`(key, options), which returns a Status, and returns its code.
 template <typename Body>
 remora_code Write(const remora_client* client, const void* key, size_t key_size,
                   const remora_write_options* options, bool others_are_there, const Body& body) noexcept {

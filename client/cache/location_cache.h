@@ -1,12 +1,13 @@
-// Where a client last found its keys, so that the next GET of one needs no READ of its bucket.
+// Cache of the locations where a client last found its keys. The next GET of such a key needs no READ of its
+// bucket.
 //
 //   set (64 bytes, one cache line): 4 ways
 //   ┌──────────────────────┬─────┬────────┬─────┐
 //   │ slot (8)             │ tag │ number │ ... │   slot: as in the index; 0: the way is empty
 //   └──────────────────────┴─────┴────────┴─────┘   tag: 32 bits of the key's hash, next to the slot's 12
 //
-// Keys whose 12 + 32 bits and set are the same are taken for one another. That costs a READ in vain, no more:
-// the record says whose it is.
+// The cache mistakes two keys for one another if their set and their 12 + 32 bits are equal. That only costs
+// a useless READ, because the record has the key.
 #pragma once
 
 #include <array>
@@ -20,20 +21,20 @@
 
 namespace remora {
 
-/// A record's place, and the number that its segment had when it was there
+/// A record's location, and the number that its segment had when the record was there
 /// (client/cache/segment_generations.h).
 struct KnownLocation {
   std::uint64_t slot = 0;  // EncodeSlot; 0: none
   SegmentGenerations::Number number = 0;
 };
 
-/// A table of fixed size, allocated once. What has not been found for the longest time gives way, about: a
-/// hit moves up by one way, and what is new takes the last.
+/// A table of fixed size, allocated once. It replaces about the entry that was not found for the longest
+/// time: a hit moves up by one way, and a new entry takes the last way.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class LocationCache {
  public:
-  /// Of at most `bytes`. Less than a set: none, and nothing is ever found.
+  /// Makes a cache of at most `bytes`. If that is less than a set, the cache is off and finds nothing.
   explicit LocationCache(std::size_t bytes);
 
   bool is_on() const { return set_count_ > 0; }
@@ -48,7 +49,7 @@ class LocationCache {
     if (way > 0) std::swap(set.ways[way - 1], set.ways[way]);
     return found;
   }
-  /// REQUIRES: location.slot is one of a record of this key.
+  /// Stores the key's location. REQUIRES: location.slot belongs to a record of this key.
   void Remember(std::uint64_t key_hash, const KnownLocation& location);
   void Forget(std::uint64_t key_hash);
   void Clear() { sets_.assign(sets_.size(), Set()); }
@@ -65,9 +66,10 @@ class LocationCache {
   };
   static_assert(sizeof(Set) == 64);
 
-  // The upper half, as a fraction of 2^32: any number of sets will do. The tag is the lower half.
+  // Takes the upper half of the hash as a fraction of 2^32, so the number of sets is arbitrary. The lower
+  // half is the tag.
   Set& SetOf(std::uint64_t key_hash) { return sets_[(key_hash >> 32) * set_count_ >> 32]; }
-  /// The way that holds the key's location, or kWays.
+  /// Returns the way that holds the key's location; kWays: none does.
   static std::size_t WayOf(const Set& set, std::uint64_t key_hash) {
     const auto tag = static_cast<std::uint32_t>(key_hash);
     const std::uint64_t fingerprint = Fingerprint(key_hash);
@@ -82,13 +84,14 @@ class LocationCache {
   std::vector<Set> sets_;
 };
 
-/// What remembering may cost: one READ for every kPrice that were of use, and a few at once. A READ of a
-/// record that is not the value any more, and a look at generations, is paid for with it; with nothing left,
-/// GETs go the cold way, and earn. So where keys churn, or GETs come so seldom that each would need a look of
-/// its own, the loss is bounded, and as each kPrice READs buy another try, it is noticed when that has
-/// changed.
+/// Budget for the READs that the location cache may waste: one READ for every kPrice useful ones, and a few
+/// at once. It pays for a READ of a record that is not the value any more, and for a READ of generations.
+/// With an empty budget, GETs ignore the cache and refill the budget.
 ///
-/// Thread Safety: none.
+/// So the loss is bounded where keys churn, and where GETs come so seldom that each would need its own READ
+/// of generations. Every kPrice READs buy another try, so the client notices when the load changes.
+///
+/// Thread safety: none.
 class SpeculationBudget {
  public:
   static constexpr std::int64_t kPrice = 12;

@@ -3,7 +3,8 @@
 namespace remora {
 
 void ReadCache::Learn(std::uint64_t key_hash, const Slot& slot) {
-  // Of a large value: the READ of a bucket is nothing beside it, and takes no look before it.
+  // Skips a large value: beside it the READ of a bucket costs nothing, and needs no READ of generations
+  // before.
   if (!locations_.is_on() || slot.extent_bytes() > kMaxSmallExtent) return;
   const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
   if (SlotNamesPlace(slot, memory_size_) && generations_->HasNumber(segment)) {

@@ -1,4 +1,4 @@
-// What a client keeps of its GETs, so that the next ones are cheaper.
+// State that a client keeps from its GETs, to make the next ones cheaper.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,15 @@
 
 namespace remora {
 
-/// The locations of keys, the generations of the segments that these are in, and the budget for READs that
-/// may turn out to be of no use.
+/// The locations of keys, the generations of their segments, and the budget for READs that may be useless.
 ///
 /// Thread safety: none.
 class ReadCache {
  public:
-  /// `bytes`: for locations.
+  /// Makes a cache with `bytes` for locations.
   explicit ReadCache(std::size_t bytes) : locations_(bytes) {}
 
-  /// The server's memory has this size, and this grace period. Before anything else.
+  /// Takes the size of the server's memory in bytes, and its grace period. Call it before all others.
   void Begin(std::uint64_t memory_size, Duration grace) {
     memory_size_ = memory_size;
     generations_.emplace(memory_size, grace);
@@ -38,9 +37,9 @@ class ReadCache {
   SegmentGenerations& generations() { return *generations_; }
   const SegmentGenerations& generations() const { return *generations_; }
 
-  /// The key's live record was at `slot` at a moment of the call that has just been made: of a READ of it, or
-  /// between request and reply, with no READ of generations since that began
-  /// (client/cache/segment_generations.h, G4).
+  /// Caches the location of a key. REQUIRES: its live record was at `slot` at a moment of the call that the
+  /// client has just made: during a READ of the record, or between request and reply. Since then the client
+  /// has begun no READ of generations (client/cache/segment_generations.h, G4).
   void Learn(std::uint64_t key_hash, const Slot& slot);
 
  private:

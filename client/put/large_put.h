@@ -1,5 +1,5 @@
-// PUT of a value that does not go through the slice (store/format/wire/messages.h): reserve room, fill it,
-// commit.
+// PUT of a value that does not pass through the slice (store/format/wire/messages.h): the client reserves
+// room, fills it, and commits.
 #pragma once
 
 #include <string_view>
@@ -10,9 +10,9 @@
 
 namespace remora {
 
-/// As Put, for values of more than kMaxSmallValueSize. Unless it is in registered memory, the value passes
-/// through the session's own buffer in pieces: nothing is allocated or registered for it, and its bytes need
-/// not be memory that can be.
+/// Puts a value of more than kMaxSmallValueSize bytes; outcomes as for Put. Unless it is in registered
+/// memory, the value passes through the session's own buffer in pieces. The client allocates and registers no
+/// memory for it, so its memory need not be registrable.
 absl::Status PutLarge(Session& session, std::string_view key, const SentValue& value,
                       const PutOptions& options);
 

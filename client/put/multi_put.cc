@@ -1,6 +1,6 @@
-// PUTs of many keys, side by side: small ones share messages (store/format/wire/multi_put.h), and as many of
-// those are unanswered at once as there are credits, and as the slice has room for. They are sent in order,
-// and the server does them in that order.
+// PUTs of many keys in parallel. Small ones share messages (store/format/wire/multi_put.h). As many messages
+// are in flight at once as there are credits and room in the slice. The client sends them in order, and the
+// server does them in that order.
 #include "client/put/multi_put.h"
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class PutMany {
       const PutRequest& request = requests_[next_];
       if (!IsPending(results_[next_])) continue;
       if (request.value.size() > kMaxSmallValueSize) {
-        // Its parts take the whole slice.
+        // The parts of a large value take the whole slice.
         if (!channel_.empty()) return absl::OkStatus();
         REMORA_RETURN_IF_ERROR(PutAlone(request, results_[next_]));
         continue;
@@ -47,7 +47,7 @@ class PutMany {
     return absl::OkStatus();
   }
 
-  /// Those from there on that go into one message: they follow each other, and are small and alike.
+  /// Returns the requests from there on that share one message: adjacent ones that are small and alike.
   RequestChannel::List ListAt(std::size_t first) const {
     RequestChannel::List list;
     for (std::size_t i = first; i < requests_.size() && IsPending(results_[i]); ++i) {
@@ -70,7 +70,7 @@ class PutMany {
     REMORA_ASSIGN_OR_RETURN(const bool sent, channel_.Send({Operation::kPut, request.key, key_hash,
                                                             request.value, request.options, 0},
                                                            static_cast<std::uint32_t>(next_)));
-    // Even if it fails, its old place may be of no use any more.
+    // Even if the write fails, the cached location may be obsolete.
     if (sent) session_.cache().locations().Forget(key_hash);
     return sent;
   }
@@ -116,7 +116,7 @@ class PutMany {
 }  // namespace
 
 absl::Status MultiPut(Session& session, std::span<const PutRequest> requests, std::span<PutResult> results) {
-  // No write ends so. Without a text it takes no memory.
+  // A placeholder: no write ends with it. Without a text it takes no memory.
   for (PutResult& result : results) {
     if (result.status.ok()) result.status = absl::UnknownError("");
   }

@@ -10,8 +10,8 @@
 
 namespace remora {
 
-/// See Client::MultiPut. REQUIRES: as many requests as results; those that are in bounds have an OK result,
-/// and Session::BeginCall was OK.
+/// Implements Client::MultiPut. REQUIRES: `requests` and `results` have equal sizes, requests in bounds have
+/// an OK result, and Session::BeginCall was OK.
 absl::Status MultiPut(Session& session, std::span<const PutRequest> requests, std::span<PutResult> results);
 
 }  // namespace remora

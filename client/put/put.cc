@@ -1,6 +1,6 @@
 // PUT: WRITE key and value into this connection's slice, SEND the commit, await the reply. The server copies
 // the bytes out of the slice, verifies its copy against the commit's checksum, makes it durable and publishes
-// it. A large value goes another way: client/put/large_put.h.
+// it. client/put/large_put.h describes the PUT of a large value.
 #include "client/put/put.h"
 
 #include <optional>
@@ -37,7 +37,7 @@ absl::Status ToStatus(const ServerReply& answer) {
       return absl::PermissionDeniedError(AbslView(answer.behind));
     case ReplyStatus::kAskAgain:
       return absl::DeadlineExceededError(AbslView(answer.behind));
-    case ReplyStatus::kInvalid:  // all that can be seen here was looked at before
+    case ReplyStatus::kInvalid:  // the client checked all bounds that it knows before
       return absl::InvalidArgumentError(absl::StrCat("the server refused: ", AbslView(answer.behind)));
   }
   return absl::InternalError("the server's reply has a status that there is not");
@@ -45,7 +45,7 @@ absl::Status ToStatus(const ServerReply& answer) {
 
 namespace {
 
-/// The answer to a write that is sent, unless it was sent before and done.
+/// Returns the answer to a write. Sends the write, unless it was sent before and done.
 absl::StatusOr<ServerReply> CallOnce(Session& session, Operation operation, std::string_view key,
                                      std::uint64_t key_hash, const SentValue& value,
                                      const PutOptions& options) {
@@ -62,7 +62,7 @@ absl::StatusOr<ServerReply> CallOnce(Session& session, Operation operation, std:
 absl::StatusOr<ServerReply> Commit(Session& session, Operation operation, std::string_view key,
                                    const SentValue& value, const PutOptions& options) {
   const std::uint64_t key_hash = HashKey(key);
-  // Even if it fails, its old place may be of no use any more.
+  // Even if the write fails, the cached location may be obsolete.
   session.cache().locations().Forget(key_hash);
   REMORA_ASSIGN_OR_RETURN(const ServerReply answer,
                           CallOnce(session, operation, key, key_hash, value, options));

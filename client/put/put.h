@@ -14,10 +14,11 @@
 
 namespace remora {
 
-/// What became of a write, or of a step of one.
+/// Returns the outcome of a write, or of a step of one.
 absl::Status ToStatus(const ServerReply& answer);
 
-/// See Client. REQUIRES: sizes, ttl and condition are in bounds, and Session::BeginCall was OK.
+/// Implement the calls of Client. REQUIRES: sizes, ttl and condition are in bounds, and Session::BeginCall
+/// was OK.
 absl::Status Put(Session& session, std::string_view key, const SentValue& value, const PutOptions& options);
 absl::Status Delete(Session& session, std::string_view key, const WriteOptions& options);
 absl::Status Touch(Session& session, std::string_view key, std::chrono::milliseconds ttl,
@@ -26,7 +27,7 @@ absl::StatusOr<std::int64_t> Increment(Session& session, std::string_view key, s
                                        const PutOptions& options);
 absl::StatusOr<std::size_t> Append(Session& session, std::string_view key, std::string_view bytes,
                                    const PutOptions& options);
-/// REQUIRES: batch.fault() is empty, and it is not empty.
+/// Implements Client::Apply. REQUIRES: batch.fault() is empty, and the batch is not.
 absl::Status Apply(Session& session, const WriteBatch& batch, std::uint64_t* version,
                    std::optional<Durability> durability);
 

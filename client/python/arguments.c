@@ -1,4 +1,4 @@
-// What Python gives and is given: bytes, spans, exceptions.
+// Conversion of arguments and results between Python and C: bytes, time spans, exceptions.
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ PyObject* Raise(remora_code code) { return RaiseWith(code, remora_message()); }
 
 PyObject* ErrorOf(remora_code code, const char* message) {
   const size_t count = sizeof(kErrorNames) / sizeof(kErrorNames[0]);
-  // First of all: what comes next may run code whose calls put others in the message's place.
+  // Copies the message first: the following calls may run code that replaces it.
   PyObject* const text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
   PyObject* const type = PyObject_GetAttrString(errors, (size_t)code < count ? kErrorNames[code] : "Error");
   PyObject* const error =

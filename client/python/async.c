@@ -1,6 +1,5 @@
-// The type remora._remora.Async: what remora.aio is made of. Operations are begun with a future, which is
-// handed back with what became of it: by poll and close alone, so that no code of anybody else runs inside
-// them.
+// The type remora._remora.Async, on which remora.aio is built. Each operation begins with a future. Only poll
+// and close return that future, with the operation's outcome, so that no foreign code runs inside them.
 #include <math.h>
 #include <string.h>
 
@@ -215,7 +214,7 @@ static PyObject* AsyncGetInto(PyObject* object, PyObject* given) {
   return name;
 }
 
-// The version comes with the result: what the options would have it written to is gone by then.
+// The version comes with the result, because the options to which it would be written are gone by then.
 #define BEGIN_WRITE(self, future, result, taken, call)                     \
   do {                                                                     \
     (taken).wanted.options.version = NULL;                                 \
@@ -265,7 +264,7 @@ static PyObject* AsyncPutFrom(PyObject* object, PyObject* given) {
       TakePutFromArguments(rest, kwargs, ((AsyncBuffer*)buffer)->held->memory.len, &size, &taken);
   Py_XDECREF(rest);
   if (!is_taken) return NULL;
-  if (!IsRegistered(buffer)) {  // what was taken may have run code that released it
+  if (!IsRegistered(buffer)) {  // taking the arguments may have run code that released it
     ReleaseArguments(&taken);
     return NULL;
   }

@@ -1,4 +1,4 @@
-// An Async from its begin to its end: what remora.aio's event loop does with it, whatever operations it has.
+// The life of an Async: the functions with which the event loop of remora.aio drives it.
 #include "client/c/binding.h"
 #include "client/python/remora_python.h"
 
@@ -76,7 +76,7 @@ PyObject* AsyncPoll(PyObject* object, PyObject* Py_UNUSED(none)) {
   if (!IsOpen(self)) return NULL;
   PyObject* const ended = PyList_New(0);
   if (ended == NULL) return NULL;
-  if (self->ended != NULL) return ended;  // by a finalizer: what ends is told by the poll that is under way
+  if (self->ended != NULL) return ended;  // in a finalizer: the outer poll returns the ended operations
   self->ended = ended;
   remora_async_disarm(self->async);
   remora_code code = remora_async_poll(self->async, 0, NULL);
@@ -84,7 +84,7 @@ PyObject* AsyncPoll(PyObject* object, PyObject* Py_UNUSED(none)) {
   if (code == REMORA_OK) code = remora_async_poll(self->async, 0, NULL);
   if (self->closing) Close(self);
   self->ended = NULL;
-  // What ended has ended, and has to be told.
+  // Returns the ended operations even after an error.
   if (code != REMORA_OK && PyList_Size(ended) == 0) {
     Py_DECREF(ended);
     return Raise(code);
@@ -151,7 +151,8 @@ int AsyncInit(PyObject* object, PyObject* args, PyObject* kwargs) {
   return 0;
 }
 
-// What ended by it; null, with an exception raised. Inside poll, as by a finalizer: at its end.
+// Closes, and returns the operations that ended by it; null: an exception is raised. Inside poll, for example
+// by a finalizer, it closes at the end of poll.
 PyObject* AsyncClose(PyObject* object, PyObject* Py_UNUSED(none)) {
   Async* const self = (Async*)object;
   PyObject* const ended = PyList_New(0);

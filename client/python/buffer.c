@@ -78,7 +78,7 @@ static PyObject* BufferPut(PyObject* object, PyObject* args, PyObject* kwargs) {
     return NULL;
   }
   PyObject* version = NULL;
-  if (IsHeld(self) && Begin(self->client)) {  // what was taken may have run code that released it
+  if (IsHeld(self) && Begin(self->client)) {  // taking the arguments may have run code that released it
     remora_code code;
     CALL(self->client, code,
          remora_put_from(self->client->client, taken.key.data, (size_t)taken.key.size, self->handle->buffer,

@@ -23,9 +23,9 @@ static int IsOver(const Handle* handle) {
   return handle->scan == NULL && handle->watch == NULL && handle->buffer == NULL;
 }
 
-// What it holds is nobody's any more when the memory is given back, which may run code of anybody.
+// Empties the handle before it releases the memory, because the release may run foreign code.
 static void EndHandle(const Client* self, Handle* handle) {
-  if (self->forks == forks) {  // in a forked child, they are the parent's
+  if (self->forks == forks) {  // in a forked child, the parent owns them
     remora_scan_end(handle->scan);
     remora_watch_end(handle->watch);
     remora_buffer_release(handle->buffer);

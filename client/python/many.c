@@ -29,7 +29,7 @@ PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
                  (PyObject*)Py_TYPE(argument));
     return NULL;
   }
-  // What holds the keys, as long as the call lasts.
+  // Holds the keys for the duration of the call.
   PyObject* const sequence = PySequence_Tuple(argument);
   if (sequence == NULL) return NULL;
   const Py_ssize_t count = PyTuple_Size(sequence);
@@ -64,12 +64,13 @@ PyObject* ClientGetMany(PyObject* object, PyObject* argument) {
 // --- Puts -----------------------------------------------------------------------------------------------
 
 typedef struct {
-  PyObject* pair;  // what holds key and value
+  PyObject* pair;  // holds key and value
   Bytes key;
   Bytes value;
 } Pair;
 
-// A str or bytes of two characters is none, nor is a set or dict, which has no order or no values.
+// Returns whether an object is a pair. A str or bytes of two characters is none, nor is a set or dict, which
+// has no order or no values.
 static int IsPair(PyObject* object) {
   return PySequence_Check(object) && !PyUnicode_Check(object) && !PyBytes_Check(object) &&
          !PyByteArray_Check(object) && !PyMemoryView_Check(object);

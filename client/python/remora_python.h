@@ -53,14 +53,14 @@ typedef struct {
   int attempting;           // from remora_async_begin_attempt to _end_attempt; meanwhile nothing is released
   int stopping;             // nothing may wait any more; read by the thread that does
   PyThread_type_lock lock;  // held by the attempt's thread
-  Registered* released;     // what was to be released meanwhile, a list
+  Registered* released;     // list of those whose release waits
 } Async;
 
 typedef struct {
   PyObject ob_base;
   Async* client;
-  Registered* held;   // null: released
-  size_t operations;  // that have it
+  Registered* held;   // null once released
+  size_t operations;  // that use it
 } AsyncBuffer;
 
 extern PyType_Spec client_spec;
@@ -88,11 +88,11 @@ void StayForEver(void* none);
 int ImportTypes(void);
 /// Returns null, with the exception of the code raised, unless another is raised already.
 PyObject* Raise(remora_code code);
-/// The same with another message than remora_message.
+/// Raises the code's exception with this message instead of remora_message. Returns null.
 PyObject* RaiseWith(remora_code code, const char* message);
-/// The exception, not raised; null: another one is.
+/// Returns the code's exception without raising it. Null: another exception is raised.
 PyObject* ErrorOf(remora_code code, const char* message);
-/// The exception that is raised, not raised any more.
+/// Returns the raised exception and clears it.
 PyObject* TakeRaised(void);
 
 /// A key or value: the bytes of a str in UTF-8, or of whatever has the buffer protocol. Not copied.
@@ -105,13 +105,13 @@ typedef struct {
 /// Nothing needs to be released unless it returns 1; 0: an exception is raised.
 int Take(PyObject* object, Bytes* bytes);
 void Release(Bytes* bytes);
-/// The same for PyArg_Parse's "O&".
+/// Takes a key or value as a converter for PyArg_Parse's "O&".
 int TakeArgument(PyObject* object, void* bytes);
 
-/// Seconds as milliseconds, rounded up, so that no span becomes none; math.inf: -1. `what` names the span in
-/// the error's text. False: an exception is raised.
+/// Converts seconds to milliseconds, rounded up, so that no span becomes 0; math.inf becomes -1. `what` names
+/// the span in the error's text. Returns false if an exception is raised.
 int TakeSeconds(PyObject* seconds, const char* what, int64_t* ms);
-/// An int of 0 or more. False: an exception is raised.
+/// Takes an int of 0 or more. Returns false if an exception is raised.
 int TakeUnsigned(PyObject* number, const char* what, unsigned long long* taken);
 /// A number of bytes. False: an exception is raised.
 int TakeSize(PyObject* size, const char* what, int64_t* bytes);
@@ -155,18 +155,19 @@ void ReleaseArguments(WriteArguments* taken);
 /// Forks of this process, since it was the parent's.
 extern unsigned forks;
 
-// A call runs between Begin and End. Its results are in memory of the client, so they become Python objects
-// before End: that may run the garbage collector, and so a finalizer, whose calls Begin refuses until then.
+// A call runs between Begin and End. Its results are in memory of the client, so the binding makes Python
+// objects of them before End. That may run the garbage collector, and so a finalizer. Begin refuses the calls
+// of a finalizer until End.
 
-/// Whether a call may begin; else an exception is raised.
+/// Begins a call. Returns false if it may not begin; then an exception is raised.
 int Begin(Client* self);
-/// Ends the call, and all handles whose objects are gone.
+/// Ends the call, and all handles whose Python objects are gone.
 void End(Client* self);
-/// Whether no call is under way; else an exception is raised.
+/// Returns whether no call is in progress; otherwise an exception is raised.
 int IsFree(const Client* self);
-/// A handle of nothing yet. Null: an exception is raised.
+/// Returns a new handle, empty so far. Null: an exception is raised.
 Handle* AddHandle(Client* self);
-/// Ends it, at once or behind the call that is under way.
+/// Ends the handle, at once or after the call in progress.
 void DropHandle(Client* self, Handle* handle);
 
 /// Runs a call of remora.h without the interpreter's lock. Where a signal's handler has raised an exception,
@@ -184,7 +185,7 @@ void DropHandle(Client* self, Handle* handle);
 
 #define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
 
-/// Of METH_NOARGS.
+/// Returns the object itself, as a method with METH_NOARGS.
 PyObject* Self(PyObject* object, PyObject* none);
 
 // --- buffer.c -------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ PyObject* ClientRegister(PyObject* client, PyObject* memory);
 
 // --- async.c --------------------------------------------------------------------------------------------
 
-/// Whether it is; else an exception is raised.
+/// Returns whether the client is open; otherwise an exception is raised.
 int IsOpen(const Async* self);
 
 // --- async_drive.c --------------------------------------------------------------------------------------
@@ -222,7 +223,7 @@ extern PyObject* async_buffer_type;
 PyObject* AsyncRegister(PyObject* async, PyObject* memory);
 /// Releases what was to be released while an attempt was under way.
 void EndReleased(Async* self);
-/// Whether it is one that may be named by an operation; else an exception is raised.
+/// Returns whether the object is a buffer that an operation may name; otherwise an exception is raised.
 int IsRegistered(PyObject* object);
 
 // --- many.c ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 namespace remora {
 namespace {
 
-// Of READs that is_idle tells of.
+// Context of the READs that is_idle covers.
 constexpr std::uint64_t kReadContext = 1;
 
 }  // namespace
@@ -28,7 +28,7 @@ RegionReader::DirectoryRange RegionReader::DirectoryAround(const BucketRef& buck
   const std::uint64_t index = bucket.number / kBucketsPerSegment;
   const std::uint64_t count = SegmentCount(server_.shape().memory_size);
   if (index >= count) return {};
-  // The entries around it, too: those behind it come next.
+  // READs the entries around it too: the client will need those behind it next.
   const std::uint64_t first = index / kEntries * kEntries;
   const std::uint64_t entries = std::min(kEntries, count - first);
   return {first, DirectoryOffset() + first * sizeof(std::uint64_t), entries * sizeof(std::uint64_t)};

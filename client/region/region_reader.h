@@ -18,10 +18,10 @@
 
 namespace remora {
 
-/// Posts READs and counts them; it does not wait. Between Forget and the next Bind nothing may be read.
+/// Posts READs and counts them; it does not wait. It must not read between Unbind and the next Bind.
 ///
-/// Thread safety: none. Ownership: the three that it is made with, and the connection until Forget, outlive
-/// it.
+/// Thread safety: none. Ownership: the three objects passed to the constructor outlive it, as does the
+/// connection until Unbind.
 class RegionReader {
  public:
   RegionReader(const SessionBuffers& buffers, const ServerView& server, ClientCounters& counters)
@@ -32,7 +32,7 @@ class RegionReader {
     connection_ = &connection;
     mapped_ = connection.Mapped(server_.memory());
   }
-  /// The connection ends: nothing is in flight.
+  /// Stops using the connection, because it ends. No READ is in flight then.
   void Unbind() {
     connection_ = nullptr;
     mapped_ = nullptr;
@@ -42,47 +42,49 @@ class RegionReader {
 
   // --- Through a mapping, where a READ is a copy
 
-  /// Whether READs are copies, but now and then.
+  /// Returns whether READs are usually copies from a mapping.
   bool reads_now() const { return mapped_ != nullptr; }
-  /// True: the READ is done. False: it is to be posted.
+  /// Reads from the mapping. Returns false if it could not, so that the caller has to post a READ.
   bool ReadNow(std::span<std::byte> to, std::uint64_t offset) {
     const bool done = mapped_ != nullptr && mapped_->Read(to, offset);
     counters_.reads += done ? 1 : 0;
     return done;
   }
-  /// The bytes where they are, and whether what was seen of them counts (MappedRegion). Not counted as READs.
-  /// REQUIRES: reads_now.
+  /// Returns the bytes in the mapping. ServerIsAlive returns whether bytes that were seen there count
+  /// (MappedRegion). Neither counts as a READ. REQUIRES: reads_now.
   const std::byte* At(std::uint64_t offset, std::size_t size) const { return mapped_->At(offset, size); }
   [[gnu::always_inline]] bool ServerIsAlive() { return mapped_->IsOfTheLiving(); }
-  /// What was seen between two looks at this that told the same, is to be trusted whatever the time
-  /// (layout.h, I6). REQUIRES: reads_now.
+  /// Returns the server's count of reused memory. Bytes that were seen between two equal counts are valid,
+  /// whatever the time (layout.h, I6). REQUIRES: reads_now.
   std::uint64_t Reuses() const { return mapped_->Word(offsetof(Superblock, reuses)); }
-  /// The same, behind an At that told where something is, with no call between that may end the connection.
+  /// Returns the same count as Reuses. REQUIRES: At has returned an address, with no call since that may end
+  /// the connection.
   std::uint64_t ReusesStill() const { return mapped_->WordInside(offsetof(Superblock, reuses)); }
-  /// A READ of this may follow.
+  /// Prefetches bytes that the caller may read next.
   void Prefetch(std::uint64_t offset, std::size_t size) const {
     if (mapped_ != nullptr) mapped_->Prefetch(offset, std::min(size, kPrefetched));
   }
 
   // --- Posted
 
-  /// A READ of which the caller takes the completion, which has this context.
+  /// Posts a READ whose completion has this context, and is the caller's to take.
   absl::Status Post(std::uint64_t context, std::span<const rdma::Sge> to, std::uint64_t offset) {
     const absl::Status posted = connection_->PostReadv(context, to, server_.memory(), offset);
     counters_.reads += posted.ok() ? 1 : 0;
     return posted;
   }
-  /// A READ that is over when is_idle; at most SessionBuffers::kMaxBatch before that.
+  /// Posts a READ that is complete when is_idle. REQUIRES: fewer than SessionBuffers::kMaxBatch such READs
+  /// are in flight.
   absl::Status Post(std::span<const rdma::Sge> to, std::uint64_t offset);
-  /// A READ of nothing of interest: when it is done, so are the WRITEs before it.
+  /// Posts a READ whose data is not used: when it completes, so have the WRITEs before it.
   absl::Status PostFence();
-  /// One of the posted ones is complete.
+  /// Takes the completion of a READ that is_idle covers.
   void TakeCompletion() { --in_flight_; }
   bool is_idle() const { return in_flight_ == 0; }
 
   // --- The directory
 
-  /// A bucket's place in the region. 0: the directory has to be READ first.
+  /// Returns a bucket's offset in the region. 0: the client has to READ the directory first.
   std::uint64_t KnownOffsetOf(const BucketRef& bucket) const {
     if (bucket.overflow) return bucket.number * sizeof(Bucket);
     const std::uint64_t index = bucket.number / kBucketsPerSegment;
@@ -94,21 +96,21 @@ class RegionReader {
     std::uint64_t offset = 0;
     std::size_t size = 0;  // 0: the index cannot be that large
   };
-  /// The entries of the directory around a bucket's. REQUIRES: it is a main bucket, whose offset is not
-  /// known.
+  /// Returns the range of directory entries around a bucket's. REQUIRES: it is a main bucket whose offset is
+  /// unknown.
   DirectoryRange DirectoryAround(const BucketRef& bucket) const;
   void TakeDirectory(const DirectoryRange& range, std::span<const std::byte> bytes);
 
  private:
-  // The bytes at the start of a record that are worth fetching before they are copied; what follows comes by
-  // the processor's own foresight.
+  // The number of bytes at the start of a record that are worth prefetching before the copy. The processor
+  // itself prefetches the following ones.
   static constexpr std::size_t kPrefetched = 1024;
 
   const SessionBuffers& buffers_;
   const ServerView& server_;
   ClientCounters& counters_;
   rdma::Connection* connection_ = nullptr;
-  rdma::MappedRegion* mapped_ = nullptr;       // the connection's; null: there is none
+  rdma::MappedRegion* mapped_ = nullptr;       // the connection's mapping; null: it has none
   std::vector<std::uint64_t> bucket_offsets_;  // of each segment's first main bucket; 0: not known
   std::size_t in_flight_ = 0;
 };

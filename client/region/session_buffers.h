@@ -14,42 +14,42 @@
 
 namespace remora {
 
-/// One piece of memory, in parts; allocated once, and registered with each connection anew.
+/// One piece of memory, divided into buffers. It is allocated once, and registered with each connection anew.
 ///
 /// Thread safety: none.
 class SessionBuffers {
  public:
-  /// READs that one batch may have in flight.
+  /// Most READs that one batch may have in flight.
   static constexpr std::size_t kMaxBatch = 32;
-  /// Requests that may be in flight.
+  /// Most requests that may be in flight.
   static constexpr std::size_t kMaxInFlight = 16;
-  /// Replies that may come before one is taken out: one for each request, and some to spare.
+  /// Most replies that may arrive before the client takes one out: one for each request, and some to spare.
   static constexpr std::size_t kReplies = kMaxInFlight + 2;
-  /// Entries of the directory that one READ brings.
+  /// Number of directory entries that one READ brings.
   static constexpr std::size_t kDirectoryEntries = 64;
 
   SessionBuffers();
 
-  /// ResourceExhausted: too little memory that may be locked.
+  /// Registers the memory. ResourceExhausted: the process may not lock enough memory.
   absl::Status Register(rdma::Connection& connection);
-  /// REQUIRES: the connection that it is registered with is there, and has ended.
+  /// Ends the registration. REQUIRES: the connection with which it is registered still exists, and has ended.
   void Deregister() { registration_.reset(); }
 
-  /// A record of kMaxSmallExtent bytes.
+  /// Returns the buffer for a record, of kMaxSmallExtent bytes.
   std::span<std::byte> record() const { return registration_->bytes().first(kMaxSmallExtent); }
   /// REQUIRES: number < kMaxBatch.
   std::span<std::byte> bucket(std::size_t number) const;
   std::span<std::byte> superblock() const;
-  /// kDirectoryEntries of them.
+  /// Returns the buffer for kDirectoryEntries directory entries.
   std::span<std::byte> directory() const;
   /// REQUIRES: number < kMaxInFlight.
   std::span<std::byte> request(std::size_t number) const;
   /// REQUIRES: number < kReplies.
   std::span<std::byte> reply(std::size_t number) const;
-  /// kMaxPayloadSize bytes.
+  /// Returns the buffer for payloads, of kMaxPayloadSize bytes.
   std::span<std::byte> payload() const;
 
-  /// REQUIRES: `bytes` are of one of these.
+  /// Returns the scatter-gather element of `bytes`. REQUIRES: they are inside one of these buffers.
   rdma::Sge SgeOf(std::span<std::byte> bytes) const {
     return {bytes.data(), static_cast<std::uint32_t>(bytes.size()), registration_->local_key()};
   }

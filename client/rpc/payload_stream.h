@@ -16,21 +16,21 @@
 
 namespace remora {
 
-/// A value on its way to the server. With a `local_key` it is in memory registered under it, and gathered
-/// from there if that pays; else it is copied.
+/// A value on its way to the server. With a `local_key` it is in memory registered under that key. The device
+/// gathers it from there if that pays (kLeastGathered); otherwise the client copies it.
 struct SentValue {
   std::string_view bytes{};
   std::optional<std::uint32_t> local_key{};
 
   bool is_gathered() const { return local_key.has_value() && bytes.size() >= kLeastGathered; }
   rdma::Sge sge() const {  // REQUIRES: local_key
-    // A WRITE's source is not written.
+    // The device only reads the source of a WRITE.
     return {reinterpret_cast<std::byte*>(const_cast<char*>(bytes.data())),
             static_cast<std::uint32_t>(bytes.size()), *local_key};
   }
 };
 
-/// What one WRITE gathers, or one READ is scattered into.
+/// Scatter-gather list: the memory that one WRITE gathers, or that one READ scatters into.
 class SgeList {
  public:
   void Add(const rdma::Sge& sge) {
@@ -48,10 +48,10 @@ class SgeList {
 };
 static_assert(3 <= rdma::kMaxSges);
 
-/// Key and value, one behind the other, as they are sent; hashes the value as it goes by. Both outlive this.
-/// A value in registered memory is sent from where it is.
+/// A stream of key and value, one after the other, that hashes the value while it passes. Both outlive the
+/// stream. A value in registered memory is sent from there without a copy.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class PayloadStream {
  public:
   PayloadStream(std::string_view key, const SentValue& value)
@@ -59,7 +59,7 @@ class PayloadStream {
 
   bool empty() const { return left() == 0; }
   std::size_t left() const { return key_.size() + value_.size(); }
-  /// The next bytes, as many as `room` has at most; what is copied is copied there.
+  /// Returns the next bytes, at most as many as `room` has. Bytes that need a copy are copied to `room`.
   SgeList Take(const rdma::Sge& room) {
     const std::size_t key_bytes = std::min<std::size_t>(key_.size(), room.size);
     std::memcpy(room.data, key_.data(), key_bytes);
@@ -70,7 +70,7 @@ class PayloadStream {
     } else {
       std::memcpy(value.data, next.bytes.data(), value.size);
     }
-    // What is sent: of a copy, the original is not in the cache by now, and may have changed.
+    // Hashes the bytes that are sent: the original of a copy has left the cache by now, and may have changed.
     hasher_.Add(value.data, value.size);
     SgeList taken;
     taken.Add({room.data, static_cast<std::uint32_t>(key_bytes), room.local_key});
@@ -79,7 +79,7 @@ class PayloadStream {
     value_.remove_prefix(value.size);
     return taken;
   }
-  /// REQUIRES: all was taken.
+  /// Returns the value's hash. REQUIRES: the stream is empty.
   std::uint64_t value_hash() const { return hasher_.Hash(); }
 
  private:

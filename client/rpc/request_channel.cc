@@ -38,7 +38,7 @@ absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_
   if (!HasCredit()) return false;
   const bool is_question = asked.operation == Operation::kOutcome;
   const std::size_t size = is_question ? 0 : asked.key.size() + asked.value.size() + hints_.bytes();
-  // Without a slice it goes along, behind the request; or not at all, where that will be refused.
+  // Without a slice, the payload goes behind the request; or it stays here, if the server will refuse it.
   const bool is_inline = server_.is_read_only() && size > 0 && !NeedsWriter(asked.operation);
   const std::size_t header_size = is_inline ? sizeof(Request) : 0;
   std::optional<StagingRing::Piece> piece;
@@ -79,7 +79,7 @@ absl::StatusOr<bool> RequestChannel::Send(const RequestSpec& asked, std::uint32_
   }
   const absl::Status posted =
       Post(in_flight, request, buffers_.payload().subspan(piece->offset, header_size + size));
-  if (absl::IsResourceExhausted(posted)) {  // long ones: when others have been taken
+  if (absl::IsResourceExhausted(posted)) {  // a long request waits until the device took others
     in_flight.send_done = in_flight.reply_done = true;
     FreeIfDone(in_flight);
     return false;
@@ -112,7 +112,7 @@ absl::StatusOr<bool> RequestChannel::SendList(const List& list, Listing listing)
     in_flight.owner[in_flight.listed++] = put.owner;
   }
   in_flight.value = {reinterpret_cast<const char*>(payload), size};
-  // Without a slice, it is refused whatever it says.
+  // Without a slice, the server refuses the request whatever its contents.
   if (!server_.is_read_only()) {
     request.read_count = static_cast<std::uint8_t>(hints_.Take(end));
     end += request.read_count * sizeof(std::uint64_t);
@@ -173,7 +173,7 @@ Request RequestChannel::NextRequest(Operation operation, std::size_t key_size, s
 
 SgeList RequestChannel::Fill(std::span<std::byte> payload, std::string_view key,
                              const SentValue& value) const {
-  // What goes along with a request is in one piece.
+  // The bytes that go along with a request are in one piece.
   const bool gathers = value.is_gathered() && !server_.is_read_only();
   if (!key.empty()) std::memcpy(payload.data(), key.data(), key.size());
   SgeList list;

@@ -1,11 +1,13 @@
-// Requests of which several are in flight at once: each has a piece of the slice, and a credit of the server.
+// The requests of a client, of which several are in flight at once. Each has a piece of the staging buffer
+// (the slice) and a credit of the server.
 //
 //   channel.Send(...)                 WRITE payload, SEND request
 //   completion kSend     ->  TakeSend
-//   completion kReceive  ->  TakeReply: whose it is, and what the server says
+//   completion kReceive  ->  TakeReply: the owner, and the server's answer
 //
-// A request's buffers are the device's until its SEND is complete, and its piece of the slice the server's
-// until it has answered. So a request that nobody waits for any more keeps both, and its credit, till then.
+// A request's buffers belong to the device until its SEND completes. Its piece of the slice belongs to the
+// server until the server has answered. So a request that its owner abandoned keeps both, and its credit,
+// until then.
 #pragma once
 
 #include <algorithm>
@@ -38,13 +40,13 @@ static_assert(kMaxPayloadSize % StagingRing::kAlignment == 0, "the largest paylo
 
 inline constexpr std::string_view kStrayReply = "the server sent a reply that answers nothing; connect again";
 
-/// A reply, checked; `behind` says why when its status is not kOk.
+/// A checked reply. `behind` is the text behind it: the reason when its status is not kOk.
 struct ServerReply {
   Reply reply;
   std::string_view behind;
 };
 
-/// A copy of a reply that is awaited, so that its buffer can be offered again at once.
+/// A copy of an awaited reply, so that the client can offer the reply's buffer to the device again at once.
 class StoredReply {
  public:
   void Expect() { is_here_ = false; }
@@ -54,44 +56,46 @@ class StoredReply {
     is_here_ = true;
   }
   bool is_here() const { return is_here_; }
-  /// REQUIRES: is_here. Until the next Expect.
+  /// Returns the reply, valid until the next Expect. REQUIRES: is_here.
   ServerReply view() const { return {reply_, {text_.data(), reply_.behind_size}}; }
 
  private:
-  bool is_here_ = true;  // also where none was ever expected
+  bool is_here_ = true;  // also before the first Expect
   Reply reply_;
   std::array<char, kMaxReplyBehind> text_;
 };
 
-/// A request to be sent. For Operation::kOutcome, `about` alone says more.
+/// A request to send. Operation::kOutcome only uses `about`.
 struct RequestSpec {
   Operation operation = Operation::kPing;
   std::string_view key{};
   std::uint64_t key_hash = 0;
   std::string_view value{};
   PutOptions options{};
-  std::uint64_t about = 0;                      // the request id of a write
-  std::optional<std::uint32_t> local_key = {};  // of the value, as SentValue
+  std::uint64_t about = 0;                      // the request ID of a write
+  std::optional<std::uint32_t> local_key = {};  // of the value, as in SentValue
 };
 
-/// The requests of one connection, in flight. It does not wait: a driver polls the connection, and hands it
-/// the completions of SENDs and receives.
+/// The requests in flight on one connection. The channel does not wait: a driver polls the connection, and
+/// passes it the completions of SENDs and receives.
 ///
-/// More than 25 methods: for each kind of request one, and what the drivers of three kinds (blocking, in
-/// batches, asynchronous) ask of those in flight.
+/// The class has more than 25 methods: one for each kind of request, and those that the drivers of three
+/// kinds (blocking, batched, asynchronous) call for requests in flight.
 ///
-/// Thread safety: none. Ownership: what it is made with, and the connection until Clear, outlive it.
+/// Thread safety: none. Ownership: the objects passed to the constructor outlive it, as does the connection
+/// until Clear.
 class RequestChannel {
  public:
   static constexpr std::size_t kMaxInFlight = SessionBuffers::kMaxInFlight;
 
-  // Callers that are no operation's number.
+  // Owners of requests that are not numbers of operations:
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
   static constexpr std::uint32_t kLargePut = kNobody - 1;  // of an AsyncClient
   static constexpr std::uint32_t kCall = kNobody - 2;      // a call that waits
   static constexpr std::uint32_t kScanPage = kNobody - 3;  // a page that comes beside the calls
 
-  /// `asks_later`: of writes whose replies are lost, the server will be asked (kOutcome).
+  /// Makes a channel. `asks_later`: the client asks the server about writes whose replies are lost
+  /// (kOutcome).
   RequestChannel(SessionBuffers& buffers, ServerView& server, AccessHints& hints, ClientCounters& counters,
                  bool asks_later)
       : buffers_(buffers),
@@ -101,28 +105,28 @@ class RequestChannel {
         asks_later_(asks_later),
         staging_(kMaxPayloadSize) {}
 
-  /// Sends over this connection from now on, and offers it the buffers for replies. REQUIRES: they are
+  /// Sends over this connection from now on, and offers it the buffers for replies. REQUIRES: the buffers are
   /// registered with it.
   absl::Status Bind(rdma::Connection& connection);
-  /// The connection ends: forgets all that was in flight.
+  /// Forgets all requests in flight, because the connection ends.
   void Clear();
 
   bool empty() const { return in_flight_ == 0; }
-  /// Whether no request in flight has staging memory: then all of it, and the buffer for it, are the caller's
-  /// until the next request.
+  /// Returns whether no request in flight has staging memory. Then all of it, and its buffer, belong to the
+  /// caller until the next request.
   bool has_all_staging() const { return staging_.empty(); }
-  /// The most requests in flight that this client and its server take.
+  /// Returns the largest number of requests in flight that both this client and its server allow.
   std::size_t credits() const { return std::min(server_.credits(), kMaxInFlight); }
   std::uint64_t last_request_id() const { return last_request_id_; }
 
-  /// Sends a request for `owner`, which the reply will name. What it says is copied, unless the value is
-  /// gathered: then it is to stay as long as IsGathering(owner). Takes along the hashes
-  /// of keys that were read lately. False: there is no credit, or no room in the slice, right now; or, of a
-  /// client that may ask later, an earlier request is unanswered which the server would lose sight of
-  /// (store/format/wire/messages.h). Errors are the connection's.
+  /// Sends a request for `owner`, to which TakeReply assigns the reply. The channel copies key and value,
+  /// unless it gathers the value: then the value must not change as long as IsGathering(owner). The message
+  /// takes along the hashes of keys that were read lately. Returns false if there is now no credit, or no
+  /// room in the slice. With `asks_later`, also if the server would forget an earlier request that is still
+  /// unanswered (store/format/wire/messages.h). Errors are the connection's.
   absl::StatusOr<bool> Send(const RequestSpec& asked, std::uint32_t owner);
 
-  /// Puts that may share a message, in their order. Points to what it was given.
+  /// A list of puts that share a message, in their order. It points to the caller's keys and values.
   class List {
    public:
     struct Put {
@@ -132,13 +136,14 @@ class RequestChannel {
       std::uint32_t owner;
     };
 
-    /// Whether any list takes such a put. One with a condition goes alone, so that the server can say in full
-    /// why it does not hold.
+    /// Returns whether lists take a put with these options. A put with a condition has its own message, so
+    /// that the server can state in full why the condition does not hold.
     static bool Takes(const PutOptions& options) { return options.condition.is_none(); }
 
-    /// `most`: kMaxListedPuts at most.
+    /// Makes an empty list for up to `most` puts. REQUIRES: most <= kMaxListedPuts.
     explicit List(std::size_t most = kMaxListedPuts) : most_(most) {}
-    /// False: it goes with none, not with these, or there is no room for it.
+    /// Adds a put. Returns false if it cannot share a message at all or with these puts, or if there is no
+    /// room for it.
     bool Add(std::string_view key, std::string_view value, const PutOptions& options, std::uint32_t owner) {
       const std::size_t bytes = bytes_ + ListedPutSize(key, value);
       if (puts_.size() == most_ || bytes > kMaxPutListBytes || !Takes(options)) return false;
@@ -160,37 +165,38 @@ class RequestChannel {
     std::optional<Durability> durability_;
     absl::InlinedVector<Put, kMaxListedPuts> puts_;
   };
-  /// Whether it is to be known later what became of the puts of a list, each by itself.
+  /// Selects whether the client can ask later for the outcome of each put of a list.
   enum class Listing : std::uint8_t { kWithoutIds = 1, kWithIds = 2 };
-  /// The same of a list of puts (store/format/wire/multi_put.h); kWithIds: of MostListed() of them at most.
-  /// REQUIRES: there are some, and they are in bounds.
+  /// Sends a list of puts (store/format/wire/multi_put.h), as Send does. kWithIds: the list has at most
+  /// MostListed() puts. REQUIRES: the list is not empty, and its puts are in bounds.
   absl::StatusOr<bool> SendList(const List& list, Listing listing);
-  /// How many puts a list may have, if it is to be known later what became of them: more could not be under
-  /// way twice, so that the server has some to do while the client takes the answers.
+  /// Returns how many puts a list kWithIds may have. With more, two lists could not be in flight at once. Two
+  /// are needed so that the server has work while the client takes the answers of the other one.
   std::size_t MostListed() const;
 
-  /// The same of a request that has nothing in the slice: kReserve and kCommit of a large value, of which it
-  /// says the sizes. `value_hash`: of a kCommit.
+  /// Sends a request without bytes in the slice, as Send does: kReserve or kCommit of a large value, with the
+  /// sizes of key and value. `value_hash` is for kCommit.
   absl::StatusOr<bool> SendSizes(const RequestSpec& asked, std::uint64_t value_hash, std::uint32_t owner);
-  /// The next part of a large value, of `most` bytes at most. `memory`: whose it is, for IsGathering;
-  /// kNobody: it is copied. REQUIRES: the stream is not empty.
+  /// Sends the next part of a large value, of at most `most` bytes, as Send does. `memory` is the owner of
+  /// the gathered memory, for IsGathering; kNobody: the channel copies the part. REQUIRES: the stream is not
+  /// empty.
   static constexpr std::size_t kPartBytes = std::size_t{128} << 10;
   absl::StatusOr<bool> SendPart(PayloadStream& stream, std::uint32_t owner, std::uint32_t memory,
                                 std::size_t most = kPartBytes);
-  /// As many bytes as the largest part may have.
+  /// Largest size of a part, in bytes.
   static constexpr std::size_t kMaxPart = kMaxPayloadSize / StagingRing::kAlignment * StagingRing::kAlignment;
-  /// The same of a request that says all in itself. Its id is the channel's to choose.
+  /// Sends a request that consists of its header alone, as Send does. The channel chooses its ID.
   absl::StatusOr<bool> SendBare(Request request, std::uint32_t owner);
 
-  /// The owner does not want to know any more.
+  /// Gives up the owner's request: its reply will be ignored.
   void Abandon(std::uint32_t owner);
 
-  /// The greatest request id of a write that is not answered, and that nobody waits for; 0: there is none.
+  /// Returns the greatest request ID of an unanswered write that its owner has abandoned; 0: there is none.
   std::uint64_t LastAbandonedWrite() const;
 
-  /// The connection has broken: calls `each`(owner, request id, key, value) for those that somebody still
-  /// waits for, of a list for each, and forgets all. Until the next connection is there, `key` and `value`
-  /// are where they were; of kOutcome both are empty, as is a value that was gathered.
+  /// Forgets all requests, because the connection has broken. Before, it calls `each`(owner, request ID, key,
+  /// value) for each request, and each put of a list, whose owner still waits. `key` and `value` stay valid
+  /// until the next connection is made. For kOutcome both are empty; so is a value that was gathered.
   template <typename Each>
   void Lose(const Each& each) {
     for (InFlightRequest& in_flight : requests_) {
@@ -210,40 +216,44 @@ class RequestChannel {
     in_flight_ = 0;
   }
 
-  /// Whether the device may be at a value that was to be gathered for this owner, abandoned or not.
+  /// Returns whether the device may still access a value that it gathers for this owner, even if the owner
+  /// abandoned its request.
   bool IsGathering(std::uint32_t owner) const;
-  /// For whom the device has just gathered one; or kNobody. REQUIRES: a completion of this kind that is ok.
+  /// Takes the completion of a SEND. Returns the owner whose value the device has gathered with it, or
+  /// kNobody. REQUIRES: the completion is of this kind, and OK.
   std::uint32_t TakeSend(const rdma::Completion& completion);
 
-  using Callers = std::array<std::uint32_t, kMaxListedPuts>;  // of a request that is no list, one
+  using Callers = std::array<std::uint32_t, kMaxListedPuts>;  // one, for a request that is not a list
 
+  /// A request with its reply.
   struct Ended {
     Callers owner;
-    ServerReply answer;  // its text until PostReceive
-    /// Nobody looked at the generations between request and reply, so the place in the reply may be learned.
+    ServerReply answer;  // its text is valid until PostReceive
+    /// True if the client READ no generations between request and reply. Then it may cache the location in
+    /// the reply.
     bool may_learn = false;
     bool is_write = false;
-    std::uint32_t listed = 0;    // puts of a list; 0: it was none
-    std::uint64_t first_id = 0;  // of a list that is remembered: of its first put
+    std::uint32_t listed = 0;    // number of puts of a list; 0: the request was not a list
+    std::uint64_t first_id = 0;  // of a list kWithIds: the ID of its first put
 
-    /// Calls each(owner, answer), of a list for each put, and whoever wants to know. Unavailable: the reply
-    /// is none to a list of this length.
+    /// Calls each(owner, answer): once, or for each put of a list, also for owners that abandoned theirs.
+    /// Unavailable: the reply does not fit a list of this length.
     template <typename Each>
     absl::Status ForEach(const Each& each) const;
   };
-  /// Unavailable: it answers nothing that was asked.
+  /// Takes the completion of a receive. Unavailable: the reply answers no request in flight.
   absl::StatusOr<Ended> TakeReply(const rdma::Completion& completion);
-  /// Offers the buffer of a receive's completion again.
+  /// Offers the buffer of a completed receive to the device again.
   absl::Status PostReceive(std::uint64_t index);
 
  private:
   struct InFlightRequest {
     std::uint64_t request_id = 0;  // 0: free
-    std::uint64_t first_id = 0;    // of a list that is remembered: of its first put; else as request_id
+    std::uint64_t first_id = 0;    // of a list kWithIds: the ID of its first put; else as request_id
     Callers owner;
-    std::uint32_t memory = kNobody;  // whose it is that is gathered until the SEND is done
+    std::uint32_t memory = kNobody;  // the owner of the memory that is gathered until the SEND completes
     std::uint32_t piece = 0;
-    std::uint32_t listed = 0;  // as Ended
+    std::uint32_t listed = 0;  // as in Ended
     bool has_piece = false;
     bool is_write = false;
     bool send_done = false;
@@ -256,19 +266,19 @@ class RequestChannel {
   };
 
   Request NextRequest(Operation operation, std::size_t key_size, std::size_t value_size, std::size_t ids = 1);
-  /// Puts {key, value} at the beginning of `payload`, except what is gathered from where it is. Returns what
-  /// is then to be WRITTEN: that, and what stands behind it in `payload`.
+  /// Copies key and value to the beginning of `payload`, except a value that the device gathers from its own
+  /// memory. Returns the list of bytes to WRITE: key, value, and the rest of `payload` behind them.
   SgeList Fill(std::span<std::byte> payload, std::string_view key, const SentValue& value) const;
   absl::Status PostWrite(const SgeList& from, std::size_t offset);
   std::optional<ServerReply> Decode(const rdma::Completion& completion);
   bool MayBeLostSightOf(std::size_t ids) const;
-  /// Whether there is a credit, and a request may take it, with so many ids.
+  /// Returns whether there is a credit that a request with this number of IDs may take.
   bool HasCredit(std::size_t ids = 1) const;
-  /// A free one for the request, which has that piece.
+  /// Returns a free entry, filled for the request with this piece of the slice.
   InFlightRequest& Begin(const Request& request, std::uint32_t owner,
                          const std::optional<StagingRing::Piece>& piece);
   absl::Status Post(const InFlightRequest& in_flight, const Request& request);
-  /// Behind the room for the request, the buffer holds what goes along.
+  /// Posts the SEND from `buffer`, which has room for the request, and behind it the bytes that go along.
   absl::Status Post(const InFlightRequest& in_flight, const Request& request, std::span<std::byte> buffer);
   void FreeIfDone(InFlightRequest& in_flight);
 
@@ -282,7 +292,7 @@ class RequestChannel {
   const bool asks_later_;
   rdma::Connection* connection_ = nullptr;
   StagingRing staging_;
-  std::uint64_t last_request_id_ = 0;  // never the same again, also over later connections
+  std::uint64_t last_request_id_ = 0;  // increases, also over later connections
   std::size_t in_flight_ = 0;
   std::array<InFlightRequest, kMaxInFlight> requests_;
 };
@@ -294,10 +304,10 @@ absl::Status RequestChannel::Ended::ForEach(const Each& each) const {
     return absl::OkStatus();
   }
   ServerReply one = answer;
-  const bool is_told = answer.reply.status == ReplyStatus::kOk;  // of each, and not of all together
+  const bool is_told = answer.reply.status == ReplyStatus::kOk;  // each put has its own outcome
   PutListOutcomes outcomes;
   if (is_told && !outcomes.Decode(listed, &one.behind)) return absl::UnavailableError(AbslView(kStrayReply));
-  const std::string_view first_text = one.behind;  // why the first that was not done was not
+  const std::string_view first_text = one.behind;  // the reason of the first put that was not done
   ReplyStatus first_why = ReplyStatus::kOk;
   for (std::size_t i = 0; i < listed; ++i) {
     one.reply.request_id = first_id + i;

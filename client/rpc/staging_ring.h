@@ -1,4 +1,4 @@
-// Who has which bytes of a connection's slice, when several requests are under way.
+// Allocator of a connection's staging buffer (the slice), when several requests are in flight.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 namespace remora {
 
-/// A ring: what is taken last is the first behind what was taken before, and what is released is free again
-/// when all that was taken earlier is. Requests end about in the order in which they were sent, so little is
-/// lost by that.
+/// A ring of pieces. A new piece begins behind the one taken last. A released piece is free again once all
+/// pieces taken earlier are released. Requests end about in the order in which they were sent, so this wastes
+/// little.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class StagingRing {
  public:
   explicit StagingRing(std::size_t capacity) : capacity_(capacity / kAlignment * kAlignment) {}
@@ -23,7 +23,7 @@ class StagingRing {
     std::size_t offset = 0;
     std::uint32_t number = 0;  // for Release
   };
-  /// Nothing: there is not as much in one piece right now. A piece begins a cache line.
+  /// Takes a piece of `size` bytes, which begins a cache line. Nullopt: no piece of that size is free now.
   std::optional<Piece> Take(std::size_t size) {
     if (next_ - oldest_ == kMostPieces) return std::nullopt;
     const std::optional<std::size_t> offset = Place((size + kAlignment - 1) / kAlignment * kAlignment);
@@ -34,7 +34,7 @@ class StagingRing {
     return Piece{*offset, number};
   }
   bool empty() const { return oldest_ == next_; }
-  /// Releases all.
+  /// Releases all pieces.
   void Clear() {
     oldest_ = next_;
     end_ = 0;
@@ -45,7 +45,7 @@ class StagingRing {
   }
 
  private:
-  static constexpr std::uint32_t kMostPieces = 64;  // a power of two, for numbers wrap around
+  static constexpr std::uint32_t kMostPieces = 64;  // a power of two, because numbers wrap around
   struct Taken {
     std::size_t offset = 0;
     bool released = false;
@@ -60,8 +60,8 @@ class StagingRing {
   }
 
   const std::size_t capacity_;
-  std::size_t end_ = 0;  // of what was taken last
-  // Numbers of pieces, counted up.
+  std::size_t end_ = 0;  // of the piece taken last
+  // Numbers of pieces, which increase.
   std::uint32_t oldest_ = 0;
   std::uint32_t next_ = 0;
   std::array<Taken, kMostPieces> pieces_;

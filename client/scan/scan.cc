@@ -46,8 +46,8 @@ Request NextOf(std::uint64_t cursor, std::size_t offset, std::size_t size) {
   return request;
 }
 
-/// Adds up what the server says, request for request. `anew`: what was counted before a cursor was lost is
-/// counted again.
+/// Adds up the numbers in the server's replies, request after request. `anew`: counting starts again if the
+/// cursor is lost.
 absl::StatusOr<std::uint64_t> AddUp(Session& session, ScanKind kind, const ScanRange& range, bool anew) {
   constexpr int kTries = 8;
   std::uint64_t sum = 0;
@@ -131,7 +131,7 @@ absl::Status ClientScan::Impl::Open() {
   REMORA_RETURN_IF_ERROR(TakeWindow());
   page_ = {};
   pieces_.clear();
-  lost_ = true;  // until it is there
+  lost_ = true;  // until the cursor exists
   half_ = 0;
   ScanStart start{.window = window_.remote,
                   .page_size = static_cast<std::uint32_t>(page_size_),
@@ -160,7 +160,7 @@ absl::Status ClientScan::Impl::TakeWindow() {
   ScanWindow& window = session_.scan_window();
   ScanWindow::Owner* const owner = window.owner();
   if (owner == this) return absl::OkStatus();
-  // Even of a scan that is gone, a page may be under way.
+  // A page may be in flight, even one of a scan that was destroyed.
   REMORA_RETURN_IF_ERROR(session_.AwaitScanPage());
   if (owner != nullptr) owner->GiveUpWindow();
   window.set_owner(nullptr);
@@ -178,7 +178,7 @@ void ClientScan::Impl::GiveUpWindow() {
   own_ = std::string(page_);
   page_ = own_;
   if (!std::exchange(asked_, false)) return;
-  // What is wrong with it is found out when it is needed.
+  // An error of the page shows when the scan needs it.
   const std::size_t half = 1 - half_;
   const ServerReply answer = session_.scan_window().reply().view();
   if (const absl::Status taken = TakePage(answer, half); taken.ok() && !lost_) {
@@ -222,7 +222,7 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
     return true;
   }
   if (cursor_ != 0 && connection_ != session_.counters().reconnects) {
-    cursor_ = 0;  // it went with its connection
+    cursor_ = 0;  // it ended with its connection
     lost_ = true;
   }
   if (!asked_ && cursor_ != 0) {
@@ -245,7 +245,7 @@ absl::StatusOr<bool> ClientScan::Impl::NextPage() {
         "scans "
         "of this client took its place, or the connection is another");
   }
-  // With a limit, what expired on its way is made up for.
+  // With a limit, the scan continues to make up for entries that expired on their way.
   const bool is_short = dropped_ && has_limit_ && !one_moment_;
   if (!lost_ && !is_short) {
     if (!pieces_.empty()) return NoScanPage("it ends inside an entry");
@@ -270,7 +270,7 @@ bool ClientScan::Impl::Next() {
   if (!failure_.ok() || over_) return false;
   const absl::Status begun = session_.BeginCall();
   absl::StatusOr<bool> shown = begun.ok() ? Step() : begun;
-  // What is left of the pages is shown; then it goes on behind it, as of a later moment.
+  // The scan shows the rest of the pages. Then it continues behind them, as of a later moment.
   while (!shown.ok() && session_.reconnects() && session_.is_broken()) {
     const absl::Status connected = session_.Reconnect(shown.status(), session_.deadline());
     shown = connected.ok() ? Step() : connected;
@@ -298,7 +298,7 @@ absl::StatusOr<bool> ClientScan::Impl::Step() {
     REMORA_RETURN_IF_ERROR(CheckKey(entry.key));
     const absl::StatusOr<bool> over = IsOver(entry.header.expiry_ms);
     if (!over.ok()) {
-      // Not shown yet: over another connection, it comes once more.
+      // The entry is not shown yet, so it comes once more over the next connection.
       page_ = {};
       pieces_ = {};
       has_ahead_ = asked_ = false;
@@ -323,9 +323,9 @@ absl::StatusOr<bool> ClientScan::Impl::Step() {
 }
 
 absl::StatusOr<bool> ClientScan::Impl::TakeEntry(Entry* entry) {
-  // Most are in one page, and shown where they are.
+  // Most entries are in one page, and are shown in place.
   const bool in_pieces = !pieces_.empty() || page_.size() < sizeof(ScanEntry);
-  const auto more = [&](std::size_t size) {  // until there are so many pieces
+  const auto more = [&](std::size_t size) {  // until pieces_ has this many bytes
     const std::string_view piece = page_.substr(0, size - std::min(size, pieces_.size()));
     pieces_ += piece;
     page_.remove_prefix(piece.size());
@@ -356,7 +356,7 @@ absl::Status ClientScan::Impl::CheckHeader(const ScanEntry& header) const {
   return is_good ? absl::OkStatus() : NoScanPage("an entry out of bounds");
 }
 
-// Each key lies beyond the last one: so a scan ends, whatever a server sends.
+// Checks that each key lies beyond the last one, so that a scan ends even with a faulty server.
 absl::Status ClientScan::Impl::CheckKey(std::string_view key) const {
   const std::string& last = scan_->key_;
   bool in_order = false;

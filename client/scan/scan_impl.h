@@ -1,4 +1,4 @@
-// Inside a client's scan, and what else is asked for in the same way.
+// Implementation of a client's scan, and of counts and drops, which use the same requests.
 #pragma once
 
 #include <cstddef>
@@ -17,32 +17,32 @@
 
 namespace remora {
 
-/// See Client. REQUIRES: Session::BeginCall was OK.
+/// Implement Client::Count and Client::DeleteRange for a range. REQUIRES: Session::BeginCall was OK.
 absl::StatusOr<std::uint64_t> CountRange(Session& session, const ScanRange& range);
 absl::StatusOr<std::uint64_t> DropRange(Session& session, const ScanRange& range);
 
 /// The pages of a scan, and the entries in them.
 class ClientScan::Impl final : public ScanWindow::Owner {
  public:
-  /// Opens it, and has its first page. REQUIRES: Session::BeginCall was OK.
+  /// Opens a scan and gets its first page. REQUIRES: Session::BeginCall was OK.
   static absl::StatusOr<std::unique_ptr<Impl>> Begin(Session& session, const ScanOptions& options);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// Whose entries these are. Before Next.
+  /// Sets the scan that shows the entries. Call it before Next.
   void set_scan(ClientScan* scan) { scan_ = scan; }
-  /// As ClientScan's. REQUIRES: the client is there.
+  /// Does ClientScan::Next. REQUIRES: the client exists.
   bool Next();
-  /// What Next is where it is not: false.
+  /// Does ClientScan::Next after the client was destroyed: sets the status, and returns false.
   bool EndWithClient();
   InUse& in_use() const { return session_.in_use(); }
-  /// Then nothing else of the session is there.
+  /// Returns whether the client, and with it the session, was destroyed.
   bool client_is_gone() const { return life_.expired(); }
   const absl::Status& status() const { return failure_; }
   std::string token() const;
-  /// Another scan needs it, or it is another connection's: what is still to be shown of it is copied.
-  /// REQUIRES: nothing is under way aside.
+  /// Copies the entries that are not shown yet out of the window, because another scan needs it or the
+  /// connection is another one. REQUIRES: no page is in flight.
   void GiveUpWindow() override;
 
  private:
@@ -52,15 +52,15 @@ class ClientScan::Impl final : public ScanWindow::Owner {
 
   // --- Pages
 
-  /// From behind the last entry shown, as of now.
+  /// Opens the scan at the server, behind the last entry shown, as of now.
   absl::Status Open();
-  /// What order the server has, where any is allowed.
+  /// Takes the order of the server's store, for a scan in any order.
   absl::Status TakeOrder(bool by_hash);
   absl::Status TakeWindow();
   absl::Status AskForNext();
-  /// Makes what came the page.
+  /// Makes the bytes that arrived in a half of the window the current page.
   absl::Status TakePage(const ServerReply& answer, std::size_t half);
-  /// True: there is another page, maybe an empty one. False: there is none.
+  /// Goes to the next page, which may be empty. Returns false if there is none.
   absl::StatusOr<bool> NextPage();
 
   // --- Entries
@@ -70,7 +70,7 @@ class ClientScan::Impl final : public ScanWindow::Owner {
     std::string_view key;
     std::string_view value;
   };
-  /// The next one. False: it is not all there yet.
+  /// Takes the next entry of the page. Returns false if the entry is not complete yet.
   absl::StatusOr<bool> TakeEntry(Entry* entry);
   absl::StatusOr<bool> Step();
   absl::Status CheckHeader(const ScanEntry& header) const;
@@ -83,28 +83,28 @@ class ClientScan::Impl final : public ScanWindow::Owner {
   const bool keys_only_;
   const bool one_moment_;
   const bool has_limit_;
-  std::uint64_t left_;  // of the limit
+  std::uint64_t left_;  // rest of the limit
   absl::Status failure_;
 
   ScanWindow::View window_;
   std::size_t page_size_ = 0;
-  std::uint64_t cursor_ = 0;      // 0: the server has none, and all was sent
-  std::uint64_t connection_ = 0;  // whose it is: ClientCounters::reconnects
-  std::size_t half_ = 0;          // where the page is
-  bool asked_ = false;            // the next page is under way, to the other half
-  bool lost_ = false;             // the server has no such cursor any more
+  std::uint64_t cursor_ = 0;      // 0: the server has none, and has sent all entries
+  std::uint64_t connection_ = 0;  // of the cursor: ClientCounters::reconnects then
+  std::size_t half_ = 0;          // half of the window with the page
+  bool asked_ = false;            // the request for the next page, into the other half, is in flight
+  bool lost_ = false;             // the server has dropped the cursor
   bool dropped_ = false;          // an entry expired on its way
-  std::string_view page_;         // what is left of it: in the window, or of own_
+  std::string_view page_;         // rest of the page: in the window, or in own_
   std::string own_;
   bool has_ahead_ = false;
-  std::string ahead_;  // the page behind it, copied out of the window
+  std::string ahead_;  // the page after it, copied out of the window
   absl::Status ahead_failed_;
   bool over_ = false;
 
   ClientScan* scan_ = nullptr;
   std::string pieces_;         // an entry that comes in several pages
-  bool pieces_shown_ = false;  // it is the one that is shown
-  std::string value_;          // of the entry shown, when the window was given up
+  bool pieces_shown_ = false;  // the entry shown is in pieces_
+  std::string value_;          // value of the entry shown, after the window was given up
 };
 
 }  // namespace remora

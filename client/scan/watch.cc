@@ -23,7 +23,7 @@ absl::Status NoWatchPage(const char* why) {
   return absl::InternalError(absl::StrCat("what the server sent is no page of this watch: ", why));
 }
 
-/// Whether no later call can end better: its place is not there any more, or it was never one.
+/// Returns whether no later call can succeed: the server no longer has the position, or never had it.
 bool IsFinal(const absl::Status& status) {
   return absl::IsOutOfRange(status) || absl::IsInvalidArgument(status) || absl::IsInternal(status);
 }
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<ClientWatch::Impl>> ClientWatch::Impl::Begin(cons
 // --- Pages ----------------------------------------------------------------------------------------------
 
 absl::Status ClientWatch::Impl::FetchPage(Session& session) {
-  // A page of a scan may be under way, or not shown yet.
+  // A page of a scan may be in flight, or not shown yet.
   REMORA_RETURN_IF_ERROR(session.AwaitScanPage());
   ScanWindow& scan_window = session.scan_window();
   if (scan_window.owner() != nullptr) scan_window.owner()->GiveUpWindow();
@@ -74,7 +74,7 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   }
   if (!answer.ok() && !absl::IsNotFound(answer.status())) return answer.status();
   if (!answer.ok() || answer->reply.status == ReplyStatus::kNotFound) {
-    // The server has no such cursor, or not any more: behind the last change that is whole.
+    // The server does not have the cursor, so the watch opens anew behind the last complete change.
     page_.clear();
     taken_ = 0;
     cursor_ = 0;
@@ -97,7 +97,7 @@ absl::Status ClientWatch::Impl::FetchPage(Session& session) {
   page_end_ = reply.slot;
   page_.erase(0, std::exchange(taken_, 0));
   page_.append(reinterpret_cast<const char*>(window.bytes.data()), static_cast<std::size_t>(reply.result));
-  if (place_.sequence == 0) {  // from then on
+  if (place_.sequence == 0) {  // begin now
     place_.sequence = page_end_;
     if (page_.size() >= sizeof(ChangeEntry))
       std::memcpy(&place_.sequence, page_.data(), sizeof(std::uint64_t));
@@ -118,7 +118,7 @@ absl::StatusOr<ServerReply> ClientWatch::Impl::Open(Session& session, const Scan
   bytes += range_.begin;
   bytes += range_.end;
   absl::StatusOr<ServerReply> answer = session.Call(Operation::kScan, {}, HashKey({}), bytes);
-  // The server has checked it: it is one of this incarnation, too.
+  // The server has checked the position: it belongs to this incarnation.
   if (answer.ok() && answer->reply.status == ReplyStatus::kOk) {
     place_.incarnation = session.server().shape().incarnation;
   }
@@ -141,7 +141,7 @@ absl::StatusOr<bool> ClientWatch::Impl::Next(std::chrono::milliseconds wait) {
   const TimePoint until = clock_.Now() + wait;
   for (Duration pause = kFirstPollPause;;) {
     absl::StatusOr<bool> taken = TakeEntry();
-    bool came = false;  // anything
+    bool came = false;  // whether any bytes came
     if (taken.ok() && !*taken) {
       const absl::Status called = call_([&](Session& session) -> absl::Status {
         REMORA_ASSIGN_OR_RETURN(const bool behind, IsBehind(session));

@@ -1,4 +1,4 @@
-// Inside a client's watch.
+// Implementation of a client's watch.
 #pragma once
 
 #include <chrono>
@@ -22,10 +22,10 @@ namespace remora {
 class ClientWatch::Impl {
  public:
   using Call = absl::FunctionRef<absl::Status(Session&)>;
-  /// Does a call, over another connection if need be.
+  /// Runs a call, over a new connection if the old one is broken.
   using Caller = std::function<absl::Status(Call)>;
 
-  /// Has its first page. What `call` refers to lives as long as the session.
+  /// Begins a watch and gets its first page. Objects to which `call` refers must live as long as the session.
   static absl::StatusOr<std::unique_ptr<Impl>> Begin(const WatchOptions& options, const Session& session,
                                                      Caller call);
 
@@ -38,23 +38,23 @@ class ClientWatch::Impl {
 
   absl::Status FetchPage(Session& session);
   absl::StatusOr<ServerReply> Open(Session& session, const ScanWindow::View& window, std::size_t page_size);
-  /// Whether there is anything to ask for.
+  /// Returns whether the server has changes that the watch has not got.
   absl::StatusOr<bool> IsBehind(Session& session);
-  /// Shows the next one. False: it is not all there yet.
+  /// Shows the next change. Returns false if it is not complete yet.
   absl::StatusOr<bool> TakeEntry();
   absl::Status Check(const ChangeEntry& header) const;
 
   const ScanRange range_;
-  const std::weak_ptr<const void> life_;  // the client's: what stands below is of use as long
+  const std::weak_ptr<const void> life_;  // the client's: once expired, call_ and clock_ are invalid
   const Clock& clock_;
   const Caller call_;
-  ChangePlace place_;  // behind what was shown
+  ChangePlace place_;  // behind the change shown last
   std::uint64_t cursor_ = 0;
-  std::string page_;            // and those before it, of a change that comes in several
-  std::size_t taken_ = 0;       // bytes of it
-  std::uint64_t page_end_ = 0;  // the sequence behind the page
+  std::string page_;            // with the pages before it, if a change comes in several
+  std::size_t taken_ = 0;       // bytes taken of page_
+  std::uint64_t page_end_ = 0;  // the sequence number behind the page
   ClientWatch* watch_ = nullptr;
-  absl::Status failed_;  // for good
+  absl::Status failed_;  // final
 };
 
 }  // namespace remora

@@ -1,6 +1,6 @@
-// The keys that were read last, for a server whose memory fills: it does not see reads, and has to know which
-// records are used. They go along with the next request, whatever it is; and with one of their own when
-// there is none for a while.
+// The keys that the client read last, for a server whose memory fills. The server does not see reads, but has
+// to know which records are in use. The hints go along with the next request of any kind. If none comes for a
+// while, the client sends a request only for them.
 #pragma once
 
 #include <algorithm>
@@ -13,23 +13,25 @@
 
 namespace remora {
 
-/// Thread Safety: none.
+/// Hashes of the keys read since the last request.
+///
+/// Thread safety: none.
 class AccessHints {
  public:
-  /// As the server's last reply said.
+  /// Turns the hints on or off, as the server's last reply asks.
   void set_wanted(bool wanted) { wanted_ = wanted; }
 
-  /// Whether it now holds as many as go into one request.
+  /// Notes a read. Returns whether the hints now fill one request.
   bool Note(std::uint64_t key_hash) {
     if (!wanted_) return false;
     hashes_[count_++ % kMaxReads] = key_hash;
     return count_ >= kMaxReads;
   }
 
-  /// Bytes that Take would copy.
+  /// Returns how many bytes Take would copy.
   std::size_t bytes() const { return std::min(count_, kMaxReads) * sizeof(std::uint64_t); }
 
-  /// Copies them to `to`, which has room for kMaxReads, and forgets them. Returns how many they are.
+  /// Copies the hashes to `to`, which has room for kMaxReads of them, and forgets them. Returns their number.
   std::size_t Take(std::byte* to) {
     const std::size_t taken = std::min(count_, kMaxReads);
     std::memcpy(to, hashes_.data(), taken * sizeof(std::uint64_t));

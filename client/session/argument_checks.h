@@ -1,4 +1,4 @@
-// What a call may be asked for. InvalidArgument says what is out of bounds.
+// Checks of the arguments of calls. InvalidArgument: the message says which one is out of bounds.
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,11 @@ namespace remora {
 absl::Status CheckKey(std::string_view key);
 absl::Status CheckTtl(std::chrono::milliseconds ttl);
 absl::Status CheckDurability(std::optional<Durability> durability);
-/// Of a write without a value.
+/// Checks a write without a value.
 absl::Status CheckWrite(std::string_view key, const Condition& condition,
                         std::optional<Durability> durability);
 absl::Status CheckPut(std::string_view key, std::string_view value, const PutOptions& options);
-/// OutOfRange: more than a message can bring. Store::Append says the same.
+/// Checks the size of bytes to append. OutOfRange: they exceed a message. Store::Append says the same.
 absl::Status CheckAppended(std::string_view bytes);
 
 }  // namespace remora

@@ -1,9 +1,9 @@
-// Notices two threads in one client, before they read each other's values or crash somewhere else.
+// Detects two threads in one client, before they read each other's values or crash in another place.
 //
-// It ends the process. The check has no locked instruction, since each GET would pay for that, so it does not
-// notice the mistake each time. A status would let a program continue that gets wrong values now and then;
-// Poll, the end of a scan and destructors return no status. Threads that take turns, and tell
-// each other, are never taken for two at once.
+// The guard ends the process. A status would let a program continue that gets wrong values now and then, and
+// some functions have none: Poll, the end of a scan, destructors. The check has no locked instruction,
+// because each GET would pay for it, so it does not detect the mistake each time. It never mistakes threads
+// that take turns, and synchronize with each other, for two at once.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,10 @@
 
 namespace remora {
 
+/// Marks a client as in use during a call.
 class InUse {
  public:
-  /// For the length of a call of the public API.
+  /// Scope of a call of the public API.
   class Call {
    public:
     explicit Call(InUse& in_use) : in_use_(in_use) { in_use_.Begin(); }
@@ -26,7 +27,7 @@ class InUse {
    private:
     InUse& in_use_;
   };
-  /// For the length of a callback inside a call: it may call the client.
+  /// Scope of a callback inside a call, which may call the client.
   class Callback {
    public:
     explicit Callback(InUse& in_use) : in_use_(in_use) { in_use_.End(); }
@@ -38,7 +39,8 @@ class InUse {
     InUse& in_use_;
   };
 
-  // Relaxed: it orders nothing, and of threads that take turns, what orders these lets the next one see it.
+  // Relaxed: the flag orders nothing. Threads that take turns synchronize, and so the next one sees its
+  // value.
   void Begin() {
     if (is_.load(std::memory_order_relaxed)) [[unlikely]]
       UsedAlready();
@@ -47,7 +49,7 @@ class InUse {
   void End() { is_.store(false, std::memory_order_relaxed); }
 
  private:
-  /// But in a forked child, whose calls say so.
+  /// Ends the process with a message. Returns in a forked child, whose calls report that instead.
   [[gnu::noinline, gnu::cold]] void UsedAlready() const;
 
   std::atomic<bool> is_ = false;

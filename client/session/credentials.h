@@ -1,4 +1,4 @@
-// A client's token (ClientOptions::token).
+// The auth token of a client (ClientOptions::token).
 #pragma once
 
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace remora {
 
-/// The secret of a token: of its line in the server's file (`kvctl token`), or alone. Lines that are empty,
-/// and what stands behind a #, do not count. "" of no text at all. InvalidArgument: it is none, or several.
+/// Returns the secret of an auth token. `text` is the token's line in the server's file (`kvctl token`), or
+/// the secret alone. Empty lines do not count, nor does text behind a #. For no text at all the secret is "".
+/// InvalidArgument: the text has no token, or several.
 absl::StatusOr<std::string> SecretOfToken(std::string_view text);
 
-/// For ClientOptions::token, what is in a file. Errors as SecretOfToken and rdma::ReadSecretFile, with the
-/// file's name.
+/// Returns the contents of a file for ClientOptions::token. Errors as for SecretOfToken and
+/// rdma::ReadSecretFile, with the file's name.
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
 }  // namespace remora

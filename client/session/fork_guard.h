@@ -1,12 +1,13 @@
-// Whether this process is still the one in which something was made: a forked child has a copy of a client,
-// and shares with its parent what the copy stands for.
+// Detects a forked child. It has a copy of each client of its parent, and shares with the parent the
+// connection behind the copy.
 #pragma once
 
 #include <cstdint>
 
 namespace remora {
 
-/// Grows in each child of fork(2); the same as long as it is one process. One load.
+/// Count of the forks that led to this process: it is constant in one process, and increases in each child of
+/// fork(2). Reading it costs one load.
 class Forks {
  public:
   static std::uint64_t Count() { return count_; }

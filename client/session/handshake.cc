@@ -1,5 +1,5 @@
-// A connection begins: the hello, the proof of a token where there is one, what the server says, its
-// superblock.
+// The handshake of a connection: the hello, the proof of an auth token if there is one, the check of the
+// server's answer, and its superblock.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,7 +13,8 @@
 namespace remora {
 namespace {
 
-// What slots reach. Of more, nobody could say what is where; what is kept for each MiB of it would be no end.
+// Largest memory that slots can address. A client refuses a larger one, also because it keeps some bytes for
+// each MiB.
 constexpr std::uint64_t kMaxRegionSize = (kMaxOffsetUnits + 1) * kUnitSize;
 
 absl::Status VersionMismatch(std::string_view what, std::uint64_t server, std::uint64_t client) {
@@ -27,7 +28,7 @@ absl::Status NoServer() { return absl::FailedPreconditionError("what listens the
 absl::Status RefusalStatus(std::span<const std::byte> data, bool has_token) {
   HelloRefusal refusal;
   const bool is_refusal = FromBytes(data, &refusal);
-  // A server that ends, or whose device has no room for another connection, rejects without a word.
+  // A server that ends, or whose device has no room for another connection, rejects without a reason.
   if (!is_refusal || refusal.magic == 0) {
     return absl::UnavailableError(
         "the server rejected the connection: it is ending, or has no room; try again");
@@ -79,7 +80,7 @@ absl::Status Session::Open(std::unique_ptr<rdma::Connection> connection, TimePoi
         clock_.Now() >= deadline) {
       return joined;
     }
-    nonce = refusal.nonce;  // that was too old, or of the server before
+    nonce = refusal.nonce;  // the nonce was too old, or came from the previous server
   }
 }
 
@@ -125,7 +126,7 @@ absl::Status Session::Greet(const HelloRequest& hello, TimePoint deadline) {
       reply.memory.size < kSuperblockSize) {
     return NoServer();
   }
-  // Before anything that it says is believed.
+  // The client verifies this before it trusts any other field of the answer.
   if (!secret_.empty() &&
       !rdma::AreSameBytes(rdma::HmacSha256(secret_, ServerProofParts(hello, reply)), reply.proof)) {
     return NotProven();
@@ -160,7 +161,7 @@ absl::Status Session::AdoptSuperblock() {
   return ReadFirstDirectory();
 }
 
-/// So that the first GET finds it read.
+/// READs the first entries of the directory, so that the first GET need not.
 absl::Status Session::ReadFirstDirectory() {
   const RegionReader::DirectoryRange range = region_.DirectoryAround({});
   if (range.size == 0) return absl::OkStatus();

@@ -1,6 +1,6 @@
-// What a client does when its connection breaks: it makes another, under the same name, forgets all that it
-// knew of the server, and asks what became of the write whose answer it lost
-// (server/connection/client_table.h says why that tells).
+// Recovery of a client whose connection breaks. It makes another connection under the same client ID, and
+// forgets all knowledge of the server. Then it asks for the outcome of the write whose answer it lost
+// (server/connection/client_table.h explains why the answer is right).
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -13,18 +13,18 @@
 namespace remora {
 namespace {
 
-// Between attempts: doubled each time, and shortened at random by up to a half, so that clients of a server
-// that was restarted do not all come at once.
+// Pauses between attempts. Each is twice the one before, and shortened at random by up to a half, so that the
+// clients of a restarted server do not all come at once.
 constexpr std::chrono::milliseconds kFirstPause{4};
 constexpr std::chrono::milliseconds kLongestPause{1000};
 constexpr int kMostDoublings = 8;
-// An attempt that gets no answer is given up after this time, the next one after four times as long: the
-// message that asks for a connection, or its answer, may be lost, and librdmacm sends it again only after 4
-// s; but a server may also be slow.
+// Time limit of an attempt that gets no answer; the next one gets four times as long. The request for a
+// connection, or its answer, may be lost, and librdmacm sends it again only after 4 s. But a server may also
+// be slow.
 constexpr std::chrono::milliseconds kFirstAttempt{1000};
 constexpr int kMostQuadruplings = 6;
 
-/// Whether another attempt may end better.
+/// Returns whether another attempt may succeed.
 bool MayPass(const absl::Status& status, RefusalReason refusal) {
   switch (status.code()) {
     case absl::StatusCode::kCancelled:
@@ -44,8 +44,8 @@ bool MayPass(const absl::Status& status, RefusalReason refusal) {
 }  // namespace
 
 absl::Status Session::Reconnect(const absl::Status& cause, TimePoint deadline) {
-  if (absl::IsCancelled(cause)) return cause;  // the call does not wait for anything any more
-  if (broken_.ok()) broken_ = cause;           // until it is not
+  if (absl::IsCancelled(cause)) return cause;  // the call must not wait any more
+  if (broken_.ok()) broken_ = cause;           // until an attempt succeeds
   for (int attempt = 0; clock_.Now() < deadline; ++attempt) {
     const Attempt made = TryToReconnect(deadline);
     if (made.status.ok()) {
@@ -106,7 +106,7 @@ absl::Status Session::OpenFirst(std::unique_ptr<rdma::Connection> connection) {
 absl::Status Session::OpenAnother(TimePoint deadline) {
   refusal_ = RefusalReason{};
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, dialer_(deadline));
-  // Before anything is read into the buffer, or sent from it: the connection may still be at it.
+  // The connection may still access the buffer, so it ends before the client reuses the buffer.
   EndConnection();
   ForgetServer();
   const absl::Status was = std::exchange(broken_, absl::OkStatus());
@@ -123,7 +123,7 @@ absl::Status Session::OpenAnother(TimePoint deadline) {
 
 void Session::EndConnection() {
   if (broken_.ok()) broken_ = absl::UnavailableError("the connection ended");
-  // The server learns that it ends, before the registrations do.
+  // The server learns of the end of the connection before the registrations end.
   if (connection_ != nullptr) connection_->Disconnect();
   Deregister();
   connection_.reset();
@@ -137,7 +137,7 @@ void Session::Deregister() {
 }
 
 void Session::LetGo() {
-  if (is_forked()) return;  // it is the parent's
+  if (is_forked()) return;  // the connection belongs to the parent
   // A SEND may complete after its reply came.
   while (!is_broken() && channel_.IsGathering(RequestChannel::kCall)) TakeSome().IgnoreError();
   if (is_broken()) EndConnection();

@@ -10,7 +10,7 @@ absl::Status ScanWindow::Offer(rdma::Connection& connection) {
   registration_.reset();
   if (!reply_.is_here()) {
     Reply gone;
-    gone.status = ReplyStatus::kNotFound;  // its cursor went with the connection
+    gone.status = ReplyStatus::kNotFound;  // its cursor ended with the connection
     reply_.Take({gone, {}});
   }
   abandoned_cursor_ = 0;

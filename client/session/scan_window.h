@@ -1,4 +1,4 @@
-// Memory of a client that the server WRITEs pages of scans and watches to.
+// Memory of a client into which the server WRITEs pages of scans and watches.
 #pragma once
 
 #include <array>
@@ -16,49 +16,50 @@
 
 namespace remora {
 
-/// A window, the scan whose pages are in it, and the reply to the request for a page that is in flight beside
-/// those of the calls.
+/// A window, the scan whose pages are in it, and the reply to the request for a page. That request is in
+/// flight beside the requests of calls.
 ///
-/// Thread safety: none. Ownership: the registration ends before the connection (Deregister); the owner
+/// Thread safety: none. Ownership: the registration ends before the connection (Deregister). The owner
 /// outlives its turn.
 class ScanWindow {
  public:
   /// A scan whose pages are in the window.
   class Owner {
    public:
-    /// Another one needs the window, or it is another connection's: copies what is still to be shown of it.
-    /// REQUIRES: no page is in flight.
+    /// Copies the entries that it has not shown yet out of the window, because another scan needs the window
+    /// or the connection is another one. REQUIRES: no page is in flight.
     virtual void GiveUpWindow() = 0;
 
    protected:
     ~Owner() = default;
   };
 
-  /// Memory and its name for the server.
+  /// The window's memory, and the server's name for it.
   struct View {
     std::span<std::byte> bytes;
     RemoteRegion remote;
   };
 
-  /// `size`: ClientOptions::scan_window_bytes.
+  /// Makes a window of `size` bytes (ClientOptions::scan_window_bytes).
   explicit ScanWindow(std::size_t size) : size_(size) {}
 
-  /// For each connection anew, before it connects. Over the local transport the server maps the memory when
-  /// it accepts us; nobody touches a page of it before the first scan. InvalidArgument: the size.
+  /// Offers the memory to a connection. Call it for each one, before it connects. Over the local transport
+  /// the server maps the memory when it accepts the client; neither side touches a page of it before the
+  /// first scan. InvalidArgument: the size is out of bounds.
   absl::Status Offer(rdma::Connection& connection);
-  /// Pins the memory, the first time. FailedPrecondition: the size is 0.
+  /// Returns the memory, and registers it the first time, which pins it. FailedPrecondition: the size is 0.
   absl::StatusOr<View> Register(rdma::Connection& connection);
   void Deregister() { registration_.reset(); }
 
-  /// The window's owner; null: nobody's pages are in it.
+  /// Returns the scan whose pages are in the window; null: there is none.
   Owner* owner() const { return owner_; }
   void set_owner(Owner* owner) { owner_ = owner; }
 
-  /// Returns a cursor that nobody needs any more, once; 0: none.
+  /// Returns a cursor that no scan needs any more, once; 0: there is none.
   std::uint64_t TakeAbandonedCursor() { return std::exchange(abandoned_cursor_, 0); }
   void AbandonCursor(std::uint64_t cursor) { abandoned_cursor_ = cursor; }
 
-  /// The reply to the request for a page.
+  /// Returns the reply to the request for a page.
   StoredReply& reply() { return reply_; }
 
  private:

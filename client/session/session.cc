@@ -133,7 +133,7 @@ void Session::ReportReads() {
   const TimePoint now = clock_.Coarse();
   if (now - reads_reported_ < kReportPause) return;
   reads_reported_ = now;
-  // If it fails, the next call says so.
+  // If it fails, the next call reports it.
   Call(Operation::kPing, {}, HashKey({}), {}).IgnoreError();
 }
 

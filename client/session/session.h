@@ -1,6 +1,7 @@
-// A connected client: its connection, which it makes again when it breaks; and the waits of its calls.
+// The session of a connected client: its connection, which it makes again when it breaks, and the waits of
+// its calls.
 //
-// What a call reads and sends has owners of its own, which do not wait: RegionReader (client/region),
+// The state for reads and messages has owners of its own, which do not wait: RegionReader (client/region),
 // RequestChannel (client/rpc), ReadCache (client/cache), ServerView and ScanWindow.
 #pragma once
 
@@ -44,33 +45,32 @@ inline constexpr std::string_view kForgotten =
     "forgotten "
     "it; whether the write was done is unknown";
 
-/// Returns the options with what is not set as the address wants it.
+/// Returns the options, with the defaults for this address in place of unset values.
 ClientOptions ResolvedFor(const rdma::Address& address, ClientOptions options);
 
+/// Returns the bytes of registered memory as a value.
 inline std::string_view ValueIn(const RegisteredBytes& memory) {
   return {reinterpret_cast<const char*>(memory.bytes().data()), memory.bytes().size()};
 }
 
-/// One server, and a connection to it at a time. Everything is allocated and registered in Start; nothing is
-/// per operation.
+/// A session with one server, with at most one connection at a time. Start allocates and registers all
+/// memory; operations allocate none.
 ///
-///   S1 Memory that the connection may read or write is registered with it, and its registrations end before
-///   it does;
-///      so when EndConnection returns, no device is at any memory of ours or the caller's.
-///   S2 While broken_ is not OK, no READ and no request is posted.
-///   S3 Of a write that was sent and not answered, unacknowledged_write_ is the request id, until its outcome
-///   is known
-///      or nobody wants to know it.
+/// S1 Memory that the connection may read or write is registered with it. The registrations end before the
+///    connection does. So when EndConnection returns, no device accesses memory of the client or the caller.
+/// S2 While broken_ is not OK, the session posts no READ and no request.
+/// S3 unacknowledged_write_ is the request ID of a write that was sent and not answered, until its outcome is
+///    known or the call abandons it.
 ///
-/// More than 25 methods and 15 fields: it is the one that makes the parts and hands them out, an accessor for
-/// each. The state that it has itself is the connection, the identity that it is made with again, and the
-/// call's deadline.
+/// The class has more than 25 methods and 15 fields, because it makes all parts and has an accessor for each.
+/// Its own state is the connection, the identity for later connections, and the call's deadline.
 ///
 /// Thread safety: none.
 class Session {
  public:
-  /// Registers buffers, connects, checks that the server speaks the same format, and reads its superblock.
-  /// `dialer`: for later connections, and for the second one that a token takes; none: there will be none.
+  /// Registers buffers, connects, checks that the server has the same format and version, and reads its
+  /// superblock. `dialer` makes later connections, and the second one that an auth token requires; null: the
+  /// session makes none.
   static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
                                                         Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
@@ -78,34 +78,36 @@ class Session {
 
   // --- Calls
 
-  /// Each call of the public API begins here: its deadline runs from the first time that it has to wait.
-  /// OK unless an earlier call left the connection in an unknown state.
+  /// Begins a call of the public API. Its deadline runs from the first time that it has to wait. Returns OK
+  /// unless an earlier call left the connection in an unknown state, or this is a forked child's copy.
   absl::Status BeginCall() {
     deadline_.reset();
     if (is_forked()) broken_ = absl::FailedPreconditionError(kForked);
     return broken_;
   }
-  /// BeginCall for a call that is not begun again: also notices that the connection broke since the last one,
-  /// if the transport knows it already.
+  /// Does what BeginCall does, for a call that must not begin a second time. It also notices that the
+  /// connection broke since the last one, if the transport knows it already.
   absl::Status BeginOnce();
-  /// Whether BeginCall would return OK.
+  /// Returns whether BeginCall would return OK.
   bool is_ready() const { return broken_.ok() && !is_forked(); }
-  /// Whether this is a forked child's copy: nothing may be done with it. No attempt to reconnect it succeeds.
+  /// Returns whether this is a forked child's copy, which must not be used. No attempt to reconnect it
+  /// succeeds.
   bool is_forked() const { return forks_ != Forks::Count(); }
-  /// The call's deadline: begins to run if it did not yet.
+  /// Returns the call's deadline, which starts to run now if it has not yet.
   TimePoint deadline() {
     if (!deadline_.has_value()) deadline_ = clock_.Now() + options_.timeout;
     return *deadline_;
   }
-  /// The call makes progress: its deadline runs anew.
+  /// Restarts the call's deadline, because the call has made progress.
   void RestartDeadline() { deadline_.reset(); }
   std::chrono::milliseconds timeout() const { return options_.timeout; }
 
-  /// Not OK: the connection is broken, and every call fails.
+  /// Returns the reason why the connection is broken and every call fails. OK: it is not.
   const absl::Status& status() const { return broken_; }
-  /// Whether the connection is broken, also where no call has noticed. Reconnect heals it.
+  /// Returns whether the connection is broken, even if no call has noticed it. Reconnect replaces it.
   bool is_broken() const { return !broken_.ok() || !connection_->status().ok(); }
-  /// Makes every later call fail: what is in flight may still come, and would be taken for something else.
+  /// Makes every later call fail with `cause`, and returns it. The reason: completions of requests in flight
+  /// may still come, and a later call would mistake them for its own.
   absl::Status Break(absl::Status cause);
 
   // --- Parts
@@ -126,19 +128,19 @@ class Session {
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
   rdma::Connection& connection() { return *connection_; }
-  /// Expires with the session: for what may outlive its client.
+  /// Returns a pointer that expires with the session, for objects that may outlive their client.
   std::weak_ptr<const void> life() const { return life_; }
 
-  // --- Waits, until the call's deadline. Errors are the connection's, which is then broken.
+  // --- Waits, until the call's deadline. Their errors are the connection's, which is broken then.
 
-  /// OK: all READs that the region reader has posted are done.
+  /// Waits until all READs that the region reader has posted are complete.
   absl::Status AwaitReads();
-  /// READs it into the session's own buffer, where it stays until the next call.
+  /// READs the superblock into the session's own buffer, where it is valid until the next call.
   absl::StatusOr<const Superblock*> ReadSuperblock();
 
-  /// Sends a request for RequestChannel::kCall, as soon as there is a credit and room, and awaits its reply,
-  /// whose text stays until the next one. `send`: as RequestChannel::Send. REQUIRES: no other request for
-  /// kCall is in flight.
+  /// Sends a request for RequestChannel::kCall as soon as there is a credit and room, and waits for its
+  /// reply. The reply's text is valid until the next one. `send` sends the request, with the result of
+  /// RequestChannel::Send. REQUIRES: no other request for kCall is in flight.
   using Send = absl::FunctionRef<absl::StatusOr<bool>(RequestChannel&)>;
   absl::StatusOr<ServerReply> Exchange(Operation operation, Send send);
   absl::StatusOr<ServerReply> Call(const RequestSpec& spec);
@@ -146,28 +148,28 @@ class Session {
                                    std::string_view value) {
     return Call({.operation = operation, .key = key, .key_hash = key_hash, .value = value});
   }
-  /// The same of a request that says all in itself.
+  /// Sends a request that consists of its header alone, and waits for its reply.
   absl::StatusOr<ServerReply> CallBare(const Request& request);
-  /// Waits until all of the staging memory, and the buffer for it, are the caller's.
+  /// Waits until no request in flight uses the staging memory or its buffer. Then both belong to the caller.
   absl::Status AwaitStaging();
-  /// Takes some completions. Replies to requests that are not the session's own go to `take`, by the caller's
-  /// number.
+  /// Waits for some completions and takes them. Passes replies to requests of other owners than the session
+  /// to `take`, with the owner's number.
   using TakeReply = absl::FunctionRef<void(std::uint32_t caller, const ServerReply& reply, bool may_learn)>;
   absl::Status AwaitReplies(TakeReply take);
 
-  /// Each write begins here: it recovers the reply that it lost with an earlier connection, by asking for it.
-  /// Nothing: none was lost, or the write was not done, and it is to be sent.
+  /// Begins a write: recovers the reply that it lost with an earlier connection, by asking the server.
+  /// Nullopt: no reply was lost, or the write was not done, so the caller sends it.
   absl::StatusOr<std::optional<ServerReply>> RecoverLostReply() {
     if (unacknowledged_write_ == 0) return std::nullopt;
     return QueryCompletion();
   }
 
-  /// SENDs a request for a page, whose reply comes beside those of calls: to the scan window. REQUIRES: the
-  /// last one was awaited.
+  /// SENDs a request for a page. Its reply goes to the scan window, apart from the replies to calls.
+  /// REQUIRES: AwaitScanPage has returned for the previous one.
   absl::Status PostScanPage(const Request& request);
   absl::Status AwaitScanPage();
 
-  /// The key with this hash was read. Now and then, costs a request.
+  /// Notes a read of the key with this hash. Now and then this costs a request.
   [[gnu::always_inline]] void NoteRead(std::uint64_t key_hash) {
     if (hints_.Note(key_hash)) ReportReads();
   }
@@ -175,52 +177,55 @@ class Session {
   // --- reconnect.cc
 
   bool reconnects() const { return dialer_ != nullptr && options_.reconnect; }
-  /// Makes another connection, in the place of the one that broke for `cause`; tries until the deadline. All
-  /// that was known of the server is forgotten. Unknown: there is another, but what became of the call's
-  /// write, whose answer was lost, nobody knows. `cause`: there is no time. Unavailable: there was not
-  /// enough. Others are final, as of Start.
+  /// Makes another connection in place of the one that broke for `cause`, and tries until the deadline.
+  /// Forgets all knowledge of the server. Outcomes:
+  ///   Unknown: there is a connection, but the server cannot tell the outcome of the call's write, whose
+  ///     answer was lost.
+  ///   `cause`: the deadline has passed already.
+  ///   Unavailable: the deadline passed during the attempts.
+  ///   Any other: final, as for Start.
   absl::Status Reconnect(const absl::Status& cause, TimePoint deadline);
-  /// Makes one attempt at that, for a caller that does not wait in between. Not OK: `is_final`, or another
-  /// may end better, after a pause. OK: `was_forgotten` says that the server does not know what this client
-  /// wrote before.
+  /// Makes one attempt to reconnect, for a caller that does not wait in between. If its status is not OK, the
+  /// failure is final (`is_final`), or another attempt may succeed after a pause. If it is OK,
+  /// `was_forgotten` tells that the server does not know the earlier writes of this client.
   struct Attempt {
     absl::Status status;
     bool is_final = false;
     bool was_forgotten = false;
   };
   Attempt TryToReconnect(TimePoint deadline);
-  /// The least time between two requests that only report reads.
+  /// Shortest pause between two requests that only report reads.
   static constexpr std::chrono::milliseconds kReportPause{100};
-  /// Returns the pause behind the attempt of this number, from 0 on.
+  /// Returns the pause after the attempt of this number, which counts from 0.
   static Duration Pause(int attempt);
-  /// The call does not want to know any more what became of its write.
+  /// Gives up the unacknowledged write: the call does not ask for its outcome any more.
   void AbandonWrite() { unacknowledged_write_ = 0; }
-  /// Ends the connection: no device is at any memory of ours any more. It counts as broken.
+  /// Ends the connection, which counts as broken then. Afterwards no device accesses the client's memory.
   void EndConnection();
-  /// Waits until the device is not at any memory of a caller's, or the connection has ended.
+  /// Waits until the device no longer accesses any memory of a caller, or the connection has ended.
   void LetGo();
-  /// Registers a buffer with this connection, if it is good, and all that will follow, until Remove.
+  /// Registers a buffer with this connection, if it is not broken, and with all later ones, until Remove.
   absl::Status Add(RegisteredBuffer* buffer);
   void Remove(RegisteredBuffer* buffer);
-  /// InvalidArgument: it is another client's.
+  /// Checks that this client registered the memory. InvalidArgument: another client did.
   absl::Status CheckOwn(const RegisteredBytes& memory) const;
-  /// REQUIRES: CheckOwn.
+  /// Returns the memory's scatter-gather element. REQUIRES: CheckOwn is OK.
   static rdma::Sge SgeOf(const RegisteredBytes& memory);
 
  private:
-  /// This client to the server, over all its connections.
+  /// Identity of this client for the server, over all its connections.
   struct Identity {
-    std::uint64_t id = 0;    // HelloRequest::client; 0: nobody that comes again
-    bool returns = false;    // the server has accepted the id
-    bool forgotten = false;  // the id before was, and there was no connection since
+    std::uint64_t id = 0;    // HelloRequest::client; 0: the client will not reconnect
+    bool returns = false;    // the server has accepted the ID
+    bool forgotten = false;  // the server forgot the previous ID, and no connection was made since
   };
 
   Session(Dialer dialer, const ClientOptions& options, const Clock& clock);
 
   static std::uint64_t RandomClientId();  // not 0
-  // Of handshake.cc.
-  /// Connects over `connection`, or, with a token, over one that is dialled behind it: from now on the one.
-  /// Not OK: it is broken.
+  // Defined in handshake.cc:
+  /// Connects over `connection` or, with an auth token, over a second one that it dials afterwards. The
+  /// session uses that connection from now on. If the status is not OK, the connection is broken.
   absl::Status Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline);
   absl::StatusOr<HelloNonce> AskForNonce(rdma::Connection& connection, const HelloRequest& hello,
                                          TimePoint deadline);
@@ -229,11 +234,11 @@ class Session {
   absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
   absl::Status AdoptSuperblock();
   absl::Status ReadFirstDirectory();
-  // Of reconnect.cc.
+  // Defined in reconnect.cc:
   void ForgetServer();
   void Deregister();
   absl::Status OpenAnother(TimePoint deadline);
-  /// Opens Start's connection; where there is a dialer, with more than one attempt.
+  /// Opens the connection of Start; with a dialer, in more than one attempt.
   absl::Status OpenFirst(std::unique_ptr<rdma::Connection> connection);
   TimePoint NextAttemptEnds(TimePoint deadline);
   absl::StatusOr<std::optional<ServerReply>> QueryCompletion();
@@ -248,35 +253,35 @@ class Session {
 
   const Clock& clock_;
   const std::uint64_t forks_ = Forks::Count();
-  const Dialer dialer_;  // null: there is one connection, and no other
+  const Dialer dialer_;  // null: the session makes no other connection
   const ClientOptions options_;
-  std::string secret_;  // of the token; empty: there is none
+  std::string secret_;  // of the auth token; empty: there is none
 
-  // The call.
+  // State of the call:
   std::optional<TimePoint> deadline_;
   absl::Status broken_;
   InUse in_use_;
   StoredReply reply_;
   std::uint64_t unacknowledged_write_ = 0;  // S3; 0: none
 
-  // Of the identity, and of attempts to connect.
+  // Identity, and attempts to connect:
   Identity identity_;
-  RefusalReason refusal_ = RefusalReason{};  // of the last attempt, if that was refused
+  RefusalReason refusal_ = RefusalReason{};  // of the last attempt, if the server refused it
   int unanswered_attempts_ = 0;              // since the last connection was made
 
-  // The parts.
+  // Parts:
   ClientCounters counters_;
   ServerView server_;
   ReadCache cache_;
   AccessHints hints_;
-  TimePoint reads_reported_;  // when a request was last sent for that alone
+  TimePoint reads_reported_;  // when a request was last sent only to report reads
   SessionBuffers buffers_;
   RegionReader region_;
   RequestChannel channel_;
   ScanWindow scan_window_;
   std::vector<RegisteredBuffer*> user_buffers_;  // their registrations end before the connection
 
-  // The completions of a poll; here, so that none begins with writing them.
+  // The completions of a poll; a member, so that a poll does not begin by clearing them.
   std::array<rdma::Completion, 8> completions_;
   rdma::Spinner spinner_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();

@@ -36,9 +36,9 @@ any order. It shows each key that is there all the while exactly once, and other
 
         for key, value in store.scan(prefix="user/", any_order=True): ...
 
-What is written can be watched, from now on, or from where another watch was:
+A program can watch the writes, from now on, or from the position of another watch:
 
-        watch = store.watch(prefix="user/", token=kept)     # OutOfRange: what comes there is not kept any more
+        watch = store.watch(prefix="user/", token=kept)     # OutOfRange: the server dropped the next changes
         for change in watch:                                # waits; with timeout=, ends when none came for so long
             change.kind, change.key, change.value           # "put" or "delete"; None of a deletion
             kept = watch.token()
@@ -55,22 +55,22 @@ Many operations at once, for asyncio: remora.aio.
 When the connection breaks, a client makes another, and no write is done twice (unless reconnect=False: then it fails).
 Timeouts are in seconds; math.inf sets no limit.
 
-A call raises a remora.Error where the server, the connection or the stored data make it fail, and where a key, value,
-resume token or address is out of bounds (remora.InvalidArgument, which is a ValueError, too). A mistake of the program
-raises one of Python's own exceptions:
+A call raises a remora.Error if it fails because of the server, the connection or the stored data. It raises
+remora.InvalidArgument, which is also a ValueError, if a key, value, resume token or address is out of bounds. A mistake
+of the program raises one of Python's own exceptions:
 
         TypeError, ValueError, OverflowError, BufferError, UnicodeEncodeError   # an argument of the wrong kind
         RuntimeError                            # the client is closed, in use by another thread, or the parent's
-        MemoryError, KeyboardInterrupt, and whatever the handler of a signal raises
+        MemoryError, KeyboardInterrupt, and any exception that a signal handler raises
 
-A client has the operators of a dict, but is no collections.abc.Mapping: what was stored as str comes back as bytes;
-keys(), values() and items() are iterators; == compares clients; and others may write between two calls, so that
+A client has the operators of a dict, but is no collections.abc.Mapping. A value stored as str comes back as bytes.
+keys(), values() and items() are iterators, and == compares clients. Other clients may write between two calls, so
 dict(store), which gets key by key, may raise NotFound. (dict(store.items()) is one scan.) len(store), and so
 bool(store), ask the server. There is no pop, update, setdefault or clear: use conditions, put_many, drop_all.
 
-A client is for one thread at a time, and not for a forked child. While a call is under way, other Python threads run,
-and the client refuses other calls: those of other threads, of finalizers and of signal handlers. Ctrl-C ends a call that
-waits, within about 50 ms. Of a write it is then not known whether it was done; the next call makes another connection.
+One thread at a time may use a client, and a forked child must not use it. During a call, other Python threads run, and
+the client refuses other calls: those of other threads, of finalizers and of signal handlers. Ctrl-C ends a waiting call
+within about 50 ms. A write may or may not have been done then, and the next call makes another connection.
 """
 
 from remora._errors import (

@@ -1,4 +1,4 @@
-"""What remora.aio does a step at a time, in a thread and over a connection of its own: scans, watches, backups."""
+"""Scans, watches and backups of remora.aio, which run step by step in a thread with a connection of its own."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,11 @@ from remora._types import Change
 
 _T = TypeVar("_T")
 
-# Of one step, so that a thread is not woken for each entry, and not much waits in memory.
+# Limits of one step. They avoid a wakeup of the thread for each entry, and bound the entries that wait in memory.
 _MOST_ENTRIES = 256
 _MOST_BYTES = 1 << 20
 
-# Between two looks for changes, in seconds.
+# Pauses between two polls for changes, in seconds.
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.016
 
@@ -57,7 +57,7 @@ class Beside:
 
 
 class _Steps(Generic[_T]):
-    """What comes in steps, some at once. A task that is cancelled while it waits loses nothing: it is there next time."""
+    """An iterator that gets several items in a step. A task that is cancelled while it waits loses no item."""
 
     def __init__(self, beside: Beside) -> None:
         self._beside = beside
@@ -113,7 +113,7 @@ class Scan(_Steps[tuple[Any, str, int, float]], Generic[_T]):
         return self._last[0]
 
     def token(self) -> str:
-        """What goes on behind the last entry: Client.scan(token=...)."""
+        """Returns the resume token behind the last entry, for Client.scan(token=...)."""
         return self._of_last(1)
 
     def version(self) -> int:
@@ -150,7 +150,7 @@ def _check_patience(seconds: float | None) -> None:
 
 
 class Watch(_Steps[tuple[Change, str]]):
-    """What is written, in its order; made by Client.watch. To iterate over it never ends."""
+    """The writes in their order, made by Client.watch. Iteration over it never ends."""
 
     def __init__(self, beside: Beside, watch: _remora.Watch, token: str) -> None:
         super().__init__(beside)
@@ -197,7 +197,7 @@ class Watch(_Steps[tuple[Change, str]]):
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def token(self) -> str:
-        """What goes on behind the last change: Client.watch(token=...)."""
+        """Returns the resume token behind the last change, for Client.watch(token=...)."""
         return self._token
 
     def _step(self, _: _remora.Client) -> list[tuple[Change, str]]:

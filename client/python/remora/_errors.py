@@ -45,11 +45,11 @@ class AlreadyExists(Error):
 
 
 class DataLoss(Error):
-    """What was sent arrived damaged, or what the server has of the key on its disk is; nothing was done."""
+    """The payload arrived damaged, or the server's record on its disk is damaged. The call did nothing."""
 
 
 class Unimplemented(Error, NotImplementedError):
-    """This version does not have it."""
+    """This version does not have the feature."""
 
 
 class Internal(Error):

@@ -1,4 +1,4 @@
-"""What is given to calls, and what they give."""
+"""Types of the arguments and results of calls."""
 
 from typing import Literal, NamedTuple, Protocol, Union
 

@@ -11,22 +11,23 @@
             async for key, value in store.scan(prefix="key "): ...
             async for change in await store.watch(prefix="key "): ...
 
-Each call begins its operation at once, and returns a future. Writes are done in the order in which they were begun; a
-get that is begun behind a put of the same key, and before that has ended, may find the value before. At most `depth`
-are under way; more of them wait for their turn, in order.
+Each call begins its operation at once, and returns a future. The server does writes in the order in which they began.
+A get that begins after a put of the same key began, and before the put has ended, may find the value before it. At most
+`depth` operations are in flight; more of them wait for their turn, in order.
 
-To cancel the future, or a task that awaits it, cancels the operation: of a write it is then not known whether it was
-done. When the connection breaks, the client makes another, while the loop goes on, and no write is done twice. What has
-no answer in time ends with DeadlineExceeded. The other exceptions are as of remora.Client. Values of more than 262144
-bytes go in pieces, each of which has that time; writes that are begun behind such a one are sent when all of it was.
+Cancelling the future, or a task that awaits it, cancels the operation. A write may or may not have been done then. When
+the connection breaks, the client makes another one while the loop continues, and no write is done twice. An operation
+without an answer in time ends with DeadlineExceeded. The other exceptions are those of remora.Client. Values of more
+than 262144 bytes go in pieces, and the timeout applies to each piece. The client sends writes that began after such a
+put when it has sent all of that value.
 
-Scans, counts, drops, watches and backups go over a second connection, which is made for the first of them, in a thread
-of this client's own; so the loop does not wait for them, and they for one another, a step at a time. Who is cancelled
-while he waits for the next entry or change loses none.
+Scans, counts, drops, watches and backups use a second connection, in a thread of this client. The client makes it for
+the first of them. So the loop does not wait for them, and they take turns step by step. A task that is cancelled while
+it waits for the next entry or change loses none.
 
-Keys and values, of every kind that remora.Client takes, are copied when the operation begins: do not change a buffer
-before what it was given to has been awaited. A client belongs to the loop and thread in which it was connected, and not
-to a forked child.
+The client takes keys and values of every kind that remora.Client takes, and copies them when the operation begins. Do
+not change a buffer before you have awaited the call that got it. A client belongs to the loop and thread in which it
+was connected, and not to a forked child.
 """
 
 import asyncio
@@ -112,7 +113,7 @@ class Client:
         return self
 
     def close(self) -> None:
-        """Disconnects. What is under way ends with Cancelled."""
+        """Disconnects. Operations in flight end with Cancelled."""
         if self._core is None:
             return
         core, self._core = self._core, None
@@ -173,14 +174,17 @@ class Client:
         return self._core.register(memory)
 
     def get_into(self, key: Bytes, memory: Memory | Buffer) -> asyncio.Future[int]:
-        """Reads the value to the beginning of this memory, which must not be touched meanwhile; its size. NotFound;
-        OutOfRange: it is larger than that. Into a Buffer of this client it is read without a copy, and what is there
-        is unspecified unless it ends well, and behind the value; the buffer cannot be released before the future is done, nor, if that was
-        cancelled, before the device is done with it."""
+        """Reads the value to the beginning of `memory`, which the program must not touch meanwhile. Returns its size.
+
+        Raises NotFound, or OutOfRange: the value is larger than `memory`. The client reads into a Buffer of its own
+        without a copy. Unless the call succeeds, the contents of that buffer are unspecified; so are always the bytes
+        behind the value. The buffer cannot be released before the future is done or, if the future was cancelled,
+        before the device has completed its work.
+        """
         return self._begin("get_into", (key, memory), {})
 
     def exists(self, key: Bytes) -> asyncio.Future[bool]:
-        """Whether the key is there."""
+        """Returns whether the key exists."""
         return self._begin("exists", (key,), {})
 
     def ttl(self, key: Bytes) -> asyncio.Future[float]:
@@ -314,15 +318,15 @@ class Client:
         return await self._beside().do(lambda client: client.delete_range(prefix=prefix, begin=begin, end=end))
 
     async def drop_all(self) -> int:
-        """Deletes all there is; how many keys that were."""
+        """Deletes all keys, and returns how many they were."""
         return await self._beside().do(lambda client: client.drop_all())
 
     async def watch(self, *, prefix: Bytes | None = None, token: str | None = None) -> Watch:
-        """For `async for`: what is written, in its order, from now on or from a token on."""
+        """Returns an iterator for `async for` over the writes in their order, from now on or from a token on."""
         return await Watch.begin(self._beside(), {"prefix": prefix, "token": token})
 
     async def backup(self, name: int) -> Backup:
-        """Has the server make a backup; what it is, when it is done. As of remora.Client."""
+        """Has the server make a backup, and returns it when it is done, as remora.Client does."""
         beside = self._beside()
         while (made := await beside.do(lambda client: client.backup(name, wait=False))) is None:
             await asyncio.sleep(0.01)
@@ -369,7 +373,7 @@ class Client:
                 continue
             try:
                 operation.name = begin(operation, args, options)
-            except Exception as error:  # whoever awaits it is told
+            except Exception as error:  # the awaiting task gets the error
                 if isinstance(error, ResourceExhausted) and core is self._core and core.room() == 0:  # as in _begin
                     self._waiting.appendleft((operation, begin, args, options))
                     break

@@ -1,4 +1,4 @@
-// The table of locations, and what it may cost.
+// Tests the location cache and its budget.
 #include "client/cache/location_cache.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(LocationCacheTest, WhatIsFoundOftenStaysWhileOthersCome) {
   }
 }
 
-// No way is held for ever by what was popular once.
+// A key that was popular once does not hold its way for ever.
 TEST(LocationCacheTest, WhatIsFoundNoMoreGivesWayToWhatIs) {
   LocationCache cache(kOneSet);
   for (int i = 0; i < 4; ++i) {

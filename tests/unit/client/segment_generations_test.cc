@@ -1,4 +1,4 @@
-// What a client may conclude from the generation bytes that it has looked at.
+// Tests the conclusions of a client from the generation bytes that it has READ.
 #include "client/cache/segment_generations.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ constexpr TimePoint kStart{std::chrono::seconds(1000)};
 
 class GenerationsTest : public testing::Test {
  protected:
-  /// Looks at the first chunk, with all bytes 0 but that of segment 7.
+  /// Takes a look at the first chunk, in which all bytes are 0 except that of segment 7.
   void Look(std::uint8_t byte, TimePoint posted, Duration took = milliseconds(0)) {
     std::vector<std::byte> bytes(generations_.RangeOf(7).size);
     bytes[7] = std::byte(byte);

@@ -56,8 +56,7 @@ TEST(StagingRingTest, NoMorePiecesThanItCanName) {
   EXPECT_FALSE(ring.Take(1).has_value());
 }
 
-// Whatever is taken and released in which order, no two pieces share a byte, and what is asked for is had in
-// the end.
+// In any order of takes and releases, no two pieces share a byte, and each request gets its piece in the end.
 TEST(StagingRingTest, PiecesNeverOverlap) {
   constexpr std::size_t kCapacity = 4096;
   for (unsigned seed = 0; seed < 50; ++seed) {
