@@ -70,8 +70,8 @@ struct BackupProgress {
 /// done.
 ///
 /// The client does not begin a MultiPut, or a deletion of many keys, a second time. But both begin over a new
-/// connection when the old one broke before: a MultiPut when an earlier call or the transport has noticed, as
-/// after a restart of the server, and a deletion always. A scan continues as of a later moment
+/// connection when the old one broke before. A MultiPut does so when an earlier call or the transport has
+/// noticed, as after a restart of the server; a deletion always. A scan continues as of a later moment
 /// (client/scan.h).
 ///
 /// With ClientOptions::reconnect off, or over a connection that the caller passed, the first connection is
