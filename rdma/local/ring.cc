@@ -26,8 +26,8 @@ RingResult RingWriter::Push(std::span<const std::byte> message) {
     message = message.subspan(size);
   }
   produced_ += needed;
-  // As a release it publishes the bytes and every WRITE before (A2, A3); seq_cst for the sake of A4.
-  first.head.store(head, std::memory_order_seq_cst);
+  // As a release it publishes the bytes and every WRITE before (A2, A3). An exchange for the sake of A4.
+  first.head.exchange(head, std::memory_order_seq_cst);
   return RingResult::kDone;
 }
 

@@ -52,6 +52,10 @@
 //       sleeper sees the message and stays awake (Dekker). `sleeping` is odd while it sleeps, or is
 //       about to, and another number each time. So a writer that has woken it from this sleep sends
 //       no second byte with later messages.
+//
+//       Both stores are exchanges. On x86-64 that is the same instruction. For arm64 it makes no
+//       difference to C++, but qemu-user on x86-64 orders no plain store before a load, and these
+//       it does (docs/internals/arm64.md).
 //   A5  (Nobody waits for a peer.) All of a server's calls on sockets are MSG_DONTWAIT. Hence a
 //       byte over the socket wakes a peer, not an eventfd. An eventfd passed to a peer shares its
 //       O_NONBLOCK with it. A client could switch that off, fill the counter, and block the
@@ -136,7 +140,7 @@ inline constexpr std::size_t kCacheLine = 64;
 class SleepMark {
  public:
   /// Announces sleep, before the last poll.
-  void FallAsleep() { mark_.store((Mine() + 1) | 1, std::memory_order_seq_cst); }
+  void FallAsleep() { mark_.exchange((Mine() + 1) | 1, std::memory_order_seq_cst); }
   /// Relaxed: that the other side still sees a sleeper costs it one byte too many.
   void WakeUp() { mark_.store((Mine() + 1) & ~1u, std::memory_order_relaxed); }
 

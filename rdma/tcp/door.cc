@@ -77,7 +77,7 @@ std::optional<TimePoint> TcpDoor::NextLook() const {
 bool TcpDoor::AcceptOne() {
   if (news_.request_count() >= kMaxWaiting) {
     SetListening(false);
-    is_full_.store(true);
+    is_full_.exchange(true);  // a store would do, but not under every qemu: rdma/local/wire.h, A4
     // The server thread may have taken them all between the two looks, and then nobody calls MakeRoom.
     if (news_.request_count() < kMaxWaiting) MakeRoom();
     return false;

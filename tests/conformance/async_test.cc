@@ -241,6 +241,7 @@ TEST_P(Async, WritesAreDoneInTheOrderInWhichTheyWereBegun) {
       ASSERT_CODE(kOk, async_->Put("key", value, Into(outcomes[i])).status());
     }
     WaitAll();
+    for (const Outcome& outcome : outcomes) ASSERT_OUTCOME(kOk, outcome);
     for (std::size_t i = 1; i < outcomes.size(); ++i) {
       ASSERT_EQ(outcomes[i].version, outcomes[i - 1].version + 1) << i;
     }

@@ -42,7 +42,8 @@ class TransferTest(harness.TestCase):
         self.running = self.logged_server(memory="192M")
 
     def run_ok(self, *arguments, stdin=b""):
-        run = kvctl(self.address, *arguments, stdin=stdin)
+        # The largest value takes a busy machine longer than kvctl waits by default.
+        run = kvctl(self.address, f"--timeout={harness.PATIENCE * 1000}", *arguments, stdin=stdin)
         self.assertEqual((run.returncode, run.stderr), (0, b""))
         return run.stdout
 

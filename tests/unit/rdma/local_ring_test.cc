@@ -1,4 +1,6 @@
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -154,6 +156,52 @@ TEST(LocalRing, TwoThreads) {
     ASSERT_EQ(Pop(reader), message(i)) << i;
   }
   thread.join();
+}
+
+/// Waits until another thread, which may have no processor just now, changes `round`. Returns the new one.
+int NextRound(const std::atomic<int>& round, int last) {
+  int now = last;
+  for (int i = 0; (now = round.load(std::memory_order_acquire)) == last; ++i) {
+    if (i > 1000) std::this_thread::yield();
+  }
+  return now;
+}
+
+// A4. Both begin at once, with an offset that varies. Without the order of A4, each loads while its own store
+// is still under way, and now and then both see nothing. A busy machine has time for fewer rounds.
+TEST(LocalRing, ASleeperFindsTheMessageOrIsFound) {
+  constexpr int kRounds = 300'000;
+  constexpr int kEnd = -1;
+  const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  Sides sides;
+  SleepMark& mark = sides.reading->side.sleeping;
+  std::atomic<int> begun = 0;
+  std::atomic<int> written = 0;
+  std::uint32_t sleep = 0;  // the sleep that the writer saw; `written` hands it over
+  std::thread thread([&] {
+    RingWriter writer = sides.Writer();
+    for (int round = 0; (round = NextRound(begun, round)) != kEnd;) {
+      const RingResult pushed = writer.Push({});
+      sleep = mark.Sleep();
+      EXPECT_EQ(pushed, RingResult::kDone);
+      written.store(round, std::memory_order_release);
+    }
+  });
+  RingReader reader = sides.Reader();
+  int lost = 0;
+  for (int round = 1; round <= kRounds && std::chrono::steady_clock::now() < enough; ++round) {
+    begun.store(round, std::memory_order_release);
+    for (int i = 0; i < round % 1024; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    mark.FallAsleep();
+    const bool found = reader.HasMessage();
+    NextRound(written, round - 1);
+    if (!found && sleep == 0) ++lost;
+    EXPECT_EQ(Pop(reader), "");
+    mark.WakeUp();
+  }
+  begun.store(kEnd, std::memory_order_release);
+  thread.join();
+  EXPECT_EQ(lost, 0);
 }
 
 TEST(CopyShared, AllAlignmentsAndSizes) {
