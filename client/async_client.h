@@ -134,9 +134,9 @@ class AsyncClient {
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(Dialer dialer, const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
   /// Over this connection alone: there will be no other.
-  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::unique_ptr<rdma::Connection> connection,
-                                                              const ClientOptions& options,
-                                                              const AsyncOptions& async, const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(
+      std::unique_ptr<rdma::ClientConnection> connection, const ClientOptions& options,
+      const AsyncOptions& async, const Clock& clock);
   /// A clock that does not outlive the call.
   template <typename To>
   static void Connect(To&& to, const ClientOptions& options, const AsyncOptions& async,

@@ -104,7 +104,7 @@ class Client {
                                                          const Clock& clock);
 
   /// The same over one connection: there will be no other.
-  static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::Connection> connection,
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::ClientConnection> connection,
                                                          const ClientOptions& options, const Clock& clock);
 
   /// A clock that does not outlive the call.
@@ -280,7 +280,7 @@ class Client {
   /// their own between calls, and for log lines. Poll it only until a request of one's own, and post that
   /// behind a Get: a call's SEND may complete after its reply came, the next call waits for that completion,
   /// and a GET's READs complete behind it.
-  rdma::Connection& connection();
+  rdma::ClientConnection& connection();
 
  private:
   class Impl;

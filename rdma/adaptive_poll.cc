@@ -12,8 +12,8 @@ void Spinner::Pause() {
 #endif
 }
 
-absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline,
-                                      Spinner& spinner) {
+absl::StatusOr<std::size_t> PollUntil(ClientConnection& connection, std::span<Completion> out,
+                                      TimePoint deadline, Spinner& spinner) {
   std::size_t count = 0;
   const auto look = [&] {
     count = connection.Poll(out);

@@ -54,7 +54,7 @@ class AsyncClient::Core {
   static constexpr std::size_t kFencedWrite = 2;
 
   /// `dialer`: for later connections; none: there will be none.
-  static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::Connection> connection,
+  static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                      Dialer dialer, const ClientOptions& options,
                                                      const AsyncOptions& async, const Clock& clock);
   /// Ends all operations with Cancelled, and calls their callbacks. The last call.

@@ -28,7 +28,7 @@ class RegionReader {
       : buffers_(buffers), server_(server), counters_(counters) {}
 
   /// Reads over this connection from now on. REQUIRES: ServerView has its hello.
-  void Bind(rdma::Connection& connection) {
+  void Bind(rdma::ClientConnection& connection) {
     connection_ = &connection;
     mapped_ = connection.Mapped(server_.memory());
   }
@@ -107,7 +107,7 @@ class RegionReader {
   const SessionBuffers& buffers_;
   const ServerView& server_;
   ClientCounters& counters_;
-  rdma::Connection* connection_ = nullptr;
+  rdma::ClientConnection* connection_ = nullptr;
   rdma::MappedRegion* mapped_ = nullptr;       // the connection's; null: there is none
   std::vector<std::uint64_t> bucket_offsets_;  // of each segment's first main bucket; 0: not known
   std::size_t in_flight_ = 0;

@@ -31,7 +31,7 @@ class SessionBuffers {
   SessionBuffers();
 
   /// ResourceExhausted: too little memory that may be locked.
-  absl::Status Register(rdma::Connection& connection);
+  absl::Status Register(rdma::ClientConnection& connection);
   /// REQUIRES: the connection that it is registered with is there, and has ended.
   void Deregister() { registration_.reset(); }
 

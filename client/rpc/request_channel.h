@@ -103,7 +103,7 @@ class RequestChannel {
 
   /// Sends over this connection from now on, and offers it the buffers for replies. REQUIRES: they are
   /// registered with it.
-  absl::Status Bind(rdma::Connection& connection);
+  absl::Status Bind(rdma::ClientConnection& connection);
   /// The connection ends: forgets all that was in flight.
   void Clear();
 
@@ -280,7 +280,7 @@ class RequestChannel {
   AccessHints& hints_;
   ClientCounters& counters_;
   const bool asks_later_;
-  rdma::Connection* connection_ = nullptr;
+  rdma::ClientConnection* connection_ = nullptr;
   StagingRing staging_;
   std::uint64_t last_request_id_ = 0;  // never the same again, also over later connections
   std::size_t in_flight_ = 0;

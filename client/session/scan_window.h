@@ -45,9 +45,9 @@ class ScanWindow {
 
   /// For each connection anew, before it connects. Over the local transport the server maps the memory when
   /// it accepts us; nobody touches a page of it before the first scan. InvalidArgument: the size.
-  absl::Status Offer(rdma::Connection& connection);
+  absl::Status Offer(rdma::ClientConnection& connection);
   /// Pins the memory, the first time. FailedPrecondition: the size is 0.
-  absl::StatusOr<View> Register(rdma::Connection& connection);
+  absl::StatusOr<View> Register(rdma::ClientConnection& connection);
   void Deregister() { registration_.reset(); }
 
   /// The window's owner; null: nobody's pages are in it.

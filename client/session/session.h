@@ -71,7 +71,7 @@ class Session {
  public:
   /// Registers buffers, connects, checks that the server speaks the same format, and reads its superblock.
   /// `dialer`: for later connections, and for the second one that a token takes; none: there will be none.
-  static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
+  static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                         Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
   ~Session();
@@ -122,7 +122,7 @@ class Session {
   InUse& in_use() { return in_use_; }
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
-  rdma::Connection& connection() { return *connection_; }
+  rdma::ClientConnection& connection() { return *connection_; }
   /// Expires with the session: for what may outlive its client.
   std::weak_ptr<const void> life() const { return life_; }
 
@@ -218,10 +218,10 @@ class Session {
   // Of handshake.cc.
   /// Connects over `connection`, or, with a token, over one that is dialled behind it: from now on the one.
   /// Not OK: it is broken.
-  absl::Status Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline);
-  absl::StatusOr<HelloNonce> AskForNonce(rdma::Connection& connection, const HelloRequest& hello,
+  absl::Status Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline);
+  absl::StatusOr<HelloNonce> AskForNonce(rdma::ClientConnection& connection, const HelloRequest& hello,
                                          TimePoint deadline);
-  absl::Status Join(std::unique_ptr<rdma::Connection> connection, const HelloRequest& hello,
+  absl::Status Join(std::unique_ptr<rdma::ClientConnection> connection, const HelloRequest& hello,
                     TimePoint deadline);
   absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
   absl::Status AdoptSuperblock();
@@ -231,7 +231,7 @@ class Session {
   void Deregister();
   absl::Status OpenAnother(TimePoint deadline);
   /// Opens Start's connection; where there is a dialer, with more than one attempt.
-  absl::Status OpenFirst(std::unique_ptr<rdma::Connection> connection);
+  absl::Status OpenFirst(std::unique_ptr<rdma::ClientConnection> connection);
   TimePoint NextAttemptEnds(TimePoint deadline);
   absl::StatusOr<std::optional<ServerReply>> QueryCompletion();
 
@@ -277,7 +277,7 @@ class Session {
   std::array<rdma::Completion, 8> completions_;
   rdma::Spinner spinner_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();
-  std::unique_ptr<rdma::Connection> connection_;
+  std::unique_ptr<rdma::ClientConnection> connection_;
 };
 
 }  // namespace remora

@@ -59,7 +59,7 @@ absl::StatusOr<RemoteRegion> TcpListener::RegisterRead(SharedMemory& memory) {
   return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};
 }
 
-std::unique_ptr<Connection> TcpListener::NextRequest() {
+std::unique_ptr<ServerConnection> TcpListener::NextRequest() {
   std::optional<TcpRequest> request = news_->NextRequest();
   if (!request) return nullptr;
   threads_.front()->door()->MakeRoom();

@@ -24,7 +24,7 @@ class TcpListener final : public Listener {
   const QueueLimits& limits() const override { return limits_; }
   bool binds_writes() const override { return true; }  // each link has regions of its own
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
-  std::unique_ptr<Connection> NextRequest() override;
+  std::unique_ptr<ServerConnection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
   void Arm() override { news_->Arm(); }
   void Disarm() override { news_->Disarm(); }

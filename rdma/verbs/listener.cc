@@ -106,12 +106,12 @@ absl::StatusOr<RemoteRegion> VerbsListener::RegisterRead(SharedMemory& memory) {
 
 // --- Requests, and other news ------------------------------------------------------------------------------
 
-std::unique_ptr<Connection> VerbsListener::NextRequest() {
+std::unique_ptr<ServerConnection> VerbsListener::NextRequest() {
   if (doorkeeper_->has_news()) HearNews();
   // A client for which no resources are ready waits for them, and no connected client waits with
   // it.
   while (!requests_.empty() && !stock_->IsLow()) {
-    std::unique_ptr<VerbsServerConnection> request = std::move(requests_.front());
+    std::unique_ptr<VerbsServer> request = std::move(requests_.front());
     requests_.pop_front();
     if (request->status().ok()) return request;
     ++dropped_handshakes_;  // the client gave up meanwhile
@@ -122,7 +122,7 @@ std::unique_ptr<Connection> VerbsListener::NextRequest() {
 void VerbsListener::HearNews() {
   Doorkeeper::News news = doorkeeper_->TakeNews();
   for (VerbsRequest& request : news.requests) {
-    auto connection = std::make_unique<VerbsServerConnection>(*this, std::move(request));
+    auto connection = std::make_unique<VerbsServer>(*this, std::move(request));
     connections_.emplace(connection->serial(), connection.get());
     requests_.push_back(std::move(connection));
   }
@@ -148,12 +148,12 @@ void VerbsListener::TakeLosses() {
   }
 }
 
-void VerbsListener::NoteIfBroken(VerbsServerConnection& connection) {
+void VerbsListener::NoteIfBroken(VerbsServer& connection) {
   if (connection.status().ok() || std::ranges::find(broken_, &connection) != broken_.end()) return;
   broken_.push_back(&connection);
 }
 
-void VerbsListener::Forget(VerbsServerConnection& connection) {
+void VerbsListener::Forget(VerbsServer& connection) {
   connections_.erase(connection.serial());
   std::erase(broken_, &connection);
 }
@@ -187,7 +187,7 @@ bool VerbsListener::TakeCompletions(std::span<Completion> out, std::size_t& coun
     for (std::size_t i = 0; i < taken; ++i) {
       const auto found = connections_.find(SerialOf(batch[i].wr_id));
       if (found == connections_.end()) continue;  // forgotten
-      VerbsServerConnection& connection = *found->second;
+      VerbsServer& connection = *found->second;
       if (!connection.Finish(batch[i], out[count])) {
         connection.AnswerIfBound();
       } else if (connection.accepted()) {

@@ -30,7 +30,7 @@ class VerbsListener final : public Listener {
   const QueueLimits& limits() const override { return limits_; }
   bool binds_writes() const override { return device_.memory_windows; }
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
-  std::unique_ptr<Connection> NextRequest() override;
+  std::unique_ptr<ServerConnection> NextRequest() override;
   void AwaitEnds() override { doorkeeper_->AwaitOrders(); }
   std::size_t Poll(std::span<Completion> out) override;
   void Arm() override;
@@ -44,7 +44,7 @@ class VerbsListener final : public Listener {
   VerbsStock& stock() { return *stock_; }
   Doorkeeper& doorkeeper() { return *doorkeeper_; }
   /// Removes a connection; called by its destructor.
-  void Forget(VerbsServerConnection& connection);
+  void Forget(VerbsServer& connection);
 
  private:
   VerbsListener(const Address& address, const QueueLimits& limits) : address_(address), limits_(limits) {}
@@ -55,7 +55,7 @@ class VerbsListener final : public Listener {
   void TakeLosses();
   /// Puts them behind the first `count` of `out`. True: there are no more.
   bool TakeCompletions(std::span<Completion> out, std::size_t& count);
-  void NoteIfBroken(VerbsServerConnection& connection);
+  void NoteIfBroken(VerbsServer& connection);
 
   Address address_;
   const QueueLimits limits_;
@@ -72,10 +72,10 @@ class VerbsListener final : public Listener {
   // connections may have in flight. The listener accepts no more connections before the completions
   // of so many are gone.
   std::size_t ended_ = 0;
-  std::unordered_map<std::uint32_t, VerbsServerConnection*> connections_;  // by serial
-  std::vector<Doorkeeper::Loss> losses_;        // of connections that had been accepted, not told them yet
-  std::vector<VerbsServerConnection*> broken_;  // those with kDisconnected still to come
-  std::deque<std::unique_ptr<VerbsServerConnection>> requests_;  // not returned by NextRequest yet
+  std::unordered_map<std::uint32_t, VerbsServer*> connections_;  // by serial
+  std::vector<Doorkeeper::Loss> losses_;  // of connections that had been accepted, not told them yet
+  std::vector<VerbsServer*> broken_;      // those with kDisconnected still to come
+  std::deque<std::unique_ptr<VerbsServer>> requests_;  // not returned by NextRequest yet
 };
 
 }  // namespace remora::rdma

@@ -28,7 +28,7 @@ class ProvidedRegistration final : public Registration {
 
 }  // namespace
 
-VerbsServerConnection::VerbsServerConnection(VerbsListener& listener, VerbsRequest request)
+VerbsServer::VerbsServer(VerbsListener& listener, VerbsRequest request)
     : VerbsConnection(&id_, AddressText(rdma_get_peer_addr(&request.id)), request.serial, listener.limits(),
                       listener.device()),
       listener_(listener),
@@ -38,12 +38,12 @@ VerbsServerConnection::VerbsServerConnection(VerbsListener& listener, VerbsReque
   SetPeerData(std::move(request.data));
 }
 
-VerbsServerConnection::~VerbsServerConnection() {
+VerbsServer::~VerbsServer() {
   listener_.doorkeeper().End(serial(), id_.qp);
   listener_.Forget(*this);
 }
 
-absl::Status VerbsServerConnection::EnsureQueuePair() {
+absl::Status VerbsServer::EnsureQueuePair() {
   if (!status().ok()) return status();
   if (id_.qp != nullptr) return absl::OkStatus();
   REMORA_ASSIGN_OR_RETURN(const QueuePair queue, listener_.stock().TakeQueuePair());
@@ -54,21 +54,20 @@ absl::Status VerbsServerConnection::EnsureQueuePair() {
 
 // --- Memory ---------------------------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterMessages(
-    std::span<std::byte> bytes) {
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServer::RegisterMessages(std::span<std::byte> bytes) {
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   return VerbsConnection::RegisterMessages(bytes);
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::ProvideMessages(std::size_t size) {
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServer::ProvideMessages(std::size_t size) {
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   REMORA_ASSIGN_OR_RETURN(OwnedMemory memory,
                           listener_.stock().TakeMemory(VerbsRegistration::Use::kMessages, size));
   return std::make_unique<ProvidedRegistration>(std::move(memory), listener_.doorkeeper());
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::ProvideWrite(std::string_view /*name*/,
-                                                                                  std::size_t size) {
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServer::ProvideWrite(std::string_view /*name*/,
+                                                                        std::size_t size) {
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   if (windows_.size() == limits().sends) {
     return absl::ResourceExhaustedError("QueueLimits::sends: each memory to WRITE takes a request");
@@ -79,25 +78,9 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::ProvideWrit
   return std::make_unique<ProvidedRegistration>(std::move(memory), listener_.doorkeeper());
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterWrite(SharedMemory&) {
-  return absl::FailedPreconditionError("RegisterWrite is for the client's end of a connection");
-}
-
-absl::Status VerbsServerConnection::OfferWrite(SharedMemory&) {
-  return absl::FailedPreconditionError("OfferWrite is for the client's end of a connection");
-}
-
 // --- The handshake --------------------------------------------------------------------------------------
 
-absl::Status VerbsServerConnection::Connect(std::span<const std::byte>, TimePoint) {
-  return absl::InvalidArgumentError("Connect is the client's part");
-}
-
-absl::Status VerbsServerConnection::Wait(TimePoint) {
-  return absl::InvalidArgumentError("a server waits for its listener's wait_fd()");
-}
-
-absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
+absl::Status VerbsServer::Accept(std::span<const std::byte> data) {
   if (data.size() > kMaxAcceptData) {
     return absl::InvalidArgumentError(
         absl::StrCat(data.size(), " bytes of accept data; the most is ", kMaxAcceptData));
@@ -120,24 +103,24 @@ absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
   return absl::OkStatus();
 }
 
-void VerbsServerConnection::AnswerIfBound() {
+void VerbsServer::AnswerIfBound() {
   if (!is_binding_ || !sends_are_done() || !status().ok()) return;
   is_binding_ = false;
   listener_.doorkeeper().Answer(serial());
 }
 
-void VerbsServerConnection::Reject(std::span<const std::byte> data) {
+void VerbsServer::Reject(std::span<const std::byte> data) {
   REMORA_CHECK(data.size() <= kMaxRejectData);
   listener_.doorkeeper().Reject(serial(), data);
 }
 
 // --- The end --------------------------------------------------------------------------------------------
 
-void VerbsServerConnection::Disconnect() { listener_.doorkeeper().Disconnect(serial(), id_.qp); }
+void VerbsServer::Disconnect() { listener_.doorkeeper().Disconnect(serial(), id_.qp); }
 
-void VerbsServerConnection::BreakQueuePair() { listener_.doorkeeper().Break(serial(), id_.qp); }
+void VerbsServer::BreakQueuePair() { listener_.doorkeeper().Break(serial(), id_.qp); }
 
-void VerbsServerConnection::TakeLoss(Doorkeeper::Loss loss) {
+void VerbsServer::TakeLoss(Doorkeeper::Loss loss) {
   if (!loss.flushes) id_.qp = nullptr;
   Break(std::move(loss.cause));
 }

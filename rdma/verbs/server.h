@@ -17,23 +17,26 @@ namespace remora::rdma {
 
 class VerbsListener;
 
-class VerbsServerConnection final : public VerbsConnection {
+class VerbsServer final : public VerbsConnection<ServerConnection> {
  public:
-  VerbsServerConnection(VerbsListener& listener, VerbsRequest request);
-  ~VerbsServerConnection() override;
+  VerbsServer(VerbsListener& listener, VerbsRequest request);
+  ~VerbsServer() override;
 
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
-  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::StatusOr<std::unique_ptr<Registration>> ProvideMessages(std::size_t size) override;
   absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name,
                                                              std::size_t size) override;
-  absl::Status OfferWrite(SharedMemory& memory) override;
-  absl::Status Connect(std::span<const std::byte>, TimePoint) override;
+  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
+                                                           std::size_t size) override {
+    return Grant(memory.bytes().subspan(offset, size));
+  }
   absl::Status Accept(std::span<const std::byte> data) override;
   void Reject(std::span<const std::byte> data) override;
   void Disconnect() override;
-  std::size_t Poll(std::span<Completion>) override { return 0; }
-  absl::Status Wait(TimePoint) override;
+  bool Probe() override {
+    PostProbe();
+    return true;
+  }
 
   // --- For the listener ---------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ void Acceptor::CountDropped(Port& port) {
 }
 
 bool Acceptor::AcceptClient(Port& port) {
-  std::unique_ptr<rdma::Connection> connection = port.listener->NextRequest();
+  std::unique_ptr<rdma::ServerConnection> connection = port.listener->NextRequest();
   CountDropped(port);
   if (connection == nullptr) return false;
 
@@ -122,7 +122,7 @@ void Acceptor::AddSession(std::unique_ptr<ClientSession> session, const Port& po
   store_.Add(Counter::kConnectionsAccepted, 1);
 }
 
-bool Acceptor::CheckHello(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use) {
+bool Acceptor::CheckHello(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use) {
   // Before anything is done, or told, of what others have here.
   if (!CheckVersion(connection, hello) || !Authenticate(connection, hello, use)) return false;
   ClientEntry* const known = hello.client == 0 ? nullptr : clients_.Find(hello.client);
@@ -152,14 +152,14 @@ bool Acceptor::CheckHello(rdma::Connection& connection, const HelloRequest& hell
   return true;
 }
 
-bool Acceptor::RejectClientId(rdma::Connection& connection) {
+bool Acceptor::RejectClientId(rdma::ServerConnection& connection) {
   store_.Add(Counter::kClientsForgotten, 1);
   Reject(connection, Counter::kConnectionsRefused, {.reason = RefusalReason::kForgotten},
          "it does not know this client, or not any more; what became of its last write is unknown");
   return false;
 }
 
-bool Acceptor::CheckVersion(rdma::Connection& connection, const HelloRequest& hello) {
+bool Acceptor::CheckVersion(rdma::ServerConnection& connection, const HelloRequest& hello) {
   if (hello.magic != kHelloMagic) {
     Reject(connection, Counter::kRefusedVersion, {.reason = RefusalReason::kNotRemora},
            "that was no Remora client's greeting");
@@ -181,7 +181,7 @@ bool Acceptor::CheckVersion(rdma::Connection& connection, const HelloRequest& he
   return true;
 }
 
-bool Acceptor::Authenticate(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use) {
+bool Acceptor::Authenticate(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use) {
   *use = nullptr;
   if (authenticator_ == nullptr) return true;
   const bool has_token = (hello.flags & HelloFlag::kHasToken) != 0;
@@ -215,7 +215,7 @@ ClientEntry& Acceptor::BeginClient(std::uint64_t id, rdma::Connection* connectio
   return client;
 }
 
-void Acceptor::Reject(rdma::Connection& connection, Counter why, HelloRefusal refusal,
+void Acceptor::Reject(rdma::ServerConnection& connection, Counter why, HelloRefusal refusal,
                       std::string_view text) {
   text.copy(refusal.text, sizeof(refusal.text));
   connection.Reject(AsBytes(refusal));
@@ -253,7 +253,7 @@ void Acceptor::ProbeClients() {
   if (now < *next_probe_) return;
   next_probe_.reset();
   for (const auto& [connection, session] : sessions_) {
-    if (connection->Probe()) next_probe_ = now + kProbeEvery;
+    if (session->connection().Probe()) next_probe_ = now + kProbeEvery;
   }
 }
 

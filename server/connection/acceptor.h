@@ -85,16 +85,16 @@ class Acceptor {
   void AddSession(std::unique_ptr<ClientSession> session, const Port& port, ClientEntry* client,
                   TokenUse* use);
   /// Returns false if the client was rejected.
-  bool CheckHello(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use);
-  bool CheckVersion(rdma::Connection& connection, const HelloRequest& hello);
+  bool CheckHello(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use);
+  bool CheckVersion(rdma::ServerConnection& connection, const HelloRequest& hello);
   /// Returns false.
-  bool RejectClientId(rdma::Connection& connection);
+  bool RejectClientId(rdma::ServerConnection& connection);
   /// Returns false if the client was rejected, or challenged. *use: null where no token is asked
   /// for.
-  bool Authenticate(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use);
+  bool Authenticate(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use);
   /// Notes the client ID, before its client is accepted.
   ClientEntry& BeginClient(std::uint64_t id, rdma::Connection* connection, const TokenUse* use);
-  void Reject(rdma::Connection& connection, Counter why, HelloRefusal refusal, std::string_view text);
+  void Reject(rdma::ServerConnection& connection, Counter why, HelloRefusal refusal, std::string_view text);
 
   const Options options_;
   Store& store_;

@@ -41,7 +41,7 @@ std::size_t ClientSession::registered_bytes() const {
 }
 
 absl::StatusOr<std::unique_ptr<ClientSession>> ClientSession::Accept(
-    std::unique_ptr<rdma::Connection>& connection, HelloReply reply,
+    std::unique_ptr<rdma::ServerConnection>& connection, HelloReply reply,
     const std::function<void(HelloReply*)>& seal) {
   const bool read_only = (reply.flags & ReplyFlag::kReadOnly) != 0;
   std::unique_ptr<ClientSession> session(new ClientSession(std::move(connection), read_only));

@@ -36,9 +36,9 @@ class ClientSession {
 
   /// Gives the client message buffers and, unless the flags say kReadOnly, a staging buffer, and accepts it
   /// with `reply`, once `seal` has done the last to it. On failure nothing was answered yet.
-  static absl::StatusOr<std::unique_ptr<ClientSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
-                                                               HelloReply reply,
-                                                               const std::function<void(HelloReply*)>& seal);
+  static absl::StatusOr<std::unique_ptr<ClientSession>> Accept(
+      std::unique_ptr<rdma::ServerConnection>& connection, HelloReply reply,
+      const std::function<void(HelloReply*)>& seal);
   /// Disconnects its client before anything goes.
   ~ClientSession();
 
@@ -76,7 +76,7 @@ class ClientSession {
   /// may be overwritten here.
   std::uint64_t replies_done() const { return replies_sent_ - replies_in_flight_; }
 
-  rdma::Connection& connection() { return *connection_; }
+  rdma::ServerConnection& connection() { return *connection_; }
   /// Returns whether nothing that it sends may change stored data (NeedsWriter).
   bool is_read_only() const { return read_only_; }
   /// Returns the use of the auth token that it has proven (server/connection/authenticator.h);
@@ -94,7 +94,7 @@ class ClientSession {
   void set_slices(Counter counter) { slices_ = counter; }
 
  private:
-  ClientSession(std::unique_ptr<rdma::Connection> connection, bool read_only)
+  ClientSession(std::unique_ptr<rdma::ServerConnection> connection, bool read_only)
       : read_only_(read_only), connection_(std::move(connection)) {}
   absl::Status Prepare();
   absl::Status PostReceive(std::uint64_t index);
@@ -110,7 +110,7 @@ class ClientSession {
   std::uint64_t replies_in_flight_ = 0;
 
   // Destroyed in reverse: registrations go before the connection.
-  std::unique_ptr<rdma::Connection> connection_;
+  std::unique_ptr<rdma::ServerConnection> connection_;
   std::unique_ptr<rdma::Registration> shared_staging_;  // null: the client only reads
   std::vector<std::byte> own_staging_;                  // else: the server's alone
   std::span<std::byte> staging_;                        // either

@@ -27,7 +27,7 @@ class ExportedMemory {
   }
   /// Grants one client to WRITE, too (Connection::GrantWrite). REQUIRES: `bytes` are some of
   /// region().
-  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantAt(rdma::Connection& connection,
+  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantAt(rdma::ServerConnection& connection,
                                                               std::span<std::byte> bytes) {
     return connection.GrantWrite(*memory_, static_cast<std::size_t>(bytes.data() - region().data()),
                                  bytes.size());

@@ -24,7 +24,7 @@ LargeWrites::~LargeWrites() {
 }
 
 absl::StatusOr<Grant> LargeWrites::Reserve(ClientSession& session, const Request& request, TimePoint asked) {
-  rdma::Connection& connection = session.connection();
+  rdma::ServerConnection& connection = session.connection();
   REMORA_CHECK(!held_.contains(&connection));
   const std::size_t size = std::size_t{request.key_size} + request.value_size;
   if (!held_.empty() && bytes_ + size > memory_.region().size() / kShare) {

@@ -260,7 +260,7 @@ TEST_F(LocalTest, AServerThatNeverSleepsSeesClientsComeAndDie) {
   const LocalHello hello;
   ASSERT_EQ(send(socket->get(), &hello, sizeof(hello), 0), static_cast<ssize_t>(sizeof(hello)));
   constexpr int kAtMost = 10000;
-  std::unique_ptr<Connection> connection;
+  std::unique_ptr<ServerConnection> connection;
   for (int i = 0; i < kAtMost && connection == nullptr; ++i) connection = (*listener)->NextRequest();
   ASSERT_NE(connection, nullptr);
   ASSERT_THAT(connection->Accept({}), IsOk());

@@ -204,7 +204,7 @@ TEST_F(TcpTest, MessagesWaitForReceives) {
   auto client = Dial((*listener)->address(), {}, clock_, deadline);
   ASSERT_THAT(client, IsOk());
   std::jthread connecting([&] { EXPECT_THAT((*client)->Connect({}, deadline), IsOk()); });
-  std::unique_ptr<Connection> server;
+  std::unique_ptr<ServerConnection> server;
   while (server == nullptr && clock_.Now() < deadline) server = (*listener)->NextRequest();
   ASSERT_NE(server, nullptr);
   EXPECT_THAT(server->Accept({}), IsOk());
@@ -294,7 +294,7 @@ TEST_F(TcpTest, SeveralThreadsServe) {
   const auto region = (*listener)->RegisterRead(**memory);
   ASSERT_THAT(region, IsOk());
   const TimePoint deadline = clock_.Now() + kPatience;
-  std::vector<std::unique_ptr<Connection>> servers;
+  std::vector<std::unique_ptr<ServerConnection>> servers;
   std::vector<std::jthread> readers;
   std::atomic<int> done = 0;
   for (int i = 0; i < 6; ++i) {
