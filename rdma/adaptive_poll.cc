@@ -4,7 +4,7 @@
 
 namespace remora::rdma {
 
-void Spinner::Pause() {
+void AdaptivePoller::Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -13,7 +13,7 @@ void Spinner::Pause() {
 }
 
 absl::StatusOr<std::size_t> PollUntil(ClientConnection& connection, std::span<Completion> out,
-                                      TimePoint deadline, Spinner& spinner) {
+                                      TimePoint deadline, AdaptivePoller& spinner) {
   std::size_t count = 0;
   const auto look = [&] {
     count = connection.Poll(out);

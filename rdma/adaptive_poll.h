@@ -15,7 +15,7 @@ namespace remora::rdma {
 /// one.
 ///
 /// Thread safety: none.
-class Spinner {
+class AdaptivePoller {
  public:
   /// Polls, with pauses between, until `look` returns true. Returns false when it is time to sleep.
   ///
@@ -66,6 +66,6 @@ class Spinner {
 /// Polls `connection` until at least one completion comes: spins for a while, then sleeps.
 /// DeadlineExceeded when none came in time. The clock is first read after the spinning.
 absl::StatusOr<std::size_t> PollUntil(ClientConnection& connection, std::span<Completion> out,
-                                      TimePoint deadline, Spinner& spinner);
+                                      TimePoint deadline, AdaptivePoller& spinner);
 
 }  // namespace remora::rdma

@@ -52,7 +52,7 @@ class RawPath {
   std::uint64_t MainOffset(std::uint64_t number) const;
 
   rdma::ClientConnection& connection_;
-  rdma::Spinner spinner_;
+  rdma::AdaptivePoller spinner_;
   const Clock& clock_;
   HelloReply hello_;
   StoreShape shape_;

@@ -216,7 +216,7 @@ class AsyncClient::Core {
   OperationList ended_;
   bool asked_last_ = false;  // those who ask and those who write take turns
 
-  rdma::Spinner spinner_;
+  rdma::AdaptivePoller spinner_;
   std::array<rdma::Completion, kMostReads> completions_;  // of one Poll; kept, to be cleared only once
   TimePoint earliest_ = TimePoint::max();                 // no deadline is earlier; one may be later
   std::uint32_t polls_ = 0;

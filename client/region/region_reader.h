@@ -53,7 +53,7 @@ class RegionReader {
   /// The bytes where they are, and whether what was seen of them counts (MappedRegion). Not counted as READs.
   /// REQUIRES: reads_now.
   const std::byte* At(std::uint64_t offset, std::size_t size) const { return mapped_->At(offset, size); }
-  [[gnu::always_inline]] bool ServerIsAlive() { return mapped_->IsOfTheLiving(); }
+  [[gnu::always_inline]] bool ServerIsAlive() { return mapped_->ServerIsAlive(); }
   /// What was seen between two looks at this that told the same, is to be trusted whatever the time
   /// (layout.h, I6). REQUIRES: reads_now.
   std::uint64_t Reuses() const { return mapped_->Word(offsetof(Superblock, reuses)); }

@@ -275,7 +275,7 @@ class Session {
 
   // The completions of a poll; here, so that none begins with writing them.
   std::array<rdma::Completion, 8> completions_;
-  rdma::Spinner spinner_;
+  rdma::AdaptivePoller spinner_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();
   std::unique_ptr<rdma::ClientConnection> connection_;
 };

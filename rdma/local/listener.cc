@@ -55,7 +55,7 @@ Descriptors DescriptorsOfLocal() {
   // buffer and each of the two rings.
   constexpr std::size_t kOwn = 6;
   constexpr std::size_t kMemories = 3;
-  return {.listener = kOwn + kMaxHalfOpen + kMaxReady + kMemories * (MemoryStock::kAhead + 1),
+  return {.listener = kOwn + kMaxHalfOpen + kMaxReady + kMemories * (SharedMemoryPool::kAhead + 1),
           .connection = 1};
 }
 
@@ -67,9 +67,9 @@ absl::StatusOr<std::unique_ptr<Listener>> LocalListener::Make(const Address& add
 }
 
 absl::Status LocalListener::Start() {
-  REMORA_RETURN_IF_ERROR(stock_.Start());
+  REMORA_RETURN_IF_ERROR(pool_.Start());
   REMORA_ASSIGN_OR_RETURN(lock_, LockSocketPath(address_.path));
-  REMORA_ASSIGN_OR_RETURN(alive_, LocalAlive::Create());
+  REMORA_ASSIGN_OR_RETURN(alive_, ServerLiveness::Create());
   spare_ = OpenSpare();
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   door_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));

@@ -40,7 +40,7 @@ class LocalListener final : public Listener {
   // --- For its connections ---
   int page_fd() const { return alive_->memory().fd(); }
   const std::vector<SharedMemory*>& reads() const { return reads_; }
-  MemoryStock& stock() { return stock_; }
+  SharedMemoryPool& pool() { return pool_; }
   /// Adds a connection, when it is made. Remove follows when it is destroyed.
   void Add(LocalServer* connection);
   void Remove(LocalServer* connection);
@@ -78,10 +78,10 @@ class LocalListener final : public Listener {
   const Address address_;
   const QueueLimits limits_;
   const Clock& clock_;
-  MemoryStock stock_;
+  SharedMemoryPool pool_;
   // Released last, when nothing of this server is left: see A1 of local_wire.h.
   UniqueFd lock_;
-  std::unique_ptr<LocalAlive> alive_;
+  std::unique_ptr<ServerLiveness> alive_;
   UniqueFd spare_;
   UniqueFd listening_;
   FileName file_;   // of the socket's path

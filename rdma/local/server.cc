@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Registration>> LocalServer::ProvideWrite(std::str
         absl::StrCat("a connection has at most ", kLocalMaxWrites, " regions to WRITE"));
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
-                          listener_.stock().Create(name, size, SharedMemory::Writers::kPeers));
+                          listener_.pool().Create(name, size, SharedMemory::Writers::kPeers));
   writes_.push_back(memory.get());
   const RemoteRegion remote = {.size = memory->bytes().size(),
                                .key = static_cast<std::uint32_t>(kLocalMaxReads + writes_.size())};
@@ -84,9 +84,9 @@ absl::Status LocalServer::Accept(std::span<const std::byte> data) {
 absl::Status LocalServer::MakeSides(std::uint32_t slots) {
   const std::size_t size = LocalSideBytes(slots);
   REMORA_ASSIGN_OR_RETURN(
-      server_memory_, listener_.stock().Create("remora-to-client", size, SharedMemory::Writers::kOwnerOnly));
+      server_memory_, listener_.pool().Create("remora-to-client", size, SharedMemory::Writers::kOwnerOnly));
   REMORA_ASSIGN_OR_RETURN(client_memory_,
-                          listener_.stock().Create("remora-to-server", size, SharedMemory::Writers::kPeers));
+                          listener_.pool().Create("remora-to-server", size, SharedMemory::Writers::kPeers));
   return absl::OkStatus();
 }
 

@@ -32,7 +32,7 @@ class TcpGrant final : public Registration {
         own_(std::move(own)) {
     link_->AddWrite(key, kTcpWriteAddress, bytes);
   }
-  ~TcpGrant() override { link_->Strike(remote().key); }
+  ~TcpGrant() override { link_->Deregister(remote().key); }
 
  private:
   const std::shared_ptr<TcpLink> link_;
@@ -44,7 +44,7 @@ class TcpGrant final : public Registration {
 TcpServer::TcpServer(TcpListener& listener, TcpRequest request)
     : listener_(listener),
       peer_(request.peer.ToString()),
-      link_(std::make_shared<TcpLink>(std::move(request.socket), listener.limits(), listener.news())),
+      link_(std::make_shared<TcpLink>(std::move(request.socket), listener.limits(), listener.events())),
       peer_data_(request.hello.data, request.hello.data + request.hello.data_size) {
   listener_.Add();
 }

@@ -3,7 +3,7 @@
 //
 //   server's process
 //     server thread   TcpListener, TcpServer     posts, polls
-//     NIC threads     NicThread, TcpDoor         accept, take frames, answer READs
+//     NIC threads     NicThread, TcpAcceptor         accept, take frames, answer READs
 //     both            TcpLink, under its mutex   one connection
 //   client's process
 //     its one thread  TcpClient

@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection<End>::Grant(std::s
     return VerbsRegistration::Create(id_, bytes, VerbsRegistration::Use::kWrite);
   }
   REMORA_RETURN_IF_ERROR(CheckSendQueue());
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<VerbsWindow> window, VerbsWindow::Create(id_, bytes));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<MemoryWindow> window, MemoryWindow::Create(id_, bytes));
   const unsigned flags = sends_.free_slots() == 1 ? IBV_SEND_SIGNALED : 0;
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
   if (const int error = window->PostBind(id_->qp, request_id, flags); error != 0) {

@@ -44,7 +44,7 @@ class VerbsServer final : public VerbsConnection<ServerConnection> {
   /// Answers the client if all windows are bound; called behind a completion that its owner does
   /// not see.
   void AnswerIfBound();
-  void TakeLoss(Doorkeeper::Loss loss);
+  void TakeDisconnection(Disconnection disconnection);
 
  private:
   /// Takes the queue pair. It is called only when the server means to accept, so a rejected client
@@ -53,11 +53,11 @@ class VerbsServer final : public VerbsConnection<ServerConnection> {
   void BreakQueuePair() override;
 
   VerbsListener& listener_;
-  // The id to post and register with: a copy of the doorkeeper's, and the queue pair.
+  // The id to post and register with: a copy of the CM thread's, and the queue pair.
   rdma_cm_id id_;
   const std::uint32_t initiator_depth_;      // asked for by the client, seen from this side
   const std::uint32_t responder_resources_;  // likewise
-  std::vector<VerbsWindow*> windows_;        // of what was provided, to be bound
+  std::vector<MemoryWindow*> windows_;       // of what was provided, to be bound
   bool is_binding_ = false;
 };
 

@@ -190,7 +190,7 @@ class HandClient {
   const Clock& clock_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kPayloadAt + kPayloadSize);
   std::unique_ptr<rdma::ClientConnection> connection_;
-  rdma::Spinner spinner_;
+  rdma::AdaptivePoller spinner_;
   std::unique_ptr<rdma::Registration> registration_;
   HelloReply hello_;
   std::uint64_t last_id_ = 0;

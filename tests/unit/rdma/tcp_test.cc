@@ -305,7 +305,7 @@ TEST_F(TcpTest, SeveralThreadsServe) {
       std::array<std::byte, 64> read{};
       const auto into = (*client)->RegisterMessages(read);
       const Sge sge = MakeSge(**into, 0, 64);
-      Spinner spinner;
+      AdaptivePoller spinner;
       std::array<Completion, 4> completions;
       for (int j = 0; j < 500; ++j) {
         ASSERT_THAT((*client)->PostReadv(2, {&sge, 1}, *region, 0), IsOk());

@@ -110,7 +110,7 @@ class Client {
   std::size_t writes_at_ = 0;
   std::size_t reads_at_ = 0;
   std::unique_ptr<ClientConnection> connection_;
-  Spinner spinner_;
+  AdaptivePoller spinner_;
   std::unique_ptr<Registration> registration_;
   Welcome welcome_;
   std::deque<std::string> received_;
