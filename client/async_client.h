@@ -141,9 +141,9 @@ class AsyncClient {
   static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(Dialer dialer, const ClientOptions& options,
                                                               const AsyncOptions& async, const Clock& clock);
   /// Connects over `connection`, which the caller has dialled. The client never makes another one.
-  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(std::unique_ptr<rdma::Connection> connection,
-                                                              const ClientOptions& options,
-                                                              const AsyncOptions& async, const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<AsyncClient>> Connect(
+      std::unique_ptr<rdma::ClientConnection> connection, const ClientOptions& options,
+      const AsyncOptions& async, const Clock& clock);
   /// Rejects at compile time a temporary clock, which would not outlive the client.
   template <typename To>
   static void Connect(To&& to, const ClientOptions& options, const AsyncOptions& async,

@@ -127,14 +127,14 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection,
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::ClientConnection> connection,
                           dialer(clock.Now() + options.connect_timeout));
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
                           Session::Start(std::move(connection), std::move(dialer), options, clock));
   return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(session))));
 }
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::unique_ptr<rdma::Connection> connection,
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::unique_ptr<rdma::ClientConnection> connection,
                                                         const ClientOptions& options, const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
                           Session::Start(std::move(connection), Dialer(), options, clock));
@@ -356,6 +356,6 @@ absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats
 }
 
 const ClientCounters& Client::counters() const { return impl_->session->counters(); }
-rdma::Connection& Client::connection() { return impl_->session->connection(); }
+rdma::ClientConnection& Client::connection() { return impl_->session->connection(); }
 
 }  // namespace remora

@@ -116,7 +116,7 @@ class Client {
                                                          const Clock& clock);
 
   /// Connects over `connection`, which the caller has dialled. The client never makes another one.
-  static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::Connection> connection,
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(std::unique_ptr<rdma::ClientConnection> connection,
                                                          const ClientOptions& options, const Clock& clock);
 
   /// Rejects at compile time a temporary clock, which would not outlive the client.
@@ -331,7 +331,7 @@ class Client {
   /// measurements that post raw requests between calls. Such a program polls it only until its own request
   /// completes, and posts the request after a Get. The reason: a call's SEND may complete after its reply
   /// came, the next call waits for that completion, and a GET's READs complete after it.
-  rdma::Connection& connection();
+  rdma::ClientConnection& connection();
 
  private:
   class Impl;

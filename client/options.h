@@ -52,6 +52,6 @@ inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
 /// Returns a connection that is dialled, and not yet connected, before the deadline. A client calls it for
 /// its first connection, and again each time that the previous one broke. A status other than Unavailable and
 /// DeadlineExceeded ends the attempts.
-using Dialer = std::function<absl::StatusOr<std::unique_ptr<rdma::Connection>>(TimePoint deadline)>;
+using Dialer = std::function<absl::StatusOr<std::unique_ptr<rdma::ClientConnection>>(TimePoint deadline)>;
 
 }  // namespace remora

@@ -4,7 +4,7 @@
 
 namespace remora::rdma {
 
-void Spinner::Pause() {
+void AdaptivePoller::Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -12,8 +12,8 @@ void Spinner::Pause() {
 #endif
 }
 
-absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline,
-                                      Spinner& spinner) {
+absl::StatusOr<std::size_t> PollUntil(ClientConnection& connection, std::span<Completion> out,
+                                      TimePoint deadline, AdaptivePoller& spinner) {
   std::size_t count = 0;
   const auto look = [&] {
     count = connection.Poll(out);

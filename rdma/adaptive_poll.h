@@ -15,7 +15,7 @@ namespace remora::rdma {
 /// one.
 ///
 /// Thread safety: none.
-class Spinner {
+class AdaptivePoller {
  public:
   /// Polls, with pauses between, until `look` returns true. Returns false when it is time to sleep.
   ///
@@ -65,7 +65,7 @@ class Spinner {
 
 /// Polls `connection` until at least one completion comes: spins for a while, then sleeps.
 /// DeadlineExceeded when none came in time. The clock is first read after the spinning.
-absl::StatusOr<std::size_t> PollUntil(Connection& connection, std::span<Completion> out, TimePoint deadline,
-                                      Spinner& spinner);
+absl::StatusOr<std::size_t> PollUntil(ClientConnection& connection, std::span<Completion> out,
+                                      TimePoint deadline, AdaptivePoller& spinner);
 
 }  // namespace remora::rdma

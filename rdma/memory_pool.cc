@@ -9,12 +9,12 @@
 #include "store/base/status_macros.h"
 
 namespace remora::rdma {
-absl::Status MemoryStock::Start() {
+absl::Status SharedMemoryPool::Start() {
   REMORA_ASSIGN_OR_RETURN(thread_, StartThread([this] { return std::thread([this] { Run(); }); }));
   return absl::OkStatus();
 }
 
-MemoryStock::~MemoryStock() {
+SharedMemoryPool::~SharedMemoryPool() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -24,16 +24,17 @@ MemoryStock::~MemoryStock() {
   thread_.join();
 }
 
-absl::StatusOr<std::unique_ptr<SharedMemory>> MemoryStock::Create(std::string_view name, std::size_t size,
-                                                                  SharedMemory::Writers writers) {
+absl::StatusOr<std::unique_ptr<SharedMemory>> SharedMemoryPool::Create(std::string_view name,
+                                                                       std::size_t size,
+                                                                       SharedMemory::Writers writers) {
   std::unique_ptr<SharedMemory> memory;
   {
     const std::lock_guard lock(mutex_);
-    Shelf& shelf = ShelfOf(name, size, writers);
-    shelf.wants_more = true;
-    if (!shelf.ready.empty()) {
-      memory = std::move(shelf.ready.back());
-      shelf.ready.pop_back();
+    PoolSlot& slot = SlotFor(name, size, writers);
+    slot.wants_more = true;
+    if (!slot.ready.empty()) {
+      memory = std::move(slot.ready.back());
+      slot.ready.pop_back();
     }
   }
   changed_.notify_one();
@@ -42,19 +43,19 @@ absl::StatusOr<std::unique_ptr<SharedMemory>> MemoryStock::Create(std::string_vi
     if (!made.ok()) return made;
     memory = *std::move(made);
   }
-  memory->stock_ = this;
+  memory->pool_ = this;
   return memory;
 }
 
-MemoryStock::Shelf& MemoryStock::ShelfOf(std::string_view name, std::size_t size,
-                                         SharedMemory::Writers writers) {
-  for (Shelf& shelf : shelves_) {
-    if (shelf.size == size && shelf.writers == writers && shelf.name == name) return shelf;
+SharedMemoryPool::PoolSlot& SharedMemoryPool::SlotFor(std::string_view name, std::size_t size,
+                                                      SharedMemory::Writers writers) {
+  for (PoolSlot& slot : slots_) {
+    if (slot.size == size && slot.writers == writers && slot.name == name) return slot;
   }
-  return shelves_.emplace_back(Shelf{.name = std::string(name), .size = size, .writers = writers});
+  return slots_.emplace_back(PoolSlot{.name = std::string(name), .size = size, .writers = writers});
 }
 
-void MemoryStock::TakeApart(Ended ended) {
+void SharedMemoryPool::Deregister(Ended ended) {
   {
     const std::lock_guard lock(mutex_);
     ended_.push_back(ended);
@@ -62,7 +63,7 @@ void MemoryStock::TakeApart(Ended ended) {
   changed_.notify_one();
 }
 
-void MemoryStock::Run() {
+void SharedMemoryPool::Run() {
   std::unique_lock lock(mutex_);
   std::vector<Ended> ended;
   while (true) {
@@ -76,19 +77,19 @@ void MemoryStock::Run() {
     }
     if (stop_) return;
     const auto low = std::ranges::find_if(
-        shelves_, [](const Shelf& shelf) { return shelf.wants_more && shelf.ready.size() < kAhead; });
-    if (low == shelves_.end()) {
+        slots_, [](const PoolSlot& slot) { return slot.wants_more && slot.ready.size() < kAhead; });
+    if (low == slots_.end()) {
       changed_.wait(lock);
       continue;
     }
-    Shelf& shelf = *low;  // stays where it is
+    PoolSlot& slot = *low;  // stays where it is
     lock.unlock();
-    auto made = SharedMemory::Create(shelf.name, shelf.size, shelf.writers);
+    auto made = SharedMemory::Create(slot.name, slot.size, slot.writers);
     lock.lock();
     if (made.ok()) {
-      shelf.ready.push_back(*std::move(made));
+      slot.ready.push_back(*std::move(made));
     } else {
-      shelf.wants_more = false;
+      slot.wants_more = false;
     }
   }
 }

@@ -25,17 +25,17 @@ namespace remora::rdma {
 ///
 /// Thread safety: all functions may be called from many threads; one thread calls Start before the
 /// others.
-class MemoryStock {
+class SharedMemoryPool {
  public:
   /// Number of each kind that is made in advance. A client that finds none waits until its own are
   /// made.
   static constexpr std::size_t kAhead = 4;
 
-  MemoryStock() = default;
+  SharedMemoryPool() = default;
   /// REQUIRES: all that it has given is destroyed.
-  ~MemoryStock();
-  MemoryStock(const MemoryStock&) = delete;
-  MemoryStock& operator=(const MemoryStock&) = delete;
+  ~SharedMemoryPool();
+  SharedMemoryPool(const SharedMemoryPool&) = delete;
+  SharedMemoryPool& operator=(const SharedMemoryPool&) = delete;
 
   /// REQUIRED before Create. ResourceExhausted: there is no thread.
   absl::Status Start();
@@ -49,7 +49,7 @@ class MemoryStock {
  private:
   friend class SharedMemory;
 
-  struct Shelf {
+  struct PoolSlot {
     std::string name;
     std::size_t size;
     SharedMemory::Writers writers;
@@ -62,14 +62,14 @@ class MemoryStock {
   };
 
   /// Queues the rest of a SharedMemory for the thread to free.
-  void TakeApart(Ended ended);
-  Shelf& ShelfOf(std::string_view name, std::size_t size, SharedMemory::Writers writers);
+  void Deregister(Ended ended);
+  PoolSlot& SlotFor(std::string_view name, std::size_t size, SharedMemory::Writers writers);
   void Run();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
-  std::deque<Shelf> shelves_;
+  std::deque<PoolSlot> slots_;
   std::vector<Ended> ended_;
   bool stop_ = false;
 

@@ -112,8 +112,8 @@ std::size_t SharedMemory::RoundUp(std::size_t size) {
 }
 
 SharedMemory::~SharedMemory() {
-  if (stock_ != nullptr) {
-    stock_->TakeApart({.fd = fd_, .bytes = bytes_});
+  if (pool_ != nullptr) {
+    pool_->Deregister({.fd = fd_, .bytes = bytes_});
   } else {
     Release(fd_, bytes_);
   }

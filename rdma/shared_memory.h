@@ -25,7 +25,7 @@ bool ProvideLargePage(std::byte* at);
 /// can have it in one piece. MAP_FAILED, and errno, as mmap.
 void* MapShared(int fd, std::size_t size, int protection);
 
-class MemoryStock;
+class SharedMemoryPool;
 
 /// Zero-filled memory backed by a memfd, so that one and the same bytes can be registered with an
 /// RDMA device and mapped by another process of this host. Neither copied nor moved: its address
@@ -61,7 +61,7 @@ class SharedMemory {
   Writers writers() const { return writers_; }
 
  private:
-  friend class MemoryStock;
+  friend class SharedMemoryPool;
 
   SharedMemory(int fd, std::span<std::byte> bytes, Writers writers)
       : fd_(fd), bytes_(bytes), writers_(writers) {}
@@ -70,7 +70,7 @@ class SharedMemory {
   int fd_;
   std::span<std::byte> bytes_;
   Writers writers_;
-  MemoryStock* stock_ = nullptr;  // which takes apart what is left of it; null: this does
+  SharedMemoryPool* pool_ = nullptr;  // which takes apart what is left of it; null: this does
 };
 
 }  // namespace remora::rdma

@@ -27,19 +27,15 @@ class OwnedMessages final : public Registration {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Registration>> Connection::ProvideMessages(std::size_t size) {
+absl::StatusOr<std::unique_ptr<Registration>> ServerConnection::ProvideMessages(std::size_t size) {
   auto bytes = std::make_unique<std::byte[]>(size);
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Registration> registration,
                           RegisterMessages(std::span(bytes.get(), size)));
   return std::make_unique<OwnedMessages>(std::move(bytes), std::move(registration));
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> Connection::ProvideWrite(std::string_view, std::size_t) {
-  return absl::FailedPreconditionError("ProvideWrite is for the server's end of a connection");
-}
-
-absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
-                                                 const Clock& clock, TimePoint deadline) {
+absl::StatusOr<std::unique_ptr<ClientConnection>> Dial(const Address& address, const QueueLimits& limits,
+                                                       const Clock& clock, TimePoint deadline) {
   REMORA_RETURN_IF_ERROR(OccupyStandardStreams());
   if (address.kind == TransportKind::kVerbs) return DialVerbs(address, limits, clock, deadline);
   if (address.kind == TransportKind::kTcp) return DialTcp(address, limits, clock, deadline);

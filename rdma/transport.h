@@ -161,9 +161,6 @@ class Connection {
 
   // --- Set-up --------------------------------------------------------------------------------
 
-  /// A server's connection takes its part of a device (a queue pair) with the first Register*,
-  /// Provide* or Accept. So a rejected client costs no more than the message that says so.
-  ///
   /// Registers memory of this process to send from, receive into, and read into (rdma_reg_msgs(3)).
   /// The caller keeps ownership of `bytes`.
   ///
@@ -171,44 +168,6 @@ class Connection {
   /// - ResourceExhausted: too little locked memory (the error says how much, and which limit), or
   ///   no device resources.
   virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) = 0;
-
-  /// Client: registers what it has offered for its server to WRITE (rdma_reg_write(3)), at any time. Errors
-  /// as RegisterMessages; FailedPrecondition: not offered, or on a server's connection.
-  virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) = 0;
-
-  /// Server, before Accept: registered memory that the registration owns, zero-filled, of `size` at least; of
-  /// what was made ahead, where the transport does so. ProvideMessages: to send from and receive into.
-  /// ProvideWrite: for this connection's peer to WRITE, bound to the connection where Listener::binds_writes;
-  /// `name` as SharedMemory::Create's. Errors as RegisterMessages.
-  virtual absl::StatusOr<std::unique_ptr<Registration>> ProvideMessages(std::size_t size);
-  virtual absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name, std::size_t size);
-
-  /// Client, before Connect: says which memory (Writers::kPeers) may be registered for the server to WRITE.
-  /// Touches and pins none of it: that is RegisterWrite's, now, later or never. One memory, of
-  /// kMaxOfferedSize at most, which must outlive the connection. A server that maps it keeps it mapped until
-  /// the connection ends; it can write it from Connect on. InvalidArgument: of another kind, or larger.
-  /// FailedPrecondition: too late, a second one, or on a server's connection.
-  virtual absl::Status OfferWrite(SharedMemory& memory) = 0;
-
-  /// Server, after Accept: registers bytes [offset, offset + size) of `memory`, which may be given to others
-  /// to READ, for this connection's peer to WRITE until the Registration is destroyed. When that has
-  /// returned, not a byte of it changes by the peer's doing any more, and a WRITE to it breaks the peer's
-  /// connection. The peer may be told by a message posted behind this. Bound as RegisterWrite's.
-  /// Unimplemented: this transport cannot take back what it gave. ResourceExhausted: also where the queue is
-  /// full (PostSend). Errors and cost as RegisterMessages.
-  virtual absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
-                                                                   std::size_t size) = 0;
-
-  /// Client: asks for the connection with `request_data` (at most kMaxConnectData) and waits for the answer.
-  /// OK: peer_data() is what the server accepted with. FailedPrecondition: the server rejected; peer_data()
-  /// is what it said. Unavailable: nobody listens there. DeadlineExceeded.
-  virtual absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) = 0;
-
-  /// Server: answers a request that NextRequest returned. Never waits for the client; once the client has
-  /// seen it, it may send. Where the transport answers in a thread of its own, a client that is gone by then
-  /// is one that disconnects. After Reject the connection is of no use and should be destroyed.
-  virtual absl::Status Accept(std::span<const std::byte> data) = 0;
-  virtual void Reject(std::span<const std::byte> data) = 0;
 
   /// Returns the data that the peer sent along: to a server the request data; to a client the
   /// accept or reject data.
@@ -228,16 +187,6 @@ class Connection {
   // --- InvalidArgument (out of the region's range, too many entries, too long; a caller's bug), -----
   // --- ResourceExhausted (a queue limit reached: poll first), or status() when it is broken. --------
 
-  /// READs peer bytes [offset, offset + sum of sizes) of `region` into `to` (rdma_post_readv(3)).
-  /// Completion kRead.
-  virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
-                                 std::uint64_t offset) = 0;
-
-  /// Client, after Connect: where a READ of this region is a copy, what does it at once, without a completion
-  /// (rdma/local/mapped_region.h). It is the connection's, and of the region that was asked for last; when
-  /// the connection breaks, it reads nothing any more. Null: there is none.
-  virtual MappedRegion* Mapped(const RemoteRegion& /*region*/) { return nullptr; }
-
   /// WRITEs `from`, in order, to the peer's `region` at `offset` (rdma_post_writev(3)). No completion;
   /// post a SEND or a READ behind it. The buffers are the caller's again at the completion of that. A server
   /// WRITEs to what its client has named; if that may not be written there, only this connection breaks.
@@ -253,32 +202,6 @@ class Connection {
   /// Completion kReceive. A message longer than its buffer breaks the connection. Without a posted receive
   /// the peer's messages, and on verbs its READs behind them, wait: keep as many posted as the peer may send.
   virtual absl::Status PostRecv(std::uint64_t context, const Sge& into) = 0;
-
-  /// Takes up to out.size() completions; returns how many. Never blocks. Client side; a server polls its
-  /// listener.
-  virtual std::size_t Poll(std::span<Completion> out) = 0;
-
-  /// Client: sleeps until Poll may return something, or DeadlineExceeded. No wake-up is lost: an
-  /// event between the last Poll and this call ends it at once. It may return OK early.
-  virtual absl::Status Wait(TimePoint deadline) = 0;
-
-  // Client: functions to sleep on more than this connection, in the words of Listener. On a
-  // server's end they do nothing.
-  /// Makes wait_fd() turn readable, from now on, when Poll may have something. After Arm, Poll
-  /// until it returns nothing before sleeping, because earlier events are not signalled.
-  virtual void Arm() {}
-  /// Undoes Arm, after sleeping and before the next Poll. Also after an Arm that was not followed
-  /// by sleeping.
-  virtual void Disarm() {}
-  /// Returns a descriptor for the connection's life, owned by it, from Connect on. Behind
-  /// kDisconnected it may be readable for ever.
-  virtual int wait_fd() const { return -1; }
-
-  /// Server, after Accept: asks the peer's device whether it is there; its process notices nothing.
-  /// If nothing answers, the connection breaks (Unavailable), as it does when any request is in
-  /// flight. So the server calls this now and then on a connection with nothing in flight. Returns
-  /// false if this transport always notices by itself.
-  virtual bool Probe() { return false; }
 
   /// OK while usable; else the first cause.
   virtual const absl::Status& status() const = 0;
@@ -296,6 +219,93 @@ class Connection {
 
  private:
   void* owner_ = nullptr;
+};
+
+/// The client's end of a connection.
+class ClientConnection : public Connection {
+ public:
+  // --- Set-up --------------------------------------------------------------------------------
+
+  /// Says, before Connect, which memory (Writers::kPeers) may be registered for the server to WRITE.
+  /// Touches and pins none of it: that is RegisterWrite's, now, later or never. One memory, of
+  /// kMaxOfferedSize at most, which must outlive the connection. A server that maps it keeps it mapped until
+  /// the connection ends; it can write it from Connect on. InvalidArgument: of another kind, or larger.
+  /// FailedPrecondition: too late, or a second one.
+  virtual absl::Status OfferWrite(SharedMemory& memory) = 0;
+
+  /// Registers what it has offered for its server to WRITE (rdma_reg_write(3)), at any time. Errors
+  /// as RegisterMessages; FailedPrecondition: not offered.
+  virtual absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) = 0;
+
+  /// Asks for the connection with `request_data` (at most kMaxConnectData) and waits for the answer.
+  /// OK: peer_data() is what the server accepted with. FailedPrecondition: the server rejected; peer_data()
+  /// is what it said. Unavailable: nobody listens there. DeadlineExceeded.
+  virtual absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) = 0;
+
+  // --- Data path ------------------------------------------------------------------------------
+
+  /// READs peer bytes [offset, offset + sum of sizes) of `region` into `to` (rdma_post_readv(3)).
+  /// Completion kRead.
+  virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
+                                 std::uint64_t offset) = 0;
+
+  /// Returns, after Connect, an object that READs this region at once, without a completion, where a READ
+  /// is a copy (rdma/local/mapped_region.h). It is the connection's, and of the region that was asked for
+  /// last; when the connection breaks, it reads nothing any more. Null: there is none.
+  virtual MappedRegion* Mapped(const RemoteRegion& /*region*/) { return nullptr; }
+
+  /// Takes up to out.size() completions; returns how many. Never blocks.
+  virtual std::size_t Poll(std::span<Completion> out) = 0;
+
+  /// Sleeps until Poll may return something, or DeadlineExceeded. No wake-up is lost: an
+  /// event between the last Poll and this call ends it at once. It may return OK early.
+  virtual absl::Status Wait(TimePoint deadline) = 0;
+
+  // Functions to sleep on more than this connection, in the words of Listener.
+  /// Makes wait_fd() turn readable, from now on, when Poll may have something. After Arm, Poll
+  /// until it returns nothing before sleeping, because earlier events are not signalled.
+  virtual void Arm() = 0;
+  /// Undoes Arm, after sleeping and before the next Poll. Also after an Arm that was not followed
+  /// by sleeping.
+  virtual void Disarm() = 0;
+  /// Returns a descriptor for the connection's life, owned by it, from Connect on. Behind
+  /// kDisconnected it may be readable for ever.
+  virtual int wait_fd() const = 0;
+};
+
+/// The server's end of a connection. It takes its part of a device (a queue pair) with the first
+/// Register*, Provide* or Accept. So a rejected client costs no more than the message that says so.
+/// Its completions come with those of its listener (Listener::Poll).
+class ServerConnection : public Connection {
+ public:
+  /// Provides, before Accept, registered memory that the registration owns, zero-filled, of `size` at least;
+  /// of what was made ahead, where the transport does so. ProvideMessages: to send from and receive into.
+  /// ProvideWrite: for this connection's peer to WRITE, bound to the connection where Listener::binds_writes;
+  /// `name` as SharedMemory::Create's. Errors as RegisterMessages.
+  virtual absl::StatusOr<std::unique_ptr<Registration>> ProvideMessages(std::size_t size);
+  virtual absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name,
+                                                                     std::size_t size) = 0;
+
+  /// Answers a request that NextRequest returned. Never waits for the client; once the client has
+  /// seen it, it may send. Where the transport answers in a thread of its own, a client that is gone by then
+  /// is one that disconnects. After Reject the connection is of no use and should be destroyed.
+  virtual absl::Status Accept(std::span<const std::byte> data) = 0;
+  virtual void Reject(std::span<const std::byte> data) = 0;
+
+  /// Registers, after Accept, bytes [offset, offset + size) of `memory`, which may be given to others
+  /// to READ, for this connection's peer to WRITE until the Registration is destroyed. When that has
+  /// returned, not a byte of it changes by the peer's doing any more, and a WRITE to it breaks the peer's
+  /// connection. The peer may be told by a message posted behind this. Bound as ProvideWrite's.
+  /// Unimplemented: this transport cannot take back what it gave. ResourceExhausted: also where the queue is
+  /// full (PostSend). Errors and cost as RegisterMessages.
+  virtual absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
+                                                                   std::size_t size) = 0;
+
+  /// Asks, after Accept, the peer's device whether it is there; its process notices nothing.
+  /// If nothing answers, the connection breaks (Unavailable), as it does when any request is in
+  /// flight. So the server calls this now and then on a connection with nothing in flight. Returns
+  /// false if this transport always notices by itself.
+  virtual bool Probe() { return false; }
 };
 
 /// The server's end of an address.
@@ -324,7 +334,7 @@ class Listener {
   virtual absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) = 0;
 
   /// The next client that asks to connect, or null. Its connection must be destroyed before the listener.
-  virtual std::unique_ptr<Connection> NextRequest() = 0;
+  virtual std::unique_ptr<ServerConnection> NextRequest() = 0;
 
   /// Returns the number of clients that came and never became a request. They sent nothing in time,
   /// or no valid hello, or the listener had no space for them.
@@ -358,11 +368,11 @@ class Listener {
 /// Unavailable: no such host, no route, or nobody listens (some transports find out in Connect).
 /// FailedPrecondition: no RDMA device reaches the address (says what to do). PermissionDenied.
 /// The connection gets none of the descriptors 0 to 2 (store/base/standard_streams.h).
-absl::StatusOr<std::unique_ptr<Connection>> Dial(const Address& address, const QueueLimits& limits,
-                                                 const Clock& clock, TimePoint deadline);
+absl::StatusOr<std::unique_ptr<ClientConnection>> Dial(const Address& address, const QueueLimits& limits,
+                                                       const Clock& clock, TimePoint deadline);
 void Dial(const Address&, const QueueLimits&, const Clock&&, TimePoint) = delete;
 
-/// Returns OK if such memory may be offered; for implementations of Connection::OfferWrite.
+/// Returns OK if such memory may be offered; for implementations of ClientConnection::OfferWrite.
 absl::Status CheckOffer(const SharedMemory& memory);
 
 /// Starts to listen. `clock` must outlive the listener. `tcp_threads`: threads that serve READs over tcp://.

@@ -1,42 +1,31 @@
-// The server: a store, exported for clients to read in place, and the commit path that their writes take.
-//
-//   Step:  take requests of all connections
-//          commit their writes as one group (store.h): copy, verify, make durable, publish, reply
-//          answer pings, locate records, reserve room for large values, go on with scans, reply
-//          now that nobody waits: the store's housekeeping, at the pace of the writes, or a bit of it
-//          now and then, and where there is nothing else to do: accept new clients, see who is gone
-//
-// One thread does all of it. GETs are not among its work: clients READ the memory.
+// The server: a store, exported for clients to read in place, and the commit path that their writes
+// take. It owns the parts, in the order of their use; event_loop.h has the work.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/transport.h"
-#include "server/connection/authenticator.h"
-#include "server/connection/client_session.h"
-#include "server/connection/client_table.h"
+#include "server/connection/acceptor.h"
+#include "server/event_loop.h"
 #include "server/memory/exported_memory.h"
 #include "server/memory/huge_pages.h"
+#include "server/monitoring/operator_log.h"
 #include "server/monitoring/rate_limited_log.h"
-#include "server/request/backup_service.h"
 #include "server/request/large_writes.h"
-#include "server/request/scan_service.h"
-#include "store/base/clock.h"
-#include "store/format/wire/multi_put.h"
+#include "server/request/rate_limiter.h"
+#include "server/request/read_service.h"
+#include "server/request/reply_sender.h"
+#include "server/request/reserve_queue.h"
+#include "server/request/write_batcher.h"
+#include "server/wake_signals.h"
 #include "store/store.h"
 
 namespace remora {
@@ -62,7 +51,7 @@ struct ServerOptions {
   /// client that has one proves it all the same, and the server proves it, too.)
   bool serves_without_token = false;
   /// Asks for huge pages for the memory (server/memory/huge_pages.h), in a thread of its own.
-  bool large_pages = false;
+  bool huge_pages = false;
   /// Gets one line, without its end, for each event that an operator wants to see. Of the lines
   /// that clients cause, it gets a bounded number in a time (server/monitoring/rate_limited_log.h).
   /// May be empty.
@@ -107,201 +96,27 @@ class Server {
   void ReloadTokens();
 
   Store& store() { return *store_; }
-  std::size_t client_count() const { return sessions_.size(); }
+  std::size_t client_count() const { return acceptor_->client_count(); }
 
  private:
-  struct Port {
-    std::unique_ptr<rdma::Listener> listener;
-    RemoteRegion memory;
-    std::size_t client_bytes = 0;
-    Counter slices = Counter::kSlicesBound;  // where those of its clients are counted
-    std::uint64_t dropped_handshakes = 0;    // of the listener's, those that are counted
-    std::uint64_t without_descriptor = 0;    // and those that were told of
-  };
-  // State of a multi-put.
-  struct PutList {
-    PutListOutcomes outcomes;                              // of those that were begun
-    std::array<std::uint64_t, kMaxListedPuts> versions{};  // of those of them that were done
-    std::size_t waiting = 0;                               // of them, for the disk
-    bool is_put_off = false;                               // there are others
-    std::size_t text_of = kMaxListedPuts;                  // the first that was not done
-    std::string text{};                                    // why that was not
+  explicit Server(const ServerOptions& options) : log_(options.log, options.warn) {}
+  /// Makes the parts between the store and its clients.
+  void MakeParts(const ServerOptions& options, std::vector<Token> tokens);
 
-    bool is_over() const { return waiting == 0 && !is_put_off; }
-  };
-  // A request and the session to answer it in. The key of a write points into its slice.
-  struct Pending {
-    ServerSession* session;  // null: it is gone
-    Request request;
-    NamedClient* client = nullptr;  // null: no name. Of a write that is being committed, it is there
-    // Number of its writes in the group: one, those of a batch or multi-put, or none (refused_ says
-    // why).
-    std::size_t writes = 1;
-    std::shared_ptr<PutList> list{};  // of one that was begun, and is not over
-    TimePoint not_before{};           // of what was put off: the next try
-
-    void Forget(const ServerSession* gone) {
-      if (session == gone) session = nullptr;
-    }
-  };
-
-  // A reserve that waits for space.
-  struct Turn {
-    Pending pending;
-    TimePoint asked{};     // last
-    bool is_asked = true;  // else it was answered with kAskAgain
-  };
-
-  // A write that waits for the disk.
-  struct Unsynced {
-    Pending pending;
-    std::size_t number = 0;  // of a list, in it
-  };
-
-  explicit Server(const ServerOptions& options);
-
-  // --- connection/acceptor.cc: clients come, and go
-
-  bool AcceptClients(Port& port);
-  /// Returns false if it was rejected.
-  bool IsWelcome(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use);
-  bool SpeaksAsWeDo(rdma::Connection& connection, const HelloRequest& hello);
-  bool RefuseName(rdma::Connection& connection);  // false
-  /// Returns false if it was rejected, or challenged. *use: null where no token is asked for.
-  bool HasToken(rdma::Connection& connection, const HelloRequest& hello, TokenUse** use);
-  /// Notes the client ID, before its client is accepted.
-  NamedClient& BeginClient(std::uint64_t name, rdma::Connection* connection, const TokenUse* use);
-  void Refuse(rdma::Connection& connection, Counter why, HelloRefusal refusal, std::string_view text);
-  void Drop(rdma::Connection* connection, const absl::Status& why);
-  /// Finds out, now and then, which clients are gone without a message.
-  void ProbeClients();
-  void ReadTokensAnew();
-
-  // --- server.cc
-
-  /// Does the work of Step behind TakeRequests. `came`: the result of that.
-  bool Serve(bool came);
-  /// Does the work for which nobody waits. Returns false if there was nothing to do.
-  bool LookAround();
-  /// Takes requests to the lists from which they are answered. Returns false if there were none.
-  bool TakeRequests();
-  bool TakeCompletions(Port& port);
-  void TakeRequest(ServerSession& session, const rdma::Completion& completion);
-  /// Takes a request to the list from which it is answered.
-  void Dispatch(ServerSession& session, const Pending& pending);
-  /// Keeps a request whose token's rate is used up until its turn comes, behind those that wait
-  /// already.
-  bool IsDelayed(ServerSession& session, const Pending& pending);
-  /// Dispatches the requests whose turn has come. Returns false if there were none.
-  bool DispatchDelayed();
-  void NoteReads(const ServerSession& session, const Request& request);
-  /// Returns the flag of replies as of now.
-  std::uint16_t LoadingFlag() const { return store_->loading() ? ReplyFlag::kLoading : 0; }
-  /// Logs, while the store loads, when it has loaded. Stops the server when it never will.
-  void SeeHowTheLoadGoes();
-  /// Logs when the disk takes no writes, and when it does again.
-  void SeeHowTheDiskDoes();
-  /// Returns whether to poll before all other work: a client is about to ask, and the disk has
-  /// nothing to tell.
-  bool IsWorthALook() const;
-  void Sleep();
-  /// Returns the timeout for poll: -1 when nothing is to be done before a client comes.
-  int MillisToNextWork() const;
-  /// Logs an event that clients do not cause: always written.
-  void Log(std::string_view line);
-  /// Logs a fault, or its end.
-  void Warn(std::string_view line);
-
-  // --- request/write_batcher.cc
-
-  /// Commits the waiting writes. Returns false if there were none, or all wait for space.
-  bool CommitWrites();
-  /// Adds a write that is neither of a batch nor of a multi-put to the group.
-  void AddWrite(const Pending& pending);
-  /// Rejects bytes that are no batch or multi-put.
-  void RefuseBatch(const Pending& pending, const absl::Status& why);
-  /// Ends, after the group, the commits of reserved records.
-  void EndCommits();
-  /// Answers a write. `outcome`: a Write, or a SyncedWrite.
-  template <typename Outcome>
-  void AnswerWrite(const Pending& pending, const Outcome& outcome);
-  /// Answers writes that waited for the disk. Returns false if there were none.
-  bool AnswerSynced();
-  /// Names a write. `number`: its place in a multi-put.
-  static RequestName NameOf(const Pending& pending, std::size_t number = 0);
-  /// Copies a batch, or a multi-put, out of the staging buffer and adds its writes to the group.
-  /// InvalidArgument: it was none. DataLoss: it was not whole.
-  absl::Status AddBatch(Pending& pending);
-  void AddUnsynced(std::uint64_t ticket, const Pending& pending, std::size_t number);
-  /// Notes the outcome of a put of a multi-put. `outcome`: a Write, or a SyncedWrite.
-  template <typename Outcome>
-  void NoteListed(const Pending& pending, PutList& list, std::size_t number, const Outcome& outcome);
-  /// Takes the results of a multi-put's writes in this group. Returns false if some have none, for
-  /// lack of space.
-  bool TakeList(Pending& pending, std::span<const Write> writes);
-  void AnswerList(const Pending& pending, const PutList& list);
-
-  // --- request/read_service.cc
-
-  /// Answers the waiting requests that are no writes. Returns false if there were none, or all wait
-  /// for space.
-  bool AnswerOthers();
-  bool AnswerReserves();
-  void AddReserve(const Pending& pending);
-  /// Answers a reserve if it is time, and returns whether it is over. `is_room`: nobody before it
-  /// waits for space; false, once it does.
-  bool TakeTurn(Turn& turn, TimePoint now, bool* is_room);
-  void TellOutcome(const Pending& pending);
-  void TellBackup(const Pending& pending);
-  /// Locates a record. Aborted: there is no space right now to bring the record back to memory.
-  absl::Status Locate(const ServerSession& session, const Request& request, Reply* reply);
-  /// Completes the reply and sends it, with `behind` behind it. Null session: to nobody.
-  void SendReply(ServerSession* session, Reply& reply, std::string_view behind);
-  void Answer(const Pending& pending, const absl::Status& status, Reply reply = {});
-
-  const ServerOptions options_;
+  const OperatorLog log_;
+  std::unique_ptr<WakeSignals> signals_;
   std::unique_ptr<ExportedMemory> memory_;
-  std::unique_ptr<LargePages> large_pages_;  // null: the system's affair alone
+  std::unique_ptr<HugePages> huge_pages_;  // null: the system's affair alone
   std::unique_ptr<Store> store_;
-  std::unique_ptr<BoundedLog> bounded_log_;  // for all that clients cause
-  std::vector<Port> ports_;
-  std::unique_ptr<Outcomes> outcomes_;
-  std::unique_ptr<Admission> admission_;  // null: no tokens
-  // Each is the owner of its connection (Connection::owner), from AcceptClients to Drop.
-  absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ServerSession>> sessions_;
-  std::unique_ptr<Grants> grants_;
-  std::unique_ptr<Scans> scans_;
-  std::unique_ptr<Backups> backups_;
-
-  // One step's work; kept for their memory.
-  std::array<rdma::Completion, 64> completions_;
-  std::vector<Pending> write_requests_;
-  bool some_gone_ = false;  // maybe of those, their sessions
-  std::vector<Write> writes_;
-  std::vector<absl::Status> refused_;     // of the write_requests_ that are no writes, in their order
-  std::optional<std::int64_t> reply_ms_;  // Clock::UnixMillis, since requests were taken last
-  int steps_since_look_ = 0;              // LookAround
-  std::vector<std::string> batches_;      // private copies; the first so many are in use:
-  std::size_t batches_used_ = 0;
-  std::vector<Pending> other_requests_;
-  absl::flat_hash_map<TokenUse*, std::deque<Pending>> delayed_;  // none of them empty
-  std::vector<Pending> due_;                                     // of those, whose turn has come
-  std::deque<Turn> reserves_;  // in the order in which they came; one for a connection at most
-
-  std::optional<TimePoint> next_probe_;  // nothing: there are no clients to be asked whether they are there
-  bool tells_of_load_ = false;           // when it is over; it may be already
-  bool disk_refuses_ = false;            // and it was said
-  std::size_t expected_ = 0;             // requests that may come at once: replies without one behind them
-
-  // Writes that wait for the disk, by their tickets.
-  absl::flat_hash_map<std::uint64_t, Unsynced> unsynced_;
-  std::vector<SyncedWrite> synced_writes_;
-
-  std::atomic<bool> stop_ = false;
-  std::atomic<bool> synced_ = false;  // outcomes have come
-  std::atomic<bool> reload_ = false;  // ReloadTokens was called
-  int stop_fd_ = -1;                  // an eventfd, readable once Stop was called
-  int wake_fd_ = -1;                  // another one, since one of the two was set last, until Run has slept
+  std::unique_ptr<RateLimitedLog> rate_limited_log_;  // for all that clients cause
+  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<LargeWrites> large_writes_;
+  std::unique_ptr<ReplySender> replies_;
+  std::unique_ptr<RateLimiter> rate_limiter_;
+  std::unique_ptr<WriteBatcher> writes_;
+  std::unique_ptr<ReserveQueue> reserves_;
+  std::unique_ptr<ReadService> reads_;
+  std::unique_ptr<EventLoop> event_loop_;
 };
 
 }  // namespace remora

@@ -29,10 +29,11 @@ constexpr std::chrono::seconds kPatience(5);
 
 }  // namespace
 
-RawPath::RawPath(rdma::Connection& connection, const Clock& clock)
+RawPath::RawPath(rdma::ClientConnection& connection, const Clock& clock)
     : connection_(connection), clock_(clock), buffer_(kWriteOffset + kMaxPayloadSize) {}
 
-absl::StatusOr<std::unique_ptr<RawPath>> RawPath::Create(rdma::Connection& connection, const Clock& clock) {
+absl::StatusOr<std::unique_ptr<RawPath>> RawPath::Create(rdma::ClientConnection& connection,
+                                                         const Clock& clock) {
   std::unique_ptr<RawPath> path(new RawPath(connection, clock));
   if (!FromBytes(connection.peer_data(), &path->hello_) || path->hello_.magic != kHelloMagic) {
     return absl::FailedPreconditionError("the connection is not one to a Remora server");

@@ -29,7 +29,8 @@ struct Place {
 class RawPath {
  public:
   /// Over a client's connection, which with `clock` must outlive this.
-  static absl::StatusOr<std::unique_ptr<RawPath>> Create(rdma::Connection& connection, const Clock& clock);
+  static absl::StatusOr<std::unique_ptr<RawPath>> Create(rdma::ClientConnection& connection,
+                                                         const Clock& clock);
 
   /// Finds a key by READs, as a GET begins: the first slot that shows its fingerprint, and that slot's
   /// bucket. NotFound.
@@ -46,12 +47,12 @@ class RawPath {
   absl::Status Write(std::string_view key, std::string_view value);
 
  private:
-  RawPath(rdma::Connection& connection, const Clock& clock);
+  RawPath(rdma::ClientConnection& connection, const Clock& clock);
   absl::Status Read(std::uint64_t offset, std::size_t size);
   std::uint64_t MainOffset(std::uint64_t number) const;
 
-  rdma::Connection& connection_;
-  rdma::Spinner spinner_;
+  rdma::ClientConnection& connection_;
+  rdma::AdaptivePoller spinner_;
   const Clock& clock_;
   HelloReply hello_;
   StoreShape shape_;

@@ -113,7 +113,7 @@ class Served {
   absl::StatusOr<std::unique_ptr<Server>> Open() const {
     ServerOptions options;
     options.store.memory_size = EmbeddedMemoryFor(BenchmarkKeys(), kKeySize, value_size_);
-    options.large_pages = true;
+    options.huge_pages = true;
     REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Create(options));
     ValueMaker values(value_size_);
     for (std::uint64_t record = 0; record < BenchmarkKeys(); ++record) {

@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(std::string_vi
 absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(Dialer dialer, const ClientOptions& options,
                                                                   const AsyncOptions& async,
                                                                   const Clock& clock) {
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection,
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::ClientConnection> connection,
                           dialer(clock.Now() + options.connect_timeout));
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Core> core,
                           Core::Start(std::move(connection), std::move(dialer), options, async, clock));
@@ -60,8 +60,8 @@ absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(Dialer dialer,
 }
 
 absl::StatusOr<std::unique_ptr<AsyncClient>> AsyncClient::Connect(
-    std::unique_ptr<rdma::Connection> connection, const ClientOptions& options, const AsyncOptions& async,
-    const Clock& clock) {
+    std::unique_ptr<rdma::ClientConnection> connection, const ClientOptions& options,
+    const AsyncOptions& async, const Clock& clock) {
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<Core> core,
                           Core::Start(std::move(connection), nullptr, options, async, clock));
   return std::unique_ptr<AsyncClient>(new AsyncClient(std::move(core)));

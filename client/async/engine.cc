@@ -15,7 +15,7 @@ namespace remora {
 // --- The whole ------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<AsyncClient::Core>> AsyncClient::Core::Start(
-    std::unique_ptr<rdma::Connection> connection, Dialer dialer, const ClientOptions& options,
+    std::unique_ptr<rdma::ClientConnection> connection, Dialer dialer, const ClientOptions& options,
     const AsyncOptions& async, const Clock& clock) {
   if (async.depth < 1 || async.depth > kMaxAsyncDepth) {
     return absl::InvalidArgumentError(

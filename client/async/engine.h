@@ -58,7 +58,7 @@ class AsyncClient::Core {
   static constexpr std::size_t kFencedWrite = 2;
 
   /// Makes the machine over `connection`. `dialer` makes later connections; null: the client makes none.
-  static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::Connection> connection,
+  static absl::StatusOr<std::unique_ptr<Core>> Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                      Dialer dialer, const ClientOptions& options,
                                                      const AsyncOptions& async, const Clock& clock);
   /// Ends all operations with Cancelled, and calls their callbacks. REQUIRES: no other call follows.
@@ -227,7 +227,7 @@ class AsyncClient::Core {
   OperationList ended_;          // for their callback
   bool asked_last_ = false;      // askers_ and writers_ take turns
 
-  rdma::Spinner spinner_;
+  rdma::AdaptivePoller spinner_;
   std::array<rdma::Completion, kMostReads>
       completions_;                        // of one Poll; a member, so that it is cleared only once
   TimePoint earliest_ = TimePoint::max();  // lower bound of all deadlines

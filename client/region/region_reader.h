@@ -28,7 +28,7 @@ class RegionReader {
       : buffers_(buffers), server_(server), counters_(counters) {}
 
   /// Reads over this connection from now on. REQUIRES: ServerView has its hello.
-  void Bind(rdma::Connection& connection) {
+  void Bind(rdma::ClientConnection& connection) {
     connection_ = &connection;
     mapped_ = connection.Mapped(server_.memory());
   }
@@ -53,7 +53,7 @@ class RegionReader {
   /// Returns the bytes in the mapping. ServerIsAlive returns whether bytes that were seen there count
   /// (MappedRegion). Neither counts as a READ. REQUIRES: reads_now.
   const std::byte* At(std::uint64_t offset, std::size_t size) const { return mapped_->At(offset, size); }
-  [[gnu::always_inline]] bool ServerIsAlive() { return mapped_->IsOfTheLiving(); }
+  [[gnu::always_inline]] bool ServerIsAlive() { return mapped_->ServerIsAlive(); }
   /// Returns the server's count of reused memory. Bytes that were seen between two equal counts are valid,
   /// whatever the time (layout.h, I6). REQUIRES: reads_now.
   std::uint64_t Reuses() const { return mapped_->Word(offsetof(Superblock, reuses)); }
@@ -109,7 +109,7 @@ class RegionReader {
   const SessionBuffers& buffers_;
   const ServerView& server_;
   ClientCounters& counters_;
-  rdma::Connection* connection_ = nullptr;
+  rdma::ClientConnection* connection_ = nullptr;
   rdma::MappedRegion* mapped_ = nullptr;       // the connection's mapping; null: it has none
   std::vector<std::uint64_t> bucket_offsets_;  // of each segment's first main bucket; 0: not known
   std::size_t in_flight_ = 0;

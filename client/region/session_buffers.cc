@@ -24,7 +24,7 @@ static_assert(sizeof(Request) + kMaxInlinePayload <= rdma::kMaxMessageSize);
 
 SessionBuffers::SessionBuffers() : memory_(kBufferSize + kAlignment) {}
 
-absl::Status SessionBuffers::Register(rdma::Connection& connection) {
+absl::Status SessionBuffers::Register(rdma::ClientConnection& connection) {
   auto* const start = reinterpret_cast<std::byte*>(
       (reinterpret_cast<std::uintptr_t>(memory_.data()) + kAlignment - 1) / kAlignment * kAlignment);
   REMORA_ASSIGN_OR_RETURN(registration_, connection.RegisterMessages(std::span(start, kBufferSize)));

@@ -31,7 +31,7 @@ class SessionBuffers {
   SessionBuffers();
 
   /// Registers the memory. ResourceExhausted: the process may not lock enough memory.
-  absl::Status Register(rdma::Connection& connection);
+  absl::Status Register(rdma::ClientConnection& connection);
   /// Ends the registration. REQUIRES: the connection with which it is registered still exists, and has ended.
   void Deregister() { registration_.reset(); }
 

@@ -21,7 +21,7 @@ void FillOptions(const PutOptions& options, Request* request) {
 
 }  // namespace
 
-absl::Status RequestChannel::Bind(rdma::Connection& connection) {
+absl::Status RequestChannel::Bind(rdma::ClientConnection& connection) {
   connection_ = &connection;
   for (std::uint64_t i = 0; i < SessionBuffers::kReplies; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
   return absl::OkStatus();

@@ -107,7 +107,7 @@ class RequestChannel {
 
   /// Sends over this connection from now on, and offers it the buffers for replies. REQUIRES: the buffers are
   /// registered with it.
-  absl::Status Bind(rdma::Connection& connection);
+  absl::Status Bind(rdma::ClientConnection& connection);
   /// Forgets all requests in flight, because the connection ends.
   void Clear();
 
@@ -290,7 +290,7 @@ class RequestChannel {
   AccessHints& hints_;
   ClientCounters& counters_;
   const bool asks_later_;
-  rdma::Connection* connection_ = nullptr;
+  rdma::ClientConnection* connection_ = nullptr;
   StagingRing staging_;
   std::uint64_t last_request_id_ = 0;  // increases, also over later connections
   std::size_t in_flight_ = 0;

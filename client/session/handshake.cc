@@ -53,7 +53,7 @@ absl::Status NotProven() {
 
 }  // namespace
 
-absl::Status Session::Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline) {
+absl::Status Session::Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline) {
   HelloRequest hello;
   hello.client = identity_.id;
   if (identity_.returns) hello.flags |= HelloFlag::kReturns;
@@ -84,7 +84,7 @@ absl::Status Session::Open(std::unique_ptr<rdma::Connection> connection, TimePoi
   }
 }
 
-absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::Connection& connection, const HelloRequest& hello,
+absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::ClientConnection& connection, const HelloRequest& hello,
                                                 TimePoint deadline) {
   const absl::Status connected = connection.Connect(AsBytes(hello), deadline);
   refusal_ = RefusalReason{};
@@ -98,7 +98,7 @@ absl::StatusOr<HelloNonce> Session::AskForNonce(rdma::Connection& connection, co
   return refusal.nonce;
 }
 
-absl::Status Session::Join(std::unique_ptr<rdma::Connection> connection, const HelloRequest& hello,
+absl::Status Session::Join(std::unique_ptr<rdma::ClientConnection> connection, const HelloRequest& hello,
                            TimePoint deadline) {
   Deregister();
   connection_ = std::move(connection);

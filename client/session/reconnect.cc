@@ -91,7 +91,7 @@ TimePoint Session::NextAttemptEnds(TimePoint deadline) {
   return std::min(deadline, clock_.Now() + std::min<Duration>(longest, options_.connect_timeout));
 }
 
-absl::Status Session::OpenFirst(std::unique_ptr<rdma::Connection> connection) {
+absl::Status Session::OpenFirst(std::unique_ptr<rdma::ClientConnection> connection) {
   const TimePoint deadline = clock_.Now() + options_.connect_timeout;
   if (dialer_ == nullptr) return Open(std::move(connection), deadline);
   absl::Status opened = Open(std::move(connection), NextAttemptEnds(deadline));
@@ -105,7 +105,7 @@ absl::Status Session::OpenFirst(std::unique_ptr<rdma::Connection> connection) {
 
 absl::Status Session::OpenAnother(TimePoint deadline) {
   refusal_ = RefusalReason{};
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::Connection> connection, dialer_(deadline));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<rdma::ClientConnection> connection, dialer_(deadline));
   // The connection may still access the buffer, so it ends before the client reuses the buffer.
   EndConnection();
   ForgetServer();

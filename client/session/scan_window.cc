@@ -6,7 +6,7 @@
 
 namespace remora {
 
-absl::Status ScanWindow::Offer(rdma::Connection& connection) {
+absl::Status ScanWindow::Offer(rdma::ClientConnection& connection) {
   registration_.reset();
   if (!reply_.is_here()) {
     Reply gone;
@@ -28,7 +28,7 @@ absl::Status ScanWindow::Offer(rdma::Connection& connection) {
   return connection.OfferWrite(*memory_);
 }
 
-absl::StatusOr<ScanWindow::View> ScanWindow::Register(rdma::Connection& connection) {
+absl::StatusOr<ScanWindow::View> ScanWindow::Register(rdma::ClientConnection& connection) {
   if (memory_ == nullptr) {
     return absl::FailedPreconditionError(
         "this client has no memory for scans: ClientOptions::scan_window_bytes is 0");

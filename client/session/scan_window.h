@@ -46,9 +46,9 @@ class ScanWindow {
   /// Offers the memory to a connection. Call it for each one, before it connects. Over the local transport
   /// the server maps the memory when it accepts the client; neither side touches a page of it before the
   /// first scan. InvalidArgument: the size is out of bounds.
-  absl::Status Offer(rdma::Connection& connection);
+  absl::Status Offer(rdma::ClientConnection& connection);
   /// Returns the memory, and registers it the first time, which pins it. FailedPrecondition: the size is 0.
-  absl::StatusOr<View> Register(rdma::Connection& connection);
+  absl::StatusOr<View> Register(rdma::ClientConnection& connection);
   void Deregister() { registration_.reset(); }
 
   /// Returns the scan whose pages are in the window; null: there is none.

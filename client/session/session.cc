@@ -27,7 +27,7 @@ Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock
       channel_(buffers_, server_, hints_, counters_, reconnects()),
       scan_window_(options.scan_window_bytes) {}
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Connection> connection,
+absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                         Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock) {
   std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));

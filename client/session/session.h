@@ -71,7 +71,7 @@ class Session {
   /// Registers buffers, connects, checks that the server has the same format and version, and reads its
   /// superblock. `dialer` makes later connections, and the second one that an auth token requires; null: the
   /// session makes none.
-  static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::Connection> connection,
+  static absl::StatusOr<std::unique_ptr<Session>> Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                         Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock);
   ~Session();
@@ -127,7 +127,7 @@ class Session {
   InUse& in_use() { return in_use_; }
   const Clock& clock() const { return clock_; }
   TimePoint Coarse() const { return clock_.Coarse(); }
-  rdma::Connection& connection() { return *connection_; }
+  rdma::ClientConnection& connection() { return *connection_; }
   /// Returns a pointer that expires with the session, for objects that may outlive their client.
   std::weak_ptr<const void> life() const { return life_; }
 
@@ -226,10 +226,10 @@ class Session {
   // Defined in handshake.cc:
   /// Connects over `connection` or, with an auth token, over a second one that it dials afterwards. The
   /// session uses that connection from now on. If the status is not OK, the connection is broken.
-  absl::Status Open(std::unique_ptr<rdma::Connection> connection, TimePoint deadline);
-  absl::StatusOr<HelloNonce> AskForNonce(rdma::Connection& connection, const HelloRequest& hello,
+  absl::Status Open(std::unique_ptr<rdma::ClientConnection> connection, TimePoint deadline);
+  absl::StatusOr<HelloNonce> AskForNonce(rdma::ClientConnection& connection, const HelloRequest& hello,
                                          TimePoint deadline);
-  absl::Status Join(std::unique_ptr<rdma::Connection> connection, const HelloRequest& hello,
+  absl::Status Join(std::unique_ptr<rdma::ClientConnection> connection, const HelloRequest& hello,
                     TimePoint deadline);
   absl::Status Greet(const HelloRequest& hello, TimePoint deadline);
   absl::Status AdoptSuperblock();
@@ -239,7 +239,7 @@ class Session {
   void Deregister();
   absl::Status OpenAnother(TimePoint deadline);
   /// Opens the connection of Start; with a dialer, in more than one attempt.
-  absl::Status OpenFirst(std::unique_ptr<rdma::Connection> connection);
+  absl::Status OpenFirst(std::unique_ptr<rdma::ClientConnection> connection);
   TimePoint NextAttemptEnds(TimePoint deadline);
   absl::StatusOr<std::optional<ServerReply>> QueryCompletion();
 
@@ -283,9 +283,9 @@ class Session {
 
   // The completions of a poll; a member, so that a poll does not begin by clearing them.
   std::array<rdma::Completion, 8> completions_;
-  rdma::Spinner spinner_;
+  rdma::AdaptivePoller spinner_;
   const std::shared_ptr<const void> life_ = std::make_shared<const char>();
-  std::unique_ptr<rdma::Connection> connection_;
+  std::unique_ptr<rdma::ClientConnection> connection_;
 };
 
 }  // namespace remora

@@ -34,8 +34,8 @@ absl::Status BadAnswer(const char* what) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
-                                                      const Clock& clock, TimePoint) {
+absl::StatusOr<std::unique_ptr<ClientConnection>> DialLocal(const Address& address, const QueueLimits& limits,
+                                                            const Clock& clock, TimePoint) {
   REMORA_RETURN_IF_ERROR(CheckLimits(limits));
   return std::make_unique<LocalClient>(address, limits, clock);
 }
@@ -57,10 +57,6 @@ absl::Status LocalClient::OfferWrite(SharedMemory& memory) {
   }
   offered_ = &memory;
   return absl::OkStatus();
-}
-
-absl::Status LocalClient::Accept(std::span<const std::byte>) {
-  return absl::FailedPreconditionError("Accept is for the server's end of a connection");
 }
 
 absl::Status LocalClient::Connect(std::span<const std::byte> request_data, TimePoint deadline) {

@@ -14,7 +14,7 @@
 
 namespace remora::rdma {
 
-class LocalClient final : public LocalConnection {
+class LocalClient final : public LocalConnection<ClientConnection> {
  public:
   LocalClient(const Address& address, const QueueLimits& limits, const Clock& clock)
       : LocalConnection(limits), path_(address.path), clock_(clock) {}
@@ -23,8 +23,6 @@ class LocalClient final : public LocalConnection {
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::Status OfferWrite(SharedMemory& memory) override;
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
-  absl::Status Accept(std::span<const std::byte> data) override;
-  void Reject(std::span<const std::byte>) override {}
 
   absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                          std::uint64_t offset) override;

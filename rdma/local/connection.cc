@@ -24,22 +24,24 @@ absl::Status CheckLimits(const QueueLimits& limits) {
   return absl::OkStatus();
 }
 
-LocalConnection::LocalConnection(const QueueLimits& limits)
+template <typename End>
+LocalConnection<End>::LocalConnection(const QueueLimits& limits)
     : limits_(limits), finished_(limits.sends), receives_(limits.receives) {}
 
-absl::StatusOr<std::unique_ptr<Registration>> LocalConnection::RegisterMessages(std::span<std::byte> bytes) {
+template <typename End>
+absl::StatusOr<std::unique_ptr<Registration>> LocalConnection<End>::RegisterMessages(
+    std::span<std::byte> bytes) {
   return std::make_unique<LocalRegistration>(bytes, RemoteRegion());
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> LocalConnection::GrantWrite(SharedMemory&, std::size_t,
-                                                                          std::size_t) {
-  return absl::UnimplementedError("the local transport cannot take back memory that a process has mapped");
+template <typename End>
+std::string LocalConnection<End>::peer() const {
+  return absl::StrCat("pid ", peer_.pid, " uid ", peer_.uid);
 }
 
-std::string LocalConnection::peer() const { return absl::StrCat("pid ", peer_.pid, " uid ", peer_.uid); }
-
-void LocalConnection::Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping,
-                           std::uint32_t slots) {
+template <typename End>
+void LocalConnection<End>::Open(LocalSide* own, const LocalSide* peer, const SleepMark* peer_sleeping,
+                                std::uint32_t slots) {
   writer_ = RingWriter(own, peer, slots);
   reader_ = RingReader(own, peer, slots);
   own_side_ = own;
@@ -48,7 +50,8 @@ void LocalConnection::Open(LocalSide* own, const LocalSide* peer, const SleepMar
   usable_ = true;
 }
 
-void LocalConnection::Break(absl::Status cause) {
+template <typename End>
+void LocalConnection<End>::Break(absl::Status cause) {
   REMORA_CHECK(!cause.ok());
   usable_ = false;
   mapped_region_ = {};
@@ -57,18 +60,21 @@ void LocalConnection::Break(absl::Status cause) {
   Close();
 }
 
-void LocalConnection::Close() {
+template <typename End>
+void LocalConnection<End>::Close() {
   if (own_side_ == nullptr) return;
   // Release: the peer that sees it sees the messages before it. The socket's end is for a peer that sleeps.
   own_side_->closed.store(1, std::memory_order_release);
   shutdown(socket_.get(), SHUT_RDWR);
 }
 
-absl::Status LocalConnection::Unusable() const {
+template <typename End>
+absl::Status LocalConnection<End>::Unusable() const {
   return failure_.ok() ? absl::FailedPreconditionError("the connection is not connected yet") : failure_;
 }
 
-absl::Status LocalConnection::PostSend(std::uint64_t context, const Sge& from) {
+template <typename End>
+absl::Status LocalConnection<End>::PostSend(std::uint64_t context, const Sge& from) {
   if (!usable_) return Unusable();
   if (from.size > kMaxMessageSize) {
     return absl::InvalidArgumentError(
@@ -92,20 +98,23 @@ absl::Status LocalConnection::PostSend(std::uint64_t context, const Sge& from) {
   return absl::OkStatus();
 }
 
-absl::Status LocalConnection::PostRecv(std::uint64_t context, const Sge& into) {
+template <typename End>
+absl::Status LocalConnection<End>::PostRecv(std::uint64_t context, const Sge& into) {
   if (!failure_.ok()) return failure_;
   if (receives_.full()) return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
   receives_.push({context, into.data, into.size});
   return absl::OkStatus();
 }
 
-bool LocalConnection::HasCompletions() const {
+template <typename End>
+bool LocalConnection<End>::HasCompletions() const {
   if (!finished_.empty() || peer_gone_) return true;
   if (!failure_.ok()) return !disconnect_told_;
   return usable_ && !receives_.empty() && reader_.HasMessage();
 }
 
-std::size_t LocalConnection::Take(std::span<Completion> out) {
+template <typename End>
+std::size_t LocalConnection<End>::Take(std::span<Completion> out) {
   if (out.empty()) return 0;
   std::size_t count = TakeFinished(out);
   if (usable_) {
@@ -119,7 +128,8 @@ std::size_t LocalConnection::Take(std::span<Completion> out) {
   return count;
 }
 
-std::size_t LocalConnection::TakeFinished(std::span<Completion> out) {
+template <typename End>
+std::size_t LocalConnection<End>::TakeFinished(std::span<Completion> out) {
   std::size_t count = 0;
   for (; count < out.size() && !finished_.empty(); ++count) {
     const Finished& done = finished_.front();
@@ -130,7 +140,8 @@ std::size_t LocalConnection::TakeFinished(std::span<Completion> out) {
   return count;
 }
 
-std::size_t LocalConnection::TakeMessages(std::span<Completion> out) {
+template <typename End>
+std::size_t LocalConnection<End>::TakeMessages(std::span<Completion> out) {
   std::size_t count = 0;
   for (; count < out.size() && !receives_.empty(); ++count) {
     std::uint32_t length = 0;
@@ -157,7 +168,8 @@ std::size_t LocalConnection::TakeMessages(std::span<Completion> out) {
   return count;
 }
 
-std::size_t LocalConnection::Flush(std::span<Completion> out) {
+template <typename End>
+std::size_t LocalConnection<End>::Flush(std::span<Completion> out) {
   std::size_t count = 0;
   // Requests that are done but not polled come first; Take has filled `out` with them if there are many.
   for (; count < out.size() && !receives_.empty(); ++count) {
@@ -170,5 +182,8 @@ std::size_t LocalConnection::Flush(std::span<Completion> out) {
   }
   return count;
 }
+
+template class LocalConnection<ClientConnection>;
+template class LocalConnection<ServerConnection>;
 
 }  // namespace remora::rdma

@@ -41,19 +41,18 @@ class LocalRegistration final : public Registration {
   const std::unique_ptr<SharedMemory> own_;  // null: the bytes are somebody else's
 };
 
-class LocalConnection : public Connection {
+/// `End`: ClientConnection or ServerConnection.
+template <typename End>
+class LocalConnection : public End {
  public:
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
-  /// Unimplemented: a process keeps what it has mapped.
-  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
-                                                           std::size_t size) override;
   absl::Status PostSend(std::uint64_t context, const Sge& from) override;
   absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
   std::span<const std::byte> peer_data() const override { return peer_data_; }
   const absl::Status& status() const override { return failure_; }
   std::string peer() const override;
 
-  /// Poll, of either side.
+  /// Takes completions, for Poll of either side.
   std::size_t Take(std::span<Completion> out);
 
  protected:

@@ -55,7 +55,7 @@ Descriptors DescriptorsOfLocal() {
   // buffer and each of the two rings.
   constexpr std::size_t kOwn = 6;
   constexpr std::size_t kMemories = 3;
-  return {.listener = kOwn + kMaxHalfOpen + kMaxReady + kMemories * (MemoryStock::kAhead + 1),
+  return {.listener = kOwn + kMaxHalfOpen + kMaxReady + kMemories * (SharedMemoryPool::kAhead + 1),
           .connection = 1};
 }
 
@@ -67,9 +67,9 @@ absl::StatusOr<std::unique_ptr<Listener>> LocalListener::Make(const Address& add
 }
 
 absl::Status LocalListener::Start() {
-  REMORA_RETURN_IF_ERROR(stock_.Start());
+  REMORA_RETURN_IF_ERROR(pool_.Start());
   REMORA_ASSIGN_OR_RETURN(lock_, LockSocketPath(address_.path));
-  REMORA_ASSIGN_OR_RETURN(alive_, LocalAlive::Create());
+  REMORA_ASSIGN_OR_RETURN(alive_, ServerLiveness::Create());
   spare_ = OpenSpare();
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   door_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
@@ -100,10 +100,10 @@ absl::StatusOr<RemoteRegion> LocalListener::RegisterRead(SharedMemory& memory) {
   return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};
 }
 
-std::unique_ptr<Connection> LocalListener::NextRequest() {
+std::unique_ptr<ServerConnection> LocalListener::NextRequest() {
   if (armed_ || ++polls_ >= kPollsPerEventCheck) HandleEvents();
   if (ready_.empty()) return nullptr;
-  std::unique_ptr<Connection> connection = std::move(ready_.front());
+  std::unique_ptr<ServerConnection> connection = std::move(ready_.front());
   ready_.pop_front();
   return connection;
 }
@@ -133,21 +133,21 @@ void LocalListener::Disarm() {
   HandleEvents();
 }
 
-void LocalListener::Add(LocalServerConnection*) { ++connection_count_; }
+void LocalListener::Add(LocalServer*) { ++connection_count_; }
 
-void LocalListener::Remove(LocalServerConnection* connection) {
+void LocalListener::Remove(LocalServer* connection) {
   --connection_count_;
   std::erase(watched_, connection);
   Unwatch(connection);
 }
 
-absl::Status LocalListener::Watch(LocalServerConnection* connection) {
+absl::Status LocalListener::Watch(LocalServer* connection) {
   REMORA_RETURN_IF_ERROR(WatchFd(epoll_.get(), connection->socket(), connection));
   watched_.push_back(connection);
   return absl::OkStatus();
 }
 
-void LocalListener::Unwatch(LocalServerConnection* connection) {
+void LocalListener::Unwatch(LocalServer* connection) {
   // Fails where it is watched no longer, or was not yet: that is what is wanted.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket(), nullptr);
 }
@@ -159,7 +159,7 @@ void LocalListener::HandleEvents() {
   bool is_somebody_at_the_door = false;
   for (int i = 0; i < count; ++i) {
     // No connection is destroyed in here, so the pointers of one batch stay good.
-    auto* connection = static_cast<LocalServerConnection*>(events[static_cast<std::size_t>(i)].data.ptr);
+    auto* connection = static_cast<LocalServer*>(events[static_cast<std::size_t>(i)].data.ptr);
     if (connection == nullptr) {
       is_somebody_at_the_door = true;
     } else if (!armed_) {
@@ -269,8 +269,8 @@ bool LocalListener::Take(HalfOpen& client, const ReceivedHello& received) {
   }
   // From now on the connection's affair. Fails where it was heard at once.
   epoll_ctl(door_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
-  ready_.push_back(std::make_unique<LocalServerConnection>(*this, std::move(client.socket), client.peer,
-                                                           hello, std::move(peer_memory)));
+  ready_.push_back(std::make_unique<LocalServer>(*this, std::move(client.socket), client.peer, hello,
+                                                 std::move(peer_memory)));
   return true;
 }
 

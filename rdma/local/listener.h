@@ -29,7 +29,7 @@ class LocalListener final : public Listener {
   const QueueLimits& limits() const override { return limits_; }
   bool binds_writes() const override { return true; }  // only a process with the mapping can write
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
-  std::unique_ptr<Connection> NextRequest() override;
+  std::unique_ptr<ServerConnection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
   void Arm() override;
   void Disarm() override;
@@ -40,14 +40,14 @@ class LocalListener final : public Listener {
   // --- For its connections ---
   int page_fd() const { return alive_->memory().fd(); }
   const std::vector<SharedMemory*>& reads() const { return reads_; }
-  MemoryStock& stock() { return stock_; }
+  SharedMemoryPool& pool() { return pool_; }
   /// Adds a connection, when it is made. Remove follows when it is destroyed.
-  void Add(LocalServerConnection* connection);
-  void Remove(LocalServerConnection* connection);
+  void Add(LocalServer* connection);
+  void Remove(LocalServer* connection);
   /// Polls the connection and gives it its socket's events, from Watch to Unwatch or Remove.
-  absl::Status Watch(LocalServerConnection* connection);
+  absl::Status Watch(LocalServer* connection);
   /// Ends the events only.
-  void Unwatch(LocalServerConnection* connection);
+  void Unwatch(LocalServer* connection);
 
  private:
   /// A client that has connected and not yet said what it wants.
@@ -78,10 +78,10 @@ class LocalListener final : public Listener {
   const Address address_;
   const QueueLimits limits_;
   const Clock& clock_;
-  MemoryStock stock_;
+  SharedMemoryPool pool_;
   // Released last, when nothing of this server is left: see A1 of local_wire.h.
   UniqueFd lock_;
-  std::unique_ptr<LocalAlive> alive_;
+  std::unique_ptr<ServerLiveness> alive_;
   UniqueFd spare_;
   UniqueFd listening_;
   FileName file_;   // of the socket's path
@@ -89,8 +89,8 @@ class LocalListener final : public Listener {
   UniqueFd epoll_;  // the door (null) and connections (their addresses)
   std::vector<SharedMemory*> reads_;  // by key - 1
   std::list<HalfOpen> half_open_;     // oldest first
-  std::deque<std::unique_ptr<LocalServerConnection>> ready_;
-  std::vector<LocalServerConnection*> watched_;
+  std::deque<std::unique_ptr<LocalServer>> ready_;
+  std::vector<LocalServer*> watched_;
   std::size_t connection_count_ = 0;
   std::size_t first_ = 0;  // in watched_, of the next Poll
   std::uint32_t polls_ = 0;

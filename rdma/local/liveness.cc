@@ -7,10 +7,10 @@
 
 namespace remora::rdma {
 
-absl::StatusOr<std::unique_ptr<LocalAlive>> LocalAlive::Create() {
+absl::StatusOr<std::unique_ptr<ServerLiveness>> ServerLiveness::Create() {
   REMORA_ASSIGN_OR_RETURN(auto memory, SharedMemory::Create("remora-listener", sizeof(LocalListenerPage),
                                                             SharedMemory::Writers::kOwnerOnly));
-  std::unique_ptr<LocalAlive> self(new LocalAlive(std::move(memory)));
+  std::unique_ptr<ServerLiveness> self(new ServerLiveness(std::move(memory)));
   pthread_mutexattr_t attributes;
   REMORA_CHECK(pthread_mutexattr_init(&attributes) == 0);
   REMORA_CHECK(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0);
@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<LocalAlive>> LocalAlive::Create() {
   return self;
 }
 
-LocalAlive::~LocalAlive() {
+ServerLiveness::~ServerLiveness() {
   // Fails in any other thread than the one that locked it. That must not pass: the list of robust futexes of
   // the locking thread would lead into memory that is no more.
   REMORA_CHECK(pthread_mutex_unlock(&page().alive) == 0);

@@ -39,19 +39,19 @@ inline bool IsAlive(const LocalListenerPage& page) {
 /// A listener page whose word says "alive" as long as this object and the thread that made it live.
 ///
 /// Thread Safety: made and destroyed by one thread; page() and memory() from any.
-class LocalAlive {
+class ServerLiveness {
  public:
   /// Errors as SharedMemory::Create.
-  static absl::StatusOr<std::unique_ptr<LocalAlive>> Create();
-  ~LocalAlive();
-  LocalAlive(const LocalAlive&) = delete;
-  LocalAlive& operator=(const LocalAlive&) = delete;
+  static absl::StatusOr<std::unique_ptr<ServerLiveness>> Create();
+  ~ServerLiveness();
+  ServerLiveness(const ServerLiveness&) = delete;
+  ServerLiveness& operator=(const ServerLiveness&) = delete;
 
   LocalListenerPage& page() const { return *reinterpret_cast<LocalListenerPage*>(memory_->bytes().data()); }
   const SharedMemory& memory() const { return *memory_; }
 
  private:
-  explicit LocalAlive(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
+  explicit ServerLiveness(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
 
   std::unique_ptr<SharedMemory> memory_;
 };

@@ -9,14 +9,14 @@
 
 namespace remora::rdma {
 
-/// Dial for an address of kind kLocal. Connection::Connect is the first to touch the socket. It has
+/// Dial for an address of kind kLocal. ClientConnection::Connect is the first to touch the socket. It has
 /// the outcomes of transport.h, and these:
 ///
 /// - PermissionDenied: the server serves another user, or another user put a socket there (root
 ///   connects to any).
 /// - Unavailable: the server has another version, or is another program.
-absl::StatusOr<std::unique_ptr<Connection>> DialLocal(const Address& address, const QueueLimits& limits,
-                                                      const Clock& clock, TimePoint deadline);
+absl::StatusOr<std::unique_ptr<ClientConnection>> DialLocal(const Address& address, const QueueLimits& limits,
+                                                            const Clock& clock, TimePoint deadline);
 
 /// Listen for an address of kind kLocal. Makes the socket PATH, for its owner only, and PATH.lock, which is
 /// held as long as the listener lives and stays behind after it, unlocked. A socket left by a server that

@@ -29,16 +29,16 @@ class MappedRegion {
     const std::byte* const from = At(offset, to.size());
     if (from == nullptr) return false;
     CopyShared(to.data(), from, to.size());
-    return IsOfTheLiving();
+    return ServerIsAlive();
   }
 
   /// Returns `size` bytes in place, which the server may be writing; null if they are not inside. A
-  /// result from them is valid once IsOfTheLiving has returned true.
+  /// result from them is valid once ServerIsAlive has returned true.
   const std::byte* At(std::uint64_t offset, std::size_t size) const {
     return offset < size_ && size <= size_ - offset ? bytes_ + offset : nullptr;
   }
   /// True: all that was looked at so far was as if READs that were posted now had completed. False: as Read.
-  [[gnu::always_inline]] bool IsOfTheLiving() {
+  [[gnu::always_inline]] bool ServerIsAlive() {
     if (reads_left_ == 0) return false;
     --reads_left_;
     AcquireFence();  // A1 of wire.h: the bytes first, then whether the server that they are of still

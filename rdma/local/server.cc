@@ -18,10 +18,6 @@ namespace {
 
 LocalSide* SideIn(SharedMemory& memory) { return reinterpret_cast<LocalSide*>(memory.bytes().data()); }
 
-absl::Status ClientHasNoRegions() {
-  return absl::InvalidArgumentError("a client of the local transport has no regions to READ");
-}
-
 }  // namespace
 
 SharedBytes SharedBytesOfLocal(const QueueLimits& limits) {
@@ -29,8 +25,8 @@ SharedBytes SharedBytesOfLocal(const QueueLimits& limits) {
           .connection = 2 * SharedMemory::RoundUp(LocalSideBytes(RingSlotsFor(limits)))};  // MakeSides
 }
 
-LocalServerConnection::LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer,
-                                             const LocalHello& hello, LocalMapping offered)
+LocalServer::LocalServer(LocalListener& listener, UniqueFd socket, const ucred& peer, const LocalHello& hello,
+                         LocalMapping offered)
     : LocalConnection(listener.limits()), listener_(listener), offered_(std::move(offered)) {
   socket_ = std::move(socket);
   peer_ = peer;
@@ -38,39 +34,32 @@ LocalServerConnection::LocalServerConnection(LocalListener& listener, UniqueFd s
   listener_.Add(this);
 }
 
-LocalServerConnection::~LocalServerConnection() {
+LocalServer::~LocalServer() {
   Close();
   listener_.Remove(this);
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::RegisterWrite(SharedMemory&) {
-  return absl::FailedPreconditionError("RegisterWrite is for the client's end of a connection");
-}
-
-absl::StatusOr<std::unique_ptr<Registration>> LocalServerConnection::ProvideWrite(std::string_view name,
-                                                                                  std::size_t size) {
+absl::StatusOr<std::unique_ptr<Registration>> LocalServer::ProvideWrite(std::string_view name,
+                                                                        std::size_t size) {
   if (answered_) return absl::FailedPreconditionError("ProvideWrite comes before Accept");
   if (writes_.size() == kLocalMaxWrites) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a connection has at most ", kLocalMaxWrites, " regions to WRITE"));
   }
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory,
-                          listener_.stock().Create(name, size, SharedMemory::Writers::kPeers));
+                          listener_.pool().Create(name, size, SharedMemory::Writers::kPeers));
   writes_.push_back(memory.get());
   const RemoteRegion remote = {.size = memory->bytes().size(),
                                .key = static_cast<std::uint32_t>(kLocalMaxReads + writes_.size())};
   return std::make_unique<LocalRegistration>(std::move(memory), remote);
 }
 
-absl::Status LocalServerConnection::OfferWrite(SharedMemory&) {
-  return absl::FailedPreconditionError("OfferWrite is for the client's end of a connection");
+absl::StatusOr<std::unique_ptr<Registration>> LocalServer::GrantWrite(SharedMemory&, std::size_t,
+                                                                      std::size_t) {
+  return absl::UnimplementedError("the local transport cannot take back memory that a process has mapped");
 }
 
-absl::Status LocalServerConnection::Connect(std::span<const std::byte>, TimePoint) {
-  return absl::FailedPreconditionError("Connect is for the client's end of a connection");
-}
-
-absl::Status LocalServerConnection::Accept(std::span<const std::byte> data) {
+absl::Status LocalServer::Accept(std::span<const std::byte> data) {
   if (answered_) return absl::FailedPreconditionError("the request was answered before");
   if (data.size() > kMaxAcceptData) {
     return absl::InvalidArgumentError(
@@ -92,16 +81,16 @@ absl::Status LocalServerConnection::Accept(std::span<const std::byte> data) {
   return absl::OkStatus();
 }
 
-absl::Status LocalServerConnection::MakeSides(std::uint32_t slots) {
+absl::Status LocalServer::MakeSides(std::uint32_t slots) {
   const std::size_t size = LocalSideBytes(slots);
   REMORA_ASSIGN_OR_RETURN(
-      server_memory_, listener_.stock().Create("remora-to-client", size, SharedMemory::Writers::kOwnerOnly));
+      server_memory_, listener_.pool().Create("remora-to-client", size, SharedMemory::Writers::kOwnerOnly));
   REMORA_ASSIGN_OR_RETURN(client_memory_,
-                          listener_.stock().Create("remora-to-server", size, SharedMemory::Writers::kPeers));
+                          listener_.pool().Create("remora-to-server", size, SharedMemory::Writers::kPeers));
   return absl::OkStatus();
 }
 
-absl::Status LocalServerConnection::SendAcceptance(std::span<const std::byte> data, std::uint32_t slots) {
+absl::Status LocalServer::SendAcceptance(std::span<const std::byte> data, std::uint32_t slots) {
   LocalReply reply = {.answer = LocalAnswer::kAccepted, .ring_slots = slots};
   reply.data_size = static_cast<std::uint32_t>(data.size());
   std::ranges::copy(data, reply.data);
@@ -120,14 +109,14 @@ absl::Status LocalServerConnection::SendAcceptance(std::span<const std::byte> da
   return SendReply(socket_.get(), reply, std::span(descriptors).first(count));
 }
 
-void LocalServerConnection::CloseDescriptors() {
+void LocalServer::CloseDescriptors() {
   if (server_memory_ != nullptr) server_memory_->CloseDescriptor();
   if (client_memory_ != nullptr) client_memory_->CloseDescriptor();
   for (SharedMemory* memory : writes_) memory->CloseDescriptor();
   writes_.clear();
 }
 
-void LocalServerConnection::Reject(std::span<const std::byte> data) {
+void LocalServer::Reject(std::span<const std::byte> data) {
   if (answered_) return;
   answered_ = true;
   LocalReply reply = {.answer = LocalAnswer::kRejected};
@@ -139,13 +128,8 @@ void LocalServerConnection::Reject(std::span<const std::byte> data) {
   Break(absl::FailedPreconditionError("the connection was rejected"));
 }
 
-absl::Status LocalServerConnection::PostReadv(std::uint64_t, std::span<const Sge>, const RemoteRegion&,
-                                              std::uint64_t) {
-  return ClientHasNoRegions();
-}
-
-absl::Status LocalServerConnection::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
-                                               std::uint64_t offset) {
+absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                     std::uint64_t offset) {
   if (!usable()) return Unusable();
   const std::uint64_t size = TotalSize(from);
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
@@ -165,11 +149,7 @@ absl::Status LocalServerConnection::PostWritev(std::span<const Sge> from, const 
   return absl::OkStatus();
 }
 
-absl::Status LocalServerConnection::Wait(TimePoint) {
-  return absl::FailedPreconditionError("a server sleeps on its listener");
-}
-
-void LocalServerConnection::OnSocketEvent() {
+void LocalServer::OnSocketEvent() {
   if (DrainWakeUps(socket_.get())) return;
   PeerIsGone();
   // A socket at its end stays readable for ever.

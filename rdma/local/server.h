@@ -17,28 +17,24 @@ namespace remora::rdma {
 
 class LocalListener;
 
-class LocalServerConnection final : public LocalConnection {
+class LocalServer final : public LocalConnection<ServerConnection> {
  public:
   /// REQUIRES: `hello` has been checked, and `listener` outlives the connection. `offered` is the
   /// memory that the client offers, or nothing.
-  LocalServerConnection(LocalListener& listener, UniqueFd socket, const ucred& peer, const LocalHello& hello,
-                        LocalMapping offered);
-  ~LocalServerConnection() override;
+  LocalServer(LocalListener& listener, UniqueFd socket, const ucred& peer, const LocalHello& hello,
+              LocalMapping offered);
+  ~LocalServer() override;
 
-  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name,
                                                              std::size_t size) override;
-  absl::Status OfferWrite(SharedMemory& memory) override;
-  absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
+  /// Unimplemented: a process keeps what it has mapped.
+  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
+                                                           std::size_t size) override;
   absl::Status Accept(std::span<const std::byte> data) override;
   void Reject(std::span<const std::byte> data) override;
 
-  absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
-                         std::uint64_t offset) override;
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override;
-  std::size_t Poll(std::span<Completion> out) override { return Take(out); }
-  absl::Status Wait(TimePoint deadline) override;
 
   /// The socket has something to read: wake-ups, or its end.
   void OnSocketEvent();

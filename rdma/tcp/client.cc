@@ -22,10 +22,6 @@ class TcpBuffers final : public Registration {
   explicit TcpBuffers(std::span<std::byte> bytes) : Registration(bytes, 1, {}) {}
 };
 
-absl::Status ForTheServer(absl::string_view what) {
-  return absl::FailedPreconditionError(absl::StrCat(what, " is for the server's end of a connection"));
-}
-
 }  // namespace
 
 /// The server may WRITE what was offered as long as one of these lives.
@@ -81,12 +77,6 @@ absl::Status TcpClient::OfferWrite(SharedMemory& memory) {
   offered_ = &memory;
   return absl::OkStatus();
 }
-
-absl::StatusOr<std::unique_ptr<Registration>> TcpClient::GrantWrite(SharedMemory&, std::size_t, std::size_t) {
-  return ForTheServer("GrantWrite");
-}
-
-absl::Status TcpClient::Accept(std::span<const std::byte>) { return ForTheServer("Accept"); }
 
 // --- Posting ----------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ namespace remora::rdma {
 
 /// All in the caller's thread. READs leave with the next Poll, Wait, Arm or PostSend: those that are posted
 /// together leave together.
-class TcpClient final : public Connection {
+class TcpClient final : public ClientConnection {
  public:
   TcpClient(const Address& address, std::vector<TcpSocketAddress> hosts, const QueueLimits& limits,
             const Clock& clock);
@@ -28,11 +28,7 @@ class TcpClient final : public Connection {
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::Status OfferWrite(SharedMemory& memory) override;
-  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
-                                                           std::size_t size) override;
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
-  absl::Status Accept(std::span<const std::byte> data) override;
-  void Reject(std::span<const std::byte>) override {}
   std::span<const std::byte> peer_data() const override { return peer_data_; }
   void Disconnect() override;
 

@@ -15,8 +15,8 @@
 
 namespace remora::rdma {
 
-absl::StatusOr<std::unique_ptr<Connection>> DialTcp(const Address& address, const QueueLimits& limits,
-                                                    const Clock& clock, TimePoint) {
+absl::StatusOr<std::unique_ptr<ClientConnection>> DialTcp(const Address& address, const QueueLimits& limits,
+                                                          const Clock& clock, TimePoint) {
   if (limits.sends == 0 || limits.receives == 0) {
     return absl::InvalidArgumentError("QueueLimits: sends and receives must be at least 1");
   }

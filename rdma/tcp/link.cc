@@ -32,9 +32,9 @@ absl::Status PeerIsGone(int error) {
 
 }  // namespace
 
-TcpLink::TcpLink(UniqueFd socket, const QueueLimits& limits, TcpNews& news)
+TcpLink::TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events)
     : limits_(limits),
-      news_(news),
+      tcp_events_(events),
       socket_(std::move(socket)),
       sends_(limits.sends),
       receives_(limits.receives),
@@ -52,7 +52,7 @@ void TcpLink::AddWrite(std::uint32_t key, std::uint64_t address, std::span<std::
   regions_.push_back({.key = key, .writable = true, .address = address, .bytes = bytes});
 }
 
-void TcpLink::Strike(std::uint32_t key) {
+void TcpLink::Deregister(std::uint32_t key) {
   const std::scoped_lock lock(mutex_);
   const auto struck = std::ranges::find(regions_, key, &Region::key);
   if (struck == regions_.end()) return;
@@ -127,7 +127,7 @@ absl::Status TcpLink::PostSend(std::uint64_t context, const Sge& from) {
     UpdateInterest();
     is_done = !done_.empty();
   }
-  if (is_done) news_.Report(shared_from_this());
+  if (is_done) tcp_events_.Report(shared_from_this());
   return absl::OkStatus();
 }
 
@@ -176,7 +176,7 @@ std::size_t TcpLink::Take(std::span<Completion> out) {
     }
     is_more = has_news();
   }
-  if (is_more) news_.Report(shared_from_this());
+  if (is_more) tcp_events_.Report(shared_from_this());
   return count;
 }
 
@@ -218,7 +218,7 @@ bool TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
     tells = has_news();
     is_new_end = is_ending_;
   }
-  if (tells) news_.Report(shared_from_this());
+  if (tells) tcp_events_.Report(shared_from_this());
   return is_new_end;
 }
 

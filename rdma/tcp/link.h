@@ -13,8 +13,8 @@
 
 #include "absl/status/status.h"
 #include "rdma/requests.h"
+#include "rdma/tcp/events.h"
 #include "rdma/tcp/inbox.h"
-#include "rdma/tcp/news.h"
 #include "rdma/tcp/outbox.h"
 #include "rdma/transport.h"
 #include "rdma/unique_fd.h"
@@ -38,7 +38,7 @@ struct NicCounters {
 /// Thread Safety: as the sections say.
 class TcpLink : public std::enable_shared_from_this<TcpLink> {
  public:
-  TcpLink(UniqueFd socket, const QueueLimits& limits, TcpNews& news);
+  TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events);
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
 
@@ -49,7 +49,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   void AddRead(std::uint32_t key, std::span<std::byte> bytes);
   void AddWrite(std::uint32_t key, std::uint64_t address, std::span<std::byte> bytes);
   /// Takes them back. On return no byte of them changes by the peer's doing any more.
-  void Strike(std::uint32_t key);
+  void Deregister(std::uint32_t key);
 
   /// Answers the client's hello, as far as the socket takes that at once.
   void Answer(TcpAnswer answer, std::span<const std::byte> data);
@@ -67,7 +67,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   /// Closes the socket, and uses nothing of the connection any more.
   void End();
 
-  bool is_reported = false;  // TcpNews's, guarded by its mutex
+  bool is_reported = false;  // TcpEvents's, guarded by its mutex
 
   // --- The NIC thread ----------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   bool has_news() const { return !done_.empty() || (!failure_.ok() && !disconnect_told_); }
 
   const QueueLimits limits_;
-  TcpNews& news_;
+  TcpEvents& tcp_events_;
 
   std::mutex mutex_;
   // Guarded by mutex_.

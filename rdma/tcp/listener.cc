@@ -20,23 +20,24 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, cons
 }
 
 Descriptors DescriptorsOfTcp() {
-  // The socket, the spare, the news, an epoll of the door, and two of the thread; who is at the door; who
-  // hears why it was given up.
+  // The socket, the spare, the events, an epoll of the acceptor, and two of the thread; who is at the
+  // acceptor; who hears why it was given up.
   constexpr std::size_t kOwn = 6;
   constexpr std::size_t kHearing = 64;
-  return {.listener = kOwn + TcpDoor::kMaxHalfOpen + TcpDoor::kMaxWaiting + kHearing, .connection = 1};
+  return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kHearing,
+          .connection = 1};
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> TcpListener::Make(const Address& address, const QueueLimits& limits,
                                                             const Clock& clock, std::uint32_t threads) {
   std::unique_ptr<TcpListener> listener(new TcpListener(address, limits));
-  REMORA_ASSIGN_OR_RETURN(listener->news_, TcpNews::Create());
+  REMORA_ASSIGN_OR_RETURN(listener->tcp_events_, TcpEvents::Create());
   REMORA_ASSIGN_OR_RETURN(UniqueFd socket, ListenAtTcp(address));
   listener->address_.port = LocalAddressOf(socket.get()).port();
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<TcpDoor> door,
-                          TcpDoor::Create(std::move(socket), *listener->news_, clock));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<TcpAcceptor> acceptor,
+                          TcpAcceptor::Create(std::move(socket), *listener->tcp_events_, clock));
   for (std::uint32_t i = 0; i < threads; ++i) {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<NicThread> thread, NicThread::Start(clock, std::move(door)));
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<NicThread> thread, NicThread::Start(clock, std::move(acceptor)));
     listener->threads_.push_back(std::move(thread));
   }
   return listener;
@@ -44,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Listener>> TcpListener::Make(const Address& addre
 
 TcpListener::~TcpListener() {
   REMORA_CHECK(connection_count_ == 0);  // connections are destroyed before their listener
-  threads_.clear();                      // before the news that they report to
+  threads_.clear();                      // before the events that they report to
 }
 
 absl::StatusOr<RemoteRegion> TcpListener::RegisterRead(SharedMemory& memory) {
@@ -59,17 +60,17 @@ absl::StatusOr<RemoteRegion> TcpListener::RegisterRead(SharedMemory& memory) {
   return RemoteRegion{.size = memory.bytes().size(), .key = static_cast<std::uint32_t>(reads_.size())};
 }
 
-std::unique_ptr<Connection> TcpListener::NextRequest() {
-  std::optional<TcpRequest> request = news_->NextRequest();
+std::unique_ptr<ServerConnection> TcpListener::NextRequest() {
+  std::optional<TcpRequest> request = tcp_events_->NextRequest();
   if (!request) return nullptr;
-  threads_.front()->door()->MakeRoom();
+  threads_.front()->acceptor()->ReturnCapacity();
   return std::make_unique<TcpServer>(*this, *std::move(request));
 }
 
 std::size_t TcpListener::Poll(std::span<Completion> out) {
   std::size_t count = 0;
   while (count < out.size()) {
-    const std::shared_ptr<TcpLink> link = news_->NextLink();
+    const std::shared_ptr<TcpLink> link = tcp_events_->NextLink();
     if (link == nullptr) break;
     const std::size_t taken = link->Take(out.subspan(count));
     for (const Completion& completion : out.subspan(count, taken)) {

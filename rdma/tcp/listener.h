@@ -24,16 +24,18 @@ class TcpListener final : public Listener {
   const QueueLimits& limits() const override { return limits_; }
   bool binds_writes() const override { return true; }  // each link has regions of its own
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
-  std::unique_ptr<Connection> NextRequest() override;
+  std::unique_ptr<ServerConnection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
-  void Arm() override { news_->Arm(); }
-  void Disarm() override { news_->Disarm(); }
-  int wait_fd() const override { return news_->fd(); }
-  std::uint64_t dropped_handshakes() const override { return threads_.front()->door()->dropped(); }
-  std::uint64_t without_descriptor() const override { return threads_.front()->door()->without_descriptor(); }
+  void Arm() override { tcp_events_->Arm(); }
+  void Disarm() override { tcp_events_->Disarm(); }
+  int wait_fd() const override { return tcp_events_->fd(); }
+  std::uint64_t dropped_handshakes() const override { return threads_.front()->acceptor()->dropped(); }
+  std::uint64_t without_descriptor() const override {
+    return threads_.front()->acceptor()->without_descriptor();
+  }
 
   // --- For its connections ---
-  TcpNews& news() { return *news_; }
+  TcpEvents& events() { return *tcp_events_; }
   std::span<const std::span<std::byte>> reads() const { return reads_; }
   /// The one that shall serve the next connection.
   NicThread& NextThread();
@@ -47,8 +49,8 @@ class TcpListener final : public Listener {
 
   Address address_;
   const QueueLimits limits_;
-  std::unique_ptr<TcpNews> news_;
-  std::vector<std::unique_ptr<NicThread>> threads_;  // the first has the door
+  std::unique_ptr<TcpEvents> tcp_events_;
+  std::vector<std::unique_ptr<NicThread>> threads_;  // the first has the acceptor
   std::size_t next_thread_ = 0;
   std::vector<std::span<std::byte>> reads_;  // by key - 1
   std::uint32_t last_key_ = kTcpMaxReads;

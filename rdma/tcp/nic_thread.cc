@@ -22,8 +22,8 @@ constexpr std::size_t kMaxEndings = 64;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NicThread>> NicThread::Start(const Clock& clock,
-                                                            std::unique_ptr<TcpDoor> door) {
-  std::unique_ptr<NicThread> nic(new NicThread(clock, std::move(door)));
+                                                            std::unique_ptr<TcpAcceptor> acceptor) {
+  std::unique_ptr<NicThread> nic(new NicThread(clock, std::move(acceptor)));
   nic->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   nic->epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!nic->wake_fd_ || !nic->epoll_) return TcpStatus(errno, "eventfd or epoll_create1");
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<NicThread>> NicThread::Start(const Clock& clock,
     return epoll_ctl(nic->epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   };
   if (!watch(nic->wake_fd_.get(), nullptr) ||
-      (nic->door_ != nullptr && !watch(nic->door_->fd(), nic->door_.get()))) {
+      (nic->acceptor_ != nullptr && !watch(nic->acceptor_->fd(), nic->acceptor_.get()))) {
     return TcpStatus(errno, "epoll_ctl");
   }
   REMORA_ASSIGN_OR_RETURN(nic->thread_,
@@ -83,7 +83,7 @@ bool NicThread::ForgetLinks() {
 }
 
 int NicThread::TimeoutMs() const {
-  std::optional<TimePoint> next = door_ == nullptr ? std::nullopt : door_->NextLook();
+  std::optional<TimePoint> next = acceptor_ == nullptr ? std::nullopt : acceptor_->NextDeadline();
   if (!endings_.empty()) next = next ? std::min(*next, endings_.front().deadline) : endings_.front().deadline;
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - clock_.Now()).count();
@@ -101,7 +101,7 @@ void NicThread::HandleEvents(int timeout_ms) {
       eventfd_read(wake_fd_.get(), &ignored);
       continue;
     }
-    if (event.data.ptr == door_.get()) {
+    if (event.data.ptr == acceptor_.get()) {
       is_somebody_at_the_door = true;
       continue;
     }
@@ -111,9 +111,9 @@ void NicThread::HandleEvents(int timeout_ms) {
     }
   }
   // Behind the others, who are in.
-  if (door_ == nullptr) return;
-  const std::optional<TimePoint> next = door_->NextLook();
-  if (is_somebody_at_the_door || (next && *next <= clock_.Now())) door_->Look();
+  if (acceptor_ == nullptr) return;
+  const std::optional<TimePoint> next = acceptor_->NextDeadline();
+  if (is_somebody_at_the_door || (next && *next <= clock_.Now())) acceptor_->HandleEvents();
 }
 
 void NicThread::CloseEndings() {

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rdma/tcp/door.h"
+#include "rdma/tcp/acceptor.h"
 #include "rdma/tcp/link.h"
 #include "store/base/clock.h"
 
@@ -19,8 +19,9 @@ namespace remora::rdma {
 /// Thread Safety: its functions are for the server thread.
 class NicThread {
  public:
-  /// `door`: null, or what this thread looks after, too.
-  static absl::StatusOr<std::unique_ptr<NicThread>> Start(const Clock& clock, std::unique_ptr<TcpDoor> door);
+  /// `acceptor`: null, or what this thread looks after, too.
+  static absl::StatusOr<std::unique_ptr<NicThread>> Start(const Clock& clock,
+                                                          std::unique_ptr<TcpAcceptor> acceptor);
   ~NicThread();
   NicThread(const NicThread&) = delete;
   NicThread& operator=(const NicThread&) = delete;
@@ -30,7 +31,7 @@ class NicThread {
   /// REQUIRES: TcpLink::End was called.
   void Forget(const TcpLink* link);
 
-  TcpDoor* door() const { return door_.get(); }
+  TcpAcceptor* acceptor() const { return acceptor_.get(); }
   const NicCounters& counters() const { return counters_; }
 
  private:
@@ -40,7 +41,8 @@ class NicThread {
     TimePoint deadline;
   };
 
-  NicThread(const Clock& clock, std::unique_ptr<TcpDoor> door) : clock_(clock), door_(std::move(door)) {}
+  NicThread(const Clock& clock, std::unique_ptr<TcpAcceptor> acceptor)
+      : clock_(clock), acceptor_(std::move(acceptor)) {}
   void Run();
   void HandleEvents(int timeout_ms);
   int TimeoutMs() const;
@@ -49,10 +51,10 @@ class NicThread {
   bool ForgetLinks();
 
   const Clock& clock_;
-  const std::unique_ptr<TcpDoor> door_;
+  const std::unique_ptr<TcpAcceptor> acceptor_;
   NicCounters counters_;
   UniqueFd wake_fd_;
-  UniqueFd epoll_;  // wake_fd_ (null), the door (its address), links (theirs)
+  UniqueFd epoll_;  // wake_fd_ (null), the acceptor (its address), links (theirs)
 
   std::mutex mutex_;
   // Guarded by mutex_.

@@ -32,23 +32,19 @@ class TcpGrant final : public Registration {
         own_(std::move(own)) {
     link_->AddWrite(key, kTcpWriteAddress, bytes);
   }
-  ~TcpGrant() override { link_->Strike(remote().key); }
+  ~TcpGrant() override { link_->Deregister(remote().key); }
 
  private:
   const std::shared_ptr<TcpLink> link_;
   const ZeroedBytes own_;  // null: the bytes are somebody else's
 };
 
-absl::Status ForTheClient(absl::string_view what) {
-  return absl::FailedPreconditionError(absl::StrCat(what, " is for the client's end of a connection"));
-}
-
 }  // namespace
 
 TcpServer::TcpServer(TcpListener& listener, TcpRequest request)
     : listener_(listener),
       peer_(request.peer.ToString()),
-      link_(std::make_shared<TcpLink>(std::move(request.socket), listener.limits(), listener.news())),
+      link_(std::make_shared<TcpLink>(std::move(request.socket), listener.limits(), listener.events())),
       peer_data_(request.hello.data, request.hello.data + request.hello.data_size) {
   listener_.Add();
 }
@@ -74,10 +70,6 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpServer::RegisterMessages(std::s
   return std::make_unique<TcpMessages>(bytes);
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> TcpServer::RegisterWrite(SharedMemory&) {
-  return ForTheClient("RegisterWrite");
-}
-
 absl::StatusOr<std::unique_ptr<Registration>> TcpServer::ProvideWrite(std::string_view, std::size_t size) {
   if (answered_) return absl::FailedPreconditionError("ProvideWrite comes before Accept");
   ZeroedBytes bytes(static_cast<std::byte*>(std::calloc(size, 1)));
@@ -87,8 +79,6 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpServer::ProvideWrite(std::strin
   const std::span<std::byte> all(bytes.get(), size);
   return std::make_unique<TcpGrant>(link_, listener_.NextKey(), all, std::move(bytes));
 }
-
-absl::Status TcpServer::OfferWrite(SharedMemory&) { return ForTheClient("OfferWrite"); }
 
 absl::StatusOr<std::unique_ptr<Registration>> TcpServer::GrantWrite(SharedMemory& memory, std::size_t offset,
                                                                     std::size_t size) {
@@ -104,8 +94,6 @@ absl::StatusOr<std::unique_ptr<Registration>> TcpServer::GrantWrite(SharedMemory
 }
 
 // --- The handshake ----------------------------------------------------------------------------------
-
-absl::Status TcpServer::Connect(std::span<const std::byte>, TimePoint) { return ForTheClient("Connect"); }
 
 absl::Status TcpServer::Accept(std::span<const std::byte> data) {
   if (answered_) return absl::FailedPreconditionError("the request was answered before");
@@ -140,10 +128,6 @@ void TcpServer::Disconnect() { link_->End(); }
 
 // --- Data path --------------------------------------------------------------------------------------
 
-absl::Status TcpServer::PostReadv(std::uint64_t, std::span<const Sge>, const RemoteRegion&, std::uint64_t) {
-  return absl::InvalidArgumentError("a client over tcp:// has no regions to READ");
-}
-
 absl::Status TcpServer::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                                    std::uint64_t offset) {
   return Note(link_->PostWritev(from, region, offset));
@@ -155,16 +139,6 @@ absl::Status TcpServer::PostSend(std::uint64_t context, const Sge& from) {
 
 absl::Status TcpServer::PostRecv(std::uint64_t context, const Sge& into) {
   return Note(link_->PostRecv(context, into));
-}
-
-std::size_t TcpServer::Poll(std::span<Completion> out) {
-  const std::size_t count = link_->Take(out);
-  if (count > 0 && !out[count - 1].ok) NoteFailure();
-  return count;
-}
-
-absl::Status TcpServer::Wait(TimePoint) {
-  return absl::FailedPreconditionError("a server sleeps on its listener");
 }
 
 }  // namespace remora::rdma

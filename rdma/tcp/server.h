@@ -13,33 +13,26 @@ namespace remora::rdma {
 
 class TcpListener;
 
-class TcpServer final : public Connection {
+class TcpServer final : public ServerConnection {
  public:
   /// `listener` outlives the connection.
   TcpServer(TcpListener& listener, TcpRequest request);
   ~TcpServer() override;
 
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
-  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name,
                                                              std::size_t size) override;
-  absl::Status OfferWrite(SharedMemory& memory) override;
   absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
                                                            std::size_t size) override;
-  absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
   absl::Status Accept(std::span<const std::byte> data) override;
   void Reject(std::span<const std::byte> data) override;
   std::span<const std::byte> peer_data() const override { return peer_data_; }
   void Disconnect() override;
 
-  absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
-                         std::uint64_t offset) override;
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override;
   absl::Status PostSend(std::uint64_t context, const Sge& from) override;
   absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
-  std::size_t Poll(std::span<Completion> out) override;
-  absl::Status Wait(TimePoint deadline) override;
   const absl::Status& status() const override { return status_; }
   std::string peer() const override { return peer_; }
 

@@ -3,7 +3,7 @@
 //
 //   server's process
 //     server thread   TcpListener, TcpServer     posts, polls
-//     NIC threads     NicThread, TcpDoor         accept, take frames, answer READs
+//     NIC threads     NicThread, TcpAcceptor         accept, take frames, answer READs
 //     both            TcpLink, under its mutex   one connection
 //   client's process
 //     its one thread  TcpClient
@@ -17,10 +17,11 @@
 
 namespace remora::rdma {
 
-/// Dial for an address of kind kTcp. Connection::Connect tries the addresses of the host in order; besides
-/// what transport.h lists it returns Unavailable when the server is of another version, or none of ours.
-absl::StatusOr<std::unique_ptr<Connection>> DialTcp(const Address& address, const QueueLimits& limits,
-                                                    const Clock& clock, TimePoint deadline);
+/// Dial for an address of kind kTcp. ClientConnection::Connect tries the addresses of the host in order;
+/// besides what transport.h lists it returns Unavailable when the server is of another version, or none of
+/// ours.
+absl::StatusOr<std::unique_ptr<ClientConnection>> DialTcp(const Address& address, const QueueLimits& limits,
+                                                          const Clock& clock, TimePoint deadline);
 
 /// Listen for an address of kind kTcp: with so many NIC threads, 1 at least.
 absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, const QueueLimits& limits,

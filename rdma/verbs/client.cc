@@ -57,7 +57,7 @@ absl::Status AwaitStep(EventChannel& events, rdma_cm_event_type step, absl::stri
   return event.type == step ? absl::OkStatus() : StatusOfStep(event, peer);
 }
 
-class VerbsClient final : public VerbsConnection {
+class VerbsClient final : public VerbsConnection<ClientConnection> {
  public:
   VerbsClient(std::unique_ptr<EventChannel> events, IdPtr id, const QueueLimits& limits, DeviceLimits device,
               const Clock& clock)
@@ -71,10 +71,10 @@ class VerbsClient final : public VerbsConnection {
   absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::Status OfferWrite(SharedMemory& memory) override;
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
-  absl::Status Accept(std::span<const std::byte>) override {
-    return absl::InvalidArgumentError("Accept is the server's part");
+  absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
+                         std::uint64_t offset) override {
+    return PostRead(context, to, region, offset);
   }
-  void Reject(std::span<const std::byte>) override {}
   void Disconnect() override;
   std::size_t Poll(std::span<Completion> out) override;
   absl::Status Wait(TimePoint deadline) override;
@@ -260,8 +260,8 @@ void VerbsClient::Disarm() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Connection>> DialVerbs(const Address& address, const QueueLimits& limits,
-                                                      const Clock& clock, TimePoint deadline) {
+absl::StatusOr<std::unique_ptr<ClientConnection>> DialVerbs(const Address& address, const QueueLimits& limits,
+                                                            const Clock& clock, TimePoint deadline) {
   const std::string name = address.ToString();
   // In this order, so that a host without RDMA is told apart from a name that nobody has.
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<EventChannel> events, EventChannel::Open(name));

@@ -52,7 +52,7 @@ absl::Status NotAccepted(int error, absl::string_view call, rdma_cm_id* id) {
 }
 
 /// Does with a queue pair what rdma_accept does with one that it knows, before it answers.
-absl::Status MakeReady(rdma_cm_id* id, const AcceptOrder& order) {
+absl::Status MakeReady(rdma_cm_id* id, const AcceptCommand& command) {
   SetRetransmission(id);
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
     ibv_qp_attr attributes{};
@@ -61,9 +61,9 @@ absl::Status MakeReady(rdma_cm_id* id, const AcceptOrder& order) {
     if (rdma_init_qp_attr(id, &attributes, &mask) != 0) {
       return NotAccepted(errno, "rdma_init_qp_attr", id);
     }
-    if (state == IBV_QPS_RTR) attributes.max_dest_rd_atomic = order.param.responder_resources;
-    if (state == IBV_QPS_RTS) attributes.max_rd_atomic = order.param.initiator_depth;
-    if (const int error = ibv_modify_qp(order.qp, &attributes, mask); error != 0) {
+    if (state == IBV_QPS_RTR) attributes.max_dest_rd_atomic = command.param.responder_resources;
+    if (state == IBV_QPS_RTS) attributes.max_rd_atomic = command.param.initiator_depth;
+    if (const int error = ibv_modify_qp(command.qp, &attributes, mask); error != 0) {
       return NotAccepted(error, "ibv_modify_qp", id);
     }
   }
@@ -72,145 +72,145 @@ absl::Status MakeReady(rdma_cm_id* id, const AcceptOrder& order) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Doorkeeper>> Doorkeeper::Start(EventChannel& events, VerbsStock& stock,
-                                                              std::size_t capacity) {
-  std::unique_ptr<Doorkeeper> self(new Doorkeeper(events, stock, capacity));
-  self->orders_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  self->news_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (self->orders_fd_ < 0 || self->news_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
-  Doorkeeper* const raw = self.get();
+absl::StatusOr<std::unique_ptr<CmThread>> CmThread::Start(EventChannel& events, ResourcePool& pool,
+                                                          std::size_t capacity) {
+  std::unique_ptr<CmThread> self(new CmThread(events, pool, capacity));
+  self->commands_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  self->event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (self->commands_fd_ < 0 || self->event_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  CmThread* const raw = self.get();
   REMORA_ASSIGN_OR_RETURN(self->thread_, StartThread([raw] { return std::thread([raw] { raw->Run(); }); }));
   return self;
 }
 
-Doorkeeper::~Doorkeeper() {
+CmThread::~CmThread() {
   if (thread_.joinable()) {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
     }
-    Signal(orders_fd_);
+    Signal(commands_fd_);
     thread_.join();
   }
-  if (orders_fd_ >= 0) close(orders_fd_);
-  if (news_fd_ >= 0) close(news_fd_);
+  if (commands_fd_ >= 0) close(commands_fd_);
+  if (event_fd_ >= 0) close(event_fd_);
 }
 
 // --- The serving thread's part -----------------------------------------------------------------------------
 
-void Doorkeeper::TakeNotifications() { Drain(news_fd_); }
+void CmThread::TakeNotifications() { Drain(event_fd_); }
 
-Doorkeeper::News Doorkeeper::TakeNews() {
+CmEvents CmThread::TakeEvents() {
   const std::lock_guard lock(mutex_);
-  has_news_.store(false, std::memory_order_relaxed);
-  return std::exchange(news_, {});
+  has_events_.store(false, std::memory_order_relaxed);
+  return std::exchange(cm_events_, {});
 }
 
-void Doorkeeper::Tell(Order order) {
+void CmThread::Enqueue(Command command) {
   bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
-    is_first = orders_.empty();
-    orders_.push_back(std::move(order));
+    is_first = commands_.empty();
+    commands_.push_back(std::move(command));
   }
-  if (is_first) Signal(orders_fd_);
+  if (is_first) Signal(commands_fd_);
 }
 
-void Doorkeeper::Accept(std::uint32_t serial, AcceptOrder order) {
-  Tell([this, serial, order = std::move(order)]() mutable {
-    AcceptNow(*visitors_.at(serial), std::move(order));
+void CmThread::Accept(std::uint32_t serial, AcceptCommand command) {
+  Enqueue([this, serial, command = std::move(command)]() mutable {
+    AcceptNow(*pending_.at(serial), std::move(command));
   });
 }
 
-void Doorkeeper::Answer(std::uint32_t serial) {
-  Tell([this, serial] { AnswerNow(*visitors_.at(serial)); });
+void CmThread::SendAccept(std::uint32_t serial) {
+  Enqueue([this, serial] { SendAcceptNow(*pending_.at(serial)); });
 }
 
-void Doorkeeper::Reject(std::uint32_t serial, std::span<const std::byte> data) {
-  Tell([this, serial, data = std::vector(data.begin(), data.end())] {
+void CmThread::Reject(std::uint32_t serial, std::span<const std::byte> data) {
+  Enqueue([this, serial, data = std::vector(data.begin(), data.end())] {
     // Fails when the client is gone already.
     static_cast<void>(
-        rdma_reject(visitors_.at(serial)->id.get(), data.data(), static_cast<std::uint8_t>(data.size())));
+        rdma_reject(pending_.at(serial)->id.get(), data.data(), static_cast<std::uint8_t>(data.size())));
   });
 }
 
-void Doorkeeper::Break(std::uint32_t serial, ibv_qp* qp) {
-  Tell([this, serial, qp] { BreakNow(*visitors_.at(serial), qp); });
+void CmThread::MoveToError(std::uint32_t serial, ibv_qp* qp) {
+  Enqueue([this, serial, qp] { MoveToErrorNow(*pending_.at(serial), qp); });
 }
 
-void Doorkeeper::Disconnect(std::uint32_t serial, ibv_qp* qp) {
-  Tell([this, serial, qp] {
-    Visitor& visitor = *visitors_.at(serial);
-    TellOfEnd(visitor);
-    BreakNow(visitor, qp);
+void CmThread::Disconnect(std::uint32_t serial, ibv_qp* qp) {
+  Enqueue([this, serial, qp] {
+    PendingConnection& pending = *pending_.at(serial);
+    SendDisconnect(pending);
+    MoveToErrorNow(pending, qp);
   });
 }
 
-void Doorkeeper::End(std::uint32_t serial, ibv_qp* qp) {
-  Tell([this, serial, qp] { EndNow(*visitors_.at(serial), qp); });
+void CmThread::DestroyQueuePair(std::uint32_t serial, ibv_qp* qp) {
+  Enqueue([this, serial, qp] { DestroyNow(*pending_.at(serial), qp); });
 }
 
-void Doorkeeper::TakeApart(OwnedMemory memory) {
-  Tell([memory = std::move(memory)] {});  // it goes with the order
+void CmThread::Deregister(OwnedMemory memory) {
+  Enqueue([memory = std::move(memory)] {});  // it goes with the command
 }
 
-void Doorkeeper::AwaitOrders() {
+void CmThread::AwaitCommands() {
   std::promise<void> done;
-  Tell([&] { done.set_value(); });
+  Enqueue([&] { done.set_value(); });
   done.get_future().wait();
 }
 
 // --- The thread -----------------------------------------------------------------------------------------
 
-void Doorkeeper::Run() {
+void CmThread::Run() {
   YieldToOthers();
   for (;;) {
     bool worked = HandleEvents();
-    worked |= DoOrders();
+    worked |= RunCommands();
     if (worked) continue;
     {
       const std::lock_guard lock(mutex_);
-      if (stop_ && orders_.empty()) break;
+      if (stop_ && commands_.empty()) break;
     }
-    switch (stock_.MakeOne()) {
-      case VerbsStock::Made::kNothing:
+    switch (pool_.MakeOne()) {
+      case ResourcePool::Made::kNothing:
         break;
-      case VerbsStock::Made::kOne:
+      case ResourcePool::Made::kOne:
         continue;
-      case VerbsStock::Made::kLast:
-        Report([](News&) {});
+      case ResourcePool::Made::kLast:
+        Report([](CmEvents&) {});
         continue;
     }
-    std::array<pollfd, 2> fds = {{{orders_fd_, POLLIN, 0}, {events_.fd(), POLLIN, 0}}};
+    std::array<pollfd, 2> fds = {{{commands_fd_, POLLIN, 0}, {events_.fd(), POLLIN, 0}}};
     poll(fds.data(), fds.size(), -1);
-    if (fds[0].revents != 0) Drain(orders_fd_);
+    if (fds[0].revents != 0) Drain(commands_fd_);
   }
-  visitors_.clear();  // those that nobody has taken
+  pending_.clear();  // those that nobody has taken
 }
 
-bool Doorkeeper::DoOrders() {
-  std::vector<Order> orders;
+bool CmThread::RunCommands() {
+  std::vector<Command> commands;
   {
     const std::lock_guard lock(mutex_);
-    orders.swap(orders_);
+    commands.swap(commands_);
   }
-  for (Order& order : orders) std::exchange(order, nullptr)();
-  return !orders.empty();
+  for (Command& command : commands) std::exchange(command, nullptr)();
+  return !commands.empty();
 }
 
 template <typename Change>
-void Doorkeeper::Report(Change change) {
+void CmThread::Report(Change change) {
   {
     const std::lock_guard lock(mutex_);
-    change(news_);
+    change(cm_events_);
   }
-  // In this order, a woken thread finds the news. A thread that found them before is woken once for
+  // In this order, a woken thread finds the events. A thread that found them before is woken once for
   // nothing.
-  has_news_.store(true, std::memory_order_release);
-  Signal(news_fd_);
+  has_events_.store(true, std::memory_order_release);
+  Signal(event_fd_);
 }
 
-bool Doorkeeper::HandleEvents() {
+bool CmThread::HandleEvents() {
   bool worked = false;
   while (std::optional<ConnectionEvent> event = events_.Next()) {
     worked = true;
@@ -219,87 +219,89 @@ bool Doorkeeper::HandleEvents() {
       continue;
     }
     // Null for the listening id, whose events say nothing that its connections do not hear, too.
-    const auto* const visitor = static_cast<const Visitor*>(event->id->context);
-    if (visitor == nullptr) continue;
+    const auto* const pending = static_cast<const PendingConnection*>(event->id->context);
+    if (pending == nullptr) continue;
     absl::Status status = StatusFromLateEvent(event->type, event->status, PeerOf(event->id));
     if (status.ok()) continue;
-    Report(
-        [&](News& news) { news.losses.push_back({.serial = visitor->serial, .cause = std::move(status)}); });
+    Report([&](CmEvents& events) {
+      events.disconnections.push_back({.serial = pending->serial, .cause = std::move(status)});
+    });
   }
   return worked;
 }
 
-void Doorkeeper::TakeRequest(ConnectionEvent event) {
+void CmThread::TakeRequest(ConnectionEvent event) {
   IdPtr id(event.id);
-  if (room_.load(std::memory_order_relaxed) == 0) {
+  if (capacity_.load(std::memory_order_relaxed) == 0) {
     static_cast<void>(rdma_reject(id.get(), nullptr, 0));
-    return Report([](News& news) { ++news.turned_away; });
+    return Report([](CmEvents& events) { ++events.turned_away; });
   }
-  room_.fetch_sub(1, std::memory_order_relaxed);
-  while (++last_serial_, visitors_.contains(last_serial_)) {
+  capacity_.fetch_sub(1, std::memory_order_relaxed);
+  while (++last_serial_, pending_.contains(last_serial_)) {
   }
-  auto visitor = std::make_unique<Visitor>(Visitor{.id = std::move(id), .serial = last_serial_});
-  visitor->id->context = visitor.get();
+  auto pending =
+      std::make_unique<PendingConnection>(PendingConnection{.id = std::move(id), .serial = last_serial_});
+  pending->id->context = pending.get();
   VerbsRequest request = {.serial = last_serial_,
-                          .id = *visitor->id,
+                          .id = *pending->id,
                           .initiator_depth = event.initiator_depth,
                           .responder_resources = event.responder_resources,
                           .data = std::move(event.data)};
-  visitors_.emplace(last_serial_, std::move(visitor));
-  Report([&](News& news) { news.requests.push_back(std::move(request)); });
+  pending_.emplace(last_serial_, std::move(pending));
+  Report([&](CmEvents& events) { events.requests.push_back(std::move(request)); });
 }
 
-void Doorkeeper::AcceptNow(Visitor& visitor, AcceptOrder order) {
-  visitor.order = std::move(order);
-  absl::Status status = MakeReady(visitor.id.get(), visitor.order);
-  for (const AcceptOrder::Bind& bind : visitor.order.binds) {
+void CmThread::AcceptNow(PendingConnection& pending, AcceptCommand command) {
+  pending.command = std::move(command);
+  absl::Status status = MakeReady(pending.id.get(), pending.command);
+  for (const AcceptCommand::Bind& bind : pending.command.binds) {
     if (!status.ok()) break;
-    if (const int error = bind.window->PostBind(visitor.order.qp, bind.request_id, IBV_SEND_SIGNALED);
+    if (const int error = bind.window->PostBind(pending.command.qp, bind.request_id, IBV_SEND_SIGNALED);
         error != 0) {
-      status = NotAccepted(error, "ibv_post_send", visitor.id.get());
+      status = NotAccepted(error, "ibv_post_send", pending.id.get());
     }
   }
-  if (!status.ok()) return Lose(visitor, visitor.order.qp, std::move(status));
-  if (visitor.order.binds.empty()) AnswerNow(visitor);
+  if (!status.ok()) return DestroyQueuePairOf(pending, pending.command.qp, std::move(status));
+  if (pending.command.binds.empty()) SendAcceptNow(pending);
 }
 
 // The id does not know the queue pair, so this leaves its state alone (rdma_accept(3)).
-void Doorkeeper::AnswerNow(Visitor& visitor) {
-  if (visitor.has_lost_queue_pair) return;
-  AcceptOrder& order = visitor.order;
-  order.param.private_data = order.data.data();
-  order.param.private_data_len = static_cast<std::uint8_t>(order.data.size());
-  order.param.qp_num = order.qp->qp_num;
-  if (rdma_accept(visitor.id.get(), &order.param) != 0) {
-    return Lose(visitor, order.qp, NotAccepted(errno, "rdma_accept", visitor.id.get()));
+void CmThread::SendAcceptNow(PendingConnection& pending) {
+  if (pending.has_lost_queue_pair) return;
+  AcceptCommand& command = pending.command;
+  command.param.private_data = command.data.data();
+  command.param.private_data_len = static_cast<std::uint8_t>(command.data.size());
+  command.param.qp_num = command.qp->qp_num;
+  if (rdma_accept(pending.id.get(), &command.param) != 0) {
+    return DestroyQueuePairOf(pending, command.qp, NotAccepted(errno, "rdma_accept", pending.id.get()));
   }
-  visitor.is_connected = true;
+  pending.is_connected = true;
 }
 
-void Doorkeeper::BreakNow(Visitor& visitor, ibv_qp* qp) {
-  if (visitor.has_lost_queue_pair || SetToError(qp)) return;
-  Lose(visitor, qp, absl::InternalError("its queue pair is out of order"));
+void CmThread::MoveToErrorNow(PendingConnection& pending, ibv_qp* qp) {
+  if (pending.has_lost_queue_pair || SetToError(qp)) return;
+  DestroyQueuePairOf(pending, qp, absl::InternalError("its queue pair is out of order"));
 }
 
-void Doorkeeper::Lose(Visitor& visitor, ibv_qp* qp, absl::Status cause) {
+void CmThread::DestroyQueuePairOf(PendingConnection& pending, ibv_qp* qp, absl::Status cause) {
   REMORA_CHECK(ibv_destroy_qp(qp) == 0);
-  visitor.has_lost_queue_pair = true;
-  Report([&](News& news) {
-    news.losses.push_back({.serial = visitor.serial, .cause = std::move(cause), .flushes = false});
+  pending.has_lost_queue_pair = true;
+  Report([&](CmEvents& events) {
+    events.disconnections.push_back({.serial = pending.serial, .cause = std::move(cause), .flushes = false});
   });
 }
 
-void Doorkeeper::TellOfEnd(Visitor& visitor) {
-  if (!std::exchange(visitor.is_connected, false)) return;
-  static_cast<void>(rdma_disconnect(visitor.id.get()));  // also answers a peer's own
+void CmThread::SendDisconnect(PendingConnection& pending) {
+  if (!std::exchange(pending.is_connected, false)) return;
+  static_cast<void>(rdma_disconnect(pending.id.get()));  // also answers a peer's own
 }
 
 // None of this waits for the peer, dead or alive: with soft-RoCE it takes some milliseconds.
-void Doorkeeper::EndNow(Visitor& visitor, ibv_qp* qp) {
-  TellOfEnd(visitor);
-  if (qp != nullptr && !visitor.has_lost_queue_pair) REMORA_CHECK(ibv_destroy_qp(qp) == 0);
-  visitors_.erase(visitor.serial);
-  Report([](News& news) { ++news.ended; });
+void CmThread::DestroyNow(PendingConnection& pending, ibv_qp* qp) {
+  SendDisconnect(pending);
+  if (qp != nullptr && !pending.has_lost_queue_pair) REMORA_CHECK(ibv_destroy_qp(qp) == 0);
+  pending_.erase(pending.serial);
+  Report([](CmEvents& events) { ++events.ended; });
 }
 
 }  // namespace remora::rdma

@@ -1,22 +1,22 @@
 // A verbs listener's second thread: it does the work for which connected clients would have to
 // wait.
 //
-//   serving thread                                   doorkeeper
+//   serving thread                                   CM thread
 //                                                    RDMA_CM_EVENT_CONNECT_REQUEST
-//   TakeNews: a request                   <-----       a Visitor
-//   Accept(serial, order)                 ----->     queue pair to RTS, bind of the windows
+//   TakeEvents: a request                 <-----       a PendingConnection
+//   Accept(serial, command)               ----->     queue pair to RTS, bind of the windows
 //   the binds' completions
-//   Answer(serial)                        ----->     rdma_accept
+//   SendAccept(serial)                    ----->     rdma_accept
 //                                                    RDMA_CM_EVENT_DISCONNECTED
-//   TakeNews: a loss                      <-----
-//   Break(serial, qp)                     ----->     queue pair to ERR, which flushes what is posted
+//   TakeEvents: a disconnection           <-----
+//   MoveToError(serial, qp)               ----->     queue pair to ERR, which flushes what is posted
 //   Disconnect(serial, qp)                ----->     rdma_disconnect; queue pair to ERR
-//   TakeApart(memory)                     ----->     registrations and windows go
-//   End(serial, qp)                       ----->     queue pair and id go
-//   TakeNews: one more has ended          <-----
+//   Deregister(memory)                    ----->     registrations and windows go
+//   DestroyQueuePair(serial, qp)          ----->     queue pair and id go
+//   TakeEvents: one more has ended        <-----
 //
-// Without windows, Accept answers, too. Only this thread touches a client's rdma_cm_id, so it hears no event
-// of one that it has destroyed.
+// Without windows, Accept sends the acceptance, too. Only this thread touches a client's rdma_cm_id, so it
+// hears no event of one that it has destroyed.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -50,9 +50,9 @@ struct VerbsRequest {
 };
 
 /// Parameters with which a client is accepted.
-struct AcceptOrder {
+struct AcceptCommand {
   struct Bind {
-    VerbsWindow* window = nullptr;
+    MemoryWindow* window = nullptr;
     std::uint64_t request_id = 0;
   };
   ibv_qp* qp = nullptr;
@@ -61,97 +61,100 @@ struct AcceptOrder {
   std::vector<std::byte> data;
 };
 
-class Doorkeeper {
- public:
-  /// A connection that is lost, and why.
-  struct Loss {
-    std::uint32_t serial = 0;
-    absl::Status cause;
-    bool flushes = true;  // no: its queue pair is gone, and nothing of it will complete any more
-  };
-  struct News {
-    std::vector<VerbsRequest> requests;
-    std::vector<Loss> losses;
-    std::size_t ended = 0;        // connections whose queue pairs are gone
-    std::size_t turned_away = 0;  // clients, for lack of space
-  };
+/// A connection that is lost, and why.
+struct Disconnection {
+  std::uint32_t serial = 0;
+  absl::Status cause;
+  bool flushes = true;  // no: its queue pair is gone, and nothing of it will complete any more
+};
 
+/// Events since the last call of CmThread::TakeEvents.
+struct CmEvents {
+  std::vector<VerbsRequest> requests;
+  std::vector<Disconnection> disconnections;
+  std::size_t ended = 0;        // connections whose queue pairs are gone
+  std::size_t turned_away = 0;  // clients, for lack of space
+};
+
+class CmThread {
+ public:
   /// `events` of the listening id are this thread's from now on; both outlive this object. At most `capacity`
   /// requests and connections at a time.
-  static absl::StatusOr<std::unique_ptr<Doorkeeper>> Start(EventChannel& events, VerbsStock& stock,
-                                                           std::size_t capacity);
+  static absl::StatusOr<std::unique_ptr<CmThread>> Start(EventChannel& events, ResourcePool& pool,
+                                                         std::size_t capacity);
   /// Does first what it was told to.
-  ~Doorkeeper();
-  Doorkeeper(const Doorkeeper&) = delete;
-  Doorkeeper& operator=(const Doorkeeper&) = delete;
+  ~CmThread();
+  CmThread(const CmThread&) = delete;
+  CmThread& operator=(const CmThread&) = delete;
 
   // --- For the serving thread. Each request is ended once, whatever became of it. ------------------
 
-  bool has_news() const { return has_news_.load(std::memory_order_acquire); }
-  /// Returns the news since the last call.
-  News TakeNews();
-  /// Turns readable with news, and when the stock that was low is not any more.
-  int news_fd() const { return news_fd_; }
-  /// Makes news_fd() unreadable.
+  bool has_events() const { return has_events_.load(std::memory_order_acquire); }
+  /// Returns the events since the last call.
+  CmEvents TakeEvents();
+  /// Turns readable with events, and when the pool that was low is not any more.
+  int event_fd() const { return event_fd_; }
+  /// Makes event_fd() unreadable.
   void TakeNotifications();
 
-  void Accept(std::uint32_t serial, AcceptOrder order);
-  void Answer(std::uint32_t serial);
+  void Accept(std::uint32_t serial, AcceptCommand command);
+  void SendAccept(std::uint32_t serial);
   void Reject(std::uint32_t serial, std::span<const std::byte> data);
-  void Break(std::uint32_t serial, ibv_qp* qp);
+  void MoveToError(std::uint32_t serial, ibv_qp* qp);
   void Disconnect(std::uint32_t serial, ibv_qp* qp);
-  void End(std::uint32_t serial, ibv_qp* qp);
-  void TakeApart(OwnedMemory memory);
+  void DestroyQueuePair(std::uint32_t serial, ibv_qp* qp);
+  void Deregister(OwnedMemory memory);
   /// Waits until all of that is done.
-  void AwaitOrders();
+  void AwaitCommands();
   /// Notes that `count` of the ended connections have no completions left.
-  void LeaveRoom(std::size_t count) { room_.fetch_add(count, std::memory_order_relaxed); }
+  void ReturnCapacity(std::size_t count) { capacity_.fetch_add(count, std::memory_order_relaxed); }
 
  private:
   /// A client between its request and its end.
-  struct Visitor {
+  struct PendingConnection {
     IdPtr id;
     std::uint32_t serial = 0;
-    AcceptOrder order{};
+    AcceptCommand command{};
     bool is_connected = false;
     bool has_lost_queue_pair = false;
   };
-  using Order = absl::AnyInvocable<void()>;
+  using Command = absl::AnyInvocable<void()>;
 
-  Doorkeeper(EventChannel& events, VerbsStock& stock, std::size_t capacity)
-      : events_(events), stock_(stock), room_(capacity) {}
+  CmThread(EventChannel& events, ResourcePool& pool, std::size_t capacity)
+      : events_(events), pool_(pool), capacity_(capacity) {}
 
-  void Tell(Order order);
+  void Enqueue(Command command);
   void Run();
-  bool DoOrders();
+  bool RunCommands();
   bool HandleEvents();
   void TakeRequest(ConnectionEvent event);
-  void AcceptNow(Visitor& visitor, AcceptOrder order);
-  void AnswerNow(Visitor& visitor);
-  void BreakNow(Visitor& visitor, ibv_qp* qp);
-  void EndNow(Visitor& visitor, ibv_qp* qp);
-  static void TellOfEnd(Visitor& visitor);
+  void AcceptNow(PendingConnection& pending, AcceptCommand command);
+  void SendAcceptNow(PendingConnection& pending);
+  void MoveToErrorNow(PendingConnection& pending, ibv_qp* qp);
+  void DestroyNow(PendingConnection& pending, ibv_qp* qp);
+  static void SendDisconnect(PendingConnection& pending);
   /// Loses a client. Its queue pair goes at once.
-  void Lose(Visitor& visitor, ibv_qp* qp, absl::Status cause);
-  /// Changes the news, and wakes the thread that waits for them.
+  void DestroyQueuePairOf(PendingConnection& pending, ibv_qp* qp, absl::Status cause);
+  /// Changes the events, and wakes the thread that waits for them.
   template <typename Change>
   void Report(Change change);
 
   EventChannel& events_;
-  VerbsStock& stock_;
-  int orders_fd_ = -1;  // eventfds
-  int news_fd_ = -1;
-  std::atomic<std::size_t> room_;  // for so many more
-  std::atomic<bool> has_news_ = false;
+  ResourcePool& pool_;
+  int commands_fd_ = -1;  // eventfds
+  int event_fd_ = -1;
+  std::atomic<std::size_t> capacity_;  // for so many more
+  std::atomic<bool> has_events_ = false;
 
   std::mutex mutex_;
   // Guarded by mutex_.
-  std::vector<Order> orders_;
-  News news_;
+  std::vector<Command> commands_;
+  CmEvents cm_events_;
   bool stop_ = false;
 
   // The thread's own.
-  std::unordered_map<std::uint32_t, std::unique_ptr<Visitor>> visitors_;  // by serial; ids point to them
+  std::unordered_map<std::uint32_t, std::unique_ptr<PendingConnection>>
+      pending_;  // by serial; ids point to them
   std::uint32_t last_serial_ = 0;
 
   std::thread thread_;

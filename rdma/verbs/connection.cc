@@ -77,8 +77,9 @@ RequestRing::Request RequestRing::Retire(std::uint32_t number) {
 
 // --- Set-up --------------------------------------------------------------------------------------------
 
-VerbsConnection::VerbsConnection(rdma_cm_id* id, std::string peer, std::uint32_t serial,
-                                 const QueueLimits& limits, DeviceLimits device)
+template <typename End>
+VerbsConnection<End>::VerbsConnection(rdma_cm_id* id, std::string peer, std::uint32_t serial,
+                                      const QueueLimits& limits, DeviceLimits device)
     : id_(id),
       serial_(serial),
       limits_(limits),
@@ -87,19 +88,19 @@ VerbsConnection::VerbsConnection(rdma_cm_id* id, std::string peer, std::uint32_t
       receives_(limits.receives),
       peer_(std::move(peer)) {}
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::RegisterMessages(std::span<std::byte> bytes) {
+template <typename End>
+absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection<End>::RegisterMessages(
+    std::span<std::byte> bytes) {
   return VerbsRegistration::Create(id_, bytes, VerbsRegistration::Use::kMessages);
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::GrantWrite(SharedMemory& memory,
-                                                                          std::size_t offset,
-                                                                          std::size_t size) {
-  const std::span<std::byte> bytes = memory.bytes().subspan(offset, size);
+template <typename End>
+absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection<End>::Grant(std::span<std::byte> bytes) {
   if (!device_.memory_windows) {
     return VerbsRegistration::Create(id_, bytes, VerbsRegistration::Use::kWrite);
   }
   REMORA_RETURN_IF_ERROR(CheckSendQueue());
-  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<VerbsWindow> window, VerbsWindow::Create(id_, bytes));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<MemoryWindow> window, MemoryWindow::Create(id_, bytes));
   const unsigned flags = sends_.free_slots() == 1 ? IBV_SEND_SIGNALED : 0;
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
   if (const int error = window->PostBind(id_->qp, request_id, flags); error != 0) {
@@ -109,15 +110,17 @@ absl::StatusOr<std::unique_ptr<Registration>> VerbsConnection::GrantWrite(Shared
   return window;
 }
 
-std::uint64_t VerbsConnection::NoteBind() {
+template <typename End>
+std::uint64_t VerbsConnection<End>::NoteBind() {
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
   sends_.Push({.context = 0, .kind = RequestRing::Kind::kWrite});
   return request_id;
 }
 
-rdma_conn_param VerbsConnection::ConnectionParameters(std::uint32_t initiator_depth,
-                                                      std::uint32_t responder_resources,
-                                                      std::span<const std::byte> data) const {
+template <typename End>
+rdma_conn_param VerbsConnection<End>::ConnectionParameters(std::uint32_t initiator_depth,
+                                                           std::uint32_t responder_resources,
+                                                           std::span<const std::byte> data) const {
   rdma_conn_param param{};
   param.private_data = data.data();
   param.private_data_len = static_cast<std::uint8_t>(data.size());
@@ -128,7 +131,8 @@ rdma_conn_param VerbsConnection::ConnectionParameters(std::uint32_t initiator_de
   return param;
 }
 
-void VerbsConnection::SetConnected(std::uint32_t reads) {
+template <typename End>
+void VerbsConnection<End>::SetConnected(std::uint32_t reads) {
   connected_ = true;
   absl::StrAppend(&peer_, " (", device_.name, ", ", reads, " READs at once)");
 }
@@ -137,13 +141,15 @@ void VerbsConnection::SetConnected(std::uint32_t reads) {
 
 // librdmacm's inline functions take a pointer to non-const entries. Empty ones are left out: some devices
 // take size 0 for 2^31.
-struct VerbsConnection::SgeList {
+template <typename End>
+struct VerbsConnection<End>::SgeList {
   std::array<ibv_sge, kMaxSges> entries;
   int count = 0;
 };
 
-absl::Status VerbsConnection::CheckOneSided(std::span<const Sge> sges, const RemoteRegion& region,
-                                            std::uint64_t offset, SgeList& list) const {
+template <typename End>
+absl::Status VerbsConnection<End>::CheckOneSided(std::span<const Sge> sges, const RemoteRegion& region,
+                                                 std::uint64_t offset, SgeList& list) const {
   if (sges.size() > kMaxSges) {
     return absl::InvalidArgumentError(
         absl::StrCat(sges.size(), " scatter/gather entries; the most is ", kMaxSges));
@@ -164,7 +170,8 @@ absl::Status VerbsConnection::CheckOneSided(std::span<const Sge> sges, const Rem
   return CheckSendQueue();
 }
 
-absl::Status VerbsConnection::CheckSendQueue() const {
+template <typename End>
+absl::Status VerbsConnection<End>::CheckSendQueue() const {
   if (!failure_.ok()) return failure_;
   if (!connected_) return absl::InvalidArgumentError("a request before the connection is established");
   if (sends_.free_slots() == 0) {
@@ -174,15 +181,17 @@ absl::Status VerbsConnection::CheckSendQueue() const {
   return absl::OkStatus();
 }
 
-absl::Status VerbsConnection::PostFailed(absl::string_view call) const {
+template <typename End>
+absl::Status VerbsConnection<End>::PostFailed(absl::string_view call) const {
   const int error = errno;
   if (error == EINVAL)
     return absl::InvalidArgumentError(absl::StrCat(call, ": the device refused the request"));
   return StatusFromErrno(error, call, peer_);
 }
 
-absl::Status VerbsConnection::PostReadv(std::uint64_t context, std::span<const Sge> to,
-                                        const RemoteRegion& region, std::uint64_t offset) {
+template <typename End>
+absl::Status VerbsConnection<End>::PostRead(std::uint64_t context, std::span<const Sge> to,
+                                            const RemoteRegion& region, std::uint64_t offset) {
   SgeList list;
   REMORA_RETURN_IF_ERROR(CheckOneSided(to, region, offset, list));
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
@@ -194,8 +203,9 @@ absl::Status VerbsConnection::PostReadv(std::uint64_t context, std::span<const S
   return absl::OkStatus();
 }
 
-absl::Status VerbsConnection::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
-                                         std::uint64_t offset) {
+template <typename End>
+absl::Status VerbsConnection<End>::PostWritev(std::span<const Sge> from, const RemoteRegion& region,
+                                              std::uint64_t offset) {
   SgeList list;
   REMORA_RETURN_IF_ERROR(CheckOneSided(from, region, offset, list));
   const int flags = sends_.free_slots() == 1 ? IBV_SEND_SIGNALED : 0;
@@ -208,7 +218,8 @@ absl::Status VerbsConnection::PostWritev(std::span<const Sge> from, const Remote
   return absl::OkStatus();
 }
 
-absl::Status VerbsConnection::PostSend(std::uint64_t context, const Sge& from) {
+template <typename End>
+absl::Status VerbsConnection<End>::PostSend(std::uint64_t context, const Sge& from) {
   if (from.size > kMaxMessageSize) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of ", from.size, " bytes; the most is ", kMaxMessageSize));
@@ -224,7 +235,8 @@ absl::Status VerbsConnection::PostSend(std::uint64_t context, const Sge& from) {
   return absl::OkStatus();
 }
 
-absl::Status VerbsConnection::PostRecv(std::uint64_t context, const Sge& into) {
+template <typename End>
+absl::Status VerbsConnection<End>::PostRecv(std::uint64_t context, const Sge& into) {
   if (!failure_.ok()) return failure_;
   if (receives_.free_slots() == 0) {
     return absl::ResourceExhaustedError(
@@ -241,18 +253,19 @@ absl::Status VerbsConnection::PostRecv(std::uint64_t context, const Sge& into) {
 
 // A WRITE of nothing: no address and no key is looked at (InfiniBand specification, C9-88), and only the
 // peer's device knows of it. If it cannot be posted now, the next one may.
-bool VerbsConnection::Probe() {
-  if (!sends_.empty() || !CheckSendQueue().ok()) return true;
+template <typename End>
+void VerbsConnection<End>::PostProbe() {
+  if (!sends_.empty() || !CheckSendQueue().ok()) return;
   const std::uint64_t request_id = MakeRequestId(serial_, sends_.next_number());
   if (rdma_post_writev(id_, ContextOf(request_id), nullptr, 0, IBV_SEND_SIGNALED, 0, 0) == 0) {
     sends_.Push({.context = 0, .kind = RequestRing::Kind::kWrite});
   }
-  return true;
 }
 
 // --- Completions, failure, end -----------------------------------------------------------------------------
 
-bool VerbsConnection::Finish(const ibv_wc& completion, Completion& out) {
+template <typename End>
+bool VerbsConnection<End>::Finish(const ibv_wc& completion, Completion& out) {
   const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
   bool ok = completion.status == IBV_WC_SUCCESS;
   if (ok && is_receive && completion.opcode != IBV_WC_RECV) {
@@ -282,13 +295,15 @@ bool VerbsConnection::Finish(const ibv_wc& completion, Completion& out) {
   return true;
 }
 
-void VerbsConnection::Break(absl::Status cause) {
+template <typename End>
+void VerbsConnection<End>::Break(absl::Status cause) {
   if (!failure_.ok()) return;
   failure_ = std::move(cause);
   if (id_->qp != nullptr) BreakQueuePair();  // else a server's that has not begun to accept
 }
 
-bool VerbsConnection::NextAfterBreak(Completion& out) {
+template <typename End>
+bool VerbsConnection<End>::NextAfterBreak(Completion& out) {
   if (failure_.ok() || disconnect_told_) return false;
   if (id_->qp == nullptr) {
     // Nobody else flushes what was posted.
@@ -306,5 +321,8 @@ bool VerbsConnection::NextAfterBreak(Completion& out) {
   out = {.connection = this, .kind = CompletionKind::kDisconnected, .ok = false};
   return true;
 }
+
+template class VerbsConnection<ClientConnection>;
+template class VerbsConnection<ServerConnection>;
 
 }  // namespace remora::rdma

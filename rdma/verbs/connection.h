@@ -69,20 +69,17 @@ class RequestRing {
   std::uint32_t size_ = 0;
 };
 
-class VerbsConnection : public Connection {
+/// `End`: ClientConnection or ServerConnection.
+template <typename End>
+class VerbsConnection : public End {
  public:
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
-  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
-                                                           std::size_t size) override;
   std::span<const std::byte> peer_data() const override { return peer_data_; }
 
-  absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
-                         std::uint64_t offset) override;
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override;
   absl::Status PostSend(std::uint64_t context, const Sge& from) override;
   absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
-  bool Probe() override;
   const absl::Status& status() const override { return failure_; }
   std::string peer() const override { return peer_; }
 
@@ -107,6 +104,13 @@ class VerbsConnection : public Connection {
   VerbsConnection(rdma_cm_id* id, std::string peer, std::uint32_t serial, const QueueLimits& limits,
                   DeviceLimits device);
 
+  /// Does the work of ClientConnection::PostReadv.
+  absl::Status PostRead(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
+                        std::uint64_t offset);
+  /// Does the work of ServerConnection::GrantWrite.
+  absl::StatusOr<std::unique_ptr<Registration>> Grant(std::span<std::byte> bytes);
+  /// Posts a request that only the peer's device answers, if nothing else is in flight.
+  void PostProbe();
   /// Has the queue pair flush what is posted, now or later; where it cannot, there is none any more.
   virtual void BreakQueuePair() = 0;
   /// Notes that a request that binds a window is posted, now or by another thread with this id.

@@ -76,7 +76,7 @@ ibv_qp_init_attr QueuePairAttributes(const CompletionQueue& completions, const Q
 
 void SetRetransmission(rdma_cm_id* id) {
   std::uint8_t timeout = kAckTimeout;
-  // A kernel before 5.3 does not know the option; then losses cost more time, and nothing else.
+  // A kernel before 5.3 does not know the option; then disconnections cost more time, and nothing else.
   static_cast<void>(
       rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)));
 }

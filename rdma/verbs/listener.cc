@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenVerbs(const Address& address, co
   return VerbsListener::Create(address, limits, windows);
 }
 
-SharedBytes SharedBytesOfVerbs() { return {.ahead = VerbsStock::kAhead}; }
+SharedBytes SharedBytesOfVerbs() { return {.ahead = ResourcePool::kAhead}; }
 
 absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Address& address,
                                                                      const QueueLimits& limits,
@@ -69,15 +69,15 @@ absl::Status VerbsListener::Start(MemoryWindows windows) {
   const std::size_t capacity = std::min(kMaxConnections, device_.completions / each);
   REMORA_ASSIGN_OR_RETURN(completions_,
                           CompletionQueue::Create(id_->verbs, static_cast<std::uint32_t>(capacity * each)));
-  stock_ = std::make_unique<VerbsStock>(id_.get(), limits_, *completions_);
-  REMORA_ASSIGN_OR_RETURN(doorkeeper_, Doorkeeper::Start(*events_, *stock_, capacity));
+  pool_ = std::make_unique<ResourcePool>(id_.get(), limits_, *completions_);
+  REMORA_ASSIGN_OR_RETURN(cm_thread_, CmThread::Start(*events_, *pool_, capacity));
   return absl::OkStatus();
 }
 
 absl::Status VerbsListener::MakeWaitable() {
   wait_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (wait_fd_ < 0) return StatusFromErrno(errno, "epoll_create1", address_.ToString());
-  for (const int fd : {doorkeeper_->news_fd(), completions_->fd()}) {
+  for (const int fd : {cm_thread_->event_fd(), completions_->fd()}) {
     epoll_event event{};
     event.events = EPOLLIN;
     if (epoll_ctl(wait_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -104,14 +104,15 @@ absl::StatusOr<RemoteRegion> VerbsListener::RegisterRead(SharedMemory& memory) {
   return regions_.back()->remote();
 }
 
-// --- Requests, and other news ------------------------------------------------------------------------------
+// --- Requests, and other events
+// ------------------------------------------------------------------------------
 
-std::unique_ptr<Connection> VerbsListener::NextRequest() {
-  if (doorkeeper_->has_news()) HearNews();
+std::unique_ptr<ServerConnection> VerbsListener::NextRequest() {
+  if (cm_thread_->has_events()) HandleCmEvents();
   // A client for which no resources are ready waits for them, and no connected client waits with
   // it.
-  while (!requests_.empty() && !stock_->IsLow()) {
-    std::unique_ptr<VerbsServerConnection> request = std::move(requests_.front());
+  while (!requests_.empty() && !pool_->IsLow()) {
+    std::unique_ptr<VerbsServer> request = std::move(requests_.front());
     requests_.pop_front();
     if (request->status().ok()) return request;
     ++dropped_handshakes_;  // the client gave up meanwhile
@@ -119,41 +120,41 @@ std::unique_ptr<Connection> VerbsListener::NextRequest() {
   return nullptr;
 }
 
-void VerbsListener::HearNews() {
-  Doorkeeper::News news = doorkeeper_->TakeNews();
-  for (VerbsRequest& request : news.requests) {
-    auto connection = std::make_unique<VerbsServerConnection>(*this, std::move(request));
+void VerbsListener::HandleCmEvents() {
+  CmEvents events = cm_thread_->TakeEvents();
+  for (VerbsRequest& request : events.requests) {
+    auto connection = std::make_unique<VerbsServer>(*this, std::move(request));
     connections_.emplace(connection->serial(), connection.get());
     requests_.push_back(std::move(connection));
   }
-  for (Doorkeeper::Loss& loss : news.losses) {
-    const auto found = connections_.find(loss.serial);
+  for (Disconnection& disconnection : events.disconnections) {
+    const auto found = connections_.find(disconnection.serial);
     if (found == connections_.end()) continue;  // forgotten
     if (found->second->accepted()) {
-      losses_.push_back(std::move(loss));
+      disconnections_.push_back(std::move(disconnection));
     } else {
-      found->second->TakeLoss(std::move(loss));
+      found->second->TakeDisconnection(std::move(disconnection));
     }
   }
-  ended_ += news.ended;
-  dropped_handshakes_ += news.turned_away;
+  ended_ += events.ended;
+  dropped_handshakes_ += events.turned_away;
 }
 
-void VerbsListener::TakeLosses() {
-  for (Doorkeeper::Loss& loss : std::exchange(losses_, {})) {
-    const auto found = connections_.find(loss.serial);
+void VerbsListener::TakeDisconnections() {
+  for (Disconnection& disconnection : std::exchange(disconnections_, {})) {
+    const auto found = connections_.find(disconnection.serial);
     if (found == connections_.end()) continue;  // forgotten
-    found->second->TakeLoss(std::move(loss));
+    found->second->TakeDisconnection(std::move(disconnection));
     NoteIfBroken(*found->second);
   }
 }
 
-void VerbsListener::NoteIfBroken(VerbsServerConnection& connection) {
+void VerbsListener::NoteIfBroken(VerbsServer& connection) {
   if (connection.status().ok() || std::ranges::find(broken_, &connection) != broken_.end()) return;
   broken_.push_back(&connection);
 }
 
-void VerbsListener::Forget(VerbsServerConnection& connection) {
+void VerbsListener::Forget(VerbsServer& connection) {
   connections_.erase(connection.serial());
   std::erase(broken_, &connection);
 }
@@ -162,15 +163,15 @@ void VerbsListener::Forget(VerbsServerConnection& connection) {
 
 std::size_t VerbsListener::Poll(std::span<Completion> out) {
   std::size_t count = 0;
-  // Completions before news: a request that failed says more than the disconnection that followed it. And
+  // Completions before events: a request that failed says more than the disconnection that followed it. And
   // once more behind them: those that a queue pair which is gone has left.
   bool drained = TakeCompletions(out, count);
-  while (drained && (doorkeeper_->has_news() || !losses_.empty())) {
-    HearNews();
-    TakeLosses();
+  while (drained && (cm_thread_->has_events() || !disconnections_.empty())) {
+    HandleCmEvents();
+    TakeDisconnections();
     drained = TakeCompletions(out, count);
   }
-  if (drained && ended_ > 0) doorkeeper_->LeaveRoom(std::exchange(ended_, 0));
+  if (drained && ended_ > 0) cm_thread_->ReturnCapacity(std::exchange(ended_, 0));
   for (std::size_t i = 0; drained && i < broken_.size(); ++i) {
     if (!broken_[i]->accepted()) continue;  // its owner learns it from NextRequest, or Accept
     while (count < out.size() && broken_[i]->NextAfterBreak(out[count])) ++count;
@@ -187,7 +188,7 @@ bool VerbsListener::TakeCompletions(std::span<Completion> out, std::size_t& coun
     for (std::size_t i = 0; i < taken; ++i) {
       const auto found = connections_.find(SerialOf(batch[i].wr_id));
       if (found == connections_.end()) continue;  // forgotten
-      VerbsServerConnection& connection = *found->second;
+      VerbsServer& connection = *found->second;
       if (!connection.Finish(batch[i], out[count])) {
         connection.AnswerIfBound();
       } else if (connection.accepted()) {
@@ -204,7 +205,7 @@ void VerbsListener::Arm() { completions_->Arm(); }
 
 void VerbsListener::Disarm() {
   completions_->TakeNotifications();
-  doorkeeper_->TakeNotifications();
+  cm_thread_->TakeNotifications();
 }
 
 }  // namespace remora::rdma

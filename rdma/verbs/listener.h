@@ -30,8 +30,8 @@ class VerbsListener final : public Listener {
   const QueueLimits& limits() const override { return limits_; }
   bool binds_writes() const override { return device_.memory_windows; }
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
-  std::unique_ptr<Connection> NextRequest() override;
-  void AwaitEnds() override { doorkeeper_->AwaitOrders(); }
+  std::unique_ptr<ServerConnection> NextRequest() override;
+  void AwaitEnds() override { cm_thread_->AwaitCommands(); }
   std::size_t Poll(std::span<Completion> out) override;
   void Arm() override;
   void Disarm() override;
@@ -41,21 +41,21 @@ class VerbsListener final : public Listener {
   // --- For its connections ------------------------------------------------------------------------
 
   const DeviceLimits& device() const { return device_; }
-  VerbsStock& stock() { return *stock_; }
-  Doorkeeper& doorkeeper() { return *doorkeeper_; }
+  ResourcePool& pool() { return *pool_; }
+  CmThread& cm_thread() { return *cm_thread_; }
   /// Removes a connection; called by its destructor.
-  void Forget(VerbsServerConnection& connection);
+  void Forget(VerbsServer& connection);
 
  private:
   VerbsListener(const Address& address, const QueueLimits& limits) : address_(address), limits_(limits) {}
 
   absl::Status Start(MemoryWindows windows);
   absl::Status MakeWaitable();
-  void HearNews();
-  void TakeLosses();
+  void HandleCmEvents();
+  void TakeDisconnections();
   /// Puts them behind the first `count` of `out`. True: there are no more.
   bool TakeCompletions(std::span<Completion> out, std::size_t& count);
-  void NoteIfBroken(VerbsServerConnection& connection);
+  void NoteIfBroken(VerbsServer& connection);
 
   Address address_;
   const QueueLimits limits_;
@@ -64,18 +64,18 @@ class VerbsListener final : public Listener {
   DeviceLimits device_;
   std::unique_ptr<CompletionQueue> completions_;
   std::vector<std::unique_ptr<VerbsRegistration>> regions_;
-  std::unique_ptr<VerbsStock> stock_;
-  std::unique_ptr<Doorkeeper> doorkeeper_;
-  int wait_fd_ = -1;  // an epoll of the news and the completions
+  std::unique_ptr<ResourcePool> pool_;
+  std::unique_ptr<CmThread> cm_thread_;
+  int wait_fd_ = -1;  // an epoll of the events and the completions
   std::uint64_t dropped_handshakes_ = 0;
   // A completion queue that overflows is lost, so it has space for all requests that its
   // connections may have in flight. The listener accepts no more connections before the completions
   // of so many are gone.
   std::size_t ended_ = 0;
-  std::unordered_map<std::uint32_t, VerbsServerConnection*> connections_;  // by serial
-  std::vector<Doorkeeper::Loss> losses_;        // of connections that had been accepted, not told them yet
-  std::vector<VerbsServerConnection*> broken_;  // those with kDisconnected still to come
-  std::deque<std::unique_ptr<VerbsServerConnection>> requests_;  // not returned by NextRequest yet
+  std::unordered_map<std::uint32_t, VerbsServer*> connections_;  // by serial
+  std::vector<Disconnection> disconnections_;  // of connections that had been accepted, not told them yet
+  std::vector<VerbsServer*> broken_;           // those with kDisconnected still to come
+  std::deque<std::unique_ptr<VerbsServer>> requests_;  // not returned by NextRequest yet
 };
 
 }  // namespace remora::rdma

@@ -53,7 +53,8 @@ VerbsRegistration::~VerbsRegistration() {
   REMORA_CHECK(rdma_dereg_mr(mr_) == 0);
 }
 
-absl::StatusOr<std::unique_ptr<VerbsWindow>> VerbsWindow::Create(rdma_cm_id* id, std::span<std::byte> bytes) {
+absl::StatusOr<std::unique_ptr<MemoryWindow>> MemoryWindow::Create(rdma_cm_id* id,
+                                                                   std::span<std::byte> bytes) {
   REMORA_ASSIGN_OR_RETURN(std::unique_ptr<VerbsRegistration> base,
                           VerbsRegistration::Create(id, bytes, VerbsRegistration::Use::kWindow));
   ibv_mw* const window = ibv_alloc_mw(id->pd, IBV_MW_TYPE_2);
@@ -64,10 +65,10 @@ absl::StatusOr<std::unique_ptr<VerbsWindow>> VerbsWindow::Create(rdma_cm_id* id,
   const RemoteRegion remote = {.address = reinterpret_cast<std::uintptr_t>(bytes.data()),
                                .size = bytes.size(),
                                .key = ibv_inc_rkey(window->rkey)};
-  return std::unique_ptr<VerbsWindow>(new VerbsWindow(std::move(base), window, remote));
+  return std::unique_ptr<MemoryWindow>(new MemoryWindow(std::move(base), window, remote));
 }
 
-int VerbsWindow::PostBind(ibv_qp* qp, std::uint64_t request_id, unsigned flags) {
+int MemoryWindow::PostBind(ibv_qp* qp, std::uint64_t request_id, unsigned flags) {
   ibv_send_wr request{};
   request.wr_id = request_id;
   request.opcode = IBV_WR_BIND_MW;
@@ -82,7 +83,7 @@ int VerbsWindow::PostBind(ibv_qp* qp, std::uint64_t request_id, unsigned flags) 
   return ibv_post_send(qp, &request, &refused);
 }
 
-VerbsWindow::~VerbsWindow() {
+MemoryWindow::~MemoryWindow() {
   // Before the region, which cannot go while it is bound.
   REMORA_CHECK(ibv_dealloc_mw(window_) == 0);
 }

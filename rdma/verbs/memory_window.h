@@ -33,7 +33,7 @@ class VerbsRegistration final : public Registration {
   VerbsRegistration(ibv_mr* mr, std::span<std::byte> bytes, const RemoteRegion& remote)
       : Registration(bytes, mr->lkey, remote), mr_(mr) {}
 
-  friend class VerbsWindow;
+  friend class MemoryWindow;
 
   ibv_mr* const mr_;
 };
@@ -42,18 +42,18 @@ class VerbsRegistration final : public Registration {
 /// queue pair, to all of a region of its own. (A window to a part of a region would be no bound: soft-RoCE
 /// checks the queue pair, and then only that the bytes lie in the region.) Destruction deallocates it: when
 /// that has returned, no byte changes by the peer's doing any more.
-class VerbsWindow final : public Registration {
+class MemoryWindow final : public Registration {
  public:
   /// Good for nobody before it is bound, but remote() is final. Errors as Connection::RegisterMessages.
-  static absl::StatusOr<std::unique_ptr<VerbsWindow>> Create(rdma_cm_id* id, std::span<std::byte> bytes);
-  ~VerbsWindow() override;
+  static absl::StatusOr<std::unique_ptr<MemoryWindow>> Create(rdma_cm_id* id, std::span<std::byte> bytes);
+  ~MemoryWindow() override;
 
   /// Posts the request that binds it to this queue pair, which takes requests already; requests posted behind
   /// it begin when it is done. Once. 0, or an error as ibv_post_send's.
   int PostBind(ibv_qp* qp, std::uint64_t request_id, unsigned flags);
 
  private:
-  VerbsWindow(std::unique_ptr<VerbsRegistration> base, ibv_mw* window, const RemoteRegion& remote)
+  MemoryWindow(std::unique_ptr<VerbsRegistration> base, ibv_mw* window, const RemoteRegion& remote)
       : Registration(base->bytes(), base->local_key(), remote), base_(std::move(base)), window_(window) {}
 
   const std::unique_ptr<VerbsRegistration> base_;

@@ -13,24 +13,24 @@ namespace remora::rdma {
 namespace {
 
 /// Takes one that is ready, if there is one, and asks for more from now on.
-template <typename Shelf>
-auto TakeFrom(Shelf& shelf) {
-  std::optional<typename decltype(shelf.ready)::value_type> taken;
-  shelf.wanted = true;
-  if (!shelf.ready.empty()) {
-    taken = std::move(shelf.ready.back());
-    shelf.ready.pop_back();
+template <typename PoolSlot>
+auto TakeFrom(PoolSlot& slot) {
+  std::optional<typename decltype(slot.ready)::value_type> taken;
+  slot.wanted = true;
+  if (!slot.ready.empty()) {
+    taken = std::move(slot.ready.back());
+    slot.ready.pop_back();
   }
   return taken;
 }
 
 }  // namespace
 
-VerbsStock::~VerbsStock() {
+ResourcePool::~ResourcePool() {
   for (const QueuePair& queue : queues_.ready) REMORA_CHECK(ibv_destroy_qp(queue.qp) == 0);
 }
 
-absl::StatusOr<QueuePair> VerbsStock::TakeQueuePair() {
+absl::StatusOr<QueuePair> ResourcePool::TakeQueuePair() {
   {
     const std::lock_guard lock(mutex_);
     if (const std::optional<QueuePair> queue = TakeFrom(queues_)) return *queue;
@@ -38,15 +38,15 @@ absl::StatusOr<QueuePair> VerbsStock::TakeQueuePair() {
   return MakeQueuePair();
 }
 
-absl::StatusOr<OwnedMemory> VerbsStock::TakeMemory(VerbsRegistration::Use use, std::size_t size) {
+absl::StatusOr<OwnedMemory> ResourcePool::TakeMemory(VerbsRegistration::Use use, std::size_t size) {
   {
     const std::lock_guard lock(mutex_);
-    if (std::optional<OwnedMemory> memory = TakeFrom(ShelfOf(use, size))) return *std::move(memory);
+    if (std::optional<OwnedMemory> memory = TakeFrom(SlotFor(use, size))) return *std::move(memory);
   }
   return MakeMemory(use, size);
 }
 
-absl::StatusOr<QueuePair> VerbsStock::MakeQueuePair() const {
+absl::StatusOr<QueuePair> ResourcePool::MakeQueuePair() const {
   QueuePair queue;
   int error = 0;
   for (const std::uint32_t inline_size : kInlineSizes) {
@@ -72,11 +72,11 @@ absl::StatusOr<QueuePair> VerbsStock::MakeQueuePair() const {
   return StatusFromErrno(error, "ibv_modify_qp", ibv_get_device_name(id_->verbs->device));
 }
 
-absl::StatusOr<OwnedMemory> VerbsStock::MakeMemory(VerbsRegistration::Use use, std::size_t size) const {
+absl::StatusOr<OwnedMemory> ResourcePool::MakeMemory(VerbsRegistration::Use use, std::size_t size) const {
   OwnedMemory memory;
   memory.bytes.resize(size);
   if (use == VerbsRegistration::Use::kWindow) {
-    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<VerbsWindow> window, VerbsWindow::Create(id_, memory.bytes));
+    REMORA_ASSIGN_OR_RETURN(std::unique_ptr<MemoryWindow> window, MemoryWindow::Create(id_, memory.bytes));
     memory.window = window.get();
     memory.registration = std::move(window);
   } else {
@@ -85,38 +85,38 @@ absl::StatusOr<OwnedMemory> VerbsStock::MakeMemory(VerbsRegistration::Use use, s
   return memory;
 }
 
-VerbsStock::Memories& VerbsStock::ShelfOf(VerbsRegistration::Use use, std::size_t size) {
-  for (Memories& shelf : memories_) {
-    if (shelf.use == use && shelf.size == size) return shelf;
+ResourcePool::Memories& ResourcePool::SlotFor(VerbsRegistration::Use use, std::size_t size) {
+  for (Memories& slot : memories_) {
+    if (slot.use == use && slot.size == size) return slot;
   }
   return memories_.emplace_back(Memories{.use = use, .size = size});
 }
 
-bool VerbsStock::IsAnyEmpty() const {
-  const auto is_empty = [](const auto& shelf) { return shelf.wanted && shelf.ready.empty(); };
+bool ResourcePool::IsAnyEmpty() const {
+  const auto is_empty = [](const auto& slot) { return slot.wanted && slot.ready.empty(); };
   return is_empty(queues_) || std::ranges::any_of(memories_, is_empty);
 }
 
-bool VerbsStock::IsLow() {
+bool ResourcePool::IsLow() {
   const std::lock_guard lock(mutex_);
   awaited_ = IsAnyEmpty();
   return awaited_;
 }
 
-VerbsStock::Made VerbsStock::MakeOne() {
+ResourcePool::Made ResourcePool::MakeOne() {
   std::unique_lock lock(mutex_);
-  const auto add_to = [&](auto& shelf, auto make) {
+  const auto add_to = [&](auto& slot, auto make) {
     lock.unlock();
     auto made = make();
     lock.lock();
-    shelf.wanted = made.ok();
-    if (made.ok()) shelf.ready.push_back(*std::move(made));
+    slot.wanted = made.ok();
+    if (made.ok()) slot.ready.push_back(*std::move(made));
     const bool is_last = awaited_ && !IsAnyEmpty();
     if (is_last) awaited_ = false;
     return is_last ? Made::kLast : Made::kOne;
   };
   for (std::size_t count = 0; count < kAhead; ++count) {
-    const auto has = [&](const auto& shelf) { return shelf.wanted && shelf.ready.size() == count; };
+    const auto has = [&](const auto& slot) { return slot.wanted && slot.ready.size() == count; };
     if (has(queues_)) return add_to(queues_, [&] { return MakeQueuePair(); });
     const auto memories = std::ranges::find_if(memories_, has);
     if (memories == memories_.end()) continue;

@@ -30,25 +30,25 @@ struct QueuePair {
 struct OwnedMemory {
   std::vector<std::byte> bytes;
   std::unique_ptr<Registration> registration;  // goes before the bytes
-  VerbsWindow* window = nullptr;               // the registration, where it is one that is to be bound
+  MemoryWindow* window = nullptr;              // the registration, where it is one that is to be bound
 };
 
 /// Prepares resources like those of earlier calls, so the first of each kind are not prepared. A
 /// caller that finds none waits until its own are made.
 ///
 /// Thread safety: all functions may be called from many threads.
-class VerbsStock {
+class ResourcePool {
  public:
   /// Number of each kind. One thread makes them, so more would only be there sooner for a crowd's
   /// first few.
   static constexpr std::size_t kAhead = 2;
 
   /// `id` belongs to a device; it and the completions outlive this object.
-  VerbsStock(rdma_cm_id* id, const QueueLimits& limits, CompletionQueue& completions)
+  ResourcePool(rdma_cm_id* id, const QueueLimits& limits, CompletionQueue& completions)
       : id_(id), limits_(limits), completions_(completions) {}
-  ~VerbsStock();
-  VerbsStock(const VerbsStock&) = delete;
-  VerbsStock& operator=(const VerbsStock&) = delete;
+  ~ResourcePool();
+  ResourcePool(const ResourcePool&) = delete;
+  ResourcePool& operator=(const ResourcePool&) = delete;
 
   /// Errors as Connection::RegisterMessages. Queue pairs are the caller's to destroy.
   absl::StatusOr<QueuePair> TakeQueuePair();
@@ -62,18 +62,18 @@ class VerbsStock {
 
  private:
   template <typename T>
-  struct Shelf {
+  struct PoolSlot {
     VerbsRegistration::Use use{};  // of memory, as its size
     std::size_t size = 0;
     bool wanted = false;  // somebody took one, and none was denied since
     std::vector<T> ready{};
   };
-  using Queues = Shelf<QueuePair>;
-  using Memories = Shelf<OwnedMemory>;
+  using Queues = PoolSlot<QueuePair>;
+  using Memories = PoolSlot<OwnedMemory>;
 
   absl::StatusOr<QueuePair> MakeQueuePair() const;
   absl::StatusOr<OwnedMemory> MakeMemory(VerbsRegistration::Use use, std::size_t size) const;
-  Memories& ShelfOf(VerbsRegistration::Use use, std::size_t size);
+  Memories& SlotFor(VerbsRegistration::Use use, std::size_t size);
   bool IsAnyEmpty() const;
 
   rdma_cm_id* const id_;

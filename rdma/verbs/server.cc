@@ -12,23 +12,23 @@
 namespace remora::rdma {
 namespace {
 
-/// Goes back to the doorkeeper, which deregisters it.
+/// Goes back to the cm_thread, which deregisters it.
 class ProvidedRegistration final : public Registration {
  public:
-  ProvidedRegistration(OwnedMemory memory, Doorkeeper& doorkeeper)
+  ProvidedRegistration(OwnedMemory memory, CmThread& cm_thread)
       : Registration(memory.bytes, memory.registration->local_key(), memory.registration->remote()),
         memory_(std::move(memory)),
-        doorkeeper_(doorkeeper) {}
-  ~ProvidedRegistration() override { doorkeeper_.TakeApart(std::move(memory_)); }
+        cm_thread_(cm_thread) {}
+  ~ProvidedRegistration() override { cm_thread_.Deregister(std::move(memory_)); }
 
  private:
   OwnedMemory memory_;
-  Doorkeeper& doorkeeper_;
+  CmThread& cm_thread_;
 };
 
 }  // namespace
 
-VerbsServerConnection::VerbsServerConnection(VerbsListener& listener, VerbsRequest request)
+VerbsServer::VerbsServer(VerbsListener& listener, VerbsRequest request)
     : VerbsConnection(&id_, AddressText(rdma_get_peer_addr(&request.id)), request.serial, listener.limits(),
                       listener.device()),
       listener_(listener),
@@ -38,15 +38,15 @@ VerbsServerConnection::VerbsServerConnection(VerbsListener& listener, VerbsReque
   SetPeerData(std::move(request.data));
 }
 
-VerbsServerConnection::~VerbsServerConnection() {
-  listener_.doorkeeper().End(serial(), id_.qp);
+VerbsServer::~VerbsServer() {
+  listener_.cm_thread().DestroyQueuePair(serial(), id_.qp);
   listener_.Forget(*this);
 }
 
-absl::Status VerbsServerConnection::EnsureQueuePair() {
+absl::Status VerbsServer::EnsureQueuePair() {
   if (!status().ok()) return status();
   if (id_.qp != nullptr) return absl::OkStatus();
-  REMORA_ASSIGN_OR_RETURN(const QueuePair queue, listener_.stock().TakeQueuePair());
+  REMORA_ASSIGN_OR_RETURN(const QueuePair queue, listener_.pool().TakeQueuePair());
   id_.qp = queue.qp;
   SetInlineSize(queue.inline_size);
   return absl::OkStatus();
@@ -54,92 +54,75 @@ absl::Status VerbsServerConnection::EnsureQueuePair() {
 
 // --- Memory ---------------------------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterMessages(
-    std::span<std::byte> bytes) {
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServer::RegisterMessages(std::span<std::byte> bytes) {
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   return VerbsConnection::RegisterMessages(bytes);
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::ProvideMessages(std::size_t size) {
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServer::ProvideMessages(std::size_t size) {
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   REMORA_ASSIGN_OR_RETURN(OwnedMemory memory,
-                          listener_.stock().TakeMemory(VerbsRegistration::Use::kMessages, size));
-  return std::make_unique<ProvidedRegistration>(std::move(memory), listener_.doorkeeper());
+                          listener_.pool().TakeMemory(VerbsRegistration::Use::kMessages, size));
+  return std::make_unique<ProvidedRegistration>(std::move(memory), listener_.cm_thread());
 }
 
-absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::ProvideWrite(std::string_view /*name*/,
-                                                                                  std::size_t size) {
+absl::StatusOr<std::unique_ptr<Registration>> VerbsServer::ProvideWrite(std::string_view /*name*/,
+                                                                        std::size_t size) {
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
   if (windows_.size() == limits().sends) {
     return absl::ResourceExhaustedError("QueueLimits::sends: each memory to WRITE takes a request");
   }
   const auto use = device().memory_windows ? VerbsRegistration::Use::kWindow : VerbsRegistration::Use::kWrite;
-  REMORA_ASSIGN_OR_RETURN(OwnedMemory memory, listener_.stock().TakeMemory(use, size));
+  REMORA_ASSIGN_OR_RETURN(OwnedMemory memory, listener_.pool().TakeMemory(use, size));
   if (memory.window != nullptr) windows_.push_back(memory.window);
-  return std::make_unique<ProvidedRegistration>(std::move(memory), listener_.doorkeeper());
-}
-
-absl::StatusOr<std::unique_ptr<Registration>> VerbsServerConnection::RegisterWrite(SharedMemory&) {
-  return absl::FailedPreconditionError("RegisterWrite is for the client's end of a connection");
-}
-
-absl::Status VerbsServerConnection::OfferWrite(SharedMemory&) {
-  return absl::FailedPreconditionError("OfferWrite is for the client's end of a connection");
+  return std::make_unique<ProvidedRegistration>(std::move(memory), listener_.cm_thread());
 }
 
 // --- The handshake --------------------------------------------------------------------------------------
 
-absl::Status VerbsServerConnection::Connect(std::span<const std::byte>, TimePoint) {
-  return absl::InvalidArgumentError("Connect is the client's part");
-}
-
-absl::Status VerbsServerConnection::Wait(TimePoint) {
-  return absl::InvalidArgumentError("a server waits for its listener's wait_fd()");
-}
-
-absl::Status VerbsServerConnection::Accept(std::span<const std::byte> data) {
+absl::Status VerbsServer::Accept(std::span<const std::byte> data) {
   if (data.size() > kMaxAcceptData) {
     return absl::InvalidArgumentError(
         absl::StrCat(data.size(), " bytes of accept data; the most is ", kMaxAcceptData));
   }
   REMORA_RETURN_IF_ERROR(EnsureQueuePair());
-  AcceptOrder order = {.qp = id_.qp,
-                       .binds = {},
-                       .param = ConnectionParameters(std::min(limits().reads, initiator_depth_),
-                                                     std::min(limits().reads, responder_resources_), {}),
-                       .data = std::vector(data.begin(), data.end())};
+  AcceptCommand command = {.qp = id_.qp,
+                           .binds = {},
+                           .param = ConnectionParameters(std::min(limits().reads, initiator_depth_),
+                                                         std::min(limits().reads, responder_resources_), {}),
+                           .data = std::vector(data.begin(), data.end())};
   // The client may WRITE as soon as it is answered, and nothing would keep it behind a bind in
   // flight. So all must be done before.
-  for (VerbsWindow* const window : windows_) {
-    order.binds.push_back({.window = window, .request_id = NoteBind()});
+  for (MemoryWindow* const window : windows_) {
+    command.binds.push_back({.window = window, .request_id = NoteBind()});
   }
   is_binding_ = !windows_.empty();
   // RDMA_CM_EVENT_ESTABLISHED may come later than the client's first message, so nothing waits for it.
-  SetConnected(order.param.responder_resources);
-  listener_.doorkeeper().Accept(serial(), std::move(order));
+  SetConnected(command.param.responder_resources);
+  listener_.cm_thread().Accept(serial(), std::move(command));
   return absl::OkStatus();
 }
 
-void VerbsServerConnection::AnswerIfBound() {
+void VerbsServer::AnswerIfBound() {
   if (!is_binding_ || !sends_are_done() || !status().ok()) return;
   is_binding_ = false;
-  listener_.doorkeeper().Answer(serial());
+  listener_.cm_thread().SendAccept(serial());
 }
 
-void VerbsServerConnection::Reject(std::span<const std::byte> data) {
+void VerbsServer::Reject(std::span<const std::byte> data) {
   REMORA_CHECK(data.size() <= kMaxRejectData);
-  listener_.doorkeeper().Reject(serial(), data);
+  listener_.cm_thread().Reject(serial(), data);
 }
 
 // --- The end --------------------------------------------------------------------------------------------
 
-void VerbsServerConnection::Disconnect() { listener_.doorkeeper().Disconnect(serial(), id_.qp); }
+void VerbsServer::Disconnect() { listener_.cm_thread().Disconnect(serial(), id_.qp); }
 
-void VerbsServerConnection::BreakQueuePair() { listener_.doorkeeper().Break(serial(), id_.qp); }
+void VerbsServer::BreakQueuePair() { listener_.cm_thread().MoveToError(serial(), id_.qp); }
 
-void VerbsServerConnection::TakeLoss(Doorkeeper::Loss loss) {
-  if (!loss.flushes) id_.qp = nullptr;
-  Break(std::move(loss.cause));
+void VerbsServer::TakeDisconnection(Disconnection disconnection) {
+  if (!disconnection.flushes) id_.qp = nullptr;
+  Break(std::move(disconnection.cause));
 }
 
 }  // namespace remora::rdma

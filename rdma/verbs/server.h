@@ -17,23 +17,26 @@ namespace remora::rdma {
 
 class VerbsListener;
 
-class VerbsServerConnection final : public VerbsConnection {
+class VerbsServer final : public VerbsConnection<ServerConnection> {
  public:
-  VerbsServerConnection(VerbsListener& listener, VerbsRequest request);
-  ~VerbsServerConnection() override;
+  VerbsServer(VerbsListener& listener, VerbsRequest request);
+  ~VerbsServer() override;
 
   absl::StatusOr<std::unique_ptr<Registration>> RegisterMessages(std::span<std::byte> bytes) override;
-  absl::StatusOr<std::unique_ptr<Registration>> RegisterWrite(SharedMemory& memory) override;
   absl::StatusOr<std::unique_ptr<Registration>> ProvideMessages(std::size_t size) override;
   absl::StatusOr<std::unique_ptr<Registration>> ProvideWrite(std::string_view name,
                                                              std::size_t size) override;
-  absl::Status OfferWrite(SharedMemory& memory) override;
-  absl::Status Connect(std::span<const std::byte>, TimePoint) override;
+  absl::StatusOr<std::unique_ptr<Registration>> GrantWrite(SharedMemory& memory, std::size_t offset,
+                                                           std::size_t size) override {
+    return Grant(memory.bytes().subspan(offset, size));
+  }
   absl::Status Accept(std::span<const std::byte> data) override;
   void Reject(std::span<const std::byte> data) override;
   void Disconnect() override;
-  std::size_t Poll(std::span<Completion>) override { return 0; }
-  absl::Status Wait(TimePoint) override;
+  bool Probe() override {
+    PostProbe();
+    return true;
+  }
 
   // --- For the listener ---------------------------------------------------------------------------
 
@@ -41,7 +44,7 @@ class VerbsServerConnection final : public VerbsConnection {
   /// Answers the client if all windows are bound; called behind a completion that its owner does
   /// not see.
   void AnswerIfBound();
-  void TakeLoss(Doorkeeper::Loss loss);
+  void TakeDisconnection(Disconnection disconnection);
 
  private:
   /// Takes the queue pair. It is called only when the server means to accept, so a rejected client
@@ -50,11 +53,11 @@ class VerbsServerConnection final : public VerbsConnection {
   void BreakQueuePair() override;
 
   VerbsListener& listener_;
-  // The id to post and register with: a copy of the doorkeeper's, and the queue pair.
+  // The id to post and register with: a copy of the CM thread's, and the queue pair.
   rdma_cm_id id_;
   const std::uint32_t initiator_depth_;      // asked for by the client, seen from this side
   const std::uint32_t responder_resources_;  // likewise
-  std::vector<VerbsWindow*> windows_;        // of what was provided, to be bound
+  std::vector<MemoryWindow*> windows_;       // of what was provided, to be bound
   bool is_binding_ = false;
 };
 

@@ -36,8 +36,8 @@ namespace remora::rdma {
 ///   requests, or a Probe, are under way, after some 2 s of retries.
 /// - Connection::peer() also names the device and how many READs it works on at once, as both sides
 ///   agreed.
-absl::StatusOr<std::unique_ptr<Connection>> DialVerbs(const Address& address, const QueueLimits& limits,
-                                                      const Clock& clock, TimePoint deadline);
+absl::StatusOr<std::unique_ptr<ClientConnection>> DialVerbs(const Address& address, const QueueLimits& limits,
+                                                            const Clock& clock, TimePoint deadline);
 absl::StatusOr<std::unique_ptr<Listener>> ListenVerbs(const Address& address, const QueueLimits& limits,
                                                       MemoryWindows windows);
 /// SharedBytesOf for kVerbs: the queues are the device's and its driver's.

@@ -9,13 +9,13 @@
 
 namespace remora {
 
-Admission::Admission(std::vector<Token> tokens, const Clock& clock)
+Authenticator::Authenticator(std::vector<Token> tokens, const Clock& clock)
     : clock_(clock), secret_(rdma::kMacSize, '\0'), epoch_began_(clock.Now()) {
   rdma::FillRandom(std::as_writable_bytes(std::span(secret_)));
   Replace(std::move(tokens), [](TokenUse&) {});
 }
 
-void Admission::Replace(std::vector<Token> tokens, const std::function<void(TokenUse&)>& removed) {
+void Authenticator::Replace(std::vector<Token> tokens, const std::function<void(TokenUse&)>& removed) {
   std::vector<std::unique_ptr<TokenUse>> uses;
   for (Token& token : tokens) {
     const auto same = std::ranges::find_if(
@@ -33,7 +33,7 @@ void Admission::Replace(std::vector<Token> tokens, const std::function<void(Toke
   }
 }
 
-void Admission::TurnEpoch() {
+void Authenticator::TurnEpoch() {
   const TimePoint now = clock_.Now();
   const Duration passed = now - epoch_began_;
   if (passed < kEpoch && used_[epoch_ % 2].size() < kMaxUsed) return;
@@ -42,7 +42,7 @@ void Admission::TurnEpoch() {
   epoch_began_ = now;
 }
 
-HelloNonce Admission::NonceOf(std::uint64_t epoch, const HelloRequest& hello) const {
+HelloNonce Authenticator::NonceOf(std::uint64_t epoch, const HelloRequest& hello) const {
   const std::array<std::uint64_t, 3> words = {epoch, hello.client, hello.challenge};
   const std::span<const std::byte> bytes = std::as_bytes(std::span(words));
   const rdma::Mac mac = rdma::HmacSha256(secret_, std::span(&bytes, 1));
@@ -51,12 +51,12 @@ HelloNonce Admission::NonceOf(std::uint64_t epoch, const HelloRequest& hello) co
   return nonce;
 }
 
-HelloNonce Admission::NonceFor(const HelloRequest& hello) {
+HelloNonce Authenticator::NonceFor(const HelloRequest& hello) {
   TurnEpoch();
   return NonceOf(epoch_, hello);
 }
 
-TokenUse* Admission::Prove(const HelloRequest& hello) {
+TokenUse* Authenticator::Prove(const HelloRequest& hello) {
   TurnEpoch();
   for (const std::uint64_t epoch : {epoch_, epoch_ - 1}) {
     const HelloNonce nonce = NonceOf(epoch, hello);
@@ -71,7 +71,7 @@ TokenUse* Admission::Prove(const HelloRequest& hello) {
   return nullptr;
 }
 
-TokenUse* Admission::ProveWith(const HelloNonce& nonce, const HelloRequest& hello) const {
+TokenUse* Authenticator::ProveWith(const HelloNonce& nonce, const HelloRequest& hello) const {
   const auto parts = ClientProofParts(nonce, hello);
   for (const std::unique_ptr<TokenUse>& use : uses_) {
     const rdma::Mac mac = rdma::HmacSha256(use->token.secret, parts);

@@ -1,4 +1,4 @@
-// Admission of clients that have proven an auth token: the server's part of the handshake in
+// Authenticator of clients that have proven an auth token: the server's part of the handshake in
 // store/format/wire/messages.h.
 //
 //   A1 A nonce is the server's own MAC over the client ID and challenge, and over the epoch. The
@@ -54,15 +54,15 @@ struct TokenUse {
 };
 
 /// Thread Safety: none; the server's one thread.
-class Admission {
+class Authenticator {
  public:
   static constexpr std::chrono::seconds kEpoch{10};
   static constexpr std::size_t kMaxUsed = 65536;
 
   /// The clock outlives this.
-  Admission(std::vector<Token> tokens, const Clock& clock);
-  Admission(const Admission&) = delete;
-  Admission& operator=(const Admission&) = delete;
+  Authenticator(std::vector<Token> tokens, const Clock& clock);
+  Authenticator(const Authenticator&) = delete;
+  Authenticator& operator=(const Authenticator&) = delete;
 
   /// The tokens are these from now on. A use stays where it is if its token is as before; of others,
   /// `removed` is called before they go.

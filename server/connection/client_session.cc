@@ -18,7 +18,7 @@ constexpr std::size_t kRepliesOffset = 0;
 constexpr std::size_t kRequestsOffset = kRepliesOffset + kReplies * kMaxReplySize;
 
 // Whole pages, as every transport gives them.
-std::size_t SliceSize() { return rdma::SharedMemory::RoundUp(kMaxPayloadSize); }
+std::size_t StagingSize() { return rdma::SharedMemory::RoundUp(kMaxPayloadSize); }
 
 // A client that only reads WRITEs to no staging buffer; its payloads come with the requests.
 constexpr std::size_t kInlineRequestSize = sizeof(Request) + kMaxInlinePayload;
@@ -31,60 +31,61 @@ static_assert(MessagesSize(true) <= MessagesSize(false) + kMaxPayloadSize);
 
 }  // namespace
 
-std::size_t ServerSession::MaxRegisteredBytes() { return SliceSize() + MessagesSize(false); }
-
-std::size_t ServerSession::RegisteredBytesOfAllKinds() { return MaxRegisteredBytes() + MessagesSize(true); }
-
-std::size_t ServerSession::registered_bytes() const {
-  return messages_->bytes().size() + (read_only_ ? 0 : slice_.size());
+SessionBytes ClientSession::MaxRegisteredBytes() {
+  const std::size_t writer = StagingSize() + MessagesSize(false);
+  return {.largest = writer, .all_kinds = writer + MessagesSize(true)};
 }
 
-absl::StatusOr<std::unique_ptr<ServerSession>> ServerSession::Accept(
-    std::unique_ptr<rdma::Connection>& connection, HelloReply reply,
+std::size_t ClientSession::registered_bytes() const {
+  return messages_->bytes().size() + (read_only_ ? 0 : staging_.size());
+}
+
+absl::StatusOr<std::unique_ptr<ClientSession>> ClientSession::Accept(
+    std::unique_ptr<rdma::ServerConnection>& connection, HelloReply reply,
     const std::function<void(HelloReply*)>& seal) {
   const bool read_only = (reply.flags & ReplyFlag::kReadOnly) != 0;
-  std::unique_ptr<ServerSession> session(new ServerSession(std::move(connection), read_only));
+  std::unique_ptr<ClientSession> session(new ClientSession(std::move(connection), read_only));
   absl::Status prepared = session->Prepare();
   if (!prepared.ok()) {
-    session->shared_slice_.reset();
+    session->shared_staging_.reset();
     session->messages_.reset();
     connection = std::move(session->connection_);  // for the caller to refuse
     return prepared;
   }
   reply.credits = kCredits;
-  if (!read_only) reply.slice = session->shared_slice_->remote();
+  if (!read_only) reply.slice = session->shared_staging_->remote();
   seal(&reply);
   REMORA_RETURN_IF_ERROR(session->connection_->Accept(AsBytes(reply)));
   return session;
 }
 
-ServerSession::~ServerSession() {
+ClientSession::~ClientSession() {
   if (connection_ != nullptr) connection_->Disconnect();
 }
 
-absl::Status ServerSession::Prepare() {
+absl::Status ClientSession::Prepare() {
   if (read_only_) {
-    own_slice_.resize(kMaxPayloadSize);
-    slice_ = own_slice_;
+    own_staging_.resize(kMaxPayloadSize);
+    staging_ = own_staging_;
   } else {
-    REMORA_ASSIGN_OR_RETURN(shared_slice_, connection_->ProvideWrite("remora-slice", SliceSize()));
-    slice_ = shared_slice_->bytes();
+    REMORA_ASSIGN_OR_RETURN(shared_staging_, connection_->ProvideWrite("remora-slice", StagingSize()));
+    staging_ = shared_staging_->bytes();
   }
   REMORA_ASSIGN_OR_RETURN(messages_, connection_->ProvideMessages(MessagesSize(read_only_)));
   for (std::uint64_t i = 0; i < kCredits; ++i) REMORA_RETURN_IF_ERROR(PostReceive(i));
   return absl::OkStatus();
 }
 
-absl::Status ServerSession::PostReceive(std::uint64_t index) {
+absl::Status ClientSession::PostReceive(std::uint64_t index) {
   return connection_->PostRecv(index, ReceiveBuffer(index));
 }
 
-rdma::Sge ServerSession::ReceiveBuffer(std::uint64_t index) const {
+rdma::Sge ClientSession::ReceiveBuffer(std::uint64_t index) const {
   const std::size_t size = read_only_ ? kInlineRequestSize : sizeof(Request);
   return rdma::MakeSge(*messages_, kRequestsOffset + index * size, size);
 }
 
-absl::Status ServerSession::TakeRequest(const rdma::Completion& completion, Request* request) {
+absl::Status ClientSession::TakeRequest(const rdma::Completion& completion, Request* request) {
   const rdma::Sge buffer = ReceiveBuffer(completion.context);
   const std::span<const std::byte> message(buffer.data, completion.byte_count);
   // No more can have come than the buffer takes: from a client with a staging buffer, a Request and
@@ -94,9 +95,9 @@ absl::Status ServerSession::TakeRequest(const rdma::Completion& completion, Requ
                                                    " bytes, where requests have ", sizeof(Request)));
   }
   const std::span<const std::byte> payload = message.subspan(sizeof(Request));
-  if (!payload.empty() && payload.size() <= slice_.size() &&
-      request->payload_offset <= slice_.size() - payload.size()) {
-    std::ranges::copy(payload, slice_.subspan(request->payload_offset).begin());
+  if (!payload.empty() && payload.size() <= staging_.size() &&
+      request->payload_offset <= staging_.size() - payload.size()) {
+    std::ranges::copy(payload, staging_.subspan(request->payload_offset).begin());
   }
   if (unanswered_ == kCredits) {
     return absl::ResourceExhaustedError("the client sends more than its credits allow");
@@ -106,36 +107,37 @@ absl::Status ServerSession::TakeRequest(const rdma::Completion& completion, Requ
   return PostReceive(completion.context);
 }
 
-ServerSession::Payload ServerSession::PayloadOf(const Request& request) const {
+ClientSession::Payload ClientSession::DecodePayload(const Request& request) const {
   const std::uint64_t size = std::uint64_t{request.key_size} + request.value_size;
   if (request.key_size < kMinKeySize || request.key_size > kMaxKeySize ||
-      request.value_size > kMaxSmallValueSize || size > slice_.size() ||
-      request.payload_offset > slice_.size() - size) {
+      request.value_size > kMaxSmallValueSize || size > staging_.size() ||
+      request.payload_offset > staging_.size() - size) {
     return {};
   }
-  const char* const key = reinterpret_cast<const char*>(slice_.data()) + request.payload_offset;
+  const char* const key = reinterpret_cast<const char*>(staging_.data()) + request.payload_offset;
   return {{key, request.key_size}, {key + request.key_size, request.value_size}};
 }
 
-std::size_t ServerSession::TakeReads(const Request& request, Reads* reads) const {
+std::size_t ClientSession::TakeReads(const Request& request, Reads* reads) const {
   const std::uint64_t before = std::uint64_t{request.key_size} + request.value_size;
   const std::size_t count = std::min<std::size_t>(request.read_count, kMaxReads);
   const std::uint64_t size = before + count * sizeof(std::uint64_t);
-  if (size > slice_.size() || request.payload_offset > slice_.size() - size) return 0;
-  std::memcpy(reads->data(), slice_.data() + request.payload_offset + before, count * sizeof(std::uint64_t));
+  if (size > staging_.size() || request.payload_offset > staging_.size() - size) return 0;
+  std::memcpy(reads->data(), staging_.data() + request.payload_offset + before,
+              count * sizeof(std::uint64_t));
   return count;
 }
 
-std::span<const std::byte> ServerSession::PartOf(const Request& request) const {
-  if (request.key_size != 0 || request.payload_offset > slice_.size() ||
-      request.value_size > slice_.size() - request.payload_offset) {
+std::span<const std::byte> ClientSession::DecodePart(const Request& request) const {
+  if (request.key_size != 0 || request.payload_offset > staging_.size() ||
+      request.value_size > staging_.size() - request.payload_offset) {
     return {};
   }
-  return slice_.subspan(request.payload_offset, request.value_size);
+  return staging_.subspan(request.payload_offset, request.value_size);
 }
 
-absl::Status ServerSession::SendReply(Reply& reply, std::string_view behind) {
-  if (replies_under_way_ == kReplies) {
+absl::Status ClientSession::SendReply(Reply& reply, std::string_view behind) {
+  if (replies_in_flight_ == kReplies) {
     return absl::ResourceExhaustedError("the client takes no replies");
   }
   reply.behind_size = static_cast<std::uint16_t>(std::min(behind.size(), kMaxReplyBehind));
@@ -147,7 +149,7 @@ absl::Status ServerSession::SendReply(Reply& reply, std::string_view behind) {
       replies_sent_, rdma::MakeSge(*messages_, offset, sizeof(reply) + reply.behind_size)));
   --unanswered_;
   ++replies_sent_;
-  ++replies_under_way_;
+  ++replies_in_flight_;
   return absl::OkStatus();
 }
 

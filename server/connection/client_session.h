@@ -15,34 +15,32 @@
 #include "absl/status/statusor.h"
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
-#include "server/memory/exported_memory.h"
+#include "server/memory/memory_budget.h"
 #include "store/format/wire/messages.h"
+#include "store/store.h"
 
 namespace remora {
 
-struct NamedClient;
+struct ClientEntry;
 struct TokenUse;
 
 /// Requests that a client may have unanswered.
 inline constexpr std::uint32_t kCredits = 16;
 
 /// Thread Safety: none; the server's one thread.
-class ServerSession {
+class ClientSession {
  public:
-  /// Returns the most bytes that one session registers for its client: staging buffer and message
-  /// buffers.
-  static std::size_t MaxRegisteredBytes();
+  /// Returns what sessions register for their clients: staging buffer and message buffers.
+  static SessionBytes MaxRegisteredBytes();
   std::size_t registered_bytes() const;
-  /// Returns the most bytes that one session of each kind registers, together.
-  static std::size_t RegisteredBytesOfAllKinds();
 
-  /// Gives the client message buffers and, unless the flags say kReadOnly, a slice, and accepts it with
-  /// `reply`, once `seal` has done the last to it. On failure nothing was answered yet.
-  static absl::StatusOr<std::unique_ptr<ServerSession>> Accept(std::unique_ptr<rdma::Connection>& connection,
-                                                               HelloReply reply,
-                                                               const std::function<void(HelloReply*)>& seal);
+  /// Gives the client message buffers and, unless the flags say kReadOnly, a staging buffer, and accepts it
+  /// with `reply`, once `seal` has done the last to it. On failure nothing was answered yet.
+  static absl::StatusOr<std::unique_ptr<ClientSession>> Accept(
+      std::unique_ptr<rdma::ServerConnection>& connection, HelloReply reply,
+      const std::function<void(HelloReply*)>& seal);
   /// Disconnects its client before anything goes.
-  ~ServerSession();
+  ~ClientSession();
 
   /// Copies a request out of a receive's completion, and posts its receive buffer again. Bytes
   /// behind the request go to the place of its payload in the staging buffer, if they fit there. On
@@ -54,31 +52,31 @@ class ServerSession {
   /// - Other errors are the connection's.
   absl::Status TakeRequest(const rdma::Completion& completion, Request* request);
 
-  /// The request's key and value in the slice, which its client may still be writing: copy, then verify.
-  /// Null key data when they do not lie inside the slice or their sizes are out of bounds.
+  /// The request's key and value in the staging buffer, which its client may still be writing: copy, then
+  /// verify. Null key data when they do not lie inside the staging buffer or their sizes are out of bounds.
   struct Payload {
     std::string_view key;
     std::string_view value;
   };
-  Payload PayloadOf(const Request& request) const;
+  Payload DecodePayload(const Request& request) const;
   /// Returns a part of a large value in the staging buffer. Empty: out of bounds, or no part.
-  std::span<const std::byte> PartOf(const Request& request) const;
+  std::span<const std::byte> DecodePart(const Request& request) const;
 
   /// The hashes of the reads that came with a request, behind its key and value, copied; no more than fit
-  /// into the slice.
+  /// into the staging buffer.
   using Reads = std::array<std::uint64_t, kMaxReads>;
   std::size_t TakeReads(const Request& request, Reads* reads) const;
 
   /// Answers a request that was taken; `behind` are the bytes behind the Reply, cut to kMaxReplyBehind, which
   /// it is told. An error means that the client must go: it is gone already, or does not keep to its credits.
   absl::Status SendReply(Reply& reply, std::string_view behind);
-  void TakeSendCompletion() { --replies_under_way_; }
+  void TakeSendCompletion() { --replies_in_flight_; }
   std::uint64_t replies_sent() const { return replies_sent_; }
   /// Returns how many replies, from the first on, have left. Bytes that were WRITTEN before them
   /// may be overwritten here.
-  std::uint64_t replies_done() const { return replies_sent_ - replies_under_way_; }
+  std::uint64_t replies_done() const { return replies_sent_ - replies_in_flight_; }
 
-  rdma::Connection& connection() { return *connection_; }
+  rdma::ServerConnection& connection() { return *connection_; }
   /// Returns whether nothing that it sends may change stored data (NeedsWriter).
   bool is_read_only() const { return read_only_; }
   /// Returns the use of the auth token that it has proven (server/connection/authenticator.h);
@@ -86,8 +84,8 @@ class ServerSession {
   TokenUse* token_use() const { return token_use_; }
   void set_token_use(TokenUse* use) { token_use_ = use; }
   /// Returns the client's entry; null: it has no client ID (server/connection/client_table.h).
-  NamedClient* client() const { return client_; }
-  void set_client(NamedClient* client) { client_ = client; }
+  ClientEntry* client() const { return client_; }
+  void set_client(ClientEntry* client) { client_ = client; }
   /// Returns the client's share of the counted memory: ClientBytes of its listener.
   std::size_t bytes() const { return bytes_; }
   void set_bytes(std::size_t bytes) { bytes_ = bytes; }
@@ -96,7 +94,7 @@ class ServerSession {
   void set_slices(Counter counter) { slices_ = counter; }
 
  private:
-  ServerSession(std::unique_ptr<rdma::Connection> connection, bool read_only)
+  ClientSession(std::unique_ptr<rdma::ServerConnection> connection, bool read_only)
       : read_only_(read_only), connection_(std::move(connection)) {}
   absl::Status Prepare();
   absl::Status PostReceive(std::uint64_t index);
@@ -106,17 +104,20 @@ class ServerSession {
   std::size_t bytes_ = 0;
   Counter slices_ = Counter::kSlicesBound;
   TokenUse* token_use_ = nullptr;
-  NamedClient* client_ = nullptr;
+  ClientEntry* client_ = nullptr;
   std::uint32_t unanswered_ = 0;  // kCredits at most
   std::uint64_t replies_sent_ = 0;
-  std::uint64_t replies_under_way_ = 0;
+  std::uint64_t replies_in_flight_ = 0;
 
   // Destroyed in reverse: registrations go before the connection.
-  std::unique_ptr<rdma::Connection> connection_;
-  std::unique_ptr<rdma::Registration> shared_slice_;  // null: the client only reads
-  std::vector<std::byte> own_slice_;                  // else: the server's alone
-  std::span<std::byte> slice_;                        // either
+  std::unique_ptr<rdma::ServerConnection> connection_;
+  std::unique_ptr<rdma::Registration> shared_staging_;  // null: the client only reads
+  std::vector<std::byte> own_staging_;                  // else: the server's alone
+  std::span<std::byte> staging_;                        // either
   std::unique_ptr<rdma::Registration> messages_;
 };
+
+/// Returns the flag of replies to clients as of now.
+inline std::uint16_t LoadingFlag(const Store& store) { return store.loading() ? ReplyFlag::kLoading : 0; }
 
 }  // namespace remora

@@ -8,7 +8,7 @@
 
 namespace remora {
 
-Reply NamedClient::Recall(std::uint64_t request_id) const {
+Reply ClientEntry::Find(std::uint64_t request_id) const {
   Reply reply;
   const Outcome& outcome = outcomes[request_id % kRememberedWrites];
   if (request_id == 0 || request_id >= first_request_id) {
@@ -25,12 +25,13 @@ Reply NamedClient::Recall(std::uint64_t request_id) const {
   return reply;
 }
 
-Outcomes::Outcomes(std::size_t max_gone, std::vector<RememberedClient> remembered) : max_gone_(max_gone) {
+ClientTable::ClientTable(std::size_t max_gone, std::vector<RememberedClient> remembered)
+    : max_gone_(max_gone) {
   std::stable_sort(
       remembered.begin(), remembered.end(),
       [](const RememberedClient& a, const RememberedClient& b) { return a.since_ms < b.since_ms; });
   for (const RememberedClient& one : remembered) {
-    NamedClient& client = Begin(one.client, nullptr);
+    ClientEntry& client = Begin(one.client, nullptr);
     for (const RememberedWrite& write : one.writes) {
       client.outcomes[write.number % kRememberedWrites] = {write, ReplyStatus::kOk};
       client.last_request_id = std::max(client.last_request_id, write.number);
@@ -39,16 +40,16 @@ Outcomes::Outcomes(std::size_t max_gone, std::vector<RememberedClient> remembere
   }
 }
 
-NamedClient* Outcomes::Find(std::uint64_t name) {
-  const auto found = clients_.find(name);
+ClientEntry* ClientTable::Find(std::uint64_t id) {
+  const auto found = clients_.find(id);
   return found == clients_.end() ? nullptr : &found->second->client;
 }
 
-NamedClient& Outcomes::Begin(std::uint64_t name, rdma::Connection* connection) {
-  std::unique_ptr<Entry>& entry = clients_[name];
+ClientEntry& ClientTable::Begin(std::uint64_t id, rdma::Connection* connection) {
+  std::unique_ptr<Entry>& entry = clients_[id];
   if (entry == nullptr) {
     entry = std::make_unique<Entry>();
-    entry->client.name = name;
+    entry->client.id = id;
   } else {
     REMORA_CHECK(entry->client.connection == nullptr);
     gone_.erase(entry->gone);
@@ -58,12 +59,12 @@ NamedClient& Outcomes::Begin(std::uint64_t name, rdma::Connection* connection) {
   return entry->client;
 }
 
-void Outcomes::End(NamedClient& client) {
+void ClientTable::End(ClientEntry& client) {
   client.connection = nullptr;
-  clients_.at(client.name)->gone = gone_.insert(gone_.end(), client.name);
+  clients_.at(client.id)->gone = gone_.insert(gone_.end(), client.id);
 }
 
-std::vector<std::uint64_t> Outcomes::Forget() {
+std::vector<std::uint64_t> ClientTable::Forget() {
   std::vector<std::uint64_t> forgotten;
   for (; gone_.size() > max_gone_ && clients_.at(gone_.front())->client.unsynced == 0; gone_.pop_front()) {
     forgotten.push_back(gone_.front());

@@ -3,9 +3,9 @@
 // again. So a write is done once, or its client is told that the outcome is unknown.
 //
 //   O1 The earlier connection of a client ID is dropped before the next one is accepted
-//      (Server::AcceptClients), with all that came over it and is not done. So when a client asks,
+//      (Acceptor::AcceptClients), with all that came over it and is not done. So when a client asks,
 //      none of its earlier writes is in flight any more. A write that waits for the disk is the
-//      exception, and the question is put off for it (NamedClient::unsynced). Nor is a write of an
+//      exception, and the question is put off for it (ClientEntry::unsynced). Nor is a write of an
 //      operation in flight that the client gave up: a later write of its own comes after it.
 //   O2 A client ID is here from its first connection on, until it is forgotten. Meanwhile, each of
 //      its writes that was done, or may have been, is noted before the answer is sent, by its
@@ -43,14 +43,14 @@
 
 namespace remora {
 
-/// A name, and what became of its writes. Stays where it is.
-struct NamedClient {
+/// A client ID, and what became of its writes. Stays where it is.
+struct ClientEntry {
   struct Outcome {
     RememberedWrite write;
     ReplyStatus status = ReplyStatus::kOk;  // or kDurableTier: whether it was done is unknown
   };
 
-  std::uint64_t name = 0;
+  std::uint64_t id = 0;
   std::string token{};  // the name of the one that was proven with it; empty: none, since the server's start
   rdma::Connection* connection = nullptr;  // null: it is gone
   std::size_t unsynced = 0;                // its writes that wait for the disk (Write::ticket)
@@ -67,31 +67,31 @@ struct NamedClient {
     return true;
   }
   /// A write's outcome, if it is one that must be known later. This is the PUT path: a store to memory.
-  void Note(ReplyStatus status, const RememberedWrite& write) {
+  void Record(ReplyStatus status, const RememberedWrite& write) {
     if (status != ReplyStatus::kOk && status != ReplyStatus::kDurableTier) return;
     outcomes[write.number % kRememberedWrites] = {write, status};
   }
   /// Returns the record of a write that was sent over an earlier connection. It is the answer to
   /// kOutcome, but for the request ID of that. kInvalid: it was sent over no earlier one.
-  Reply Recall(std::uint64_t request_id) const;
+  Reply Find(std::uint64_t request_id) const;
 };
 
 /// Thread Safety: none; the server's one thread.
-class Outcomes {
+class ClientTable {
  public:
   /// Keeps at most `max_gone` IDs of disconnected clients, and forgets first the client that
   /// disconnected first. `remembered` are disconnected, too.
-  Outcomes(std::size_t max_gone, std::vector<RememberedClient> remembered);
-  Outcomes(const Outcomes&) = delete;
-  Outcomes& operator=(const Outcomes&) = delete;
+  ClientTable(std::size_t max_gone, std::vector<RememberedClient> remembered);
+  ClientTable(const ClientTable&) = delete;
+  ClientTable& operator=(const ClientTable&) = delete;
 
   /// Finds a client. Null: it is not here.
-  NamedClient* Find(std::uint64_t name);
-  /// The client has come: until End, it is not forgotten. The name may be here or not. REQUIRES: it has no
+  ClientEntry* Find(std::uint64_t id);
+  /// The client has come: until End, it is not forgotten. The ID may be here or not. REQUIRES: it has no
   /// connection.
-  NamedClient& Begin(std::uint64_t name, rdma::Connection* connection);
+  ClientEntry& Begin(std::uint64_t id, rdma::Connection* connection);
   /// Notes that its connection has ended.
-  void End(NamedClient& client);
+  void End(ClientEntry& client);
 
   /// Forgets the clients for which there is no space, and returns their IDs. Keeps those whose
   /// writes wait for the disk.
@@ -100,7 +100,7 @@ class Outcomes {
 
  private:
   struct Entry {
-    NamedClient client;
+    ClientEntry client;
     std::list<std::uint64_t>::iterator gone;  // of those without a connection
   };
 

@@ -23,8 +23,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "server/connection/auth_tokens.h"
+#include "server/connection/client_session.h"
 #include "server/main/descriptors.h"
-#include "server/memory/exported_memory.h"
+#include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
 #include "server/memory/system_memory.h"
 #include "server/monitoring/log_writer.h"
@@ -165,7 +166,7 @@ absl::Status CheckReadyFd(int fd) {
 
 // Reads the command line; an exit status when the program is to end with it.
 std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
-  flags->server.large_pages = true;
+  flags->server.huge_pages = true;
   flags->memory = DefaultMemory(ReadSystemMemory());
   command_line::CommandLine line(
       "kvserver: a key-value store whose clients read it in place, over RDMA, TCP or mapped memory.");
@@ -243,7 +244,7 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
           "whether), off")
       .DefaultText("auto");
   line.AddChoice(
-          "--large_pages", flags->server.large_pages, {{"auto", true}, {"off", false}},
+          "--large_pages", flags->server.huge_pages, {{"auto", true}, {"off", false}},
           "Ask the system for large pages for the memory, which makes reads on the same machine faster: "
           "auto (where it has some; `kvctl stats` says how many bytes), off")
       .DefaultText("auto");
@@ -401,14 +402,16 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
   }
 
   const rdma::QueueLimits limits;
+  const SessionBytes session = ClientSession::MaxRegisteredBytes();
   REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
-                          PlanMemory(flags->memory, flags->max_clients, flags->listen, limits));
+                          PlanMemory(flags->memory, flags->max_clients, flags->listen, limits, session));
   REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
                           PlanDescriptors(RaiseDescriptorLimit(), OpenDescriptors(),
                                           flags->max_clients.value_or(1), is_durable, flags->listen));
   if (plan.max_clients > descriptors.max_clients) {
     flags->server.max_clients_by = "its limit of descriptors allows (ulimit -n)";
-    REMORA_ASSIGN_OR_RETURN(plan, PlanMemory(flags->memory, descriptors.max_clients, flags->listen, limits));
+    REMORA_ASSIGN_OR_RETURN(
+        plan, PlanMemory(flags->memory, descriptors.max_clients, flags->listen, limits, session));
   }
   flags->server.store.memory_size = plan.region_size;
   flags->server.max_clients = plan.max_clients;

@@ -19,19 +19,19 @@ constexpr int kMostRefusals = 8;
 
 }  // namespace
 
-void LargePages::Reached(std::uint64_t end) {
+void HugePages::Reached(std::uint64_t end) {
   const std::lock_guard lock(mutex_);
   reached_ = std::max(reached_, end);
   changed_.notify_all();
 }
 
-absl::Status LargePages::Start(Store* store) {
+absl::Status HugePages::Start(Store* store) {
   store_ = store;
   REMORA_ASSIGN_OR_RETURN(thread_, StartThread([this] { return std::thread([this] { Run(); }); }));
   return absl::OkStatus();
 }
 
-void LargePages::ProvideAll() {
+void HugePages::ProvideAll() {
   std::unique_lock lock(mutex_);
   in_haste_ = true;
   reached_ = region_.size();
@@ -39,7 +39,7 @@ void LargePages::ProvideAll() {
   changed_.wait(lock, [&] { return has_ended_; });
 }
 
-void LargePages::Stop() {
+void HugePages::Stop() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -49,7 +49,7 @@ void LargePages::Stop() {
   thread_.join();
 }
 
-void LargePages::Run() {
+void HugePages::Run() {
   using std::chrono::steady_clock;
   int refusals = 0;
   std::unique_lock lock(mutex_);

@@ -21,14 +21,14 @@
 namespace remora {
 
 /// Thread Safety: Reached may be called from any thread; the rest by one.
-class LargePages {
+class HugePages {
  public:
   /// Provides pages for `region`, which begins at a multiple of rdma::kLargePage, as SharedMemory
   /// does.
-  explicit LargePages(std::span<std::byte> region) : region_(region) {}
-  ~LargePages() { Stop(); }
-  LargePages(const LargePages&) = delete;
-  LargePages& operator=(const LargePages&) = delete;
+  explicit HugePages(std::span<std::byte> region) : region_(region) {}
+  ~HugePages() { Stop(); }
+  HugePages(const HugePages&) = delete;
+  HugePages& operator=(const HugePages&) = delete;
 
   /// The store uses the region up to here, as StoreOptions::on_reach.
   void Reached(std::uint64_t end);

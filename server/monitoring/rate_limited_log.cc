@@ -8,16 +8,16 @@
 namespace remora {
 namespace {
 
-constexpr std::array kKinds = {BoundedLog::Kind::kClients, BoundedLog::Kind::kStrangers,
-                               BoundedLog::Kind::kBackups};
+constexpr std::array kKinds = {RateLimitedLog::Kind::kClients, RateLimitedLog::Kind::kStrangers,
+                               RateLimitedLog::Kind::kBackups};
 
-std::string_view NameOf(BoundedLog::Kind kind) {
+std::string_view NameOf(RateLimitedLog::Kind kind) {
   switch (kind) {
-    case BoundedLog::Kind::kClients:
+    case RateLimitedLog::Kind::kClients:
       return "clients that came or went";
-    case BoundedLog::Kind::kStrangers:
+    case RateLimitedLog::Kind::kStrangers:
       return "clients that were refused";
-    case BoundedLog::Kind::kBackups:
+    case RateLimitedLog::Kind::kBackups:
       return "backups";
   }
   return "";
@@ -25,7 +25,7 @@ std::string_view NameOf(BoundedLog::Kind kind) {
 
 }  // namespace
 
-void BoundedLog::Write(Kind kind, std::string_view line) {
+void RateLimitedLog::Write(Kind kind, std::string_view line) {
   if (!write_) return;
   Window& window = windows_[static_cast<std::size_t>(kind)];
   const TimePoint now = clock_.Now();
@@ -36,29 +36,29 @@ void BoundedLog::Write(Kind kind, std::string_view line) {
     return write_(line);
   }
   ++window.left_out;
-  next_telling_ = next_telling_ ? std::min(*next_telling_, *window.end) : *window.end;
+  next_summary_ = next_summary_ ? std::min(*next_summary_, *window.end) : *window.end;
 }
 
-void BoundedLog::TellDue() {
+void RateLimitedLog::FlushSummaries() {
   const TimePoint now = clock_.Coarse();
-  if (!next_telling_ || now < *next_telling_) return;
+  if (!next_summary_ || now < *next_summary_) return;
   for (const Kind kind : kKinds) {
     const Window& window = windows_[static_cast<std::size_t>(kind)];
     if (window.end && now >= *window.end) Close(kind);
   }
 }
 
-void BoundedLog::TellAll() {
+void RateLimitedLog::FlushAllSummaries() {
   for (const Kind kind : kKinds) Close(kind);
 }
 
-void BoundedLog::Close(Kind kind) {
+void RateLimitedLog::Close(Kind kind) {
   Window& closed = windows_[static_cast<std::size_t>(kind)];
   const std::uint64_t left_out = closed.left_out;
   closed = Window();
-  next_telling_.reset();
+  next_summary_.reset();
   for (const Window& window : windows_) {
-    if (window.left_out > 0 && (!next_telling_ || *window.end < *next_telling_)) next_telling_ = window.end;
+    if (window.left_out > 0 && (!next_summary_ || *window.end < *next_summary_)) next_summary_ = window.end;
   }
   if (left_out == 0) return;
   write_(absl::StrCat(left_out, " more lines of ", AbslView(NameOf(kind)), " were not written: there are ",

@@ -22,26 +22,26 @@
 namespace remora {
 
 /// Thread Safety: none; the server's one thread.
-class BoundedLog {
+class RateLimitedLog {
  public:
   enum class Kind { kClients, kStrangers, kBackups };
   static constexpr std::size_t kLines = 30;
   static constexpr std::chrono::seconds kWindow{10};
 
   /// `write` gets the lines; it may be empty. The clock outlives this.
-  BoundedLog(std::function<void(std::string_view)> write, const Clock& clock)
+  RateLimitedLog(std::function<void(std::string_view)> write, const Clock& clock)
       : write_(std::move(write)), clock_(clock) {}
-  BoundedLog(const BoundedLog&) = delete;
-  BoundedLog& operator=(const BoundedLog&) = delete;
+  RateLimitedLog(const RateLimitedLog&) = delete;
+  RateLimitedLog& operator=(const RateLimitedLog&) = delete;
 
   void Write(Kind kind, std::string_view line);
 
-  /// Returns when TellDue will have something to say. Nothing: all lines were written, or told of.
-  std::optional<TimePoint> next_telling() const { return next_telling_; }
+  /// Returns when FlushSummaries will have something to say. Nothing: all lines were written, or told of.
+  std::optional<TimePoint> next_summary() const { return next_summary_; }
   /// Writes how many lines were left out of the windows that are over.
-  void TellDue();
+  void FlushSummaries();
   /// Writes how many lines were left out of all windows, as the log ends.
-  void TellAll();
+  void FlushAllSummaries();
 
  private:
   struct Window {
@@ -55,7 +55,7 @@ class BoundedLog {
   const std::function<void(std::string_view)> write_;
   const Clock& clock_;
   std::array<Window, 3> windows_;  // by Kind
-  std::optional<TimePoint> next_telling_;
+  std::optional<TimePoint> next_summary_;
 };
 
 }  // namespace remora

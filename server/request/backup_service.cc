@@ -20,19 +20,20 @@ BackupDone DoneOf(const BackupInfo& info) { return {info.id, info.version, info.
 
 }  // namespace
 
-struct Backups::Running {
+struct BackupService::Running {
   std::uint64_t name = 0;
   std::atomic<bool> done = false;  // released: `outcome` is there
   absl::StatusOr<BackupInfo> outcome = BackupInfo{};
   std::jthread thread;  // the first to go: stops, and is awaited
 };
 
-Backups::Backups(Store& store, std::string dir, std::uint32_t keep, std::function<void(std::string_view)> log)
+BackupService::BackupService(Store& store, std::string dir, std::uint32_t keep,
+                             std::function<void(std::string_view)> log)
     : store_(store), dir_(std::move(dir)), keep_(keep), log_(std::move(log)) {}
 
-Backups::~Backups() = default;
+BackupService::~BackupService() = default;
 
-absl::StatusOr<std::optional<BackupDone>> Backups::Take(const Request& request) {
+absl::StatusOr<std::optional<BackupDone>> BackupService::Take(const Request& request) {
   if (request.condition == 0 || request.key_size != 0 || request.value_size != 0 ||
       request.payload_offset != 0) {
     return absl::InvalidArgumentError("a backup without a name, or with a payload");
@@ -52,7 +53,7 @@ absl::StatusOr<std::optional<BackupDone>> Backups::Take(const Request& request) 
   return std::optional<BackupDone>();
 }
 
-void Backups::Begin(std::uint64_t name) {
+void BackupService::Begin(std::uint64_t name) {
   log_(absl::StrCat("backup to ", dir_, ": begun"));
   running_ = std::make_unique<Running>();
   running_->name = name;
@@ -69,7 +70,7 @@ void Backups::Begin(std::uint64_t name) {
   }
 }
 
-void Backups::Collect() {
+void BackupService::Collect() {
   if (running_ == nullptr || !running_->done.load(std::memory_order_acquire)) return;
   if (running_->thread.joinable()) running_->thread.join();
   const absl::StatusOr<BackupInfo>& outcome = running_->outcome;

@@ -16,15 +16,15 @@
 namespace remora {
 
 /// Thread Safety: none; the server's one thread.
-class Backups {
+class BackupService {
  public:
   /// `dir`: where they go; empty: nowhere. `log` gets a line when one has begun, and when it is known how it
   /// has ended. The store outlives this.
-  Backups(Store& store, std::string dir, std::uint32_t keep, std::function<void(std::string_view)> log);
+  BackupService(Store& store, std::string dir, std::uint32_t keep, std::function<void(std::string_view)> log);
   /// Stops the one in progress.
-  ~Backups();
-  Backups(const Backups&) = delete;
-  Backups& operator=(const Backups&) = delete;
+  ~BackupService();
+  BackupService(const BackupService&) = delete;
+  BackupService& operator=(const BackupService&) = delete;
 
   /// Does the work of a kBackup: begins a backup, or returns its state. Nothing: it is in progress.
   /// Other errors are those of Store::Backup.

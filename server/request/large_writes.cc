@@ -17,14 +17,14 @@ constexpr std::size_t kShare = 4;
 
 }  // namespace
 
-Grants::Grants(Store& store, ExportedMemory& memory) : store_(store), memory_(memory) {}
+LargeWrites::LargeWrites(Store& store, ExportedMemory& memory) : store_(store), memory_(memory) {}
 
-Grants::~Grants() {
+LargeWrites::~LargeWrites() {
   while (!held_.empty()) Remove(held_.begin(), /*used_up=*/false);
 }
 
-absl::StatusOr<Grant> Grants::Reserve(ServerSession& session, const Request& request, TimePoint asked) {
-  rdma::Connection& connection = session.connection();
+absl::StatusOr<Grant> LargeWrites::Reserve(ClientSession& session, const Request& request, TimePoint asked) {
+  rdma::ServerConnection& connection = session.connection();
   REMORA_CHECK(!held_.contains(&connection));
   const std::size_t size = std::size_t{request.key_size} + request.value_size;
   if (!held_.empty() && bytes_ + size > memory_.region().size() / kShare) {
@@ -45,13 +45,13 @@ absl::StatusOr<Grant> Grants::Reserve(ServerSession& session, const Request& req
   return answer;
 }
 
-absl::Status Grants::TakePart(ServerSession& session, const Request& request) {
+absl::Status LargeWrites::TakePart(ClientSession& session, const Request& request) {
   const auto found = held_.find(&session.connection());
   if (found == held_.end() || found->second.committing || found->second.grant != nullptr) {
     return absl::InvalidArgumentError("a part where nothing is reserved for parts, or not any more");
   }
   Held& held = found->second;
-  const std::span<const std::byte> part = session.PartOf(request);
+  const std::span<const std::byte> part = session.DecodePart(request);
   if (part.empty() || part.size() > held.reservation.bytes.size() - held.filled) {
     Remove(found, /*used_up=*/false);
     return absl::InvalidArgumentError("a part outside the slice, or of more than was reserved");
@@ -61,7 +61,7 @@ absl::Status Grants::TakePart(ServerSession& session, const Request& request) {
   return absl::OkStatus();
 }
 
-bool Grants::BeginCommit(rdma::Connection& connection, const Request& request) {
+bool LargeWrites::BeginCommit(rdma::Connection& connection, const Request& request) {
   const auto found = held_.find(&connection);
   if (found == held_.end() || found->second.committing) return false;
   Held& held = found->second;
@@ -75,19 +75,19 @@ bool Grants::BeginCommit(rdma::Connection& connection, const Request& request) {
   return true;
 }
 
-const Reservation* Grants::Committing(rdma::Connection& connection) const {
+const Reservation* LargeWrites::Committing(rdma::Connection& connection) const {
   const auto found = held_.find(&connection);
   REMORA_CHECK(found != held_.end() && found->second.committing);
   return &found->second.reservation;
 }
 
-void Grants::EndCommit(rdma::Connection& connection) {
+void LargeWrites::EndCommit(rdma::Connection& connection) {
   const auto found = held_.find(&connection);
   REMORA_CHECK(found != held_.end() && found->second.committing);
   Remove(found, /*used_up=*/true);
 }
 
-absl::Status Grants::GiveBack(rdma::Connection& connection) {
+absl::Status LargeWrites::GiveBack(rdma::Connection& connection) {
   const auto found = held_.find(&connection);
   if (found == held_.end()) return absl::OkStatus();
   if (found->second.committing) {
@@ -97,12 +97,12 @@ absl::Status Grants::GiveBack(rdma::Connection& connection) {
   return absl::OkStatus();
 }
 
-void Grants::End(rdma::Connection& connection) {
-  const auto found = held_.find(&connection);
+void LargeWrites::Forget(ClientSession& session) {
+  const auto found = held_.find(&session.connection());
   if (found != held_.end()) Remove(found, /*used_up=*/false);
 }
 
-void Grants::Expire() {
+void LargeWrites::Expire() {
   if (held_.empty()) return;
   const TimePoint now = store_.clock().Now();
   for (auto held = held_.begin(); held != held_.end();) {
@@ -112,7 +112,7 @@ void Grants::Expire() {
   }
 }
 
-std::optional<TimePoint> Grants::next_expiry() const {
+std::optional<TimePoint> LargeWrites::next_expiry() const {
   std::optional<TimePoint> next;
   for (const auto& [connection, held] : held_) {
     if (!held.committing) next = next ? std::min(*next, held.until) : held.until;
@@ -120,7 +120,7 @@ std::optional<TimePoint> Grants::next_expiry() const {
   return next;
 }
 
-void Grants::Remove(Map::iterator held, bool used_up) {
+void LargeWrites::Remove(Map::iterator held, bool used_up) {
   held->second.grant.reset();  // before anybody else gets the memory
   bytes_ -= held->second.reservation.bytes.size();
   if (!used_up) store_.GiveBack(held->second.reservation);

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "rdma/transport.h"
 #include "server/connection/client_session.h"
+#include "server/connection/session_observer.h"
 #include "server/memory/exported_memory.h"
 #include "store/base/clock.h"
 #include "store/format/wire/messages.h"
@@ -28,26 +29,24 @@
 namespace remora {
 
 /// Thread Safety: none; the server's one thread.
-class Grants {
+class LargeWrites final : public SessionObserver {
  public:
   /// Both outlive this.
-  Grants(Store& store, ExportedMemory& memory);
+  LargeWrites(Store& store, ExportedMemory& memory);
   /// Gives back all reservations.
-  ~Grants();
-  Grants(const Grants&) = delete;
-  Grants& operator=(const Grants&) = delete;
+  ~LargeWrites();
 
   /// OK: as the Grant says, whose size is 0 when the client is to send parts. Aborted: nothing was done, ask
   /// again later. Others are the answer. It lasts kReservationSeconds from `asked` on, when the client last
   /// asked for it. REQUIRES: GiveBack was OK since.
-  absl::StatusOr<Grant> Reserve(ServerSession& session, const Request& request, TimePoint asked);
+  absl::StatusOr<Grant> Reserve(ClientSession& session, const Request& request, TimePoint asked);
 
   /// Copies a part out of the staging buffer. Not OK: there is nothing reserved any more.
-  absl::Status TakePart(ServerSession& session, const Request& request);
+  absl::Status TakePart(ClientSession& session, const Request& request);
 
   /// Revokes the grant. False: nothing is reserved with these sizes, or any more.
   bool BeginCommit(rdma::Connection& connection, const Request& request);
-  /// Returns the reservation, good until EndCommit or End of any, or Reserve. REQUIRES:
+  /// Returns the reservation, good until EndCommit or Forget of any, or Reserve. REQUIRES:
   /// BeginCommit.
   const Reservation* Committing(rdma::Connection& connection) const;
   /// The store has used it up.
@@ -55,8 +54,8 @@ class Grants {
 
   /// Gives back what the connection had reserved, if anything. InvalidArgument: it is being committed.
   absl::Status GiveBack(rdma::Connection& connection);
-  /// Gives back what the connection had reserved, in any case. Called before the connection goes.
-  void End(rdma::Connection& connection);
+  /// Gives back what the session had reserved, in any case.
+  void Forget(ClientSession& session) override;
   /// Gives back all reservations whose time is over.
   void Expire();
   /// Returns when the next reservation expires. Nothing: nothing is reserved.

@@ -8,7 +8,7 @@
 
 namespace remora {
 
-bool FitsItsOperation(const Request& request) {
+bool Validate(const Request& request) {
   const auto ttl = DecodeTtl(request.ttl_ms);
   if ((ttl && !IsTtl(*ttl)) || !Condition::Decode(request.condition).IsValid()) return false;
   if (!IsDurability(DecodeDurability(request.durability))) return false;
@@ -36,7 +36,7 @@ bool FitsItsOperation(const Request& request) {
   }
 }
 
-Write::Kind KindOf(Operation operation) {
+Write::Kind ToWriteKind(Operation operation) {
   switch (operation) {
     case Operation::kPut:
     case Operation::kCommit:
@@ -68,8 +68,8 @@ std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes) {
   return count;
 }
 
-std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t done,
-                       std::vector<Write>* writes) {
+std::size_t AddMultiPut(std::string_view bytes, std::size_t count, std::size_t done,
+                        std::vector<Write>* writes) {
   const std::size_t before = writes->size();
   for (std::size_t i = 0; i < count; ++i) {
     const std::optional<BatchWrite> put = TakeBatchWrite(&bytes);

@@ -14,7 +14,7 @@ namespace remora {
 
 /// Returns whether the fields of a write, except those about its payload, are in bounds, and such
 /// as its operation has.
-bool FitsItsOperation(const Request& request);
+bool Validate(const Request& request);
 
 /// Returns the number of requests that it counts as against a rate: the puts of a multi-put are
 /// requests of their own.
@@ -28,7 +28,7 @@ inline unsigned IdsOf(const Request& request) {
 }
 
 /// REQUIRES: a write, and no batch.
-Write::Kind KindOf(Operation operation);
+Write::Kind ToWriteKind(Operation operation);
 
 /// Adds the writes of a batch, which point into `bytes`; returns how many. 0, and nothing is added: the bytes
 /// are no batch.
@@ -36,8 +36,8 @@ std::size_t AddBatch(std::string_view bytes, std::vector<Write>* writes);
 
 /// Adds the writes of a multi-put of `count` puts, but for the first `done` of them; returns how
 /// many. 0, and nothing is added: the bytes are no such multi-put.
-std::size_t AddPutList(std::string_view bytes, std::size_t count, std::size_t done,
-                       std::vector<Write>* writes);
+std::size_t AddMultiPut(std::string_view bytes, std::size_t count, std::size_t done,
+                        std::vector<Write>* writes);
 
 /// Verifies a payload, for Write::verify: `context` is the Request, whose checksum the payload is
 /// to match.
@@ -47,7 +47,7 @@ ReplyStatus ToReplyStatus(const absl::Status& status);
 
 /// Returns whether there was no space (Aborted), so that the request is tried again. On the PUT
 /// path, ok() alone costs nothing.
-inline bool IsPutOff(const absl::Status& status) { return !status.ok() && absl::IsAborted(status); }
+inline bool IsPostponed(const absl::Status& status) { return !status.ok() && absl::IsAborted(status); }
 
 /// Error for a client that needs a token for writing, and has none. (Not PermissionDenied, which
 /// the disk returns to the server.)

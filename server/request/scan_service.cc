@@ -48,10 +48,10 @@ void CopyPart(std::span<const std::string_view> pieces, std::size_t from, std::s
 }  // namespace
 
 // Cursors of another server, or of this one before it was started anew, are not taken for one of these.
-Scans::Scans(Store& store) : store_(store), next_id_(store.superblock().incarnation | 1) {}
-Scans::~Scans() = default;
+ScanService::ScanService(Store& store) : store_(store), next_id_(store.superblock().incarnation | 1) {}
+ScanService::~ScanService() = default;
 
-absl::Status Scans::Take(ServerSession& session, const Request& request, Reply* reply) {
+absl::Status ScanService::Take(ClientSession& session, const Request& request, Reply* reply) {
   if (request.operation == Operation::kScan) return Open(session, request, reply);
   const auto known = clients_.find(&session.connection());
   if (known == clients_.end()) return NoSuchCursor();
@@ -63,12 +63,12 @@ absl::Status Scans::Take(ServerSession& session, const Request& request, Reply* 
   return GoOn(session, client, {request.payload_offset, request.value_size}, reply);
 }
 
-absl::Status Scans::Open(ServerSession& session, const Request& request, Reply* reply) {
+absl::Status ScanService::Open(ClientSession& session, const Request& request, Reply* reply) {
   // Before anything is opened.
   const auto known = clients_.find(&session.connection());
-  if (known != clients_.end() && PageIsUnderWay(session, known->second)) return Busy();
+  if (known != clients_.end() && PageIsInFlight(session, known->second)) return Busy();
   // Copied, then verified, then looked at: the client may still be writing.
-  const auto shared = session.PartOf(request);
+  const auto shared = session.DecodePart(request);
   const std::string copy(reinterpret_cast<const char*>(shared.data()), shared.size());
   if (!VerifyPayload(&request, HashKey({}), HashValue(copy.data(), copy.size()))) {
     return absl::DataLossError(
@@ -115,7 +115,7 @@ absl::Status Scans::Open(ServerSession& session, const Request& request, Reply* 
   return absl::IsAborted(status) ? absl::OkStatus() : status;
 }
 
-absl::Status Scans::GoOn(ServerSession& session, Client& client, const PagePlace& page, Reply* reply) {
+absl::Status ScanService::GoOn(ClientSession& session, Client& client, const PagePlace& page, Reply* reply) {
   Cursor& cursor = client.cursors.back();
   client.used = cursor.used = store_.clock().Coarse();
   absl::StatusOr<bool> more = false;
@@ -143,14 +143,14 @@ absl::Status Scans::GoOn(ServerSession& session, Client& client, const PagePlace
   return more.status();
 }
 
-absl::StatusOr<bool> Scans::SendPage(ServerSession& session, Client& client, Cursor& cursor,
-                                     const PagePlace& place, std::int64_t* size) {
+absl::StatusOr<bool> ScanService::SendPage(ClientSession& session, Client& client, Cursor& cursor,
+                                           const PagePlace& place, std::int64_t* size) {
   if (client.registration == nullptr) {
     client.page.resize(kMaxPageSize);
     REMORA_ASSIGN_OR_RETURN(client.registration, session.connection().RegisterMessages(client.page));
     store_.Add(Counter::kScanBufferBytes, static_cast<std::int64_t>(kMaxPageSize));
   }
-  if (PageIsUnderWay(session, client)) return Busy();
+  if (PageIsInFlight(session, client)) return Busy();
   std::size_t filled = 0;
   REMORA_ASSIGN_OR_RETURN(const bool more,
                           FillPage(cursor, std::span(client.page).first(place.size), &filled));
@@ -163,7 +163,7 @@ absl::StatusOr<bool> Scans::SendPage(ServerSession& session, Client& client, Cur
   return more;
 }
 
-absl::StatusOr<Scans::Found> Scans::Advance(Cursor& cursor) {
+absl::StatusOr<ScanService::Found> ScanService::Advance(Cursor& cursor) {
   if (cursor.watch != nullptr) {
     REMORA_ASSIGN_OR_RETURN(const StoreWatch::Step step, cursor.watch->Advance());
     switch (step) {
@@ -188,7 +188,7 @@ absl::StatusOr<Scans::Found> Scans::Advance(Cursor& cursor) {
   }
 }
 
-Scans::EntryBytes Scans::BytesOf(const Cursor& cursor) {
+ScanService::EntryBytes ScanService::BytesOf(const Cursor& cursor) {
   EntryBytes bytes;
   const auto set = [&](auto header, const auto& from) {
     bytes.key = from.key();
@@ -208,7 +208,7 @@ Scans::EntryBytes Scans::BytesOf(const Cursor& cursor) {
   return bytes;
 }
 
-absl::StatusOr<bool> Scans::FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled) {
+absl::StatusOr<bool> ScanService::FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled) {
   for (std::size_t looks = 0; looks < kMaxLooks;) {
     if (!cursor.in_entry) {
       const absl::StatusOr<Found> advanced = Advance(cursor);
@@ -247,7 +247,7 @@ absl::StatusOr<bool> Scans::FillPage(Cursor& cursor, std::span<std::byte> page, 
   return true;
 }
 
-absl::StatusOr<bool> Scans::CountSome(Cursor& cursor, std::int64_t* count) {
+absl::StatusOr<bool> ScanService::CountSome(Cursor& cursor, std::int64_t* count) {
   for (std::size_t looks = 0; looks < kMaxCounted; ++looks) {
     const StoreScan::Step step = cursor.scan->Advance();
     if (step == StoreScan::Step::kEntry) ++*count;
@@ -258,7 +258,7 @@ absl::StatusOr<bool> Scans::CountSome(Cursor& cursor, std::int64_t* count) {
   return true;
 }
 
-absl::StatusOr<bool> Scans::DeleteSome(Cursor& cursor, std::int64_t* count) {
+absl::StatusOr<bool> ScanService::DeleteSome(Cursor& cursor, std::int64_t* count) {
   const std::uint64_t before = cursor.deletion->deleted();
   const absl::StatusOr<bool> more = cursor.deletion->StepWithoutWaiting();
   *count = static_cast<std::int64_t>(cursor.deletion->deleted() - before);
@@ -270,12 +270,12 @@ absl::StatusOr<bool> Scans::DeleteSome(Cursor& cursor, std::int64_t* count) {
 
 // --- Ends -----------------------------------------------------------------------------------------------
 
-void Scans::Remove(Client& client, std::vector<Cursor>::iterator cursor) {
+void ScanService::Remove(Client& client, std::vector<Cursor>::iterator cursor) {
   client.cursors.erase(cursor);
   store_.Add(Counter::kScanCursors, -1);
 }
 
-void Scans::End(rdma::Connection& connection) {
+void ScanService::End(rdma::Connection& connection) {
   const auto known = clients_.find(&connection);
   if (known == clients_.end()) return;
   Client& client = known->second;
@@ -286,7 +286,7 @@ void Scans::End(rdma::Connection& connection) {
   clients_.erase(known);
 }
 
-void Scans::Expire() {
+void ScanService::Expire() {
   if (!next_check_) return;
   const TimePoint now = store_.clock().Coarse();
   if (now < *next_check_) return;

@@ -30,20 +30,20 @@ namespace remora {
 /// locked. Clients reach nothing of it.
 ///
 /// Thread safety: none; the server's one thread.
-class Scans {
+class ScanService {
  public:
   /// Requests that are answered in one step of the server, at most: writers wait for them.
   static constexpr std::size_t kMaxPerStep = 4;
 
   /// The store outlives this.
-  explicit Scans(Store& store);
-  ~Scans();
-  Scans(const Scans&) = delete;
-  Scans& operator=(const Scans&) = delete;
+  explicit ScanService(Store& store);
+  ~ScanService();
+  ScanService(const ScanService&) = delete;
+  ScanService& operator=(const ScanService&) = delete;
 
   /// Does a bounded bit of what a kScan or kScanNext asks for: WRITEs the page, if that is what is asked for,
   /// and says in *reply what goes behind it. Aborted: nothing was done, ask again later.
-  absl::Status Take(ServerSession& session, const Request& request, Reply* reply);
+  absl::Status Take(ClientSession& session, const Request& request, Reply* reply);
 
   /// Ends the connection's cursors. Before the connection goes.
   void End(rdma::Connection& connection);
@@ -81,14 +81,14 @@ class Scans {
     std::size_t size = 0;
   };
 
-  static bool PageIsUnderWay(const ServerSession& session, const Client& client) {
+  static bool PageIsInFlight(const ClientSession& session, const Client& client) {
     return client.page_reply > session.replies_done();
   }
-  absl::Status Open(ServerSession& session, const Request& request, Reply* reply);
+  absl::Status Open(ClientSession& session, const Request& request, Reply* reply);
   /// Does some of the work of the last cursor.
-  absl::Status GoOn(ServerSession& session, Client& client, const PagePlace& page, Reply* reply);
+  absl::Status GoOn(ClientSession& session, Client& client, const PagePlace& page, Reply* reply);
   // Each false: that was all. Aborted: nothing was done.
-  absl::StatusOr<bool> SendPage(ServerSession& session, Client& client, Cursor& cursor,
+  absl::StatusOr<bool> SendPage(ClientSession& session, Client& client, Cursor& cursor,
                                 const PagePlace& place, std::int64_t* size);
   static absl::StatusOr<bool> FillPage(Cursor& cursor, std::span<std::byte> page, std::size_t* filled);
   /// Result of the next step of the cursor. Aborted: it is not known yet.

@@ -1,4 +1,5 @@
-// Writes of all connections, committed as one group.
+#include "server/request/write_batcher.h"
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -9,61 +10,96 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/request/request_decoder.h"
-#include "server/server.h"
 #include "store/base/absl_view.h"
 #include "store/base/check.h"
 
 namespace remora {
+namespace {
 
-RequestName Server::NameOf(const Pending& pending, std::size_t number) {
+constexpr std::size_t kCacheLine = 64;
+// Bytes of one message's payloads to prefetch: as many lines as a CPU has in flight.
+constexpr std::size_t kPrefetched = 16 * kCacheLine;
+
+/// Names a write. `number`: its place in a multi-put.
+RequestName RequestNameOf(const PendingRequest& pending, std::size_t number = 0) {
   const Request& request = pending.request;
   const bool is_list = request.operation == Operation::kPutList;
   if (pending.client == nullptr || (is_list && request.put_ids == 0)) return {};
-  return {.client = pending.client->name, .number = request.request_id - (IdsOf(request) - 1) + number};
+  return {.client = pending.client->id, .number = request.request_id - (IdsOf(request) - 1) + number};
 }
 
-bool Server::CommitWrites() {
-  // A client that was dropped in this step takes its slice, and so its writes, with it.
-  if (std::exchange(some_gone_, false)) {
-    std::erase_if(write_requests_, [](const Pending& pending) { return pending.session == nullptr; });
+}  // namespace
+
+bool WriteBatcher::Add(const PendingRequest& pending) {
+  const Request& request = pending.request;
+  if (!Validate(request)) return false;
+  switch (request.operation) {
+    case Operation::kBatch:
+    case Operation::kPutList: {
+      const std::span<const std::byte> part = pending.session->DecodePart(request);
+      if (part.empty()) return false;
+      for (std::size_t i = 0; i < std::min(part.size(), kPrefetched); i += kCacheLine) {
+        __builtin_prefetch(part.data() + i);
+      }
+      break;
+    }
+    case Operation::kCommit:
+      if (!large_writes_.BeginCommit(pending.session->connection(), request)) return false;
+      break;
+    default:
+      const char* const payload = pending.session->DecodePayload(request).key.data();
+      if (payload == nullptr) return false;
+      // The client's CPU has it; it is read when the group is made up.
+      __builtin_prefetch(payload);
+      __builtin_prefetch(payload + kCacheLine);
   }
-  if (write_requests_.empty()) return false;
+  requests_.push_back(pending);
+  return true;
+}
+
+bool WriteBatcher::Commit() {
+  // A client that was dropped in this step takes its staging buffer, and so its writes, with it.
+  if (std::exchange(some_gone_, false)) {
+    std::erase_if(requests_, [](const PendingRequest& pending) { return pending.session == nullptr; });
+  }
+  if (requests_.empty()) return false;
 
   writes_.clear();
-  refused_.clear();
+  rejected_.clear();
   while (batches_used_ > 0) {
     std::string& copy = batches_[--batches_used_];
     if (copy.capacity() > kMaxPutListBytes) copy = {};  // the rest is not worth giving back
   }
-  if (batches_.size() < write_requests_.size()) batches_.resize(write_requests_.size());
+  if (batches_.size() < requests_.size()) batches_.resize(requests_.size());
   bool is_any_reserved = false;
-  for (Pending& pending : write_requests_) {
+  for (PendingRequest& pending : requests_) {
     const Operation operation = pending.request.operation;
     if (operation == Operation::kBatch || operation == Operation::kPutList) {
       absl::Status added = AddBatch(pending);
-      if (!added.ok()) refused_.push_back(std::move(added));
+      if (!added.ok()) rejected_.push_back(std::move(added));
       continue;
     }
     AddWrite(pending);
     is_any_reserved |= operation == Operation::kCommit;
   }
-  const TimePoint now = store_->clock().Now();
-  reply_ms_ = store_->clock().UnixMillisAt(now);
-  store_->Submit(writes_, now, *reply_ms_);
+  const TimePoint now = store_.clock().Now();
+  const std::int64_t now_ms = store_.clock().UnixMillisAt(now);
+  replies_.SetTime(now_ms);
+  store_.Submit(writes_, now, now_ms);
   // Before any reply, which may find its client gone: the reserved space is the store's by now.
   if (is_any_reserved) EndCommits();
 
   const Write* write = writes_.data();  // of a batch, the one that stands for all
-  const absl::Status* why = refused_.data();
-  auto put_off = write_requests_.begin();
-  for (Pending& pending : write_requests_) {
+  const absl::Status* why = rejected_.data();
+  auto postponed = requests_.begin();
+  for (PendingRequest& pending : requests_) {
     const std::span<const Write> writes(write, pending.writes);
     if (writes.empty()) {
-      RefuseBatch(pending, *why++);
+      RejectBatch(pending, *why++);
     } else if (pending.request.operation == Operation::kPutList) {
-      if (!TakeList(pending, writes)) *put_off++ = pending;
-    } else if (IsPutOff(write->status)) {  // and so are all behind it: another step commits them
-      *put_off++ = pending;
+      if (!TakeMultiPut(pending, writes)) *postponed++ = pending;
+    } else if (IsPostponed(write->status)) {  // and so are all behind it: another step commits them
+      *postponed++ = pending;
     } else if (write->ticket != 0) {
       AddUnsynced(write->ticket, pending, 0);
     } else {
@@ -71,52 +107,52 @@ bool Server::CommitWrites() {
     }
     write += writes.size();
   }
-  const bool is_any_done = put_off != write_requests_.end();
-  write_requests_.erase(put_off, write_requests_.end());
+  const bool is_any_done = postponed != requests_.end();
+  requests_.erase(postponed, requests_.end());
   return is_any_done;
 }
 
-void Server::RefuseBatch(const Pending& pending, const absl::Status& why) {
-  if (pending.list == nullptr) {
-    Answer(pending, why);
+void WriteBatcher::RejectBatch(const PendingRequest& pending, const absl::Status& why) {
+  if (pending.multi_put == nullptr) {
+    replies_.Answer(pending, why);
   } else if (pending.session != nullptr) {
     // Some of its writes were done, and since then it has changed what it sent.
-    Drop(&pending.session->connection(), why);
+    acceptor_.Drop(&pending.session->connection(), why);
   }
 }
 
-void Server::AddWrite(const Pending& pending) {
+void WriteBatcher::AddWrite(const PendingRequest& pending) {
   const Request& request = pending.request;
   Write& write = writes_.emplace_back();
-  write.kind = KindOf(request.operation);
+  write.kind = ToWriteKind(request.operation);
   if (request.operation == Operation::kCommit) {
-    write.reserved = grants_->Committing(pending.session->connection());
+    write.reserved = large_writes_.Committing(pending.session->connection());
   } else {
-    const ServerSession::Payload payload = pending.session->PayloadOf(request);
+    const ClientSession::Payload payload = pending.session->DecodePayload(request);
     write.key = payload.key;
     write.value = payload.value;
   }
   write.ttl = DecodeTtl(request.ttl_ms);
   write.condition = Condition::Decode(request.condition);
   write.durability = DecodeDurability(request.durability);
-  write.request = NameOf(pending);
+  write.request = RequestNameOf(pending);
   write.verify = VerifyPayload;
   write.verify_context = &request;
 }
 
-void Server::EndCommits() {
+void WriteBatcher::EndCommits() {
   std::size_t next = 0;
-  for (const Pending& pending : write_requests_) {
+  for (const PendingRequest& pending : requests_) {
     if (pending.writes == 0) continue;
     const Write& write = writes_[next];
     next += pending.writes;
-    const bool used_up = write.reserved != nullptr && !IsPutOff(write.status);
-    if (used_up) grants_->EndCommit(pending.session->connection());
+    const bool used_up = write.reserved != nullptr && !IsPostponed(write.status);
+    if (used_up) large_writes_.EndCommit(pending.session->connection());
   }
 }
 
 template <typename Outcome>
-void Server::AnswerWrite(const Pending& pending, const Outcome& outcome) {
+void WriteBatcher::AnswerWrite(const PendingRequest& pending, const Outcome& outcome) {
   Reply reply;
   reply.request_id = pending.request.request_id;
   reply.status = ToReplyStatus(outcome.status);
@@ -124,43 +160,38 @@ void Server::AnswerWrite(const Pending& pending, const Outcome& outcome) {
   reply.slot = outcome.slot;
   reply.result = outcome.result;
   if (pending.client != nullptr) {
-    pending.client->Note(reply.status, {reply.request_id, reply.version, reply.result});
+    pending.client->Record(reply.status, {reply.request_id, reply.version, reply.result});
   }
-  SendReply(pending.session, reply, StdView(outcome.status.message()));
+  replies_.Send(pending.session, reply, StdView(outcome.status.message()));
 }
 
-void Server::AddUnsynced(std::uint64_t ticket, const Pending& pending, std::size_t number) {
+void WriteBatcher::AddUnsynced(std::uint64_t ticket, const PendingRequest& pending, std::size_t number) {
   if (pending.client != nullptr) ++pending.client->unsynced;
   unsynced_.emplace(ticket, Unsynced{pending, number});
 }
 
-bool Server::AnswerSynced() {
-  // A look costs less than an exchange, and mostly tells.
-  if (!synced_.load(std::memory_order_relaxed) || !synced_.exchange(false, std::memory_order_acquire)) {
-    return false;
-  }
+void WriteBatcher::AnswerSynced() {
   synced_writes_.clear();
-  store_->TakeSynced(&synced_writes_);
+  store_.TakeSynced(&synced_writes_);
   for (const SyncedWrite& outcome : synced_writes_) {
     const auto node = unsynced_.extract(outcome.ticket);
     if (node.empty()) continue;
     const auto& [pending, number] = node.mapped();
     if (pending.client != nullptr) --pending.client->unsynced;
-    if (pending.list == nullptr) {
+    if (pending.multi_put == nullptr) {
       AnswerWrite(pending, outcome);
       continue;
     }
-    --pending.list->waiting;
-    NoteListed(pending, *pending.list, number, outcome);
-    if (pending.list->is_over()) AnswerList(pending, *pending.list);
+    --pending.multi_put->waiting;
+    RecordPut(pending, *pending.multi_put, number, outcome);
+    if (pending.multi_put->is_over()) AnswerMultiPut(pending, *pending.multi_put);
   }
-  return true;
 }
 
 // --- Batches and lists ----------------------------------------------------------------------------------
 
-absl::Status Server::AddBatch(Pending& pending) {
-  const auto shared = pending.session->PartOf(pending.request);
+absl::Status WriteBatcher::AddBatch(PendingRequest& pending) {
+  const auto shared = pending.session->DecodePart(pending.request);
   std::string& copy = batches_[batches_used_++];  // its memory is used again
   copy.assign(reinterpret_cast<const char*>(shared.data()), shared.size());
   pending.writes = 0;
@@ -169,65 +200,66 @@ absl::Status Server::AddBatch(Pending& pending) {
         "what was sent was damaged on its way: the batch does not match its checksum; nothing was done");
   }
   if (pending.request.operation == Operation::kPutList) {
-    std::size_t number = pending.list == nullptr ? 0 : pending.list->outcomes.size();
-    pending.writes = AddPutList(copy, pending.request.put_count, number, &writes_);
+    std::size_t number = pending.multi_put == nullptr ? 0 : pending.multi_put->outcomes.size();
+    pending.writes = AddMultiPut(copy, pending.request.put_count, number, &writes_);
     if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a list of puts are none");
     for (Write& write : std::span(writes_).last(pending.writes)) {
       write.durability = DecodeDurability(pending.request.durability);
-      write.request = NameOf(pending, number++);
+      write.request = RequestNameOf(pending, number++);
     }
     return absl::OkStatus();
   }
   pending.writes = remora::AddBatch(copy, &writes_);
   if (pending.writes == 0) return absl::InvalidArgumentError("the bytes of a batch are none");
   Write& first = writes_[writes_.size() - pending.writes];
-  first.request = NameOf(pending);
+  first.request = RequestNameOf(pending);
   first.durability = DecodeDurability(pending.request.durability);
   first.begins_batch = true;
   return absl::OkStatus();
 }
 
 template <typename Outcome>
-void Server::NoteListed(const Pending& pending, PutList& list, std::size_t number, const Outcome& outcome) {
+void WriteBatcher::RecordPut(const PendingRequest& pending, MultiPutState& list, std::size_t number,
+                             const Outcome& outcome) {
   const ReplyStatus status = ToReplyStatus(outcome.status);
   list.outcomes.Set(number, {status, 0, outcome.slot});
   list.versions[number] = outcome.version;
-  if (const RequestName name = NameOf(pending, number); name.client != 0) {
-    pending.client->Note(status, {name.number, outcome.version, 0});
+  if (const RequestName name = RequestNameOf(pending, number); name.client != 0) {
+    pending.client->Record(status, {name.number, outcome.version, 0});
   }
   if (status == ReplyStatus::kOk || number >= list.text_of) return;
   list.text_of = number;
   list.text = StdView(outcome.status.message());
 }
 
-bool Server::TakeList(Pending& pending, std::span<const Write> writes) {
-  PutList fresh;
-  PutList& list = pending.list == nullptr ? fresh : *pending.list;
+bool WriteBatcher::TakeMultiPut(PendingRequest& pending, std::span<const Write> writes) {
+  MultiPutState fresh;
+  MultiPutState& list = pending.multi_put == nullptr ? fresh : *pending.multi_put;
   const std::size_t before = list.outcomes.size();
   for (const Write& write : writes) {
-    if (IsPutOff(write.status)) break;
-    REMORA_CHECK(list.outcomes.size() < kMaxListedPuts);  // AddPutList saw to it
+    if (IsPostponed(write.status)) break;
+    REMORA_CHECK(list.outcomes.size() < kMaxListedPuts);  // AddMultiPut saw to it
     list.outcomes.Add({});
     if (write.ticket == 0) {
-      NoteListed(pending, list, list.outcomes.size() - 1, write);
+      RecordPut(pending, list, list.outcomes.size() - 1, write);
     } else {
       ++list.waiting;
     }
   }
   const std::size_t begun = list.outcomes.size() - before;
-  list.is_put_off = begun < writes.size();
+  list.is_postponed = begun < writes.size();
   if (list.is_over()) {
-    AnswerList(pending, list);
+    AnswerMultiPut(pending, list);
     return true;
   }
-  if (pending.list == nullptr) pending.list = std::make_shared<PutList>(std::move(fresh));
+  if (pending.multi_put == nullptr) pending.multi_put = std::make_shared<MultiPutState>(std::move(fresh));
   for (std::size_t i = 0; i < begun; ++i) {
     if (writes[i].ticket != 0) AddUnsynced(writes[i].ticket, pending, before + i);
   }
-  return !pending.list->is_put_off;
+  return !pending.multi_put->is_postponed;
 }
 
-void Server::AnswerList(const Pending& pending, const PutList& list) {
+void WriteBatcher::AnswerMultiPut(const PendingRequest& pending, const MultiPutState& list) {
   Reply reply;
   reply.request_id = pending.request.request_id;
   PutListOutcomes outcomes = list.outcomes;
@@ -244,7 +276,13 @@ void Server::AnswerList(const Pending& pending, const PutList& list) {
   outcomes.Encode(behind.data());
   const std::size_t text = std::min(list.text.size(), behind.size() - size);
   std::copy_n(list.text.data(), text, behind.data() + size);
-  SendReply(pending.session, reply, {behind.data(), size + text});
+  replies_.Send(pending.session, reply, {behind.data(), size + text});
+}
+
+void WriteBatcher::Forget(ClientSession& session) {
+  for (PendingRequest& pending : requests_) pending.Forget(session);
+  some_gone_ = true;
+  for (auto& [ticket, unsynced] : unsynced_) unsynced.pending.Forget(session);
 }
 
 }  // namespace remora

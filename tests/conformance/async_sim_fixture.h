@@ -30,7 +30,7 @@ class AsyncSim : public SimServed, public testing::TestWithParam<bool> {
   }
 
   Client::Dialer Dialer() {
-    return [this](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::Connection>> {
+    return [this](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> {
       if (no_more_) return absl::UnavailableError("no more");
       return std::make_unique<TamperedConnection>(network_.Dial(), tampering_);
     };

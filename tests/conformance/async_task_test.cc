@@ -162,14 +162,14 @@ TEST_P(AsyncTask, ATaskThatIsNeverStartedDoesNothing) {
 
 // --- An event loop --------------------------------------------------------------------------------------
 
-class EventLoop {
+class EpollLoop {
  public:
-  explicit EventLoop(AsyncClient& client) : client_(client), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  explicit EpollLoop(AsyncClient& client) : client_(client), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
     epoll_event event{};
     event.events = EPOLLIN;
     EXPECT_EQ(epoll_ctl(epoll_, EPOLL_CTL_ADD, client.fd(), &event), 0);
   }
-  ~EventLoop() { close(epoll_); }
+  ~EpollLoop() { close(epoll_); }
 
   /// Sleeps, if `before_sleep` says that something will come; false: nobody woke it for a minute.
   template <typename BeforeSleep>
@@ -197,7 +197,7 @@ class EventLoop {
 TEST_P(AsyncTask, NoWakeUpOfAnEventLoopIsLost) {
   START();
   ConnectAsync({.depth = 8});
-  EventLoop loop(*async_);
+  EpollLoop loop(*async_);
   std::mt19937 random(11);
   const std::size_t total = slow() ? 1000 : 10'000;
   std::size_t begun = 0;
@@ -235,7 +235,7 @@ TEST_P(AsyncTask, NoWakeUpOfAnEventLoopIsLost) {
 TEST_P(AsyncTask, ADescriptorSeesTheServersEndAndThenRests) {
   START();
   ConnectAsync();
-  EventLoop loop(*async_);
+  EpollLoop loop(*async_);
   deployment_->Stop();
   while (async_->status().ok()) ASSERT_TRUE(loop.Turn([&] { return async_->status().ok(); }));
   EXPECT_CODE(kUnavailable, async_->status());

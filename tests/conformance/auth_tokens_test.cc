@@ -136,7 +136,7 @@ TEST(Hmac, IsHmacSha256) {
   EXPECT_EQ(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 }
 
-class AdmissionTest : public testing::Test {
+class AuthenticatorTest : public testing::Test {
  protected:
   static constexpr char kSecret[] = "sixteen bytes: ok";
   static Token Holder(const std::string& name, const std::string& secret) {
@@ -153,40 +153,40 @@ class AdmissionTest : public testing::Test {
     return Proven(hello, admission_.NonceFor(hello));
   }
   ManualClock clock_;
-  Admission admission_{{Holder("other", "another secret here"), Holder("one", kSecret)}, clock_};
+  Authenticator admission_{{Holder("other", "another secret here"), Holder("one", kSecret)}, clock_};
 };
 
-TEST_F(AdmissionTest, AProofIsGoodOnceAndForSoLong) {
+TEST_F(AuthenticatorTest, AProofIsGoodOnceAndForSoLong) {
   const HelloRequest hello = ProvenNow(1);
   TokenUse* const use = admission_.Prove(hello);
   ASSERT_NE(use, nullptr);
   EXPECT_EQ(use->token.name, "one");
   EXPECT_EQ(admission_.Prove(hello), nullptr);
   const HelloRequest second = ProvenNow(2);
-  clock_.Advance(Admission::kEpoch);
+  clock_.Advance(Authenticator::kEpoch);
   EXPECT_EQ(admission_.Prove(hello), nullptr);
   EXPECT_NE(admission_.Prove(second), nullptr);
   const HelloRequest third = ProvenNow(3);
-  clock_.Advance(Admission::kEpoch);
+  clock_.Advance(Authenticator::kEpoch);
   EXPECT_EQ(admission_.Prove(hello), nullptr);
   EXPECT_EQ(admission_.Prove(second), nullptr);
   EXPECT_NE(admission_.Prove(third), nullptr);
   const HelloRequest fourth = ProvenNow(4);
-  clock_.Advance(2 * Admission::kEpoch);  // nobody came meanwhile
+  clock_.Advance(2 * Authenticator::kEpoch);  // nobody came meanwhile
   EXPECT_EQ(admission_.Prove(fourth), nullptr);
   EXPECT_EQ(admission_.Prove(third), nullptr);
 }
 
-TEST_F(AdmissionTest, ManyConnectionsMakeItForgetSoonerAndNotLess) {
+TEST_F(AuthenticatorTest, ManyConnectionsMakeItForgetSoonerAndNotLess) {
   const HelloRequest first = ProvenNow(1);
   ASSERT_NE(admission_.Prove(first), nullptr);
-  for (std::uint64_t i = 2; i <= Admission::kMaxUsed + 10; ++i) {
+  for (std::uint64_t i = 2; i <= Authenticator::kMaxUsed + 10; ++i) {
     ASSERT_NE(admission_.Prove(ProvenNow(i)), nullptr) << i;
   }
   EXPECT_EQ(admission_.Prove(first), nullptr);
 }
 
-TEST_F(AdmissionTest, TokensThatStayAreTheSame) {
+TEST_F(AuthenticatorTest, TokensThatStayAreTheSame) {
   TokenUse* const use = admission_.Prove(ProvenNow(1));
   ASSERT_NE(use, nullptr);
   std::vector<std::string> removed;
@@ -201,7 +201,7 @@ TEST_F(AdmissionTest, TokensThatStayAreTheSame) {
   EXPECT_EQ(admission_.Prove(ProvenNow(3))->token.role, Role::kReadWrite);
 }
 
-TEST_F(AdmissionTest, ARateIsKept) {
+TEST_F(AuthenticatorTest, ARateIsKept) {
   TokenUse use;
   use.token.max_requests_per_second = 100;
   int taken = 0;

@@ -185,7 +185,7 @@ class EmbeddedDeployment final : public Deployment {
     return absl::OkStatus();
   }
   void Stop() override { store_.reset(); }
-  absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override {
+  absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override {
     return absl::UnimplementedError("an embedded store has no connections");
   }
   Store& store() override { return *store_; }
@@ -218,7 +218,7 @@ class ThreadedDeployment final : public Deployment {
     return absl::OkStatus();
   }
   void Stop() override { server_.reset(); }
-  absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override {
+  absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override {
     return rdma::Dial(NextAddress(), rdma::QueueLimits(), clock_, clock_.Now() + std::chrono::seconds(5));
   }
   void ReloadTokens() override { server_->server().ReloadTokens(); }
@@ -261,7 +261,7 @@ class SimDeployment final : public Deployment {
     return server_->AddListener(network_.Listen());
   }
   void Stop() override { server_.reset(); }
-  absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return network_.Dial(); }
+  absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override { return network_.Dial(); }
   void ReloadTokens() override { server_->ReloadTokens(); }
   Store& store() override { return server_->store(); }
   const Clock& clock() const override { return network_.clock(); }
@@ -285,7 +285,7 @@ class WithDataDir final : public Deployment {
   }
   absl::Status Restart() override { return inner_->Restart(); }
   void Stop() override { inner_->Stop(); }
-  absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() override { return inner_->Dial(); }
+  absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() override { return inner_->Dial(); }
   void ReloadTokens() override { inner_->ReloadTokens(); }
   Store& store() override { return inner_->store(); }
   const Clock& clock() const override { return inner_->clock(); }

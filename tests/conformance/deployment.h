@@ -130,7 +130,7 @@ class Deployment {
   virtual absl::Status Restart() = 0;
   virtual void Stop() = 0;
   /// A connection that is dialled and not connected, for tests that speak for themselves. Not embedded.
-  virtual absl::StatusOr<std::unique_ptr<rdma::Connection>> Dial() = 0;
+  virtual absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> Dial() = 0;
 
   /// Reloads ServerOptions::tokens_file in one of the server's next steps.
   virtual void ReloadTokens() {}

@@ -31,7 +31,7 @@ class FlippedBits : public SimServed, public testing::Test {
     tampering_.change_read = [this](std::span<const rdma::Sge> came) { Take(came); };
   }
 
-  std::unique_ptr<rdma::Connection> Dial() {
+  std::unique_ptr<rdma::ClientConnection> Dial() {
     return std::make_unique<TamperedConnection>(network_.Dial(), tampering_);
   }
   std::unique_ptr<Client> ConnectThrough(const ClientOptions& options) {

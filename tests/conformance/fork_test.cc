@@ -55,7 +55,7 @@ TEST_P(Fork, TheClientIsTheParents) {
     if (!absl::IsFailedPrecondition(async_->WaitAll(Soon()))) return 8;
     // Of its own, it has one.
     if (GetParam() == DeploymentKind::kVerbs) return 0;  // if its device can be forked
-    absl::StatusOr<std::unique_ptr<rdma::Connection>> connection = deployment_->Dial();
+    absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> connection = deployment_->Dial();
     if (!connection.ok()) return 9;
     const auto own = Client::Connect(*std::move(connection), {}, deployment_->clock());
     if (!own.ok()) return 10;

@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 constexpr int kLargePageKeys = 6000;
 const std::string kFiller(1000, 'v');
 
-class LargePagesTest : public testing::TestWithParam<rdma::TransportKind> {
+class HugePagesTest : public testing::TestWithParam<rdma::TransportKind> {
  protected:
   bool is_verbs() const { return GetParam() == rdma::TransportKind::kVerbs; }
 
@@ -56,14 +56,14 @@ class LargePagesTest : public testing::TestWithParam<rdma::TransportKind> {
   std::unique_ptr<Client> client_;
 };
 
-INSTANTIATE_TEST_SUITE_P(On, LargePagesTest,
+INSTANTIATE_TEST_SUITE_P(On, HugePagesTest,
                          testing::Values(rdma::TransportKind::kLocal, rdma::TransportKind::kVerbs),
                          [](const auto& test) {
                            return test.param == rdma::TransportKind::kVerbs ? "verbs" : "local";
                          });
 
-TEST_P(LargePagesTest, ReadersFindTheSameBytesBeforeAndBehind) {
-  options_.large_pages = true;
+TEST_P(HugePagesTest, ReadersFindTheSameBytesBeforeAndBehind) {
+  options_.huge_pages = true;
   Start();
   const std::uint64_t at_first = LargePageBytes();
   Fill();
@@ -79,14 +79,14 @@ TEST_P(LargePagesTest, ReadersFindTheSameBytesBeforeAndBehind) {
   EXPECT_EQ(at_first == options_.store.memory_size, is_verbs());
 }
 
-TEST_P(LargePagesTest, NoneUnlessAskedFor) {
+TEST_P(HugePagesTest, NoneUnlessAskedFor) {
   Start();
   Fill();
   EXPECT_EQ(LargePageBytes(), 0u);
 }
 
-TEST_P(LargePagesTest, TheServerEndsInTheMiddleOfThat) {
-  options_.large_pages = true;
+TEST_P(HugePagesTest, TheServerEndsInTheMiddleOfThat) {
+  options_.huge_pages = true;
   for (int i = 0; i < 3; ++i) {
     Start();
     for (int key = 0; key < 1000 * (i + 1); ++key) {

@@ -35,7 +35,7 @@ template <typename... Arguments>
 concept AsyncClientTakes = requires(Arguments&&... arguments) {
   AsyncClient::Connect(static_cast<Arguments&&>(arguments)...);
 };
-using OneConnection = std::unique_ptr<rdma::Connection>;
+using OneConnection = std::unique_ptr<rdma::ClientConnection>;
 static_assert(ClientTakes<const char*, ClientOptions, SteadyClock&>);
 static_assert(!ClientTakes<const char*, ClientOptions, SteadyClock>);
 static_assert(!ClientTakes<std::string_view, ClientOptions, SteadyClock>);
@@ -86,7 +86,7 @@ class TwoThreads : public Behaviour {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
-  std::unique_ptr<rdma::Connection> Dial() { return *deployment_->Dial(); }
+  std::unique_ptr<rdma::ClientConnection> Dial() { return *deployment_->Dial(); }
 
   /// One thread is in the middle of a call, when another begins one.
   template <typename First, typename Second>

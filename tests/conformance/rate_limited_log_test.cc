@@ -16,7 +16,7 @@
 namespace remora {
 namespace {
 
-using Kind = BoundedLog::Kind;
+using Kind = RateLimitedLog::Kind;
 using testing::HasSubstr, testing::StartsWith;
 using Lines = std::vector<std::string>;
 
@@ -35,86 +35,86 @@ std::uint64_t LeftOut(const Lines& lines, std::string_view kind) {
   return sum;
 }
 
-class BoundedLogTest : public testing::Test {
+class RateLimitedLogTest : public testing::Test {
  protected:
   ManualClock clock_;
   Lines lines_;
-  BoundedLog log_{[this](std::string_view line) { lines_.emplace_back(line); }, clock_};
+  RateLimitedLog log_{[this](std::string_view line) { lines_.emplace_back(line); }, clock_};
 };
 
-TEST_F(BoundedLogTest, WhatComesSlowlyIsWritten) {
+TEST_F(RateLimitedLogTest, WhatComesSlowlyIsWritten) {
   for (int i = 0; i < 1000; ++i) {
     log_.Write(Kind::kClients, "one");
-    clock_.Advance(Duration(BoundedLog::kWindow) / (BoundedLog::kLines - 1));
-    log_.TellDue();
+    clock_.Advance(Duration(RateLimitedLog::kWindow) / (RateLimitedLog::kLines - 1));
+    log_.FlushSummaries();
   }
-  log_.TellAll();
+  log_.FlushAllSummaries();
   EXPECT_EQ(lines_, Lines(1000, "one"));
 }
 
-TEST_F(BoundedLogTest, WhatIsLeftOutIsTold) {
-  for (std::size_t i = 0; i < BoundedLog::kLines; ++i) log_.Write(Kind::kClients, "one");
-  EXPECT_FALSE(log_.next_telling().has_value());
+TEST_F(RateLimitedLogTest, WhatIsLeftOutIsTold) {
+  for (std::size_t i = 0; i < RateLimitedLog::kLines; ++i) log_.Write(Kind::kClients, "one");
+  EXPECT_FALSE(log_.next_summary().has_value());
   log_.Write(Kind::kClients, "one");
   log_.Write(Kind::kClients, "one");
-  ASSERT_TRUE(log_.next_telling().has_value());
-  EXPECT_EQ(*log_.next_telling(), clock_.Now() + BoundedLog::kWindow);
-  clock_.Advance(BoundedLog::kWindow - Duration(1));
-  log_.TellDue();
-  EXPECT_EQ(lines_, Lines(BoundedLog::kLines, "one"));
+  ASSERT_TRUE(log_.next_summary().has_value());
+  EXPECT_EQ(*log_.next_summary(), clock_.Now() + RateLimitedLog::kWindow);
+  clock_.Advance(RateLimitedLog::kWindow - Duration(1));
+  log_.FlushSummaries();
+  EXPECT_EQ(lines_, Lines(RateLimitedLog::kLines, "one"));
   clock_.Advance(Duration(1));
-  log_.TellDue();
-  ASSERT_EQ(lines_.size(), BoundedLog::kLines + 1);
+  log_.FlushSummaries();
+  ASSERT_EQ(lines_.size(), RateLimitedLog::kLines + 1);
   EXPECT_THAT(lines_.back(), StartsWith("2 more lines of clients that came or went were not written"));
-  EXPECT_FALSE(log_.next_telling().has_value());
+  EXPECT_FALSE(log_.next_summary().has_value());
   log_.Write(Kind::kClients, "another");
   EXPECT_EQ(lines_.back(), "another");
-  log_.TellDue();
-  log_.TellAll();
-  EXPECT_EQ(lines_.size(), BoundedLog::kLines + 2) << "told once";
+  log_.FlushSummaries();
+  log_.FlushAllSummaries();
+  EXPECT_EQ(lines_.size(), RateLimitedLog::kLines + 2) << "told once";
 }
 
-TEST_F(BoundedLogTest, OneKindHidesNoOther) {
+TEST_F(RateLimitedLogTest, OneKindHidesNoOther) {
   for (int i = 0; i < 1000; ++i) log_.Write(Kind::kStrangers, "refused");
   log_.Write(Kind::kClients, "connected");
   log_.Write(Kind::kBackups, "made");
   EXPECT_EQ(CountOf(lines_, "connected"), 1u);
   EXPECT_EQ(CountOf(lines_, "made"), 1u);
-  EXPECT_EQ(lines_.size(), BoundedLog::kLines + 2);
+  EXPECT_EQ(lines_.size(), RateLimitedLog::kLines + 2);
   // Nor is one told of later as another goes on.
-  clock_.Advance(Duration(BoundedLog::kWindow) / 2);
+  clock_.Advance(Duration(RateLimitedLog::kWindow) / 2);
   for (int i = 0; i < 1000; ++i) log_.Write(Kind::kBackups, "made");
-  clock_.Advance(Duration(BoundedLog::kWindow) / 2);
-  log_.TellDue();
-  EXPECT_EQ(LeftOut(lines_, "clients that were refused"), 1000 - BoundedLog::kLines);
-  clock_.Advance(Duration(BoundedLog::kWindow) / 2);
-  log_.TellDue();
-  EXPECT_EQ(LeftOut(lines_, "backups"), 1001 - BoundedLog::kLines);
+  clock_.Advance(Duration(RateLimitedLog::kWindow) / 2);
+  log_.FlushSummaries();
+  EXPECT_EQ(LeftOut(lines_, "clients that were refused"), 1000 - RateLimitedLog::kLines);
+  clock_.Advance(Duration(RateLimitedLog::kWindow) / 2);
+  log_.FlushSummaries();
+  EXPECT_EQ(LeftOut(lines_, "backups"), 1001 - RateLimitedLog::kLines);
 }
 
 // At any pace each is written or counted, and there are no more than may be.
-TEST_F(BoundedLogTest, EachIsWrittenOrCounted) {
+TEST_F(RateLimitedLogTest, EachIsWrittenOrCounted) {
   std::mt19937_64 random(1);
   std::uint64_t said = 0;
   const TimePoint begin = clock_.Now();
   for (int round = 0; round < 300; ++round) {
     for (std::uint64_t burst = random() % 100; burst > 0; --burst, ++said) log_.Write(Kind::kClients, "one");
     clock_.Advance(std::chrono::milliseconds(random() % 4000));
-    if (random() % 2 == 0) log_.TellDue();
+    if (random() % 2 == 0) log_.FlushSummaries();
   }
-  const auto windows = static_cast<std::size_t>((clock_.Now() - begin) / BoundedLog::kWindow) + 1;
-  EXPECT_LE(lines_.size(), windows * (BoundedLog::kLines + 1));
-  log_.TellAll();
+  const auto windows = static_cast<std::size_t>((clock_.Now() - begin) / RateLimitedLog::kWindow) + 1;
+  EXPECT_LE(lines_.size(), windows * (RateLimitedLog::kLines + 1));
+  log_.FlushAllSummaries();
   EXPECT_EQ(CountOf(lines_, "one") + LeftOut(lines_, "clients"), said);
   EXPECT_GT(LeftOut(lines_, "clients"), 0u);
 }
 
-TEST(BoundedLogOfNobodyTest, HasNothingToTell) {
+TEST(RateLimitedLogOfNobodyTest, HasNothingToTell) {
   const ManualClock clock;
-  BoundedLog log({}, clock);
+  RateLimitedLog log({}, clock);
   for (int i = 0; i < 100; ++i) log.Write(Kind::kClients, "one");
-  EXPECT_FALSE(log.next_telling().has_value());
-  log.TellAll();
+  EXPECT_FALSE(log.next_summary().has_value());
+  log.FlushAllSummaries();
 }
 
 // --- A server's -----------------------------------------------------------------------------------------
@@ -147,14 +147,14 @@ TEST_F(ServersLogTest, IsBoundedInWhatClientsCause) {
   const std::size_t before = lines_.size();
   ComeAndGo(200);
   BeRefused(300);
-  EXPECT_LE(lines_.size() - before, 2 * BoundedLog::kLines);
-  EXPECT_EQ(CountOf(lines_, ": connected") + CountOf(lines_, ": disconnected"), BoundedLog::kLines);
-  EXPECT_EQ(CountOf(lines_, ": refused: that was no"), BoundedLog::kLines);
+  EXPECT_LE(lines_.size() - before, 2 * RateLimitedLog::kLines);
+  EXPECT_EQ(CountOf(lines_, ": connected") + CountOf(lines_, ": disconnected"), RateLimitedLog::kLines);
+  EXPECT_EQ(CountOf(lines_, ": refused: that was no"), RateLimitedLog::kLines);
   // Nobody else comes: it tells all the same.
-  network_.Advance(BoundedLog::kWindow);
+  network_.Advance(RateLimitedLog::kWindow);
   server_->Step();
-  EXPECT_EQ(LeftOut(lines_, "clients that came or went"), 400 - BoundedLog::kLines);
-  EXPECT_EQ(LeftOut(lines_, "clients that were refused"), 300 - BoundedLog::kLines);
+  EXPECT_EQ(LeftOut(lines_, "clients that came or went"), 400 - RateLimitedLog::kLines);
+  EXPECT_EQ(LeftOut(lines_, "clients that were refused"), 300 - RateLimitedLog::kLines);
   ComeAndGo(1);
   EXPECT_THAT(lines_.back(), HasSubstr(": disconnected"));
 }

@@ -150,7 +150,7 @@ TEST_P(Reconnect, WithoutItTheFirstConnectionIsTheOnlyOne) {
 
 TEST_P(Reconnect, AnotherVersionBehindTheSameAddressEndsTheAttempts) {
   START();
-  const auto refuse = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::Connection>> {
+  const auto refuse = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> {
     return absl::FailedPreconditionError("no device");
   };
   bool again = false;
@@ -170,7 +170,7 @@ TEST_P(Reconnect, AnotherVersionBehindTheSameAddressEndsTheAttempts) {
 TEST_P(Reconnect, AWatchGoesOnBehindWhatMayPass) {
   START({.durability = Durability::kLogged});
   absl::Status refusal;
-  const auto dial = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::Connection>> {
+  const auto dial = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> {
     if (!refusal.ok()) return refusal;
     return deployment_->Dial();
   };

@@ -213,7 +213,7 @@ TEST_F(Returning, WhoIsForgottenIsToldThatNobodyKnows) {
   options_.remembered_clients = 1;
   Serve(options_);
   bool others_come = false;
-  const auto dial = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::Connection>> {
+  const auto dial = [&](TimePoint) -> absl::StatusOr<std::unique_ptr<rdma::ClientConnection>> {
     if (others_come) {
       for (int i = 0; i < 3; ++i) EXPECT_TRUE(Connect({})->Ping().ok());
     }

@@ -243,8 +243,8 @@ class RawClient {
 
   Deployment& deployment_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(2048);
-  std::unique_ptr<rdma::Connection> connection_;
-  rdma::Spinner spinner_;
+  std::unique_ptr<rdma::ClientConnection> connection_;
+  rdma::AdaptivePoller spinner_;
   std::unique_ptr<rdma::Registration> registration_;
   HelloReply hello_;
 };

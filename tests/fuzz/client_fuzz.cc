@@ -36,9 +36,9 @@ class Liar {
   Input& input_;
 };
 
-class LyingConnection final : public rdma::Connection {
+class LyingConnection final : public rdma::ClientConnection {
  public:
-  LyingConnection(std::unique_ptr<rdma::Connection> inner, Liar& liar)
+  LyingConnection(std::unique_ptr<rdma::ClientConnection> inner, Liar& liar)
       : inner_(std::move(inner)), liar_(liar) {}
 
   absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterMessages(std::span<std::byte> bytes) override {
@@ -48,19 +48,12 @@ class LyingConnection final : public rdma::Connection {
     return inner_->RegisterWrite(memory);
   }
   absl::Status OfferWrite(rdma::SharedMemory& memory) override { return inner_->OfferWrite(memory); }
-  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
-                                                                 std::size_t offset,
-                                                                 std::size_t size) override {
-    return inner_->GrantWrite(memory, offset, size);
-  }
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override {
     const absl::Status status = inner_->Connect(request_data, deadline);
     peer_data_.assign(inner_->peer_data().begin(), inner_->peer_data().end());
     liar_.Change(peer_data_);
     return status;
   }
-  absl::Status Accept(std::span<const std::byte> data) override { return inner_->Accept(data); }
-  void Reject(std::span<const std::byte> data) override { inner_->Reject(data); }
   std::span<const std::byte> peer_data() const override { return peer_data_; }
   absl::Status PostReadv(std::uint64_t context, std::span<const rdma::Sge> to, const RemoteRegion& region,
                          std::uint64_t offset) override {
@@ -102,7 +95,7 @@ class LyingConnection final : public rdma::Connection {
   std::string peer() const override { return inner_->peer(); }
 
  private:
-  const std::unique_ptr<rdma::Connection> inner_;
+  const std::unique_ptr<rdma::ClientConnection> inner_;
   Liar& liar_;
   std::vector<std::byte> peer_data_;
   std::deque<std::vector<rdma::Sge>> reads_;

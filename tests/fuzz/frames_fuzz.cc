@@ -85,7 +85,7 @@ std::string FrameOf(remora::Input& input) {
 }
 
 void FuzzLink(remora::Input& input) {
-  static const std::unique_ptr<TcpNews> news = *TcpNews::Create();
+  static const std::unique_ptr<TcpEvents> news = *TcpEvents::Create();
   static const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   int ends[2];
   FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
@@ -116,7 +116,7 @@ void FuzzLink(remora::Input& input) {
       }
       case 1:
         if (is_struck) break;
-        link->Strike(key);
+        link->Deregister(key);
         is_struck = true;
         at_the_strike.assign(slice.bytes().begin(), slice.bytes().end());
         break;

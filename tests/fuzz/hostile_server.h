@@ -39,7 +39,7 @@ class FuzzClock final : public Clock {
   mutable TimePoint now_{std::chrono::seconds(1'600'000'000)};
 };
 
-class HostileServer final : public rdma::Connection {
+class HostileServer final : public rdma::ClientConnection {
  public:
   struct Script {
     HelloReply hello;
@@ -65,18 +65,9 @@ class HostileServer final : public rdma::Connection {
   absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterWrite(rdma::SharedMemory& memory) override {
     return std::make_unique<Registered>(memory.bytes(), RemoteRegion{4096, memory.bytes().size(), 7});
   }
-  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& /*memory*/,
-                                                                 std::size_t /*offset*/,
-                                                                 std::size_t /*size*/) override {
-    return absl::UnimplementedError("of servers");
-  }
   absl::Status Connect(std::span<const std::byte> /*request_data*/, TimePoint /*deadline*/) override {
     return absl::OkStatus();
   }
-  absl::Status Accept(std::span<const std::byte> /*data*/) override {
-    return absl::UnimplementedError("of servers");
-  }
-  void Reject(std::span<const std::byte> /*data*/) override {}
   std::span<const std::byte> peer_data() const override { return AsBytes(script_.hello); }
 
   absl::Status PostReadv(std::uint64_t context, std::span<const rdma::Sge> to, const RemoteRegion& region,
@@ -130,6 +121,8 @@ class HostileServer final : public rdma::Connection {
     if (count == 0) clock_.Sleep(std::chrono::microseconds(100));  // a client that only polls gets on as well
     return count;
   }
+  void Arm() override {}
+  void Disarm() override {}
   absl::Status Wait(TimePoint deadline) override {
     if (!completions_.empty()) return absl::OkStatus();
     if (deadline > clock_.Now()) clock_.Sleep(deadline - clock_.Now());

@@ -51,7 +51,7 @@ void ReadScan(std::string_view bytes) {
 void ReadRequest(std::string_view bytes) {
   Request request;
   if (!FromBytes(std::as_bytes(std::span(bytes)), &request)) return;
-  if (IsWrite(request.operation) && FitsItsOperation(request)) {
+  if (IsWrite(request.operation) && Validate(request)) {
     const Condition condition = Condition::Decode(request.condition);
     FUZZ_CHECK(condition.Encode() == request.condition);
     const auto ttl = DecodeTtl(request.ttl_ms);

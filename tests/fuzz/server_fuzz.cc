@@ -26,7 +26,7 @@ constexpr std::string_view kOthersValue = "which nobody has changed";
 /// Speaks without reading what is answered.
 class HostileClient {
  public:
-  HostileClient(std::unique_ptr<rdma::Connection> connection, SimNetwork& network, Input& input)
+  HostileClient(std::unique_ptr<rdma::ClientConnection> connection, SimNetwork& network, Input& input)
       : network_(network), input_(input), connection_(std::move(connection)) {
     registration_ = connection_->RegisterMessages(buffer_).value();
     for (std::uint64_t i = 0; i < kReceives; ++i) Receive(i);
@@ -145,7 +145,7 @@ class HostileClient {
   SimNetwork& network_;
   Input& input_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kSendAt + 4096);
-  std::unique_ptr<rdma::Connection> connection_;
+  std::unique_ptr<rdma::ClientConnection> connection_;
   std::unique_ptr<rdma::Registration> registration_;
   HelloReply hello_;
   std::uint64_t last_id_ = 0;

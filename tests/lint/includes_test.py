@@ -62,6 +62,11 @@ FORBIDDEN = [
     ("rdma/transport.h", "rdma/local/local.h"),
     ("client/session/session.h", "client/get/get.h"),
     ("server/connection/client_table.h", "server/request/large_writes.h"),
+    ("server/memory/exported_memory.cc", "server/connection/client_session.h"),
+    ("server/connection/acceptor.cc", "server/server.h"),
+    ("server/request/read_service.cc", "server/server.h"),
+    ("server/request/write_batcher.cc", "server/event_loop.h"),
+    ("server/event_loop.cc", "server/server.h"),
     ("bench/kvbench/target.h", "bench/kvbench/report.h"),
 ]
 

@@ -321,7 +321,7 @@ int Notice(const std::string& address, const std::string& what) {
   if (!client.ok()) return Fail("connect", client.status());
   std::printf("connected\n");
   std::fflush(stdout);
-  rdma::Spinner spinner;
+  rdma::AdaptivePoller spinner;
   for (;;) {
     // To be told of the end of a connection that is not used takes no call.
     std::array<rdma::Completion, 8> completions;

@@ -46,38 +46,36 @@ constexpr std::uint32_t kWriteKey = 200;
 // That of a grant is this plus its number in the connection: none comes twice.
 constexpr std::uint32_t kGrantKey = 300;
 
+using Registered = absl::StatusOr<std::unique_ptr<rdma::Registration>>;
 RemoteRegion Name(std::span<std::byte> bytes, std::uint32_t key) {
   return {reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(), key, 0};
 }
 
 }  // namespace
 
-/// Either end of a connection. Both ends know each other until one is destroyed.
-class SimConnection final : public rdma::Connection {
+/// Either end; a SimServerConnection has that of a server. They know each other until one is destroyed.
+class SimConnection final : public rdma::ClientConnection {
  public:
   SimConnection(SimNetwork& network, SimListener* listener) : network_(network), listener_(listener) {
     network_.connections_.push_back(this);
   }
   ~SimConnection() override;
 
-  absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterMessages(std::span<std::byte> bytes) override {
+  Registered RegisterMessages(std::span<std::byte> bytes) override {
     return std::make_unique<SimRegistration>(bytes, RemoteRegion());
   }
-  absl::StatusOr<std::unique_ptr<rdma::Registration>> RegisterWrite(rdma::SharedMemory& memory) override {
+  Registered RegisterWrite(rdma::SharedMemory& memory) override {
     writable_ = Name(memory.bytes(), kWriteKey);
     return std::make_unique<SimRegistration>(memory.bytes(), writable_, [this] { CheckEnding(); });
   }
-  absl::StatusOr<std::unique_ptr<rdma::Registration>> ProvideWrite(std::string_view name,
-                                                                   std::size_t size) override {
+  Registered ProvideWrite(std::string_view name, std::size_t size) {
     auto memory = rdma::SharedMemory::Create(name, size, rdma::SharedMemory::Writers::kPeers);
     if (!memory.ok()) return memory.status();
     writable_ = Name((*memory)->bytes(), kWriteKey);
     return std::make_unique<ProvidedRegistration>(*std::move(memory), writable_, [this] { CheckEnding(); });
   }
   absl::Status OfferWrite(rdma::SharedMemory& memory) override { return rdma::CheckOffer(memory); }
-  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
-                                                                 std::size_t offset,
-                                                                 std::size_t size) override {
+  Registered GrantWrite(rdma::SharedMemory& memory, std::size_t offset, std::size_t size) {
     if (!network_.grants_) return absl::UnimplementedError("this network grants nothing");
     const std::span<std::byte> bytes = memory.bytes().subspan(offset, size);
     grants_.push_back(Name(bytes, kGrantKey + grants_made_++));
@@ -85,8 +83,8 @@ class SimConnection final : public rdma::Connection {
         bytes, grants_.back(), [this, region = grants_.back()] { std::erase(grants_, region); });
   }
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override;
-  absl::Status Accept(std::span<const std::byte> data) override { return Answer(data, State::kOpen); }
-  void Reject(std::span<const std::byte> data) override { Answer(data, State::kRejected).IgnoreError(); }
+  absl::Status Accept(std::span<const std::byte> data) { return Answer(data, State::kOpen); }
+  void Reject(std::span<const std::byte> data) { Answer(data, State::kRejected).IgnoreError(); }
   // As with a device, the peer learns it later: when this is destroyed.
   void Disconnect() override { disconnected_ = true; }
   std::span<const std::byte> peer_data() const override { return peer_data_; }
@@ -102,12 +100,10 @@ class SimConnection final : public rdma::Connection {
   }
   std::size_t Poll(std::span<rdma::Completion> out) override;
   absl::Status Wait(TimePoint deadline) override;
+  void Arm() override {}
+  void Disarm() override {}
   // Always readable: to Poll is what makes something happen.
   int wait_fd() const override { return network_.wait_fd(); }
-  bool Probe() override {
-    if (other_ == nullptr) SendToNobody();
-    return true;
-  }
   const absl::Status& status() const override { return status_; }
   std::string peer() const override { return "simulated"; }
 
@@ -117,6 +113,7 @@ class SimConnection final : public rdma::Connection {
  private:
   friend class SimListener;
   friend class SimNetwork;
+  friend class SimServerConnection;
   enum class State { kNew, kAsked, kOpen, kRejected };
   struct PendingRead {
     std::uint64_t context;
@@ -146,7 +143,8 @@ class SimConnection final : public rdma::Connection {
   }
 
   SimNetwork& network_;
-  SimListener* listener_;  // of a server's end
+  SimListener* listener_;          // of a server's end
+  rdma::Connection* user_ = this;  // its completions are of this
   SimConnection* other_ = nullptr;
   State state_ = State::kNew;
   bool disconnected_ = false;
@@ -161,6 +159,44 @@ class SimConnection final : public rdma::Connection {
   absl::Status status_;
   int late_ = 0;                          // Polls until what was on its way comes
   std::optional<TimePoint> gives_up_at_;  // sends again and again to one that it does not know to be cut off
+};
+
+class SimServerConnection final : public rdma::ServerConnection {
+ public:
+  explicit SimServerConnection(std::unique_ptr<SimConnection> end) : end_(std::move(end)) {
+    end_->user_ = this;
+  }
+
+  Registered RegisterMessages(std::span<std::byte> bytes) override { return end_->RegisterMessages(bytes); }
+  Registered ProvideWrite(std::string_view name, std::size_t size) override {
+    return end_->ProvideWrite(name, size);
+  }
+  Registered GrantWrite(rdma::SharedMemory& memory, std::size_t offset, std::size_t size) override {
+    return end_->GrantWrite(memory, offset, size);
+  }
+  absl::Status Accept(std::span<const std::byte> data) override { return end_->Accept(data); }
+  void Reject(std::span<const std::byte> data) override { end_->Reject(data); }
+  void Disconnect() override { end_->Disconnect(); }
+  std::span<const std::byte> peer_data() const override { return end_->peer_data(); }
+  absl::Status PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
+                          std::uint64_t offset) override {
+    return end_->PostWritev(from, region, offset);
+  }
+  absl::Status PostSend(std::uint64_t context, const rdma::Sge& from) override {
+    return end_->PostSend(context, from);
+  }
+  absl::Status PostRecv(std::uint64_t context, const rdma::Sge& into) override {
+    return end_->PostRecv(context, into);
+  }
+  bool Probe() override {
+    if (end_->other_ == nullptr) end_->SendToNobody();
+    return true;
+  }
+  const absl::Status& status() const override { return end_->status(); }
+  std::string peer() const override { return end_->peer(); }
+
+ private:
+  const std::unique_ptr<SimConnection> end_;
 };
 
 class SimListener final : public rdma::Listener {
@@ -178,12 +214,12 @@ class SimListener final : public rdma::Listener {
     regions_.push_back(Name(memory.bytes(), kReadKey + static_cast<std::uint32_t>(regions_.size())));
     return regions_.back();
   }
-  std::unique_ptr<rdma::Connection> NextRequest() override {
+  std::unique_ptr<rdma::ServerConnection> NextRequest() override {
     if (requests_.empty()) return nullptr;
     std::unique_ptr<SimConnection> request = std::move(requests_.front());
     requests_.pop_front();
     connections_.push_back(request.get());
-    return request;
+    return std::make_unique<SimServerConnection>(std::move(request));
   }
   std::size_t Poll(std::span<rdma::Completion> out) override {
     std::size_t count = 0;
@@ -211,7 +247,7 @@ SimNetwork::SimNetwork(std::uint64_t seed) : random_(seed), wait_fd_(eventfd(1, 
 SimNetwork::~SimNetwork() { close(wait_fd_); }
 
 std::unique_ptr<rdma::Listener> SimNetwork::Listen() { return std::make_unique<SimListener>(*this); }
-std::unique_ptr<rdma::Connection> SimNetwork::Dial() {
+std::unique_ptr<rdma::ClientConnection> SimNetwork::Dial() {
   return std::make_unique<SimConnection>(*this, nullptr);
 }
 
@@ -405,7 +441,7 @@ void SimConnection::DeliverReads() {
       is_whole = is_whole && network_.Deliver(status_, from, sge.data, sge.size);
       from += sge.size;
     }
-    completions_.push_back({this, read.context, 0, rdma::CompletionKind::kRead, is_whole});
+    completions_.push_back({user_, read.context, 0, rdma::CompletionKind::kRead, is_whole});
   }
 }
 
@@ -424,7 +460,7 @@ void SimConnection::DeliverMessages() {
 }
 
 void SimConnection::Complete(rdma::CompletionKind kind, std::uint64_t context, std::size_t size) {
-  completions_.push_back({this, context, static_cast<std::uint32_t>(size), kind, /*ok=*/true});
+  completions_.push_back({user_, context, static_cast<std::uint32_t>(size), kind, /*ok=*/true});
 }
 
 void SimConnection::PeerWentAway() {
@@ -451,14 +487,14 @@ void SimConnection::CutOff(SimNetwork::Cut cut) {
 void SimConnection::Break(const absl::Status& cause) {
   status_ = cause;
   for (const PendingRead& read : reads_) {
-    completions_.push_back({this, read.context, 0, rdma::CompletionKind::kRead, /*ok=*/false});
+    completions_.push_back({user_, read.context, 0, rdma::CompletionKind::kRead, /*ok=*/false});
   }
   for (const PendingReceive& receive : receives_) {
-    completions_.push_back({this, receive.context, 0, rdma::CompletionKind::kReceive, /*ok=*/false});
+    completions_.push_back({user_, receive.context, 0, rdma::CompletionKind::kReceive, /*ok=*/false});
   }
   reads_.clear();
   receives_.clear();
-  completions_.push_back({this, 0, 0, rdma::CompletionKind::kDisconnected, /*ok=*/false});
+  completions_.push_back({user_, 0, 0, rdma::CompletionKind::kDisconnected, /*ok=*/false});
 }
 
 }  // namespace remora

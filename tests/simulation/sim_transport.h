@@ -90,7 +90,7 @@ class SimNetwork {
   /// There is one listener at a time.
   std::unique_ptr<rdma::Listener> Listen();
   /// Unavailable from Connect when there is no listener by then.
-  std::unique_ptr<rdma::Connection> Dial();
+  std::unique_ptr<rdma::ClientConnection> Dial();
 
   const SimClock& clock() const { return clock_; }
   /// Lets time pass, for everybody.

@@ -23,7 +23,7 @@ namespace remora {
 class HandClient {
  public:
   /// Over a connection that is dialled and not connected. Must not be refused.
-  HandClient(std::unique_ptr<rdma::Connection> connection, const Clock& clock,
+  HandClient(std::unique_ptr<rdma::ClientConnection> connection, const Clock& clock,
              const HelloRequest& hello = HelloRequest())
       : clock_(clock), connection_(std::move(connection)) {
     auto registration = connection_->RegisterMessages(buffer_);
@@ -189,8 +189,8 @@ class HandClient {
 
   const Clock& clock_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kPayloadAt + kPayloadSize);
-  std::unique_ptr<rdma::Connection> connection_;
-  rdma::Spinner spinner_;
+  std::unique_ptr<rdma::ClientConnection> connection_;
+  rdma::AdaptivePoller spinner_;
   std::unique_ptr<rdma::Registration> registration_;
   HelloReply hello_;
   std::uint64_t last_id_ = 0;

@@ -35,9 +35,9 @@ struct Tampering {
   int connections = 0;  // that there are
 };
 
-class TamperedConnection final : public rdma::Connection {
+class TamperedConnection final : public rdma::ClientConnection {
  public:
-  TamperedConnection(std::unique_ptr<rdma::Connection> inner, Tampering& tampering)
+  TamperedConnection(std::unique_ptr<rdma::ClientConnection> inner, Tampering& tampering)
       : inner_(std::move(inner)), tampering_(tampering) {
     ++tampering_.connections;
   }
@@ -50,16 +50,9 @@ class TamperedConnection final : public rdma::Connection {
     return inner_->RegisterWrite(memory);
   }
   absl::Status OfferWrite(rdma::SharedMemory& memory) override { return inner_->OfferWrite(memory); }
-  absl::StatusOr<std::unique_ptr<rdma::Registration>> GrantWrite(rdma::SharedMemory& memory,
-                                                                 std::size_t offset,
-                                                                 std::size_t size) override {
-    return inner_->GrantWrite(memory, offset, size);
-  }
   absl::Status Connect(std::span<const std::byte> request_data, TimePoint deadline) override {
     return inner_->Connect(request_data, deadline);
   }
-  absl::Status Accept(std::span<const std::byte> data) override { return inner_->Accept(data); }
-  void Reject(std::span<const std::byte> data) override { inner_->Reject(data); }
   void Disconnect() override { inner_->Disconnect(); }
   std::span<const std::byte> peer_data() const override { return inner_->peer_data(); }
 
@@ -126,7 +119,7 @@ class TamperedConnection final : public rdma::Connection {
   std::string peer() const override { return inner_->peer(); }
 
  private:
-  const std::unique_ptr<rdma::Connection> inner_;
+  const std::unique_ptr<rdma::ClientConnection> inner_;
   Tampering& tampering_;
   std::map<std::uint64_t, rdma::Sge> receives_;
   std::deque<std::vector<rdma::Sge>> reads_;

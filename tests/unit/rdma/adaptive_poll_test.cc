@@ -11,37 +11,37 @@ constexpr int kLong = 5000;
 constexpr int kNever = kLong + 1;
 
 /// A wait for what is there at the `found`th look; how often it looked.
-int LooksOf(Spinner& spinner, int found) {
+int LooksOf(AdaptivePoller& spinner, int found) {
   int looks = 0;
   const bool is_there = spinner.Spin([&] { return ++looks == found; });
   EXPECT_EQ(is_there, looks == found);
   return looks;
 }
 
-TEST(SpinnerTest, LooksUntilItIsThere) {
-  Spinner spinner;
+TEST(AdaptivePollerTest, LooksUntilItIsThere) {
+  AdaptivePoller spinner;
   EXPECT_EQ(LooksOf(spinner, 1), 1);
   EXPECT_EQ(LooksOf(spinner, kShort), kShort);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(LooksOf(spinner, kLong), kLong);
 }
 
-TEST(SpinnerTest, LooksLongerLessAndLessOftenWhereThatIsInVain) {
-  Spinner spinner;
+TEST(AdaptivePollerTest, LooksLongerLessAndLessOftenWhereThatIsInVain) {
+  AdaptivePoller spinner;
   for (const int rest : {8, 16, 32, 64, 128, 256, 512, 1024, 1024}) {
     ASSERT_EQ(LooksOf(spinner, kNever), kLong);
     for (int i = 0; i < rest; ++i) ASSERT_EQ(LooksOf(spinner, kNever), kShort) << i << " of " << rest;
   }
 }
 
-TEST(SpinnerTest, WhatIsThereSoonSaysNothingOfALongerLook) {
-  Spinner spinner;
+TEST(AdaptivePollerTest, WhatIsThereSoonSaysNothingOfALongerLook) {
+  AdaptivePoller spinner;
   EXPECT_EQ(LooksOf(spinner, kNever), kLong);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(LooksOf(spinner, kShort), kShort);
   EXPECT_EQ(LooksOf(spinner, kNever), kShort);
 }
 
-TEST(SpinnerTest, OneLongerLookThatFoundSomethingMakesUpForAllInVain) {
-  Spinner spinner;
+TEST(AdaptivePollerTest, OneLongerLookThatFoundSomethingMakesUpForAllInVain) {
+  AdaptivePoller spinner;
   for (const int rest : {8, 16, 32}) {
     ASSERT_EQ(LooksOf(spinner, kNever), kLong);
     for (int i = 0; i < rest; ++i) ASSERT_EQ(LooksOf(spinner, kNever), kShort);

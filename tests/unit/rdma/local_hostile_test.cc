@@ -264,7 +264,7 @@ TEST_F(LocalHostileTest, AClientThatLeavesBeforeItIsAcceptedIsNoTrouble) {
     client.Say(&hello, sizeof(hello));
   }
   (*listener)->Arm();
-  const std::unique_ptr<Connection> connection = (*listener)->NextRequest();
+  const std::unique_ptr<ServerConnection> connection = (*listener)->NextRequest();
   ASSERT_NE(connection, nullptr);
   EXPECT_THAT(connection->Accept({}), HasCode(absl::StatusCode::kUnavailable));
 }

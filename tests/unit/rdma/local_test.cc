@@ -217,7 +217,7 @@ TEST_F(LocalTest, NoReadSucceedsOnceTheLockOfAKilledServerIsFree) {
 }
 
 TEST_F(LocalTest, AliveUntilTheThreadLetsGoOrEnds) {
-  auto alive = LocalAlive::Create();
+  auto alive = ServerLiveness::Create();
   ASSERT_THAT(alive, IsOk());
   void* seen = mmap(nullptr, sizeof(LocalListenerPage), PROT_READ, MAP_SHARED, (*alive)->memory().fd(), 0);
   ASSERT_NE(seen, MAP_FAILED);
@@ -228,8 +228,8 @@ TEST_F(LocalTest, AliveUntilTheThreadLetsGoOrEnds) {
   munmap(seen, sizeof(LocalListenerPage));
 
   // Given up here, for only the thread that has ended could destroy it.
-  static const LocalAlive* abandoned = nullptr;
-  std::thread([] { abandoned = LocalAlive::Create()->release(); }).join();
+  static const ServerLiveness* abandoned = nullptr;
+  std::thread([] { abandoned = ServerLiveness::Create()->release(); }).join();
   EXPECT_FALSE(IsAlive(abandoned->page()));
 }
 
@@ -260,7 +260,7 @@ TEST_F(LocalTest, AServerThatNeverSleepsSeesClientsComeAndDie) {
   const LocalHello hello;
   ASSERT_EQ(send(socket->get(), &hello, sizeof(hello), 0), static_cast<ssize_t>(sizeof(hello)));
   constexpr int kAtMost = 10000;
-  std::unique_ptr<Connection> connection;
+  std::unique_ptr<ServerConnection> connection;
   for (int i = 0; i < kAtMost && connection == nullptr; ++i) connection = (*listener)->NextRequest();
   ASSERT_NE(connection, nullptr);
   ASSERT_THAT(connection->Accept({}), IsOk());

@@ -19,7 +19,7 @@
 namespace remora::rdma {
 namespace {
 
-constexpr char kName[] = "remora-test-stock";
+constexpr char kName[] = "remora-test-pool";
 constexpr auto kPeers = SharedMemory::Writers::kPeers;
 constexpr auto kOwnerOnly = SharedMemory::Writers::kOwnerOnly;
 
@@ -52,13 +52,13 @@ bool MayBeMappedWritable(const SharedMemory& memory) {
   return true;
 }
 
-TEST(MemoryStock, GivesWhatWasAskedForWhetherItWasReadyOrNot) {
-  MemoryStock stock;
-  ASSERT_THAT(stock.Start(), IsOk());
+TEST(SharedMemoryPool, GivesWhatWasAskedForWhetherItWasReadyOrNot) {
+  SharedMemoryPool pool;
+  ASSERT_THAT(pool.Start(), IsOk());
   for (int round = 0; round < 3; ++round) {
     for (const std::size_t size : {std::size_t{5000}, std::size_t{40'000}}) {
       for (const auto writers : {kPeers, kOwnerOnly}) {
-        const auto memory = stock.Create(kName, size, writers);
+        const auto memory = pool.Create(kName, size, writers);
         ASSERT_THAT(memory, IsOk());
         EXPECT_EQ((*memory)->bytes().size(), SharedMemory::RoundUp(size));
         EXPECT_EQ((*memory)->writers(), writers);
@@ -71,44 +71,44 @@ TEST(MemoryStock, GivesWhatWasAskedForWhetherItWasReadyOrNot) {
   }
 }
 
-TEST(MemoryStock, MakesSomeAheadOnceAskedAndTakesApartWhatComesBack) {
+TEST(SharedMemoryPool, MakesSomeAheadOnceAskedAndTakesApartWhatComesBack) {
   {
-    MemoryStock stock;
-    ASSERT_THAT(stock.Start(), IsOk());
+    SharedMemoryPool pool;
+    ASSERT_THAT(pool.Start(), IsOk());
     EXPECT_EQ(CountMapped(kName), 0);
     std::vector<std::unique_ptr<SharedMemory>> taken;
-    for (int i = 0; i < 10; ++i) taken.push_back(*stock.Create(kName, 4096, kPeers));
+    for (int i = 0; i < 10; ++i) taken.push_back(*pool.Create(kName, 4096, kPeers));
     const int fd = taken.back()->fd();
     ASSERT_TRUE(AwaitMapped(kName, 10 + 4)) << CountMapped(kName);
     taken.clear();
     ASSERT_TRUE(AwaitMapped(kName, 4)) << CountMapped(kName);
     EXPECT_EQ(fcntl(fd, F_GETFD), -1);
-    taken.push_back(*stock.Create(kName, 4096, kPeers));
+    taken.push_back(*pool.Create(kName, 4096, kPeers));
     taken.clear();
   }
-  EXPECT_EQ(CountMapped(kName), 0) << "of a stock that is gone";
+  EXPECT_EQ(CountMapped(kName), 0) << "of a pool that is gone";
 }
 
-TEST(MemoryStock, SaysWhatTheSystemLacks) {
-  MemoryStock stock;
-  ASSERT_THAT(stock.Start(), IsOk());
-  EXPECT_THAT(stock.Create(kName, 0, kPeers), HasCode(absl::StatusCode::kInvalidArgument));
+TEST(SharedMemoryPool, SaysWhatTheSystemLacks) {
+  SharedMemoryPool pool;
+  ASSERT_THAT(pool.Start(), IsOk());
+  EXPECT_THAT(pool.Create(kName, 0, kPeers), HasCode(absl::StatusCode::kInvalidArgument));
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(stock.Create(kName, std::size_t{1} << 55, kPeers),
+    EXPECT_THAT(pool.Create(kName, std::size_t{1} << 55, kPeers),
                 HasCode(absl::StatusCode::kResourceExhausted));
   }
-  EXPECT_THAT(stock.Create(kName, 4096, kPeers), IsOk());
+  EXPECT_THAT(pool.Create(kName, 4096, kPeers), IsOk());
 }
 
-TEST(MemoryStock, ServesManyThreads) {
+TEST(SharedMemoryPool, ServesManyThreads) {
   {
-    MemoryStock stock;
-    ASSERT_THAT(stock.Start(), IsOk());
+    SharedMemoryPool pool;
+    ASSERT_THAT(pool.Start(), IsOk());
     std::array<std::thread, 4> threads;
     for (std::size_t t = 0; t < threads.size(); ++t) {
-      threads[t] = std::thread([&stock, t] {
+      threads[t] = std::thread([&pool, t] {
         for (int i = 0; i < 300; ++i) {
-          const auto memory = stock.Create(kName, 4096 * (1 + t % 2), kPeers);
+          const auto memory = pool.Create(kName, 4096 * (1 + t % 2), kPeers);
           ASSERT_THAT(memory, IsOk());
           ASSERT_TRUE(IsZero(**memory));
           (*memory)->bytes()[0] = std::byte{1};

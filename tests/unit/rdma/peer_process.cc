@@ -50,7 +50,8 @@ absl::Status ConnectForEver(std::string_view address_text) {
   const TimePoint deadline = clock.Now() + std::chrono::minutes(1);
   const absl::StatusOr<Address> address = ParseAddress(address_text);
   if (!address.ok()) return address.status();
-  absl::StatusOr<std::unique_ptr<Connection>> connection = Dial(*address, QueueLimits(), clock, deadline);
+  absl::StatusOr<std::unique_ptr<ClientConnection>> connection =
+      Dial(*address, QueueLimits(), clock, deadline);
   if (!connection.ok()) return connection.status();
   const std::byte mode{static_cast<unsigned char>(ServiceMode::kServe)};
   if (const absl::Status status = (*connection)->Connect({&mode, 1}, deadline); !status.ok()) return status;

@@ -63,7 +63,7 @@ class TcpLiarTest : public ::testing::Test {
     EXPECT_THAT((*connection)->Connect({}, deadline), IsOk());
     const Sge to = MakeSge(**registration, 0, 16);
     EXPECT_THAT((*connection)->PostReadv(1, {&to, 1}, {.size = 100, .key = 1}, 0), IsOk());
-    Spinner spinner;
+    AdaptivePoller spinner;
     std::array<Completion, 4> completions;
     EXPECT_THAT(PollUntil(**connection, completions, deadline, spinner), IsOk());
     EXPECT_FALSE(completions[0].ok);

@@ -204,7 +204,7 @@ TEST_F(TcpTest, MessagesWaitForReceives) {
   auto client = Dial((*listener)->address(), {}, clock_, deadline);
   ASSERT_THAT(client, IsOk());
   std::jthread connecting([&] { EXPECT_THAT((*client)->Connect({}, deadline), IsOk()); });
-  std::unique_ptr<Connection> server;
+  std::unique_ptr<ServerConnection> server;
   while (server == nullptr && clock_.Now() < deadline) server = (*listener)->NextRequest();
   ASSERT_NE(server, nullptr);
   EXPECT_THAT(server->Accept({}), IsOk());
@@ -294,7 +294,7 @@ TEST_F(TcpTest, SeveralThreadsServe) {
   const auto region = (*listener)->RegisterRead(**memory);
   ASSERT_THAT(region, IsOk());
   const TimePoint deadline = clock_.Now() + kPatience;
-  std::vector<std::unique_ptr<Connection>> servers;
+  std::vector<std::unique_ptr<ServerConnection>> servers;
   std::vector<std::jthread> readers;
   std::atomic<int> done = 0;
   for (int i = 0; i < 6; ++i) {
@@ -305,7 +305,7 @@ TEST_F(TcpTest, SeveralThreadsServe) {
       std::array<std::byte, 64> read{};
       const auto into = (*client)->RegisterMessages(read);
       const Sge sge = MakeSge(**into, 0, 64);
-      Spinner spinner;
+      AdaptivePoller spinner;
       std::array<Completion, 4> completions;
       for (int j = 0; j < 500; ++j) {
         ASSERT_THAT((*client)->PostReadv(2, {&sge, 1}, *region, 0), IsOk());

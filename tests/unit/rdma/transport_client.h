@@ -62,7 +62,7 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  Connection& connection() { return *connection_; }
+  ClientConnection& connection() { return *connection_; }
   const Welcome& welcome() const { return welcome_; }
 
   /// READs the bytes from `offset` on into one place for each of `sizes`, apart from each other; returns them
@@ -109,8 +109,8 @@ class Client {
   std::size_t sends_at_ = 0;
   std::size_t writes_at_ = 0;
   std::size_t reads_at_ = 0;
-  std::unique_ptr<Connection> connection_;
-  Spinner spinner_;
+  std::unique_ptr<ClientConnection> connection_;
+  AdaptivePoller spinner_;
   std::unique_ptr<Registration> registration_;
   Welcome welcome_;
   std::deque<std::string> received_;

@@ -25,7 +25,7 @@ absl::Status ReadUntilFailure(Client& client, const Clock& clock) {
 }
 
 /// Polls and Waits until the connection's end is told, as a client does that expects a message.
-absl::Status WaitForEnd(Connection& connection, TimePoint deadline) {
+absl::Status WaitForEnd(ClientConnection& connection, TimePoint deadline) {
   std::array<Completion, 8> completions;
   for (;;) {
     const std::size_t count = connection.Poll(completions);
@@ -69,7 +69,7 @@ TEST_P(TransportFailureTest, TheSleepingClientSeesThatTheServiceCloses) {
 }
 
 /// Waits for the end, asleep on the connection's descriptor.
-absl::Status WaitOnDescriptorForEnd(Connection& connection) {
+absl::Status WaitOnDescriptorForEnd(ClientConnection& connection) {
   std::array<Completion, 8> completions;
   for (;;) {
     connection.Arm();

@@ -33,7 +33,7 @@ std::uint64_t HashOf(std::span<const std::byte> bytes) {
 
 // Members in the order that their lives must be nested.
 struct Service::Session {
-  std::unique_ptr<Connection> connection;
+  std::unique_ptr<ServerConnection> connection;
   std::unique_ptr<Registration> slice;
   std::unique_ptr<Registration> messages;  // limits.receives to receive into, then limits.sends to send from
   std::unique_ptr<Registration> grant;
@@ -81,7 +81,7 @@ void Service::Serve(int stop_fd) {
 
 bool Service::Work() {
   bool worked = false;
-  while (std::unique_ptr<Connection> connection = listener_->NextRequest()) {
+  while (std::unique_ptr<ServerConnection> connection = listener_->NextRequest()) {
     Greet(std::move(connection));
     worked = true;
   }
@@ -91,7 +91,7 @@ bool Service::Work() {
   return worked || count > 0;
 }
 
-void Service::Greet(std::unique_ptr<Connection> connection) {
+void Service::Greet(std::unique_ptr<ServerConnection> connection) {
   const std::span<const std::byte> request = connection->peer_data();
   const auto mode = request.empty() ? ServiceMode::kServe : static_cast<ServiceMode>(request[0]);
   if (mode == ServiceMode::kReject) {
@@ -106,7 +106,7 @@ void Service::Greet(std::unique_ptr<Connection> connection) {
   }
 }
 
-absl::Status Service::Admit(std::unique_ptr<Connection> connection, ServiceMode mode) {
+absl::Status Service::Admit(std::unique_ptr<ServerConnection> connection, ServiceMode mode) {
   auto session = std::make_unique<Session>();
   session->connection = std::move(connection);
   session->receive_size = mode == ServiceMode::kTinyReceives ? 8 : kMaxMessageSize;

@@ -98,8 +98,8 @@ class Service {
   struct Session;
   explicit Service(const QueueLimits& limits);
   bool Work();
-  void Greet(std::unique_ptr<Connection> connection);
-  absl::Status Admit(std::unique_ptr<Connection> connection, ServiceMode mode);
+  void Greet(std::unique_ptr<ServerConnection> connection);
+  absl::Status Admit(std::unique_ptr<ServerConnection> connection, ServiceMode mode);
   void Handle(const Completion& completion);
   void Obey(Session& session, std::span<const std::byte> message);
   void WriteBack(Session& session, std::span<const std::byte> message);

@@ -18,6 +18,18 @@
 namespace remora::rdma {
 namespace {
 
+// Each end has its own functions: a call for the other one does not compile.
+template <typename End>
+concept Connects = requires(End& end) {
+  end.Connect({}, TimePoint());
+};
+template <typename End>
+concept Accepts = requires(End& end) {
+  end.Accept({});
+};
+static_assert(Connects<ClientConnection> && !Connects<ServerConnection>);
+static_assert(Accepts<ServerConnection> && !Accepts<ClientConnection>);
+
 using ::testing::HasSubstr;
 
 INSTANTIATE_TEST_SUITE_P(On, TransportTest, ::testing::Values("local", "tcp", "verbs"),
@@ -378,7 +390,7 @@ TEST_P(TransportTest, AListenerThatIsWokenBetweenItsTwoLooksStaysAwake) {
   const auto listener = Listen(where_, {}, clock_);
   ASSERT_THAT(listener, IsOk());
   const TimePoint deadline = clock_.Now() + std::chrono::minutes(1);
-  std::unique_ptr<Connection> client;
+  std::unique_ptr<ClientConnection> client;
   std::thread connecting([&] {
     auto dialed = Dial((*listener)->address(), {}, clock_, deadline);
     ASSERT_THAT(dialed, IsOk());
@@ -387,7 +399,7 @@ TEST_P(TransportTest, AListenerThatIsWokenBetweenItsTwoLooksStaysAwake) {
   });
   std::array<std::byte, kMaxMessageSize> received{};
   std::array<std::byte, 8> sent{};
-  std::unique_ptr<Connection> server;
+  std::unique_ptr<ServerConnection> server;
   while (server == nullptr && clock_.Now() < deadline) server = (*listener)->NextRequest();
   std::unique_ptr<Registration> to;
   if (server != nullptr) {

@@ -281,17 +281,32 @@ TEST_P(VerbsTest, WritesWithoutAMessageFillTheQueueAndDrain) {
 }
 
 TEST_P(VerbsTest, AProbeDisturbsNobody) {
-  StartService();
-  const auto client = Open();
+  const auto listener = Listen(where_, {}, clock_);
+  ASSERT_THAT(listener, IsOk());
+  std::unique_ptr<ClientConnection> client;
+  std::jthread connecting([&] {
+    client = Dial((*listener)->address(), {}, clock_, Deadline()).value();
+    EXPECT_THAT(client->Connect({}, Deadline()), IsOk());
+  });
+  std::unique_ptr<ServerConnection> server;
+  while (server == nullptr) server = (*listener)->NextRequest();
+  const auto into = server->ProvideMessages(64).value();
+  ASSERT_THAT(server->PostRecv(1, MakeSge(*into, 0, 64)), IsOk());
+  ASSERT_THAT(server->Accept({}), IsOk());
+  connecting.join();
   std::array<Completion, 4> completions;
   for (int i = 0; i < 200; ++i) {  // more than the queue holds
-    EXPECT_TRUE(client->connection().Probe());
-    EXPECT_EQ(client->connection().Poll(completions), 0u);
+    EXPECT_TRUE(server->Probe());
+    EXPECT_EQ((*listener)->Poll(completions), 0u);
   }
-  EXPECT_EQ(client->Read(3, {64}).value_or(""), RegionText(3, 64));
-  EXPECT_TRUE(client->connection().Probe());
-  EXPECT_EQ(client->Call(CommandText(ServiceOp::kEcho, 7)).value_or(""), CommandText(ServiceOp::kEcho, 7));
-  EXPECT_THAT(client->connection().status(), IsOk());
+  std::array<std::byte, 8> sent{};
+  const auto from = client->RegisterMessages(sent).value();
+  ASSERT_THAT(client->PostSend(1, MakeSge(*from, 0, sent.size())), IsOk());
+  EXPECT_TRUE(server->Probe());
+  while ((*listener)->Poll(completions) == 0) continue;
+  EXPECT_EQ(completions[0].kind, CompletionKind::kReceive);
+  EXPECT_THAT(server->status(), IsOk());
+  EXPECT_THAT(client->status(), IsOk());
 }
 
 // A request that its client gave up, whenever that is noticed, harms nobody.
@@ -309,7 +324,7 @@ TEST_P(VerbsTest, AClientThatGivesUpIsForgotten) {
     EXPECT_THAT((*connection)->Connect(BytesOf("patient"), Deadline()), IsOk());
   });
   // Each of those that were accepted too late ends as others do.
-  std::vector<std::unique_ptr<Connection>> accepted;
+  std::vector<std::unique_ptr<ServerConnection>> accepted;
   const Connection* served = nullptr;
   std::size_t too_late = 0, ended = 0;
   while (served == nullptr || ended < too_late) {
@@ -320,7 +335,7 @@ TEST_P(VerbsTest, AClientThatGivesUpIsForgotten) {
       EXPECT_THAT(completion.connection->status(), HasCode(absl::StatusCode::kUnavailable));
       ++ended;
     }
-    std::unique_ptr<Connection> request = (*listener)->NextRequest();
+    std::unique_ptr<ServerConnection> request = (*listener)->NextRequest();
     if (request == nullptr) continue;
     const bool is_patient = std::ranges::equal(request->peer_data().first(7), BytesOf("patient"));
     const absl::Status status = request->Accept({});
@@ -349,7 +364,7 @@ TEST_P(VerbsTest, AConnectionMayEndWhileItIsMade) {
   for (int met = 0; met < kClients;) {
     std::array<Completion, 4> completions;
     EXPECT_EQ((*listener)->Poll(completions), 0u);
-    std::unique_ptr<Connection> request = (*listener)->NextRequest();
+    std::unique_ptr<ServerConnection> request = (*listener)->NextRequest();
     if (request == nullptr) continue;
     // How far it comes before it ends: asked for, with memory, accepted, or a while behind that.
     const int stage = met++ % 4;
@@ -384,7 +399,7 @@ TEST_P(VerbsTest, AListenerMayEndBeforeItsRequestsAreTaken) {
       });
     }
     // With none, or some, of them taken.
-    std::unique_ptr<Connection> request;
+    std::unique_ptr<ServerConnection> request;
     while (i >= 2 && request == nullptr) request = (*listener)->NextRequest();
     request.reset();
     (*listener).reset();

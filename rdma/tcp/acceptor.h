@@ -10,34 +10,34 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rdma/tcp/news.h"
+#include "rdma/tcp/events.h"
 #include "rdma/tcp/wire.h"
 #include "store/base/clock.h"
 
 namespace remora::rdma {
 
 /// Thread Safety: a NIC thread uses it, but for what the server thread is said to use.
-class TcpDoor {
+class TcpAcceptor {
  public:
   /// So many clients may be half open; one more pushes the oldest out. So many requests may wait for the
   /// server thread; more wait in the system's backlog.
   static constexpr std::size_t kMaxHalfOpen = 64;
   static constexpr std::size_t kMaxWaiting = 16;
 
-  static absl::StatusOr<std::unique_ptr<TcpDoor>> Create(UniqueFd listening, TcpNews& news,
-                                                         const Clock& clock);
-  TcpDoor(const TcpDoor&) = delete;
-  TcpDoor& operator=(const TcpDoor&) = delete;
+  static absl::StatusOr<std::unique_ptr<TcpAcceptor>> Create(UniqueFd listening, TcpEvents& events,
+                                                             const Clock& clock);
+  TcpAcceptor(const TcpAcceptor&) = delete;
+  TcpAcceptor& operator=(const TcpAcceptor&) = delete;
 
   /// Readable when Look has something to do.
   int fd() const { return epoll_.get(); }
-  void Look();
+  void HandleEvents();
   /// When Look is to be called at the latest.
-  std::optional<TimePoint> NextLook() const;
+  std::optional<TimePoint> NextDeadline() const;
 
   // --- The server thread ---
   /// A request was taken: there may be room for more.
-  void MakeRoom();
+  void ReturnCapacity();
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   std::uint64_t without_descriptor() const { return without_descriptor_.load(std::memory_order_relaxed); }
 
@@ -49,20 +49,20 @@ class TcpDoor {
     std::size_t heard = 0;  // bytes of hello
     TcpHello hello;
   };
-  enum class Heard { kWaits, kSpoke, kDropped };
+  enum class HelloState { kWaits, kSpoke, kDropped };
 
-  TcpDoor(UniqueFd listening, TcpNews& news, const Clock& clock)
-      : listening_(std::move(listening)), news_(news), clock_(clock) {}
+  TcpAcceptor(UniqueFd listening, TcpEvents& events, const Clock& clock)
+      : listening_(std::move(listening)), tcp_events_(events), clock_(clock) {}
 
   /// False: nobody waits, or nobody is to be let in now.
   bool AcceptOne();
-  void RefuseOne();
-  Heard Hear(HalfOpen& client);
+  void RejectOne();
+  HelloState ReceiveHello(HalfOpen& client);
   void Drop(std::list<HalfOpen>::iterator client);
   bool SetListening(bool on);
 
   const UniqueFd listening_;
-  TcpNews& news_;
+  TcpEvents& tcp_events_;
   const Clock& clock_;
   UniqueFd epoll_;  // the listening socket (null) and half-open clients (their addresses)
   UniqueFd spare_;

@@ -1,4 +1,4 @@
-#include "rdma/tcp/door.h"
+#include "rdma/tcp/acceptor.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -22,27 +22,27 @@ constexpr int kMostAccepted = 8;
 
 UniqueFd SpareDescriptor() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-void SayTo(int socket, TcpAnswer answer) {
+void SendReplyTo(int socket, TcpAnswer answer) {
   const TcpReply reply{.answer = answer};
   static_cast<void>(send(socket, &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Create(UniqueFd listening, TcpNews& news,
-                                                         const Clock& clock) {
-  std::unique_ptr<TcpDoor> door(new TcpDoor(std::move(listening), news, clock));
-  door->spare_ = SpareDescriptor();
-  door->epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  if (!door->epoll_) return TcpStatus(errno, "epoll_create1");
+absl::StatusOr<std::unique_ptr<TcpAcceptor>> TcpAcceptor::Create(UniqueFd listening, TcpEvents& events,
+                                                                 const Clock& clock) {
+  std::unique_ptr<TcpAcceptor> acceptor(new TcpAcceptor(std::move(listening), events, clock));
+  acceptor->spare_ = SpareDescriptor();
+  acceptor->epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!acceptor->epoll_) return TcpStatus(errno, "epoll_create1");
   epoll_event event = {.events = EPOLLIN, .data = {.ptr = nullptr}};
-  if (epoll_ctl(door->epoll_.get(), EPOLL_CTL_ADD, door->listening_.get(), &event) != 0) {
+  if (epoll_ctl(acceptor->epoll_.get(), EPOLL_CTL_ADD, acceptor->listening_.get(), &event) != 0) {
     return TcpStatus(errno, "epoll_ctl");
   }
-  return door;
+  return acceptor;
 }
 
-void TcpDoor::Look() {
+void TcpAcceptor::HandleEvents() {
   std::array<epoll_event, 32> events;
   const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
   bool is_somebody_new = false;
@@ -55,10 +55,10 @@ void TcpDoor::Look() {
     const auto client =
         std::ranges::find(half_open_, whose, [](const HalfOpen& one) -> const void* { return &one; });
     if (client == half_open_.end()) continue;
-    const Heard heard = Hear(*client);
-    if (heard == Heard::kDropped) {
+    const HelloState heard = ReceiveHello(*client);
+    if (heard == HelloState::kDropped) {
       Drop(client);
-    } else if (heard == Heard::kSpoke) {
+    } else if (heard == HelloState::kSpoke) {
       half_open_.erase(client);
     }
   }
@@ -69,17 +69,17 @@ void TcpDoor::Look() {
   }
 }
 
-std::optional<TimePoint> TcpDoor::NextLook() const {
+std::optional<TimePoint> TcpAcceptor::NextDeadline() const {
   if (half_open_.empty()) return std::nullopt;
   return half_open_.front().since + kHalfOpenPatience;
 }
 
-bool TcpDoor::AcceptOne() {
-  if (news_.request_count() >= kMaxWaiting) {
+bool TcpAcceptor::AcceptOne() {
+  if (tcp_events_.request_count() >= kMaxWaiting) {
     SetListening(false);
     is_full_.exchange(true);  // a store would do, but not under every qemu: rdma/local/wire.h, A4
-    // The server thread may have taken them all between the two looks, and then nobody calls MakeRoom.
-    if (news_.request_count() < kMaxWaiting) MakeRoom();
+    // The server thread may have taken them all between the two looks, and then nobody calls ReturnCapacity.
+    if (tcp_events_.request_count() < kMaxWaiting) ReturnCapacity();
     return false;
   }
   HalfOpen client{.socket = {}, .peer = {}, .since = clock_.Now(), .heard = 0, .hello = {}};
@@ -87,7 +87,7 @@ bool TcpDoor::AcceptOne() {
   client.socket = UniqueFd(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&client.peer.storage),
                                    &client.peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!client.socket) {
-    if (errno == EMFILE || errno == ENFILE) RefuseOne();
+    if (errno == EMFILE || errno == ENFILE) RejectOne();
     return false;
   }
   if (!SetTcpOptions(client.socket.get(), kServerPatience).ok()) return true;  // it is gone already
@@ -101,12 +101,12 @@ bool TcpDoor::AcceptOne() {
 }
 
 // Without a descriptor to accept with, the listening socket would stay readable.
-void TcpDoor::RefuseOne() {
+void TcpAcceptor::RejectOne() {
   spare_ = UniqueFd();
   {
     const UniqueFd socket(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
-      SayTo(socket.get(), TcpAnswer::kNoRoom);
+      SendReplyTo(socket.get(), TcpAnswer::kNoRoom);
       dropped_.fetch_add(1, std::memory_order_relaxed);
       without_descriptor_.fetch_add(1, std::memory_order_relaxed);
     }
@@ -114,37 +114,37 @@ void TcpDoor::RefuseOne() {
   spare_ = SpareDescriptor();
 }
 
-TcpDoor::Heard TcpDoor::Hear(HalfOpen& client) {
+TcpAcceptor::HelloState TcpAcceptor::ReceiveHello(HalfOpen& client) {
   const std::span<std::byte> hello = std::as_writable_bytes(std::span(&client.hello, 1));
   const ssize_t got =
       recv(client.socket.get(), hello.data() + client.heard, hello.size() - client.heard, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kWaits;
-  if (got <= 0) return Heard::kDropped;
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return HelloState::kWaits;
+  if (got <= 0) return HelloState::kDropped;
   client.heard += static_cast<std::size_t>(got);
   // Magic and version come first in every version.
-  if (client.heard < offsetof(TcpHello, data_size)) return Heard::kWaits;
-  if (client.hello.magic != kTcpMagic) return Heard::kDropped;
+  if (client.heard < offsetof(TcpHello, data_size)) return HelloState::kWaits;
+  if (client.hello.magic != kTcpMagic) return HelloState::kDropped;
   if (client.hello.version != kTcpVersion) {
-    SayTo(client.socket.get(), TcpAnswer::kWrongVersion);
-    return Heard::kDropped;
+    SendReplyTo(client.socket.get(), TcpAnswer::kWrongVersion);
+    return HelloState::kDropped;
   }
-  if (client.heard < hello.size()) return Heard::kWaits;
-  if (client.hello.data_size > kMaxConnectData) return Heard::kDropped;
+  if (client.heard < hello.size()) return HelloState::kWaits;
+  if (client.hello.data_size > kMaxConnectData) return HelloState::kDropped;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
-  news_.ReportRequest({.socket = std::move(client.socket), .peer = client.peer, .hello = client.hello});
-  return Heard::kSpoke;
+  tcp_events_.ReportRequest({.socket = std::move(client.socket), .peer = client.peer, .hello = client.hello});
+  return HelloState::kSpoke;
 }
 
-void TcpDoor::Drop(std::list<HalfOpen>::iterator client) {
+void TcpAcceptor::Drop(std::list<HalfOpen>::iterator client) {
   dropped_.fetch_add(1, std::memory_order_relaxed);
   half_open_.erase(client);
 }
 
-void TcpDoor::MakeRoom() {
+void TcpAcceptor::ReturnCapacity() {
   if (is_full_.exchange(false)) SetListening(true);
 }
 
-bool TcpDoor::SetListening(bool on) {
+bool TcpAcceptor::SetListening(bool on) {
   epoll_event event = {.events = on ? EPOLLIN : 0u, .data = {.ptr = nullptr}};
   return epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event) == 0;
 }

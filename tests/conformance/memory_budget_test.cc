@@ -1,3 +1,5 @@
+#include "server/memory/memory_budget.h"
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -6,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "server/memory/exported_memory.h"
+#include "server/connection/client_session.h"
 #include "store/format/memory/layout.h"
 #include "tests/support/sizes.h"
 
@@ -22,7 +24,7 @@ std::vector<rdma::Address> Addresses(const std::vector<std::string>& texts) {
 class MemoryPlanTest : public testing::Test {
  protected:
   absl::StatusOr<MemoryPlan> Plan(std::size_t memory, std::optional<std::uint32_t> max_clients = {}) {
-    return PlanMemory(memory, max_clients, addresses_, {});
+    return PlanMemory(memory, max_clients, addresses_, {}, ClientSession::MaxRegisteredBytes());
   }
 
   std::vector<rdma::Address> addresses_ = Addresses({"local:///tmp/socket"});

@@ -1,4 +1,4 @@
-#include "rdma/tcp/news.h"
+#include "rdma/tcp/events.h"
 
 #include <sys/eventfd.h>
 
@@ -9,18 +9,18 @@
 
 namespace remora::rdma {
 
-absl::StatusOr<std::unique_ptr<TcpNews>> TcpNews::Create() {
-  std::unique_ptr<TcpNews> news(new TcpNews);
-  news->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!news->wake_fd_) return TcpStatus(errno, "eventfd");
-  return news;
+absl::StatusOr<std::unique_ptr<TcpEvents>> TcpEvents::Create() {
+  std::unique_ptr<TcpEvents> events(new TcpEvents);
+  events->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!events->wake_fd_) return TcpStatus(errno, "eventfd");
+  return events;
 }
 
-void TcpNews::Signal() {
+void TcpEvents::Signal() {
   if (armed_) eventfd_write(wake_fd_.get(), 1);
 }
 
-void TcpNews::Report(const std::shared_ptr<TcpLink>& link) {
+void TcpEvents::Report(const std::shared_ptr<TcpLink>& link) {
   const std::scoped_lock lock(mutex_);
   if (std::exchange(link->is_reported, true)) return;
   links_.push_back(link);
@@ -28,14 +28,14 @@ void TcpNews::Report(const std::shared_ptr<TcpLink>& link) {
   Signal();
 }
 
-void TcpNews::ReportRequest(TcpRequest request) {
+void TcpEvents::ReportRequest(TcpRequest request) {
   const std::scoped_lock lock(mutex_);
   requests_.push_back(std::move(request));
   request_count_.store(requests_.size());
   Signal();
 }
 
-std::shared_ptr<TcpLink> TcpNews::NextLink() {
+std::shared_ptr<TcpLink> TcpEvents::NextLink() {
   // Acquire: pairs with Report. What is missed here, the next look finds; who is about to sleep has armed.
   if (!has_links_.load(std::memory_order_acquire)) return nullptr;
   const std::scoped_lock lock(mutex_);
@@ -47,7 +47,7 @@ std::shared_ptr<TcpLink> TcpNews::NextLink() {
   return link;
 }
 
-std::optional<TcpRequest> TcpNews::NextRequest() {
+std::optional<TcpRequest> TcpEvents::NextRequest() {
   if (request_count_.load() == 0) return std::nullopt;
   const std::scoped_lock lock(mutex_);
   if (requests_.empty()) return std::nullopt;
@@ -57,12 +57,12 @@ std::optional<TcpRequest> TcpNews::NextRequest() {
   return request;
 }
 
-void TcpNews::Arm() {
+void TcpEvents::Arm() {
   const std::scoped_lock lock(mutex_);
   armed_ = true;
 }
 
-void TcpNews::Disarm() {
+void TcpEvents::Disarm() {
   const std::scoped_lock lock(mutex_);
   armed_ = false;
   eventfd_t ignored;

@@ -26,9 +26,9 @@ struct TcpRequest {
 };
 
 /// Thread Safety: Report functions for all threads; the others for the server thread.
-class TcpNews {
+class TcpEvents {
  public:
-  static absl::StatusOr<std::unique_ptr<TcpNews>> Create();
+  static absl::StatusOr<std::unique_ptr<TcpEvents>> Create();
 
   /// The link has completions.
   void Report(const std::shared_ptr<TcpLink>& link);
@@ -46,13 +46,13 @@ class TcpNews {
   int fd() const { return wake_fd_.get(); }
 
  private:
-  TcpNews() = default;
+  TcpEvents() = default;
   /// REQUIRES: mutex_.
   void Signal();
 
   UniqueFd wake_fd_;
   std::atomic<bool> has_links_ = false;
-  std::atomic<std::size_t> request_count_ = 0;  // seq_cst: beside TcpDoor::is_full_, each is stored first
+  std::atomic<std::size_t> request_count_ = 0;  // seq_cst: beside TcpAcceptor::is_full_, each is stored first
   std::mutex mutex_;
   // Guarded by mutex_.
   std::deque<std::shared_ptr<TcpLink>> links_;  // each once: TcpLink::is_reported

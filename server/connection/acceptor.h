@@ -1,0 +1,114 @@
+// The clients: they come over the listeners, greet, prove their tokens, are accepted or rejected, and
+// go.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "rdma/transport.h"
+#include "server/connection/auth_tokens.h"
+#include "server/connection/authenticator.h"
+#include "server/connection/client_session.h"
+#include "server/connection/client_table.h"
+#include "server/connection/session_observer.h"
+#include "server/monitoring/operator_log.h"
+#include "server/monitoring/rate_limited_log.h"
+#include "store/base/clock.h"
+#include "store/format/wire/messages.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// A listener, and what the server knows of it.
+struct Port {
+  std::unique_ptr<rdma::Listener> listener;
+  RemoteRegion memory;
+  std::size_t client_bytes = 0;            // each client's share of the counted memory, at most
+  Counter slices = Counter::kSlicesBound;  // where those of its clients are counted
+  std::uint64_t dropped_handshakes = 0;    // of the listener's, those that are counted
+  std::uint64_t without_descriptor = 0;    // and those that were logged
+};
+
+/// Thread Safety: none; the server's one thread.
+class Acceptor {
+ public:
+  /// Those of ServerOptions, which says what they mean.
+  struct Options {
+    std::uint32_t max_clients = 0;
+    std::string max_clients_by;
+    std::uint32_t remembered_clients = 0;
+    std::string tokens_file;
+    bool serves_without_token = false;
+  };
+
+  /// `tokens`: those of the file; none: it serves all clients. All others outlive this.
+  Acceptor(Options options, std::vector<Token> tokens, Store& store, const OperatorLog& log,
+           RateLimitedLog& rate_limited_log);
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  /// Accepts clients of this listener, too.
+  void AddPort(Port port) { ports_.push_back(std::move(port)); }
+  std::span<Port> ports() { return ports_; }
+  /// Tells `observer`, which outlives this object's use, of each session that ends.
+  void AddObserver(SessionObserver& observer) { observers_.push_back(&observer); }
+  std::size_t client_count() const { return sessions_.size(); }
+
+  /// Takes one client of each listener. Returns false if there were none.
+  bool AcceptClients();
+  /// Ends a session: its client has gone, or has to go.
+  ///
+  /// REQUIRES: the connection is that of a session.
+  void Drop(rdma::Connection* connection, const absl::Status& why);
+  /// Finds out, now and then, which clients are gone without a message.
+  void ProbeClients();
+  /// Returns when ProbeClients has work. Nothing: no client needs it.
+  std::optional<TimePoint> next_probe() const { return next_probe_; }
+  /// Reads the tokens_file anew (Server::ReloadTokens).
+  void ReloadTokens();
+  /// Disconnects all clients, and waits until they can reach no memory any more. Their sessions
+  /// stay.
+  void DisconnectAll();
+
+ private:
+  bool AcceptClient(Port& port);
+  /// Notes the clients of the listener that never became a request.
+  void CountDropped(Port& port);
+  void AddSession(std::unique_ptr<ClientSession> session, const Port& port, ClientEntry* client,
+                  TokenUse* use);
+  /// Returns false if the client was rejected.
+  bool CheckHello(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use);
+  bool CheckVersion(rdma::ServerConnection& connection, const HelloRequest& hello);
+  /// Returns false.
+  bool RejectClientId(rdma::ServerConnection& connection);
+  /// Returns false if the client was rejected, or challenged. *use: null where no token is asked
+  /// for.
+  bool Authenticate(rdma::ServerConnection& connection, const HelloRequest& hello, TokenUse** use);
+  /// Notes the client ID, before its client is accepted.
+  ClientEntry& BeginClient(std::uint64_t id, rdma::Connection* connection, const TokenUse* use);
+  void Reject(rdma::ServerConnection& connection, Counter why, HelloRefusal refusal, std::string_view text);
+
+  const Options options_;
+  Store& store_;
+  const OperatorLog& log_;
+  RateLimitedLog& rate_limited_log_;
+  ClientTable clients_;
+  std::unique_ptr<Authenticator> authenticator_;  // null: no tokens
+  std::vector<SessionObserver*> observers_;
+  std::optional<TimePoint> next_probe_;
+
+  // Destroyed in reverse: connections go before their listeners.
+  std::vector<Port> ports_;
+  // Each is the owner of its connection (Connection::owner), from AcceptClient to Drop.
+  absl::flat_hash_map<rdma::Connection*, std::unique_ptr<ClientSession>> sessions_;
+};
+
+}  // namespace remora

@@ -1,0 +1,256 @@
+#include "server/event_loop.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/memory/memory_reserve.h"
+#include "server/request/request_decoder.h"
+#include "store/base/clock.h"
+
+namespace remora {
+namespace {
+
+// Before sleeping, so that the next request of a client that was answered does not wait for a wake-up: so
+// many empty steps, each after so many polls for requests. A poll takes tens of nanoseconds, and a step some
+// hundreds, in which nobody polls: less than 0.5 ms in all.
+constexpr int kSpinSteps = 100;
+constexpr int kPollsPerStep = 64;
+
+// Steps that commit writes, between two runs of the tasks that can wait.
+constexpr int kStepsPerTasks = 16;
+
+absl::Status ShortOfMemoryError() {
+  return absl::ResourceExhaustedError(
+      "the system has no memory left for the server, which takes no writes now (its log says more)");
+}
+
+}  // namespace
+
+EventLoop::EventLoop(const Parts& parts, bool has_durable_tier)
+    : parts_(parts), reporter_(parts.store, parts.log, has_durable_tier) {}
+
+bool EventLoop::Step() { return Serve(TakeRequests()); }
+
+bool EventLoop::Serve(bool busy) {
+  if (parts_.signals.TakeSynced()) {
+    parts_.writes.AnswerSynced();
+    busy = true;
+  }
+  if (!parts_.rate_limiter.empty()) busy |= DispatchDelayed();
+  // Writes first: a locate behind a write of the same client finds it.
+  const bool committed = parts_.writes.Commit();
+  busy |= parts_.reads.AnswerWaiting();
+  if (committed) {
+    // An answered client is about to ask again. So the rest is done when none does, or now and
+    // then.
+    parts_.store.CatchUp();
+    if (++steps_since_tasks_ < kStepsPerTasks) return true;
+  }
+  steps_since_tasks_ = 0;
+  busy |= RunPeriodicTasks();
+  return committed || parts_.store.Work() || busy;
+}
+
+bool EventLoop::RunPeriodicTasks() {
+  Acceptor& acceptor = parts_.acceptor;
+  bool busy = false;
+  if (parts_.signals.TakeReload()) acceptor.ReloadTokens();
+  busy |= acceptor.AcceptClients();
+  busy |= parts_.reserves.AnswerDue();
+  parts_.reads.ExpireScans();
+  if (acceptor.next_probe()) acceptor.ProbeClients();
+  if (parts_.rate_limited_log.next_summary()) parts_.rate_limited_log.FlushSummaries();
+  if (!reporter_.ReportLoadProgress()) parts_.signals.Stop();  // for good: see Run
+  if (IsShortOfMemory()) {
+    const std::string_view news = LookAtMemoryReserve(parts_.store.clock().Now());
+    if (!news.empty()) parts_.log.Warn(news);
+  }
+  reporter_.ReportDiskStatus();
+  return busy;
+}
+
+// --- Requests come --------------------------------------------------------------------------------------
+
+bool EventLoop::TakeRequests() {
+  bool busy = false;
+  for (Port& port : parts_.acceptor.ports()) busy |= TakeCompletions(port);
+  return busy;
+}
+
+bool EventLoop::TakeCompletions(Port& port) {
+  bool busy = false;
+  std::int64_t received = 0;
+  bool is_more = true;
+  while (is_more && parts_.writes.HasSpaceFor(completions_.size())) {
+    const std::size_t count = port.listener->Poll(completions_);
+    if (count == 0) break;
+    parts_.replies.ForgetTime();
+    std::size_t requests = 0;
+    for (const rdma::Completion& completion : std::span(completions_).first(count)) {
+      if (completion.connection == nullptr) continue;  // dropped by an earlier completion of this very round
+      auto* const session = static_cast<ClientSession*>(completion.connection->owner());
+      if (session == nullptr) continue;  // it was not accepted
+      if (completion.kind == rdma::CompletionKind::kSend && completion.ok) {
+        session->TakeSendCompletion();  // nothing to be done for it
+        continue;
+      }
+      ++requests;
+      if (completion.kind == rdma::CompletionKind::kDisconnected) {
+        parts_.acceptor.Drop(completion.connection, completion.connection->status());
+      } else if (completion.ok) {  // else flushed; kDisconnected follows
+        ++received;
+        TakeRequest(*session, completion);
+      }
+    }
+    busy |= requests > 0;
+    // A request that came alone need not wait for another poll.
+    is_more = requests > 1 || count == completions_.size();
+  }
+  // One by one, each would wait for what was stored before it.
+  if (received > 0) parts_.store.Add(Counter::kReceiveCompletions, received);
+  return busy;
+}
+
+inline void EventLoop::Dispatch(const PendingRequest& pending) {
+  ClientSession& session = *pending.session;
+  const Request& request = pending.request;
+  if (session.is_read_only() && NeedsWriter(request.operation)) {
+    parts_.store.Add(Counter::kRequestsDenied, 1);
+    return parts_.replies.Answer(pending, NeedsWriterError());
+  }
+  if (IsShortOfMemory() && NeedsWriter(request.operation))
+    return parts_.replies.Answer(pending, ShortOfMemoryError());
+
+  switch (request.operation) {
+    case Operation::kPut:
+    case Operation::kDelete:
+    case Operation::kTouch:
+    case Operation::kIncrement:
+    case Operation::kAppend:
+    case Operation::kBatch:
+    case Operation::kPutList:
+    case Operation::kCommit:
+      if (!parts_.writes.Add(pending)) parts_.reads.Add(pending);
+      return;
+    case Operation::kLocate:
+    case Operation::kPing:
+    case Operation::kReserve:
+    case Operation::kPart:
+    case Operation::kScan:
+    case Operation::kScanNext:
+    case Operation::kOutcome:
+    case Operation::kBackup:
+      parts_.reads.Add(pending);
+      return;
+  }
+  parts_.store.Add(Counter::kRejectedRequests, 1);
+  parts_.acceptor.Drop(&session.connection(),
+                       absl::InvalidArgumentError("a request of an unknown operation"));
+}
+
+void EventLoop::TakeRequest(ClientSession& session, const rdma::Completion& completion) {
+  parts_.replies.CountRequest();
+  PendingRequest pending{.session = &session, .request = {}, .client = session.client()};
+  const Request& request = pending.request;
+  if (const absl::Status taken = session.TakeRequest(completion, &pending.request); !taken.ok()) {
+    parts_.store.Add(Counter::kRejectedRequests, 1);
+    return parts_.acceptor.Drop(completion.connection, taken);
+  }
+  ClientEntry* const client = pending.client;
+  if (client != nullptr && !client->TakeRequestIds(request.request_id, IdsOf(request))) {
+    parts_.store.Add(Counter::kRejectedRequests, 1);
+    return parts_.acceptor.Drop(completion.connection,
+                                absl::InvalidArgumentError("a request id that does not go up"));
+  }
+  if (request.read_count > 0) RecordReads(session, request);
+  if (RateLimiter::Limits(session) && parts_.rate_limiter.Delays(pending)) return;
+  Dispatch(pending);
+}
+
+bool EventLoop::DispatchDelayed() {
+  // Dispatch may drop a connection, and its requests with it: so first whose turn it is, then what comes of
+  // it.
+  const std::span<const PendingRequest> due = parts_.rate_limiter.TakeDue(WriteBatcher::kMaxGroup / 2);
+  for (const PendingRequest& pending : due) {
+    if (pending.session != nullptr) Dispatch(pending);
+  }
+  return !due.empty();
+}
+
+void EventLoop::RecordReads(const ClientSession& session, const Request& request) {
+  ClientSession::Reads reads;
+  const std::size_t count = session.TakeReads(request, &reads);
+  for (std::size_t i = 0; i < count; ++i) parts_.store.NoteRead(reads[i]);
+  parts_.store.Add(Counter::kReadsReported, static_cast<std::int64_t>(count));
+}
+
+// --- Nothing to do --------------------------------------------------------------------------------------
+
+// Polling pays for a while after an answer, as the client may come again. It does not pay for a
+// client that waits for an answer, which the disk may delay.
+absl::Status EventLoop::Run() {
+  int idle_steps = 0;
+  while (!parts_.signals.stopped()) {
+    bool came = TakeRequests();
+    for (int polls = 0; !came && ShouldSpin() && polls < kPollsPerStep; ++polls) came = TakeRequests();
+    if (Serve(came)) {
+      idle_steps = 0;
+      continue;
+    }
+    if (parts_.replies.expected_requests() > 0 && ++idle_steps < kSpinSteps) continue;
+    idle_steps = 0;
+    parts_.replies.ExpectNone();
+    Sleep();
+  }
+  parts_.rate_limited_log.FlushAllSummaries();
+  return parts_.store.load_status();
+}
+
+bool EventLoop::ShouldSpin() const {
+  return parts_.replies.expected_requests() > 0 && !parts_.signals.has_synced();
+}
+
+void EventLoop::Sleep() {
+  for (Port& port : parts_.acceptor.ports()) port.listener->Arm();
+  // Events before the arming are not signalled.
+  if (!Step()) {
+    std::vector<pollfd> fds;
+    for (const Port& port : parts_.acceptor.ports()) fds.push_back({port.listener->wait_fd(), POLLIN, 0});
+    if (parts_.signals.Sleep(std::move(fds), MillisToNextWork())) parts_.store.Add(Counter::kWakeups, 1);
+  }
+  for (Port& port : parts_.acceptor.ports()) port.listener->Disarm();
+}
+
+int EventLoop::MillisToNextWork() const {
+  // Postponed requests need another try, even if the store has no work.
+  if (!parts_.reserves.empty() || !parts_.writes.empty() || !parts_.reads.empty()) return 1;
+  std::optional<TimePoint> next = parts_.store.next_work();
+  for (const auto& expiry :
+       {parts_.reserves.next_expiry(), parts_.reads.next_expiry(), parts_.acceptor.next_probe(),
+        parts_.rate_limited_log.next_summary(), parts_.rate_limiter.next_turn()}) {
+    if (expiry) next = next ? std::min(*next, *expiry) : *expiry;
+  }
+  // The end of a load wakes nobody.
+  const int longest = reporter_.awaits_load() ? 20 : 3'600'000;
+  if (!next) return reporter_.awaits_load() ? longest : -1;
+  // Rounded up, so as not to wake too early and find nothing.
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - parts_.store.clock().Now());
+  return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, longest));
+}
+
+void EventLoop::Forget(ClientSession& session) {
+  for (rdma::Completion& completion : completions_) {
+    if (completion.connection == &session.connection()) completion.connection = nullptr;
+  }
+}
+
+}  // namespace remora

@@ -1,0 +1,86 @@
+// The work of the server thread, in steps:
+//
+//   Step:  take requests of all connections
+//          commit their writes as one group (store.h): copy, verify, make durable, publish, reply
+//          answer pings, locate records, reserve room for large values, go on with scans, reply
+//          now that nobody waits: the store's housekeeping, at the pace of the writes, or a bit of it
+//          now and then, and where there is nothing else to do: accept new clients, see who is gone
+//
+// One thread does all of it. GETs are not among its work: clients READ the memory.
+#pragma once
+
+#include <array>
+
+#include "absl/status/status.h"
+#include "rdma/transport.h"
+#include "server/connection/acceptor.h"
+#include "server/connection/client_session.h"
+#include "server/connection/session_observer.h"
+#include "server/monitoring/operator_log.h"
+#include "server/monitoring/rate_limited_log.h"
+#include "server/monitoring/status_reporter.h"
+#include "server/request/pending_request.h"
+#include "server/request/rate_limiter.h"
+#include "server/request/read_service.h"
+#include "server/request/reply_sender.h"
+#include "server/request/reserve_queue.h"
+#include "server/request/write_batcher.h"
+#include "server/wake_signals.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class EventLoop final : public SessionObserver {
+ public:
+  /// The parts of the server among which it shares out the work. All outlive it.
+  struct Parts {
+    Store& store;
+    WakeSignals& signals;
+    Acceptor& acceptor;
+    RateLimiter& rate_limiter;
+    WriteBatcher& writes;
+    ReadService& reads;
+    ReserveQueue& reserves;
+    ReplySender& replies;
+    RateLimitedLog& rate_limited_log;
+    const OperatorLog& log;
+  };
+
+  EventLoop(const Parts& parts, bool has_durable_tier);
+
+  /// Does the work of Server::Step.
+  bool Step();
+  /// Does the work of Server::Run.
+  absl::Status Run();
+
+  void Forget(ClientSession& session) override;
+
+ private:
+  /// Does the work of Step behind TakeRequests. `came`: the result of that.
+  bool Serve(bool came);
+  /// Does the work for which nobody waits. Returns false if there was nothing to do.
+  bool RunPeriodicTasks();
+  /// Takes requests to the parts that answer them. Returns false if there were none.
+  bool TakeRequests();
+  bool TakeCompletions(Port& port);
+  void TakeRequest(ClientSession& session, const rdma::Completion& completion);
+  /// Takes a request to the part that answers it.
+  [[gnu::always_inline]] void Dispatch(const PendingRequest& pending);
+  /// Dispatches the requests whose turn has come. Returns false if there were none.
+  bool DispatchDelayed();
+  void RecordReads(const ClientSession& session, const Request& request);
+  /// Returns whether to poll before all other work: a client is about to ask, and the disk has
+  /// nothing to tell.
+  bool ShouldSpin() const;
+  void Sleep();
+  /// Returns the timeout for poll: -1 when nothing is to be done before a client comes.
+  int MillisToNextWork() const;
+
+  const Parts parts_;
+  StatusReporter reporter_;
+  std::array<rdma::Completion, 64> completions_;
+  int steps_since_tasks_ = 0;  // RunPeriodicTasks
+};
+
+}  // namespace remora

@@ -1,0 +1,32 @@
+// Tells the operator how the store's load has gone, and whether the disk takes writes.
+#pragma once
+
+#include "server/monitoring/operator_log.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class StatusReporter {
+ public:
+  /// Both outlive this. A store with a durable tier loads from it, or has done so already.
+  StatusReporter(const Store& store, const OperatorLog& log, bool has_durable_tier)
+      : store_(store), log_(log), awaits_load_(has_durable_tier) {}
+  StatusReporter(const StatusReporter&) = delete;
+  StatusReporter& operator=(const StatusReporter&) = delete;
+
+  /// Logs, while the store loads, when it has loaded. Returns false if it never will.
+  bool ReportLoadProgress();
+  /// Returns whether the end of a load is still to be logged.
+  bool awaits_load() const { return awaits_load_; }
+  /// Logs when the disk takes no writes, and when it does again.
+  void ReportDiskStatus();
+
+ private:
+  const Store& store_;
+  const OperatorLog& log_;
+  bool awaits_load_;
+  bool disk_rejects_ = false;  // and that was logged
+};
+
+}  // namespace remora

@@ -1,0 +1,45 @@
+// A request that is not answered yet.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "server/connection/client_session.h"
+#include "server/connection/client_table.h"
+#include "store/base/clock.h"
+#include "store/format/wire/messages.h"
+#include "store/format/wire/multi_put.h"
+
+namespace remora {
+
+/// State of a multi-put.
+struct MultiPutState {
+  PutListOutcomes outcomes;                              // of those that were begun
+  std::array<std::uint64_t, kMaxListedPuts> versions{};  // of those of them that were done
+  std::size_t waiting = 0;                               // of them, for the disk
+  bool is_postponed = false;                             // there are others
+  std::size_t text_of = kMaxListedPuts;                  // the first that was not done
+  std::string text{};                                    // why that was not
+
+  bool is_over() const { return waiting == 0 && !is_postponed; }
+};
+
+/// A request and the session to answer it in. The key of a write points into its staging buffer.
+struct PendingRequest {
+  ClientSession* session;  // null: it is gone
+  Request request;
+  ClientEntry* client = nullptr;  // null: no client ID. Of a write that is being committed, it is there
+  // Number of its writes in the group: one, those of a batch or multi-put, or none (it is rejected).
+  std::size_t writes = 1;
+  std::shared_ptr<MultiPutState> multi_put{};  // of one that was begun, and is not over
+  TimePoint not_before{};                      // of a postponed request: the next try
+
+  void Forget(const ClientSession& gone) {
+    if (session == &gone) session = nullptr;
+  }
+};
+
+}  // namespace remora

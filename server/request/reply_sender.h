@@ -1,0 +1,52 @@
+// Sends replies to clients, with the fields that all of them have.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "server/connection/acceptor.h"
+#include "server/connection/client_session.h"
+#include "server/request/pending_request.h"
+#include "store/format/wire/messages.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class ReplySender {
+ public:
+  /// Both outlive this.
+  ReplySender(Store& store, Acceptor& acceptor) : store_(store), acceptor_(acceptor) {}
+  ReplySender(const ReplySender&) = delete;
+  ReplySender& operator=(const ReplySender&) = delete;
+
+  /// Completes the reply and sends it, with `behind` behind it. Null session: to nobody. A session
+  /// that takes no replies is dropped.
+  void Send(ClientSession* session, Reply& reply, std::string_view behind);
+  /// Answers a request with the status of its work.
+  void Answer(const PendingRequest& pending, const absl::Status& status, Reply reply = {});
+
+  /// Requests were taken: replies from now on tell a later time than their arrival.
+  void ForgetTime() { reply_ms_.reset(); }
+  /// Replies tell this time (Clock::UnixMillis) until ForgetTime.
+  void SetTime(std::int64_t unix_ms) { reply_ms_ = unix_ms; }
+
+  /// Number of requests that may come soon: replies without a request behind them.
+  std::size_t expected_requests() const { return expected_; }
+  void CountRequest() {
+    if (expected_ > 0) --expected_;
+  }
+  /// Requests have not come for a while.
+  void ExpectNone() { expected_ = 0; }
+
+ private:
+  Store& store_;
+  Acceptor& acceptor_;
+  std::optional<std::int64_t> reply_ms_;
+  std::size_t expected_ = 0;
+};
+
+}  // namespace remora

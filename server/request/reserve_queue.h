@@ -1,0 +1,55 @@
+// Clients that reserve space for large values. They get it in the order in which they asked: a large
+// reserve does not wait for ever while small ones pass by.
+#pragma once
+
+#include <deque>
+#include <optional>
+
+#include "server/connection/client_session.h"
+#include "server/connection/session_observer.h"
+#include "server/request/large_writes.h"
+#include "server/request/pending_request.h"
+#include "server/request/reply_sender.h"
+#include "store/base/clock.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class ReserveQueue final : public SessionObserver {
+ public:
+  /// All outlive this.
+  ReserveQueue(Store& store, LargeWrites& grants, ReplySender& replies)
+      : store_(store), large_writes_(grants), replies_(replies) {}
+
+  /// Queues a kReserve, or rejects it. It gives back what its client has reserved before.
+  void Add(const PendingRequest& pending);
+  /// Answers those whose turn has come, and ends reservations whose time is over. Returns false if
+  /// there were none to answer.
+  bool AnswerDue();
+  /// Returns whether no client waits.
+  bool empty() const { return turns_.empty(); }
+  /// Returns when the next reservation ends. Nothing: nothing is reserved.
+  std::optional<TimePoint> next_expiry() const { return large_writes_.next_expiry(); }
+
+  void Forget(ClientSession& session) override;
+
+ private:
+  /// A reserve that waits for space.
+  struct Turn {
+    PendingRequest pending;
+    TimePoint asked{};     // last
+    bool is_asked = true;  // else it was answered with kAskAgain
+  };
+
+  /// Answers a reserve if it is time, and returns whether it is over. `has_space`: nobody before it
+  /// waits for space; false, once it does.
+  bool TakeTurn(Turn& turn, TimePoint now, bool* has_space);
+
+  Store& store_;
+  LargeWrites& large_writes_;
+  ReplySender& replies_;
+  std::deque<Turn> turns_;  // in the order in which they came; one for a connection at most
+};
+
+}  // namespace remora

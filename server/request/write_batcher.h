@@ -1,0 +1,94 @@
+// Writes of all connections, committed as one group.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "server/connection/acceptor.h"
+#include "server/connection/client_session.h"
+#include "server/connection/session_observer.h"
+#include "server/request/large_writes.h"
+#include "server/request/pending_request.h"
+#include "server/request/reply_sender.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Thread Safety: none; the server's one thread.
+class WriteBatcher final : public SessionObserver {
+ public:
+  /// Writes of one group at most: bounds the time that the first of them waits for the last.
+  static constexpr std::size_t kMaxGroup = 256;
+
+  /// All outlive this.
+  WriteBatcher(Store& store, Acceptor& acceptor, LargeWrites& grants, ReplySender& replies)
+      : store_(store), acceptor_(acceptor), large_writes_(grants), replies_(replies) {}
+
+  /// Takes a write that the next Commit commits, or postpones. Returns false if it is out of
+  /// bounds, or commits a large value where none is reserved.
+  bool Add(const PendingRequest& pending);
+  /// Returns whether the group has space for so many more requests.
+  bool HasSpaceFor(std::size_t count) const { return requests_.size() + count <= kMaxGroup; }
+  /// Returns whether no write waits for Commit.
+  bool empty() const { return requests_.empty(); }
+
+  /// Commits the waiting writes. Returns false if there were none, or all wait for space.
+  bool Commit();
+  /// Answers writes that waited for the disk, and whose outcome the store has by now.
+  void AnswerSynced();
+
+  void Forget(ClientSession& session) override;
+
+ private:
+  /// A write that waits for the disk.
+  struct Unsynced {
+    PendingRequest pending;
+    std::size_t number = 0;  // of a multi-put, in it
+  };
+
+  /// Adds a write that is neither of a batch nor of a multi-put to the group.
+  void AddWrite(const PendingRequest& pending);
+  /// Copies a batch, or a multi-put, out of the staging buffer and adds its writes to the group.
+  /// InvalidArgument: it was none. DataLoss: it was not whole.
+  absl::Status AddBatch(PendingRequest& pending);
+  void AddUnsynced(std::uint64_t ticket, const PendingRequest& pending, std::size_t number);
+  /// Rejects bytes that are no batch or multi-put.
+  void RejectBatch(const PendingRequest& pending, const absl::Status& why);
+  /// Ends, after the group, the commits of reserved records.
+  void EndCommits();
+  /// Answers a write. `outcome`: a Write, or a SyncedWrite.
+  template <typename Outcome>
+  void AnswerWrite(const PendingRequest& pending, const Outcome& outcome);
+  /// Records the outcome of a put of a multi-put. `outcome`: a Write, or a SyncedWrite.
+  template <typename Outcome>
+  void RecordPut(const PendingRequest& pending, MultiPutState& list, std::size_t number,
+                 const Outcome& outcome);
+  /// Takes the results of a multi-put's writes in this group. Returns false if some have none, for
+  /// lack of space.
+  bool TakeMultiPut(PendingRequest& pending, std::span<const Write> writes);
+  void AnswerMultiPut(const PendingRequest& pending, const MultiPutState& list);
+
+  Store& store_;
+  Acceptor& acceptor_;
+  LargeWrites& large_writes_;
+  ReplySender& replies_;
+
+  // One step's work; kept for their memory.
+  std::vector<PendingRequest> requests_;
+  bool some_gone_ = false;  // maybe of those, their sessions
+  std::vector<Write> writes_;
+  std::vector<absl::Status> rejected_;  // of the requests_ that are no writes, in their order
+  std::vector<std::string> batches_;    // private copies; the first so many are in use:
+  std::size_t batches_used_ = 0;
+
+  // Writes that wait for the disk, by their tickets.
+  absl::flat_hash_map<std::uint64_t, Unsynced> unsynced_;
+  std::vector<SyncedWrite> synced_writes_;
+};
+
+}  // namespace remora
