@@ -233,7 +233,7 @@ absl::Status WritePipeline::MakeDurable() {
   REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());
   for (const StagedWrite& staged : stage_.staged()) {
     if (staged.is_delete()) {
-      core_.tier->Delete(staged.key);
+      core_.tier->Delete(staged.key, staged.version);
     } else {
       core_.tier->Put(staged.key, {.version = staged.version, .expiry_ms = staged.expiry_ms}, staged.value);
     }
@@ -245,8 +245,11 @@ absl::Status WritePipeline::MakeDurable() {
   });
   const bool raises = core_.next_version > core_.tier->version_limit();
   if (raises) core_.tier->SetVersionLimit(core_.next_version + kVersionBlock);
-  REMORA_RETURN_IF_ERROR(
-      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
+  const absl::Status written =
+      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped);
+  if (core_.tier->may_show_failed())
+    core_.disk.NoteSync(written);  // as one that the disk may have, and may not
+  REMORA_RETURN_IF_ERROR(written);
   // A version that somebody has seen never comes again, even where the machine fails and takes it back. For
   // the other case: sync_queue.h, S3.
   group_is_on_disk_ = raises || (stage_.has_synced() && core_.is_loading());
