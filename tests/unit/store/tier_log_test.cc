@@ -7,14 +7,18 @@
 #include <rocksdb/options.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "file_size_limit.h"
 #include "store/durable/tier.h"
 #include "store/store.h"
+#include "store_parts.h"
 #include "test_files.h"
 
 namespace remora {
@@ -177,6 +181,8 @@ TEST_F(TierLogTest, WhatIsOnlyAppliedStaysInTheLog) {  // C4
   EXPECT_TRUE(Stored() == model);
   EXPECT_EQ(log_->applied_to(), log_->appended());
   EXPECT_EQ(log_->persisted_to(), Lsn{});
+  for (int i = 0; i < 300; ++i) Put("other", value);  // in files that were recycled, if any were
+  model["other"] = value;
   Restart();
   EXPECT_TRUE(Stored() == model);
 }
@@ -301,7 +307,7 @@ TEST_F(LoggedTierTest, TakesOverADirectoryOfAnEarlierStore) {  // C11
     ASSERT_TRUE(store->Put("c", "3", {.version = &version}).ok());
   }
   const absl::Status without = OpenTier(0).status();
-  EXPECT_EQ(without.code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(without.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(without.message(), HasSubstr("has a commit log"));
   EXPECT_EQ(OpenTier(0, /*read_only=*/true).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(OpenTier(kLogBytes, /*read_only=*/true).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -358,6 +364,69 @@ TEST_F(LoggedTierTest, WhatIsEvictedComesBack) {  // C6
   }
   EXPECT_GT(store->Read(Counter::kEvictions), 0u);
   EXPECT_GT(store->Read(Counter::kFetches), 0u);
+}
+
+TEST_F(LoggedTierTest, AWriteThatCannotBeLoggedIsNotVisible) {  // C1, C9
+  const auto store = OpenStore(kMinTierLogBytes);
+  const std::string value(1000, 'v');
+  ASSERT_TRUE(store->Put("key", value + "0").ok());
+  std::string last = value + "0";
+  absl::Status status;
+  {
+    FileSizeLimit limit(4096);  // no file of the log can be made
+    for (int i = 1; i < 1000 && status.ok(); ++i) {
+      status = store->Put("key", value + std::to_string(i));
+      if (status.ok()) last = value + std::to_string(i);
+    }
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(*store->Get("key"), last);
+  EXPECT_FALSE(store->disk_status().ok());
+  // By itself.
+  for (int i = 0; i < 1000 && !store->Put("other", "1").ok(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(*store->Get("other"), "1");
+  EXPECT_TRUE(store->disk_status().ok());
+}
+
+TEST_F(LoggedTierTest, APutAloneMeetsAllThatThereMayBe) {
+  auto store = OpenStore();
+  const std::string value(4000, 'v');
+  constexpr int kKeys = 8000;  // twice the memory
+  for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(store->Put("key" + std::to_string(i), value).ok());
+  for (int i = 0; i < kKeys; i += 100) {  // cold ones, too
+    ASSERT_TRUE(store->Put("key" + std::to_string(i), "new").ok());
+    ASSERT_TRUE(store->Put("key" + std::to_string(i), "synced", {.durability = Durability::kSynced}).ok());
+    ASSERT_TRUE(store->Put("key" + std::to_string(i), "last", {.ttl = std::chrono::hours(1)}).ok());
+    ASSERT_TRUE(store->Put("mine", "a", {.durability = Durability::kMemory}).ok());
+  }
+  EXPECT_EQ(store->Read(Counter::kSyncedWrites), 80u);
+  const std::uint64_t version = store->Read(Counter::kLastVersion);
+  EXPECT_EQ(*store->Count(RangeOptions{}), static_cast<std::uint64_t>(kKeys) + 1);
+  EXPECT_EQ(*store->Count(), static_cast<std::uint64_t>(kKeys) + 1) << "by the index";
+  store.reset();
+  store = OpenStore();
+  EXPECT_EQ(*store->Count(RangeOptions{}), static_cast<std::uint64_t>(kKeys) + 1);
+  for (int i = 0; i < kKeys; ++i) {
+    ASSERT_EQ(*store->Get("key" + std::to_string(i)), i % 100 == 0 ? "last" : value) << i;
+  }
+  EXPECT_TRUE((*store->Ttl("key100")).has_value());
+  EXPECT_GT(store->Read(Counter::kLastVersion), version);
+}
+
+TEST_F(LoggedTierTest, WhatIsNotAppliedIsAppliedBeforeItIsEvicted) {  // C6
+  const auto tier = *OpenTier(kLogBytes);
+  StoreParts parts(16, Evictor::Mode::kMarkCold);
+  Evictor evictor(Evictor::Mode::kMarkCold, parts.segments, parts.log, parts.index, parts.cold_expirer,
+                  parts.frequency, tier.get());
+  ASSERT_TRUE(parts.Put("key", "value"));
+  tier->SetVersionLimit(1000);
+  tier->Put("key", {.version = parts.version}, "value");
+  ASSERT_TRUE(tier->Write().ok());
+  const std::uint64_t key_hash = HashKey("key");
+  ASSERT_TRUE(evictor.Evict(key_hash, *parts.index.Find("key", key_hash), parts.now));
+  EXPECT_TRUE(tier->Get("key", [](const auto&) { return absl::OkStatus(); }).ok());
 }
 
 TEST_F(LoggedTierTest, RefusesWhatItCannotDoYet) {
