@@ -166,7 +166,7 @@ absl::Status DataDir::NoteBoot() {
 }
 
 DataDir::DataDir(const DirKind& kind, std::string path, int marker)
-    : kind_(kind), path_(std::move(path)), marker_(marker) {}
+    : kind_(kind), path_(std::move(path)), marker_(marker), format_(kind.format) {}
 
 DataDir::~DataDir() { close(marker_); }
 
@@ -197,6 +197,10 @@ absl::Status DataDir::LockAndReadMarker(int lock) {
   if (!text.starts_with(kind_.text) || !text.ends_with('\n')) return NotOurs(kind_, path_);
   int format = 0;
   if (!absl::SimpleAtoi(AbslView(text.substr(kind_.text.size())), &format)) return NotOurs(kind_, path_);
+  if (format == kind_.logged_format && format != 0) {
+    format_ = format;
+    return absl::OkStatus();
+  }
   if (format != kind_.format) {
     return absl::FailedPreconditionError(absl::StrCat(
         AbslView(kind_.name), " ", path_, " holds data of format ", format, "; this program knows format ",
@@ -206,7 +210,7 @@ absl::Status DataDir::LockAndReadMarker(int lock) {
 }
 
 absl::Status DataDir::WriteMarker(int file) const {
-  const std::string text = absl::StrCat(AbslView(kind_.text), kind_.format, "\n");
+  const std::string text = absl::StrCat(AbslView(kind_.text), format_, "\n");
   if (pwrite(file, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return FileError(absl::StrCat("cannot write the marker of ", path_));
   }
@@ -216,6 +220,13 @@ absl::Status DataDir::WriteMarker(int file) const {
     return FileError(absl::StrCat("cannot lock the marker of ", path_));
   }
   return absl::OkStatus();
+}
+
+absl::Status DataDir::MarkLogged() {
+  const int before = std::exchange(format_, kind_.logged_format);
+  absl::Status status = MarkComplete();
+  if (!status.ok()) format_ = before;
+  return status;
 }
 
 absl::Status DataDir::MarkComplete() {

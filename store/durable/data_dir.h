@@ -16,6 +16,10 @@ namespace remora {
 /// families.
 inline constexpr int kDataFormat = 1;
 
+/// The same where a commit log has a part of it (store/durable/tier_log.h). Programs that do not know the log
+/// would lose that.
+inline constexpr int kLoggedDataFormat = 2;
+
 /// Number of what a directory of backups holds: the marker file, and what is noted of each backup.
 inline constexpr int kBackupFormat = 1;
 
@@ -24,8 +28,10 @@ struct DirKind {
   std::string_view marker;  // the marker's file name
   std::string_view text;    // what the marker begins with; then the format's number and a newline
   int format = 0;
+  int logged_format = 0;  // with a commit log; 0: there is none
 };
-inline constexpr DirKind kStoreDir{"data directory", "REMORA", "remora-store ", kDataFormat};
+inline constexpr DirKind kStoreDir{"data directory", "REMORA", "remora-store ", kDataFormat,
+                                   kLoggedDataFormat};
 inline constexpr DirKind kBackupDir{"backup directory", "REMORA-BACKUPS", "remora-backups ", kBackupFormat};
 
 /// Beside a store's marker, of which start of the machine its log files are: DataDir::NoteBoot.
@@ -65,6 +71,10 @@ class DataDir {
   /// Returns when the disk has the marker, the directory, and its name: what is synced in there later shall
   /// not go with it. Errors as Store::Open.
   absl::Status MarkComplete();
+  /// Whether a commit log has a part of what is stored here.
+  bool has_commit_log() const { return format_ == kind_.logged_format; }
+  /// As MarkComplete; from now on, it has. REQUIRES: Open, and the kind has such a format.
+  absl::Status MarkLogged();
 
   /// Whether the machine was not started since NoteBoot was last OK here, for whichever process. False, too,
   /// where that is not known.
@@ -85,6 +95,7 @@ class DataDir {
   const std::string path_;
   const int marker_;  // descriptor
   bool fresh_ = false;
+  int format_;
 };
 
 }  // namespace remora

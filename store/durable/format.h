@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -53,6 +54,18 @@ inline std::optional<std::uint64_t> ReadVersionLimit(std::string_view stored) {
   std::memcpy(&limit, stored.data(), sizeof(limit));
   if (limit == 0 || limit > kMaxVersion) return std::nullopt;
   return limit;
+}
+
+inline constexpr std::string_view kClientPrefix = "client";
+
+/// The key of a client in the meta family; of one of its writes with a byte more, and so behind it. Short
+/// enough to need no memory.
+inline std::string ClientKey(std::uint64_t client) {
+  std::string key(kClientPrefix);
+  return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
+}
+inline std::string OutcomeKey(const RequestName& request) {
+  return ClientKey(request.client) + static_cast<char>(request.number % kRememberedWrites);
 }
 
 /// Adds what is remembered of a client, which comes in the order of its keys: the client, then its writes.

@@ -30,6 +30,10 @@ std::string_view BytesOfLsn(const Lsn& lsn) {
   return {reinterpret_cast<const char*>(&lsn.value), sizeof(lsn.value)};
 }
 
+std::string_view BytesOfOutcome(const RememberedWrite& outcome) {
+  return {reinterpret_cast<const char*>(&outcome), sizeof(outcome)};
+}
+
 StoredHeader StoredHeaderOf(const LogEntry& entry) { return {entry.version, entry.expiry_ms}; }
 
 /// Ascending, as RocksDB's default comparator has them.
@@ -63,16 +67,39 @@ void LogApplier::Add(const LogGroup& group) {
   LogEntries entries(groups_.emplace_back(group.bytes));
   bytes_ += group.bytes.size();
   LogEntry entry;
-  while (entries.Next(&entry)) {
-    Latest& latest = entry.kind == LogEntryKind::kMeta ? meta_ : entries_;
-    // The key in the map stays that of the first one, whose bytes are as good.
-    latest.insert_or_assign(entry.key, entry);
-  }
+  while (entries.Next(&entry)) AddEntry(entry);
   added_to_ = group.end();
+}
+
+void LogApplier::AddEntry(const LogEntry& entry) {
+  Latest& latest = entry.kind == LogEntryKind::kMeta ? meta_ : entries_;
+  // The key in the map stays that of the first one, whose bytes are as good.
+  latest.insert_or_assign(entry.key, entry);
+  added_version_ = std::max(added_version_, entry.version);
+  if (entry.request.client == 0) return;
+  const Outcome& outcome = outcomes_.emplace_back(
+      Outcome{OutcomeKey(entry.request), {entry.request.number, entry.version, entry.result}});
+  meta_.insert_or_assign(
+      outcome.key,
+      LogEntry{.kind = LogEntryKind::kMeta, .key = outcome.key, .value = BytesOfOutcome(outcome.value)});
+}
+
+absl::Status LogApplier::ApplyUnlogged(std::span<const LogEntry> entries) {
+  REMORA_CHECK(added_to_ == applied_to_ && entries_.empty() && meta_.empty());
+  for (const LogEntry& entry : entries) AddEntry(entry);
+  const absl::Status status = Write();
+  Forget();
+  return status;
 }
 
 absl::Status LogApplier::Apply() {
   if (added_to_ == applied_to_) return absl::OkStatus();
+  REMORA_RETURN_IF_ERROR(Write());
+  Forget();
+  return absl::OkStatus();
+}
+
+absl::Status LogApplier::Write() {
   const LogEntry applied_to = {
       .kind = LogEntryKind::kMeta, .key = kAppliedToKey, .value = BytesOfLsn(added_to_)};
   meta_.insert_or_assign(applied_to.key, applied_to);
@@ -80,11 +107,16 @@ absl::Status LogApplier::Apply() {
   const std::vector<const LogEntry*> meta = SortedByKey(meta_);
   REMORA_RETURN_IF_ERROR(options_.way == ApplyWay::kInsert ? Insert(entries, meta) : Ingest(entries, meta));
   applied_to_ = added_to_;
+  applied_version_ = added_version_;
+  return absl::OkStatus();
+}
+
+void LogApplier::Forget() {
   entries_.clear();
   meta_.clear();
   groups_.clear();
+  outcomes_.clear();
   bytes_ = 0;
-  return absl::OkStatus();
 }
 
 absl::Status LogApplier::Insert(const std::vector<const LogEntry*>& entries,
@@ -104,7 +136,8 @@ absl::Status LogApplier::Insert(const std::vector<const LogEntry*>& entries,
     if (!status.ok()) return ToStatus(status, kAppliedPlace);
   }
   for (const LogEntry* entry : meta) {
-    status = batch.Put(options_.meta, SliceOf(entry->key), SliceOf(entry->value));
+    status = entry->value.empty() ? batch.Delete(options_.meta, SliceOf(entry->key))
+                                  : batch.Put(options_.meta, SliceOf(entry->key), SliceOf(entry->value));
     if (!status.ok()) return ToStatus(status, kAppliedPlace);
   }
   rocksdb::WriteOptions how;
@@ -122,7 +155,8 @@ absl::StatusOr<std::optional<std::string>> LogApplier::MakeTable(
   std::string value;
   for (const LogEntry* entry : sorted) {
     if (!status.ok()) break;
-    if (entry->kind == LogEntryKind::kDelete) {
+    if (entry->kind == LogEntryKind::kDelete ||
+        (entry->kind == LogEntryKind::kMeta && entry->value.empty())) {
       status = writer.Delete(SliceOf(entry->key));
     } else if (entry->kind == LogEntryKind::kMeta) {
       status = writer.Put(SliceOf(entry->key), SliceOf(entry->value));

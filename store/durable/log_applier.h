@@ -6,12 +6,16 @@
 //   persisted in one:
 //        so what RocksDB holds, after any crash, is exactly the log up to its own `applied_to`. RocksDB's log
 //        has no part in it.
+//   C3c  An entry of a request brings what is remembered of that request (R2 of completion_records.h) in the
+//   same
+//        step.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +66,11 @@ class LogApplier {
   /// added.
   void Add(const LogGroup& group);
 
+  /// Writes entries that are in no group, as Apply does, behind all that was applied. The caller has to
+  /// Persist them before it tells anybody. Errors as Apply, but nothing is kept. REQUIRES: all that was added
+  /// is applied.
+  absl::Status ApplyUnlogged(std::span<const LogEntry> entries);
+
   /// Writes what was added (C3b), and forgets it. Unavailable, DataLoss: as store/durable/status.h; nothing
   /// of it is visible, and it may be called again.
   absl::Status Apply();
@@ -70,13 +79,23 @@ class LogApplier {
   absl::Status Persist();
 
   Lsn applied_to() const { return applied_to_; }
+  /// The highest version of an entry that was applied; 0: none was.
+  std::uint64_t applied_version() const { return applied_version_; }
   /// Of what was added and not applied: bytes in memory, and distinct keys.
   std::size_t bytes() const { return bytes_; }
   std::size_t keys() const { return entries_.size(); }
 
  private:
+  struct Outcome {
+    std::string key;
+    RememberedWrite value;
+  };
   using Latest = absl::flat_hash_map<std::string_view, LogEntry>;
 
+  /// REQUIRES: its bytes stay until it is applied.
+  void AddEntry(const LogEntry& entry);
+  absl::Status Write();
+  void Forget();
   absl::Status Insert(const std::vector<const LogEntry*>& entries, const std::vector<const LogEntry*>& meta);
   absl::Status Ingest(const std::vector<const LogEntry*>& entries, const std::vector<const LogEntry*>& meta);
   /// Makes a table; nothing: there is no entry for it.
@@ -85,12 +104,15 @@ class LogApplier {
                                                        const std::vector<const LogEntry*>& sorted) const;
 
   const LogApplierOptions options_;
-  std::deque<std::string> groups_;  // to whose bytes the maps point
+  std::deque<std::string> groups_;  // to whose bytes the maps point, and to those of
+  std::deque<Outcome> outcomes_;
   std::size_t bytes_ = 0;
   Latest entries_;
   Latest meta_;
   Lsn added_to_;
   Lsn applied_to_;
+  std::uint64_t added_version_ = 0;
+  std::uint64_t applied_version_ = 0;
 };
 
 }  // namespace remora

@@ -120,4 +120,17 @@ rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention
   return options;
 }
 
+rocksdb::ReadOptions ReadOnce() {
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  options.fill_cache = false;
+  return options;
+}
+
+rocksdb::ReadOptions ReadThrough(std::uint64_t bytes) {
+  rocksdb::ReadOptions options = ReadOnce();
+  options.readahead_size = bytes < kReadAhead ? 0 : kReadAhead;
+  return options;
+}
+
 }  // namespace remora

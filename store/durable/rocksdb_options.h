@@ -8,6 +8,7 @@
 namespace rocksdb {
 struct ColumnFamilyOptions;
 struct DBOptions;
+struct ReadOptions;
 }  // namespace rocksdb
 
 namespace remora {
@@ -21,5 +22,13 @@ rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes);
 int MaxOpenTables(std::size_t descriptors);
 /// `fresh`: it is made; else it must be there.
 rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention);
+
+/// Each block is read once: it shall not push out what Get comes back to.
+rocksdb::ReadOptions ReadOnce();
+
+/// What reads some entries reads no more than these: RocksDB, asked for nothing, reads ahead by itself, more
+/// the further one comes, and 256 KiB at most.
+inline constexpr std::uint64_t kReadAhead = std::uint64_t{2} << 20;
+rocksdb::ReadOptions ReadThrough(std::uint64_t bytes = kReadAhead);
 
 }  // namespace remora

@@ -26,6 +26,7 @@
 #include "store/durable/range_split.h"
 #include "store/durable/rocksdb_options.h"
 #include "store/durable/status.h"
+#include "store/durable/tier_log.h"
 #include "store/durable/wal_recovery.h"
 #include "store/format/memory/layout.h"
 
@@ -37,8 +38,8 @@ constexpr std::size_t kData = 0;
 constexpr std::size_t kMeta = 1;
 constexpr char kMetaFamily[] = "meta";
 constexpr char kVersionLimitKey[] = "version_limit";
-
-constexpr std::string_view kClientPrefix = "client";
+// Larger than what is in memory ever is: TierLog flushes.
+constexpr std::size_t kNeverFull = std::size_t{64} << 30;
 
 // Of a batch's memory, up to so much is kept for the next one.
 constexpr std::size_t kKeptBatch = std::size_t{1} << 20;
@@ -51,44 +52,27 @@ rocksdb::Slice BytesOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
-/// Of a client; of one of its writes with a byte more, and so behind it. Short enough to need no memory.
-std::string ClientKey(std::uint64_t client) {
-  std::string key(kClientPrefix);
-  return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
-}
-
-// Each block is read once: it shall not push out what Get comes back to.
-rocksdb::ReadOptions ReadOnce() {
-  rocksdb::ReadOptions options;
-  options.verify_checksums = true;
-  options.fill_cache = false;
-  return options;
-}
-
-// What reads some entries reads no more than these: RocksDB, asked for nothing, reads ahead by itself, more
-// the further one comes, and 256 KiB at most.
-constexpr std::uint64_t kReadAhead = std::uint64_t{2} << 20;
-rocksdb::ReadOptions ReadThrough(std::uint64_t bytes = kReadAhead) {
-  rocksdb::ReadOptions options = ReadOnce();
-  options.readahead_size = bytes < kReadAhead ? 0 : kReadAhead;
-  return options;
-}
-
 }  // namespace
 
 class DurableTier::Impl {
  public:
   explicit Impl(std::unique_ptr<DataDir> dir) : dir_(std::move(dir)) {}
   ~Impl() {
+    log_.reset();
     for (rocksdb::ColumnFamilyHandle* family : families_) delete family;
   }
 
   absl::Status Open(const DurableTierOptions& options) {
-    const std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
+    const std::uint64_t log_bytes = options.read_only ? 0 : options.commit_log_bytes;
+    REMORA_RETURN_IF_ERROR(TierLog::CheckUse(*dir_, log_bytes > 0));
+    std::vector<rocksdb::ColumnFamilyDescriptor> descriptors = {
         {rocksdb::kDefaultColumnFamilyName,
          DataOptions(options.block_cache_bytes, options.write_buffer_bytes)},
         {kMetaFamily, MetaOptions(options.write_buffer_bytes)}};
 
+    for (auto& family : descriptors) {
+      if (log_bytes > 0) family.options.write_buffer_size = kNeverFull;
+    }
     rocksdb::DBOptions database = DatabaseOptions(dir_->fresh(), options.log_retention);
     database.env = files_.env();
     database.max_open_files = MaxOpenTables(options.descriptors);
@@ -110,12 +94,32 @@ class DurableTier::Impl {
       TrimLogArchive(dir_->path(), options.log_retention);
     }
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
+    if (log_bytes > 0) {
+      REMORA_ASSIGN_OR_RETURN(log_,
+                              TierLog::OpenIn(*dir_, {.db = db_.get(),
+                                                      .entries = data(),
+                                                      .meta = meta(),
+                                                      .max_bytes = log_bytes,
+                                                      .write_buffer_bytes = options.write_buffer_bytes}));
+    }
     // A log that was torn by a power cut must not be taken for one of this boot, should it still be there.
     const auto is_there = [](const std::string& log) { return std::filesystem::exists(log); };
     if (!options.read_only && std::ranges::none_of(torn, is_there)) {
       REMORA_RETURN_IF_ERROR(dir_->NoteBoot());
     }
-    return ReadVersionLimit();
+    REMORA_RETURN_IF_ERROR(ReadVersionLimit());
+    if (log_ != nullptr) log_->Begin(version_limit_);
+    return absl::OkStatus();
+  }
+
+  /// As Write, to the commit log.
+  absl::Status WriteLogged() {
+    if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
+      readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see TryParse
+    }
+    const absl::Status status = log_->Write();
+    (status.ok() ? version_limit_ : next_limit_) = status.ok() ? next_limit_ : version_limit_;
+    return status;
   }
 
   std::string place() const { return absl::StrCat(AbslView(kStoreDir.name), " ", dir_->path()); }
@@ -161,6 +165,7 @@ class DurableTier::Impl {
   }
 
   absl::Status Write(Log log) {
+    if (log_ != nullptr) return WriteLogged();
     REMORA_RETURN_IF_ERROR(log_failed_);
     // Who reads may see the new values before RocksDB returns. When it fails they may be there all the same.
     if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
@@ -229,6 +234,7 @@ class DurableTier::Impl {
   DurableFiles files_;
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;  // deleted before the database
+  std::unique_ptr<TierLog> log_;                        // and before these; null: RocksDB's own log is used
   rocksdb::WriteBatch batch_;
   std::uint64_t version_limit_ = 1;
   std::uint64_t next_limit_ = 1;  // version_limit_ once the batch is written
@@ -257,11 +263,17 @@ absl::StatusOr<std::unique_ptr<DurableTier>> DurableTier::Open(const std::string
 DurableTier::DurableTier(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DurableTier::~DurableTier() = default;
 
+bool DurableTier::has_commit_log() const { return impl_->log_ != nullptr; }
+bool DurableTier::Holds(std::uint64_t version) const {
+  return impl_->log_ == nullptr || impl_->log_->Holds(version);
+}
+bool DurableTier::may_show_failed() const { return has_commit_log() && impl_->log_->may_show_failed(); }
 bool DurableTier::log_was_torn() const { return impl_->log_was_torn_; }
 
 std::uint64_t DurableTier::version_limit() const { return impl_->version_limit_; }
 
 void DurableTier::Put(std::string_view key, const StoredHeader& header, std::string_view value) {
+  if (impl_->log_ != nullptr) return impl_->log_->Put(key, header, value);
   const rocksdb::Slice key_part = ToSlice(key);
   const std::array<rocksdb::Slice, 2> value_parts = {BytesOf(header), ToSlice(value)};
   const rocksdb::Status status =
@@ -270,25 +282,31 @@ void DurableTier::Put(std::string_view key, const StoredHeader& header, std::str
   REMORA_CHECK(status.ok());  // it only copies
 }
 
-void DurableTier::Delete(std::string_view key) {
+void DurableTier::Delete(std::string_view key, std::uint64_t version) {
+  if (impl_->log_ != nullptr) return impl_->log_->Delete(key, version);
   REMORA_CHECK(impl_->batch_.Delete(impl_->data(), ToSlice(key)).ok());  // it only copies
 }
 
 void DurableTier::SetVersionLimit(std::uint64_t limit) {
-  REMORA_CHECK(impl_->batch_.Put(impl_->meta(), kVersionLimitKey, BytesOf(limit)).ok());  // it only copies
   impl_->next_limit_ = limit;
+  if (impl_->log_ != nullptr) return impl_->log_->PutMeta(kVersionLimitKey, View(BytesOf(limit)));
+  REMORA_CHECK(impl_->batch_.Put(impl_->meta(), kVersionLimitKey, BytesOf(limit)).ok());  // it only copies
 }
 
 absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
 
 absl::Status DurableTier::Begin(std::uint64_t incarnation) {
+  if (impl_->log_ != nullptr) return absl::OkStatus();  // it has no change feeds
   REMORA_ASSIGN_OR_RETURN(impl_->openings_,
                           AddOpening(*impl_->db_, *impl_->meta(), impl_->place(), incarnation));
   impl_->logged_.store(impl_->db_->GetLatestSequenceNumber(), std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
-std::uint64_t DurableTier::logged_to() const { return impl_->logged_.load(std::memory_order_relaxed); }
+std::uint64_t DurableTier::logged_to() const {
+  if (impl_->log_ != nullptr) return impl_->log_->appended().value;
+  return impl_->logged_.load(std::memory_order_relaxed);
+}
 
 absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, std::uint64_t end) const {
   return remora::Continue(impl_->openings_, place, end);
@@ -302,6 +320,7 @@ absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t fr
 }
 
 absl::Status DurableTier::Sync() {
+  if (impl_->log_ != nullptr) return impl_->log_->Sync();
   // One after the other: the system reports a failure to one of two callers only.
   const std::lock_guard lock(impl_->sync_mutex_);
   if (impl_->sync_failed_.ok()) impl_->sync_failed_ = impl_->Sync();
@@ -313,23 +332,30 @@ absl::Status DurableTier::VerifyTables() const {
 }
 
 absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const BackupRequest& request) const {
+  if (has_commit_log()) {
+    return absl::FailedPreconditionError(
+        "backup: a store with a commit log cannot be backed up yet; scan it, and put what that shows "
+        "elsewhere");
+  }
   return CreateBackup(*impl_->db_, impl_->place(), dir, request);
 }
 
 void DurableTier::PutClient(std::uint64_t client, std::int64_t since_ms) {
+  if (impl_->log_ != nullptr) return impl_->log_->PutMeta(ClientKey(client), View(BytesOf(since_ms)));
   REMORA_CHECK(impl_->batch_.Put(impl_->meta(), ClientKey(client), BytesOf(since_ms)).ok());
 }
 
 void DurableTier::DeleteClient(std::uint64_t client) {
+  if (impl_->log_ != nullptr) return impl_->log_->DeleteClient(client);
   const std::string key = ClientKey(client);
   const std::string end = key + static_cast<char>(kRememberedWrites);
   REMORA_CHECK(impl_->batch_.DeleteRange(impl_->meta(), key, end).ok());
 }
 
 void DurableTier::PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result) {
-  const std::string key = ClientKey(request.client) + static_cast<char>(request.number % kRememberedWrites);
+  if (impl_->log_ != nullptr) return impl_->log_->PutOutcome(request, version, result);
   const RememberedWrite outcome{request.number, version, result};
-  REMORA_CHECK(impl_->batch_.Put(impl_->meta(), key, BytesOf(outcome)).ok());
+  REMORA_CHECK(impl_->batch_.Put(impl_->meta(), OutcomeKey(request), BytesOf(outcome)).ok());
 }
 
 absl::StatusOr<std::vector<RememberedClient>> DurableTier::Clients() const {
@@ -349,6 +375,7 @@ absl::StatusOr<std::vector<RememberedClient>> DurableTier::Clients() const {
 }
 
 absl::Status DurableTier::Get(std::string_view key, Take take) const {
+  if (impl_->log_ != nullptr && impl_->log_->IsDeleted(key)) return absl::NotFoundError("no such key");
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
   rocksdb::PinnableSlice value;  // stays where it is in the cache
@@ -362,7 +389,10 @@ absl::Status DurableTier::Get(std::string_view key, Take take) const {
 absl::Status DurableTier::ForEach(Take take) const { return impl_->ReadAll(ReadThrough(), "", take); }
 
 absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
-  return impl_->ReadAll(ReadOnce(), begin, take);
+  const TierLog* const log = impl_->log_.get();
+  return impl_->ReadAll(ReadOnce(), begin, [&](const Entry& entry) {
+    return log != nullptr && log->IsDeleted(entry.key) ? absl::OkStatus() : take(entry);
+  });
 }
 
 // --- Cursors --------------------------------------------------------------------------------------------
@@ -397,8 +427,13 @@ DurableTier::Cursor::Cursor(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 DurableTier::Cursor::~Cursor() = default;
 
 std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& range) const {
-  return std::unique_ptr<Cursor>(
-      new Cursor(range.is_empty() ? nullptr : std::make_unique<Cursor::Rep>(*impl_, range)));
+  // C7: all that is logged is published.
+  absl::Status applied = impl_->log_ == nullptr ? absl::OkStatus() : impl_->log_->ApplyAll();
+  const bool is_over = range.is_empty() || !applied.ok();
+  std::unique_ptr<Cursor> cursor(
+      new Cursor(is_over ? nullptr : std::make_unique<Cursor::Rep>(*impl_, range)));
+  cursor->status_ = std::move(applied);
+  return cursor;
 }
 
 bool DurableTier::Cursor::Next() {

@@ -45,6 +45,8 @@ struct DurableTierOptions {
   /// the log files is held in memory. Open fails with NotFound and FailedPrecondition where there is no
   /// store.
   bool read_only = false;
+  /// As StoreOptions::commit_log_bytes. Not with read_only.
+  std::uint64_t commit_log_bytes = 0;
 };
 
 /// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
@@ -70,18 +72,21 @@ class DurableTier {
   std::uint64_t version_limit() const;
 
   /// A group is put together, then written as a whole, or given up.
+  /// With a commit log, the bytes of a Put stay until Write. `version`: of the deletion; 0: the key has
+  /// expired.
   void Put(std::string_view key, const StoredHeader& header, std::string_view value);
-  void Delete(std::string_view key);
+  void Delete(std::string_view key, std::uint64_t version = 0);
   void SetVersionLimit(std::uint64_t limit);
   void PutClient(std::uint64_t client, std::int64_t since_ms);
   /// With all its outcomes.
   void DeleteClient(std::uint64_t client);
-  /// Takes the place of that of an earlier number.
+  /// Takes the place of that of an earlier number. REQUIRES: behind the Put or Delete of this version.
   void PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result);
   /// OK: it survives this process, unless `log` is kSkipped; the others then survive it all the same.
   /// Otherwise Unavailable: it may or may not be there after a restart. After a full disk, and where the
   /// system was short of descriptors or memory, writes succeed again some seconds after there is space;
   /// after other errors, only after a restart.
+  /// With a commit log, all are written to that.
   enum class Log : std::uint8_t { kWritten = 1, kSkipped = 2 };
   absl::Status Write(Log log = Log::kWritten);
 
@@ -89,6 +94,15 @@ class DurableTier {
   /// Unavailable, and what the disk has of it is unknown. Then all later calls fail: fsync(2) reports an
   /// error once. Any thread.
   absl::Status Sync();
+
+  /// Whether there is a commit log. Then there are no change feeds and no backups yet, and Get and ForEach
+  /// show what was applied, without what was deleted since (tier_log.h, C6).
+  bool has_commit_log() const;
+  /// Whether Get shows the write of this version, or a later one of its key (C6). False: not now, as the disk
+  /// fails. May wait for the disk. Any thread.
+  bool Holds(std::uint64_t version) const;
+  /// Whether Get may show a write that failed. Then all later ones fail.
+  bool may_show_failed() const;
 
   /// From now on, the sequence (store/format/types/change.h) is this incarnation's. Once, before all else is
   /// written.

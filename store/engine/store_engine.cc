@@ -22,8 +22,14 @@ absl::Status CheckOptions(const StoreOptions& options) {
                                                    " ms; allowed are 1 to ", kMaxTtl.count(),
                                                    ", and for ever"));
   }
+  if (options.commit_log_bytes > 0 && options.syncing == Syncing::kInSteps) {
+    return absl::InvalidArgumentError("a commit log needs threads: Syncing::kInThread");
+  }
   switch (options.durability) {
     case Durability::kMemory:
+      if (options.commit_log_bytes > 0) {
+        return absl::InvalidArgumentError("a store that is only in memory takes no commit log");
+      }
       if (options.data_dir.empty()) return absl::OkStatus();
       return absl::InvalidArgumentError("a store that is only in memory takes no data directory");
     case Durability::kLogged:
@@ -63,7 +69,8 @@ absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOption
         tier, DurableTier::Open(options.data_dir, {.block_cache_bytes = options.write_buffer_bytes / 2,
                                                    .write_buffer_bytes = options.write_buffer_bytes,
                                                    .log_retention = retention,
-                                                   .descriptors = options.descriptors}));
+                                                   .descriptors = options.descriptors,
+                                                   .commit_log_bytes = options.commit_log_bytes}));
   }
   const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
   std::unique_ptr<StoreEngine> engine(

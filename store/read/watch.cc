@@ -54,6 +54,11 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range,
         "a store that is only in memory keeps no log of its writes: open it with Durability::kLogged "
         "(kvserver --durability=logged) to watch it");
   }
+  if (engine_->core().tier->has_commit_log()) {
+    return absl::FailedPreconditionError(
+        "watch: a store with a commit log cannot be watched yet; open it without from the start "
+        "(StoreOptions::commit_log_bytes)");
+  }
   const std::uint64_t end = engine_->core().changes_end.load(std::memory_order_acquire);
   ChangePlace from = place;
   if (from.incarnation == 0) {

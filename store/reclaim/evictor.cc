@@ -38,6 +38,8 @@ bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint
     index_.Erase(key_hash, entry);
   } else {
     if (index_.FindCold(key_hash) || !index_.Reserve(key_hash, 1)) return false;
+    // C6 of store/durable/tier_log.h.
+    if (tier_ != nullptr && !tier_->Holds(log_.Header(entry.place).version_live >> 1)) return false;
     // Dead first: who remembers the place must not find it live after a later write of the key.
     log_.Kill(entry.place);
     cold_expirer_.NoteExpiry(Segments::ExpiryOf(log_.Header(entry.place)));

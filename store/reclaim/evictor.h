@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "store/base/clock.h"
+#include "store/durable/tier.h"
 #include "store/index/index.h"
 #include "store/reclaim/access_frequency.h"
 #include "store/reclaim/cold_expirer.h"
@@ -30,14 +31,16 @@ class Evictor {
   };
 
   /// All that it is given outlives it.
+  /// `tier`: with kMarkCold, gets all that is in memory; null: it has that at once.
   Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, ColdExpirer& cold_expirer,
-          const AccessFrequency& frequency)
+          const AccessFrequency& frequency, const DurableTier* tier)
       : mode_(mode),
         segments_(segments),
         log_(log),
         index_(index),
         cold_expirer_(cold_expirer),
-        frequency_(frequency) {}
+        frequency_(frequency),
+        tier_(tier) {}
   Evictor(const Evictor&) = delete;
   Evictor& operator=(const Evictor&) = delete;
 
@@ -50,7 +53,7 @@ class Evictor {
   bool Stays(const Place& place, std::uint64_t key_hash);
 
   /// Evicts the live record that `entry` leads to. False: the index has no room for a cold key there, or
-  /// knows another one of this hash.
+  /// knows another one of this hash; or the tier does not have the record, and cannot take it.
   bool Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint now);
 
   std::uint64_t evictions() const { return evictions_; }
@@ -65,6 +68,7 @@ class Evictor {
   Index& index_;
   ColdExpirer& cold_expirer_;
   const AccessFrequency& frequency_;
+  const DurableTier* const tier_;
 
   Segments::Queue queue_ = Segments::Queue::kWritten;  // that of the segment that Next said last
   std::uint64_t judged_ = 0;           // bytes of it that Stays was asked about, and of these,

@@ -23,6 +23,12 @@ inline absl::Status DamagedError() {
       "what was sent was damaged on its way: key and value do not match their checksum; nothing was done");
 }
 
+/// Returns the error of a write that the durable tier did not take.
+inline absl::Status NotDurableError(const absl::Status& why) {
+  return absl::UnavailableError(std::string(why.message()) +
+                                " (this write is not visible; whether a restart shows it is unknown)");
+}
+
 /// What a key's record is, as of all writes staged before.
 struct KnownRecord {
   std::optional<Place> place{};  // in memory

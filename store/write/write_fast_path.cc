@@ -14,9 +14,10 @@ namespace {
 
 // One that is neither a batch's nor a large one's, asks for nothing, and is in bounds. What is wrong with
 // others, write_stage.cc says.
-bool IsPlain(const Write& write) {
+bool IsPlain(const Write& write, Durability level, bool has_tier) {
+  const Durability most = has_tier ? Durability::kLogged : Durability::kMemory;
   return write.kind == Write::Kind::kPut && write.reserved == nullptr && !write.with_next &&
-         write.condition.is_none() && write.durability.value_or(Durability::kMemory) == Durability::kMemory &&
+         write.condition.is_none() && write.durability.value_or(level) <= most &&
          write.key.size() >= kMinKeySize && write.key.size() <= kMaxKeySize &&
          write.value.size() <= kMaxSmallValueSize && (!write.ttl || IsTtl(*write.ttl));
 }
@@ -28,7 +29,8 @@ std::size_t WriteFastPath::TryPuts(std::span<Write> writes, TimePoint now, std::
   const std::uint64_t written = core_.log.bytes_appended(ValueLog::Head::kWrites);
   std::size_t prefetched = writes.size() == 1 ? 1 : 0;  // of one alone, the pipeline did
   std::size_t done = 0;
-  for (; done < writes.size() && done < kMaxGroup && IsPlain(writes[done]); ++done) {
+  for (; done < writes.size() && done < kMaxGroup && IsPlain(writes[done], level_, core_.has_tier());
+       ++done) {
     if (done == prefetched) prefetched += prefetcher_.PrefetchSome(writes.subspan(done));
     if (!TryPut(writes[done], now, unix_ms)) break;
   }
@@ -41,6 +43,8 @@ std::size_t WriteFastPath::TryPuts(std::span<Write> writes, TimePoint now, std::
 bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
   const std::uint64_t expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
   if (HasExpired(expiry_ms, unix_ms)) return false;
+  // The block of versions is to be raised on the disk first.
+  if (core_.has_tier() && core_.next_version >= core_.tier->version_limit()) return false;
   // Everything after looks at the copy only, as in WriteStage::CopyAndVerify.
   const std::optional<Place> appended =
       core_.log.Append(ValueLog::Head::kWrites, write.key, write.value, now);
@@ -56,12 +60,20 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
     return true;
   }
   const std::optional<Index::Entry> old = core_.index.Find(key, key_hash);
-  if (!old && !core_.index.Reserve(key_hash, 1)) {
+  const bool may_be_cold = !old && core_.has_tier() && core_.index.FindCold(key_hash);
+  if (may_be_cold || (!old && !core_.index.Reserve(key_hash, 1))) {
     core_.log.Rollback(place);
     return false;
   }
   write.version = core_.next_version++;
   core_.log.Seal(place, write.version, expiry_ms, key_hash, value_hash);
+  if (core_.has_tier()) {
+    write.status = Log(write, place, expiry_ms);
+    if (!write.status.ok()) {
+      core_.log.Rollback(place);
+      return true;
+    }
+  }
   // I5, as in WritePipeline::Publish.
   if (old) core_.log.Kill(old->place);
   core_.log.MakeLive(place);
@@ -75,6 +87,15 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
   write.slot = EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units});
   write.status = absl::OkStatus();
   return true;
+}
+
+absl::Status WriteFastPath::Log(const Write& write, const Place& place, std::uint64_t expiry_ms) {
+  core_.tier->Put(core_.log.Key(place), {.version = write.version, .expiry_ms = expiry_ms},
+                  core_.log.Value(place));
+  if (write.request.client != 0) core_.tier->PutOutcome(write.request, write.version, 0);
+  const absl::Status logged = core_.tier->Write();
+  core_.disk.NoteWrite(logged);
+  return logged.ok() ? logged : NotDurableError(logged);
 }
 
 }  // namespace remora

@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/index_view.h"
@@ -49,7 +48,7 @@ WritePipeline::WritePipeline(StoreCore& core, SpaceManager& space, Maintenance& 
       queue_(queue),
       large_(large),
       prefetcher_(core, large),
-      fast_path_(core, maintenance, prefetcher_, options.default_ttl),
+      fast_path_(core, maintenance, prefetcher_, options),
       stage_(core, maintenance, large, options) {}
 
 // --- Entry points
@@ -124,7 +123,7 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
   while (!writes.empty()) {
     if (maintenance_.DebtIsUrgent())
       maintenance_.PayDebt(now, unix_ms);  // of the group before, whoever's it was
-    if (core_.tier == nullptr) {
+    if (IsForFastPath(writes)) {
       const std::size_t done = fast_path_.TryPuts(writes, now, unix_ms);
       writes = writes.subspan(done);
       if (done > 0) continue;
@@ -150,6 +149,14 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
   }
   space_.StartGracePeriod();
   maintenance_.AddDebt(now, unix_ms);
+}
+
+bool WritePipeline::IsForFastPath(std::span<const Write> writes) {
+  if (core_.tier == nullptr) return true;
+  if (!core_.tier->has_commit_log() || writes.size() != 1 || !queue_.empty() || core_.is_loading())
+    return false;
+  space_.expirer().Flush();  // as CommitGroup does
+  return true;
 }
 
 std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
@@ -233,7 +240,7 @@ absl::Status WritePipeline::MakeDurable() {
   REMORA_RETURN_IF_ERROR(core_.disk.sync_failure());
   for (const StagedWrite& staged : stage_.staged()) {
     if (staged.is_delete()) {
-      core_.tier->Delete(staged.key);
+      core_.tier->Delete(staged.key, staged.version);
     } else {
       core_.tier->Put(staged.key, {.version = staged.version, .expiry_ms = staged.expiry_ms}, staged.value);
     }
@@ -245,8 +252,11 @@ absl::Status WritePipeline::MakeDurable() {
   });
   const bool raises = core_.next_version > core_.tier->version_limit();
   if (raises) core_.tier->SetVersionLimit(core_.next_version + kVersionBlock);
-  REMORA_RETURN_IF_ERROR(
-      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped));
+  const absl::Status written =
+      core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped);
+  if (core_.tier->may_show_failed())
+    core_.disk.NoteSync(written);  // as one that the disk may have, and may not
+  REMORA_RETURN_IF_ERROR(written);
   // A version that somebody has seen never comes again, even where the machine fails and takes it back. For
   // the other case: sync_queue.h, S3.
   group_is_on_disk_ = raises || (stage_.has_synced() && core_.is_loading());
@@ -255,8 +265,7 @@ absl::Status WritePipeline::MakeDurable() {
 
 // The group's versions stay used: it may be on disk after all.
 void WritePipeline::Abandon(const absl::Status& why) {
-  const absl::Status status = absl::UnavailableError(
-      absl::StrCat(why.message(), " (this write is not visible; whether a restart shows it is unknown)"));
+  const absl::Status status = NotDurableError(why);
   for (auto staged = stage_.staged().rbegin(); staged != stage_.staged().rend(); ++staged) {
     staged->write->status = status;
     if (!core_.disk.sync_failure().ok())

@@ -66,6 +66,8 @@ class WritePipeline {
   /// Commits as of `now`. Leaves debt. `prefetched`: what PrefetchOne returned.
   void SubmitLocked(std::span<Write> writes, std::uint64_t prefetched, TimePoint now,
                     std::int64_t unix_ms) REMORA_WRITER;
+  /// Whether the fast path may try them. Flushes what has expired, where there is a tier.
+  bool IsForFastPath(std::span<const Write> writes) REMORA_WRITER;
   /// Commits from the start of `writes` as many as there is room for; returns how many that were.
   std::size_t CommitGroup(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
   /// Stages them, likewise.

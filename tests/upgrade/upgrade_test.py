@@ -91,7 +91,7 @@ class UpgradeTest(harness.TestCase):
 
     def test_data_of_a_later_release_is_refused_and_not_touched(self):
         self.unpack("format-1")
-        (self.folder / "data/REMORA").write_bytes(b"remora-store 2\n")
+        (self.folder / "data/REMORA").write_bytes(b"remora-store 3\n")
         before = self.snapshot()
         data = f"{self.folder}/data"
         for command in (
@@ -104,7 +104,7 @@ class UpgradeTest(harness.TestCase):
                 self.assertEqual((run.returncode, run.stdout), (78, b""))
                 self.assertRegex(
                     run.stderr.decode(),
-                    r"\Akv[^\n]* data directory [^\n]* holds data of format 2; this program knows format 1\. "
+                    r"\Akv[^\n]* data directory [^\n]* holds data of format 3; this program knows format 1\. "
                     r"Use the version of the program that wrote it, or a newer one\n\Z",
                 )
                 self.assertEqual(self.snapshot(), before)

@@ -114,7 +114,7 @@ static_assert(std::has_unique_object_representations_v<LogGroupHeader>);
 enum class LogEntryKind : std::uint8_t {
   kPut = 1,     // the key has this value
   kDelete = 2,  // the key is gone; the value is empty
-  kMeta = 3,    // of the store itself: what the value means, the key says
+  kMeta = 3,    // of the store itself: what the value means, the key says; an empty one removes the key
 };
 
 /// LogEntryHeader::flags.

@@ -12,7 +12,22 @@
 namespace remora {
 namespace {
 
-TEST(CrashTest, AcknowledgedWritesSurviveSigkill) {
+// Whether there is a commit log, so small that it is applied and recycled meanwhile.
+class CrashTest : public testing::TestWithParam<bool> {
+ protected:
+  const std::uint64_t log_bytes_ = GetParam() ? std::uint64_t{1} << 20 : 0;
+
+  StoreOptions OptionsIn(const std::string& dir, std::size_t memory_size) const {
+    StoreOptions options = LoggedIn(dir, memory_size);
+    options.commit_log_bytes = log_bytes_;
+    return options;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, CrashTest, testing::Bool(),
+                         [](const auto& suite) { return suite.param ? "CommitLog" : "Logged"; });
+
+TEST_P(CrashTest, AcknowledgedWritesSurviveSigkill) {
   TempDir temp;
   const std::string dir = temp / "store";
   std::mt19937_64 random(std::random_device{}());
@@ -20,7 +35,7 @@ TEST(CrashTest, AcknowledgedWritesSurviveSigkill) {
   std::uint64_t last_version = 0;
   for (int round = 0; round < 8; ++round) {
     {
-      TestProcess writer({"write", dir, std::to_string(next)});
+      TestProcess writer({"write", dir, std::to_string(next), std::to_string(log_bytes_)});
       // Killed after some acknowledgements, while the next writes are under way.
       const std::uint64_t kill_after = 1 + random() % 1500;
       std::uint64_t number = 0;
@@ -31,7 +46,7 @@ TEST(CrashTest, AcknowledgedWritesSurviveSigkill) {
       EXPECT_EQ(writer.Wait(), -9);
       next = number + 1;
     }
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(dir, std::size_t{256} << 20));
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(OptionsIn(dir, std::size_t{256} << 20));
     ASSERT_TRUE(store.ok()) << store.status();
     std::string value;
     for (std::uint64_t i = 0; i < next; ++i) {
@@ -50,7 +65,7 @@ TEST(CrashTest, AcknowledgedWritesSurviveSigkill) {
   }
 }
 
-TEST(CrashTest, OfABatchAllSurvivesOrNothing) {
+TEST_P(CrashTest, OfABatchAllSurvivesOrNothing) {
   TempDir temp;
   const std::string dir = temp / "store";
   std::mt19937_64 random(std::random_device{}());
@@ -58,7 +73,7 @@ TEST(CrashTest, OfABatchAllSurvivesOrNothing) {
   for (int round = 0; round < 8; ++round) {
     std::uint64_t acknowledged = 0;
     {
-      TestProcess writer({"batch", dir, std::to_string(next)});
+      TestProcess writer({"batch", dir, std::to_string(next), std::to_string(log_bytes_)});
       const std::uint64_t kill_after = 1 + random() % 500;
       for (std::uint64_t seen = 0; seen < kill_after; ++seen) ASSERT_TRUE(writer.Read(&acknowledged));
       writer.Kill();
@@ -66,7 +81,7 @@ TEST(CrashTest, OfABatchAllSurvivesOrNothing) {
       }
       EXPECT_EQ(writer.Wait(), -9);
     }
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(LoggedIn(dir, std::size_t{64} << 20));
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(OptionsIn(dir, std::size_t{64} << 20));
     ASSERT_TRUE(store.ok()) << store.status();
     std::string first;
     ASSERT_TRUE((*store)->Get(CrashKey(0), &first).ok());

@@ -66,11 +66,11 @@ TEST(DataDirTest, OtherThingsAreNotTouched) {
 
 TEST(DataDirTest, AnotherFormatIsRefused) {
   TempDir temp;
-  WriteFile(temp / "REMORA", "remora-store 2\n");
+  WriteFile(temp / "REMORA", "remora-store 3\n");
   const auto dir = DataDir::Open(temp.path());
   EXPECT_EQ(dir.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(dir.status().message()), HasSubstr("format 2"));
-  EXPECT_EQ(ReadFile(temp / "REMORA"), "remora-store 2\n");
+  EXPECT_THAT(std::string(dir.status().message()), HasSubstr("format 3"));
+  EXPECT_EQ(ReadFile(temp / "REMORA"), "remora-store 3\n");
 }
 
 TEST(DataDirTest, AMarkerThatIsNotOursIsRefused) {

@@ -33,7 +33,7 @@ inline constexpr std::chrono::nanoseconds kInstant{1};
 struct StoreParts {
   explicit StoreParts(std::size_t segment_count, Evictor::Mode eviction = Evictor::Mode::kOff)
       : memory(std::move(*AnonymousMemory::Map(segment_count * kSegmentSize))),
-        evictor(eviction, segments, log, index, cold_expirer, frequency) {}
+        evictor(eviction, segments, log, index, cold_expirer, frequency, nullptr) {}
 
   // --- Writing, as the store does it.
 

@@ -6,6 +6,8 @@
 //   n
 //                    once it is acknowledged; deletes every tenth key again before it prints it
 //   batch DIR FROM   the same with batches n, each of which gives every key of a few the value of n
+//
+// A further argument: the bytes of a commit log.
 #include <unistd.h>
 
 #include <cstdint>
@@ -53,6 +55,7 @@ int main(int argc, char** argv) {
   remora::StoreOptions options;
   options.durability = remora::Durability::kLogged;
   options.data_dir = argv[2];
+  if (argc > 4) options.commit_log_bytes = std::strtoull(argv[4], nullptr, 10);
   absl::StatusOr<std::unique_ptr<remora::Store>> store = remora::Store::Open(options);
   if (!store.ok()) {
     std::fprintf(stderr, "%s\n", store.status().ToString().c_str());
@@ -63,7 +66,7 @@ int main(int argc, char** argv) {
     if (!Print(1)) return 103;
     for (;;) pause();
   }
-  if (command == "write" && argc == 4) return WriteUntilKilled(**store, std::strtoull(argv[3], nullptr, 10));
-  if (command == "batch" && argc == 4) return ApplyUntilKilled(**store, std::strtoull(argv[3], nullptr, 10));
+  if (command == "write" && argc >= 4) return WriteUntilKilled(**store, std::strtoull(argv[3], nullptr, 10));
+  if (command == "batch" && argc >= 4) return ApplyUntilKilled(**store, std::strtoull(argv[3], nullptr, 10));
   return 100;
 }

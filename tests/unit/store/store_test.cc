@@ -25,7 +25,9 @@ namespace {
 
 using testing::HasSubstr;
 
-class StoreTest : public testing::TestWithParam<Durability> {
+enum class TestedStore : std::uint8_t { kMemory = 1, kLogged = 2, kCommitLog = 3 };
+
+class StoreTest : public testing::TestWithParam<TestedStore> {
  protected:
   TempDir temp_;
   std::unique_ptr<Store> store_ = Open(kMinMemorySize);
@@ -33,10 +35,12 @@ class StoreTest : public testing::TestWithParam<Durability> {
   std::unique_ptr<Store> Open(std::size_t memory_size) {
     StoreOptions options;
     options.memory_size = memory_size;
-    options.durability = GetParam();
+    options.durability = GetParam() == TestedStore::kMemory ? Durability::kMemory : Durability::kLogged;
+    if (GetParam() == TestedStore::kCommitLog) options.commit_log_bytes = std::uint64_t{4} << 20;
     options.eviction = Eviction::kNone;
     options.grace = std::chrono::milliseconds(kMinGraceMs);  // tests that wait for memory wait for less
-    if (GetParam() == Durability::kLogged) options.data_dir = temp_ / ("store" + std::to_string(memory_size));
+    if (GetParam() != TestedStore::kMemory)
+      options.data_dir = temp_ / ("store" + std::to_string(memory_size));
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
@@ -51,9 +55,11 @@ class StoreTest : public testing::TestWithParam<Durability> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, StoreTest, testing::Values(Durability::kMemory, Durability::kLogged),
+INSTANTIATE_TEST_SUITE_P(All, StoreTest,
+                         testing::Values(TestedStore::kMemory, TestedStore::kLogged, TestedStore::kCommitLog),
                          [](const auto& suite) {
-                           return suite.param == Durability::kMemory ? "Memory" : "Logged";
+                           if (suite.param == TestedStore::kMemory) return "Memory";
+                           return suite.param == TestedStore::kLogged ? "Logged" : "CommitLog";
                          });
 
 TEST_P(StoreTest, PutGetOverwriteDelete) {

@@ -1,0 +1,371 @@
+#include "store/durable/tier_log.h"
+
+#include <fcntl.h>
+#include <rocksdb/db.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/check.h"
+#include "store/base/start_thread.h"
+#include "store/base/status_macros.h"
+#include "store/durable/commit_log/log_file.h"
+#include "store/durable/status.h"
+
+namespace remora {
+namespace {
+
+constexpr char kLogFolder[] = "commit-log";
+
+constexpr std::uint64_t kFilesOfLog = 16;
+constexpr std::uint64_t kMostLogFile = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostApplied = std::uint64_t{8} << 20;
+
+// What was appended is applied after so long at the latest. Longer, more versions of a key make one; shorter,
+// less is to be done where somebody waits for it.
+constexpr std::chrono::milliseconds kApplyPause{100};
+
+// A writer's pace where the log is full: 10 MB/s, which any disk's flushes keep up with.
+constexpr double kSlowestNsPerByte = 100;
+constexpr double kWorthSleepingNs = 100'000;
+constexpr double kLongestSleepNs = 10'000'000;
+
+// Of a group's memory, up to so much is kept for the next one.
+constexpr std::size_t kKeptEntries = 4096;
+
+std::uint64_t FileSizeOf(std::uint64_t max_bytes) {
+  const std::uint64_t share = max_bytes / kFilesOfLog / kLogFileUnit * kLogFileUnit;
+  return std::clamp(share, kMinLogFileSize, kMostLogFile);
+}
+
+std::uint64_t RandomLogIncarnation() {
+  std::random_device device;
+  std::uint64_t number = 0;
+  while (number == 0) number = std::uint64_t{device()} << 32 | device();
+  return number;
+}
+
+}  // namespace
+
+absl::Status SyncLogFiles(const std::string& dir) {
+  REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, ListLogFiles(dir));
+  for (const LogFileInfo& file : files) {
+    const std::string path = absl::StrCat(dir, "/", LogFileName(file.first));
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return LogErrnoStatus("open", path, errno);
+    const int error = fdatasync(fd) == 0 ? 0 : errno;
+    close(fd);
+    if (error != 0) return LogErrnoStatus("sync", path, error);
+  }
+  return absl::OkStatus();
+}
+
+// --- Opening (C5) ---------------------------------------------------------------------------------------
+
+TierLog::TierLog(const TierLogOptions& options, Lsn applied_to)
+    : options_(options),
+      file_size_(FileSizeOf(options.max_bytes)),
+      apply_bytes_(std::min(kMostApplied, options.max_bytes / kFilesOfLog)),
+      persist_bytes_(std::min(options.write_buffer_bytes, options.max_bytes / 4)),
+      applier_({.db = options.db,
+                .entries = options.entries,
+                .meta = options.meta,
+                .way = ApplyWay::kInsert,
+                .dir = {}},
+               applied_to),
+      applied_to_(applied_to.value),
+      persisted_to_(applied_to.value) {}
+
+absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& options)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (options.max_bytes < kMinTierLogBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a commit log of ", options.max_bytes,
+                                                   " bytes; allowed are at least ", kMinTierLogBytes));
+  }
+  REMORA_ASSIGN_OR_RETURN(const Lsn applied_to, LogApplier::ReadAppliedTo(options.db, options.meta));
+  std::unique_ptr<TierLog> tier(new TierLog(options, applied_to));
+  const LogMutexLock lock(&tier->apply_mutex_);  // of nobody else yet
+  const auto replay = [&tier](const LogGroup& group)
+                          ABSL_NO_THREAD_SAFETY_ANALYSIS { return tier->Replay(group); };
+  REMORA_ASSIGN_OR_RETURN(tier->log_, CommitLog::Open({.dir = options.dir,
+                                                       .file_size = tier->file_size_,
+                                                       .max_bytes = options.max_bytes,
+                                                       .incarnation = RandomLogIncarnation(),
+                                                       .replay_from = applied_to,
+                                                       .is_of_this_boot = options.is_of_this_boot,
+                                                       .writer = options.writer},
+                                                      replay));
+  REMORA_RETURN_IF_ERROR(tier->ApplyAdded());
+  const Lsn from = std::max(tier->applier_.applied_to(), tier->log_->first());
+  REMORA_ASSIGN_OR_RETURN(tier->reader_, tier->log_->Read(from));
+  tier->log_->Recycle(tier->persisted_to());
+  tier->woken_at_ = tier->log_->appended();
+  if (options.has_thread) {
+    REMORA_ASSIGN_OR_RETURN(
+        tier->thread_, StartThread([log = tier.get()] { return std::thread([log] { log->RunApplier(); }); }));
+  }
+  return tier;
+}
+
+absl::Status TierLog::CheckUse(const DataDir& dir, bool with_log) {
+  if (with_log || !dir.has_commit_log()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(AbslView(kStoreDir.name), " ", dir.path(),
+                   " has a commit log, which holds a part of what is stored: open it with "
+                   "StoreOptions::commit_log_bytes; what "
+                   "only reads a data directory cannot read this one yet"));
+}
+
+absl::StatusOr<std::unique_ptr<TierLog>> TierLog::OpenIn(DataDir& dir, TierLogOptions options) {
+  options.dir = absl::StrCat(dir.path(), "/", kLogFolder);
+  options.is_of_this_boot = dir.is_of_this_boot();
+  if (dir.has_commit_log()) return Open(options);
+  // RocksDB's own log, which is never written again, has nothing any more that tables do not have (C11). What
+  // is in the folder is of an attempt that did not come to the mark.
+  REMORA_RETURN_IF_ERROR(ToStatus(options.db->Flush({}, {options.entries, options.meta}),
+                                  "flush what an earlier store has logged"));
+  std::error_code error;
+  std::filesystem::remove_all(options.dir, error);
+  if (error || !std::filesystem::create_directory(options.dir, error)) {
+    return absl::UnavailableError(absl::StrCat("cannot make ", options.dir, ": ", error.message()));
+  }
+  REMORA_RETURN_IF_ERROR(SyncDirectory(dir.path()));
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<TierLog> log, Open(options));
+  REMORA_RETURN_IF_ERROR(dir.MarkLogged());
+  return log;
+}
+
+absl::Status TierLog::Replay(const LogGroup& group) {
+  applier_.Add(group);
+  if (applier_.bytes() < apply_bytes_) return absl::OkStatus();
+  REMORA_RETURN_IF_ERROR(ApplyAdded());
+  if (applied_to() - persisted_to() < persist_bytes_) return absl::OkStatus();
+  // C4: an earlier process may have appended this, and synced nothing.
+  if (!files_are_synced_) REMORA_RETURN_IF_ERROR(SyncLogFiles(options_.dir));
+  files_are_synced_ = true;
+  REMORA_RETURN_IF_ERROR(applier_.Persist());
+  persisted_to_.store(applier_.applied_to().value, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+TierLog::~TierLog() {
+  if (!thread_.joinable()) return;
+  {
+    const LogMutexLock lock(&thread_mutex_);
+    stops_ = true;
+  }
+  wanted_changed_.notify_all();
+  thread_.join();
+}
+
+// --- The group ------------------------------------------------------------------------------------------
+
+void TierLog::Put(std::string_view key, const StoredHeader& header, std::string_view value) {
+  entries_.push_back({.kind = LogEntryKind::kPut,
+                      .version = header.version,
+                      .expiry_ms = header.expiry_ms,
+                      .key = key,
+                      .value = value});
+}
+
+void TierLog::Delete(std::string_view key, std::uint64_t version) {
+  entries_.push_back({.kind = LogEntryKind::kDelete, .version = version, .key = own_.emplace_back(key)});
+  has_delete_ = true;
+}
+
+void TierLog::PutMeta(std::string_view key, std::string_view value) {
+  const std::string_view own_key = own_.emplace_back(key);
+  entries_.push_back({.kind = LogEntryKind::kMeta, .key = own_key, .value = own_.emplace_back(value)});
+}
+
+void TierLog::PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result) {
+  REMORA_CHECK(!entries_.empty() && entries_.back().version == version);
+  entries_.back().request = request;
+  entries_.back().result = result;
+}
+
+void TierLog::DeleteClient(std::uint64_t client) {
+  PutMeta(ClientKey(client), {});
+  for (std::uint64_t number = 0; number < kRememberedWrites; ++number) {
+    PutMeta(OutcomeKey({client, number}), {});
+  }
+}
+
+absl::Status TierLog::Write() {
+  if (entries_.empty()) return absl::OkStatus();
+  const std::uint64_t size = LogGroupSize(entries_);
+  REMORA_CHECK(size != 0);  // the pipeline has checked all bounds
+  absl::Status status;
+  if (may_show_failed()) {
+    status = absl::UnavailableError("a large write failed; open the store again");
+  } else if (size > log_->max_group_bytes()) {
+    status = WriteUnlogged();
+  } else {
+    absl::StatusOr<Lsn> lsn = log_->Append(entries_);
+    if (absl::IsResourceExhausted(lsn.status())) {
+      status = MakeRoom();
+      if (status.ok()) lsn = log_->Append(entries_);
+    }
+    if (status.ok()) status = lsn.status();
+    if (status.ok()) {
+      NoteDeletes(*lsn);
+      if (*lsn - woken_at_ >= apply_bytes_) {
+        woken_at_ = *lsn;
+        {
+          const LogMutexLock lock(&thread_mutex_);
+          wanted_ = true;
+        }
+        wanted_changed_.notify_all();
+      }
+    }
+  }
+  Clear();
+  if (status.ok()) SlowDown(size);
+  return status.ok() ? status : absl::UnavailableError(status.message());
+}
+
+absl::Status TierLog::WriteUnlogged() {
+  const LogMutexLock lock(&apply_mutex_);
+  REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
+  REMORA_RETURN_IF_ERROR(applier_.ApplyUnlogged(entries_));
+  may_show_failed_.store(true, std::memory_order_relaxed);
+  NoteDeletes(appended());
+  applied_version_.store(std::max(applied_version_.load(), applier_.applied_version()));
+  REMORA_RETURN_IF_ERROR(Persist());
+  may_show_failed_.store(false, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+void TierLog::Clear() {
+  if (entries_.capacity() > kKeptEntries) {
+    entries_ = {};
+  } else {
+    entries_.clear();
+  }
+  if (!own_.empty()) own_.clear();
+  has_delete_ = false;
+}
+
+// --- What RocksDB does not know yet (C6) ----------------------------------------------------------------
+
+void TierLog::NoteDeletes(Lsn lsn) {
+  if (!has_delete_ && !has_deletes_.load(std::memory_order_relaxed)) return;
+  const LogMutexLock lock(&deletes_mutex_);
+  while (!deletes_in_order_.empty() && deletes_in_order_.front().first <= applied_to().value) {
+    const auto& [at, key] = deletes_in_order_.front();
+    const auto found = deletes_.find(key);
+    if (found != deletes_.end() && found->second == at) deletes_.erase(found);
+    deletes_in_order_.pop_front();
+  }
+  for (const LogEntry& entry : entries_) {
+    if (entry.kind == LogEntryKind::kPut) deletes_.erase(AbslView(entry.key));
+    if (entry.kind != LogEntryKind::kDelete) continue;
+    deletes_[AbslView(entry.key)] = lsn.value;
+    deletes_in_order_.emplace_back(lsn.value, entry.key);
+  }
+  has_deletes_.store(!deletes_.empty(), std::memory_order_relaxed);
+}
+
+bool TierLog::IsDeleted(std::string_view key) const {
+  if (!has_deletes_.load(std::memory_order_relaxed)) return false;
+  const LogMutexLock lock(&deletes_mutex_);
+  const auto found = deletes_.find(AbslView(key));
+  return found != deletes_.end() && found->second > applied_to().value;
+}
+
+bool TierLog::Holds(std::uint64_t version) {
+  // Acquire: what was applied is there for who reads RocksDB now.
+  if (version <= applied_version_.load(std::memory_order_acquire)) return true;
+  ApplyAll().IgnoreError();  // it says so by what it holds
+  return version <= applied_version_.load(std::memory_order_acquire);
+}
+
+// --- Applying (C3, C4) ----------------------------------------------------------------------------------
+
+absl::Status TierLog::Sync() { return log_->Sync().status(); }
+
+absl::Status TierLog::ApplyAll() {
+  const Lsn until = appended();
+  if (applied_to() >= until) return absl::OkStatus();
+  const LogMutexLock lock(&apply_mutex_);
+  return ApplyTo(until);
+}
+
+absl::Status TierLog::ApplyTo(Lsn until) {
+  if (flush_failed_) REMORA_RETURN_IF_ERROR(Sync());  // T2
+  for (;;) {
+    REMORA_ASSIGN_OR_RETURN(const bool more, reader_->Next(until));
+    if (more) applier_.Add(reader_->group());
+    if (!more || applier_.bytes() >= apply_bytes_) REMORA_RETURN_IF_ERROR(ApplyAdded());
+    if (!more) return absl::OkStatus();
+  }
+}
+
+absl::Status TierLog::ApplyAdded() {
+  REMORA_RETURN_IF_ERROR(applier_.Apply());
+  const std::uint64_t version = applier_.applied_version();
+  if (version > applied_version_.load()) applied_version_.store(version, std::memory_order_release);
+  applied_to_.store(applier_.applied_to().value, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status TierLog::Persist() {
+  flush_failed_ = true;
+  REMORA_RETURN_IF_ERROR(Sync());  // C4
+  REMORA_RETURN_IF_ERROR(applier_.Persist());
+  flush_failed_ = false;
+  persisted_to_.store(applier_.applied_to().value, std::memory_order_release);
+  log_->Recycle(persisted_to());
+  return absl::OkStatus();
+}
+
+absl::Status TierLog::MakeRoom() {
+  const LogMutexLock lock(&apply_mutex_);
+  REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
+  return Persist();
+}
+
+absl::Status TierLog::ApplyInThread() {
+  const LogMutexLock lock(&apply_mutex_);
+  if (flush_failed_) {
+    REMORA_RETURN_IF_ERROR(Sync());
+    options_.db->Resume().PermitUncheckedError();  // the next step says whether that helped
+  }
+  REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
+  return applied_to() - persisted_to() >= persist_bytes_ || flush_failed_ ? Persist() : absl::OkStatus();
+}
+
+void TierLog::RunApplier() {
+  for (;;) {
+    {
+      const LogMutexLock lock(&thread_mutex_);
+      if (!wanted_ && !stops_) wanted_changed_.wait_for(thread_mutex_, kApplyPause);
+      if (stops_) return;
+      wanted_ = false;
+    }
+    // It is tried again; until then the log fills, and in the end writers are told (MakeRoom).
+    ApplyInThread().IgnoreError();
+  }
+}
+
+// From half of the log on, linearly. Two files are not there to be filled: the spare, and what is left of the
+// oldest.
+void TierLog::SlowDown(std::uint64_t bytes) {
+  const auto room = static_cast<double>(options_.max_bytes - 2 * file_size_);
+  const double fill = 2 * static_cast<double>(appended() - persisted_to()) / room - 1;
+  if (fill <= 0) return;
+  owed_ns_ += std::min(fill, 1.0) * kSlowestNsPerByte * static_cast<double>(bytes);
+  if (owed_ns_ < kWorthSleepingNs) return;
+  const auto pause = static_cast<std::int64_t>(std::min(owed_ns_, kLongestSleepNs));
+  owed_ns_ = 0;
+  slowed_ns_.fetch_add(pause, std::memory_order_relaxed);
+  std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
+}
+
+}  // namespace remora

@@ -1,0 +1,454 @@
+// The durable tier with a commit log (store/durable/tier_log.h): by its parts, with no thread that applies,
+// and by whole tiers and stores.
+#include "store/durable/tier_log.h"
+
+#include <gmock/gmock.h>
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "file_size_limit.h"
+#include "store/durable/tier.h"
+#include "store/store.h"
+#include "store_parts.h"
+#include "test_files.h"
+
+namespace remora {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+using TierModel = std::map<std::string, std::string>;
+
+constexpr std::uint64_t kTestLogFile = kMinTierLogBytes / 16;
+
+class TierLogTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(temp_ / "log");
+    Open();
+  }
+  void TearDown() override { Kill(); }
+
+  void OpenDatabase() {
+    rocksdb::DBOptions options;
+    options.create_if_missing = true;
+    options.create_missing_column_families = true;
+    options.atomic_flush = true;
+    options.avoid_flush_during_shutdown = true;  // so that closing it is as a kill
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* db = nullptr;
+    const rocksdb::Status status =
+        rocksdb::DB::Open(options, temp_ / "db", {{"default", {}}, {"meta", {}}}, &handles, &db);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    db_.reset(db);
+    families_ = handles;
+  }
+  void Open() {
+    OpenDatabase();
+    const absl::Status status = TryOpen();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  absl::Status TryOpen() {
+    absl::StatusOr<std::unique_ptr<TierLog>> log = TierLog::Open({.dir = temp_ / "log",
+                                                                  .db = db_.get(),
+                                                                  .entries = families_[0],
+                                                                  .meta = families_[1],
+                                                                  .is_of_this_boot = true,
+                                                                  .max_bytes = kMinTierLogBytes,
+                                                                  .has_thread = false});
+    if (!log.ok()) return log.status();
+    log_ = *std::move(log);
+    log_->Begin(1);
+    return absl::OkStatus();
+  }
+  /// What is in memory is lost, as by a kill.
+  void Kill() {
+    log_.reset();
+    if (db_ == nullptr) return;
+    for (rocksdb::ColumnFamilyHandle* family : families_) {
+      EXPECT_TRUE(db_->DestroyColumnFamilyHandle(family).ok());
+    }
+    db_.reset();
+  }
+  void Restart() {
+    Kill();
+    Open();
+  }
+  void Put(const std::string& key, const std::string& value) {
+    log_->Put(key, {.version = ++version_}, value);
+    const absl::Status status = log_->Write();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  void Delete(const std::string& key) {
+    log_->Delete(key, ++version_);
+    const absl::Status status = log_->Write();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  /// In RocksDB, without headers.
+  TierModel Stored(std::size_t family = 0) const {
+    TierModel all;
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}, families_[family]));
+    for (at->SeekToFirst(); at->Valid(); at->Next()) {
+      std::string value = at->value().ToString();
+      if (family == 0) value.erase(0, sizeof(StoredHeader));
+      all[at->key().ToString()] = value;
+    }
+    return all;
+  }
+
+  TempDir temp_;
+  std::unique_ptr<rocksdb::DB> db_;
+  std::vector<rocksdb::ColumnFamilyHandle*> families_;
+  std::unique_ptr<TierLog> log_;
+  std::uint64_t version_ = 0;
+};
+
+TEST_F(TierLogTest, WhatWasWrittenIsThereAfterAKill) {  // C1, C5
+  Put("a", "1");
+  Put("b", "2");
+  Delete("a");
+  EXPECT_THAT(Stored(), IsEmpty()) << "nobody has applied it";
+  Restart();
+  EXPECT_THAT(Stored(), ElementsAre(Pair("b", "2")));
+  Put("c", "3");
+  Restart();
+  EXPECT_THAT(Stored(), ElementsAre(Pair("b", "2"), Pair("c", "3")));
+}
+
+TEST_F(TierLogTest, AGroupIsThereWholeOrNot) {  // C1, C5
+  Put("a", "1");
+  const Lsn end = log_->appended();
+  log_->Put("b", {.version = 2}, "2");
+  log_->PutMeta("name", "value");
+  log_->Put("c", {.version = 3}, "3");
+  ASSERT_TRUE(log_->Write().ok());
+  const Lsn last = log_->appended();
+  Kill();
+  const std::string path = temp_ / "log/0000000000000000.log";
+  const std::string whole = ReadFile(path);
+  for (std::uint64_t cut = end.value; cut < last.value; cut += 8) {
+    std::string torn = whole;
+    std::fill(torn.begin() + static_cast<std::ptrdiff_t>(cut), torn.end(), '\0');
+    WriteFile(path, torn);
+    OpenDatabase();
+    ASSERT_TRUE(TryOpen().ok()) << cut;
+    EXPECT_THAT(Stored(), ElementsAre(Pair("a", "1"))) << cut;
+    EXPECT_FALSE(Stored(1).contains("name")) << cut;
+    Kill();
+  }
+  WriteFile(path, whole);
+  Open();
+  EXPECT_THAT(Stored(), ElementsAre(Pair("a", "1"), Pair("b", "2"), Pair("c", "3")));
+}
+
+TEST_F(TierLogTest, DamageBeforeTheEndIsNotTakenForTheEnd) {  // C5, W4
+  Put("a", "1");
+  const Lsn end = log_->appended();
+  Put("b", "2");
+  Put("c", "3");
+  Kill();
+  const std::string path = temp_ / "log/0000000000000000.log";
+  std::string bytes = ReadFile(path);
+  bytes[end.value + 70] ^= 1;
+  WriteFile(path, bytes);
+  OpenDatabase();
+  EXPECT_EQ(TryOpen().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(TierLogTest, WhatIsOnlyAppliedStaysInTheLog) {  // C4
+  const std::string value(1000, 'v');
+  TierModel model;
+  for (int i = 0; i < 300; ++i) {
+    const std::string key = "key" + std::to_string(i % 50);
+    Put(key, value + std::to_string(i));
+    model[key] = value + std::to_string(i);
+  }
+  ASSERT_GT(log_->appended().value, 3 * kTestLogFile);
+  ASSERT_TRUE(log_->ApplyAll().ok());
+  EXPECT_TRUE(Stored() == model);
+  EXPECT_EQ(log_->applied_to(), log_->appended());
+  EXPECT_EQ(log_->persisted_to(), Lsn{});
+  for (int i = 0; i < 300; ++i) Put("other", value);  // in files that were recycled, if any were
+  model["other"] = value;
+  Restart();
+  EXPECT_TRUE(Stored() == model);
+}
+
+TEST_F(TierLogTest, AFullLogIsAppliedByItsWriters) {  // C10, C4
+  const std::string value(1000, 'v');
+  TierModel model;
+  for (int i = 0; i < 4000; ++i) {
+    const std::string key = "key" + std::to_string(i % 50);
+    ASSERT_NO_FATAL_FAILURE(Put(key, value + std::to_string(i)));
+    model[key] = value + std::to_string(i);
+    ASSERT_GE(log_->durable(), log_->persisted_to()) << i;
+  }
+  EXPECT_GT(log_->persisted_to(), Lsn{kMinTierLogBytes});
+  EXPECT_GT(log_->slowed().count(), 0) << "before it was full";
+  Restart();
+  EXPECT_TRUE(Stored() == model);
+}
+
+TEST_F(TierLogTest, MemoryMayForgetWhatItHolds) {  // C6
+  Put("a", "1");
+  EXPECT_TRUE(log_->Holds(version_));
+  EXPECT_THAT(Stored(), ElementsAre(Pair("a", "1")));
+  Put("b", "2");
+  EXPECT_TRUE(log_->Holds(version_ - 1)) << "without waiting";
+  EXPECT_THAT(Stored(), ElementsAre(Pair("a", "1")));
+}
+
+TEST_F(TierLogTest, KnowsWhatIsDeletedAndNotApplied) {  // C6
+  Put("a", "1");
+  ASSERT_TRUE(log_->ApplyAll().ok());
+  Delete("a");
+  Delete("b");
+  EXPECT_TRUE(log_->IsDeleted("a"));
+  EXPECT_FALSE(log_->IsDeleted("c"));
+  Put("a", "2");
+  EXPECT_FALSE(log_->IsDeleted("a"));
+  Delete("a");
+  EXPECT_TRUE(log_->IsDeleted("a"));
+  EXPECT_TRUE(log_->IsDeleted("b"));
+  ASSERT_TRUE(log_->ApplyAll().ok());
+  EXPECT_FALSE(log_->IsDeleted("a"));
+  EXPECT_FALSE(log_->IsDeleted("b"));
+  EXPECT_THAT(Stored(), IsEmpty());
+}
+
+TEST_F(TierLogTest, AGroupLargerThanAFileIsOnTheDiskAtOnce) {  // T1
+  const std::string large(2 * kTestLogFile, 'l');
+  Put("a", "1");
+  Put("b", "before");
+  log_->Put("b", {.version = ++version_}, large);
+  log_->PutOutcome({.client = 7, .number = 3}, version_, 5);
+  ASSERT_TRUE(log_->Write().ok());
+  EXPECT_TRUE(log_->Holds(version_));
+  Put("a", "2");
+  Restart();
+  EXPECT_TRUE(Stored() == (TierModel{{"a", "2"}, {"b", large}}));
+  EXPECT_TRUE(Stored(1).contains(OutcomeKey({7, 3})));
+  Put("b", "behind");
+  Restart();
+  EXPECT_THAT(Stored(), ElementsAre(Pair("a", "2"), Pair("b", "behind")));
+}
+
+TEST_F(TierLogTest, OutcomesComeWithTheirWrites) {
+  log_->PutMeta(ClientKey(7), "12345678");
+  ASSERT_TRUE(log_->Write().ok());
+  log_->Put("a", {.version = 9}, "1");
+  log_->PutOutcome({.client = 7, .number = 20}, 9, -3);
+  ASSERT_TRUE(log_->Write().ok());
+  Restart();
+  TierModel meta = Stored(1);
+  meta.erase(LogApplier::kAppliedToKey);
+  const RememberedWrite write{20, 9, -3};
+  EXPECT_THAT(
+      meta, UnorderedElementsAre(
+                Pair(ClientKey(7), "12345678"),
+                Pair(OutcomeKey({7, 4}), std::string(reinterpret_cast<const char*>(&write), sizeof(write)))));
+  log_->DeleteClient(7);
+  ASSERT_TRUE(log_->Write().ok());
+  Restart();
+  EXPECT_THAT(Stored(1), ElementsAre(Pair(LogApplier::kAppliedToKey, testing::_)));
+}
+
+TEST_F(TierLogTest, AnEmptyGroupIsNothing) {
+  const Lsn before = log_->appended();
+  EXPECT_TRUE(log_->Write().ok());
+  EXPECT_EQ(log_->appended(), before);
+}
+
+// --- Of a tier and a store ------------------------------------------------------------------------------
+
+class LoggedTierTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kLogBytes = std::uint64_t{4} << 20;
+
+  absl::StatusOr<std::unique_ptr<DurableTier>> OpenTier(std::uint64_t log_bytes, bool read_only = false) {
+    return DurableTier::Open(path_, {.read_only = read_only, .commit_log_bytes = log_bytes});
+  }
+  std::unique_ptr<Store> OpenStore(std::uint64_t log_bytes = kLogBytes) {
+    StoreOptions options = LoggedIn(path_);
+    options.commit_log_bytes = log_bytes;
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  TempDir temp_;
+  const std::string path_ = temp_ / "store";
+};
+
+TEST_F(LoggedTierTest, TakesOverADirectoryOfAnEarlierStore) {  // C11
+  {
+    const auto store = OpenStore(0);
+    ASSERT_TRUE(store->Put("a", "1").ok());
+    ASSERT_TRUE(store->Put("b", "2").ok());
+  }
+  std::uint64_t version = 0;
+  {
+    const auto store = OpenStore();
+    EXPECT_EQ(*store->Get("a"), "1");
+    ASSERT_TRUE(store->Delete("a").ok());
+    ASSERT_TRUE(store->Put("c", "3", {.version = &version}).ok());
+  }
+  const absl::Status without = OpenTier(0).status();
+  ASSERT_EQ(without.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(without.message(), HasSubstr("has a commit log"));
+  EXPECT_EQ(OpenTier(0, /*read_only=*/true).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(OpenTier(kLogBytes, /*read_only=*/true).status().code(), absl::StatusCode::kFailedPrecondition);
+  const auto store = OpenStore();
+  EXPECT_TRUE(absl::IsNotFound(store->Get("a").status()));
+  EXPECT_EQ(*store->Get("b"), "2");
+  EXPECT_EQ(*store->Get("c"), "3");
+  std::uint64_t later = 0;
+  ASSERT_TRUE(store->Put("d", "4", {.version = &later}).ok());
+  EXPECT_GT(later, version);
+}
+
+TEST_F(LoggedTierTest, ALogThatIsMissingIsNoticed) {
+  ASSERT_TRUE(OpenStore()->Put("a", "1").ok());
+  {
+    // Some of it is in tables.
+    const auto store = OpenStore();
+    const std::string value(100'000, 'v');
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store->Put("b", value).ok());
+  }
+  std::filesystem::remove_all(path_ + "/commit-log");
+  std::filesystem::create_directory(path_ + "/commit-log");
+  EXPECT_EQ(OpenTier(kLogBytes).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(LoggedTierTest, ScansShowAllThatWasWritten) {  // C7
+  const auto store = OpenStore();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(store->Put("key" + std::to_string(i), "v").ok());
+    const absl::StatusOr<std::uint64_t> count = store->Count(RangeOptions{});
+    ASSERT_TRUE(count.ok()) << count.status();
+    ASSERT_EQ(*count, static_cast<std::uint64_t>(i) + 1);
+  }
+  EXPECT_EQ(*store->DropAll(), 100u);
+  EXPECT_EQ(*store->Count(RangeOptions{}), 0u);
+}
+
+TEST_F(LoggedTierTest, WhatIsEvictedComesBack) {  // C6
+  const auto store = OpenStore();
+  const std::string value(4000, 'v');
+  constexpr int kKeys = 16'000;  // four times the memory
+  for (int i = 0; i < kKeys; ++i) {
+    ASSERT_TRUE(store->Put("key" + std::to_string(i), value + std::to_string(i)).ok());
+    if (i % 7 == 0) store->Delete("key" + std::to_string(i / 2)).IgnoreError();
+    // As soon as it may be gone.
+    if (i % 16 == 0 && i > 3000) {
+      const int other = i - 3000;
+      const absl::StatusOr<std::string> got = store->Get("key" + std::to_string(other));
+      if (!absl::IsNotFound(got.status())) {
+        ASSERT_TRUE(got.ok()) << got.status();
+        ASSERT_EQ(*got, value + std::to_string(other));
+      }
+    }
+  }
+  EXPECT_GT(store->Read(Counter::kEvictions), 0u);
+  EXPECT_GT(store->Read(Counter::kFetches), 0u);
+}
+
+TEST_F(LoggedTierTest, AWriteThatCannotBeLoggedIsNotVisible) {  // C1, C9
+  const auto store = OpenStore(kMinTierLogBytes);
+  const std::string value(1000, 'v');
+  ASSERT_TRUE(store->Put("key", value + "0").ok());
+  std::string last = value + "0";
+  absl::Status status;
+  {
+    FileSizeLimit limit(4096);  // no file of the log can be made
+    for (int i = 1; i < 1000 && status.ok(); ++i) {
+      status = store->Put("key", value + std::to_string(i));
+      if (status.ok()) last = value + std::to_string(i);
+    }
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(*store->Get("key"), last);
+  EXPECT_FALSE(store->disk_status().ok());
+  // By itself.
+  for (int i = 0; i < 1000 && !store->Put("other", "1").ok(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(*store->Get("other"), "1");
+  EXPECT_TRUE(store->disk_status().ok());
+}
+
+TEST_F(LoggedTierTest, APutAloneMeetsAllThatThereMayBe) {
+  auto store = OpenStore();
+  const std::string value(4000, 'v');
+  constexpr int kKeys = 8000;  // twice the memory
+  for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(store->Put("key" + std::to_string(i), value).ok());
+  for (int i = 0; i < kKeys; i += 100) {  // cold ones, too
+    ASSERT_TRUE(store->Put("key" + std::to_string(i), "new").ok());
+    ASSERT_TRUE(store->Put("key" + std::to_string(i), "synced", {.durability = Durability::kSynced}).ok());
+    ASSERT_TRUE(store->Put("key" + std::to_string(i), "last", {.ttl = std::chrono::hours(1)}).ok());
+    ASSERT_TRUE(store->Put("mine", "a", {.durability = Durability::kMemory}).ok());
+  }
+  EXPECT_EQ(store->Read(Counter::kSyncedWrites), 80u);
+  const std::uint64_t version = store->Read(Counter::kLastVersion);
+  EXPECT_EQ(*store->Count(RangeOptions{}), static_cast<std::uint64_t>(kKeys) + 1);
+  EXPECT_EQ(*store->Count(), static_cast<std::uint64_t>(kKeys) + 1) << "by the index";
+  store.reset();
+  store = OpenStore();
+  EXPECT_EQ(*store->Count(RangeOptions{}), static_cast<std::uint64_t>(kKeys) + 1);
+  for (int i = 0; i < kKeys; ++i) {
+    ASSERT_EQ(*store->Get("key" + std::to_string(i)), i % 100 == 0 ? "last" : value) << i;
+  }
+  EXPECT_TRUE((*store->Ttl("key100")).has_value());
+  EXPECT_GT(store->Read(Counter::kLastVersion), version);
+}
+
+TEST_F(LoggedTierTest, WhatIsNotAppliedIsAppliedBeforeItIsEvicted) {  // C6
+  const auto tier = *OpenTier(kLogBytes);
+  StoreParts parts(16, Evictor::Mode::kMarkCold);
+  Evictor evictor(Evictor::Mode::kMarkCold, parts.segments, parts.log, parts.index, parts.cold_expirer,
+                  parts.frequency, tier.get());
+  ASSERT_TRUE(parts.Put("key", "value"));
+  tier->SetVersionLimit(1000);
+  tier->Put("key", {.version = parts.version}, "value");
+  ASSERT_TRUE(tier->Write().ok());
+  const std::uint64_t key_hash = HashKey("key");
+  ASSERT_TRUE(evictor.Evict(key_hash, *parts.index.Find("key", key_hash), parts.now));
+  EXPECT_TRUE(tier->Get("key", [](const auto&) { return absl::OkStatus(); }).ok());
+}
+
+TEST_F(LoggedTierTest, RefusesWhatItCannotDoYet) {
+  const auto store = OpenStore();
+  ASSERT_TRUE(store->Put("a", "1").ok());
+  EXPECT_EQ(store->Watch({}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store->Backup(temp_ / "backups").status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LoggedTierTest, OptionsThatDoNotFitAreRefused) {
+  StoreOptions options;
+  options.commit_log_bytes = kLogBytes;
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "in memory";
+  options = LoggedIn(path_);
+  options.commit_log_bytes = kLogBytes;
+  options.syncing = Syncing::kInSteps;
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "in steps";
+  options = LoggedIn(path_);
+  options.commit_log_bytes = kMinTierLogBytes - 1;
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "too small";
+  EXPECT_TRUE(OpenStore(0)->Put("a", "1").ok()) << "and nothing was changed";
+}
+
+}  // namespace
+}  // namespace remora
