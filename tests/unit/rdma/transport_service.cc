@@ -43,6 +43,11 @@ struct Service::Session {
   std::uint64_t sent = 0;
   bool closing = false;
 
+  // Before the memory that the peer's messages go to is freed, which stands behind the connection.
+  ~Session() {
+    if (connection != nullptr) connection->Disconnect();
+  }
+
   absl::Status PostReceive(std::uint64_t index) {
     return connection->PostRecv(index, MakeSge(*messages, index * kMaxMessageSize, receive_size));
   }
