@@ -25,8 +25,13 @@ class AdaptivePoller {
   /// The second phase takes five times as long in all, the time that a list of writes may take. It
   /// can be in vain: the thread shares its CPU with the server, or waits for a disk. Then the next
   /// 8 waits leave it out, and twice as many each time that it is in vain again, up to 1024.
+  ///
+  /// `pays` is the transport's hint whether the event may come meanwhile (PollingPays). If not, it looks
+  /// once. The hint may be wrong, so now and then it polls through the first phase all the same. That is
+  /// after 8 such waits, and after twice as many each time that it is in vain, up to 1024.
   template <typename Look>
-  bool Spin(const Look& look) {
+  bool Spin(const Look& look, bool pays = true) {
+    if (!pays) return TryAnyway(look);
     if (LookTimes(kSpins, look)) return true;
     if (waits_to_rest_ > 0) {
       --waits_to_rest_;
@@ -48,6 +53,21 @@ class AdaptivePoller {
   static constexpr int kMostRest = 1024;
 
   template <typename Look>
+  bool TryAnyway(const Look& look) {
+    if (waits_to_try_ > 0) {
+      --waits_to_try_;
+      return look();
+    }
+    if (LookTimes(kSpins, look)) {
+      try_rest_ = kLeastRest;
+      return true;
+    }
+    waits_to_try_ = try_rest_;
+    try_rest_ = std::min(2 * try_rest_, kMostRest);
+    return false;
+  }
+
+  template <typename Look>
   static bool LookTimes(int times, const Look& look) {
     for (int i = 0; i < times; ++i) {
       if (look()) return true;
@@ -61,6 +81,8 @@ class AdaptivePoller {
 
   int waits_to_rest_ = 0;  // in which it does not look longer
   int rest_ = kLeastRest;  // after the next time that it was in vain
+  int waits_to_try_ = 0;   // in which it believes the hint
+  int try_rest_ = kLeastRest;
 };
 
 /// Polls `connection` until at least one completion comes: spins for a while, then sleeps.

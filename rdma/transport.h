@@ -257,6 +257,10 @@ class ClientConnection : public Connection {
   /// Takes up to out.size() completions; returns how many. Never blocks.
   virtual std::size_t Poll(std::span<Completion> out) = 0;
 
+  /// Returns whether something may come while the caller polls. False: the server's thread was last
+  /// seen on the caller's CPU, and cannot run before the caller sleeps. A hint, which may be wrong.
+  virtual bool PollingPays() { return true; }
+
   /// Sleeps until Poll may return something, or DeadlineExceeded. No wake-up is lost: an
   /// event between the last Poll and this call ends it at once. It may return OK early.
   virtual absl::Status Wait(TimePoint deadline) = 0;
@@ -352,6 +356,10 @@ class Listener {
   /// nothing more comes of it; the caller destroys it. (Completions of a connection that the caller has
   /// destroyed itself no longer come.)
   virtual std::size_t Poll(std::span<Completion> out) = 0;
+
+  /// Returns whether a client may send while the caller polls. False: a client whose message the last
+  /// Poll took was last seen on the caller's CPU. A hint, which may be wrong.
+  virtual bool PollingPays() const { return true; }
 
   /// Makes wait_fd() turn readable, from now on, when NextRequest or Poll may have something. After
   /// Arm, call both once more before sleeping, because earlier events are not signalled.

@@ -206,7 +206,7 @@ absl::Status EventLoop::Run() {
       idle_steps = 0;
       continue;
     }
-    if (parts_.replies.expected_requests() > 0 && ++idle_steps < kSpinSteps) continue;
+    if (parts_.replies.expected_requests() > 0 && PollingPays() && ++idle_steps < kSpinSteps) continue;
     idle_steps = 0;
     parts_.replies.ExpectNone();
     Sleep();
@@ -216,7 +216,12 @@ absl::Status EventLoop::Run() {
 }
 
 bool EventLoop::ShouldSpin() const {
-  return parts_.replies.expected_requests() > 0 && !parts_.signals.has_synced();
+  return parts_.replies.expected_requests() > 0 && !parts_.signals.has_synced() && PollingPays();
+}
+
+bool EventLoop::PollingPays() const {
+  return std::ranges::all_of(parts_.acceptor.ports(),
+                             [](const Port& port) { return port.listener->PollingPays(); });
 }
 
 void EventLoop::Sleep() {

@@ -73,6 +73,9 @@ class EventLoop final : public SessionObserver {
   /// Returns whether to poll before all other work: a client is about to ask, and the disk has
   /// nothing to tell.
   bool ShouldSpin() const;
+  /// Returns false if a client that was answered runs on this thread's CPU: it can ask again only
+  /// when this thread sleeps.
+  bool PollingPays() const;
   void Sleep();
   /// Returns the timeout for poll: -1 when nothing is to be done before a client comes.
   int MillisToNextWork() const;

@@ -55,8 +55,10 @@ bool WakeSignals::Sleep(std::vector<pollfd> others, int timeout_ms) {
   others.push_back({wake_fd_, POLLIN, 0});
   const bool woken = ::poll(others.data(), others.size(), timeout_ms) > 0;
   // The flags say what there is to do; the signal is for sleepers.
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t drained = ::read(wake_fd_, &count, sizeof(count));
+  if (woken && others.back().revents != 0) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t drained = ::read(wake_fd_, &count, sizeof(count));
+  }
   return woken;
 }
 

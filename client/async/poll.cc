@@ -308,7 +308,8 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
       session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, reconnect_.next}) - now));
       continue;
     }
-    if (spinner_.Spin([this] { return TakeCompletions(); })) continue;
+    const bool pays = session_->connection().PollingPays();
+    if (spinner_.Spin([this] { return TakeCompletions(); }, pays)) continue;
     const absl::Status woken = session_->connection().Wait(std::min(deadline, earliest_));
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     if (woken.ok()) continue;

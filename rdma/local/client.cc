@@ -223,6 +223,12 @@ std::size_t LocalClient::Poll(std::span<Completion> out) {
   return Take(out);
 }
 
+bool LocalClient::PollingPays() {
+  if (!usable()) return true;
+  own_side().cpu.Publish();
+  return !listener_page_->cpu.IsHere();
+}
+
 absl::Status LocalClient::Wait(TimePoint deadline) {
   if (disconnect_told()) return status();
   if (!usable()) return status().ok() ? Unusable() : absl::OkStatus();

@@ -30,6 +30,7 @@ class LocalClient final : public LocalConnection<ClientConnection> {
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override;
   std::size_t Poll(std::span<Completion> out) override;
+  bool PollingPays() override;
   absl::Status Wait(TimePoint deadline) override;
   void Arm() override;
   void Disarm() override;

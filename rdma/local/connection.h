@@ -55,6 +55,9 @@ class LocalConnection : public End {
   /// Takes completions, for Poll of either side.
   std::size_t Take(std::span<Completion> out);
 
+  /// Returns whether the peer was last seen on the caller's CPU. REQUIRES: Open was called.
+  bool PeerIsHere() const { return peer_side_->cpu.IsHere(); }
+
  protected:
   explicit LocalConnection(const QueueLimits& limits);
 

@@ -114,10 +114,15 @@ std::size_t LocalListener::Poll(std::span<Completion> out) {
   // Each time from another one on, so that none that always has something keeps the others waiting.
   first_ = (first_ + 1) % watched_.size();
   std::size_t count = 0;
+  bool has_client_here = false;
   for (std::size_t i = 0; i < watched_.size() && count < out.size(); ++i) {
     const std::size_t at = first_ + i;
-    count += watched_[at < watched_.size() ? at : at - watched_.size()]->Take(out.subspan(count));
+    LocalServer& connection = *watched_[at < watched_.size() ? at : at - watched_.size()];
+    const std::size_t taken = connection.Take(out.subspan(count));
+    if (taken > 0) has_client_here |= connection.PeerIsHere();
+    count += taken;
   }
+  if (count > 0) has_client_here_ = has_client_here;
   return count;
 }
 
@@ -154,6 +159,7 @@ void LocalListener::Unwatch(LocalServer* connection) {
 
 void LocalListener::HandleEvents() {
   polls_ = 0;
+  alive_->page().cpu.Publish();
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
   bool is_somebody_at_the_door = false;

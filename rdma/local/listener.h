@@ -31,6 +31,7 @@ class LocalListener final : public Listener {
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<ServerConnection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
+  bool PollingPays() const override { return !has_client_here_; }
   void Arm() override;
   void Disarm() override;
   int wait_fd() const override { return epoll_.get(); }
@@ -92,7 +93,8 @@ class LocalListener final : public Listener {
   std::deque<std::unique_ptr<LocalServer>> ready_;
   std::vector<LocalServer*> watched_;
   std::size_t connection_count_ = 0;
-  std::size_t first_ = 0;  // in watched_, of the next Poll
+  std::size_t first_ = 0;         // in watched_, of the next Poll
+  bool has_client_here_ = false;  // PollingPays
   std::uint32_t polls_ = 0;
   TimePoint door_rests_until_;
   std::uint64_t dropped_handshakes_ = 0;

@@ -63,6 +63,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <atomic>
 #include <cstddef>
@@ -76,7 +77,7 @@ namespace remora::rdma {
 // --- Handshake: one packet each way, over SOCK_SEQPACKET --------------------------------------------
 
 inline constexpr std::uint64_t kLocalMagic = 0x6c61636f6c6d6572;  // "remlocal"
-inline constexpr std::uint32_t kLocalVersion = 4;
+inline constexpr std::uint32_t kLocalVersion = 5;
 
 /// Regions to READ have the keys 1 to kLocalMaxReads; regions to WRITE those behind.
 inline constexpr std::uint32_t kLocalMaxReads = 8;
@@ -157,10 +158,33 @@ class SleepMark {
   std::atomic<std::uint32_t> mark_;
 };
 
+/// The CPU on which one side's thread was last seen, in memory that it alone writes. It decides how
+/// long the other side polls, and nothing else: it may be wrong.
+class CpuMark {
+ public:
+  /// Publishes the caller's CPU, if it is another one than before.
+  void Publish() {
+    const std::uint32_t here = Here();
+    if (mark_.load(std::memory_order_relaxed) != here) mark_.store(here, std::memory_order_relaxed);
+  }
+  /// Returns whether the side was last seen on the caller's CPU.
+  bool IsHere() const {
+    const std::uint32_t mark = mark_.load(std::memory_order_relaxed);
+    return mark != 0 && mark == Here();
+  }
+
+ private:
+  /// Returns the number of the caller's CPU, from 1; 0: the system does not say.
+  static std::uint32_t Here() { return static_cast<std::uint32_t>(sched_getcpu() + 1); }
+
+  std::atomic<std::uint32_t> mark_;
+};
+
 /// One for all connections of a listener.
 struct LocalListenerPage {
   alignas(kCacheLine) pthread_mutex_t alive;  // A1
   alignas(kCacheLine) SleepMark sleeping;     // A4: of the server
+  CpuMark cpu;                                // of the server's thread
 };
 static_assert(sizeof(LocalListenerPage) == 2 * kCacheLine);
 
@@ -182,6 +206,7 @@ static_assert(kMaxMessageSize <= 0xffff);
 struct LocalSide {
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;  // slots of messages from the peer
   alignas(kCacheLine) SleepMark sleeping;                   // A4; the client's only
+  CpuMark cpu;                                              // the client's only
   std::atomic<std::uint32_t> closed;                        // not 0: this side wants no more
 
   LocalSlot* slots() { return reinterpret_cast<LocalSlot*>(this + 1); }

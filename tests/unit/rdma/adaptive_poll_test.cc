@@ -11,9 +11,9 @@ constexpr int kLong = 5000;
 constexpr int kNever = kLong + 1;
 
 /// A wait for what is there at the `found`th look; how often it looked.
-int LooksOf(AdaptivePoller& spinner, int found) {
+int LooksOf(AdaptivePoller& spinner, int found, bool pays = true) {
   int looks = 0;
-  const bool is_there = spinner.Spin([&] { return ++looks == found; });
+  const bool is_there = spinner.Spin([&] { return ++looks == found; }, pays);
   EXPECT_EQ(is_there, looks == found);
   return looks;
 }
@@ -49,6 +49,32 @@ TEST(AdaptivePollerTest, OneLongerLookThatFoundSomethingMakesUpForAllInVain) {
   EXPECT_EQ(LooksOf(spinner, kLong), kLong);
   EXPECT_EQ(LooksOf(spinner, kNever), kLong);
   for (int i = 0; i < 8; ++i) EXPECT_EQ(LooksOf(spinner, kNever), kShort);
+  EXPECT_EQ(LooksOf(spinner, kNever), kLong);
+}
+
+TEST(AdaptivePollerTest, BelievesAHintThatItDoesNotPayButTriesNowAndThen) {
+  AdaptivePoller spinner;
+  for (const int rest : {8, 16, 32, 64, 128, 256, 512, 1024, 1024}) {
+    ASSERT_EQ(LooksOf(spinner, kNever, false), kShort);
+    for (int i = 0; i < rest; ++i) ASSERT_EQ(LooksOf(spinner, kNever, false), 1) << i << " of " << rest;
+  }
+}
+
+TEST(AdaptivePollerTest, TriesAgainWhereTheHintWasWrong) {
+  AdaptivePoller spinner;
+  for (const int rest : {8, 16}) {
+    ASSERT_EQ(LooksOf(spinner, kNever, false), kShort);
+    for (int i = 0; i < rest; ++i) ASSERT_EQ(LooksOf(spinner, kNever, false), 1);
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(LooksOf(spinner, 500, false), 500);
+  EXPECT_EQ(LooksOf(spinner, kNever, false), kShort);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(LooksOf(spinner, kNever, false), 1);
+  EXPECT_EQ(LooksOf(spinner, kNever, false), kShort);
+}
+
+TEST(AdaptivePollerTest, AHintSaysNothingOfWaitsWithoutIt) {
+  AdaptivePoller spinner;
+  for (int i = 0; i < 4; ++i) LooksOf(spinner, kNever, false);
   EXPECT_EQ(LooksOf(spinner, kNever), kLong);
 }
 

@@ -3,6 +3,7 @@
 #include "rdma/local/local.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,9 +16,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "rdma/local/liveness.h"
 #include "rdma/local/mapped_region.h"
@@ -252,6 +255,58 @@ TEST_F(LocalTest, WaitSeesWhatCameSinceTheLastPoll) {
 }
 
 // A server that always polls is told of clients all the same.
+/// Lets the calling thread run on this CPU alone, until it is destroyed.
+class PinnedTo {
+ public:
+  explicit PinnedTo(int cpu) {
+    EXPECT_EQ(sched_getaffinity(0, sizeof(before_), &before_), 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    EXPECT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  }
+  ~PinnedTo() { EXPECT_EQ(sched_setaffinity(0, sizeof(before_), &before_), 0); }
+  PinnedTo(const PinnedTo&) = delete;
+  PinnedTo& operator=(const PinnedTo&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+/// Returns the CPUs that this thread may use.
+std::vector<int> UsableCpus() {
+  cpu_set_t usable;
+  EXPECT_EQ(sched_getaffinity(0, sizeof(usable), &usable), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &usable)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+TEST_F(LocalTest, EachSideKnowsWhetherTheOtherRunsOnItsCpu) {
+  const std::vector<int> cpus = UsableCpus();
+  if (cpus.size() < 2) GTEST_SKIP() << "this process may use one CPU only";
+  StartService();
+  const auto client = Open();
+  std::optional<PinnedTo> service_cpu;
+  const std::string echo = CommandText(ServiceOp::kEcho);
+  for (const int own : {cpus[0], cpus[1], cpus[0]}) {
+    const PinnedTo client_cpu(own);
+    for (const int other : {cpus[0], cpus[1]}) {
+      service_->Do([&](Service&) { service_cpu.emplace(other); });
+      // The service publishes its CPU when it has slept, the client when it waits: then it goes by message.
+      for (int i = 0; i < 2; ++i) {
+        ASSERT_TRUE(service_->AwaitSleep());
+        ASSERT_THAT(client->Call(echo), IsOk());
+      }
+      EXPECT_EQ(client->connection().PollingPays(), own != other);
+      service_->Do([&](Service& service) { EXPECT_EQ(service.polling_pays(), own != other); });
+    }
+  }
+  service_->Do([&](Service&) { service_cpu.reset(); });
+}
+
 TEST_F(LocalTest, AServerThatNeverSleepsSeesClientsComeAndDie) {
   const auto listener = Listen(where_, {}, clock_);
   ASSERT_THAT(listener, IsOk());

@@ -76,6 +76,7 @@ class Service {
 
   const Address& address() const { return listener_->address(); }
   bool binds_writes() const { return listener_->binds_writes(); }
+  bool polling_pays() const { return listener_->PollingPays(); }
   /// Serves until `stop_fd` is readable. Goes to sleep as soon as it has nothing to do.
   void Serve(int stop_fd);
 
