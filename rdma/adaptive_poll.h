@@ -31,41 +31,37 @@ class AdaptivePoller {
   /// after 8 such waits, and after twice as many each time that it is in vain, up to 1024.
   template <typename Look>
   bool Spin(const Look& look, bool pays = true) {
-    if (!pays) return TryAnyway(look);
+    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(LookTimes(kSpins, look)) : look();
     if (LookTimes(kSpins, look)) return true;
-    if (waits_to_rest_ > 0) {
-      --waits_to_rest_;
-      return false;
-    }
-    if (LookTimes(kMoreSpins, look)) {
-      rest_ = kLeastRest;
-      return true;
-    }
-    waits_to_rest_ = rest_;
-    rest_ = std::min(2 * rest_, kMostRest);
-    return false;
+    return longer_.IsDue() && longer_.Note(LookTimes(kMoreSpins, look));
   }
 
  private:
   static constexpr int kSpins = 1000;
   static constexpr int kMoreSpins = 4000;
-  static constexpr int kLeastRest = 8;
-  static constexpr int kMostRest = 1024;
 
-  template <typename Look>
-  bool TryAnyway(const Look& look) {
-    if (waits_to_try_ > 0) {
-      --waits_to_try_;
-      return look();
+  /// Decides in which waits an attempt is due: the fewer, the more often it was in vain.
+  class Backoff {
+   public:
+    bool IsDue() {
+      if (rests_left_ == 0) return true;
+      --rests_left_;
+      return false;
     }
-    if (LookTimes(kSpins, look)) {
-      try_rest_ = kLeastRest;
-      return true;
+    /// Notes the result of an attempt, and returns it.
+    bool Note(bool found) {
+      rests_left_ = found ? 0 : rests_;
+      rests_ = found ? kLeast : std::min(2 * rests_, kMost);
+      return found;
     }
-    waits_to_try_ = try_rest_;
-    try_rest_ = std::min(2 * try_rest_, kMostRest);
-    return false;
-  }
+
+   private:
+    static constexpr int kLeast = 8;
+    static constexpr int kMost = 1024;
+
+    int rests_left_ = 0;  // waits before the next attempt
+    int rests_ = kLeast;  // waits after an attempt in vain
+  };
 
   template <typename Look>
   static bool LookTimes(int times, const Look& look) {
@@ -79,10 +75,8 @@ class AdaptivePoller {
   /// Executes the CPU's pause instruction, which it expects between polls of one word.
   static void Pause();
 
-  int waits_to_rest_ = 0;  // in which it does not look longer
-  int rest_ = kLeastRest;  // after the next time that it was in vain
-  int waits_to_try_ = 0;   // in which it believes the hint
-  int try_rest_ = kLeastRest;
+  Backoff longer_;        // of the second phase
+  Backoff against_hint_;  // of polling although the hint says that it does not pay
 };
 
 /// Polls `connection` until at least one completion comes: spins for a while, then sleeps.

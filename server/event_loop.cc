@@ -201,12 +201,14 @@ absl::Status EventLoop::Run() {
   int idle_steps = 0;
   while (!parts_.signals.stopped()) {
     bool came = TakeRequests();
-    for (int polls = 0; !came && ShouldSpin() && polls < kPollsPerStep; ++polls) came = TakeRequests();
+    const bool pays = PollingPays();  // changes only when a request comes
+    for (int polls = 0; !came && pays && ShouldSpin() && polls < kPollsPerStep; ++polls)
+      came = TakeRequests();
     if (Serve(came)) {
       idle_steps = 0;
       continue;
     }
-    if (parts_.replies.expected_requests() > 0 && PollingPays() && ++idle_steps < kSpinSteps) continue;
+    if (parts_.replies.expected_requests() > 0 && pays && ++idle_steps < kSpinSteps) continue;
     idle_steps = 0;
     parts_.replies.ExpectNone();
     Sleep();
@@ -216,7 +218,7 @@ absl::Status EventLoop::Run() {
 }
 
 bool EventLoop::ShouldSpin() const {
-  return parts_.replies.expected_requests() > 0 && !parts_.signals.has_synced() && PollingPays();
+  return parts_.replies.expected_requests() > 0 && !parts_.signals.has_synced();
 }
 
 bool EventLoop::PollingPays() const {

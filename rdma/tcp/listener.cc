@@ -20,8 +20,8 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, cons
 }
 
 Descriptors DescriptorsOfTcp() {
-  // The socket, the spare, the events, an epoll of the acceptor, and two of the thread; who is at the
-  // acceptor; who hears why it was given up.
+  // The acceptor's socket, its spare descriptor and its epoll; the events; two of the NIC thread. Then
+  // clients in their handshake, and clients that are being told why they were refused.
   constexpr std::size_t kOwn = 6;
   constexpr std::size_t kHearing = 64;
   return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kHearing,

@@ -19,10 +19,10 @@ constexpr std::chrono::milliseconds kPause{5};
 
 }  // namespace
 
-ReadService::ReadService(Store& store, LargeWrites& grants, ReserveQueue& reserves, ReplySender& replies,
-                         std::unique_ptr<BackupService> backups)
+ReadService::ReadService(Store& store, LargeWrites& large_writes, ReserveQueue& reserves,
+                         ReplySender& replies, std::unique_ptr<BackupService> backups)
     : store_(store),
-      large_writes_(grants),
+      large_writes_(large_writes),
       reserves_(reserves),
       replies_(replies),
       scans_(store),

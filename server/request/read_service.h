@@ -26,7 +26,7 @@ namespace remora {
 class ReadService final : public SessionObserver {
  public:
   /// All but `backups` outlive this.
-  ReadService(Store& store, LargeWrites& grants, ReserveQueue& reserves, ReplySender& replies,
+  ReadService(Store& store, LargeWrites& large_writes, ReserveQueue& reserves, ReplySender& replies,
               std::unique_ptr<BackupService> backups);
 
   /// Takes a request that the next AnswerWaiting answers, or postpones.

@@ -19,8 +19,8 @@ namespace remora {
 class ReserveQueue final : public SessionObserver {
  public:
   /// All outlive this.
-  ReserveQueue(Store& store, LargeWrites& grants, ReplySender& replies)
-      : store_(store), large_writes_(grants), replies_(replies) {}
+  ReserveQueue(Store& store, LargeWrites& large_writes, ReplySender& replies)
+      : store_(store), large_writes_(large_writes), replies_(replies) {}
 
   /// Queues a kReserve, or rejects it. It gives back what its client has reserved before.
   void Add(const PendingRequest& pending);

@@ -26,8 +26,8 @@ class WriteBatcher final : public SessionObserver {
   static constexpr std::size_t kMaxGroup = 256;
 
   /// All outlive this.
-  WriteBatcher(Store& store, Acceptor& acceptor, LargeWrites& grants, ReplySender& replies)
-      : store_(store), acceptor_(acceptor), large_writes_(grants), replies_(replies) {}
+  WriteBatcher(Store& store, Acceptor& acceptor, LargeWrites& large_writes, ReplySender& replies)
+      : store_(store), acceptor_(acceptor), large_writes_(large_writes), replies_(replies) {}
 
   /// Takes a write that the next Commit commits, or postpones. Returns false if it is out of
   /// bounds, or commits a large value where none is reserved.

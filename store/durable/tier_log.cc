@@ -280,7 +280,7 @@ bool TierLog::IsDeleted(std::string_view key) const {
 }
 
 bool TierLog::Holds(std::uint64_t version) {
-  // Acquire: what was applied is there for who reads RocksDB now.
+  // Acquire: a reader of RocksDB now sees all that was applied.
   if (version <= applied_version_.load(std::memory_order_acquire)) return true;
   ApplyAll().IgnoreError();  // it says so by what it holds
   return version <= applied_version_.load(std::memory_order_acquire);

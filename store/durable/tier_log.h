@@ -1,27 +1,22 @@
-// The durable tier's commit log, and what moves it to RocksDB (decision 0049). With it, RocksDB's own log is
-// not used: a group of writes is durable once it stands in the commit log, and an applier moves it behind.
+// The durable tier's commit log, and the applier that moves its groups to RocksDB (decision 0049). With it,
+// RocksDB's own log is not used: a group of writes is durable once it stands in the commit log.
 //
 //   writer ── Write ──> CommitLog ── reader ──> LogApplier ──> memtables ── Persist ──> tables, applied_to
 //                       C1, C2                  C3                          C4
 //
-//   C1  Write returns OK only when the whole group stands in the log. (Or on the disk: see T1.)
-//   C3  Groups are applied in their order, each with the LSN that it reaches, in one atomic step.
-//   C4  Before RocksDB persists an applied_to, the log is synced to there; only then are files recycled. So
-//   the
-//       memtables are flushed by Persist alone, and their size is unbounded for RocksDB.
-//   C5  Open applies what the log has behind applied_to, before anybody reads.
-//   C6  What memory forgets, RocksDB has: Holds waits for the applier. The one thing that leaves memory at
-//   once is
-//       a deleted key: IsDeleted knows those that RocksDB may still have.
-//   C10 Writers are slowed as the log fills, and apply it themselves where it is full. They are refused only
-//   for
-//       what the disk says.
-//   T1  A group that is larger than a file of the log goes to RocksDB at once, behind all that is logged, and
-//   is
-//       on the disk when Write returns.
-//   T2  Once a flush has failed, RocksDB may try again by itself. Until one succeeds, the log is synced
-//   before
-//       each step of the applier.
+//   C1   Write returns OK only when the whole group stands in the log, or is on the disk (T1).
+//   C3   Groups are applied in their order, each with the LSN that it reaches, in one atomic step.
+//   C4   Before RocksDB persists an applied_to, the log is synced to there; only then are files recycled.
+//        So Persist alone flushes the memtables, and RocksDB has no bound for their size.
+//   C5   Open applies the groups of the log behind applied_to, before any read.
+//   C6   RocksDB has each record that memory forgets: Holds waits for the applier. Only a deleted key
+//        leaves memory at once: IsDeleted knows the keys that RocksDB may still have.
+//   C10  Writers are slowed as the log fills, and apply it themselves where it is full. Only a failure of the
+//        disk refuses a write.
+//   T1   A group that is larger than a file of the log goes to RocksDB at once, behind all that is logged.
+//        It is on the disk when Write returns.
+//   T2   Once a flush has failed, RocksDB may try again by itself. Until one succeeds, the log is synced
+//        before each step of the applier.
 #pragma once
 
 #include <atomic>

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "log_database.h"
 #include "store/durable/format.h"
 #include "test_files.h"
 
@@ -52,32 +53,21 @@ class LogApplierTest : public testing::TestWithParam<ApplyWay> {
   void TearDown() override { CloseDatabase(); }
 
   void OpenDatabase() {
-    rocksdb::DBOptions options;
-    options.create_if_missing = true;
-    options.create_missing_column_families = true;
-    options.atomic_flush = true;
-    options.avoid_flush_during_shutdown = true;  // so that closing it is as a kill
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    rocksdb::DB* db = nullptr;
-    const rocksdb::Status status =
-        rocksdb::DB::Open(options, temp_ / "db", {{"default", {}}, {"meta", {}}}, &handles, &db);
-    ASSERT_TRUE(status.ok()) << status.ToString();
-    db_.reset(db);
-    entries_ = handles[0];
-    meta_ = handles[1];
-    const absl::StatusOr<Lsn> applied_to = LogApplier::ReadAppliedTo(db, meta_);
+    db_.Open(temp_ / "db");
+    entries_ = db_.entries();
+    meta_ = db_.meta();
+    const absl::StatusOr<Lsn> applied_to = LogApplier::ReadAppliedTo(db_.get(), meta_);
     ASSERT_TRUE(applied_to.ok()) << applied_to.status();
-    applier_ = std::make_unique<LogApplier>(
-        LogApplierOptions{
-            .db = db, .entries = entries_, .meta = meta_, .way = GetParam(), .dir = temp_.path() + tables_},
-        *applied_to);
+    applier_ = std::make_unique<LogApplier>(LogApplierOptions{.db = db_.get(),
+                                                              .entries = entries_,
+                                                              .meta = meta_,
+                                                              .way = GetParam(),
+                                                              .dir = temp_.path() + tables_},
+                                            *applied_to);
   }
   void CloseDatabase() {
     applier_.reset();
-    if (db_ == nullptr) return;
-    EXPECT_TRUE(db_->DestroyColumnFamilyHandle(entries_).ok());
-    EXPECT_TRUE(db_->DestroyColumnFamilyHandle(meta_).ok());
-    db_.reset();
+    db_.Close();
   }
   void Add(std::uint64_t number, const std::vector<LogEntry>& entries) {
     applier_->Add(MadeGroup(number, entries).group());
@@ -97,7 +87,7 @@ class LogApplierTest : public testing::TestWithParam<ApplyWay> {
 
   TempDir temp_;
   std::string tables_;
-  std::unique_ptr<rocksdb::DB> db_;
+  LogDatabase db_;
   rocksdb::ColumnFamilyHandle* entries_ = nullptr;
   rocksdb::ColumnFamilyHandle* meta_ = nullptr;
   std::unique_ptr<LogApplier> applier_;

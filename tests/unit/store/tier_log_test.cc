@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "file_size_limit.h"
+#include "log_database.h"
 #include "store/durable/tier.h"
 #include "store/store.h"
 #include "store_parts.h"
@@ -42,30 +43,16 @@ class TierLogTest : public testing::Test {
   }
   void TearDown() override { Kill(); }
 
-  void OpenDatabase() {
-    rocksdb::DBOptions options;
-    options.create_if_missing = true;
-    options.create_missing_column_families = true;
-    options.atomic_flush = true;
-    options.avoid_flush_during_shutdown = true;  // so that closing it is as a kill
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    rocksdb::DB* db = nullptr;
-    const rocksdb::Status status =
-        rocksdb::DB::Open(options, temp_ / "db", {{"default", {}}, {"meta", {}}}, &handles, &db);
-    ASSERT_TRUE(status.ok()) << status.ToString();
-    db_.reset(db);
-    families_ = handles;
-  }
   void Open() {
-    OpenDatabase();
+    db_.Open(temp_ / "db");
     const absl::Status status = TryOpen();
     ASSERT_TRUE(status.ok()) << status;
   }
   absl::Status TryOpen() {
     absl::StatusOr<std::unique_ptr<TierLog>> log = TierLog::Open({.dir = temp_ / "log",
                                                                   .db = db_.get(),
-                                                                  .entries = families_[0],
-                                                                  .meta = families_[1],
+                                                                  .entries = db_.entries(),
+                                                                  .meta = db_.meta(),
                                                                   .is_of_this_boot = true,
                                                                   .max_bytes = kMinTierLogBytes,
                                                                   .has_thread = false});
@@ -77,11 +64,7 @@ class TierLogTest : public testing::Test {
   /// What is in memory is lost, as by a kill.
   void Kill() {
     log_.reset();
-    if (db_ == nullptr) return;
-    for (rocksdb::ColumnFamilyHandle* family : families_) {
-      EXPECT_TRUE(db_->DestroyColumnFamilyHandle(family).ok());
-    }
-    db_.reset();
+    db_.Close();
   }
   void Restart() {
     Kill();
@@ -100,7 +83,8 @@ class TierLogTest : public testing::Test {
   /// In RocksDB, without headers.
   TierModel Stored(std::size_t family = 0) const {
     TierModel all;
-    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}, families_[family]));
+    const std::unique_ptr<rocksdb::Iterator> at(
+        db_->NewIterator({}, family == 0 ? db_.entries() : db_.meta()));
     for (at->SeekToFirst(); at->Valid(); at->Next()) {
       std::string value = at->value().ToString();
       if (family == 0) value.erase(0, sizeof(StoredHeader));
@@ -110,8 +94,7 @@ class TierLogTest : public testing::Test {
   }
 
   TempDir temp_;
-  std::unique_ptr<rocksdb::DB> db_;
-  std::vector<rocksdb::ColumnFamilyHandle*> families_;
+  LogDatabase db_;
   std::unique_ptr<TierLog> log_;
   std::uint64_t version_ = 0;
 };
@@ -143,7 +126,7 @@ TEST_F(TierLogTest, AGroupIsThereWholeOrNot) {  // C1, C5
     std::string torn = whole;
     std::fill(torn.begin() + static_cast<std::ptrdiff_t>(cut), torn.end(), '\0');
     WriteFile(path, torn);
-    OpenDatabase();
+    db_.Open(temp_ / "db");
     ASSERT_TRUE(TryOpen().ok()) << cut;
     EXPECT_THAT(Stored(), ElementsAre(Pair("a", "1"))) << cut;
     EXPECT_FALSE(Stored(1).contains("name")) << cut;
@@ -164,7 +147,7 @@ TEST_F(TierLogTest, DamageBeforeTheEndIsNotTakenForTheEnd) {  // C5, W4
   std::string bytes = ReadFile(path);
   bytes[end.value + 70] ^= 1;
   WriteFile(path, bytes);
-  OpenDatabase();
+  db_.Open(temp_ / "db");
   EXPECT_EQ(TryOpen().code(), absl::StatusCode::kDataLoss);
 }
 

@@ -1,0 +1,45 @@
+// A database of RocksDB as a commit log fills it: two families, flushed together, and by the applier alone.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <rocksdb/db.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace remora {
+
+class LogDatabase {
+ public:
+  void Open(const std::string& path) {
+    rocksdb::DBOptions options;
+    options.create_if_missing = true;
+    options.create_missing_column_families = true;
+    options.atomic_flush = true;
+    options.avoid_flush_during_shutdown = true;  // so that Close loses what a kill would lose
+    rocksdb::DB* db = nullptr;
+    const rocksdb::Status status =
+        rocksdb::DB::Open(options, path, {{"default", {}}, {"meta", {}}}, &families_, &db);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    db_.reset(db);
+  }
+  void Close() {
+    if (db_ == nullptr) return;
+    for (rocksdb::ColumnFamilyHandle* family : families_) {
+      EXPECT_TRUE(db_->DestroyColumnFamilyHandle(family).ok());
+    }
+    db_.reset();
+  }
+
+  rocksdb::DB* get() const { return db_.get(); }
+  rocksdb::DB* operator->() const { return db_.get(); }
+  rocksdb::ColumnFamilyHandle* entries() const { return families_[0]; }
+  rocksdb::ColumnFamilyHandle* meta() const { return families_[1]; }
+
+ private:
+  std::unique_ptr<rocksdb::DB> db_;
+  std::vector<rocksdb::ColumnFamilyHandle*> families_;
+};
+
+}  // namespace remora
