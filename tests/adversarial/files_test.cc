@@ -1,11 +1,9 @@
 // The files of the socket's directory, removed, swapped, and taken by others while a server is there.
-#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +11,9 @@
 #include <string>
 
 #include "rdma/local/socket.h"
+#include "rdma/unique_fd.h"
 #include "tests/adversarial/adversarial_fixture.h"
+#include "tests/support/as_user.h"
 
 namespace remora {
 namespace {
@@ -129,39 +129,22 @@ TEST_P(Files, AnotherUsersSocketIsToldNothing) {
   fs::permissions(served_->folder(), fs::perms::all);
   fs::remove(path());
   constexpr uid_t kImpostor = 65534, kVictim = 65533;
-  std::array<int, 2> listens{};
-  ASSERT_EQ(pipe2(listens.data(), O_CLOEXEC), 0);
-  const pid_t impostor = fork();
-  ASSERT_GE(impostor, 0);
-  if (impostor == 0) {
-    if (setuid(kImpostor) != 0) _exit(2);
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+  const std::string place = path();
+  const UniqueFd impostor(AsUser(kImpostor, [&place] {
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path().data(), path().size());
-    umask(0);
-    if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 || listen(fd, 1) != 0) _exit(3);
-    if (write(listens[1], "1", 1) != 1) _exit(4);
-    const int client = accept(fd, nullptr, nullptr);
-    char byte = 0;
-    _exit(recv(client, &byte, 1, 0) == 0 ? 0 : 1);  // 1: something was said
-  }
-  close(listens[1]);
+    std::memcpy(address.sun_path, place.data(), place.size());
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(fd, 1), 0);
+    return fd;
+  }));
+  fs::permissions(place, fs::perms::all);
+  const absl::Status refusal = AsUser(kVictim, [this] { return ConnectStatus(); });
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kPermissionDenied) << refusal;
+  const UniqueFd victim(accept(impostor.get(), nullptr, nullptr));
   char byte = 0;
-  ASSERT_EQ(read(listens[0], &byte, 1), 1);
-  close(listens[0]);
-  const pid_t victim = fork();
-  ASSERT_GE(victim, 0);
-  if (victim == 0) {
-    if (setuid(kVictim) != 0) _exit(255);
-    _exit(static_cast<int>(ConnectStatus().code()));
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(victim, &status, 0), victim);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(static_cast<absl::StatusCode>(WEXITSTATUS(status)), absl::StatusCode::kPermissionDenied);
-  ASSERT_EQ(waitpid(impostor, &status, 0), impostor);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(recv(victim.get(), &byte, 1, 0), 0) << "something was said";
   ExpectServedToTheEnd();
   EXPECT_TRUE(fs::is_socket(path())) << "it was not the server's to remove";
 }

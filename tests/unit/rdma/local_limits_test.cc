@@ -16,6 +16,7 @@
 #include "rdma/local/socket.h"
 #include "rdma/local/wire.h"
 #include "rdma/shared_memory.h"
+#include "tests/support/sanitizers.h"
 #include "tests/unit/rdma/patience.h"
 #include "tests/unit/rdma/transport_fixture.h"
 #include "tests/unit/rdma/transport_peer.h"
@@ -27,16 +28,7 @@ using testing::HasSubstr;
 
 // UndefinedBehaviorSanitizer looks at an object through a pipe before it follows its virtual table, and takes
 // every object for a broken one where there are no descriptors left for that.
-#if defined(__has_feature)
-#if __has_feature(undefined_behavior_sanitizer)
-#define REMORA_UBSAN
-#endif
-#endif
-#ifdef REMORA_UBSAN
-constexpr bool kNeedsDescriptors = true;
-#else
-constexpr bool kNeedsDescriptors = false;
-#endif
+constexpr bool kNeedsDescriptors = kUndefinedBehaviorSanitizer;
 
 /// While it lives, this process can open so many descriptors more, and no others.
 class FewDescriptors {

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -25,6 +24,7 @@
 #include "rdma/local/liveness.h"
 #include "rdma/local/mapped_region.h"
 #include "rdma/local/socket.h"
+#include "tests/support/as_user.h"
 #include "tests/unit/rdma/transport_fixture.h"
 #include "tests/unit/rdma/transport_peer.h"
 
@@ -151,37 +151,23 @@ TEST_F(LocalTest, ImpossibleLimits) {
 
 // --- Who may come in -------------------------------------------------------------------------------
 
-/// Runs `action` in a child process as user nobody; returns the code of its status.
-template <typename Action>
-absl::StatusCode AsNobody(Action action) {
-  constexpr uid_t kNobody = 65534;
-  const pid_t child = fork();
-  if (child == 0) {
-    if (setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(99);
-    _exit(static_cast<int>(StatusOf(action()).code()));
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  return static_cast<absl::StatusCode>(WEXITSTATUS(status));
-}
+constexpr uid_t kNobody = 65534;
 
 TEST_F(LocalTest, AnotherUserIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   StartService();
-  ASSERT_TRUE(service_->AwaitSleep());
-  const auto connect = [&] { return Client::Open(where_, clock_); };
+  const auto connect = [&] { return Client::Open(where_, clock_).status(); };
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
-  EXPECT_EQ(AsNobody(connect), absl::StatusCode::kPermissionDenied) << "by the socket's mode";
+  EXPECT_THAT(AsUser(kNobody, connect), HasCode(absl::StatusCode::kPermissionDenied))
+      << "by the socket's mode";
   std::filesystem::permissions(where_.path, std::filesystem::perms::all);
-  EXPECT_EQ(AsNobody(connect), absl::StatusCode::kPermissionDenied) << "by the server";
+  EXPECT_THAT(AsUser(kNobody, connect), HasCode(absl::StatusCode::kPermissionDenied)) << "by the server";
   service_->Do([](Service& service) { EXPECT_EQ(service.session_count(), 0u); });
   EXPECT_THAT(Open()->Read(0, {8}), IsOk());
 }
 
 TEST_F(LocalTest, RootIsServedByAnotherUsersServer) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  constexpr uid_t kNobody = 65534;
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
   ASSERT_EQ(seteuid(kNobody), 0);
   StartService();
@@ -192,7 +178,8 @@ TEST_F(LocalTest, RootIsServedByAnotherUsersServer) {
 TEST_F(LocalTest, ADirectoryThatIsNotWritable) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   std::filesystem::permissions(folder_.path(), static_cast<std::filesystem::perms>(0755));
-  EXPECT_EQ(AsNobody([&] { return Listen(where_, {}, clock_); }), absl::StatusCode::kPermissionDenied);
+  const auto listen = [&] { return Listen(where_, {}, clock_).status(); };
+  EXPECT_THAT(AsUser(kNobody, listen), HasCode(absl::StatusCode::kPermissionDenied));
 }
 
 // --- The server's death ----------------------------------------------------------------------------

@@ -16,6 +16,7 @@
 #include "store/base/check.h"
 #include "store/store.h"
 #include "test_files.h"
+#include "tests/support/sanitizers.h"
 
 namespace remora {
 namespace {
@@ -26,11 +27,7 @@ class FewDescriptorsTest : public testing::Test {
  protected:
   void SetUp() override {
     REMORA_CHECK(getrlimit(RLIMIT_NOFILE, &before_) == 0);  // TearDown wants it in any case
-#if defined(__has_feature)
-#if __has_feature(undefined_behavior_sanitizer)
-    GTEST_SKIP() << "UBSan itself needs descriptors";
-#endif
-#endif
+    if (kUndefinedBehaviorSanitizer) GTEST_SKIP() << "UBSan itself needs descriptors";
   }
   void TearDown() override { Feed(); }
 
