@@ -102,9 +102,7 @@ void LargeWrites::Forget(ClientSession& session) {
   if (found != held_.end()) Remove(found, /*used_up=*/false);
 }
 
-void LargeWrites::Expire() {
-  if (held_.empty()) return;
-  const TimePoint now = store_.clock().Now();
+void LargeWrites::Expire(TimePoint now) {
   for (auto held = held_.begin(); held != held_.end();) {
     const auto next = std::next(held);
     if (!held->second.committing && held->second.until <= now) Remove(held, /*used_up=*/false);

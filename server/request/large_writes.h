@@ -56,8 +56,10 @@ class LargeWrites final : public SessionObserver {
   absl::Status GiveBack(rdma::Connection& connection);
   /// Gives back what the session had reserved, in any case.
   void Forget(ClientSession& session) override;
-  /// Gives back all reservations whose time is over.
-  void Expire();
+  /// Gives back all reservations that end by `now`.
+  void Expire(TimePoint now);
+  /// Returns whether nothing is reserved.
+  bool empty() const { return held_.empty(); }
   /// Returns when the next reservation expires. Nothing: nothing is reserved.
   std::optional<TimePoint> next_expiry() const;
 

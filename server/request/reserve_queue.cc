@@ -28,9 +28,10 @@ void ReserveQueue::Add(const PendingRequest& pending) {
 }
 
 bool ReserveQueue::AnswerDue() {
-  large_writes_.Expire();
-  if (turns_.empty()) return false;
+  if (turns_.empty() && large_writes_.empty()) return false;
+  // One moment for both: a turn that ends at the moment at which a reservation does gets its space.
   const TimePoint now = store_.clock().Now();
+  large_writes_.Expire(now);
   const std::size_t before = turns_.size();
   bool has_space = true;
   for (auto turn = turns_.begin(); turn != turns_.end();) {
