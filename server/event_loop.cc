@@ -230,9 +230,9 @@ void EventLoop::Sleep() {
   for (Port& port : parts_.acceptor.ports()) port.listener->Arm();
   // Events before the arming are not signalled.
   if (!Step()) {
-    std::vector<pollfd> fds;
-    for (const Port& port : parts_.acceptor.ports()) fds.push_back({port.listener->wait_fd(), POLLIN, 0});
-    if (parts_.signals.Sleep(std::move(fds), MillisToNextWork())) parts_.store.Add(Counter::kWakeups, 1);
+    fds_.clear();
+    for (const Port& port : parts_.acceptor.ports()) fds_.push_back({port.listener->wait_fd(), POLLIN, 0});
+    if (parts_.signals.Sleep(fds_, MillisToNextWork())) parts_.store.Add(Counter::kWakeups, 1);
   }
   for (Port& port : parts_.acceptor.ports()) port.listener->Disarm();
 }

@@ -9,7 +9,10 @@
 // One thread does all of it. GETs are not among its work: clients READ the memory.
 #pragma once
 
+#include <poll.h>
+
 #include <array>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "rdma/transport.h"
@@ -83,6 +86,7 @@ class EventLoop final : public SessionObserver {
   const Parts parts_;
   StatusReporter reporter_;
   std::array<rdma::Completion, 64> completions_;
+  std::vector<pollfd> fds_;    // Sleep
   int steps_since_tasks_ = 0;  // RunPeriodicTasks
 };
 

@@ -50,12 +50,12 @@ void WakeSignals::ReportSynced() {
   Signal(wake_fd_);
 }
 
-bool WakeSignals::Sleep(std::vector<pollfd> others, int timeout_ms) {
-  others.push_back({stop_fd_, POLLIN, 0});
-  others.push_back({wake_fd_, POLLIN, 0});
-  const bool woken = ::poll(others.data(), others.size(), timeout_ms) > 0;
+bool WakeSignals::Sleep(std::vector<pollfd>& fds, int timeout_ms) {
+  fds.push_back({stop_fd_, POLLIN, 0});
+  fds.push_back({wake_fd_, POLLIN, 0});
+  const bool woken = ::poll(fds.data(), fds.size(), timeout_ms) > 0;
   // The flags say what there is to do; the signal is for sleepers.
-  if (woken && others.back().revents != 0) {
+  if (woken && fds.back().revents != 0) {
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t drained = ::read(wake_fd_, &count, sizeof(count));
   }

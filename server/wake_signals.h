@@ -42,9 +42,9 @@ class WakeSignals {
     // A load costs less than an exchange, and mostly it is enough.
     return has_synced() && synced_.exchange(false, std::memory_order_acquire);
   }
-  /// Sleeps until one of `others` or of this is readable, or the time is over (as poll(2)). Returns
-  /// false if it is over. A signal that came since the last call ends it at once.
-  bool Sleep(std::vector<pollfd> others, int timeout_ms);
+  /// Sleeps until one of `fds` or of this is readable, or the time is over (as poll(2)). Returns false if it
+  /// is over. A signal that came since the last call ends it at once. Appends its own descriptors to `fds`.
+  bool Sleep(std::vector<pollfd>& fds, int timeout_ms);
 
  private:
   WakeSignals() = default;

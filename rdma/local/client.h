@@ -57,6 +57,9 @@ class LocalClient final : public LocalConnection<ClientConnection> {
     if (for_write && !found.writable) return nullptr;
     return found.mapping.bytes().data() + offset;
   }
+  /// Sleeps for a short while, or until the server wakes this client. Returns false if nothing came, and the
+  /// server may have died.
+  bool SleepBriefly(TimePoint deadline);
   /// Sleeps, like Wait, until the server wakes this client or hangs up; a signal ends it, too.
   absl::Status Sleep(TimePoint deadline);
 

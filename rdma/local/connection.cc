@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rdma/local/futex.h"
 #include "store/base/check.h"
 
 namespace remora::rdma {
@@ -74,6 +75,14 @@ absl::Status LocalConnection<End>::Unusable() const {
 }
 
 template <typename End>
+bool LocalConnection<End>::Wake(WakeBy wake_by) {
+  if (wake_by == WakeBy::kByte) return WakePeer(socket_.get());
+  own_side_->wakes.fetch_add(1, std::memory_order_release);
+  FutexWake(own_side_->wakes);
+  return true;
+}
+
+template <typename End>
 absl::Status LocalConnection<End>::PostSend(std::uint64_t context, const Sge& from) {
   if (!usable_) return Unusable();
   if (from.size > kMaxMessageSize) {
@@ -93,7 +102,7 @@ absl::Status LocalConnection<End>::PostSend(std::uint64_t context, const Sge& fr
   }
   // A4: behind the store that published the message.
   const std::uint32_t sleep = peer_sleeping_->Sleep();
-  if (sleep != 0 && sleep != woken_ && WakePeer(socket_.get())) woken_ = sleep;
+  if (sleep != 0 && sleep != woken_ && Wake(SleepMark::WakeByOf(sleep))) woken_ = sleep;
   Finish(context, CompletionKind::kSend, true);
   return absl::OkStatus();
 }

@@ -81,6 +81,7 @@ class LocalConnection : public End {
 
   bool usable() const { return usable_; }
   LocalSide& own_side() { return *own_side_; }
+  const LocalSide& peer_side() const { return *peer_side_; }
   /// Returns why the connection is not usable.
   absl::Status Unusable() const;
   /// Returns whether one more request may be in flight.
@@ -122,6 +123,8 @@ class LocalConnection : public End {
     std::uint32_t size = 0;
   };
 
+  /// Wakes the peer. Returns false if that has to be tried again.
+  bool Wake(WakeBy wake_by);
   std::size_t TakeFinished(std::span<Completion> out);
   std::size_t TakeMessages(std::span<Completion> out);
   std::size_t Flush(std::span<Completion> out);

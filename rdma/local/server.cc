@@ -150,7 +150,8 @@ absl::Status LocalServer::PostWritev(std::span<const Sge> from, const RemoteRegi
 }
 
 void LocalServer::OnSocketEvent() {
-  if (DrainWakeUps(socket_.get())) return;
+  // There is mostly one. If there are more, the socket stays readable.
+  if (DrainWakeUps(socket_.get(), 1)) return;
   PeerIsGone();
   // A socket at its end stays readable for ever.
   listener_.Unwatch(this);

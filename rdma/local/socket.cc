@@ -238,9 +238,8 @@ absl::StatusOr<ReceivedReply> ReceiveReply(int socket) {
   return received;
 }
 
-bool DrainWakeUps(int socket) {
-  constexpr int kAtMost = 64;
-  for (int i = 0; i < kAtMost; ++i) {
+bool DrainWakeUps(int socket, int at_most) {
+  for (int i = 0; i < at_most; ++i) {
     std::byte any;
     const ssize_t size = recv(socket, &any, sizeof(any), MSG_DONTWAIT);
     if (size > 0) continue;

@@ -81,7 +81,8 @@ inline bool WakePeer(int socket) {
   return send(socket, &any, sizeof(any), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(any) || errno == EAGAIN;
 }
 
-/// Takes such bytes; stops early rather than read for ever. False: the peer hung up.
-bool DrainWakeUps(int socket);
+/// Takes such bytes, as many as `at_most`; a peer could send them for ever. Returns false if the peer hung
+/// up.
+bool DrainWakeUps(int socket, int at_most = 64);
 
 }  // namespace remora::rdma

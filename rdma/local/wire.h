@@ -10,7 +10,7 @@
 //                                             then one for each region, in the order of the table
 //   maps them
 //   READ = copy out of a region; WRITE = copy into a slice; message = a slot of a ring; one byte over the
-//   socket, of any value, wakes a peer that sleeps; the socket's end is the connection's
+//   socket, of any value, wakes a peer that sleeps on it; the socket's end is the connection's
 //
 // Write access (the seals of SharedMemory keep it):
 //   listener page, server side, regions to READ    the server alone; clients map them read-only
@@ -50,8 +50,13 @@
 //       the next `head`. All four are seq_cst, so in their one total order one of the loads comes
 //       after the other side's store. Either the writer sees the sleeper and sends the byte, or the
 //       sleeper sees the message and stays awake (Dekker). `sleeping` is odd while it sleeps, or is
-//       about to, and another number each time. So a writer that has woken it from this sleep sends
-//       no second byte with later messages.
+//       about to, and another number each time. So a writer that has woken it from this sleep does
+//       not wake it again with later messages.
+//
+//       `sleeping` also says how the sleeper is woken: by a byte over the socket, or, a client that waits
+//       for one reply, by the server's `wakes`. The client loads `wakes` before it stores `sleeping`. The
+//       server adds 1 to it and then wakes those that sleep on it; a client that comes there later finds
+//       another value than it loaded, and does not sleep.
 //
 //       Both stores are exchanges. On x86-64 that is the same instruction. For arm64 it makes no
 //       difference to C++, but qemu-user on x86-64 orders no plain store before a load, and these
@@ -77,7 +82,7 @@ namespace remora::rdma {
 // --- Handshake: one packet each way, over SOCK_SEQPACKET --------------------------------------------
 
 inline constexpr std::uint64_t kLocalMagic = 0x6c61636f6c6d6572;  // "remlocal"
-inline constexpr std::uint32_t kLocalVersion = 5;
+inline constexpr std::uint32_t kLocalVersion = 6;
 
 /// Regions to READ have the keys 1 to kLocalMaxReads; regions to WRITE those behind.
 inline constexpr std::uint32_t kLocalMaxReads = 8;
@@ -137,13 +142,22 @@ static_assert(kMaxRejectData <= kMaxAcceptData);
 
 inline constexpr std::size_t kCacheLine = 64;
 
-/// State of one side's sleep, in memory that it alone writes (A4).
+/// How a side that sleeps is woken.
+enum class WakeBy : std::uint32_t {
+  kByte = 0b01,   // over the socket
+  kFutex = 0b11,  // on `wakes` of the other side's memory
+};
+
+/// State of one side's sleep, in memory that it alone writes (A4). The lower two bits are 0, or how it is
+/// woken.
 class SleepMark {
  public:
   /// Announces sleep, before the last poll.
-  void FallAsleep() { mark_.exchange((Mine() + 1) | 1, std::memory_order_seq_cst); }
-  /// Relaxed: that the other side still sees a sleeper costs it one byte too many.
-  void WakeUp() { mark_.store((Mine() + 1) & ~1u, std::memory_order_relaxed); }
+  void FallAsleep(WakeBy wake_by = WakeBy::kByte) {
+    mark_.exchange(Next() | static_cast<std::uint32_t>(wake_by), std::memory_order_seq_cst);
+  }
+  /// Relaxed: that the other side still sees a sleeper costs it one wake-up too many.
+  void WakeUp() { mark_.store(Next(), std::memory_order_relaxed); }
 
   /// Returns a number for the other side, which reads it behind the store that published the
   /// message: not 0 while this one sleeps, and different for each of its sleeps.
@@ -151,9 +165,13 @@ class SleepMark {
     const std::uint32_t mark = mark_.load(std::memory_order_seq_cst);
     return (mark & 1) != 0 ? mark : 0;
   }
+  /// Returns how the sleeper is woken. REQUIRES: `sleep` is what Sleep returned, and not 0.
+  static WakeBy WakeByOf(std::uint32_t sleep) { return static_cast<WakeBy>(sleep & kWakeBy); }
 
  private:
-  std::uint32_t Mine() const { return mark_.load(std::memory_order_relaxed); }
+  static constexpr std::uint32_t kWakeBy = 0b11;
+
+  std::uint32_t Next() const { return (mark_.load(std::memory_order_relaxed) | kWakeBy) + 1; }
 
   std::atomic<std::uint32_t> mark_;
 };
@@ -208,11 +226,12 @@ struct LocalSide {
   alignas(kCacheLine) SleepMark sleeping;                   // A4; the client's only
   CpuMark cpu;                                              // the client's only
   std::atomic<std::uint32_t> closed;                        // not 0: this side wants no more
+  alignas(kCacheLine) std::atomic<std::uint32_t> wakes;     // A4: of the client; the server's only
 
   LocalSlot* slots() { return reinterpret_cast<LocalSlot*>(this + 1); }
   const LocalSlot* slots() const { return reinterpret_cast<const LocalSlot*>(this + 1); }
 };
-static_assert(sizeof(LocalSide) == 2 * kCacheLine);
+static_assert(sizeof(LocalSide) == 3 * kCacheLine);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 

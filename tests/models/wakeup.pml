@@ -4,9 +4,11 @@
  *   requests, answers    the message rings of each connection: how many messages were published, and how many were taken
  *                        (rdma/local/wire.h, A2).
  *   mark                 SleepMark (rdma/local/wire.h): odd while its owner sleeps or is about to, another number for each sleep.
+ *                        The lower two bits are 1 for a sleep that a byte ends, and 3 for a client's brief sleep on a futex.
  *   to_server, to_client the bytes in the socket of each connection, which wake the other side.
  *   Client               PostSend (rdma/local/connection.cc), then PollUntil (rdma/adaptive_poll.h) with Wait
- *                        (rdma/local/client.cc).
+ *                        (rdma/local/client.cc), which is a brief sleep and then one that a byte ends. The brief one may end
+ *                        at any time, so `wakes`, which ends it soon, is a matter of speed alone.
  *   Server               Server::Run and Sleep, with Arm, Poll and Disarm (rdma/local/listener.cc).
  *
  * A side looks as often as it likes before it sleeps: how long it spins is a matter of speed alone. So a rule that decides
@@ -56,10 +58,12 @@ byte finished;
 
 #if BROKEN == SAME_MARK
 #define ASLEEP(mark) 1
+#define BRIEFLY(mark) 3
 #define AWAKE(mark)  0
 #else
-#define ASLEEP(mark) ((mark + 1) | 1)
-#define AWAKE(mark)  ((mark + 1) & 254)
+#define AWAKE(mark)  (((mark | 3) + 1) & 255)
+#define ASLEEP(mark) (AWAKE(mark) | 1)
+#define BRIEFLY(mark) (AWAKE(mark) | 3)
 #endif
 
 /* Publishes a message, and then looks whether its reader sleeps. */
@@ -91,6 +95,9 @@ proctype Client(byte me) {
     do
     :: answers[me] > answers_taken[me] -> answers_taken[me]++; break
     :: answers[me] == answers_taken[me] ->
+      /* The brief sleep. What it finds is found again by the next look. */
+      client_mark[me] = BRIEFLY(client_mark[me]);
+      client_mark[me] = AWAKE(client_mark[me]);
 #if BROKEN != MARKS_BEHIND_LOOK
       fall_asleep_at_client();
 #endif
@@ -126,11 +133,15 @@ end:
         if
         :: (seen & 1) && (seen != woken[i] || BROKEN == WAKES_ALWAYS) ->
           atomic {
-            to_client[i]++;
             woken[i] = seen;
             if
-            :: client_mark[i] == seen -> sent_for[i]++; assert(sent_for[i] <= 1)
-            :: else
+            :: (seen & 3) == 1 ->
+              to_client[i]++;
+              if
+              :: client_mark[i] == seen -> sent_for[i]++; assert(sent_for[i] <= 1)
+              :: else
+              fi
+            :: else /* by `wakes` */
             fi
           }
         :: else

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rdma/local/client.h"
+#include "rdma/local/futex.h"
 #include "rdma/local/ring.h"
 #include "rdma/local/socket.h"
 #include "tests/unit/rdma/patience.h"
@@ -308,8 +309,8 @@ TEST_F(LocalHostileTest, AClientThatNeverWakesDoesNotBlockTheServer) {
   ExpectUnharmed();
 }
 
-// A4: one byte for each of its sleeps, however many messages come.
-TEST_F(LocalHostileTest, WhoSleepsIsWokenOnce) {
+// A4: one wake-up for each sleep, however many messages come.
+TEST_F(LocalHostileTest, ASleeperIsWokenOnce) {
   StartService();
   RawClient client(where_);
   client.Join();
@@ -326,24 +327,51 @@ TEST_F(LocalHostileTest, WhoSleepsIsWokenOnce) {
     for (std::byte byte; recv(client.socket(), &byte, 1, MSG_DONTWAIT) == 1;) ++count;
     return count;
   };
-  for (int sleep = 0; sleep < 3; ++sleep) {
-    echo();
-    EXPECT_EQ(bytes(), 0) << "it was awake";
-    client.own->sleeping.FallAsleep();
-    for (int i = 0; i < 5; ++i) echo();
+  std::uint32_t wakes = 0;
+  // The server wakes behind its answer; an answer to the next message is behind that.
+  const auto expect_one = [&](WakeBy wake_by) {
     client.own->sleeping.WakeUp();
-    // The byte for a message is sent behind it; an answer to the next one is behind that.
     echo();
-    EXPECT_EQ(bytes(), 1);
+    EXPECT_EQ(bytes(), wake_by == WakeBy::kByte ? 1 : 0);
+    wakes += wake_by == WakeBy::kFutex ? 1 : 0;
+    EXPECT_EQ(client.server->wakes.load(), wakes);
+  };
+  for (int sleep = 0; sleep < 3; ++sleep) {
+    for (const WakeBy wake_by : {WakeBy::kByte, WakeBy::kFutex}) {
+      echo();
+      EXPECT_EQ(bytes(), 0) << "it was awake";
+      client.own->sleeping.FallAsleep(wake_by);
+      for (int i = 0; i < 5; ++i) echo();
+      expect_one(wake_by);
+    }
   }
   // To fall asleep again without having been awake is another sleep.
-  client.own->sleeping.FallAsleep();
+  client.own->sleeping.FallAsleep(WakeBy::kFutex);
   echo();
-  client.own->sleeping.FallAsleep();
+  client.own->sleeping.FallAsleep(WakeBy::kByte);
   echo();
-  client.own->sleeping.WakeUp();
-  echo();
-  EXPECT_EQ(bytes(), 2);
+  wakes += 1;
+  expect_one(WakeBy::kByte);
+}
+
+// A thread that sleeps on `wakes` is woken by the answer; the server has no byte for it.
+TEST_F(LocalHostileTest, ASleeperOnAFutexIsWoken) {
+  StartService();
+  RawClient client(where_);
+  client.Join();
+  for (int round = 0; round < 100; ++round) {
+    const std::uint32_t seen = client.server->wakes.load();
+    client.own->sleeping.FallAsleep(WakeBy::kFutex);
+    client.SendEcho();
+    EXPECT_TRUE(FutexWait(client.server->wakes, seen, std::chrono::seconds(kPatience)));
+    client.own->sleeping.WakeUp();
+    EXPECT_EQ(client.server->wakes.load(), seen + 1);
+    std::uint32_t length = 0;
+    ASSERT_EQ(client.reader.Peek(&length), RingResult::kDone);
+    std::array<std::byte, kMaxMessageSize> answer;
+    client.reader.Take(answer.data(), length);
+  }
+  EXPECT_FALSE(FutexWait(client.server->wakes, client.server->wakes.load(), std::chrono::milliseconds(1)));
 }
 
 TEST_F(LocalHostileTest, AFloodOfWakeUpsHurtsNobody) {
