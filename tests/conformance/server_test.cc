@@ -91,7 +91,9 @@ TEST_P(RemoteBehaviour, AClientShowsTheMetricsThatItAndTheServerKnow) {
       ASSERT_CODE(kOk, stats.status());
       ASSERT_EQ(stats->size(), std::min<std::uint64_t>(count, kMetricCount)) << count;
       for (std::size_t i = 0; i < stats->size(); ++i) EXPECT_EQ((*stats)[i].first, kMetrics[i].name);
-      if (count > 0) EXPECT_THAT(*stats, testing::Contains(testing::Pair("puts", 1u)));
+      if (count > 0) {
+        EXPECT_THAT(*stats, testing::Contains(testing::Pair("puts", 1u)));
+      }
     }
   }
   superblock.metric_count = kMetricCount;
