@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import socket
 import subprocess
@@ -265,17 +266,25 @@ class BadClientsTest(HttpTestCase):
         except ConnectionResetError:
             return "reset"
 
-    def test_a_client_that_reads_nothing_is_given_one_response(self):
+    def test_a_client_that_is_refused_may_go_on_sending(self):
+        with self.connect() as connection:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"y" * 9000)
+            select.select([connection], [], [], harness.PATIENCE)
+            for _ in range(100):
+                connection.sendall(b"y" * 1000)
+                time.sleep(0.001)
+            connection.shutdown(socket.SHUT_WR)
+            self.assertRegex(connection.recv(4096), rb"\AHTTP/1.1 431 ")
+
+    def test_clients_that_read_nothing_are_given_one_response_each(self):
         before = self.resident()
-        connection = self.connect()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(1)
-        sent = 0
-        try:
-            while sent < 4 << 20:
-                sent += connection.send(REQUEST.replace(b"healthz", b"metrics") * 100)
-        except TimeoutError:
-            pass  # the server takes no more
+        connections = [self.connect() for _ in range(16)]
+        for connection in connections:
+            connection.settimeout(0.5)
+            try:
+                connection.sendall(REQUEST.replace(b"healthz", b"metrics") * 20000)
+            except TimeoutError:
+                pass  # the server takes no more
         self.expect_service()
         self.assertLess(self.resident() - before, 16 << 10)
 
