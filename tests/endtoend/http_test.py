@@ -20,6 +20,7 @@ import harness
 from harness import kvctl
 
 ROOT = pathlib.Path(__file__).parents[2]
+ALERTS = ROOT / "docs/operating/alerts.yml"
 MOST_CONNECTIONS = 32
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -153,13 +154,30 @@ class ServesTest(HttpTestCase):
         )  # fmt: skip
         self.assertEqual((run.returncode, run.stdout + run.stderr), (0, ""))
 
+    def test_alerts_name_metrics_that_exist(self):
+        self.serve()
+        run = subprocess.run(
+            ["promtool", "check", "rules", ALERTS], capture_output=True, text=True, timeout=harness.PATIENCE, check=False
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        text = ALERTS.read_text()
+        expressions = re.findall(r"^ +expr: (.*)$", text, re.MULTILINE)
+        alerts = re.findall(r"^ +- alert: (.*)$", text, re.MULTILINE)
+        self.assertEqual((len(expressions), len(set(alerts))), (len(alerts), len(alerts)))
+        named = set(re.findall(r"\b(?:remora|process)_\w+", " ".join(expressions)))
+        self.assertGreater(len(named), 5)
+        self.assertLessEqual(named, set(re.findall(r"^# TYPE (\S+) ", self.get("/metrics")[2], re.MULTILINE)))
+        page = (ROOT / "docs/operating/metrics.md").read_text()
+        self.assertEqual([alert for alert in alerts if f"`{alert}`" not in page], [])
+
     def test_prometheus_scrapes_it(self):
         self.serve()
         for i in range(5):
             self.assertEqual(kvctl(self.address, "put", f"key{i}", "value").returncode, 0)
         port = harness.free_port()
         config = self.write("prometheus.yml", f"""
-            global: {{scrape_interval: 1s}}
+            global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+            rule_files: [{ALERTS}]
             scrape_configs: [{{job_name: remora, static_configs: [{{targets: ["{self.http}"]}}]}}]
         """)  # fmt: skip
         with open(self.folder / "prometheus.log", "wb") as log:
@@ -170,18 +188,28 @@ class ServesTest(HttpTestCase):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
 
-        def query(expression):
-            url = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.parse.quote(expression)}"
+        def ask(path):
             try:
+                url = f"http://127.0.0.1:{port}/api/v1/{path}"
                 with urllib.request.urlopen(url, timeout=harness.PATIENCE) as answer:
-                    found = json.load(answer)["data"]["result"]
+                    return json.load(answer)["data"]
             except OSError:  # it is starting
-                return None
+                return {}
+
+        def query(expression):
+            found = ask(f"query?query={urllib.parse.quote(expression)}").get("result")
             return float(found[0]["value"][1]) if found else None
+
+        def rules():
+            return [rule for group in ask("rules").get("groups", []) for rule in group["rules"]]
 
         harness.wait_until(lambda: query("remora_puts_total") == 5, "Prometheus has the counter")
         self.assertEqual(query('up{job="remora"}'), 1)
         self.assertEqual(query("remora_ready"), 1)
+        harness.wait_until(
+            lambda: rules() and all(rule["health"] == "ok" for rule in rules()), "each alert was evaluated"
+        )
+        self.assertEqual({rule["state"] for rule in rules()}, {"inactive"}, "a healthy server causes an alert")
         self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
         harness.wait_until(lambda: query("remora_puts_total") == 6, "Prometheus has seen it move")
 
