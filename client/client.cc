@@ -340,18 +340,20 @@ absl::StatusOr<BackupProgress> Client::Backup(std::uint64_t name) {
 absl::Status Client::Ping() { return impl_->Do(Impl::Answers); }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Client::Stats() {
-  std::array<std::uint64_t, kCounterCapacity> last{};
+  std::array<std::uint64_t, kMetricCapacity> last{};
+  std::size_t count = 0;
   REMORA_RETURN_IF_ERROR(impl_->Do([&](Session& session) -> absl::Status {
     for (int reads = 0; reads < kMaxStatsReads; ++reads) {
       REMORA_ASSIGN_OR_RETURN(const Superblock* superblock, session.ReadSuperblock());
       const bool settled = reads > 0 && superblock->counters == last;
       last = superblock->counters;
+      count = SharedMetricCount(superblock->metric_count);
       if (settled) break;
     }
     return absl::OkStatus();
   }));
   std::vector<std::pair<std::string, std::uint64_t>> stats;
-  for (std::size_t i = 0; i < kCounterCount; ++i) stats.emplace_back(kCounterNames[i], last[i]);
+  for (std::size_t i = 0; i < count; ++i) stats.emplace_back(kMetrics[i].name, last[i]);
   return stats;
 }
 

@@ -166,8 +166,8 @@ class StoreSession final : public BatchSession {
   }
   absl::StatusOr<CounterList> ServerCounters() override {
     CounterList counters;
-    for (std::size_t i = 0; i < kCounterCount; ++i) {
-      counters.emplace_back(kCounterNames[i], store_.Read(static_cast<Counter>(i)));
+    for (std::size_t i = 0; i < kMetricCount; ++i) {
+      counters.emplace_back(kMetrics[i].name, store_.Read(static_cast<Counter>(i)));
     }
     return counters;
   }

@@ -24,14 +24,15 @@
 #include "absl/strings/str_join.h"
 #include "server/connection/auth_tokens.h"
 #include "server/connection/client_session.h"
+#include "server/http/monitor_service.h"
 #include "server/main/descriptors.h"
+#include "server/main/exit_status.h"
 #include "server/memory/memory_budget.h"
 #include "server/memory/memory_reserve.h"
 #include "server/memory/system_memory.h"
 #include "server/monitoring/log_writer.h"
 #include "server/server.h"
 #include "store/base/absl_view.h"
-#include "store/base/shortage.h"
 #include "store/base/standard_streams.h"
 #include "store/base/status_macros.h"
 #include "store/format/types/duration_text.h"
@@ -61,6 +62,8 @@ struct Flags {
   std::uint32_t tcp_threads = 1;
   int ready_fd = -1;
   bool insecure_open = false;
+  std::string http;  // empty: not served
+  bool insecure_http = false;
   // For the log, once it serves.
   std::vector<std::string> notes{};
   std::vector<std::string> warnings{};
@@ -77,52 +80,6 @@ int Fail(int exit_status, const absl::Status& status) {
 }
 
 int FailUsage(const std::string& why) { return Fail(EX_USAGE, absl::InvalidArgumentError(why)); }
-
-// The codes of Store::Open.
-int StoreExitStatus(const absl::Status& status) {
-  if (IsShortage(status)) return EX_OSERR;
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return EX_USAGE;
-    case absl::StatusCode::kNotFound:
-      return EX_CANTCREAT;
-    case absl::StatusCode::kPermissionDenied:
-      return EX_NOPERM;
-    case absl::StatusCode::kAlreadyExists:
-      return EX_TEMPFAIL;
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kOutOfRange:
-      return EX_CONFIG;
-    case absl::StatusCode::kResourceExhausted:
-      return EX_OSERR;
-    default:
-      return EX_IOERR;
-  }
-}
-
-// The codes of ReadTokens.
-int TokensExitStatus(const absl::Status& status) {
-  if (absl::IsPermissionDenied(status)) return EX_NOPERM;
-  return absl::IsResourceExhausted(status) ? EX_OSERR : EX_USAGE;
-}
-
-// The codes of rdma::Listen and Listener::RegisterRead.
-int ListenExitStatus(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return EX_USAGE;
-    case absl::StatusCode::kAlreadyExists:
-      return EX_TEMPFAIL;
-    case absl::StatusCode::kNotFound:
-      return EX_CANTCREAT;
-    case absl::StatusCode::kPermissionDenied:
-      return EX_NOPERM;
-    case absl::StatusCode::kResourceExhausted:
-      return EX_OSERR;
-    default:
-      return EX_UNAVAILABLE;
-  }
-}
 
 bool IsSameAddress(const rdma::Address& one, const rdma::Address& other) {
   if (one.kind != other.kind) return false;
@@ -248,6 +205,15 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
           "Ask the system for large pages for the memory, which makes reads on the same machine faster: "
           "auto (where it has some; `kvctl stats` says how many bytes), off")
       .DefaultText("auto");
+  const command_line::Option http =
+      line.Add("--http", flags->http,
+               "Serve metrics for Prometheus (/metrics), /healthz, /readyz and /info.json by HTTP at "
+               "HOST:PORT; "
+               "without --insecure_http, only where this machine alone reaches it")
+          .TypeName("HOST:PORT");
+  line.AddFlag("--insecure_http", flags->insecure_http,
+               "Serve --http also at an address that other machines reach: to all of them, without a token")
+      .Needs(http);
   bool quiet = false;
   line.AddFlag(
       "--quiet", quiet,
@@ -405,9 +371,10 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
   const SessionBytes session = ClientSession::MaxRegisteredBytes();
   REMORA_ASSIGN_OR_RETURN(MemoryPlan plan,
                           PlanMemory(flags->memory, flags->max_clients, flags->listen, limits, session));
+  const std::size_t open = OpenDescriptors() + (flags->http.empty() ? 0 : MonitorService::kDescriptors);
   REMORA_ASSIGN_OR_RETURN(const DescriptorPlan descriptors,
-                          PlanDescriptors(RaiseDescriptorLimit(), OpenDescriptors(),
-                                          flags->max_clients.value_or(1), is_durable, flags->listen));
+                          PlanDescriptors(RaiseDescriptorLimit(), open, flags->max_clients.value_or(1),
+                                          is_durable, flags->listen));
   if (plan.max_clients > descriptors.max_clients) {
     flags->server.max_clients_by = "its limit of descriptors allows (ulimit -n)";
     REMORA_ASSIGN_OR_RETURN(
@@ -426,6 +393,21 @@ absl::StatusOr<MemoryPlan> Plan(Flags* flags) {
   return plan;
 }
 
+/// Returns null without --http.
+absl::StatusOr<std::unique_ptr<MonitorService>> StartMonitoring(Flags* flags, const MemoryPlan& plan,
+                                                                const Clock& clock) {
+  if (flags->http.empty()) return nullptr;
+  REMORA_ASSIGN_OR_RETURN(std::unique_ptr<MonitorService> service,
+                          MonitorService::Start(flags->http, flags->insecure_http,
+                                                {.version = REMORA_VERSION,
+                                                 .durability = flags->server.store.durability,
+                                                 .memory_bytes = flags->memory,
+                                                 .max_clients = plan.max_clients},
+                                                clock));
+  flags->notes.push_back(absl::StrCat("metrics are served at ", service->address(), "/metrics"));
+  return service;
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   if (const std::optional<int> exit_status = ParseFlags(argc, argv, &flags)) return *exit_status;
@@ -438,15 +420,18 @@ int Main(int argc, char** argv) {
   const rdma::QueueLimits limits;
   const absl::StatusOr<MemoryPlan> plan = Plan(&flags);
   if (!plan.ok()) return Fail(StoreExitStatus(plan.status()), plan.status());
+  const SteadyClock clock;  // outlives the server, whose listeners have threads that look at it
+  auto monitoring = StartMonitoring(&flags, *plan, clock);
+  if (!monitoring.ok()) return Fail(ListenExitStatus(monitoring.status()), monitoring.status());
   // Said now, and not when somebody asks for the first one.
   if (!flags.server.backup_dir.empty()) {
     const absl::Status prepared = PrepareBackupDir(flags.server.backup_dir);
     // Another one may be made, or read, right now.
     if (!prepared.ok() && !absl::IsAlreadyExists(prepared)) return Fail(StoreExitStatus(prepared), prepared);
   }
-  const SteadyClock clock;  // outlives the server, whose listeners have threads that look at it
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(flags.server);
   if (!server.ok()) return FailStore(flags, *plan, server.status());
+  const std::unique_ptr<MonitorService> shown = *std::move(monitoring);  // ends before the server
   const HeardSignals heard(server->get());
 
   std::vector<std::string> addresses;
@@ -466,6 +451,7 @@ int Main(int argc, char** argv) {
         absl::StrFormat("memory: %d bytes for index and records, and %d bytes for each of %d clients at most",
                         plan->region_size, plan->client_bytes, plan->max_clients));
   }
+  if (shown != nullptr) shown->Show((*server)->store());
   SayReady(flags, addresses);
   const absl::Status ended = (*server)->Run();
   return ended.ok() ? EX_OK : FailStore(flags, *plan, ended);

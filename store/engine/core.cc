@@ -23,6 +23,7 @@ Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> reg
   superblock.layout_signature = LayoutSignature();
   superblock.incarnation = options.incarnation != 0 ? options.incarnation : RandomIncarnation();
   superblock.memory_size = region.size();
+  superblock.metric_count = kMetricCount;
   return superblock;
 }
 

@@ -4,8 +4,8 @@ namespace remora {
 
 std::vector<std::pair<std::string, std::uint64_t>> Metrics::ReadAll() const {
   std::vector<std::pair<std::string, std::uint64_t>> all;
-  for (std::size_t i = 0; i < kCounterCount; ++i) {
-    all.emplace_back(kCounterNames[i], Read(static_cast<Counter>(i)));
+  for (std::size_t i = 0; i < kMetricCount; ++i) {
+    all.emplace_back(kMetrics[i].name, Read(static_cast<Counter>(i)));
   }
   return all;
 }

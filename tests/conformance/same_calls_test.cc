@@ -68,8 +68,8 @@ TEST_P(SameCalls, OfAStoreAndAClient) {
     EXPECT_EQ(kv.DropAll().value_or(7), 0u);
     const auto stats = absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>>(kv.Stats());
     ASSERT_CODE(kOk, stats.status());
-    EXPECT_EQ(stats->size(), kCounterCount);
-    EXPECT_EQ(stats->front().first, kCounterNames[0]);
+    EXPECT_EQ(stats->size(), kMetricCount);
+    EXPECT_EQ(stats->front().first, kMetrics[0].name);
   });
 }
 

@@ -1,13 +1,17 @@
 // Behaviour of clients and the server beside operations: their cost, connections that end, strangers at the
 // door.
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "rdma/adaptive_poll.h"
+#include "store/format/memory/metric_registry.h"
 #include "store/format/wire/messages.h"
 #include "tests/conformance/conformance_fixture.h"
 
@@ -65,10 +69,34 @@ TEST_P(RemoteBehaviour, StatsAreTheServersCounters) {
   ASSERT_CODE(kOk, kv_->client()->Ping());
   const auto stats = kv_->client()->Stats();
   ASSERT_TRUE(stats.ok()) << stats.status();
-  EXPECT_EQ(stats->size(), kCounterCount);
+  EXPECT_EQ(stats->size(), kMetricCount);
   EXPECT_THAT(*stats, testing::Contains(testing::Pair("keys", 1u)));
   EXPECT_THAT(*stats, testing::Contains(testing::Pair("pings", 1u)));
   EXPECT_THAT(*stats, testing::Contains(testing::Pair("connections", 1u)));
+}
+
+TEST_P(RemoteBehaviour, AClientShowsTheMetricsThatItAndTheServerKnow) {
+  START();
+  ASSERT_CODE(kOk, Put("key", "value"));
+  auto& superblock = const_cast<Superblock&>(store().superblock());
+  ASSERT_EQ(superblock.metric_count, kMetricCount);
+  superblock.counters[kMetricCount] = 4711;  // of an entry that this client does not know
+  for (const std::uint64_t count :
+       {std::uint64_t{kMetricCount} - 1, std::uint64_t{kMetricCount} + 1, std::uint64_t{kMetricCapacity},
+        std::uint64_t{1} << 40, ~std::uint64_t{0}, std::uint64_t{0}}) {
+    superblock.metric_count = count;
+    const std::unique_ptr<KeyValue> other = Connect();  // another release connects all the same
+    for (KeyValue* const client : {kv_.get(), other.get()}) {
+      const auto stats = client->client()->Stats();
+      ASSERT_CODE(kOk, stats.status());
+      ASSERT_EQ(stats->size(), std::min<std::uint64_t>(count, kMetricCount)) << count;
+      for (std::size_t i = 0; i < stats->size(); ++i) EXPECT_EQ((*stats)[i].first, kMetrics[i].name);
+      if (count > 0) {
+        EXPECT_THAT(*stats, testing::Contains(testing::Pair("puts", 1u)));
+      }
+    }
+  }
+  superblock.metric_count = kMetricCount;
 }
 
 // --- Connections end ------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """kvctl against a real server: the behaviour on which a script relies."""
 
+import json
 import os
 import pathlib
 import socket
@@ -277,6 +278,11 @@ class KvctlTest(harness.TestCase):
         kvctl(self.address, "put", "key", "value")
         counters = harness.stats(self.address)
         self.assertEqual((counters["keys"], counters["puts"], counters["pings"]), (1, 1, 1))
+        run = kvctl(self.address, "stats", "--json")
+        self.assertEqual((run.returncode, run.stderr, run.stdout.count(b"\n")), (0, b"", 1))
+        as_json = json.loads(run.stdout)
+        self.assertEqual(list(as_json), list(counters))
+        self.assertEqual((as_json["keys"], as_json["puts"], as_json["pings"]), (1, 1, 1))
 
     def test_help_and_version(self):
         self.assertIn(b"Exit codes:", kvctl(None, "--help").stdout)

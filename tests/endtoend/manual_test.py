@@ -113,6 +113,11 @@ class ManualTest(unittest.TestCase):
             codes = {int(code) for code in re.findall(r"(?:^|[;,]) ?\n? *(\d+) ", text)}
             self.assertEqual(exit_codes_of_page(PAGES[f"{program}.{section}"]), codes, program)
 
+    def test_metrics(self):
+        """Two documents have a table that is made from the registry of metrics."""
+        run = subprocess.run([ROOT / "tools/metrics-pages", "--check"], capture_output=True, check=False, text=True)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+
     def test_prototypes(self):
         header = "".join(path.read_text() for path in sorted((ROOT / "client/c").glob("remora*.h")))
         header = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)

@@ -202,10 +202,22 @@ def server():
     yield 'time', b'\0\0' + bytes([0xf3, 5, 0, 6, 0xf3, 5, 0, 8])
 
 
+def http():
+    get = b'GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9180\r\n'
+    yield 'get', get + b'Accept-Encoding: gzip\r\nUser-Agent: Prometheus/2.42.0\r\nAccept: text/plain;version=0.0.4;q=0.5,*/*;q=0.1'
+    yield 'head', get.replace(b'GET', b'HEAD')
+    yield 'query', b'GET /metrics?a=%41&b=+%00%zz HTTP/1.0\r\nConnection: keep-alive'
+    yield 'range', get + b'Range: bytes=0-0,1-2,-3,5-'
+    yield 'body', get + b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue'
+    yield 'post', b'POST /metrics HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x'
+    yield 'lines', b'GET /metrics HTTP/1.1\nHost: x\n\r\rX'
+    yield 'long', b'GET /' + b'a' * 8000 + b' HTTP/1.1'
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     for harness in (messages, texts, files, region, log, commit_log, handshake, ring, frames, durable, superblock, pieces, pages,
-                    client, server):
+                    client, server, http):
         directory = root / harness.__name__
         os.makedirs(directory, exist_ok=True)
         for name, content in harness():

@@ -54,7 +54,7 @@ PARTS = {
     ),
     "server": (
         "server/monitoring/|server/memory/", "server/connection/", "server/request/", "server/event_loop, server/wake_signals",
-        "server/", "server/main/",
+        "server/|server/http/", "server/main/",
     ),
     "bench": ("bench/core_workloads.inc", "bench/kvbench/target.h", "bench/peers/", "bench/kvbench/", "bench/micro/|bench/ratios/"),
 }
@@ -65,6 +65,8 @@ THIRD_PARTIES = [
     (re.compile(r"rocksdb/"), re.compile(r"store/durable/\w+\.cc$")),
     (re.compile(r"openssl/"), re.compile(r"rdma/auth/hmac\.cc$")),
     (re.compile(r"xxhash\.h$"), re.compile(r"store/|client/")),
+    (re.compile(r"httplib\.h$"), re.compile(r"server/http/http_responder\.cc$")),
+    (re.compile(r"prometheus/"), re.compile(r"server/http/exposition\.cc$")),
     (re.compile(r"Python\.h$"), re.compile(r"client/python/\w+\.h$")),
     (re.compile(r"absl/"), re.compile(r"(store/(?!format/)|rdma/|client/|server/)")),
 ]

@@ -195,7 +195,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       .IsOneOf({"read-only", "read-write"})
       .ShowDefault()
       .TypeName("ROLE");
-  line.AddCommand("stats", "Print the server's counters, a name and a value on each line");
+  line.AddCommand("stats", "Print the server's metrics, a name and a value on each line")
+      .AddFlag("--json", arguments->json, "As one JSON object");
   for (Command command : {get, exists, put, append, incr, remove, touch, persist, ttl}) {
     command.Add("KEY", arguments->key, "1 to 4096 bytes").Required();
   }

@@ -201,10 +201,16 @@ Outcome Ttl(Client& client, const Arguments& arguments) {
   return WriteOutput(TtlText(left->value_or(kNeverExpires)) + "\n");
 }
 
-Outcome Stats(Client& client) {
+Outcome Stats(Client& client, const Arguments& arguments) {
   const auto stats = client.Stats();
   if (!stats.ok()) return FromStatus(stats.status());
   std::string text;
+  if (arguments.json) {  // the names are those of this program's registry, and have letters and '_'
+    for (const auto& [name, value] : *stats) {
+      absl::StrAppendFormat(&text, "%c\"%s\":%d", text.empty() ? '{' : ',', name, value);
+    }
+    return WriteOutput(text + "}\n");
+  }
   for (const auto& [name, value] : *stats) {
     AppendEscaped(name, &text);
     absl::StrAppendFormat(&text, " %d\n", value);

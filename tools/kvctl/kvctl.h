@@ -59,6 +59,7 @@ struct Arguments {
   std::optional<std::string> idle_text;
   std::optional<std::chrono::milliseconds> idle;
   bool skip_bad = false;
+  bool json = false;
   // Directories: of a stopped server, of backups, and where something is to go.
   std::string data;
   std::string from;
@@ -104,7 +105,7 @@ Outcome Exists(Client& client, const Arguments& arguments);
 /// put, append, incr, delete, touch, persist.
 Outcome Write(Client& client, const Arguments& arguments);
 Outcome Ttl(Client& client, const Arguments& arguments);
-Outcome Stats(Client& client);
+Outcome Stats(Client& client, const Arguments& arguments);
 Outcome Scan(Client& client, const Arguments& arguments);
 Outcome Watch(Client& client, const Arguments& arguments);
 Outcome CountOrDrop(Client& client, const Arguments& arguments);

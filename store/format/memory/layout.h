@@ -73,11 +73,13 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "store/format/memory/metric_registry.h"
+
 namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-inline constexpr std::uint32_t kFormatVersion = 7;
+inline constexpr std::uint32_t kFormatVersion = 8;
 
 // --- Bounds of keys and values, checked wherever one comes in ------------------------------------------
 
@@ -271,114 +273,6 @@ inline constexpr std::uint32_t kMinGraceMs = 50;
 inline constexpr std::uint64_t kSuperblockMagic = 0x30425341524f4d52;  // "RMORASB0"
 inline constexpr std::size_t kSuperblockSize = 4096;
 
-/// Counters that anybody may READ. Each changes alone, and a READ may tear one: read twice until
-/// equal. The list has each enumerator, and the name under which it is shown.
-///
-/// - Keys: an expired key is among the keys until it is removed. Then it is counted as expired,
-///   unless another write came first. Cold keys are among the keys, too. While a store loads (1,
-///   else 0), the keys are those in memory so far.
-/// - Evictions and fetches: an eviction makes a key cold, or, without a durable tier, removes it. A
-///   fetch brings a cold key back.
-/// - Registered bytes: all that clients reach in a server, by READ, WRITE or mapping. They are the
-///   region and the memory that each connected client has to itself.
-/// - Large page bytes: memory that the server has asked to have in huge pages, and got.
-/// - Writes unsynced: they wait for the disk, and are not visible.
-/// - Disk failures: those of groups, and of syncs. The disk refuses (1, else 0) from one until a
-///   group succeeds, which after a sync is never.
-/// - Log torn (1, else 0): the store, as it was opened, dropped writes that were not synced
-///   (store/durable/wal_recovery.h).
-/// - Connections broken: by an offence of the client. Handshakes dropped: transport.h.
-/// - Refused, of the connections refused: another release, or no Remora client; too many clients;
-///   no token, or a wrong one; too many clients with that token.
-/// - Challenges: sent to clients that have to prove a token.
-/// - Slices: those of connected clients. The device, or the system, lets only its own client write
-///   a bound slice. Others that know, or guess, a key can write an unbound one.
-/// - Requests denied: those of clients that may only read. Requests delayed exceeded their token's
-///   rate.
-/// - Clients remembered: connected ones, and disconnected ones whose last writes are known. A
-///   client that returns and is none of them was forgotten.
-/// - Outcomes: those of writes whose answer was lost.
-#define REMORA_COUNTERS(X)                            \
-  X(kKeys, "keys")                                    \
-  X(kLoading, "loading")                              \
-  X(kKeysLoaded, "keys_loaded")                       \
-  X(kPuts, "puts")                                    \
-  X(kDeletes, "deletes")                              \
-  X(kTouches, "touches")                              \
-  X(kExpired, "expired")                              \
-  X(kColdKeys, "cold_keys")                           \
-  X(kEvictions, "evictions")                          \
-  X(kFetches, "fetches")                              \
-  X(kReadsReported, "reads_reported")                 \
-  X(kLocates, "locates")                              \
-  X(kPings, "pings")                                  \
-  X(kScans, "scans")                                  \
-  X(kScanCursors, "scan_cursors")                     \
-  X(kScanCursorsIdle, "scan_cursors_idle")            \
-  X(kScanCursorsPushedOut, "scan_cursors_pushed_out") \
-  X(kScanPages, "scan_pages")                         \
-  X(kScanBufferBytes, "scan_buffer_bytes")            \
-  X(kWatches, "watches")                              \
-  X(kChangesEnd, "changes_end")                       \
-  X(kCommitGroups, "commit_groups")                   \
-  X(kSyncedWrites, "synced_writes")                   \
-  X(kWritesUnsynced, "writes_unsynced")               \
-  X(kSyncs, "syncs")                                  \
-  X(kDiskFailures, "disk_failures")                   \
-  X(kDiskRefuses, "disk_refuses")                     \
-  X(kLogTorn, "log_torn")                             \
-  X(kRejectedRequests, "rejected_requests")           \
-  X(kIndexBytes, "index_bytes")                       \
-  X(kIndexBuckets, "index_buckets")                   \
-  X(kOverflowBuckets, "overflow_buckets")             \
-  X(kMemoryBytes, "memory_bytes")                     \
-  X(kMemoryBytesFree, "memory_bytes_free")            \
-  X(kLargePageBytes, "large_page_bytes")              \
-  X(kRegisteredBytes, "registered_bytes")             \
-  X(kLogBytesUsed, "log_bytes_used")                  \
-  X(kLogBytesDead, "log_bytes_dead")                  \
-  X(kSegmentsCleaned, "segments_cleaned")             \
-  X(kBytesMoved, "bytes_moved")                       \
-  X(kBytesWritten, "bytes_written")                   \
-  X(kWritesPutOff, "writes_put_off")                  \
-  X(kLastVersion, "last_version")                     \
-  X(kConnections, "connections")                      \
-  X(kConnectionsAccepted, "connections_accepted")     \
-  X(kConnectionsBroken, "connections_broken")         \
-  X(kConnectionsRefused, "connections_refused")       \
-  X(kHandshakesDropped, "handshakes_dropped")         \
-  X(kRefusedVersion, "refused_version")               \
-  X(kRefusedFull, "refused_full")                     \
-  X(kRefusedToken, "refused_token")                   \
-  X(kRefusedTokenFull, "refused_token_full")          \
-  X(kChallenges, "challenges")                        \
-  X(kTokens, "tokens")                                \
-  X(kSlicesBound, "slices_bound")                     \
-  X(kSlicesUnbound, "slices_unbound")                 \
-  X(kRequestsDenied, "requests_denied")               \
-  X(kRequestsDelayed, "requests_delayed")             \
-  X(kClientsRemembered, "clients_remembered")         \
-  X(kClientsForgotten, "clients_forgotten")           \
-  X(kOutcomesTold, "outcomes_told")                   \
-  X(kOutcomesUnknown, "outcomes_unknown")             \
-  X(kReceiveCompletions, "receive_completions")       \
-  X(kWakeups, "wakeups")
-
-enum class Counter : std::uint32_t {
-#define REMORA_COUNTER_ENUMERATOR(name, text) name,
-  REMORA_COUNTERS(REMORA_COUNTER_ENUMERATOR)
-#undef REMORA_COUNTER_ENUMERATOR
-};
-
-inline constexpr const char* kCounterNames[] = {
-#define REMORA_COUNTER_NAME(name, text) text,
-    REMORA_COUNTERS(REMORA_COUNTER_NAME)
-#undef REMORA_COUNTER_NAME
-};
-inline constexpr std::size_t kCounterCount = std::size(kCounterNames);
-inline constexpr std::size_t kCounterCapacity = 128;
-static_assert(kCounterCount <= kCounterCapacity);
-
 /// First bytes of the region. All fields before the counters, except `level` and `reuses`, are
 /// written before the first client connects, and never again.
 struct Superblock {
@@ -386,16 +280,17 @@ struct Superblock {
   std::uint32_t format_version;
   std::uint32_t grace_ms;  // T of I6
   std::uint64_t layout_signature;
-  std::uint64_t incarnation;  // random at each start of a store, never 0; part of every record's checksum
-  std::uint64_t memory_size;  // bytes of the region, whole segments
-  std::uint64_t level;        // at least 2^level main buckets are there; below 64, so one byte tells
-  std::uint64_t base_depth;   // of a main bucket that says 0, as it was never written; at most 255
-  std::uint64_t padding;
+  std::uint64_t incarnation;   // random at each start of a store, never 0; part of every record's checksum
+  std::uint64_t memory_size;   // bytes of the region, whole segments
+  std::uint64_t level;         // at least 2^level main buckets are there; below 64, so one byte tells
+  std::uint64_t base_depth;    // of a main bucket that says 0, as it was never written; at most 255
+  std::uint64_t metric_count;  // entries of `counters` that this server has (metric_registry.h)
   /// Grows before memory of records that readers may have been led to is used for something else (I6). A
   /// cache line to itself, which is hardly ever written.
   std::uint64_t reuses;
   std::uint64_t more_padding[7];
-  std::array<std::uint64_t, kCounterCapacity> counters;  // by Counter
+  /// The metrics, by Counter. Each changes alone, and a READ may tear one: read twice until equal.
+  std::array<std::uint64_t, kMetricCapacity> counters;
 };
 static_assert(offsetof(Superblock, reuses) == 64 && offsetof(Superblock, counters) == 128);
 static_assert(sizeof(Superblock) <= kSuperblockSize);
@@ -415,7 +310,8 @@ constexpr std::uint64_t FirstSegment(std::uint64_t memory_size) {
 
 // --- Signature ----------------------------------------------------------------------------------------
 
-/// One number for everything above (and the hash of record.h): different layouts, different numbers.
+/// One number for everything above (and the hash of record.h): different layouts, different numbers. The
+/// number of metrics is no part of it: a client of fewer, or of more, may read this server's (R2).
 constexpr std::uint64_t LayoutSignature() {
   std::uint64_t signature = 0xcbf29ce484222325;  // FNV-1a, over whole numbers
   for (std::uint64_t number :
@@ -425,7 +321,7 @@ constexpr std::uint64_t LayoutSignature() {
         std::uint64_t{kSuperblockSize}, std::uint64_t{kOffsetBits}, std::uint64_t{kLinkBits},
         std::uint64_t{kExtentCodeBits}, std::uint64_t{kExtentMantissaBits},
         std::uint64_t{offsetof(Superblock, reuses)}, std::uint64_t{offsetof(Superblock, counters)},
-        kSuperblockMagic, std::uint64_t{kCounterCount}}) {
+        kSuperblockMagic, std::uint64_t{kMetricCapacity}}) {
     signature = (signature ^ number) * 0x100000001b3;
   }
   return signature;

@@ -1,0 +1,142 @@
+#include "server/http/http_responder.h"
+
+#include <httplib.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+
+namespace remora {
+namespace {
+
+/// Stands for a socket: the library reads the head from it, and writes the response to it.
+class MemoryStream final : public httplib::Stream {
+ public:
+  explicit MemoryStream(std::string_view head) : left_(head) {}
+
+  bool is_readable() const override { return !left_.empty(); }
+  bool is_writable() const override { return true; }
+  ssize_t read(char* to, std::size_t size) override {
+    size = std::min(size, left_.size());
+    std::memcpy(to, left_.data(), size);
+    left_.remove_prefix(size);
+    return static_cast<ssize_t>(size);
+  }
+  ssize_t write(const char* from, std::size_t size) override {
+    written_.append(from, size);
+    return static_cast<ssize_t>(size);
+  }
+  void get_remote_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
+  void get_local_ip_and_port(std::string& /*ip*/, int& /*port*/) const override {}
+  socket_t socket() const override { return INVALID_SOCKET; }
+
+  std::string& written() { return written_; }
+
+ private:
+  std::string_view left_;
+  std::string written_;
+};
+
+HttpResponse Refusal(std::string_view status, std::string_view fields = {}) {
+  return {absl::StrCat("HTTP/1.1 ", AbslView(status), "\r\n", AbslView(fields),
+                       "Content-Length: 0\r\nConnection: close\r\n\r\n"),
+          true};
+}
+
+/// Returns whether each line ends as all programs take it. The library ends a line at a bare line feed, too.
+bool HasWholeLines(std::string_view head) {
+  char before = 0;
+  for (const char c : head) {
+    if (c == 0 || (c == '\n') != (before == '\r')) return false;
+    before = c;
+  }
+  return true;
+}
+
+/// Returns the place of the header field, its line break before it included; npos: it is not there.
+std::size_t FindField(std::string_view head, std::string_view name) {
+  for (std::size_t at = head.find("\r\n"); at != std::string_view::npos; at = head.find("\r\n", at + 2)) {
+    if (absl::StartsWithIgnoreCase(AbslView(head.substr(at + 2)), AbslView(name))) return at;
+  }
+  return std::string_view::npos;
+}
+
+// The library makes as many copies of a body as a Range names, and evaluates it by a regular expression that
+// recurs for each of its characters. A server may ignore ranges (RFC 9110, 14.2).
+std::string WithoutRanges(std::string_view head) {
+  std::string rest(head);
+  for (std::size_t at = 0; (at = FindField(rest, "range")) != std::string::npos;) {
+    rest.erase(at, rest.find("\r\n", at + 2) - at);
+  }
+  return rest;
+}
+
+}  // namespace
+
+// Only the reading of one request and the writing of its response are of use here. The library's own loop has
+// a thread for each connection, reads heads without a bound, and looks at idle connections every 10 ms.
+class HttpResponder::Library : public httplib::Server {
+ public:
+  bool Process(MemoryStream& stream, bool* closes) { return ProcessBy(*this, stream, closes); }
+
+ private:
+  // Debian 12 has 0.11; 0.18 of Debian 13 also takes the addresses of both ends.
+  template <typename Self>
+  static bool ProcessBy(Self& self, MemoryStream& stream, bool* closes) {
+    if constexpr (requires { self.process_request(stream, false, *closes, nullptr); }) {
+      return self.process_request(stream, false, *closes, nullptr);
+    } else {
+      return self.process_request(stream, std::string(), 0, std::string(), 0, false, *closes, nullptr);
+    }
+  }
+};
+
+HttpResponder::HttpResponder() : library_(std::make_unique<Library>()) {}
+HttpResponder::~HttpResponder() = default;
+
+void HttpResponder::Add(const std::string& path, std::function<HttpAnswer()> answer) {
+  library_->Get(path, [answer = std::move(answer)](const httplib::Request&, httplib::Response& response) {
+    HttpAnswer made = answer();
+    response.status = made.status;
+    response.set_header("Cache-Control", "no-store");
+    response.set_content(std::move(made.body), made.content_type.c_str());
+  });
+}
+
+HttpResponse HttpResponder::Respond(std::string_view head) {
+  if (!HasWholeLines(head)) return Refusal("400 Bad Request");
+  if (!head.starts_with("GET ") && !head.starts_with("HEAD ")) {
+    return absl::ascii_isupper(static_cast<unsigned char>(head.front()))
+               ? Refusal("405 Method Not Allowed", "Allow: GET, HEAD\r\n")
+               : Refusal("400 Bad Request");
+  }
+  // The bytes behind the head would be taken for another request.
+  if (FindField(head, "content-length:") != std::string_view::npos ||
+      FindField(head, "transfer-encoding:") != std::string_view::npos) {
+    return Refusal("413 Payload Too Large");
+  }
+  const std::string rest = WithoutRanges(head);
+  MemoryStream stream(rest);
+  HttpResponse response;
+  try {
+    if (!library_->Process(stream, &response.closes)) response.closes = true;
+  } catch (const std::exception&) {  // the one translator of the library's
+    return Refusal("400 Bad Request");
+  }
+  response.text = std::move(stream.written());
+  return response.text.empty() ? Refusal("400 Bad Request") : response;
+}
+
+HttpResponse HttpResponder::TooLong() { return Refusal("431 Request Header Fields Too Large"); }
+
+}  // namespace remora

@@ -1,0 +1,60 @@
+// The answers of a server to programs that watch it: /metrics, /healthz, /readyz and /info.json. None has a
+// key, a value or a secret.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/http_responder.h"
+#include "store/base/clock.h"
+#include "store/store.h"
+
+namespace remora {
+
+/// Facts that do not change.
+struct MonitorFacts {
+  std::string version;
+  Durability durability = Durability::kLogged;
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t max_clients = 0;
+};
+
+/// Thread Safety: Show is for one thread, and the answers for another one. They read the exported metrics
+/// alone, which costs the server's thread nothing.
+class Monitor {
+ public:
+  /// `clock` outlives this.
+  Monitor(MonitorFacts facts, const Clock& clock);
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  /// Shows the metrics of `store` from now on, which outlives all further answers. Until then the server is
+  /// starting.
+  void Show(const Store& store) { store_.store(&store, std::memory_order_release); }
+
+  /// Returns a responder with the endpoints, for which this outlives it.
+  std::unique_ptr<HttpResponder> MakeResponder() const;
+
+ private:
+  HttpAnswer Metrics() const;
+  HttpAnswer Readiness() const;
+  HttpAnswer Info() const;
+
+  /// Returns why the server is not ready; empty: it is.
+  std::string_view WhyNotReady() const;
+  /// Empty: there is no store yet.
+  std::vector<std::uint64_t> Values() const;
+  double UptimeSeconds() const;
+
+  const MonitorFacts facts_;
+  const Clock& clock_;
+  const TimePoint started_;
+  const std::int64_t started_unix_ms_;
+  std::atomic<const Store*> store_ = nullptr;
+};
+
+}  // namespace remora

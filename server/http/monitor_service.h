@@ -1,0 +1,40 @@
+// --http: a Monitor, and the thread that serves it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "server/http/http_server.h"
+#include "server/http/monitor.h"
+#include "store/base/clock.h"
+
+namespace remora {
+
+/// Thread Safety: one thread.
+class MonitorService {
+ public:
+  /// Descriptors that it takes at most.
+  static constexpr std::size_t kDescriptors = HttpServer::kDescriptors;
+
+  /// Serves at `address`; errors as ListenForHttp and HttpServer::Start. `clock` outlives it.
+  static absl::StatusOr<std::unique_ptr<MonitorService>> Start(std::string_view address,
+                                                               bool others_may_reach, MonitorFacts facts,
+                                                               const Clock& clock);
+
+  /// Shows the metrics of `store`, which outlives this.
+  void Show(const Store& store) { monitor_->Show(store); }
+  /// Returns the address, for log lines.
+  const std::string& address() const { return address_; }
+
+ private:
+  MonitorService() = default;
+
+  std::string address_;
+  std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<HttpServer> server_;  // ends first
+};
+
+}  // namespace remora

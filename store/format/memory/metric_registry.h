@@ -1,0 +1,177 @@
+// The registry of metrics: each number that a server exports, with its name, type, unit and meaning. The
+// values are in the superblock (layout.h), at the places that the registry says; clients READ them there.
+//
+// `kvctl stats`, /metrics, docs/operating/metrics.md and docs/man/remora_metrics.7 show what the registry has
+// (tools/metrics-pages writes the two documents). To add a metric: append an entry, count it
+// (store/engine/metrics.h), and run tools/metrics-pages.
+//
+//   R1 The registry only grows, at its end: an entry never moves, and is never removed. So a client and a
+//      server of different releases agree on each entry that both know, and the number of entries is no
+//      part of the layout's signature. Its capacity is.
+//   R2 The superblock says how many entries the server has (`metric_count`), and the client reads no
+//      more. Entries that the client does not know are no error.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
+namespace remora {
+
+/// A counter only grows while the server lives; a gauge goes up and down.
+enum class MetricType : std::uint8_t { kCounter = 1, kGauge };
+/// kNone: a number of things, or a switch.
+enum class MetricUnit : std::uint8_t { kNone = 1, kBytes, kSeconds };
+
+struct MetricEntry {
+  const char* name;             // as `kvctl stats` shows it
+  const char* prometheus_name;  // as Prometheus' conventions have it: the unit, and _total of a counter, last
+  MetricType type;
+  MetricUnit unit;
+  const char* help;
+};
+
+// Enumerator, names, type, unit, help. "Refused" has one entry for each reason; all are among
+// connections_refused.
+#define REMORA_METRICS(X)                                                                                    \
+  X(kKeys, "keys", "remora_keys", kGauge, kNone,                                                             \
+    "Keys in the store, cold and expired ones included; while the store loads, those loaded so far")         \
+  X(kLoading, "loading", "remora_loading", kGauge, kNone,                                                    \
+    "1 while the store loads its keys after a start, else 0")                                                \
+  X(kKeysLoaded, "keys_loaded", "remora_keys_loaded_total", kCounter, kNone,                                 \
+    "Keys that the load after the start has read")                                                           \
+  X(kPuts, "puts", "remora_puts_total", kCounter, kNone, "Values written, also by append and incr")          \
+  X(kDeletes, "deletes", "remora_deletes_total", kCounter, kNone, "Keys deleted by clients")                 \
+  X(kTouches, "touches", "remora_touches_total", kCounter, kNone, "Expiries set by touch and persist")       \
+  X(kExpired, "expired", "remora_expired_keys_total", kCounter, kNone,                                       \
+    "Expired keys that the store has removed")                                                               \
+  X(kColdKeys, "cold_keys", "remora_cold_keys", kGauge, kNone, "Keys whose value is only on disk")           \
+  X(kEvictions, "evictions", "remora_evictions_total", kCounter, kNone,                                      \
+    "Values that left memory: the key became cold or, without a disk, was removed")                          \
+  X(kFetches, "fetches", "remora_fetches_total", kCounter, kNone,                                            \
+    "Values of cold keys that came back to memory")                                                          \
+  X(kReadsReported, "reads_reported", "remora_reads_reported_total", kCounter, kNone,                        \
+    "Reads that clients reported; others read in place and report nothing")                                  \
+  X(kLocates, "locates", "remora_locates_total", kCounter, kNone,                                            \
+    "Requests for the place of a record, which the client could not find alone")                             \
+  X(kPings, "pings", "remora_pings_total", kCounter, kNone, "Pings answered")                                \
+  X(kScans, "scans", "remora_scans_total", kCounter, kNone, "Scans begun")                                   \
+  X(kScanCursors, "scan_cursors", "remora_scan_cursors", kGauge, kNone, "Open cursors of scans and watches") \
+  X(kScanCursorsIdle, "scan_cursors_idle", "remora_scan_cursors_idle_total", kCounter, kNone,                \
+    "Cursors closed because no client used them for long")                                                   \
+  X(kScanCursorsPushedOut, "scan_cursors_pushed_out", "remora_scan_cursors_pushed_out_total", kCounter,      \
+    kNone, "Cursors closed because their client opened too many")                                            \
+  X(kScanPages, "scan_pages", "remora_scan_pages_total", kCounter, kNone, "Pages sent to scans and watches") \
+  X(kScanBufferBytes, "scan_buffer_bytes", "remora_scan_buffer_bytes", kGauge, kBytes,                       \
+    "Memory of the pages that are being sent")                                                               \
+  X(kWatches, "watches", "remora_watches_total", kCounter, kNone, "Watches begun")                           \
+  X(kChangesEnd, "changes_end", "remora_changes_end", kGauge, kNone,                                         \
+    "Place in the log up to which watches may read")                                                         \
+  X(kCommitGroups, "commit_groups", "remora_commit_groups_total", kCounter, kNone,                           \
+    "Groups of writes committed together")                                                                   \
+  X(kSyncedWrites, "synced_writes", "remora_synced_writes_total", kCounter, kNone,                           \
+    "Writes at level synced that are on disk")                                                               \
+  X(kWritesUnsynced, "writes_unsynced", "remora_writes_unsynced", kGauge, kNone,                             \
+    "Writes that wait for the disk, not visible yet")                                                        \
+  X(kSyncs, "syncs", "remora_syncs_total", kCounter, kNone, "Calls of fsync")                                \
+  X(kDiskFailures, "disk_failures", "remora_disk_failures_total", kCounter, kNone,                           \
+    "Commit groups and fsyncs that the disk failed")                                                         \
+  X(kDiskRefuses, "disk_refuses", "remora_disk_refuses", kGauge, kNone,                                      \
+    "1 while writes are rejected because of the disk, else 0")                                               \
+  X(kLogTorn, "log_torn", "remora_log_torn", kGauge, kNone,                                                  \
+    "1 if the start found a torn log and dropped writes that were not synced, else 0")                       \
+  X(kRejectedRequests, "rejected_requests", "remora_rejected_requests_total", kCounter, kNone,               \
+    "Requests out of bounds, or malformed")                                                                  \
+  X(kIndexBytes, "index_bytes", "remora_index_bytes", kGauge, kBytes, "Memory of the index")                 \
+  X(kIndexBuckets, "index_buckets", "remora_index_buckets", kGauge, kNone, "Main buckets of the index")      \
+  X(kOverflowBuckets, "overflow_buckets", "remora_overflow_buckets", kGauge, kNone,                          \
+    "Overflow buckets of the index")                                                                         \
+  X(kMemoryBytes, "memory_bytes", "remora_memory_bytes", kGauge, kBytes,                                     \
+    "Memory of index and records: --memory without the clients' share")                                      \
+  X(kMemoryBytesFree, "memory_bytes_free", "remora_memory_free_bytes", kGauge, kBytes,                       \
+    "Memory in segments without index or records")                                                           \
+  X(kLargePageBytes, "large_page_bytes", "remora_large_page_bytes", kGauge, kBytes,                          \
+    "Memory that the server has got in huge pages at its request")                                           \
+  X(kRegisteredBytes, "registered_bytes", "remora_registered_bytes", kGauge, kBytes,                         \
+    "Memory that clients reach: the region, and that of each connected client")                              \
+  X(kLogBytesUsed, "log_bytes_used", "remora_log_used_bytes", kGauge, kBytes,                                \
+    "Memory of records, live and dead")                                                                      \
+  X(kLogBytesDead, "log_bytes_dead", "remora_log_dead_bytes", kGauge, kBytes,                                \
+    "Memory of dead records, which cleaning will free")                                                      \
+  X(kSegmentsCleaned, "segments_cleaned", "remora_segments_cleaned_total", kCounter, kNone,                  \
+    "Segments emptied by cleaning")                                                                          \
+  X(kBytesMoved, "bytes_moved", "remora_moved_bytes_total", kCounter, kBytes,                                \
+    "Bytes of live records copied by cleaning")                                                              \
+  X(kBytesWritten, "bytes_written", "remora_written_bytes_total", kCounter, kBytes,                          \
+    "Bytes of records written for clients")                                                                  \
+  X(kWritesPutOff, "writes_put_off", "remora_writes_put_off_total", kCounter, kNone,                         \
+    "Times that writes waited until memory could be used again")                                             \
+  X(kLastVersion, "last_version", "remora_last_version", kGauge, kNone, "Version of the latest write")       \
+  X(kConnections, "connections", "remora_connections", kGauge, kNone, "Connected clients")                   \
+  X(kConnectionsAccepted, "connections_accepted", "remora_connections_accepted_total", kCounter, kNone,      \
+    "Connections accepted")                                                                                  \
+  X(kConnectionsBroken, "connections_broken", "remora_connections_broken_total", kCounter, kNone,            \
+    "Connections ended because the client broke the protocol")                                               \
+  X(kConnectionsRefused, "connections_refused", "remora_connections_refused_total", kCounter, kNone,         \
+    "Connections refused, for any reason")                                                                   \
+  X(kHandshakesDropped, "handshakes_dropped", "remora_handshakes_dropped_total", kCounter, kNone,            \
+    "Handshakes that were malformed, too slow, or too many at a time")                                       \
+  X(kRefusedVersion, "refused_version", "remora_refused_version_total", kCounter, kNone,                     \
+    "Connections refused: a client of another release, or no Remora client")                                 \
+  X(kRefusedFull, "refused_full", "remora_refused_full_total", kCounter, kNone,                              \
+    "Connections refused: too many clients")                                                                 \
+  X(kRefusedToken, "refused_token", "remora_refused_token_total", kCounter, kNone,                           \
+    "Connections refused: no auth token, or a wrong one")                                                    \
+  X(kRefusedTokenFull, "refused_token_full", "remora_refused_token_full_total", kCounter, kNone,             \
+    "Connections refused: too many clients with that auth token")                                            \
+  X(kChallenges, "challenges", "remora_challenges_total", kCounter, kNone,                                   \
+    "Challenges sent to clients that have to prove an auth token")                                           \
+  X(kTokens, "tokens", "remora_tokens", kGauge, kNone, "Auth tokens in force")                               \
+  X(kSlicesBound, "slices_bound", "remora_slices_bound", kGauge, kNone,                                      \
+    "Connected clients whose slice no other client can write")                                               \
+  X(kSlicesUnbound, "slices_unbound", "remora_slices_unbound", kGauge, kNone,                                \
+    "Connected clients whose slice others can write if they know or guess its key")                          \
+  X(kRequestsDenied, "requests_denied", "remora_requests_denied_total", kCounter, kNone,                     \
+    "Requests denied to clients that may only read")                                                         \
+  X(kRequestsDelayed, "requests_delayed", "remora_requests_delayed_total", kCounter, kNone,                  \
+    "Requests delayed because they exceeded the rate of their auth token")                                   \
+  X(kClientsRemembered, "clients_remembered", "remora_clients_remembered", kGauge, kNone,                    \
+    "Clients, connected or not, whose last writes the server knows")                                         \
+  X(kClientsForgotten, "clients_forgotten", "remora_clients_forgotten_total", kCounter, kNone,               \
+    "Clients that returned after the server had forgotten their last writes")                                \
+  X(kOutcomesTold, "outcomes_told", "remora_outcomes_told_total", kCounter, kNone,                           \
+    "Outcomes told to clients that had lost the answer to a write")                                          \
+  X(kOutcomesUnknown, "outcomes_unknown", "remora_outcomes_unknown_total", kCounter, kNone,                  \
+    "Outcomes asked for that the server did not know any more")                                              \
+  X(kReceiveCompletions, "receive_completions", "remora_receive_completions_total", kCounter, kNone,         \
+    "Messages received from clients")                                                                        \
+  X(kWakeups, "wakeups", "remora_wakeups_total", kCounter, kNone,                                            \
+    "Times that a client woke the sleeping server")
+
+/// The places of the metrics in the superblock.
+enum class Counter : std::uint32_t {
+#define REMORA_METRIC_ENUMERATOR(place, name, prometheus_name, type, unit, help) place,
+  REMORA_METRICS(REMORA_METRIC_ENUMERATOR)
+#undef REMORA_METRIC_ENUMERATOR
+};
+
+inline constexpr MetricEntry kMetrics[] = {
+#define REMORA_METRIC_ENTRY(place, name, prometheus_name, type, unit, help) \
+  {name, prometheus_name, MetricType::type, MetricUnit::unit, help},
+    REMORA_METRICS(REMORA_METRIC_ENTRY)
+#undef REMORA_METRIC_ENTRY
+};
+
+inline constexpr std::size_t kMetricCount = std::size(kMetrics);
+/// Entries that the superblock has room for.
+inline constexpr std::size_t kMetricCapacity = 256;
+static_assert(kMetricCount <= kMetricCapacity);
+
+/// Returns how many entries, from the first on, this program may show of a server that says it has
+/// `server_count` (R2). The server's number may be anything: a client does not trust it.
+constexpr std::size_t SharedMetricCount(std::uint64_t server_count) {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(server_count, kMetricCount));
+}
+
+}  // namespace remora

@@ -1,0 +1,397 @@
+"""kvserver --http: its endpoints, also as Prometheus scrapes them; bad clients take nothing from others."""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import select
+import shutil
+import socket
+import subprocess
+import time
+import unittest
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import harness
+from harness import kvctl
+
+ROOT = pathlib.Path(__file__).parents[2]
+ALERTS = ROOT / "docs/operating/alerts.yml"
+MOST_CONNECTIONS = 32
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def registry():
+    loader = importlib.machinery.SourceFileLoader("metrics_pages", str(ROOT / "tools/metrics-pages"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module.registry()
+
+
+METRICS = registry()
+
+
+class HttpTestCase(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.port = harness.free_port()
+        self.http = f"127.0.0.1:{self.port}"
+
+    def serve(self, *flags):
+        self.kvserver = self.memory_server(f"--http={self.http}", *flags)
+        return self.kvserver
+
+    def get(self, path):
+        """Status, content type and text."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=harness.PATIENCE) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.headers["Content-Type"], error.read().decode()
+
+    def values(self):
+        """The samples of /metrics without labels."""
+        return {
+            name: float(value)
+            for name, value in re.findall(r"^([a-z_]+) (\S+)$", self.get("/metrics")[2], re.MULTILINE)
+        }
+
+    def connect(self):
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=harness.PATIENCE)
+        self.addCleanup(connection.close)
+        return connection
+
+    def exchange(self, *pieces):
+        """Sends the pieces; returns all bytes up to the end of the connection."""
+        with self.connect() as connection:
+            for piece in pieces:
+                connection.sendall(piece)
+            received = []
+            while more := connection.recv(1 << 16):
+                received.append(more)
+            return b"".join(received)
+
+
+class ServesTest(HttpTestCase):
+    def test_each_metric_of_the_registry_is_there_once(self):
+        self.serve()
+        self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+        status, content_type, text = self.get("/metrics")
+        self.assertEqual((status, content_type), (200, "text/plain; version=0.0.4; charset=utf-8"))
+        for metric in METRICS:
+            with self.subTest(metric.name):
+                name = metric.prometheus_name
+                self.assertEqual(re.findall(rf"^# HELP {name} (.*)$", text, re.MULTILINE), [metric.help])
+                self.assertEqual(re.findall(rf"^# TYPE {name} (.*)$", text, re.MULTILINE), [metric.kind])
+                self.assertEqual(len(re.findall(rf"^{name} \S+$", text, re.MULTILINE)), 1)
+        names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
+        own = {"remora_build_info", "process_start_time_seconds", "remora_uptime_seconds", "remora_ready"}
+        self.assertEqual(sorted(names), sorted(own | {metric.prometheus_name for metric in METRICS}))
+        self.assertRegex(text, r'(?m)^remora_build_info\{format="\d+",version="[0-9.]+"\} 1$|'
+                               r'^remora_build_info\{version="[0-9.]+",format="\d+"\} 1$')  # fmt: skip
+        for name in own:
+            self.assertIn(f"`{name}`", (ROOT / "docs/operating/metrics.md").read_text())
+
+    def test_values_are_those_of_kvctl_and_move(self):
+        self.serve()
+        for i in range(7):
+            self.assertEqual(kvctl(self.address, "put", f"key{i}", "value").returncode, 0)
+        counters = harness.stats(self.address)
+        values = self.values()
+        for metric in METRICS:
+            if metric.name in ("puts", "keys", "memory_bytes", "last_version", "connections_broken", "tokens"):
+                self.assertEqual(values[metric.prometheus_name], counters[metric.name], metric.name)
+        self.assertEqual((values["remora_puts_total"], values["remora_keys"]), (7, 7))
+        self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+        self.assertEqual(self.values()["remora_puts_total"], 8)
+        self.assertGreater(values["remora_uptime_seconds"], 0)
+        self.assertLess(abs(values["process_start_time_seconds"] - time.time()), 3600)
+
+    def test_health_readiness_and_facts(self):
+        self.serve()
+        self.assertEqual(self.get("/healthz"), (200, "text/plain; charset=utf-8", "ok\n"))
+        self.assertEqual(self.get("/readyz"), (200, "text/plain; charset=utf-8", "ready\n"))
+        self.assertEqual(self.get("/nothing")[0], 404)
+        status, content_type, text = self.get("/info.json")
+        self.assertEqual((status, content_type), (200, "application/json"))
+        facts = json.loads(text)
+        self.assertEqual((facts["durability"], facts["memory_bytes"], facts["ready"]), ("memory", 64 << 20, True))
+        self.assertEqual(list(facts["metrics"]), [metric.name for metric in METRICS])
+        self.assertIn(facts["version"], kvctl(None, "--version").stdout.decode())
+
+    def test_nothing_shows_a_key_a_value_or_a_secret(self):
+        token = self.make_token("importer")
+        tokens = self.write("tokens", token)
+        self.serve(f"--tokens={tokens}")
+        mine = self.write("mine", token)
+        run = kvctl(self.address, "put", "abckey", "abcvalue", env={**os.environ, "REMORA_TOKEN_FILE": mine})
+        self.assertEqual(run.returncode, 0, run.stderr)
+        for path in ("/metrics", "/healthz", "/readyz", "/info.json", "/", "/?abc"):
+            text = self.get(path)[2]
+            for secret in ("abckey", "abcvalue", token.split()[2], "importer", str(self.folder)):
+                self.assertNotIn(secret, text, path)
+
+    def test_a_connection_serves_one_request_after_another(self):
+        self.serve()
+        with self.connect() as connection:
+            for _ in range(3):
+                connection.sendall(REQUEST)
+                self.assertIn(b"\r\n\r\nok\n", connection.recv(4096))
+        both = self.exchange(REQUEST, REQUEST.replace(b"Host: x", b"Connection: close"))
+        self.assertEqual(both.count(b"HTTP/1.1 200 OK"), 2)
+        self.assertEqual(both.count(b"\r\n\r\nok\n"), 2)
+
+    def test_promtool_finds_no_fault(self):
+        self.serve()
+        run = subprocess.run(
+            ["promtool", "check", "metrics"], input=self.get("/metrics")[2], capture_output=True, text=True,
+            timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertEqual((run.returncode, run.stdout + run.stderr), (0, ""))
+
+    def test_alerts_name_metrics_that_exist(self):
+        self.serve()
+        run = subprocess.run(
+            ["promtool", "check", "rules", ALERTS], capture_output=True, text=True, timeout=harness.PATIENCE, check=False
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        text = ALERTS.read_text()
+        expressions = re.findall(r"^ +expr: (.*)$", text, re.MULTILINE)
+        alerts = re.findall(r"^ +- alert: (.*)$", text, re.MULTILINE)
+        self.assertEqual((len(expressions), len(set(alerts))), (len(alerts), len(alerts)))
+        named = set(re.findall(r"\b(?:remora|process)_\w+", " ".join(expressions)))
+        self.assertGreater(len(named), 5)
+        self.assertLessEqual(named, set(re.findall(r"^# TYPE (\S+) ", self.get("/metrics")[2], re.MULTILINE)))
+        page = (ROOT / "docs/operating/metrics.md").read_text()
+        self.assertEqual([alert for alert in alerts if f"`{alert}`" not in page], [])
+
+    def test_prometheus_scrapes_it(self):
+        self.serve()
+        for i in range(5):
+            self.assertEqual(kvctl(self.address, "put", f"key{i}", "value").returncode, 0)
+        port = harness.free_port()
+        config = self.write("prometheus.yml", f"""
+            global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+            rule_files: [{ALERTS}]
+            scrape_configs: [{{job_name: remora, static_configs: [{{targets: ["{self.http}"]}}]}}]
+        """)  # fmt: skip
+        with open(self.folder / "prometheus.log", "wb") as log:
+            process = subprocess.Popen(
+                ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder}/tsdb",
+                 f"--web.listen-address=127.0.0.1:{port}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def ask(path):
+            try:
+                url = f"http://127.0.0.1:{port}/api/v1/{path}"
+                with urllib.request.urlopen(url, timeout=harness.PATIENCE) as answer:
+                    return json.load(answer)["data"]
+            except OSError:  # it is starting
+                return {}
+
+        def query(expression):
+            found = ask(f"query?query={urllib.parse.quote(expression)}").get("result")
+            return float(found[0]["value"][1]) if found else None
+
+        def rules():
+            return [rule for group in ask("rules").get("groups", []) for rule in group["rules"]]
+
+        harness.wait_until(lambda: query("remora_puts_total") == 5, "Prometheus has the counter")
+        self.assertEqual(query('up{job="remora"}'), 1)
+        self.assertEqual(query("remora_ready"), 1)
+        harness.wait_until(
+            lambda: rules() and all(rule["health"] == "ok" for rule in rules()), "each alert was evaluated"
+        )
+        self.assertEqual({rule["state"] for rule in rules()}, {"inactive"}, "a healthy server causes an alert")
+        self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+        harness.wait_until(lambda: query("remora_puts_total") == 6, "Prometheus has seen it move")
+
+
+class BadClientsTest(HttpTestCase):
+    def setUp(self):
+        super().setUp()
+        self.serve()
+        self.process = pathlib.Path("/proc", str(self.kvserver.process.pid))
+
+    def descriptors(self):
+        return len(os.listdir(self.process / "fd"))
+
+    def threads(self):
+        return len(os.listdir(self.process / "task"))
+
+    def resident(self):
+        return int(re.search(r"^RssAnon:\s+(\d+) kB", (self.process / "status").read_text(), re.MULTILINE).group(1))
+
+    def expect_service(self):
+        """Others are served, over HTTP and over the local transport."""
+        self.assertEqual(self.get("/healthz")[0], 200)
+        self.assertEqual(kvctl(self.address, "put", "key", "value").returncode, 0)
+
+    def test_nonsense(self):
+        for request, status in (
+            (b"\r\n\r\n", b"400"), (b"\0\0\0\0\r\n\r\n", b"400"), (b"hello\r\n\r\n", b"400"),
+            (b"GET\r\n\r\n", b"405"), (b"GET /healthz\r\n\r\n", b"400"), (b"GET /healthz HTTP/9.9\r\n\r\n", b"400"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
+            (b"GET /metrics HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n", b"413"),
+            (b"GET /healthz HTTP/1.1\r\nX: y\nz\r\n\r\n", b"400"), (bytes(range(256)) + b"\r\n\r\n", b"400"),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+        ):  # fmt: skip
+            with self.subTest(request=request[:40]), self.connect() as connection:
+                connection.sendall(request)
+                connection.shutdown(socket.SHUT_WR)
+                self.assertRegex(connection.recv(4096), rb"\AHTTP/1.1 " + status)
+        self.expect_service()
+
+    def test_a_mebibyte_of_headers_is_refused_and_not_kept(self):
+        before = self.resident()
+        line = b"X-Field: " + b"x" * 1000 + b"\r\n"
+        for head in (line * 1024, b"X: " + b"y" * (1 << 20)):
+            answer = self.exchange(b"GET /metrics HTTP/1.1\r\n" + head)
+            self.assertRegex(answer, rb"\AHTTP/1.1 431 ")
+        self.assertLess(self.resident() - before, 16 << 10)
+        self.expect_service()
+
+    def test_half_a_request_keeps_nobody_waiting(self):
+        held = self.connect()
+        held.sendall(REQUEST[:20])
+        for _ in range(3):
+            self.expect_service()
+        held.sendall(REQUEST[20:])
+        self.assertRegex(held.recv(4096), rb"\AHTTP/1.1 200 OK\r\n")
+
+    def test_a_thousand_connections(self):
+        self.expect_service()
+        descriptors, threads, memory = self.descriptors(), self.threads(), self.resident()
+        held = []
+        for i in range(1000):
+            held.append(self.connect())
+            try:
+                held[-1].sendall(REQUEST[: 1 + i % 20])
+            except OSError:  # others have pushed it out already
+                pass
+            if i % 250 == 249:
+                self.expect_service()
+        # Connections of the local transport that are made ahead come and go beside.
+        self.assertLessEqual(self.descriptors(), descriptors + MOST_CONNECTIONS + 4)
+        self.assertLessEqual(self.threads(), threads)
+        self.assertLess(self.resident() - memory, 16 << 10)
+        # Those that were idle for longest have ended, and the latest are served.
+        self.assertIn(self.end_of(held[0]), (b"", "reset"))
+        held[-1].sendall(REQUEST[1 + 999 % 20 :])
+        self.assertRegex(held[-1].recv(4096), rb"\AHTTP/1.1 200 OK\r\n")
+        self.expect_service()
+
+    def end_of(self, connection):
+        try:
+            return connection.recv(1)
+        except ConnectionResetError:
+            return "reset"
+
+    def test_a_client_that_is_refused_may_go_on_sending(self):
+        with self.connect() as connection:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"y" * 9000)
+            select.select([connection], [], [], harness.PATIENCE)
+            for _ in range(100):
+                connection.sendall(b"y" * 1000)
+                time.sleep(0.001)
+            connection.shutdown(socket.SHUT_WR)
+            self.assertRegex(connection.recv(4096), rb"\AHTTP/1.1 431 ")
+
+    def test_clients_that_read_nothing_are_given_one_response_each(self):
+        before = self.resident()
+        connections = [self.connect() for _ in range(16)]
+        for connection in connections:
+            connection.settimeout(0.5)
+            try:
+                connection.sendall(REQUEST.replace(b"healthz", b"metrics") * 20000)
+            except TimeoutError:
+                pass  # the server takes no more
+        self.expect_service()
+        self.assertLess(self.resident() - before, 16 << 10)
+
+    def test_a_server_that_nobody_asks_does_not_wake(self):
+        held = self.connect()
+        held.sendall(REQUEST[:20])
+        idle = self.connect()
+        idle.sendall(REQUEST)
+        self.assertTrue(idle.recv(4096))
+
+        def switches():
+            return {
+                task.name: re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.MULTILINE)[1]
+                for task in (self.process / "task").iterdir()
+                if (task / "comm").read_text() == "remora-http\n"
+            }
+
+        self.assertEqual(len(switches()), 1)
+
+        def quiet():
+            before = switches()
+            time.sleep(0.5)
+            return switches() == before
+
+        # Any timer that goes on would show in each of these.
+        harness.wait_until(quiet, "the thread sleeps for half a second")
+
+
+class BadStartTest(HttpTestCase):
+    def start(self, *flags):
+        """Of a store that would leave a trace."""
+        run = subprocess.run(
+            [harness.program("kvserver"), f"--listen={self.address}", f"--data_dir={self.folder}/data", "--memory=64M",
+             *flags], stdin=subprocess.DEVNULL, capture_output=True, timeout=harness.PATIENCE, check=False,
+        )  # fmt: skip
+        self.assertRegex(run.stderr, rb"\Akvserver: [^\n]+\n\Z")
+        self.assertFalse((self.folder / "data").exists(), "the store was opened")
+        self.assertFalse((self.folder / "socket").exists())
+        return run.returncode, run.stderr.decode()
+
+    def test_a_bad_address(self):
+        for address in ("", "nonsense", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999", "http://127.0.0.1:9180", ":80"):
+            status, text = self.start(f"--http={address}")
+            self.assertEqual(status, 64, text)
+            self.assertIn("--http", text)
+
+    def test_an_address_in_use(self):
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", self.port))
+            other.listen()
+            status, text = self.start(f"--http={self.http}")
+        self.assertEqual(status, 75, text)
+        self.assertIn("in use", text)
+
+    def test_an_address_that_others_reach_needs_to_be_meant(self):
+        for address in (f"0.0.0.0:{self.port}", f"[::]:{self.port}"):
+            status, text = self.start(f"--http={address}")
+            self.assertEqual(status, 64, text)
+            self.assertIn("--insecure_http", text)
+        self.memory_server(f"--http=0.0.0.0:{self.port}", "--insecure_http")
+        self.assertEqual(self.get("/healthz")[0], 200)
+
+    def test_the_flag_that_allows_it_needs_the_other(self):
+        self.assertEqual(self.start("--insecure_http")[0], 64)
+
+    def test_an_address_of_another_machine(self):
+        status, text = self.start("--http=192.0.2.1:9180", "--insecure_http")
+        self.assertEqual(status, 69, text)
+        self.assertIn("no interface", text)
+
+    def test_the_port_is_free_at_once_for_the_next_server(self):
+        for _ in range(2):
+            server = self.serve()
+            self.assertEqual(self.get("/healthz")[0], 200)
+            self.assertEqual(server.stop()[0], 0)
+
+
+if __name__ == "__main__":
+    for tool in ("prometheus", "promtool"):
+        if shutil.which(tool) is None:
+            raise SystemExit(f"{tool} is missing: run tools/install-deps test")
+    unittest.main()

@@ -1,0 +1,199 @@
+// server/http: answers to any bytes, addresses, readiness. The end-to-end test (tests/endtoend/http_test.py)
+// has the sockets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/http/exposition.h"
+#include "server/http/http_listener.h"
+#include "server/http/http_responder.h"
+#include "server/http/http_server.h"
+#include "server/http/monitor.h"
+#include "store/base/clock.h"
+#include "store/format/memory/metric_registry.h"
+#include "store/store.h"
+
+namespace remora {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+// --- Requests -------------------------------------------------------------------------------------------
+
+class HttpResponderTest : public testing::Test {
+ protected:
+  HttpResponderTest() {
+    responder_.Add("/there", [] { return HttpAnswer{200, "text/plain", "the body"}; });
+  }
+  HttpResponse Respond(std::string_view head) { return responder_.Respond(head); }
+
+  HttpResponder responder_;
+};
+
+TEST_F(HttpResponderTest, AnswersAGetAndKeepsTheConnection) {
+  const HttpResponse response = Respond("GET /there HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(response.text, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(response.text, HasSubstr("Content-Length: 8\r\n"));
+  EXPECT_THAT(response.text, testing::EndsWith("\r\n\r\nthe body"));
+  EXPECT_FALSE(response.closes);
+  EXPECT_TRUE(Respond("GET /there HTTP/1.1\r\nConnection: close\r\n\r\n").closes);
+}
+
+TEST_F(HttpResponderTest, AnswersAHeadWithoutTheBody) {
+  const HttpResponse response = Respond("HEAD /there HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(response.text, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(response.text, Not(HasSubstr("the body")));
+}
+
+TEST_F(HttpResponderTest, RefusesWhatItDoesNotServe) {
+  EXPECT_THAT(Respond("GET /missing HTTP/1.1\r\n\r\n").text, StartsWith("HTTP/1.1 404"));
+  for (const char* const method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PRI"}) {
+    const HttpResponse response = Respond(absl::StrCat(method, " /there HTTP/1.1\r\n\r\n"));
+    EXPECT_THAT(response.text, StartsWith("HTTP/1.1 405"));
+    EXPECT_TRUE(response.closes);
+  }
+}
+
+TEST_F(HttpResponderTest, ABodyEndsTheConnectionAsItsBytesAreNoRequest) {
+  for (const char* const field : {"Content-Length: 40", "content-length:40", "Transfer-Encoding: chunked"}) {
+    const HttpResponse response = Respond(absl::StrCat("GET /there HTTP/1.1\r\n", field, "\r\n\r\n"));
+    EXPECT_THAT(response.text, StartsWith("HTTP/1.1 413"));
+    EXPECT_TRUE(response.closes);
+  }
+}
+
+TEST_F(HttpResponderTest, ARangeMakesNoCopies) {
+  std::string ranges = "0-";
+  while (ranges.size() < HttpServer::kMaxHead - 100) ranges += ",0-";
+  for (const char* const name : {"Range", "range", "RANGE"}) {
+    const HttpResponse response =
+        Respond(absl::StrCat("GET /there HTTP/1.1\r\n", name, ": bytes=", ranges, "\r\n\r\n"));
+    EXPECT_THAT(response.text, StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_LT(response.text.size(), 400u);
+  }
+}
+
+TEST_F(HttpResponderTest, ALineEndsForItAsForAllOthers) {
+  EXPECT_THAT(Respond("GET /there HTTP/1.1\r\nX: y\nRange: bytes=0-1\r\n\r\n").text,
+              StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(Respond("GET /there HTTP/1.1\r\nX: y\rz\r\n\r\n").text, StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(Respond(std::string_view("GET /there HTTP/1.1\r\nX: \0\r\n\r\n", 29)).text,
+              StartsWith("HTTP/1.1 400"));
+}
+
+TEST_F(HttpResponderTest, AnyBytesGetOneResponseThatIsBounded) {
+  std::mt19937_64 random(1);
+  const std::string seed =
+      "GET /there?a=b&c=%41 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nRange: bytes=0-1";
+  for (int round = 0; round < 2000; ++round) {
+    std::string head = seed.substr(0, random() % (seed.size() + 1));
+    for (std::uint64_t changes = random() % 4; changes > 0 && !head.empty(); --changes) {
+      head[random() % head.size()] = static_cast<char>(random());
+    }
+    if (random() % 8 == 0) head.append(random() % HttpServer::kMaxHead, static_cast<char>(random()));
+    const HttpResponse response = Respond(head + "\r\n\r\n");
+    ASSERT_THAT(response.text, StartsWith("HTTP/1.1 ")) << head;
+    ASSERT_LT(response.text.size(), 1000u) << head;
+  }
+}
+
+// --- Addresses ------------------------------------------------------------------------------------------
+
+absl::Status ListenStatusOf(std::string_view text, bool others_may_reach = false) {
+  return ListenForHttp(text, others_may_reach).status();
+}
+
+TEST(HttpListenerTest, RefusesAnAddressThatOthersReach) {
+  for (const char* const text : {"0.0.0.0:19480", "[::]:19480", "[::ffff:0.0.0.0]:19480"}) {
+    const absl::Status status = ListenStatusOf(text);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--insecure_http")) << text;
+  }
+}
+
+TEST(HttpListenerTest, RefusesWhatIsNoAddress) {
+  for (const char* const text : {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536",
+                                 "127.0.0.1:http", "::1:80", "http://127.0.0.1:80", "127.0.0.1:80/x"}) {
+    EXPECT_FALSE(ListenStatusOf(text).ok()) << text;
+    EXPECT_THAT(std::string(ListenStatusOf(text).message()), StartsWith(absl::StrCat("--http=", text)));
+  }
+}
+
+// --- Readiness ------------------------------------------------------------------------------------------
+
+class MonitorTest : public testing::Test {
+ protected:
+  MonitorTest() {
+    StoreOptions options;
+    options.memory_size = kMinMemorySize;
+    store_ = *Store::Open(options);
+  }
+  std::string Get(std::string_view path) {
+    return responder_->Respond(absl::StrCat("GET ", std::string(path), " HTTP/1.1\r\n\r\n")).text;
+  }
+
+  const SteadyClock clock_;
+  std::unique_ptr<Store> store_;
+  Monitor monitor_{{.version = "1.2.3", .durability = Durability::kMemory}, clock_};
+  const std::unique_ptr<HttpResponder> responder_ = monitor_.MakeResponder();
+};
+
+TEST_F(MonitorTest, IsReadyOnceTheStoreIsOpenAndLoadedAndTakesWrites) {
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the store is being opened\n"));
+  EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 0\n"));
+  EXPECT_THAT(Get("/metrics"), Not(HasSubstr("remora_puts_total")));
+  EXPECT_THAT(Get("/info.json"), HasSubstr("\"ready\":false,\"reason\":\"the store is being opened\""));
+
+  monitor_.Show(*store_);
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 1\n"));
+
+  store_->Add(Counter::kLoading, 1);
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the store is loading its keys\n"));
+  store_->Add(Counter::kLoading, -1);
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 200"));
+
+  store_->Add(Counter::kDiskRefuses, 1);
+  EXPECT_THAT(Get("/readyz"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(Get("/readyz"), HasSubstr("not ready: the disk takes no writes"));
+  EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_ready 0\n"));
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(MonitorTest, ShowsTheCountersAndNoKeyOrValue) {
+  monitor_.Show(*store_);
+  ASSERT_TRUE(store_->Put("a secret key", "a secret value").ok());
+  EXPECT_THAT(Get("/metrics"), HasSubstr("\nremora_puts_total 1\n"));
+  EXPECT_THAT(Get("/info.json"), HasSubstr("\"puts\":1,"));
+  for (const char* const path : {"/metrics", "/healthz", "/readyz", "/info.json"}) {
+    EXPECT_THAT(Get(path), Not(HasSubstr("secret"))) << path;
+  }
+}
+
+TEST(ExpositionTest, ShowsWhatTheServerHasAndNoMore) {
+  std::vector<std::uint64_t> values(kMetricCount + 1, 7);
+  const std::string most = PrometheusText({.version = "1"}, values);
+  for (const MetricEntry& entry : kMetrics) EXPECT_THAT(most, HasSubstr(entry.prometheus_name));
+  values.resize(kMetricCount - 1);
+  EXPECT_THAT(PrometheusText({.version = "1"}, values),
+              Not(HasSubstr(kMetrics[kMetricCount - 1].prometheus_name)));
+}
+
+}  // namespace
+}  // namespace remora
