@@ -261,6 +261,9 @@ class ClientConnection : public Connection {
   /// seen on the caller's CPU, and cannot run before the caller sleeps. A hint, which may be wrong.
   virtual bool PollingPays() { return true; }
 
+  /// Returns how often a word of memory can be polled in the time that one Poll takes which finds nothing.
+  virtual int PollCost() const { return 1; }
+
   /// Sleeps until Poll may return something, or DeadlineExceeded. No wake-up is lost: an
   /// event between the last Poll and this call ends it at once. It may return OK early.
   virtual absl::Status Wait(TimePoint deadline) = 0;

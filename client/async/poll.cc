@@ -308,8 +308,9 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
       session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, reconnect_.next}) - now));
       continue;
     }
-    const bool pays = session_->connection().PollingPays();
-    if (spinner_.Spin([this] { return TakeCompletions(); }, pays)) continue;
+    rdma::ClientConnection& connection = session_->connection();
+    const auto look = [this] { return TakeCompletions(); };
+    if (spinner_.Spin(look, connection.PollingPays(), connection.PollCost())) continue;
     const absl::Status woken = session_->connection().Wait(std::min(deadline, earliest_));
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     if (woken.ok()) continue;

@@ -38,20 +38,22 @@ absl::Status ListenStatus(int error, const Address& address) {
 
 }  // namespace
 
-std::string TcpSocketAddress::ToString() const {
+std::string TcpSocketAddress::ToString() const { return absl::StrCat(HostToString(), ":", port()); }
+
+std::string TcpSocketAddress::HostToString() const {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (storage.ss_family == AF_INET6) {
     const auto* ip = reinterpret_cast<const sockaddr_in6*>(&storage);
     // An IPv4 peer of a socket that serves both is named as it names itself.
     if (IN6_IS_ADDR_V4MAPPED(&ip->sin6_addr)) {
       inet_ntop(AF_INET, &ip->sin6_addr.s6_addr[12], text.data(), text.size());
-      return absl::StrCat(text.data(), ":", port());
+      return text.data();
     }
     inet_ntop(AF_INET6, &ip->sin6_addr, text.data(), text.size());
-    return absl::StrCat("[", text.data(), "]:", port());
+    return absl::StrCat("[", text.data(), "]");
   }
   inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, text.data(), text.size());
-  return absl::StrCat(text.data(), ":", port());
+  return text.data();
 }
 
 std::uint16_t TcpSocketAddress::port() const {

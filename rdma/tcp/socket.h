@@ -24,6 +24,8 @@ struct TcpSocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   /// "10.0.0.7:40312" or "[::1]:40312".
   std::string ToString() const;
+  /// "10.0.0.7" or "[::1]".
+  std::string HostToString() const;
   std::uint16_t port() const;
 };
 

@@ -2,16 +2,20 @@
 // addresses that it listens at.
 #include <poll.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "rdma/tcp/socket.h"
 #include "tests/unit/rdma/patience.h"
+#include "tests/unit/rdma/pinned_to.h"
 #include "tests/unit/rdma/transport_fixture.h"
 
 namespace remora::rdma {
@@ -242,6 +246,57 @@ TEST_F(TcpTest, MessagesWaitForReceives) {
   EXPECT_TRUE(done);
   EXPECT_EQ(read[63], std::byte{'r'});
   client->reset();
+}
+
+// --- Waiting --------------------------------------------------------------------------------------
+
+/// Returns the CPU time of the calling thread.
+std::chrono::nanoseconds ThreadCpuTime() {
+  timespec time{};
+  REMORA_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+TEST_F(TcpTest, AClientThatWaitsSleeps) {
+  StartService();
+  const auto client = Open();
+  AdaptivePoller spinner;
+  std::array<Completion, 4> completions;
+  const std::chrono::nanoseconds before = ThreadCpuTime();
+  const auto waited =
+      PollUntil(client->connection(), completions, clock_.Now() + std::chrono::seconds(2), spinner);
+  EXPECT_THAT(waited, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_LT(ThreadCpuTime() - before, std::chrono::milliseconds(500));
+}
+
+// The threads of a service run where its starter did.
+TEST_F(TcpTest, EachSideKnowsWhetherTheOtherRunsOnItsCpu) {
+  const std::vector<int> cpus = UsableCpus();
+  if (cpus.size() < 2) GTEST_SKIP() << "this process may use one CPU only";
+  const std::string echo = CommandText(ServiceOp::kEcho);
+  for (const int other : {cpus[0], cpus[1]}) {
+    {
+      const PinnedTo service_cpu(other);
+      StartService();
+    }
+    for (const int own : {cpus[0], cpus[1]}) {
+      const PinnedTo client_cpu(own);
+      const auto client = Open();
+      ASSERT_THAT(client->Call(echo), IsOk());
+      EXPECT_EQ(client->connection().PollingPays(), own != other);
+      service_->Do([](Service& service) { EXPECT_FALSE(service.polling_pays()); });
+    }
+    // The service's own thread goes elsewhere; its NIC thread does not.
+    std::optional<PinnedTo> moved;
+    service_->Do([&](Service&) { moved.emplace(other == cpus[0] ? cpus[1] : cpus[0]); });
+    const auto client = Open();
+    ASSERT_THAT(client->Call(echo), IsOk());
+    service_->Do([&](Service& service) {
+      EXPECT_TRUE(service.polling_pays());
+      moved.reset();
+    });
+    service_.reset();
+  }
 }
 
 // --- Where -----------------------------------------------------------------------------------------
