@@ -221,6 +221,12 @@ class Connection {
   void* owner_ = nullptr;
 };
 
+/// The record that came with a bucket (ClientConnection::PostFind).
+struct FoundRecord {
+  std::uint64_t offset = 0;  // in the region
+  std::uint32_t size = 0;    // 0: none came
+};
+
 /// The client's end of a connection.
 class ClientConnection : public Connection {
  public:
@@ -248,6 +254,15 @@ class ClientConnection : public Connection {
   /// Completion kRead.
   virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                                  std::uint64_t offset) = 0;
+
+  /// Returns whether PostFind can be used, where it saves a round trip.
+  virtual bool finds() const { return false; }
+  /// READs the bucket at `offset` of `region`, and the record that its first slot with this fingerprint
+  /// names, if that fits into `record`. Each is a READ as PostReadv's, and nothing is verified. The bucket
+  /// may be newer than the slot that was followed. Until the completion (kRead), `found` is the transport's.
+  virtual absl::Status PostFind(std::uint64_t context, const Sge& bucket, const Sge& record,
+                                const RemoteRegion& region, std::uint64_t offset, std::uint32_t fingerprint,
+                                FoundRecord* found);
 
   /// Returns, after Connect, an object that READs this region at once, without a completion, where a READ
   /// is a copy (rdma/local/mapped_region.h). It is the connection's, and of the region that was asked for

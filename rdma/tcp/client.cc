@@ -13,9 +13,13 @@
 #include "rdma/sleep.h"
 #include "store/base/check.h"
 #include "store/base/status_macros.h"
+#include "store/format/memory/layout.h"
 
 namespace remora::rdma {
 namespace {
+
+// A look at the CPU of the server is a system call.
+constexpr std::uint32_t kHintsPerLook = 16;
 
 /// Needs nothing told to a device.
 class TcpBuffers final : public Registration {
@@ -110,6 +114,33 @@ absl::Status TcpClient::PostReadv(std::uint64_t context, std::span<const Sge> to
                 .size = size32};
   std::ranges::copy(to, posted.to.begin());
   posted_.push(posted);
+  ++under_way_;
+  return absl::OkStatus();
+}
+
+absl::Status TcpClient::PostFind(std::uint64_t context, const Sge& bucket, const Sge& record,
+                                 const RemoteRegion& region, std::uint64_t offset, std::uint32_t fingerprint,
+                                 FoundRecord* found) {
+  if (bucket.size != sizeof(Bucket) || record.size > kTcpMaxFound || fingerprint == 0 ||
+      !region.Contains(offset, bucket.size)) {
+    return is_usable_ ? BadRequest({&bucket, 1}, region, offset) : CheckPost(0);
+  }
+  REMORA_RETURN_IF_ERROR(CheckPost(bucket.size));
+  outbox_.Add({.kind = FrameKind::kFind,
+               .size = record.size,
+               .key = region.key,
+               .match = fingerprint,
+               .offset = region.address + offset},
+              {});
+  posted_.push({.context = context,
+                .kind = CompletionKind::kRead,
+                .requests = std::exchange(uncovered_, 0) + 1,
+                .frame = outbox_.added(),
+                .to = {bucket, record},
+                .to_count = 2,
+                .size = bucket.size + record.size,
+                .region = region.address,
+                .found = found});
   ++under_way_;
   return absl::OkStatus();
 }
@@ -219,8 +250,12 @@ std::size_t TcpClient::FlushPosted(std::span<Completion> out) {
 }
 
 void TcpClient::ReceiveFrames() {
-  if (!TakeFrames()) return;
-  switch (reader_.inbox().Fill(socket_.get())) {
+  if (!TakeFrames() || !done_.empty()) return;
+  TakeFilled(reader_.inbox().Fill(socket_.get()));
+}
+
+void TcpClient::TakeFilled(TcpInbox::Filled filled) {
+  switch (filled) {
     case TcpInbox::Filled::kSome:
     case TcpInbox::Filled::kAll:
       TakeFrames();
@@ -248,7 +283,7 @@ bool TcpClient::TakeFrames() {
         if (!Begin(reader_.header())) return false;
         continue;
       case Step::kWhole:
-        if (reader_.header().kind == FrameKind::kReadAnswer) FinishAnswer();
+        if (reader_.header().kind != FrameKind::kWrite) FinishAnswer();
         continue;
       case Step::kMessage:
         done_.push({reader_.TakeMessage(this), 0});
@@ -271,20 +306,39 @@ bool TcpClient::TakeFrames() {
 
 bool TcpClient::Begin(const FrameHeader& header) {
   if (header.kind == FrameKind::kReadAnswer) return BeginAnswer(header);
+  if (header.kind == FrameKind::kFindAnswer) return BeginFindAnswer(header);
   if (header.kind == FrameKind::kWrite) return BeginWrite(header);
   Refuse(reader_.UnknownFrame());
   return false;
 }
 
-bool TcpClient::BeginAnswer(const FrameHeader& header) {
+TcpClient::Posted* TcpClient::NextAsked() {
   CompleteFront();
-  const bool is_asked_for = !posted_.empty() && posted_.front().kind == CompletionKind::kRead &&
-                            posted_.front().frame <= outbox_.left();
-  if (!is_asked_for || header.size != posted_.front().size) {
-    Refuse(absl::InternalError(absl::StrCat("an answer of ", header.size, " bytes that nobody asked for")));
-    return false;
+  const bool is_asked = !posted_.empty() && posted_.front().kind == CompletionKind::kRead &&
+                        posted_.front().frame <= outbox_.left();
+  return is_asked ? &posted_.front() : nullptr;
+}
+
+bool TcpClient::RefuseAnswer(const FrameHeader& header) {
+  Refuse(absl::InternalError(absl::StrCat("an answer of ", header.size, " bytes that nobody asked for")));
+  return false;
+}
+
+bool TcpClient::BeginAnswer(const FrameHeader& header) {
+  const Posted* const read = NextAsked();
+  if (read == nullptr || read->found != nullptr || header.size != read->size) return RefuseAnswer(header);
+  reader_.Expect(std::span(read->to).first(read->to_count));
+  return true;
+}
+
+bool TcpClient::BeginFindAnswer(const FrameHeader& header) {
+  Posted* const find = NextAsked();
+  if (find == nullptr || find->found == nullptr || header.size < sizeof(Bucket) || header.size > find->size) {
+    return RefuseAnswer(header);
   }
-  reader_.Expect(std::span(posted_.front().to).first(posted_.front().to_count));
+  find->to[1].size = header.size - static_cast<std::uint32_t>(sizeof(Bucket));
+  *find->found = {.offset = header.offset - find->region, .size = find->to[1].size};
+  reader_.Expect(std::span(find->to).first(2));
   return true;
 }
 
@@ -313,10 +367,11 @@ void TcpClient::FinishAnswer() {
 // On one host, the system handles a packet on the CPU of its sender.
 bool TcpClient::PollingPays() {
   if (!is_same_host_ || !is_usable_) return true;
+  if (hints_++ % kHintsPerLook != 0) return polling_pays_;
   int cpu = -1;
   socklen_t size = sizeof(cpu);
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_INCOMING_CPU, &cpu, &size) != 0) return true;
-  return cpu != sched_getcpu();
+  return polling_pays_ = cpu != sched_getcpu();
 }
 
 // A recv of an empty socket takes 0.2 to 0.5 us.
@@ -330,6 +385,14 @@ absl::Status TcpClient::Wait(TimePoint deadline) {
   // A message that had no receive may have one now.
   if (!done_.empty() || send_error_ != 0) return absl::OkStatus();
   if (!is_stuck_ && reader_.has_frame()) return absl::OkStatus();
+  // One call in place of two, where no other time limit than the socket's matters, and nothing is to be sent.
+  if (!is_stuck_ && outbox_.empty() && !clock_.IsInterrupted() &&
+      std::min(deadline - clock_.Now(), clock_.LongestSleep()) > kTcpReceiveTimeout) {
+    // Before bytes go to their place: the place may be taken back since the last look.
+    if (!TakeFrames() || !done_.empty()) return absl::OkStatus();
+    TakeFilled(reader_.inbox().Fill(socket_.get(), TcpInbox::Waits::kYes));
+    return absl::OkStatus();
+  }
   const auto events = static_cast<short>((is_stuck_ ? 0 : POLLIN) | (outbox_.empty() ? 0 : POLLOUT));
   pollfd fd = {socket_.get(), events, 0};
   REMORA_ASSIGN_OR_RETURN(const bool in_time, SleepUntilReady(std::span(&fd, 1), clock_, deadline));

@@ -34,6 +34,10 @@ class TcpClient final : public ClientConnection {
 
   absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                          std::uint64_t offset) override;
+  bool finds() const override { return true; }
+  absl::Status PostFind(std::uint64_t context, const Sge& bucket, const Sge& record,
+                        const RemoteRegion& region, std::uint64_t offset, std::uint32_t fingerprint,
+                        FoundRecord* found) override;
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override;
   absl::Status PostSend(std::uint64_t context, const Sge& from) override;
@@ -59,6 +63,8 @@ class TcpClient final : public ClientConnection {
     std::array<Sge, kMaxSges> to{};
     std::size_t to_count = 0;
     std::uint32_t size = 0;
+    std::uint64_t region = 0;      // a FIND: the address of its region
+    FoundRecord* found = nullptr;  // not null: a FIND, whose second entry may stay empty
   };
   struct Done {
     Completion completion;
@@ -79,10 +85,15 @@ class TcpClient final : public ClientConnection {
   bool Flush();
   void CompleteFront();
   void ReceiveFrames();
+  void TakeFilled(TcpInbox::Filled filled);
   /// False: no more can be taken now.
   bool TakeFrames();
   bool Begin(const FrameHeader& header);
   bool BeginAnswer(const FrameHeader& header);
+  bool BeginFindAnswer(const FrameHeader& header);
+  /// The READ or FIND that is to be answered next; null: all that have left are answered.
+  Posted* NextAsked();
+  bool RefuseAnswer(const FrameHeader& header);
   bool BeginWrite(const FrameHeader& header);
   void FinishAnswer();
   std::size_t TakeDone(std::span<Completion> out);
@@ -100,6 +111,8 @@ class TcpClient final : public ClientConnection {
   UniqueFd socket_;
   UniqueFd epoll_;             // of the socket
   bool is_same_host_ = false;  // the server
+  bool polling_pays_ = true;
+  std::uint32_t hints_ = 0;  // that were given since polling_pays_ was found out
   std::uint32_t interest_ = 0;
   std::vector<std::byte> peer_data_;
   SharedMemory* offered_ = nullptr;

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rdma/tcp/find.h"
 #include "store/base/check.h"
+#include "store/format/memory/layout.h"
 
 namespace remora::rdma {
 namespace {
@@ -297,6 +299,7 @@ bool TcpLink::TakeFrames() {
 
 bool TcpLink::Begin(const FrameHeader& header) {
   if (header.kind == FrameKind::kRead) return BeginRead(header);
+  if (header.kind == FrameKind::kFind) return BeginFind(header);
   if (header.kind == FrameKind::kWrite) return BeginWrite(header);
   Refuse(reader_.UnknownFrame());
   return false;
@@ -313,6 +316,34 @@ bool TcpLink::BeginRead(const FrameHeader& header) {
   reader_.Expect({});
   counters_->reads.fetch_add(1, std::memory_order_relaxed);
   counters_->read_bytes.fetch_add(header.size, std::memory_order_relaxed);
+  return true;
+}
+
+bool TcpLink::BeginFind(const FrameHeader& header) {
+  FrameHeader of_bucket = header;
+  of_bucket.size = sizeof(Bucket);
+  std::byte* const bucket = Access(of_bucket, false);
+  if (bucket == nullptr || header.size > kTcpMaxFound || header.match == 0) {
+    Refuse(absl::PermissionDeniedError("a FIND outside the regions that this connection was given"));
+    return false;
+  }
+  const Region& region = *Find(header.key);
+  const std::uint64_t offset = header.offset - region.address;
+  if (offset % sizeof(Bucket) != 0) {
+    Refuse(absl::InternalError("a FIND of what is no bucket"));
+    return false;
+  }
+  const std::span<std::byte> record = FindRecord(region.bytes, offset, header.match, header.size);
+  const std::uint32_t record_size = static_cast<std::uint32_t>(record.size());
+  FrameHeader answer{.kind = FrameKind::kFindAnswer, .size = of_bucket.size + record_size};
+  if (!record.empty()) {
+    answer.offset = region.address + static_cast<std::uint64_t>(record.data() - region.bytes.data());
+  }
+  const std::array<Sge, 2> bytes{Sge{bucket, of_bucket.size, 0}, Sge{record.data(), record_size, 0}};
+  if (!send_failed_) outbox_.Add(answer, bytes);
+  reader_.Expect({});
+  counters_->reads.fetch_add(1, std::memory_order_relaxed);
+  counters_->read_bytes.fetch_add(answer.size, std::memory_order_relaxed);
   return true;
 }
 

@@ -23,7 +23,7 @@ namespace remora::rdma {
 
 /// What a NIC thread has done.
 struct NicCounters {
-  std::atomic<std::uint64_t> reads = 0;       // READs that it answered
+  std::atomic<std::uint64_t> reads = 0;       // READs and FINDs that it answered
   std::atomic<std::uint64_t> read_bytes = 0;  // of them
 };
 
@@ -99,6 +99,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   bool TakeFrames();
   bool Begin(const FrameHeader& header);
   bool BeginRead(const FrameHeader& header);
+  bool BeginFind(const FrameHeader& header);
   bool BeginWrite(const FrameHeader& header);
   const Region* Find(std::uint32_t key) const;
   /// The bytes that the frame names, if they may be read, or written.

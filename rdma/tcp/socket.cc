@@ -1,9 +1,11 @@
 #include "rdma/tcp/socket.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/time.h>
 
 #include <array>
 #include <cerrno>
@@ -106,6 +108,16 @@ absl::Status SetTcpOptions(int socket, const TcpPatience& patience) {
   // The time in flight decides, where it is set (tcp(7)).
   REMORA_RETURN_IF_ERROR(SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, 2));
   return SetOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.in_flight.count()));
+}
+
+absl::Status MakeBlocking(int socket) {
+  const timeval timeout = {.tv_sec = kTcpReceiveTimeout.count(), .tv_usec = 0};
+  const int flags = fcntl(socket, F_GETFL);
+  if (flags < 0 || fcntl(socket, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
+      setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) != 0) {
+    return TcpStatus(errno, "setsockopt");
+  }
+  return absl::OkStatus();
 }
 
 void SetInFlightPatience(int socket, std::chrono::milliseconds patience) {

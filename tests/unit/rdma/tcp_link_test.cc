@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "rdma/tcp/link.h"
 #include "rdma/tcp/socket.h"
 #include "rdma/tcp/wire.h"
+#include "store/format/memory/layout.h"
 #include "tests/unit/rdma/patience.h"
 #include "tests/unit/rdma/transport_client.h"
 
@@ -184,6 +186,127 @@ TEST_F(TcpLinkTest, APeerThatIsGivenUpHearsWhyWhenItReads) {
   EXPECT_EQ(frames[1].first.kind, FrameKind::kEnd);
   EXPECT_THAT(frames[1].second, HasSubstr("which no client sends"));
   link_->CloseIfEnding();
+}
+
+// --- FIND -----------------------------------------------------------------------------------------
+
+constexpr std::uint32_t kFingerprint = 0x5a5;
+constexpr std::uint64_t kBucketOffset = 4096;
+
+class TcpFindTest : public TcpLinkTest {
+ protected:
+  void SetUp() override {
+    Connect(1 << 20);
+    for (std::size_t i = 0; i < region_.size(); ++i) region_[i] = PatternByte(i);
+    bucket_ = new (region_.data() + kBucketOffset) Bucket{};
+  }
+  static std::uint64_t SlotOf(std::uint32_t fingerprint, std::uint64_t offset, std::uint64_t units) {
+    return EncodeSlot({fingerprint, ExtentCode(units), offset / kUnitSize});
+  }
+  /// The answer to a FIND that wants so many bytes of a record.
+  std::pair<FrameHeader, std::string> FindOf(std::uint32_t most) {
+    heard_.clear();
+    Say(TextOf({.kind = FrameKind::kFind,
+                .size = most,
+                .key = kLinkRegionKey,
+                .match = kFingerprint,
+                .offset = kBucketOffset}));
+    EXPECT_TRUE(Turn(kPatienceMs));
+    const TimePoint deadline = clock_.Now() + kPatience;
+    while (Frames().empty() && clock_.Now() < deadline) {
+      pollfd fd = {peer_.get(), POLLIN, 0};
+      poll(&fd, 1, 1000);
+      Hear();
+    }
+    const auto frames = Frames();
+    EXPECT_EQ(frames.size(), 1u);
+    return frames.empty() ? std::pair<FrameHeader, std::string>() : frames.front();
+  }
+  static std::string TextOf(const FrameHeader& header) {
+    return std::string(reinterpret_cast<const char*>(&header), sizeof(header));
+  }
+  std::string RegionBytes(std::uint64_t offset, std::size_t size) const {
+    return std::string(reinterpret_cast<const char*>(region_.data()) + offset, size);
+  }
+  /// The bucket comes, and nothing else.
+  void ExpectNothingFound(std::uint32_t most) {
+    const auto [header, bytes] = FindOf(most);
+    EXPECT_EQ(header.kind, FrameKind::kFindAnswer);
+    EXPECT_EQ(header.offset, 0u);
+    EXPECT_TRUE(bytes == RegionBytes(kBucketOffset, sizeof(Bucket))) << bytes.size();
+  }
+
+  Bucket* bucket_ = nullptr;
+};
+
+TEST_F(TcpFindTest, TheRecordOfTheFirstSlotWithTheFingerprintComes) {
+  bucket_->slots[2] = SlotOf(kFingerprint + 1, 8192, 10);
+  bucket_->slots[5] = SlotOf(kFingerprint, 16384, 20);
+  bucket_->slots[9] = SlotOf(kFingerprint, 32768, 30);
+  const auto [header, bytes] = FindOf(4096);
+  EXPECT_EQ(header.kind, FrameKind::kFindAnswer);
+  EXPECT_EQ(header.offset, 16384u);
+  EXPECT_EQ(bytes.substr(0, sizeof(Bucket)), RegionBytes(kBucketOffset, sizeof(Bucket)));
+  EXPECT_EQ(bytes.substr(sizeof(Bucket)), RegionBytes(16384, 20 * kUnitSize));
+}
+
+TEST_F(TcpFindTest, WithoutASlotTheBucketComesAlone) {
+  ExpectNothingFound(4096);
+  bucket_->slots[3] = SlotOf(kFingerprint + 1, 8192, 10);
+  ExpectNothingFound(4096);
+  bucket_->slots[4] = EncodeSlot({kFingerprint, 0, 77});  // that of a cold key
+  ExpectNothingFound(4096);
+}
+
+TEST_F(TcpFindTest, ARecordThatIsLongerThanWantedDoesNotCome) {
+  bucket_->slots[0] = SlotOf(kFingerprint, 16384, 20);
+  EXPECT_EQ(FindOf(20 * kUnitSize).first.size, sizeof(Bucket) + 20 * kUnitSize);
+  ExpectNothingFound(20 * kUnitSize - 1);
+  ExpectNothingFound(0);
+}
+
+// A slot that is torn, or of a server that has lost its memory.
+TEST_F(TcpFindTest, ARecordBeyondTheRegionDoesNotCome) {
+  for (const std::uint64_t offset :
+       {region_.size() - 19 * kUnitSize, region_.size(), std::uint64_t{1} << 40}) {
+    bucket_->slots[0] = SlotOf(kFingerprint, offset, 20);
+    ExpectNothingFound(4096);
+  }
+  bucket_->slots[0] = SlotOf(kFingerprint, region_.size() - 20 * kUnitSize, 20);
+  EXPECT_EQ(FindOf(4096).first.offset, region_.size() - 20 * kUnitSize);
+}
+
+TEST_F(TcpFindTest, BrokenOnesEndTheConnection) {
+  const FrameHeader good{.kind = FrameKind::kFind,
+                         .size = 4096,
+                         .key = kLinkRegionKey,
+                         .match = kFingerprint,
+                         .offset = kBucketOffset};
+  const auto with = [&](auto member, auto value) {
+    FrameHeader header = good;
+    header.*member = value;
+    return header;
+  };
+  const std::uint64_t end = region_.size();
+  const std::vector<std::pair<FrameHeader, const char*>> broken = {
+      {with(&FrameHeader::key, kLinkRegionKey + 1), "a FIND outside"},
+      {with(&FrameHeader::offset, end), "a FIND outside"},
+      {with(&FrameHeader::offset, end - sizeof(Bucket) + 1), "a FIND outside"},
+      {with(&FrameHeader::offset, ~std::uint64_t{0} - 255), "a FIND outside"},
+      {with(&FrameHeader::size, kTcpMaxFound + 1), "a FIND outside"},
+      {with(&FrameHeader::match, 0u), "a FIND outside"},
+      {with(&FrameHeader::offset, kBucketOffset + 8), "no bucket"},
+      {with(&FrameHeader::kind, FrameKind::kFindAnswer), "must be zero"},
+      {with(&FrameHeader::kind, FrameKind::kRead), "must be zero"}};
+  for (const auto& [header, why] : broken) {
+    link_->End();
+    Connect(1 << 20);
+    heard_.clear();
+    Say(TextOf(header));
+    ASSERT_TRUE(Turn(kPatienceMs));
+    EXPECT_THAT(std::string(link_->failure().message()), HasSubstr(why)) << header.offset;
+    link_->CloseIfEnding();
+  }
 }
 
 }  // namespace

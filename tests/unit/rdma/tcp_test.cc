@@ -5,8 +5,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "rdma/tcp/socket.h"
+#include "tests/support/sanitizers.h"
 #include "tests/unit/rdma/patience.h"
 #include "tests/unit/rdma/pinned_to.h"
 #include "tests/unit/rdma/transport_fixture.h"
@@ -296,6 +300,42 @@ TEST_F(TcpTest, EachSideKnowsWhetherTheOtherRunsOnItsCpu) {
       moved.reset();
     });
     service_.reset();
+  }
+}
+
+// --- What is left ---------------------------------------------------------------------------------
+
+/// Returns the entries of a folder of /proc/self.
+std::ptrdiff_t EntriesOf(const char* folder) {
+  const std::filesystem::directory_iterator entries(std::string("/proc/self/") + folder);
+  return std::distance(begin(entries), end(entries));
+}
+
+// REMORA_TCP_CONNECTS: how many; 5,000 in the long tier.
+TEST_F(TcpTest, NothingIsLeftOfConnectionsThatEnded) {
+  const char* const asked = std::getenv("REMORA_TCP_CONNECTS");
+  const int connects = asked == nullptr ? 200 : std::atoi(asked);
+  ASSERT_GT(connects, 0);
+  StartService();
+  const auto connect = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto client = Open();
+      ASSERT_NE(client, nullptr);
+      ASSERT_EQ(client->Call(CommandText(ServiceOp::kEcho, 1)).value_or(""),
+                CommandText(ServiceOp::kEcho, 1));
+      ASSERT_EQ(client->Read(3, {40}).value_or(""), RegionText(3, 40));
+    }
+    ASSERT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
+  };
+  connect(100);
+  const std::ptrdiff_t descriptors = EntriesOf("fd"), threads = EntriesOf("task");
+  const std::size_t resident = ResidentBytes();
+  connect(connects);
+  EXPECT_EQ(EntriesOf("fd"), descriptors);
+  EXPECT_EQ(EntriesOf("task"), threads);
+  // A link alone has 8 KiB. AddressSanitizer keeps what was freed.
+  if (!kAddressSanitizer) {
+    EXPECT_LT(ResidentBytes(), resident + (std::size_t{16} << 20));
   }
 }
 
