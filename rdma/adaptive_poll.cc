@@ -19,7 +19,7 @@ absl::StatusOr<std::size_t> PollUntil(ClientConnection& connection, std::span<Co
     count = connection.Poll(out);
     return count > 0;
   };
-  if (spinner.Spin(look, connection.PollingPays())) return count;
+  if (spinner.Spin(look, connection.PollingPays(), connection.PollCost())) return count;
   do {
     REMORA_RETURN_IF_ERROR(connection.Wait(deadline));
   } while (!look());

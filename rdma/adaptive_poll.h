@@ -29,11 +29,15 @@ class AdaptivePoller {
   /// `pays` is the transport's hint whether the event may come meanwhile (PollingPays). If not, it looks
   /// once. The hint may be wrong, so now and then it polls through the first phase all the same. That is
   /// after 8 such waits, and after twice as many each time that it is in vain, up to 1024.
+  ///
+  /// `cost` says how many looks at memory one look costs (PollCost). Where a look is a system call, Spin
+  /// looks less often, and its phases take as long as they would.
   template <typename Look>
-  bool Spin(const Look& look, bool pays = true) {
-    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(LookTimes(kSpins, look)) : look();
-    if (LookTimes(kSpins, look)) return true;
-    return longer_.IsDue() && longer_.Note(LookTimes(kMoreSpins, look));
+  bool Spin(const Look& look, bool pays = true, int cost = 1) {
+    const int spins = std::max(kSpins / cost, 1), more_spins = kMoreSpins / cost;
+    if (!pays) return against_hint_.IsDue() ? against_hint_.Note(LookTimes(spins, look)) : look();
+    if (LookTimes(spins, look)) return true;
+    return longer_.IsDue() && longer_.Note(LookTimes(more_spins, look));
   }
 
  private:

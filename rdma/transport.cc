@@ -50,6 +50,11 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(const Address& address, const Q
   return ListenLocal(address, limits, clock);
 }
 
+absl::Status ClientConnection::PostFind(std::uint64_t, const Sge&, const Sge&, const RemoteRegion&,
+                                        std::uint64_t, std::uint32_t, FoundRecord*) {
+  return absl::UnimplementedError("this transport has no FIND");
+}
+
 absl::Status CheckOffer(const SharedMemory& memory) {
   if (memory.writers() != SharedMemory::Writers::kPeers) {
     return absl::InvalidArgumentError("memory for the server to WRITE must be made with Writers::kPeers");

@@ -221,6 +221,12 @@ class Connection {
   void* owner_ = nullptr;
 };
 
+/// The record that came with a bucket (ClientConnection::PostFind).
+struct FoundRecord {
+  std::uint64_t offset = 0;  // in the region
+  std::uint32_t size = 0;    // 0: none came
+};
+
 /// The client's end of a connection.
 class ClientConnection : public Connection {
  public:
@@ -249,6 +255,15 @@ class ClientConnection : public Connection {
   virtual absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                                  std::uint64_t offset) = 0;
 
+  /// Returns whether PostFind can be used, where it saves a round trip.
+  virtual bool finds() const { return false; }
+  /// READs the bucket at `offset` of `region`, and the record that its first slot with this fingerprint
+  /// names, if that fits into `record`. Each is a READ as PostReadv's, and nothing is verified. The bucket
+  /// may be newer than the slot that was followed. Until the completion (kRead), `found` is the transport's.
+  virtual absl::Status PostFind(std::uint64_t context, const Sge& bucket, const Sge& record,
+                                const RemoteRegion& region, std::uint64_t offset, std::uint32_t fingerprint,
+                                FoundRecord* found);
+
   /// Returns, after Connect, an object that READs this region at once, without a completion, where a READ
   /// is a copy (rdma/local/mapped_region.h). It is the connection's, and of the region that was asked for
   /// last; when the connection breaks, it reads nothing any more. Null: there is none.
@@ -260,6 +275,9 @@ class ClientConnection : public Connection {
   /// Returns whether something may come while the caller polls. False: the server's thread was last
   /// seen on the caller's CPU, and cannot run before the caller sleeps. A hint, which may be wrong.
   virtual bool PollingPays() { return true; }
+
+  /// Returns how often a word of memory can be polled in the time that one Poll takes which finds nothing.
+  virtual int PollCost() const { return 1; }
 
   /// Sleeps until Poll may return something, or DeadlineExceeded. No wake-up is lost: an
   /// event between the last Poll and this call ends it at once. It may return OK early.

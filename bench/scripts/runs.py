@@ -84,9 +84,9 @@ def free_port():
         return one.getsockname()[1]
 
 
-def kvserver(binaries, directory, name, memory, durability, flags=()):
-    """A Remora server over the local transport, and its address."""
-    address = f"local://{directory}/{name}.sock"
+def kvserver(binaries, directory, name, memory, durability, flags=(), address=None):
+    """A Remora server, over the local transport if no address is given, and its address."""
+    address = address or f"local://{directory}/{name}.sock"
     command = [f"{binaries}/kvserver", f"--listen={address}", f"--memory={memory}", f"--durability={durability}",
                "--quiet", *flags]
     if durability != "memory":

@@ -164,6 +164,7 @@ class AsyncClient::Core {
   /// Returns the list whose first operation may be sent next; null: none.
   OperationList* NextToSend();
   bool PrepareRead(AsyncOperation& operation);
+  absl::Status PostFind(AsyncOperation& operation);
   void Take(const rdma::Completion& completion);
   void TakeRead(AsyncOperation& operation);
   void TakeReply(const rdma::Completion& completion);

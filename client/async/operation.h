@@ -41,6 +41,7 @@ struct AsyncOperation {
   // For kValue, kPresence and kTtl:
   Lookup lookup;
   std::span<std::byte> bytes;  // target of the READ
+  rdma::FoundRecord found;     // came with a bucket, in the operation's buffer for a record
 
   // For kMessage:
   Operation message = Operation::kPing;

@@ -185,7 +185,9 @@ bool AsyncClient::Core::PostReads() {
     if (!operation.bytes.empty()) into.Add(buffers_.SgeOf(operation.bytes));
     into.Add(operation.lookup.direct());
     const absl::Status posted =
-        session_->region().Post(operation.index, into.entries(), operation.lookup.offset());
+        operation.lookup.is_bucket() && session_->region().finds()
+            ? PostFind(operation)
+            : session_->region().Post(operation.index, into.entries(), operation.lookup.offset());
     operation.read_in_flight = posted.ok();
     if (!posted.ok()) {
       Break(posted);
@@ -194,6 +196,14 @@ bool AsyncClient::Core::PostReads() {
     ++reads_in_flight_;
   }
   return any;
+}
+
+/// READs the bucket, and the record to which it leads, if the operation's buffer holds that.
+absl::Status AsyncClient::Core::PostFind(AsyncOperation& operation) {
+  operation.found = {};
+  return session_->region().PostFind(
+      operation.index, buffers_.SgeOf(operation.bytes), buffers_.SgeOf(buffers_.record(operation.index)),
+      operation.lookup.offset(), operation.lookup.key_hash(), &operation.found);
 }
 
 /// Finds a buffer for the operation's READ. Returns false if none is free now.
@@ -240,9 +250,13 @@ void AsyncClient::Core::TakeRead(AsyncOperation& operation) {
   operation.read_in_flight = false;
   if (operation.kind == AsyncOperation::Kind::kMessage) return TakeFence(operation);
   --reads_in_flight_;
-  const bool is_chunk = operation.lookup.is_chunk();
+  const bool is_chunk = operation.lookup.is_chunk(), is_bucket = operation.lookup.is_bucket();
   // Also for an operation that has ended: all operations use the generations that it read.
   if (!is_chunk || !operation.ended) operation.lookup.Take(operation.bytes);
+  if (is_bucket && !operation.ended && operation.found.size > 0) {
+    operation.lookup.TakeFound(operation.found.offset,
+                               buffers_.record(operation.index).first(operation.found.size));
+  }
   // Large values arrive in parallel, and other operations go between their pieces.
   if (is_chunk) ReleaseLargeBuffer(operation);
   if (is_chunk && !operation.ended && operation.lookup.is_large() && !operation.lookup.is_told_again()) {
@@ -308,8 +322,9 @@ absl::StatusOr<std::size_t> AsyncClient::Core::Wait(TimePoint deadline) {
       session_->clock().Sleep(std::max(Duration(1), std::min({deadline, earliest_, reconnect_.next}) - now));
       continue;
     }
-    const bool pays = session_->connection().PollingPays();
-    if (spinner_.Spin([this] { return TakeCompletions(); }, pays)) continue;
+    rdma::ClientConnection& connection = session_->connection();
+    const auto look = [this] { return TakeCompletions(); };
+    if (spinner_.Spin(look, connection.PollingPays(), connection.PollCost())) continue;
     const absl::Status woken = session_->connection().Wait(std::min(deadline, earliest_));
     if (const std::size_t ended = Poll(); ended > 0) return ended;
     if (woken.ok()) continue;

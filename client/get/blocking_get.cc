@@ -2,6 +2,7 @@
 // a lookup (client/get/lookup.h) as if there had been none.
 #include "client/get/blocking_get.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -20,6 +21,19 @@ absl::Status AskServer(Session& session, Lookup& lookup) {
   return absl::OkStatus();
 }
 
+/// READs the bucket that is next, and with it the record to which it leads.
+absl::Status FindNext(Session& session, Lookup& lookup) {
+  const std::span<std::byte> bucket = session.buffers().bucket(0), record = session.buffers().record();
+  lookup.Posted();
+  REMORA_RETURN_IF_ERROR(session.region().PostFind(
+      session.buffers().SgeOf(bucket), session.buffers().SgeOf(record), lookup.offset(), lookup.key_hash()));
+  REMORA_RETURN_IF_ERROR(session.AwaitReads());
+  lookup.Take(bucket);
+  const rdma::FoundRecord& found = session.region().found();
+  lookup.TakeFound(found.offset, record.first(std::min<std::size_t>(found.size, record.size())));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ReadNext(Session& session, Lookup& lookup) {
@@ -28,6 +42,7 @@ absl::Status ReadNext(Session& session, Lookup& lookup) {
     lookup.TakeChunks();
     return absl::OkStatus();
   }
+  if (lookup.is_bucket() && session.region().finds()) return FindNext(session, lookup);
   const std::span<std::byte> buffer =
       lookup.is_bucket() ? session.buffers().bucket(0) : session.buffers().record().first(lookup.size());
   lookup.Posted();

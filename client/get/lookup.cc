@@ -369,6 +369,15 @@ void Lookup::Take(std::span<const std::byte> bytes) {
   }
 }
 
+// Both were READ since start_, as by two READs. Posted was called before, with the bucket; generations that
+// are READ first, for Learn (ReadFound), make it something else that is READ next.
+void Lookup::TakeFound(std::uint64_t offset, std::span<const std::byte> bytes) {
+  const bool is_next = step_ == Step::kRead && reading_ == Reading::kRecord && offset_ == offset;
+  if (!is_next || bytes.size() != size_) return;
+  ++session_->counters().reads;  // as if it had been READ by itself
+  Take(bytes);
+}
+
 // --- The server is asked --------------------------------------------------------------------------------
 
 void Lookup::Asked() {

@@ -109,6 +109,9 @@ class Lookup {
   void TakeChunks();
   void Posted();
   void Take(std::span<const std::byte> bytes);
+  /// Behind the Take of a bucket: `bytes` are those of the record at `offset` that came with it (FIND). If
+  /// they are what is to be READ next, it takes them, and else nothing. They must stay as those of a READ.
+  void TakeFound(std::uint64_t offset, std::span<const std::byte> bytes);
 
   // kAsk
   /// Before it is sent; if it cannot be, once more before the next try.

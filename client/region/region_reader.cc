@@ -18,6 +18,13 @@ absl::Status RegionReader::Post(std::span<const rdma::Sge> to, std::uint64_t off
   return absl::OkStatus();
 }
 
+absl::Status RegionReader::PostFind(const rdma::Sge& bucket, const rdma::Sge& record, std::uint64_t offset,
+                                    std::uint64_t key_hash) {
+  REMORA_RETURN_IF_ERROR(PostFind(kReadContext, bucket, record, offset, key_hash, &found_));
+  ++in_flight_;
+  return absl::OkStatus();
+}
+
 absl::Status RegionReader::PostFence() {
   const rdma::Sge into = buffers_.SgeOf(buffers_.record().first(sizeof(std::uint64_t)));
   return Post(std::span(&into, 1), 0);

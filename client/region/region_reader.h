@@ -13,6 +13,7 @@
 #include "client/session/server_view.h"
 #include "rdma/local/mapped_region.h"
 #include "rdma/transport.h"
+#include "store/format/memory/index_view.h"
 #include "store/format/memory/key_search.h"
 #include "store/format/memory/layout.h"
 
@@ -76,6 +77,21 @@ class RegionReader {
   /// Posts a READ that is complete when is_idle. REQUIRES: fewer than SessionBuffers::kMaxBatch such READs
   /// are in flight.
   absl::Status Post(std::span<const rdma::Sge> to, std::uint64_t offset);
+  /// Returns whether a bucket and a record can come in one round trip (FIND).
+  bool finds() const { return mapped_ == nullptr && connection_->finds(); }
+  /// Posts a FIND in place of the READ of a bucket, as the first Post.
+  absl::Status PostFind(std::uint64_t context, const rdma::Sge& bucket, const rdma::Sge& record,
+                        std::uint64_t offset, std::uint64_t key_hash, rdma::FoundRecord* found) {
+    const absl::Status posted = connection_->PostFind(context, bucket, record, server_.memory(), offset,
+                                                      Fingerprint(key_hash), found);
+    counters_.reads += posted.ok() ? 1 : 0;
+    return posted;
+  }
+  /// Posts a FIND that is complete when is_idle; found() is its record then. REQUIRES: no other one is in
+  /// flight.
+  absl::Status PostFind(const rdma::Sge& bucket, const rdma::Sge& record, std::uint64_t offset,
+                        std::uint64_t key_hash);
+  const rdma::FoundRecord& found() const { return found_; }
   /// Posts a READ whose data is not used: when it completes, so have the WRITEs before it.
   absl::Status PostFence();
   /// Takes the completion of a READ that is_idle covers.
@@ -113,6 +129,7 @@ class RegionReader {
   rdma::MappedRegion* mapped_ = nullptr;       // the connection's mapping; null: it has none
   std::vector<std::uint64_t> bucket_offsets_;  // of each segment's first main bucket; 0: not known
   std::size_t in_flight_ = 0;
+  rdma::FoundRecord found_;  // here, as a caller may give up while it is in flight
 };
 
 }  // namespace remora

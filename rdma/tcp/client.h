@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rdma/requests.h"
-#include "rdma/tcp/inbox.h"
+#include "rdma/tcp/frame_reader.h"
 #include "rdma/tcp/outbox.h"
 #include "rdma/tcp/socket.h"
 #include "rdma/transport.h"
@@ -34,11 +34,17 @@ class TcpClient final : public ClientConnection {
 
   absl::Status PostReadv(std::uint64_t context, std::span<const Sge> to, const RemoteRegion& region,
                          std::uint64_t offset) override;
+  bool finds() const override { return true; }
+  absl::Status PostFind(std::uint64_t context, const Sge& bucket, const Sge& record,
+                        const RemoteRegion& region, std::uint64_t offset, std::uint32_t fingerprint,
+                        FoundRecord* found) override;
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override;
   absl::Status PostSend(std::uint64_t context, const Sge& from) override;
   absl::Status PostRecv(std::uint64_t context, const Sge& into) override;
   std::size_t Poll(std::span<Completion> out) override;
+  bool PollingPays() override;
+  int PollCost() const override;
   absl::Status Wait(TimePoint deadline) override;
   void Arm() override;
   void Disarm() override { armed_ = false; }
@@ -57,17 +63,13 @@ class TcpClient final : public ClientConnection {
     std::array<Sge, kMaxSges> to{};
     std::size_t to_count = 0;
     std::uint32_t size = 0;
-  };
-  struct Receive {
-    std::uint64_t context = 0;
-    std::byte* data = nullptr;
-    std::uint32_t size = 0;
+    std::uint64_t region = 0;      // a FIND: the address of its region
+    FoundRecord* found = nullptr;  // not null: a FIND, whose second entry may stay empty
   };
   struct Done {
     Completion completion;
     std::uint32_t requests = 0;
   };
-  enum class Payload : std::uint8_t { kNone, kAnswer, kWrite, kMessage, kReason };
 
   // The handshake.
   absl::Status Shake(std::span<const std::byte> request_data, TimePoint deadline);
@@ -79,16 +81,21 @@ class TcpClient final : public ClientConnection {
   absl::Status MakeWaitable();
 
   absl::Status CheckPost(std::uint64_t size) const;
-  void Flush();
+  /// Returns whether it sent something, and all that waits for an answer was in it.
+  bool Flush();
   void CompleteFront();
   void ReceiveFrames();
+  void TakeFilled(TcpInbox::Filled filled);
   /// False: no more can be taken now.
   bool TakeFrames();
   bool Begin(const FrameHeader& header);
   bool BeginAnswer(const FrameHeader& header);
+  bool BeginFindAnswer(const FrameHeader& header);
+  /// The READ or FIND that is to be answered next; null: all that have left are answered.
+  Posted* NextAsked();
+  bool RefuseAnswer(const FrameHeader& header);
   bool BeginWrite(const FrameHeader& header);
-  bool BeginMessage(const FrameHeader& header);
-  void FinishPayload();
+  void FinishAnswer();
   std::size_t TakeDone(std::span<Completion> out);
   std::size_t FlushPosted(std::span<Completion> out);
   /// Tells the server why, too.
@@ -102,7 +109,10 @@ class TcpClient final : public ClientConnection {
   const Clock& clock_;
   std::string peer_;
   UniqueFd socket_;
-  UniqueFd epoll_;  // of the socket
+  UniqueFd epoll_;             // of the socket
+  bool is_same_host_ = false;  // the server
+  bool polling_pays_ = true;
+  std::uint32_t hints_ = 0;  // that were given since polling_pays_ was found out
   std::uint32_t interest_ = 0;
   std::vector<std::byte> peer_data_;
   SharedMemory* offered_ = nullptr;
@@ -116,15 +126,10 @@ class TcpClient final : public ClientConnection {
   int send_error_ = 0;  // what is read says more
 
   std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);
-  TcpInbox inbox_;
-  Payload payload_ = Payload::kNone;
-  std::uint32_t payload_size_ = 0;
-  std::uint32_t reason_code_ = 0;
-  std::array<char, kTcpMaxReason> reason_{};
+  TcpFrameReader reader_;
 
   TcpOutbox outbox_;
   FixedQueue<Posted> posted_;  // READs and SENDs
-  FixedQueue<Receive> receives_;
   FixedQueue<Done> done_;
   std::uint32_t under_way_ = 0;
   std::uint32_t uncovered_ = 0;  // WRITEs behind the last of posted_

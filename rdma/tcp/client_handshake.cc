@@ -33,8 +33,11 @@ absl::Status TcpClient::Connect(std::span<const std::byte> request_data, TimePoi
   asked_ = true;
   absl::Status status = Shake(request_data, deadline);
   if (status.ok()) status = MakeWaitable();
+  if (status.ok()) status = MakeBlocking(socket_.get());
   if (status.ok()) {
-    inbox_.Load(buffer_);
+    is_same_host_ =
+        LocalAddressOf(socket_.get()).HostToString() == PeerAddressOf(socket_.get()).HostToString();
+    reader_.inbox().Load(buffer_);
     is_usable_ = true;
   } else {
     Break(status);

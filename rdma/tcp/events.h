@@ -32,6 +32,12 @@ class TcpEvents {
 
   /// The link has completions.
   void Report(const std::shared_ptr<TcpLink>& link);
+  /// The NIC thread that is about to report runs on this CPU.
+  void NoteCpu(int cpu) {
+    if (cpu_.load(std::memory_order_relaxed) != cpu) cpu_.store(cpu, std::memory_order_relaxed);
+  }
+  /// Where a NIC thread that reported was seen last; -1: nowhere yet.
+  int cpu() const { return cpu_.load(std::memory_order_relaxed); }
   void ReportRequest(TcpRequest request);
   std::size_t request_count() const { return request_count_.load(); }
 
@@ -51,6 +57,7 @@ class TcpEvents {
   void Signal();
 
   UniqueFd wake_fd_;
+  std::atomic<int> cpu_ = -1;  // a hint
   std::atomic<bool> has_links_ = false;
   std::atomic<std::size_t> request_count_ = 0;  // seq_cst: beside TcpAcceptor::is_full_, each is stored first
   std::mutex mutex_;

@@ -27,7 +27,7 @@ void TcpInbox::Store() {
   begin_ = end_ = 0;
 }
 
-TcpInbox::Filled TcpInbox::Fill(int socket) {
+TcpInbox::Filled TcpInbox::Fill(int socket, Waits waits) {
   if (begin_ > 0) {  // a part of a header, at most, where all was looked at
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
@@ -51,7 +51,8 @@ TcpInbox::Filled TcpInbox::Fill(int socket) {
   message.msg_iovlen = count;
   ssize_t got = 0;
   do {
-    got = recvmsg(socket, &message, MSG_DONTWAIT);
+    got = recvmsg(socket, &message, waits == Waits::kYes ? 0 : MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR && waits == Waits::kYes) return Filled::kNothing;
   } while (got < 0 && errno == EINTR);
   if (got == 0) return Filled::kClosed;
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Filled::kNothing : Filled::kFailed;

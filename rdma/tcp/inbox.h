@@ -34,8 +34,10 @@ class TcpInbox {
   /// Ends the turn: keeps what is in the buffer and was not taken.
   void Store();
 
-  /// One recv. REQUIRES: what is in the buffer has been looked at.
-  Filled Fill(int socket);
+  enum class Waits : std::uint8_t { kNo = 1, kYes };
+  /// One recv. kYes: it sleeps until something comes, for the SO_RCVTIMEO of a blocking socket at most;
+  /// kNothing then also stands for a signal. REQUIRES: what is in the buffer has been looked at.
+  Filled Fill(int socket, Waits waits = Waits::kNo);
 
   /// The header that is next, or null: not all of it is there. REQUIRES: no payload is expected.
   const FrameHeader* Next();

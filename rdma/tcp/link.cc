@@ -1,5 +1,6 @@
 #include "rdma/tcp/link.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -9,7 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rdma/tcp/find.h"
 #include "store/base/check.h"
+#include "store/format/memory/layout.h"
 
 namespace remora::rdma {
 namespace {
@@ -36,8 +39,8 @@ TcpLink::TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events)
     : limits_(limits),
       tcp_events_(events),
       socket_(std::move(socket)),
+      reader_(limits.receives, "the client"),
       sends_(limits.sends),
-      receives_(limits.receives),
       done_(limits.sends + limits.receives) {}
 
 // --- The server thread ------------------------------------------------------------------------------
@@ -91,7 +94,7 @@ absl::Status TcpLink::PostRecv(std::uint64_t context, const Sge& into) {
     return absl::ResourceExhaustedError("QueueLimits::receives are posted already");
   }
   ++posted_receives_;
-  receives_.push({context, into.data, into.size});
+  reader_.PostReceive(context, into);
   if (is_parked_) {
     is_parked_ = false;
     wants_turn_ = true;
@@ -160,15 +163,14 @@ std::size_t TcpLink::Take(std::span<Completion> out) {
       under_way_ -= done_.front().requests;
       done_.pop();
     }
-    const auto flush = [&](auto& queue, CompletionKind kind) {
-      for (; count < out.size() && !queue.empty(); ++count) {
-        out[count] = {.connection = connection_, .context = queue.front().context, .kind = kind};
-        queue.pop();
-      }
-    };
     if (!failure_.ok() && done_.empty()) {
-      flush(sends_, CompletionKind::kSend);
-      flush(receives_, CompletionKind::kReceive);
+      for (; count < out.size() && !sends_.empty(); sends_.pop()) {
+        out[count++] = {
+            .connection = connection_, .context = sends_.front().context, .kind = CompletionKind::kSend};
+      }
+      for (std::uint64_t context = 0; count < out.size() && reader_.DropReceive(&context);) {
+        out[count++] = {.connection = connection_, .context = context, .kind = CompletionKind::kReceive};
+      }
       if (count < out.size() && !disconnect_told_) {
         out[count++] = {.connection = connection_, .kind = CompletionKind::kDisconnected};
         disconnect_told_ = true;
@@ -218,19 +220,22 @@ bool TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
     tells = has_news();
     is_new_end = is_ending_;
   }
-  if (tells) tcp_events_.Report(shared_from_this());
+  if (tells) {
+    tcp_events_.NoteCpu(sched_getcpu());
+    tcp_events_.Report(shared_from_this());
+  }
   return is_new_end;
 }
 
 void TcpLink::ReceiveFrames(std::span<std::byte> buffer) {
   wants_turn_ = false;
-  inbox_.Load(buffer);
+  reader_.inbox().Load(buffer);
   for (int fills = 0; TakeFrames(); ++fills) {
     if (fills == kMaxFills) {
       wants_turn_ = true;
       break;
     }
-    const TcpInbox::Filled filled = inbox_.Fill(socket_.get());
+    const TcpInbox::Filled filled = reader_.inbox().Fill(socket_.get());
     if (filled == TcpInbox::Filled::kNothing) break;
     if (filled == TcpInbox::Filled::kClosed) {
       Break(PeerIsGone(0));
@@ -245,32 +250,47 @@ void TcpLink::ReceiveFrames(std::span<std::byte> buffer) {
       break;
     }
   }
-  inbox_.Store();
+  reader_.inbox().Store();
 }
 
 bool TcpLink::TakeFrames() {
-  while (failure_.ok()) {
-    if (payload_ != Payload::kNone) {
-      // Taken back since it began.
-      if (payload_ == Payload::kWrite && Find(payload_key_) == nullptr) {
-        Refuse(absl::PermissionDeniedError("a WRITE to memory that was taken back"));
-        return false;
-      }
-      if (!inbox_.TakePayload()) break;
-      FinishPayload();
-      continue;
+  using Step = TcpFrameReader::Step;
+  for (bool goes_on = true; goes_on && failure_.ok();) {
+    // Taken back since it began.
+    if (reader_.is_within_write() && Find(reader_.header().key) == nullptr) {
+      Refuse(absl::PermissionDeniedError("a WRITE to memory that was taken back"));
+      return false;
     }
     if (outbox_.size() >= kMaxAnswers) {
       Flush();
       if (is_blocked()) break;
     }
-    const FrameHeader* const header = inbox_.Next();
-    if (header == nullptr || !Begin(*header)) {
-      Flush();
-      break;
+    switch (reader_.Advance()) {
+      case Step::kFrame:
+        goes_on = Begin(reader_.header());
+        break;
+      case Step::kWhole:
+        break;
+      case Step::kMessage:
+        done_.push({.completion = reader_.TakeMessage(connection_)});
+        break;
+      case Step::kNothing:
+        goes_on = false;
+        break;
+      case Step::kParked:
+        is_parked_ = true;
+        goes_on = false;
+        break;
+      case Step::kRefused:
+        Refuse(reader_.error());
+        break;
+      case Step::kEnded:
+        Break(reader_.error());
+        break;
     }
   }
   if (!failure_.ok()) return false;
+  Flush();
   CompleteSends();
   // Frames may wait in the inbox, and nothing announces them once the outbox is empty.
   wants_turn_ = is_blocked();
@@ -278,31 +298,10 @@ bool TcpLink::TakeFrames() {
 }
 
 bool TcpLink::Begin(const FrameHeader& header) {
-  if (!header.reserved_are_zero()) {
-    Refuse(absl::InternalError("a frame with bytes that must be zero and are not"));
-    return false;
-  }
-  switch (header.kind) {
-    case FrameKind::kRead:
-      return BeginRead(header);
-    case FrameKind::kWrite:
-      return BeginWrite(header);
-    case FrameKind::kMessage:
-      return BeginMessage(header);
-    case FrameKind::kEnd: {
-      if (header.size > kTcpMaxReason) break;
-      payload_ = Payload::kReason;
-      payload_size_ = header.size;
-      reason_code_ = header.key;
-      const Sge to = {reinterpret_cast<std::byte*>(reason_.data()), header.size, 0};
-      inbox_.Expect({&to, 1});
-      return true;
-    }
-    case FrameKind::kReadAnswer:
-      break;
-  }
-  Refuse(absl::InternalError(absl::StrCat("a frame of kind ", static_cast<unsigned>(header.kind),
-                                          " and size ", header.size, ", which no client sends")));
+  if (header.kind == FrameKind::kRead) return BeginRead(header);
+  if (header.kind == FrameKind::kFind) return BeginFind(header);
+  if (header.kind == FrameKind::kWrite) return BeginWrite(header);
+  Refuse(reader_.UnknownFrame());
   return false;
 }
 
@@ -314,9 +313,37 @@ bool TcpLink::BeginRead(const FrameHeader& header) {
   }
   const Sge bytes = {from, header.size, 0};
   if (!send_failed_) outbox_.Add({.kind = FrameKind::kReadAnswer, .size = header.size}, {&bytes, 1});
-  inbox_.Expect({});
+  reader_.Expect({});
   counters_->reads.fetch_add(1, std::memory_order_relaxed);
   counters_->read_bytes.fetch_add(header.size, std::memory_order_relaxed);
+  return true;
+}
+
+bool TcpLink::BeginFind(const FrameHeader& header) {
+  FrameHeader of_bucket = header;
+  of_bucket.size = sizeof(Bucket);
+  std::byte* const bucket = Access(of_bucket, false);
+  if (bucket == nullptr || header.size > kTcpMaxFound || header.match == 0) {
+    Refuse(absl::PermissionDeniedError("a FIND outside the regions that this connection was given"));
+    return false;
+  }
+  const Region& region = *Find(header.key);
+  const std::uint64_t offset = header.offset - region.address;
+  if (offset % sizeof(Bucket) != 0) {
+    Refuse(absl::InternalError("a FIND of what is no bucket"));
+    return false;
+  }
+  const std::span<std::byte> record = FindRecord(region.bytes, offset, header.match, header.size);
+  const std::uint32_t record_size = static_cast<std::uint32_t>(record.size());
+  FrameHeader answer{.kind = FrameKind::kFindAnswer, .size = of_bucket.size + record_size};
+  if (!record.empty()) {
+    answer.offset = region.address + static_cast<std::uint64_t>(record.data() - region.bytes.data());
+  }
+  const std::array<Sge, 2> bytes{Sge{bucket, of_bucket.size, 0}, Sge{record.data(), record_size, 0}};
+  if (!send_failed_) outbox_.Add(answer, bytes);
+  reader_.Expect({});
+  counters_->reads.fetch_add(1, std::memory_order_relaxed);
+  counters_->read_bytes.fetch_add(answer.size, std::memory_order_relaxed);
   return true;
 }
 
@@ -326,52 +353,9 @@ bool TcpLink::BeginWrite(const FrameHeader& header) {
     Refuse(absl::PermissionDeniedError("a WRITE outside the regions that this connection may write"));
     return false;
   }
-  payload_ = Payload::kWrite;
-  payload_key_ = header.key;
   const Sge to = {into, header.size, 0};
-  inbox_.Expect({&to, 1});
+  reader_.Expect({&to, 1});
   return true;
-}
-
-bool TcpLink::BeginMessage(const FrameHeader& header) {
-  if (header.size > kMaxMessageSize) {
-    Refuse(absl::InternalError(
-        absl::StrCat("a message of ", header.size, " bytes; the longest is ", kMaxMessageSize)));
-    return false;
-  }
-  if (receives_.empty()) {
-    is_parked_ = true;
-    return false;
-  }
-  const Receive& receive = receives_.front();
-  if (header.size > receive.size) {
-    Refuse(absl::InternalError(
-        absl::StrCat("a message of ", header.size, " bytes came for a receive of ", receive.size)));
-    return false;
-  }
-  payload_ = Payload::kMessage;
-  payload_size_ = header.size;
-  const Sge to = {receive.data, header.size, 0};
-  inbox_.Expect({&to, 1});
-  return true;
-}
-
-void TcpLink::FinishPayload() {
-  switch (std::exchange(payload_, Payload::kNone)) {
-    case Payload::kNone:
-    case Payload::kWrite:
-      return;
-    case Payload::kMessage:
-      done_.push({.completion = {.connection = connection_,
-                                 .context = receives_.front().context,
-                                 .byte_count = payload_size_,
-                                 .kind = CompletionKind::kReceive,
-                                 .ok = true}});
-      receives_.pop();
-      return;
-    case Payload::kReason:
-      return Break(StatusOfEnd(reason_code_, {reason_.data(), payload_size_}, "the client"));
-  }
 }
 
 const TcpLink::Region* TcpLink::Find(std::uint32_t key) const {

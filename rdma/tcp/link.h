@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "rdma/requests.h"
 #include "rdma/tcp/events.h"
-#include "rdma/tcp/inbox.h"
+#include "rdma/tcp/frame_reader.h"
 #include "rdma/tcp/outbox.h"
 #include "rdma/transport.h"
 #include "rdma/unique_fd.h"
@@ -23,7 +23,7 @@ namespace remora::rdma {
 
 /// What a NIC thread has done.
 struct NicCounters {
-  std::atomic<std::uint64_t> reads = 0;       // READs that it answered
+  std::atomic<std::uint64_t> reads = 0;       // READs and FINDs that it answered
   std::atomic<std::uint64_t> read_bytes = 0;  // of them
 };
 
@@ -83,11 +83,6 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
     std::uint64_t address = 0;
     std::span<std::byte> bytes;
   };
-  struct Receive {
-    std::uint64_t context = 0;
-    std::byte* data = nullptr;
-    std::uint32_t size = 0;
-  };
   struct Send {
     std::uint64_t context = 0;
     std::uint64_t frame = 0;     // of the outbox: with it the send is done
@@ -97,7 +92,6 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
     Completion completion;
     std::uint32_t requests = 0;
   };
-  enum class Payload : std::uint8_t { kNone, kWrite, kMessage, kReason };
 
   // All REQUIRE mutex_.
   void ReceiveFrames(std::span<std::byte> buffer);
@@ -105,9 +99,8 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   bool TakeFrames();
   bool Begin(const FrameHeader& header);
   bool BeginRead(const FrameHeader& header);
+  bool BeginFind(const FrameHeader& header);
   bool BeginWrite(const FrameHeader& header);
-  bool BeginMessage(const FrameHeader& header);
-  void FinishPayload();
   const Region* Find(std::uint32_t key) const;
   /// The bytes that the frame names, if they may be read, or written.
   std::byte* Access(const FrameHeader& header, bool writes) const;
@@ -142,16 +135,10 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   std::uint32_t interest_ = 0;
   std::vector<Region> regions_;
 
-  TcpInbox inbox_;
-  Payload payload_ = Payload::kNone;
-  std::uint32_t payload_key_ = 0;   // kWrite
-  std::uint32_t payload_size_ = 0;  // kMessage, kReason
-  std::uint32_t reason_code_ = 0;
-  std::array<char, kTcpMaxReason> reason_{};
+  TcpFrameReader reader_;
 
   TcpOutbox outbox_;
   FixedQueue<Send> sends_;
-  FixedQueue<Receive> receives_;
   FixedQueue<Done> done_;
   std::uint32_t under_way_ = 0;  // sends not yet taken by Take
   std::uint32_t uncovered_ = 0;  // WRITEs behind the last SEND

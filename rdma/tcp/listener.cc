@@ -1,5 +1,7 @@
 #include "rdma/tcp/listener.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -78,6 +80,8 @@ std::size_t TcpListener::Poll(std::span<Completion> out) {
     }
     count += taken;
   }
+  // A NIC thread on this CPU reports nothing before this thread sleeps.
+  if (count > 0) has_nic_here_ = tcp_events_->cpu() == sched_getcpu();
   return count;
 }
 

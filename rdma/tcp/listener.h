@@ -26,6 +26,7 @@ class TcpListener final : public Listener {
   absl::StatusOr<RemoteRegion> RegisterRead(SharedMemory& memory) override;
   std::unique_ptr<ServerConnection> NextRequest() override;
   std::size_t Poll(std::span<Completion> out) override;
+  bool PollingPays() const override { return !has_nic_here_; }
   void Arm() override { tcp_events_->Arm(); }
   void Disarm() override { tcp_events_->Disarm(); }
   int wait_fd() const override { return tcp_events_->fd(); }
@@ -55,6 +56,7 @@ class TcpListener final : public Listener {
   std::vector<std::span<std::byte>> reads_;  // by key - 1
   std::uint32_t last_key_ = kTcpMaxReads;
   std::size_t connection_count_ = 0;
+  bool has_nic_here_ = false;  // PollingPays
 };
 
 }  // namespace remora::rdma

@@ -1,9 +1,11 @@
 #include "rdma/tcp/socket.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/time.h>
 
 #include <array>
 #include <cerrno>
@@ -38,20 +40,22 @@ absl::Status ListenStatus(int error, const Address& address) {
 
 }  // namespace
 
-std::string TcpSocketAddress::ToString() const {
+std::string TcpSocketAddress::ToString() const { return absl::StrCat(HostToString(), ":", port()); }
+
+std::string TcpSocketAddress::HostToString() const {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (storage.ss_family == AF_INET6) {
     const auto* ip = reinterpret_cast<const sockaddr_in6*>(&storage);
     // An IPv4 peer of a socket that serves both is named as it names itself.
     if (IN6_IS_ADDR_V4MAPPED(&ip->sin6_addr)) {
       inet_ntop(AF_INET, &ip->sin6_addr.s6_addr[12], text.data(), text.size());
-      return absl::StrCat(text.data(), ":", port());
+      return text.data();
     }
     inet_ntop(AF_INET6, &ip->sin6_addr, text.data(), text.size());
-    return absl::StrCat("[", text.data(), "]:", port());
+    return absl::StrCat("[", text.data(), "]");
   }
   inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, text.data(), text.size());
-  return absl::StrCat(text.data(), ":", port());
+  return text.data();
 }
 
 std::uint16_t TcpSocketAddress::port() const {
@@ -104,6 +108,16 @@ absl::Status SetTcpOptions(int socket, const TcpPatience& patience) {
   // The time in flight decides, where it is set (tcp(7)).
   REMORA_RETURN_IF_ERROR(SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, 2));
   return SetOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.in_flight.count()));
+}
+
+absl::Status MakeBlocking(int socket) {
+  const timeval timeout = {.tv_sec = kTcpReceiveTimeout.count(), .tv_usec = 0};
+  const int flags = fcntl(socket, F_GETFL);
+  if (flags < 0 || fcntl(socket, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
+      setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) != 0) {
+    return TcpStatus(errno, "setsockopt");
+  }
+  return absl::OkStatus();
 }
 
 void SetInFlightPatience(int socket, std::chrono::milliseconds patience) {

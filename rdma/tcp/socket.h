@@ -24,6 +24,8 @@ struct TcpSocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   /// "10.0.0.7:40312" or "[::1]:40312".
   std::string ToString() const;
+  /// "10.0.0.7" or "[::1]".
+  std::string HostToString() const;
   std::uint16_t port() const;
 };
 
@@ -47,8 +49,13 @@ inline constexpr TcpPatience kClientPatience{.idle = std::chrono::seconds(1)};
 /// Of a peer that is there, and takes nothing.
 inline constexpr std::chrono::milliseconds kSlowReaderPatience{30'000};
 
+/// The longest sleep of a recv (SO_RCVTIMEO).
+inline constexpr std::chrono::seconds kTcpReceiveTimeout(1);
+
 /// Sends at once what is written, and notices a peer that is gone.
 absl::Status SetTcpOptions(int socket, const TcpPatience& patience);
+/// From now on a call without MSG_DONTWAIT waits; a recv for kTcpReceiveTimeout at most.
+absl::Status MakeBlocking(int socket);
 /// Changes how long bytes in flight may go without an acknowledgement.
 void SetInFlightPatience(int socket, std::chrono::milliseconds patience);
 

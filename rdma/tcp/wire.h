@@ -5,14 +5,16 @@
 //   TcpHello                   ----->     NextRequest
 //                              <-----     TcpReply: accepted, or why not
 //   READ, WRITE, MESSAGE       ----->     a NIC thread serves READs and WRITEs
-//                              <-----     READ-ANSWER, in the order of the READs; WRITE, MESSAGE
+//   FIND                       ----->
+//                              <-----     READ-ANSWER, FIND-ANSWER, in the order of the READs and FINDs;
+//                                         WRITE, MESSAGE
 //   END                        <---->     the reason why its sender gives up this connection; nothing follows
 //
 // A frame is a header of 24 bytes, then its payload:
 //
 //    0      1          4        8        12         16                24
 //   +------+----------+--------+--------+----------+-----------------+-------------------
-//   | kind | zero     | size   | key    | zero     | offset          | payload
+//   | kind | zero     | size   | key    | match    | offset          | payload
 //   +------+----------+--------+--------+----------+-----------------+-------------------
 //
 //   kind          size                  key               offset                payload
@@ -21,6 +23,14 @@
 //   WRITE         bytes that follow     of the region     of the first byte     the bytes
 //   MESSAGE       bytes that follow     0                 0                     the message
 //   END           bytes that follow     an absl code      0                     text for a log
+//   FIND          most of the record    of the region     of the bucket         none
+//   FIND-ANSWER   bytes that follow     0                 of the record         the bucket, then the record
+//
+// `match` is the fingerprint that a FIND looks for (12 bits, not 0), and 0 in all other frames. A FIND is two
+// READs in one round trip: that of a bucket, and that of the record which its first slot with the fingerprint
+// names. Its answer has the bucket alone if there is no such slot, or the record is longer than wanted.
+// Bucket and record are READ as O3 and O4 say, and the bucket may have changed between the look at it and its
+// READ: the client takes the record only if the bucket that it was sent names it.
 //
 // `offset` is RemoteRegion's address, and what the request adds to it. Integers are little-endian. A receiver
 // takes every field for hostile: it checks a header whole before it uses any of it, and an access that leaves
@@ -48,7 +58,7 @@ namespace remora::rdma {
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr std::uint64_t kTcpMagic = 0x007063746d6572ff;  // 0xff "remtcp" 0: no line of text begins so
-inline constexpr std::uint32_t kTcpVersion = 1;
+inline constexpr std::uint32_t kTcpVersion = 2;
 
 struct TcpHello {
   std::uint64_t magic = kTcpMagic;
@@ -83,6 +93,8 @@ enum class FrameKind : std::uint8_t {
   kWrite = 3,
   kMessage = 4,
   kEnd = 5,
+  kFind = 6,
+  kFindAnswer = 7,
 };
 
 struct FrameHeader {
@@ -90,10 +102,12 @@ struct FrameHeader {
   std::uint8_t zero[3] = {};
   std::uint32_t size = 0;
   std::uint32_t key = 0;
-  std::uint32_t zero_too = 0;
+  std::uint32_t match = 0;
   std::uint64_t offset = 0;
 
-  bool reserved_are_zero() const { return (zero[0] | zero[1] | zero[2]) == 0 && zero_too == 0; }
+  bool reserved_are_zero() const {
+    return (zero[0] | zero[1] | zero[2]) == 0 && (match == 0 || kind == FrameKind::kFind);
+  }
 };
 static_assert(sizeof(FrameHeader) == 24);
 static_assert(offsetof(FrameHeader, size) == 4 && offsetof(FrameHeader, key) == 8);
@@ -102,6 +116,8 @@ static_assert(std::has_unique_object_representations_v<FrameHeader>);
 
 /// Most bytes of one READ or WRITE.
 inline constexpr std::uint64_t kTcpMaxTransfer = std::uint64_t{1} << 30;
+/// Most bytes of the record of a FIND.
+inline constexpr std::uint32_t kTcpMaxFound = 1 << 20;
 /// Most bytes of an END's text.
 inline constexpr std::uint32_t kTcpMaxReason = 200;
 

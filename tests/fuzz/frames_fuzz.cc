@@ -12,6 +12,7 @@
 
 #include "rdma/tcp/client.h"
 #include "rdma/tcp/link.h"
+#include "store/format/memory/layout.h"
 #include "tests/fuzz/input.h"
 
 namespace {
@@ -50,8 +51,9 @@ void CheckAnswers(const std::string& sent) {
     FrameHeader header;
     std::memcpy(&header, sent.data() + at, sizeof(header));
     FUZZ_CHECK(header.reserved_are_zero());
-    FUZZ_CHECK(header.kind == FrameKind::kReadAnswer || header.kind == FrameKind::kEnd);
-    FUZZ_CHECK(header.size <= kRegionSize);
+    const bool is_find = header.kind == FrameKind::kFindAnswer;
+    FUZZ_CHECK(is_find || header.kind == FrameKind::kReadAnswer || header.kind == FrameKind::kEnd);
+    FUZZ_CHECK(header.size <= (is_find ? sizeof(remora::Bucket) : 0) + kRegionSize);
     at += sizeof(header) + header.size;
   }
   FUZZ_CHECK(at == sent.size());
@@ -70,11 +72,11 @@ void Receive(int socket, std::string* all) {
 std::string FrameOf(remora::Input& input) {
   FrameHeader header;
   const auto what = input.Take<std::uint8_t>();
-  header.kind = static_cast<FrameKind>((what & 7) < 6 ? what & 7 : input.Take<std::uint8_t>());
+  header.kind = static_cast<FrameKind>((what & 7) < 7 ? what & 7 : input.Take<std::uint8_t>());
   header.size = (what & 8) != 0 ? input.Take<std::uint32_t>() : input.Take<std::uint8_t>();
   header.key = (what & 16) != 0 ? input.Take<std::uint32_t>() : input.Take<std::uint8_t>() % 12;
   header.offset = (what & 32) != 0 ? input.Take<std::uint64_t>() : input.Take<std::uint8_t>();
-  if ((what & 64) != 0) header.zero_too = input.Take<std::uint8_t>();
+  if ((what & 64) != 0) header.match = input.Take<std::uint16_t>();
   std::string text(reinterpret_cast<const char*>(&header), sizeof(header));
   const std::string_view behind = input.Bytes(input.Take<std::uint8_t>());
   text.append(behind);

@@ -25,6 +25,7 @@ SUITES = {
     "crash": ({"store", "server", "rdma"}, set()),
     "simulation": ({"store", "client", "server"}, {"rdma"}),
     "guest": ({"rdma"}, set()),
+    "transport": ({"rdma"}, set()),
 }
 TABLE_SUITES = {
     "crash": {"cuts": int, "breaks": list},

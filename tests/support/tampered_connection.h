@@ -25,6 +25,9 @@ struct Tampering {
   bool replies_overtake = false;
   /// May change what a READ brought before it is seen, unless empty.
   std::function<void(std::span<const rdma::Sge> came)> change_read;
+  /// May change what a FIND brought before it is seen, unless empty.
+  std::function<void(std::span<std::byte> bucket, std::span<std::byte> record, rdma::FoundRecord& found)>
+      change_found;
   /// May change a reply before it is seen, unless empty.
   std::function<void(Reply&)> change_reply;
   /// May change the bytes behind the reply, unless empty.
@@ -32,7 +35,8 @@ struct Tampering {
   /// Called behind each WRITE, unless empty.
   std::function<void()> wrote;
   std::size_t held = 0;
-  int connections = 0;  // that there are
+  int connections = 0;               // that there are
+  std::size_t reads = 0, finds = 0;  // that were posted
 };
 
 class TamperedConnection final : public rdma::ClientConnection {
@@ -58,8 +62,17 @@ class TamperedConnection final : public rdma::ClientConnection {
 
   absl::Status PostReadv(std::uint64_t context, std::span<const rdma::Sge> to, const RemoteRegion& region,
                          std::uint64_t offset) override {
+    ++tampering_.reads;
     if (tampering_.change_read) reads_.emplace_back(to.begin(), to.end());
     return inner_->PostReadv(context, to, region, offset);
+  }
+  bool finds() const override { return inner_->finds(); }
+  absl::Status PostFind(std::uint64_t context, const rdma::Sge& bucket, const rdma::Sge& record,
+                        const RemoteRegion& region, std::uint64_t offset, std::uint32_t fingerprint,
+                        rdma::FoundRecord* found) override {
+    ++tampering_.finds;
+    finds_[context] = {bucket, record, found};
+    return inner_->PostFind(context, bucket, record, region, offset, fingerprint, found);
   }
   absl::Status PostWritev(std::span<const rdma::Sge> from, const RemoteRegion& region,
                           std::uint64_t offset) override {
@@ -90,7 +103,9 @@ class TamperedConnection final : public rdma::ClientConnection {
         std::memcpy(&reply, message, sizeof(reply));
         tampering_.change_behind(reply, {message + sizeof(reply), out[i].byte_count - sizeof(reply)});
       }
-      if (out[i].kind == rdma::CompletionKind::kRead && !reads_.empty()) {  // they complete in their order
+      const bool is_find = out[i].kind == rdma::CompletionKind::kRead && TakeFind(out[i]);
+      // READs complete in their order.
+      if (out[i].kind == rdma::CompletionKind::kRead && !is_find && !reads_.empty()) {
         if (out[i].ok && tampering_.change_read) tampering_.change_read(reads_.front());
         reads_.pop_front();
       }
@@ -119,10 +134,28 @@ class TamperedConnection final : public rdma::ClientConnection {
   std::string peer() const override { return inner_->peer(); }
 
  private:
+  struct PostedFind {
+    rdma::Sge bucket, record;
+    rdma::FoundRecord* found = nullptr;
+  };
+
+  /// Returns whether it is the completion of a FIND.
+  bool TakeFind(const rdma::Completion& completion) {
+    const auto find = finds_.extract(completion.context);
+    if (find.empty()) return false;
+    const PostedFind& came = find.mapped();
+    if (completion.ok && tampering_.change_found) {
+      tampering_.change_found({came.bucket.data, came.bucket.size}, {came.record.data, came.found->size},
+                              *came.found);
+    }
+    return true;
+  }
+
   const std::unique_ptr<rdma::ClientConnection> inner_;
   Tampering& tampering_;
   std::map<std::uint64_t, rdma::Sge> receives_;
   std::deque<std::vector<rdma::Sge>> reads_;
+  std::map<std::uint64_t, PostedFind> finds_;  // by context, of which each has one READ or FIND at a time
   std::deque<rdma::Completion> waiting_;
 };
 

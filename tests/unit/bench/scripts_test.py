@@ -66,7 +66,7 @@ class Compare(Scripts):
         result = json.loads((out / "compare.json").read_text())
         systems = {level: {cell["system"] for cell in result["cells"] if cell["level"] == level}
                    for level in ("memory", "logged")}
-        everybody = {"memory": {"Remora", "Redis, Unix socket", "Redis, TCP", "memcached, Unix socket"},
+        everybody = {"memory": {"Remora", "Remora, TCP", "Redis, Unix socket", "Redis, TCP", "memcached, Unix socket"},
                      "logged": {"Remora", "Redis, Unix socket", "RocksDB, embedded", "LMDB, embedded"}}
         for level, expected in everybody.items():
             self.assertEqual(systems[level], {system for system in expected

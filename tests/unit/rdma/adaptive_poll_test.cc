@@ -11,9 +11,9 @@ constexpr int kLong = 5000;
 constexpr int kNever = kLong + 1;
 
 /// A wait for what is there at the `found`th look; how often it looked.
-int LooksOf(AdaptivePoller& spinner, int found, bool pays = true) {
+int LooksOf(AdaptivePoller& spinner, int found, bool pays = true, int cost = 1) {
   int looks = 0;
-  const bool is_there = spinner.Spin([&] { return ++looks == found; }, pays);
+  const bool is_there = spinner.Spin([&] { return ++looks == found; }, pays, cost);
   EXPECT_EQ(is_there, looks == found);
   return looks;
 }
@@ -58,6 +58,16 @@ TEST(AdaptivePollerTest, BelievesAHintThatItDoesNotPayButTriesNowAndThen) {
     ASSERT_EQ(LooksOf(spinner, kNever, false), kShort);
     for (int i = 0; i < rest; ++i) ASSERT_EQ(LooksOf(spinner, kNever, false), 1) << i << " of " << rest;
   }
+}
+
+// A system call takes as long as ten looks at memory: a wait takes no longer for that.
+TEST(AdaptivePollerTest, LooksLessOftenWhereALookIsDear) {
+  AdaptivePoller spinner;
+  EXPECT_EQ(LooksOf(spinner, kNever, true, 10), kLong / 10);
+  EXPECT_EQ(LooksOf(spinner, kNever, true, 10), kShort / 10);
+  EXPECT_EQ(LooksOf(spinner, kNever, false, 10), kShort / 10);
+  EXPECT_EQ(LooksOf(spinner, kNever, false, 10), 1);
+  EXPECT_EQ(LooksOf(spinner, kNever, true, 1'000'000), 1);
 }
 
 TEST(AdaptivePollerTest, TriesAgainWhereTheHintWasWrong) {

@@ -25,6 +25,7 @@
 #include "rdma/local/mapped_region.h"
 #include "rdma/local/socket.h"
 #include "tests/support/as_user.h"
+#include "tests/unit/rdma/pinned_to.h"
 #include "tests/unit/rdma/transport_fixture.h"
 #include "tests/unit/rdma/transport_peer.h"
 
@@ -242,35 +243,6 @@ TEST_F(LocalTest, WaitSeesWhatCameSinceTheLastPoll) {
 }
 
 // A server that always polls is told of clients all the same.
-/// Lets the calling thread run on this CPU alone, until it is destroyed.
-class PinnedTo {
- public:
-  explicit PinnedTo(int cpu) {
-    EXPECT_EQ(sched_getaffinity(0, sizeof(before_), &before_), 0);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    EXPECT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-  }
-  ~PinnedTo() { EXPECT_EQ(sched_setaffinity(0, sizeof(before_), &before_), 0); }
-  PinnedTo(const PinnedTo&) = delete;
-  PinnedTo& operator=(const PinnedTo&) = delete;
-
- private:
-  cpu_set_t before_;
-};
-
-/// Returns the CPUs that this thread may use.
-std::vector<int> UsableCpus() {
-  cpu_set_t usable;
-  EXPECT_EQ(sched_getaffinity(0, sizeof(usable), &usable), 0);
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &usable)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 TEST_F(LocalTest, EachSideKnowsWhetherTheOtherRunsOnItsCpu) {
   const std::vector<int> cpus = UsableCpus();
   if (cpus.size() < 2) GTEST_SKIP() << "this process may use one CPU only";

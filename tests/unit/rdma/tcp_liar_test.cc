@@ -44,8 +44,8 @@ class TcpLiarTest : public ::testing::Test {
     auto connection = Dial(where_, {}, clock_, deadline);
     return (*connection)->Connect({}, deadline);
   }
-  /// The failure of a client that has posted a READ of 16 bytes, and is sent these bytes.
-  absl::Status FailureOf(const std::string& bytes) {
+  /// The failure of a client that has posted a READ of 16 bytes, or a FIND, and is sent these bytes.
+  absl::Status FailureOf(const std::string& bytes, bool finds = false) {
     std::jthread server([&] {
       RawTcp raw = AcceptRaw();
       TcpHello hello;
@@ -58,11 +58,14 @@ class TcpLiarTest : public ::testing::Test {
     });
     const TimePoint deadline = clock_.Now() + kPatience;
     auto connection = Dial(where_, {}, clock_, deadline);
-    std::array<std::byte, 16> into{};
+    std::array<std::byte, 512> into{};
     const auto registration = (*connection)->RegisterMessages(into);
     EXPECT_THAT((*connection)->Connect({}, deadline), IsOk());
-    const Sge to = MakeSge(**registration, 0, 16);
-    EXPECT_THAT((*connection)->PostReadv(1, {&to, 1}, {.size = 100, .key = 1}, 0), IsOk());
+    const Sge to = MakeSge(**registration, 0, finds ? 256 : 16), record = MakeSge(**registration, 256, 64);
+    FoundRecord found;
+    EXPECT_THAT(finds ? (*connection)->PostFind(1, to, record, {.size = 1024, .key = 1}, 0, 7, &found)
+                      : (*connection)->PostReadv(1, {&to, 1}, {.size = 100, .key = 1}, 0),
+                IsOk());
     AdaptivePoller spinner;
     std::array<Completion, 4> completions;
     EXPECT_THAT(PollUntil(**connection, completions, deadline, spinner), IsOk());
@@ -80,15 +83,18 @@ class TcpLiarTest : public ::testing::Test {
 };
 
 TEST_F(TcpLiarTest, WhatIsNoRemoraServerIsSaidToBeNone) {
-  TcpReply stranger, newer, large, odd;
+  TcpReply stranger, newer, older, large, odd;
   stranger.magic = 1;
   newer.version = 9;
+  older.version = 1;
+  older.answer = TcpAnswer::kWrongVersion;
   large.data_size = kMaxAcceptData + 1;
   odd.answer = static_cast<TcpAnswer>(77);
   for (const auto& [answer, why] : {std::pair<std::string, const char*>("", "hung up"),
                                     {"SSH-2.0-OpenSSH_9.2p1\r\n", "is no Remora server"},
                                     {TextOf(stranger), "is no Remora server"},
                                     {TextOf(newer), "speaks version 9"},
+                                    {TextOf(older), "speaks version 1"},
                                     {TextOf(newer).substr(0, 12), "speaks version 9"},
                                     {TextOf(TcpReply{}).substr(0, 100), "hung up"},
                                     {TextOf(TcpReply{.answer = TcpAnswer::kNoRoom}), "no descriptor left"}}) {
@@ -109,8 +115,17 @@ TEST_F(TcpLiarTest, AServersFramesAreChecked) {
         FrameHeader{.kind = K::kEnd, .size = 1000}, FrameHeader{.kind = static_cast<K>(0)},
         FrameHeader{.kind = static_cast<K>(99)},
         FrameHeader{.kind = K::kReadAnswer, .zero = {0, 1, 0}, .size = 16},
-        FrameHeader{.kind = K::kReadAnswer, .size = 16, .zero_too = 1}}) {
+        FrameHeader{.kind = K::kReadAnswer, .size = 16, .match = 1},
+        FrameHeader{.kind = K::kFindAnswer, .size = 256}, FrameHeader{.kind = K::kFindAnswer, .size = 16},
+        FrameHeader{.kind = K::kFind, .size = 16, .key = 1}}) {
     EXPECT_THAT(FailureOf(TextOf(header, junk)), HasCode(absl::StatusCode::kInternal))
+        << "kind " << static_cast<int>(header.kind) << " size " << header.size;
+  }
+  for (const FrameHeader& header :
+       {FrameHeader{.kind = K::kReadAnswer, .size = 256}, FrameHeader{.kind = K::kReadAnswer, .size = 320},
+        FrameHeader{.kind = K::kFindAnswer, .size = 255}, FrameHeader{.kind = K::kFindAnswer, .size = 321},
+        FrameHeader{.kind = K::kFindAnswer, .size = ~0u}}) {
+    EXPECT_THAT(FailureOf(TextOf(header, std::string(400, 'j')), true), HasCode(absl::StatusCode::kInternal))
         << "kind " << static_cast<int>(header.kind) << " size " << header.size;
   }
   // Nothing was offered.

@@ -2,16 +2,24 @@
 // addresses that it listens at.
 #include <poll.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "rdma/tcp/socket.h"
+#include "tests/support/sanitizers.h"
 #include "tests/unit/rdma/patience.h"
+#include "tests/unit/rdma/pinned_to.h"
 #include "tests/unit/rdma/transport_fixture.h"
 
 namespace remora::rdma {
@@ -242,6 +250,93 @@ TEST_F(TcpTest, MessagesWaitForReceives) {
   EXPECT_TRUE(done);
   EXPECT_EQ(read[63], std::byte{'r'});
   client->reset();
+}
+
+// --- Waiting --------------------------------------------------------------------------------------
+
+/// Returns the CPU time of the calling thread.
+std::chrono::nanoseconds ThreadCpuTime() {
+  timespec time{};
+  REMORA_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+TEST_F(TcpTest, AClientThatWaitsSleeps) {
+  StartService();
+  const auto client = Open();
+  AdaptivePoller spinner;
+  std::array<Completion, 4> completions;
+  const std::chrono::nanoseconds before = ThreadCpuTime();
+  const auto waited =
+      PollUntil(client->connection(), completions, clock_.Now() + std::chrono::seconds(2), spinner);
+  EXPECT_THAT(waited, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_LT(ThreadCpuTime() - before, std::chrono::milliseconds(500));
+}
+
+// The threads of a service run where its starter did.
+TEST_F(TcpTest, EachSideKnowsWhetherTheOtherRunsOnItsCpu) {
+  const std::vector<int> cpus = UsableCpus();
+  if (cpus.size() < 2) GTEST_SKIP() << "this process may use one CPU only";
+  const std::string echo = CommandText(ServiceOp::kEcho);
+  for (const int other : {cpus[0], cpus[1]}) {
+    {
+      const PinnedTo service_cpu(other);
+      StartService();
+    }
+    for (const int own : {cpus[0], cpus[1]}) {
+      const PinnedTo client_cpu(own);
+      const auto client = Open();
+      ASSERT_THAT(client->Call(echo), IsOk());
+      EXPECT_EQ(client->connection().PollingPays(), own != other);
+      service_->Do([](Service& service) { EXPECT_FALSE(service.polling_pays()); });
+    }
+    // The service's own thread goes elsewhere; its NIC thread does not.
+    std::optional<PinnedTo> moved;
+    service_->Do([&](Service&) { moved.emplace(other == cpus[0] ? cpus[1] : cpus[0]); });
+    const auto client = Open();
+    ASSERT_THAT(client->Call(echo), IsOk());
+    service_->Do([&](Service& service) {
+      EXPECT_TRUE(service.polling_pays());
+      moved.reset();
+    });
+    service_.reset();
+  }
+}
+
+// --- What is left ---------------------------------------------------------------------------------
+
+/// Returns the entries of a folder of /proc/self.
+std::ptrdiff_t EntriesOf(const char* folder) {
+  const std::filesystem::directory_iterator entries(std::string("/proc/self/") + folder);
+  return std::distance(begin(entries), end(entries));
+}
+
+// REMORA_TCP_CONNECTS: how many; 5,000 in the long tier.
+TEST_F(TcpTest, NothingIsLeftOfConnectionsThatEnded) {
+  const char* const asked = std::getenv("REMORA_TCP_CONNECTS");
+  const int connects = asked == nullptr ? 200 : std::atoi(asked);
+  ASSERT_GT(connects, 0);
+  StartService();
+  const auto connect = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto client = Open();
+      ASSERT_NE(client, nullptr);
+      ASSERT_EQ(client->Call(CommandText(ServiceOp::kEcho, 1)).value_or(""),
+                CommandText(ServiceOp::kEcho, 1));
+      ASSERT_EQ(client->Read(3, {40}).value_or(""), RegionText(3, 40));
+    }
+    ASSERT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
+  };
+  connect(100);
+  const std::ptrdiff_t descriptors = EntriesOf("fd"), threads = EntriesOf("task");
+  const std::size_t resident = ResidentBytes();
+  connect(connects);
+  EXPECT_EQ(EntriesOf("fd"), descriptors);
+  EXPECT_EQ(EntriesOf("task"), threads);
+  // A link alone has 8 KiB. AddressSanitizer keeps what was freed.
+  if (!kAddressSanitizer) {
+    EXPECT_LT(ResidentBytes(), resident + (std::size_t{16} << 20));
+  }
 }
 
 // --- Where -----------------------------------------------------------------------------------------
