@@ -27,6 +27,8 @@
 #include "store/durable/rocksdb_options.h"
 #include "store/durable/status.h"
 #include "store/durable/tier_log.h"
+#include "store/durable/wal_archive.h"
+#include "store/durable/wal_change_feed.h"
 #include "store/durable/wal_recovery.h"
 #include "store/format/memory/layout.h"
 
@@ -95,12 +97,15 @@ class DurableTier::Impl {
     }
     if (dir_->fresh()) REMORA_RETURN_IF_ERROR(dir_->MarkComplete());
     if (log_bytes > 0) {
-      REMORA_ASSIGN_OR_RETURN(log_,
-                              TierLog::OpenIn(*dir_, {.db = db_.get(),
-                                                      .entries = data(),
-                                                      .meta = meta(),
-                                                      .max_bytes = log_bytes,
-                                                      .write_buffer_bytes = options.write_buffer_bytes}));
+      REMORA_ASSIGN_OR_RETURN(
+          log_, TierLog::OpenIn(*dir_, {.db = db_.get(),
+                                        .entries = data(),
+                                        .meta = meta(),
+                                        .max_bytes = log_bytes,
+                                        .write_buffer_bytes = options.write_buffer_bytes,
+                                        .applying = options.applies_in_steps ? LogApplying::kByWriter
+                                                                             : LogApplying::kInThread,
+                                        .retention = options.log_retention}));
     }
     // A log that was torn by a power cut must not be taken for one of this boot, should it still be there.
     const auto is_there = [](const std::string& log) { return std::filesystem::exists(log); };
@@ -296,9 +301,9 @@ void DurableTier::SetVersionLimit(std::uint64_t limit) {
 absl::Status DurableTier::Write(Log log) { return impl_->Write(log); }
 
 absl::Status DurableTier::Begin(std::uint64_t incarnation) {
-  if (impl_->log_ != nullptr) return absl::OkStatus();  // it has no change feeds
-  REMORA_ASSIGN_OR_RETURN(impl_->openings_,
-                          AddOpening(*impl_->db_, *impl_->meta(), impl_->place(), incarnation));
+  REMORA_ASSIGN_OR_RETURN(impl_->openings_, has_commit_log() ? impl_->log_->AddOpening(incarnation)
+                                                             : AddOpening(*impl_->db_, *impl_->meta(),
+                                                                          impl_->place(), incarnation));
   impl_->logged_.store(impl_->db_->GetLatestSequenceNumber(), std::memory_order_relaxed);
   return absl::OkStatus();
 }
@@ -313,10 +318,11 @@ absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, st
 }
 
 absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t from) const {
+  if (impl_->log_ != nullptr) return impl_->log_->ReadChanges(from);
   // What is missing from an earlier opening's log was lost.
   const bool gaps =
       impl_->skipped_log_.load(std::memory_order_relaxed) && from > impl_->openings_.back().found;
-  return ChangeLog::Open(*impl_->db_, impl_->place(), from, gaps);
+  return ReadWalChanges(*impl_->db_, impl_->place(), from, gaps);
 }
 
 absl::Status DurableTier::Sync() {
@@ -332,12 +338,10 @@ absl::Status DurableTier::VerifyTables() const {
 }
 
 absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const BackupRequest& request) const {
-  if (has_commit_log()) {
-    return absl::FailedPreconditionError(
-        "backup: a store with a commit log cannot be backed up yet; scan it, and put what that shows "
-        "elsewhere");
-  }
-  return CreateBackup(*impl_->db_, impl_->place(), dir, request);
+  // C4: RocksDB must not flush by itself. What is applied meanwhile, and is not in tables, is not in the
+  // backup.
+  if (has_commit_log()) REMORA_RETURN_IF_ERROR(impl_->log_->PersistAll());
+  return CreateBackup(*impl_->db_, impl_->place(), dir, request, /*flush=*/!has_commit_log());
 }
 
 void DurableTier::PutClient(std::uint64_t client, std::int64_t since_ms) {

@@ -55,7 +55,7 @@ class TierLogTest : public testing::Test {
                                                                   .meta = db_.meta(),
                                                                   .is_of_this_boot = true,
                                                                   .max_bytes = kMinTierLogBytes,
-                                                                  .has_thread = false});
+                                                                  .applying = applying_});
     if (!log.ok()) return log.status();
     log_ = *std::move(log);
     log_->Begin(1);
@@ -95,6 +95,7 @@ class TierLogTest : public testing::Test {
 
   TempDir temp_;
   LogDatabase db_;
+  LogApplying applying_ = LogApplying::kOnDemand;
   std::unique_ptr<TierLog> log_;
   std::uint64_t version_ = 0;
 };
@@ -183,6 +184,19 @@ TEST_F(TierLogTest, AFullLogIsAppliedByItsWriters) {  // C10, C4
   EXPECT_GT(log_->slowed().count(), 0) << "before it was full";
   Restart();
   EXPECT_TRUE(Stored() == model);
+}
+
+TEST_F(TierLogTest, WithoutAThreadItsWriterApplies) {
+  Kill();
+  applying_ = LogApplying::kByWriter;
+  Open();
+  const std::string value(1000, 'v');
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Put("key" + std::to_string(i % 50), value));
+    ASSERT_LE(log_->appended() - log_->applied_to(), kTestLogFile + 2000) << i;
+    ASSERT_LE(log_->appended() - log_->persisted_to(), kMinTierLogBytes / 2) << i;
+  }
+  EXPECT_EQ(Stored().size(), 50u);
 }
 
 TEST_F(TierLogTest, MemoryMayForgetWhatItHolds) {  // C6
@@ -412,22 +426,12 @@ TEST_F(LoggedTierTest, WhatIsNotAppliedIsAppliedBeforeItIsEvicted) {  // C6
   EXPECT_TRUE(tier->Get("key", [](const auto&) { return absl::OkStatus(); }).ok());
 }
 
-TEST_F(LoggedTierTest, RefusesWhatItCannotDoYet) {
-  const auto store = OpenStore();
-  ASSERT_TRUE(store->Put("a", "1").ok());
-  EXPECT_EQ(store->Watch({}).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(store->Backup(temp_ / "backups").status().code(), absl::StatusCode::kFailedPrecondition);
-}
-
 TEST_F(LoggedTierTest, OptionsThatDoNotFitAreRefused) {
   StoreOptions options;
   options.commit_log_bytes = kLogBytes;
   EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "in memory";
   options = LoggedIn(path_);
   options.commit_log_bytes = kLogBytes;
-  options.syncing = Syncing::kInSteps;
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "in steps";
-  options = LoggedIn(path_);
   options.commit_log_bytes = kMinTierLogBytes - 1;
   EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kInvalidArgument) << "too small";
   EXPECT_TRUE(OpenStore(0)->Put("a", "1").ok()) << "and nothing was changed";
