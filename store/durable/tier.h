@@ -45,7 +45,7 @@ struct DurableTierOptions {
   /// the log files is held in memory. Open fails with NotFound and FailedPrecondition where there is no
   /// store.
   bool read_only = false;
-  /// As StoreOptions::commit_log_bytes. Not with read_only.
+  /// As StoreOptions::commit_log_bytes. read_only: of no account; what is there is read.
   std::uint64_t commit_log_bytes = 0;
   /// Writers fill RocksDB behind the commit log, in place of a thread.
   bool applies_in_steps = false;
@@ -169,7 +169,10 @@ class DurableTier {
     Entry entry_;
     absl::Status status_;
   };
-  /// Takes some microseconds, and reads nothing from the disk. Not at the same time as Write, if it is to be
+  /// With a commit log, applies what is logged, so that NewCursor has little left to apply. Any thread.
+  void PrepareCursor() const;
+  /// Takes some microseconds, and reads nothing from the disk; with a commit log, applies what is logged, and
+  /// may wait for a flush. Not at the same time as Write, if it is to be
   /// sure what it shows; else as Get.
   std::unique_ptr<Cursor> NewCursor(const ScanRange& range) const;
 

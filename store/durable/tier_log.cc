@@ -133,12 +133,13 @@ absl::Status TierLog::CheckUse(const DataDir& dir, bool with_log) {
   return absl::FailedPreconditionError(
       absl::StrCat(AbslView(kStoreDir.name), " ", dir.path(),
                    " has a commit log, which holds a part of what is stored: open it with "
-                   "StoreOptions::commit_log_bytes; what "
-                   "only reads a data directory cannot read this one yet"));
+                   "StoreOptions::commit_log_bytes (kvserver --commit_log=SIZE)"));
 }
 
+std::string TierLog::DirIn(const DataDir& dir) { return absl::StrCat(dir.path(), "/", kLogFolder); }
+
 absl::StatusOr<std::unique_ptr<TierLog>> TierLog::OpenIn(DataDir& dir, TierLogOptions options) {
-  options.dir = absl::StrCat(dir.path(), "/", kLogFolder);
+  options.dir = DirIn(dir);
   options.is_of_this_boot = dir.is_of_this_boot();
   if (dir.has_commit_log()) return Open(options);
   // RocksDB's own log, which is never written again, has nothing any more that tables do not have (C11). What

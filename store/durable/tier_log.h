@@ -88,6 +88,8 @@ class TierLog {
   /// The same for a data directory, whose log it makes where there is none, once RocksDB's own log is in
   /// tables. `options`: without dir, is_of_this_boot. Errors as Store::Open.
   static absl::StatusOr<std::unique_ptr<TierLog>> OpenIn(DataDir& dir, TierLogOptions options);
+  /// Where the log of a data directory is.
+  static std::string DirIn(const DataDir& dir);
   /// FailedPrecondition: the directory has a log, and would be used without it.
   static absl::Status CheckUse(const DataDir& dir, bool with_log);
   /// Applies and flushes nothing: the log has it.
@@ -131,6 +133,8 @@ class TierLog {
   /// Whether RocksDB may show a write that failed: one of T1 whose flush did. Then all later ones fail, too.
   bool may_show_failed() const { return may_show_failed_.load(std::memory_order_relaxed); }
 
+  /// As DurableTier::log_was_torn.
+  bool was_torn() const { return log_->was_torn(); }
   Lsn appended() const { return log_->appended(); }
   Lsn durable() const { return log_->durable(); }
   Lsn applied_to() const { return Lsn{applied_to_.load(std::memory_order_acquire)}; }

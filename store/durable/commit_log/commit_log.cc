@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Open(CommitLogOptions opti
                                             .is_of_this_boot = options.is_of_this_boot},
                                            replay));
   std::unique_ptr<CommitLog> log(new CommitLog(std::move(options)));
+  log->was_torn_ = recovered.was_torn;
   REMORA_RETURN_IF_ERROR(log->StartFiles(recovered));
   log->Recycle(log->options_.replay_from);
   return log;

@@ -92,6 +92,8 @@ class CommitLog {
   /// CommitLogReader::Open.
   absl::StatusOr<std::unique_ptr<CommitLogReader>> Read(Lsn from, LogPlace place = LogPlace::kGroupEnd) const;
 
+  /// Whether Open removed groups behind the end (C5d).
+  bool was_torn() const { return was_torn_; }
   Lsn appended() const { return Lsn{appended_.load(std::memory_order_acquire)}; }
   Lsn durable() const { return Lsn{durable_.load(std::memory_order_acquire)}; }
   /// First LSN that is held.
@@ -116,6 +118,7 @@ class CommitLog {
 
   CommitLogOptions options_;
   std::unique_ptr<CommitLogFiles> files_;
+  bool was_torn_ = false;
 
   // Of the thread that appends.
   std::shared_ptr<CommitLogFile> current_;
