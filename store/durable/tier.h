@@ -169,8 +169,6 @@ class DurableTier {
     Entry entry_;
     absl::Status status_;
   };
-  /// With a commit log, applies what is logged, so that NewCursor has little left to apply. Any thread.
-  void PrepareCursor() const;
   /// Takes some microseconds, and reads nothing from the disk; with a commit log, applies what is logged, and
   /// may wait for a flush. Not at the same time as Write, if it is to be
   /// sure what it shows; else as Get.

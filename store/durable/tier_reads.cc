@@ -88,10 +88,6 @@ struct DurableTier::Cursor::Rep {
 DurableTier::Cursor::Cursor(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 DurableTier::Cursor::~Cursor() = default;
 
-void DurableTier::PrepareCursor() const {
-  if (impl_->log_ != nullptr) impl_->log_->ApplyAll().IgnoreError();  // NewCursor says so
-}
-
 std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& range) const {
   // C7: all that is logged is published.
   absl::Status applied = impl_->log_ == nullptr ? absl::OkStatus() : impl_->log_->ApplyAll();

@@ -165,7 +165,6 @@ void StoreEngine::BeginToBeWatched() {
 // --- What others ask ------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(const ScanRange& range) {
-  core_.tier->PrepareCursor();  // writers do not wait for most of it
   // Without the lock, a write might be shown that no reader sees yet; and what was removed, should the clock
   // ever say less than it did, without a flush.
   WriterLock lock(core_.mutex);

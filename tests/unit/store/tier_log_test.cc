@@ -384,7 +384,7 @@ TEST_F(LoggedTierTest, ACursorShowsAllThatWasWrittenBefore) {  // C7
   const auto cursor = tier->NewCursor({});
   tier->Put("b", {.version = 2}, "2");
   ASSERT_TRUE(tier->Write().ok());
-  tier->PrepareCursor();
+  ASSERT_TRUE(tier->Holds(2)) << "it is applied";
   ASSERT_TRUE(cursor->Next());
   EXPECT_EQ(cursor->entry().key, "a");
   EXPECT_FALSE(cursor->Next());
