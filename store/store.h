@@ -96,9 +96,10 @@ struct StoreOptions {
   /// The default is so large that keys which are overwritten often never reach a file of their own.
   std::size_t write_buffer_bytes = std::size_t{64} << 20;
   /// Experimental. Not 0: writes are logged in files of the store's own, in data_dir, which have so many
-  /// bytes together (1 MiB at least; 1 GiB is a good size), and RocksDB is filled behind them. Watch and
-  /// Backup are refused with FailedPrecondition. A data directory of an earlier store is taken over; once it
-  /// has such a log, it opens only with one, and not with an earlier version. Syncing::kInThread only.
+  /// bytes together (1 MiB at least; 1 GiB is a good size), and RocksDB is filled behind them. Beside these
+  /// are the files that watch_retention keeps. A data directory of an earlier store is taken over, but for
+  /// resume tokens of its watches; once it has such a log, it opens only with one, and not with an earlier
+  /// version. With Syncing::kInSteps, the calls that write fill RocksDB.
   std::uint64_t commit_log_bytes = 0;
   /// Called, by whichever thread made them so and without a lock, when writes that Submit left pending have
   /// become visible, or failed. May be empty.

@@ -177,6 +177,13 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
            "How long at least a watch that was away finds what it has missed, on disk: 10m, 1d, ... "
            "In any case it finds the latest 64 MiB of the log, over restarts as well")
       .TypeName("DURATION");
+  std::uint64_t& commit_log_bytes = flags->server.store.commit_log_bytes;
+  line.Add("--commit_log", commit_log_bytes,
+           "Experimental: log writes in files of so many bytes together, in --data_dir, and fill RocksDB "
+           "behind them; 1G is a good size. A directory that has them opens only with this flag")
+      .Size()
+      .Range(std::uint64_t{1} << 20, std::uint64_t{1} << 40)
+      .DefaultText("off");
   line.Add("--max_clients", flags->max_clients,
            "Connections at most; for each, 0.28 MB of --memory are kept, or 0.37 MB where one of the "
            "addresses is "
@@ -247,14 +254,13 @@ std::optional<int> ParseFlags(int argc, char** argv, Flags* flags) {
   if (durability != Durability::kMemory && !has_dir) {
     return FailUsage("--durability=logged and synced need --data_dir=DIR; or choose --durability=memory");
   }
-  if (durability == Durability::kMemory && has_dir) {
-    return FailUsage("--durability=memory keeps nothing in a --data_dir; leave one out");
-  }
-  if (durability == Durability::kMemory && !flags->server.backup_dir.empty()) {
-    return FailUsage("--durability=memory has nothing to back up; leave out --backup_dir");
-  }
-  if (durability == Durability::kMemory && watch_retention) {
-    return FailUsage("--durability=memory has no log for watches; leave out --watch_retention");
+  if (durability == Durability::kMemory) {
+    if (has_dir) return FailUsage("--durability=memory keeps nothing in a --data_dir; leave one out");
+    if (!flags->server.backup_dir.empty())
+      return FailUsage("--durability=memory has nothing to back up; leave out --backup_dir");
+    if (watch_retention)
+      return FailUsage("--durability=memory has no log for watches; leave out --watch_retention");
+    if (commit_log_bytes > 0) return FailUsage("--durability=memory logs nothing; leave out --commit_log");
   }
   if (command_line::IsSamePlace(flags->server.store.data_dir, flags->server.backup_dir)) {
     return FailUsage("--data_dir and --backup_dir are the same directory; backups need one of their own");

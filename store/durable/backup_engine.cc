@@ -290,7 +290,7 @@ absl::Status PrepareBackupDir(const std::string& dir) {
 }
 
 absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place, const std::string& dir,
-                                        const BackupRequest& request) {
+                                        const BackupRequest& request, bool flush) {
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DataDir> lock, DataDir::Open(dir, kBackupDir));
   if (lock->fresh()) REMORA_RETURN_IF_ERROR(lock->MarkComplete());
   const auto translate = [&](const rocksdb::Status& status) {
@@ -307,7 +307,7 @@ absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place,
   const std::unique_ptr<rocksdb::BackupEngine> engine(opened);
   const std::stop_callback stop(request.stop, [&] { engine->StopBackup(); });
   rocksdb::CreateBackupOptions options;
-  options.flush_before_backup = true;
+  options.flush_before_backup = flush;
   options.decrease_background_thread_cpu_priority = true;  // whoever is served comes first
   options.background_thread_cpu_priority = rocksdb::CpuPriority::kLow;
   rocksdb::BackupID id = 0;

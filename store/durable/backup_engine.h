@@ -13,8 +13,8 @@ class DB;
 
 namespace remora {
 
-/// As Store::Backup. `place`: what the database is, for errors.
+/// As Store::Backup. `place`: what the database is, for errors. `flush`: else the backup is what tables hold.
 absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place, const std::string& dir,
-                                        const BackupRequest& request);
+                                        const BackupRequest& request, bool flush);
 
 }  // namespace remora

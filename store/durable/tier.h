@@ -21,10 +21,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "store/backup.h"
+#include "store/durable/change_log.h"
 #include "store/durable/completion_records.h"
 #include "store/durable/format.h"
-#include "store/durable/wal_archive.h"
-#include "store/durable/wal_change_feed.h"
+#include "store/durable/log_retention.h"
 #include "store/format/types/scan_range.h"
 
 namespace remora {
@@ -45,8 +45,10 @@ struct DurableTierOptions {
   /// the log files is held in memory. Open fails with NotFound and FailedPrecondition where there is no
   /// store.
   bool read_only = false;
-  /// As StoreOptions::commit_log_bytes. Not with read_only.
+  /// As StoreOptions::commit_log_bytes. read_only: of no account; what is there is read.
   std::uint64_t commit_log_bytes = 0;
+  /// Writers fill RocksDB behind the commit log, in place of a thread.
+  bool applies_in_steps = false;
 };
 
 /// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
@@ -95,8 +97,8 @@ class DurableTier {
   /// error once. Any thread.
   absl::Status Sync();
 
-  /// Whether there is a commit log. Then there are no change feeds and no backups yet, and Get and ForEach
-  /// show what was applied, without what was deleted since (tier_log.h, C6).
+  /// Whether there is a commit log. Then all writes are in it, and in change feeds; and Get and ForEach show
+  /// what was applied, without what was deleted since (tier_log.h, C6).
   bool has_commit_log() const;
   /// Whether Get shows the write of this version, or a later one of its key (C6). False: not now, as the disk
   /// fails. May wait for the disk. Any thread.
@@ -109,9 +111,9 @@ class DurableTier {
   absl::Status Begin(std::uint64_t incarnation);
   /// That of the last write that is in the log.
   std::uint64_t logged_to() const;
-  /// As Continue of wal_change_feed.h. REQUIRES: Begin was OK. Any thread.
+  /// As Continue of change_log.h. REQUIRES: Begin was OK. Any thread.
   absl::StatusOr<std::uint64_t> Continue(const ChangePlace& place, std::uint64_t end) const;
-  /// As ChangeLog::Open. Any thread, as Get.
+  /// As ReadWalChanges and ReadLogChanges. Any thread, as Get.
   absl::StatusOr<std::unique_ptr<ChangeLog>> ReadLog(std::uint64_t from) const;
 
   /// Makes a backup in `dir` (store/backup.h: what it holds, errors), beside writes, which do not wait for
@@ -167,7 +169,8 @@ class DurableTier {
     Entry entry_;
     absl::Status status_;
   };
-  /// Takes some microseconds, and reads nothing from the disk. Not at the same time as Write, if it is to be
+  /// Takes some microseconds, and reads nothing from the disk; with a commit log, applies what is logged, and
+  /// may wait for a flush. Not at the same time as Write, if it is to be
   /// sure what it shows; else as Get.
   std::unique_ptr<Cursor> NewCursor(const ScanRange& range) const;
 

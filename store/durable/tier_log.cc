@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <rocksdb/db.h>
+#include <rocksdb/write_batch.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +52,19 @@ std::uint64_t RandomLogIncarnation() {
   return number;
 }
 
+/// A restored backup of a store with a log tells of that.
+absl::Status ForgetOtherLog(const TierLogOptions& options) {
+  constexpr std::string_view kWhat = "forget the commit log of the store that was backed up";
+  REMORA_ASSIGN_OR_RETURN(const std::vector<Opening> openings, ReadLogOpenings(options.db, options.meta));
+  rocksdb::WriteBatch batch;
+  rocksdb::Status status = batch.Delete(options.meta, LogApplier::kAppliedToKey);
+  for (const Opening& opening : openings) {
+    if (status.ok()) status = batch.Delete(options.meta, LogOpeningKey(Lsn{opening.found}));
+  }
+  if (status.ok()) status = options.db->Write({}, &batch);
+  return ToStatus(status, kWhat);
+}
+
 }  // namespace
 
 absl::Status SyncLogFiles(const std::string& dir) {
@@ -96,6 +110,7 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& opt
   REMORA_ASSIGN_OR_RETURN(tier->log_, CommitLog::Open({.dir = options.dir,
                                                        .file_size = tier->file_size_,
                                                        .max_bytes = options.max_bytes,
+                                                       .retention = options.retention,
                                                        .incarnation = RandomLogIncarnation(),
                                                        .replay_from = applied_to,
                                                        .is_of_this_boot = options.is_of_this_boot,
@@ -106,7 +121,7 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& opt
   REMORA_ASSIGN_OR_RETURN(tier->reader_, tier->log_->Read(from));
   tier->log_->Recycle(tier->persisted_to());
   tier->woken_at_ = tier->log_->appended();
-  if (options.has_thread) {
+  if (options.applying == LogApplying::kInThread) {
     REMORA_ASSIGN_OR_RETURN(
         tier->thread_, StartThread([log = tier.get()] { return std::thread([log] { log->RunApplier(); }); }));
   }
@@ -118,16 +133,18 @@ absl::Status TierLog::CheckUse(const DataDir& dir, bool with_log) {
   return absl::FailedPreconditionError(
       absl::StrCat(AbslView(kStoreDir.name), " ", dir.path(),
                    " has a commit log, which holds a part of what is stored: open it with "
-                   "StoreOptions::commit_log_bytes; what "
-                   "only reads a data directory cannot read this one yet"));
+                   "StoreOptions::commit_log_bytes (kvserver --commit_log=SIZE)"));
 }
 
+std::string TierLog::DirIn(const DataDir& dir) { return absl::StrCat(dir.path(), "/", kLogFolder); }
+
 absl::StatusOr<std::unique_ptr<TierLog>> TierLog::OpenIn(DataDir& dir, TierLogOptions options) {
-  options.dir = absl::StrCat(dir.path(), "/", kLogFolder);
+  options.dir = DirIn(dir);
   options.is_of_this_boot = dir.is_of_this_boot();
   if (dir.has_commit_log()) return Open(options);
   // RocksDB's own log, which is never written again, has nothing any more that tables do not have (C11). What
   // is in the folder is of an attempt that did not come to the mark.
+  REMORA_RETURN_IF_ERROR(ForgetOtherLog(options));
   REMORA_RETURN_IF_ERROR(ToStatus(options.db->Flush({}, {options.entries, options.meta}),
                                   "flush what an earlier store has logged"));
   std::error_code error;
@@ -162,6 +179,17 @@ TierLog::~TierLog() {
   }
   wanted_changed_.notify_all();
   thread_.join();
+}
+
+absl::StatusOr<std::vector<Opening>> TierLog::AddOpening(std::uint64_t incarnation) {
+  REMORA_ASSIGN_OR_RETURN(std::vector<Opening> openings, ReadLogOpenings(options_.db, options_.meta));
+  const Opening& opening = openings.emplace_back(Opening{incarnation, appended().value});
+  PutMeta(LogOpeningKey(Lsn{opening.found}), {reinterpret_cast<const char*>(&opening), sizeof(opening)});
+  const std::size_t old = openings.size() - std::min(openings.size(), kOpenings);
+  for (std::size_t i = 0; i < old; ++i) PutMeta(LogOpeningKey(Lsn{openings[i].found}), {});
+  openings.erase(openings.begin(), openings.begin() + static_cast<std::ptrdiff_t>(old));
+  REMORA_RETURN_IF_ERROR(Write());
+  return openings;
 }
 
 // --- The group ------------------------------------------------------------------------------------------
@@ -207,22 +235,11 @@ absl::Status TierLog::Write() {
   } else if (size > log_->max_group_bytes()) {
     status = WriteUnlogged();
   } else {
-    absl::StatusOr<Lsn> lsn = log_->Append(entries_);
-    if (absl::IsResourceExhausted(lsn.status())) {
-      status = MakeRoom();
-      if (status.ok()) lsn = log_->Append(entries_);
-    }
-    if (status.ok()) status = lsn.status();
+    const absl::StatusOr<Lsn> lsn = Append(entries_);
+    status = lsn.status();
     if (status.ok()) {
       NoteDeletes(*lsn);
-      if (*lsn - woken_at_ >= apply_bytes_) {
-        woken_at_ = *lsn;
-        {
-          const LogMutexLock lock(&thread_mutex_);
-          wanted_ = true;
-        }
-        wanted_changed_.notify_all();
-      }
+      if (*lsn - woken_at_ >= apply_bytes_) HaveApplied(*lsn);
     }
   }
   Clear();
@@ -230,7 +247,32 @@ absl::Status TierLog::Write() {
   return status.ok() ? status : absl::UnavailableError(status.message());
 }
 
+void TierLog::HaveApplied(Lsn lsn) {
+  woken_at_ = lsn;
+  if (options_.applying == LogApplying::kByWriter) {
+    ApplyStep().IgnoreError();  // as RunApplier
+  } else if (options_.applying == LogApplying::kInThread) {
+    {
+      const LogMutexLock lock(&thread_mutex_);
+      wanted_ = true;
+    }
+    wanted_changed_.notify_all();
+  }
+}
+
+absl::StatusOr<Lsn> TierLog::Append(std::span<const LogEntry> entries) {
+  absl::StatusOr<Lsn> lsn = log_->Append(entries);
+  if (absl::IsResourceExhausted(lsn.status())) {
+    REMORA_RETURN_IF_ERROR(PersistAll());
+    lsn = log_->Append(entries);
+  }
+  return lsn;
+}
+
 absl::Status TierLog::WriteUnlogged() {
+  // Before the write, which may be there after a crash although nobody was told.
+  const LogEntry gap = {.kind = LogEntryKind::kMeta, .key = kGapKey, .value = "-"};
+  REMORA_RETURN_IF_ERROR(Append({&gap, 1}).status());
   const LogMutexLock lock(&apply_mutex_);
   REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
   REMORA_RETURN_IF_ERROR(applier_.ApplyUnlogged(entries_));
@@ -325,13 +367,13 @@ absl::Status TierLog::Persist() {
   return absl::OkStatus();
 }
 
-absl::Status TierLog::MakeRoom() {
+absl::Status TierLog::PersistAll() {
   const LogMutexLock lock(&apply_mutex_);
   REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
   return Persist();
 }
 
-absl::Status TierLog::ApplyInThread() {
+absl::Status TierLog::ApplyStep() {
   const LogMutexLock lock(&apply_mutex_);
   if (flush_failed_) {
     REMORA_RETURN_IF_ERROR(Sync());
@@ -350,7 +392,7 @@ void TierLog::RunApplier() {
       wanted_ = false;
     }
     // It is tried again; until then the log fills, and in the end writers are told (MakeRoom).
-    ApplyInThread().IgnoreError();
+    ApplyStep().IgnoreError();
   }
 }
 

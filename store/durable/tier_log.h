@@ -14,7 +14,7 @@
 //   C10  Writers are slowed as the log fills, and apply it themselves where it is full. Only a failure of the
 //        disk refuses a write.
 //   T1   A group that is larger than a file of the log goes to RocksDB at once, behind all that is logged.
-//        It is on the disk when Write returns.
+//        It is on the disk when Write returns. The log has a mark in its place before (C8c).
 //   T2   Once a flush has failed, RocksDB may try again by itself. Until one succeeds, the log is synced
 //        before each step of the applier.
 #pragma once
@@ -26,6 +26,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -36,6 +37,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "store/durable/change_log.h"
 #include "store/durable/commit_log/commit_log.h"
 #include "store/durable/commit_log/log_reader.h"
 #include "store/durable/commit_log/mutex.h"
@@ -43,11 +45,20 @@
 #include "store/durable/data_dir.h"
 #include "store/durable/format.h"
 #include "store/durable/log_applier.h"
+#include "store/durable/log_change_feed.h"
+#include "store/durable/log_retention.h"
 
 namespace remora {
 
 /// Of TierLogOptions::max_bytes, at least.
 inline constexpr std::uint64_t kMinTierLogBytes = std::uint64_t{1} << 20;
+
+/// When the log is applied, beside Holds, ApplyAll and a full log, which wait for it.
+enum class LogApplying : std::uint8_t {
+  kInThread = 1,
+  kByWriter = 2,  // Write, once enough was logged
+  kOnDemand = 3,  // not at all: for tests
+};
 
 struct TierLogOptions {
   /// Of the log alone; it exists.
@@ -63,8 +74,9 @@ struct TierLogOptions {
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
   /// Applied and not persisted: about so many bytes at most, and a quarter of max_bytes.
   std::uint64_t write_buffer_bytes = std::uint64_t{64} << 20;
-  /// A thread applies. Else only Write, Holds and ApplyAll do: for tests.
-  bool has_thread = true;
+  LogApplying applying = LogApplying::kInThread;
+  /// As CommitLogOptions.
+  LogRetention retention{};
 };
 
 /// Thread Safety: Put to Write and Begin are for one thread at a time; the others for any.
@@ -76,12 +88,22 @@ class TierLog {
   /// The same for a data directory, whose log it makes where there is none, once RocksDB's own log is in
   /// tables. `options`: without dir, is_of_this_boot. Errors as Store::Open.
   static absl::StatusOr<std::unique_ptr<TierLog>> OpenIn(DataDir& dir, TierLogOptions options);
+  /// Where the log of a data directory is.
+  static std::string DirIn(const DataDir& dir);
   /// FailedPrecondition: the directory has a log, and would be used without it.
   static absl::Status CheckUse(const DataDir& dir, bool with_log);
   /// Applies and flushes nothing: the log has it.
   ~TierLog();
   TierLog(const TierLog&) = delete;
   TierLog& operator=(const TierLog&) = delete;
+
+  /// The log is this incarnation's from now on; returns those that it knows (C8d of log_change_feed.h). Once,
+  /// before all else is written. Errors as Write, and DataLoss.
+  absl::StatusOr<std::vector<Opening>> AddOpening(std::uint64_t incarnation);
+  /// As ReadLogChanges.
+  absl::StatusOr<std::unique_ptr<ChangeLog>> ReadChanges(std::uint64_t from) const {
+    return ReadLogChanges(*log_, from);
+  }
 
   /// RocksDB has all versions below this one that were ever written. Once, before Holds.
   void Begin(std::uint64_t version_limit) { applied_version_.store(version_limit - 1); }
@@ -101,6 +123,8 @@ class TierLog {
   absl::Status Sync();
   /// RocksDB shows all that was appended before. Unavailable, DataLoss.
   absl::Status ApplyAll();
+  /// The same, and tables on the disk have it: so files of the log can be recycled, or a backup made.
+  absl::Status PersistAll();
   /// Whether RocksDB has the write of this version, and all before (C6). False: it cannot take it.
   bool Holds(std::uint64_t version);
   /// Whether the key was deleted, and RocksDB may still have it (C6).
@@ -109,6 +133,8 @@ class TierLog {
   /// Whether RocksDB may show a write that failed: one of T1 whose flush did. Then all later ones fail, too.
   bool may_show_failed() const { return may_show_failed_.load(std::memory_order_relaxed); }
 
+  /// As DurableTier::log_was_torn.
+  bool was_torn() const { return log_->was_torn(); }
   Lsn appended() const { return log_->appended(); }
   Lsn durable() const { return log_->durable(); }
   Lsn applied_to() const { return Lsn{applied_to_.load(std::memory_order_acquire)}; }
@@ -125,10 +151,13 @@ class TierLog {
   absl::Status ApplyTo(Lsn until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyAdded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
-  /// Has all of the log in tables, so that its files can be recycled.
-  absl::Status MakeRoom();
+  /// Errors as CommitLog::Append; makes room where the log is full.
+  absl::StatusOr<Lsn> Append(std::span<const LogEntry> entries);
   absl::Status WriteUnlogged();
-  absl::Status ApplyInThread();
+  /// Applies all that is appended, and flushes where that is due.
+  absl::Status ApplyStep();
+  /// Once enough was appended.
+  void HaveApplied(Lsn lsn);
   void RunApplier();
   void NoteDeletes(Lsn lsn);
   void Clear();

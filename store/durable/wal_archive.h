@@ -4,22 +4,16 @@
 // number of files as large as the largest one. Here the newest are kept, as many as have so many bytes.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <memory>
 #include <string>
+
+#include "store/durable/log_retention.h"
 
 namespace rocksdb {
 class EventListener;
 }  // namespace rocksdb
 
 namespace remora {
-
-/// Keeps at least so many bytes of the latest logs, and all logs that were written to within this time.
-struct LogRetention {
-  std::uint64_t bytes = 0;
-  std::chrono::seconds time{0};
-};
 
 /// Deletes the others of the database in `path`, the oldest first. What cannot be deleted stays until the
 /// next time. Any thread.

@@ -8,25 +8,14 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "store/base/status_macros.h"
 #include "store/durable/status.h"
-#include "store/format/wire/resume_token.h"
 
 namespace remora {
 namespace {
 
 constexpr char kOpeningsKey[] = "openings";
 constexpr std::uint32_t kDataFamily = 0;  // RocksDB's "default"
-
-absl::Status NotKept(const char* why) {
-  return absl::OutOfRangeError(absl::StrCat("the change feed cannot go on there: ", why,
-                                            "; watch from now on, scan all, then go on with the watch"));
-}
-
-absl::Status NotReached() {
-  return absl::InvalidArgumentError("a change feed from a place that was not reached");
-}
 
 std::string_view TextOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
@@ -84,73 +73,86 @@ rocksdb::Status ReadChanges(const rocksdb::WriteBatch& group, std::uint64_t sequ
   return status;
 }
 
-struct ChangeLog::Rep {
-  std::string place;  // of the data directory, for errors
-  std::uint64_t position = 0;
-  std::unique_ptr<rocksdb::TransactionLogIterator> groups;
-  rocksdb::BatchResult group;
-  std::vector<Change> changes;  // of the group
-  std::size_t next = 0;
-  std::uint64_t group_end = 0;
+namespace {
 
+class WalChangeLog final : public ChangeLog {
+ public:
+  WalChangeLog(std::string place, std::uint64_t from) : place_(std::move(place)), position_(from) {}
+
+  /// As ReadWalChanges.
+  absl::Status Open(rocksdb::DB& db, bool gaps);
+
+  absl::StatusOr<Step> Next(std::uint64_t end, Change* change) override;
+  std::uint64_t position() const override { return position_; }
+
+ private:
   absl::Status TakeGroup() {
-    group = groups->GetBatch();
-    changes.clear();
-    next = 0;
-    return ToStatus(ReadChanges(*group.writeBatchPtr, group.sequence, &changes, &group_end), place);
+    group_ = groups_->GetBatch();
+    changes_.clear();
+    next_ = 0;
+    return ToStatus(ReadChanges(*group_.writeBatchPtr, group_.sequence, &changes_, &group_end_), place_);
   }
+
+  const std::string place_;  // of the data directory, for errors
+  std::uint64_t position_;
+  std::unique_ptr<rocksdb::TransactionLogIterator> groups_;
+  rocksdb::BatchResult group_;
+  std::vector<Change> changes_;  // of the group
+  std::size_t next_ = 0;
+  std::uint64_t group_end_ = 0;
 };
 
-ChangeLog::ChangeLog(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
-ChangeLog::~ChangeLog() = default;
-std::uint64_t ChangeLog::position() const { return rep_->position; }
-
-absl::StatusOr<std::unique_ptr<ChangeLog>> ChangeLog::Open(rocksdb::DB& db, const std::string& place,
-                                                           std::uint64_t from, bool gaps) {
+absl::Status WalChangeLog::Open(rocksdb::DB& db, bool gaps) {
+  const std::uint64_t from = position_;
   rocksdb::VectorLogPtr files;
-  REMORA_RETURN_IF_ERROR(ToStatus(db.GetSortedWalFiles(files), place));
+  REMORA_RETURN_IF_ERROR(ToStatus(db.GetSortedWalFiles(files), place_));
   if (files.empty() || files.front()->StartSequence() > from) {
     return NotKept("its writes are not kept any more (--watch_retention)");
   }
-  auto rep = std::make_unique<Rep>();
-  rep->place = place;
-  rep->position = from;
   // A file that was removed since is as above; one that cannot be opened right now is not.
-  if (const rocksdb::Status found = db.GetUpdatesSince(from, &rep->groups); !found.ok()) {
-    if (WillPass(found)) return ToStatus(found, place);
+  if (const rocksdb::Status found = db.GetUpdatesSince(from, &groups_); !found.ok()) {
+    if (WillPass(found)) return ToStatus(found, place_);
     return NotKept("its writes are being removed (--watch_retention)");
   }
-  if (const rocksdb::Status read = rep->groups->status(); WillPass(read)) return ToStatus(read, place);
-  if (rep->groups->Valid()) REMORA_RETURN_IF_ERROR(rep->TakeGroup());
+  if (const rocksdb::Status read = groups_->status(); WillPass(read)) return ToStatus(read, place_);
+  if (groups_->Valid()) REMORA_RETURN_IF_ERROR(TakeGroup());
   // Else the first group is the one that `from` is in.
-  if (!gaps && (rep->group.writeBatchPtr == nullptr || rep->group.sequence > from)) {
+  if (!gaps && (group_.writeBatchPtr == nullptr || group_.sequence > from)) {
     return NotKept(
         "some of its writes are not in the log (they were of durability memory and a restart came behind "
         "them, or "
         "they were lost with the machine)");
   }
-  return std::unique_ptr<ChangeLog>(new ChangeLog(std::move(rep)));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<ChangeLog::Step> ChangeLog::Next(std::uint64_t end, Change* change) {
-  Rep& rep = *rep_;
+absl::StatusOr<ChangeLog::Step> WalChangeLog::Next(std::uint64_t end, Change* change) {
   for (;;) {
-    for (; rep.next < rep.changes.size(); ++rep.next) {
-      const Change& next = rep.changes[rep.next];
-      if (next.sequence < rep.position) continue;
+    for (; next_ < changes_.size(); ++next_) {
+      const Change& next = changes_[next_];
+      if (next.sequence < position_) continue;
       if (next.sequence > end) return Step::kNone;
-      rep.position = next.sequence + 1;
+      position_ = next.sequence + 1;
       *change = next;
-      ++rep.next;
+      ++next_;
       return Step::kChange;
     }
-    rep.position = std::max(rep.position, std::min(rep.group_end, end + 1));
-    if (rep.position > end) return Step::kNone;
-    if (rep.group.writeBatchPtr == nullptr) return Step::kLost;  // there was none behind its place
-    rep.groups->Next();
-    if (!rep.groups->Valid()) return Step::kLost;
-    REMORA_RETURN_IF_ERROR(rep.TakeGroup());
+    position_ = std::max(position_, std::min(group_end_, end + 1));
+    if (position_ > end) return Step::kNone;
+    if (group_.writeBatchPtr == nullptr) return Step::kLost;  // there was none behind its place
+    groups_->Next();
+    if (!groups_->Valid()) return Step::kLost;
+    REMORA_RETURN_IF_ERROR(TakeGroup());
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChangeLog>> ReadWalChanges(rocksdb::DB& db, const std::string& place,
+                                                          std::uint64_t from, bool gaps) {
+  auto log = std::make_unique<WalChangeLog>(place, from);
+  REMORA_RETURN_IF_ERROR(log->Open(db, gaps));
+  return log;
 }
 
 absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& meta,
@@ -167,25 +169,6 @@ absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::Column
                              openings.size() * sizeof(Opening));
   REMORA_RETURN_IF_ERROR(ToStatus(db.Put({}, &meta, kOpeningsKey, value), place));
   return openings;
-}
-
-absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
-                                       std::uint64_t end) {
-  auto opening = std::find_if(openings.begin(), openings.end(),
-                              [&](const Opening& other) { return other.incarnation == place.incarnation; });
-  if (opening == openings.end()) return NotKept("the data is other, or was restored");
-  // So that what is counted below has room, whatever a damaged opening says.
-  if (place.sequence == 0 || place.sequence > kMaxSequence) return NotReached();
-  std::uint64_t shown = place.sequence - 1;
-  if (++opening != openings.end() && shown > opening->found) {
-    return NotKept("what it has shown was lost with the machine, or the data was restored");
-  }
-  // An opening's own write is no change, and its log is not kept if nothing else was written.
-  for (; opening != openings.end(); ++opening) {
-    if (shown == opening->found) ++shown;
-  }
-  if (shown > end) return NotReached();
-  return shown + 1;
 }
 
 }  // namespace remora

@@ -22,9 +22,6 @@ absl::Status CheckOptions(const StoreOptions& options) {
                                                    " ms; allowed are 1 to ", kMaxTtl.count(),
                                                    ", and for ever"));
   }
-  if (options.commit_log_bytes > 0 && options.syncing == Syncing::kInSteps) {
-    return absl::InvalidArgumentError("a commit log needs threads: Syncing::kInThread");
-  }
   switch (options.durability) {
     case Durability::kMemory:
       if (options.commit_log_bytes > 0) {
@@ -66,11 +63,13 @@ absl::StatusOr<std::unique_ptr<StoreEngine>> StoreEngine::Open(const StoreOption
   if (options.durability != Durability::kMemory) {
     const LogRetention retention{options.watch_retention_bytes, options.watch_retention};
     REMORA_ASSIGN_OR_RETURN(
-        tier, DurableTier::Open(options.data_dir, {.block_cache_bytes = options.write_buffer_bytes / 2,
-                                                   .write_buffer_bytes = options.write_buffer_bytes,
-                                                   .log_retention = retention,
-                                                   .descriptors = options.descriptors,
-                                                   .commit_log_bytes = options.commit_log_bytes}));
+        tier,
+        DurableTier::Open(options.data_dir, {.block_cache_bytes = options.write_buffer_bytes / 2,
+                                             .write_buffer_bytes = options.write_buffer_bytes,
+                                             .log_retention = retention,
+                                             .descriptors = options.descriptors,
+                                             .commit_log_bytes = options.commit_log_bytes,
+                                             .applies_in_steps = options.syncing == Syncing::kInSteps}));
   }
   const Clock& clock = options.clock != nullptr ? *options.clock : MachineClock();
   std::unique_ptr<StoreEngine> engine(

@@ -11,7 +11,7 @@
 
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
-#include "store/durable/wal_change_feed.h"
+#include "store/durable/change_log.h"
 #include "store/engine/store_engine.h"
 #include "store/format/types/scan_range.h"
 #include "store/format/wire/resume_token.h"
@@ -53,11 +53,6 @@ absl::StatusOr<std::unique_ptr<StoreWatch>> Store::Watch(const ScanRange& range,
     return absl::FailedPreconditionError(
         "a store that is only in memory keeps no log of its writes: open it with Durability::kLogged "
         "(kvserver --durability=logged) to watch it");
-  }
-  if (engine_->core().tier->has_commit_log()) {
-    return absl::FailedPreconditionError(
-        "watch: a store with a commit log cannot be watched yet; open it without from the start "
-        "(StoreOptions::commit_log_bytes)");
   }
   const std::uint64_t end = engine_->core().changes_end.load(std::memory_order_acquire);
   ChangePlace from = place;

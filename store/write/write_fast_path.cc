@@ -36,6 +36,7 @@ std::size_t WriteFastPath::TryPuts(std::span<Write> writes, TimePoint now, std::
   }
   if (done == 0) return 0;
   REMORA_CHECK(core_.next_version < kMaxVersion);
+  if (core_.has_tier()) core_.AdvanceChangesEnd();
   maintenance_.AddGroup(done, keys, written);
   return done;
 }

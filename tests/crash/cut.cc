@@ -1,18 +1,22 @@
 #include "cut.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "disk.h"
 #include "store/base/status_macros.h"
 
 namespace remora {
@@ -38,6 +42,7 @@ struct Change {
 struct Journal {
   std::vector<Change> changes;
   std::map<std::string, std::uint64_t> synced;  // bytes of each file that was made since
+  std::set<std::string> in_place;               // files that are written so
 };
 
 absl::Status Apply(const std::string& line, Journal& journal) {
@@ -56,12 +61,18 @@ absl::Status Apply(const std::string& line, Journal& journal) {
     std::erase_if(journal.changes, [&](const Change& some) { return some.IsOf(change.path); });
     return absl::OkStatus();
   }
+  if (change.kind == "in_place") {
+    journal.in_place.insert(change.path);
+    return absl::OkStatus();
+  }
   if (change.kind == "unmodelled") return absl::FailedPreconditionError(line);
   if (change.kind == "create") {
     journal.synced[change.path] = 0;
   } else if (change.kind == "rename") {
     words >> change.to >> change.saved;
     journal.synced.erase(change.to);
+    journal.in_place.erase(change.to);
+    if (journal.in_place.erase(change.path) > 0) journal.in_place.insert(change.to);
     if (auto file = journal.synced.extract(change.path); !file.empty()) {
       file.key() = change.to;
       journal.synced.insert(std::move(file));
@@ -69,6 +80,7 @@ absl::Status Apply(const std::string& line, Journal& journal) {
   } else if (change.kind == "unlink") {
     words >> change.saved;
     journal.synced.erase(change.path);
+    journal.in_place.erase(change.path);
   } else if (change.kind != "mkdir") {
     return absl::InternalError(absl::StrCat("a line of the journal: ", line));
   }
@@ -135,6 +147,38 @@ absl::Status CutFile(const std::string& path, std::uint64_t synced, std::mt19937
   return absl::OkStatus();
 }
 
+/// Takes back pages that were not synced: all, none, or some.
+absl::Status CutInPlace(const std::string& path, const std::string& saved, std::mt19937_64& random,
+                        CutReport& report) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) return absl::OkStatus();  // noted, and not done
+  const int image = open(absl::StrCat(saved, "/", ImageName(status.st_ino)).c_str(), O_RDONLY | O_CLOEXEC);
+  if (image < 0) return absl::OkStatus();  // another file took the name, and nothing is known of it
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return absl::ErrnoToStatus(errno, path);
+  const std::uint64_t kinds = random() % 4;
+  std::vector<char> now(kPage);
+  std::vector<char> before(kPage);
+  std::uint64_t lost = 0;
+  for (std::uint64_t at = 0; at < static_cast<std::uint64_t>(status.st_size); at += kPage) {
+    const auto offset = static_cast<off_t>(at);
+    const ssize_t size = pread(image, before.data(), kPage, offset);
+    if (size <= 0) break;                                      // the rest was appended
+    if (pread(file, now.data(), kPage, offset) < size) break;  // its end was lost as that of others
+    if (std::equal(before.begin(), before.begin() + size, now.begin())) continue;
+    if (kinds == 1 || (kinds != 0 && random() % 2 == 0)) continue;
+    lost += static_cast<std::uint64_t>(size);
+    if (pwrite(file, before.data(), static_cast<std::size_t>(size), offset) != size) {
+      return absl::ErrnoToStatus(errno, path);
+    }
+  }
+  close(image);
+  close(file);
+  report.bytes += lost;
+  report.files += lost > 0 ? 1 : 0;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<CutReport> CutPower(const std::string& path, std::mt19937_64& random) {
@@ -146,6 +190,9 @@ absl::StatusOr<CutReport> CutPower(const std::string& path, std::mt19937_64& ran
   // comes with all its bytes.
   for (const auto& [file, synced] : journal.synced)
     REMORA_RETURN_IF_ERROR(CutFile(file, synced, random, report));
+  for (const std::string& file : journal.in_place) {
+    REMORA_RETURN_IF_ERROR(CutInPlace(file, path + ".saved", random, report));
+  }
   for (std::size_t i = journal.changes.size(); i-- > kept;) {
     Undo(journal.changes[i]);
     ++report.names;

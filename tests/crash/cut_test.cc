@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,10 +171,50 @@ TEST_F(CutTest, ASecondCutTakesNothingMore) {
   EXPECT_EQ(Bytes("file"), left);
 }
 
-TEST_F(CutTest, AFileWrittenInPlaceIsRefused) {
+TEST_F(CutTest, APageThatIsWrittenInPlaceMayBeAsItWasSynced) {
+  const std::string page(4096, 'a');
+  const auto prepare = [&] {
+    Append("file", page + page, true);
+    SyncFolder();
+    const int file = open(Path("file").c_str(), O_RDWR | O_CLOEXEC);
+    EXPECT_EQ(pwrite(file, "B", 1, 0), 1);
+    EXPECT_EQ(fdatasync(file), 0);
+    EXPECT_EQ(pwrite(file, "C", 1, 0), 1);
+    EXPECT_EQ(pwrite(file, "C", 1, 4096), 1);
+    close(file);
+  };
+  const auto pages = [&](char first, char second) {
+    std::string both = page + page;
+    both[0] = first;
+    both[4096] = second;
+    return both;
+  };
+  EXPECT_EQ(Outcomes(prepare, "file"),
+            (std::set<std::string>{pages('B', 'a'), pages('C', 'a'), pages('B', 'C'), pages('C', 'C')}));
+}
+
+TEST_F(CutTest, SoMayOneThatIsWrittenThroughAMapping) {
+  const auto prepare = [&] {
+    Append("old", "AB", true);
+    SyncFolder();
+    const int file = open(Path("old").c_str(), O_RDWR | O_CLOEXEC);
+    void* const data = mmap(nullptr, 2, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ASSERT_NE(data, MAP_FAILED);
+    static_cast<char*>(data)[0] = 'C';
+    EXPECT_EQ(fdatasync(file), 0);
+    ASSERT_EQ(rename(Path("old").c_str(), Path("file").c_str()), 0);
+    SyncFolder();
+    static_cast<char*>(data)[1] = 'D';
+    munmap(data, 2);
+    close(file);
+  };
+  EXPECT_EQ(Outcomes(prepare, "file"), (std::set<std::string>{"CB", "CD"}));
+}
+
+TEST_F(CutTest, AFileThatIsShortenedIsRefused) {
   Append("file", "AB", true);
   const int file = open(Path("file").c_str(), O_WRONLY | O_CLOEXEC);
-  EXPECT_EQ(pwrite(file, "C", 1, 0), 1);
+  EXPECT_EQ(ftruncate(file, 1), 0);
   close(file);
   EXPECT_EQ(CutPower(journal_, random_).status().code(), absl::StatusCode::kFailedPrecondition);
 }

@@ -102,6 +102,12 @@ class Disk {
     if (next(journal_, text.data(), text.size()) != static_cast<ssize_t>(text.size())) std::abort();
   }
 
+  /// Returns where the image of a file is that is written in place; empty: nowhere.
+  std::string ImageOf(int fd) const {
+    struct stat status;
+    return journal_ < 0 || fstat(fd, &status) != 0 ? "" : saved_ + "/" + remora::ImageName(status.st_ino);
+  }
+
   /// Keeps what has this name, under another one outside; returns that.
   std::string Save(const std::string& path) {
     if (journal_ < 0 || !Exists(path)) return "-";
@@ -172,7 +178,57 @@ int OpenFile(Open* next, const char* name, int flags, mode_t mode) {
   return fd;
 }
 
-/// Notes a write elsewhere than at the end.
+/// Through the system's own calls. Grows the copy, and never shortens it.
+void CopyBytes(int from, int to) {
+  static auto* const next_pread = Next("pread", &::pread);
+  static auto* const next_pwrite = Next("pwrite", &::pwrite);
+  std::array<char, 1 << 16> bytes{};
+  for (off_t at = 0;;) {
+    const ssize_t got = next_pread(from, bytes.data(), bytes.size(), at);
+    if (got < 0) std::abort();
+    if (got == 0) return;
+    if (next_pwrite(to, bytes.data(), static_cast<std::size_t>(got), at) != got) std::abort();
+    at += got;
+  }
+}
+
+/// Copies the file to `path`, which is made if it is missing.
+void CopyTo(const std::string& path, int fd) {
+  static auto* const next_open = Next("open", static_cast<int (*)(const char*, int, ...)>(&::open));
+  static auto* const next_close = Next("close", &::close);
+  const int copy = next_open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  // The descriptor may be one that only writes.
+  const int file = next_open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC);
+  if (copy < 0 || file < 0) std::abort();
+  CopyBytes(file, copy);
+  next_close(file);
+  next_close(copy);
+}
+
+/// Before a write elsewhere than at the end: notes the file, and keeps its bytes as the disk has them.
+void BeginInPlace(int fd) {
+  Disk& disk = Disk::Get();
+  if (!disk.has_journal() || !disk.WatchesFile(fd)) return;
+  const std::string image = disk.ImageOf(fd);
+  const std::lock_guard lock(disk.mutex());
+  if (Exists(image)) return;
+  std::array<char, 4096> path{};
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  if (readlink(link.c_str(), path.data(), path.size() - 1) < 0) std::abort();
+  CopyTo(image + ".new", fd);
+  static auto* const next_rename = Next("rename", &::rename);
+  if (next_rename((image + ".new").c_str(), image.c_str()) != 0) std::abort();
+  disk.Note("in_place " + std::string(path.data()));
+}
+
+/// The disk has all bytes of a file that is written in place, if it is one. A kill meanwhile leaves some of
+/// them, as a sync does that has not returned.
+void SyncInPlace(int fd) {
+  const std::string image = Disk::Get().ImageOf(fd);
+  if (!image.empty() && Exists(image)) CopyTo(image, fd);
+}
+
+/// Notes what the cut cannot undo.
 void NoteInPlace(int fd, const char* call, bool in_place) {
   Disk& disk = Disk::Get();
   if (in_place && disk.WatchesFile(fd)) disk.Note(std::string("unmodelled ") + call + " -");
@@ -205,6 +261,7 @@ int SyncFile(Sync* next, int fd) {
   if (disk.Of(Fault::kSyncLies, fd) != 0) return 0;
   // The journal is the disk, and the system needs not be asked.
   if (!disk.has_journal()) return next(fd);
+  SyncInPlace(fd);
   // Of what came while it was under way, nobody was told.
   disk.Note("synced " + std::string(path.data()) + " " + std::to_string(status.st_size));
   return 0;
@@ -247,7 +304,7 @@ ssize_t write(int fd, const void* bytes, size_t size) {
 ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
   REMORA_NEXT(pwrite);
   if (const int error = Disk::Get().Of(Fault::kWriteErrno, fd); error != 0) return Fail(error);
-  NoteInPlace(fd, "pwrite", Disk::Get().WatchesFile(fd) && static_cast<std::size_t>(offset) < SizeOf(fd));
+  if (Disk::Get().WatchesFile(fd) && static_cast<std::size_t>(offset) < SizeOf(fd)) BeginInPlace(fd);
   return next(fd, bytes, size, offset);
 }
 
@@ -259,9 +316,8 @@ ssize_t pread(int fd, void* bytes, size_t size, off_t offset) {
 
 void* mmap(void* address, size_t size, int protection, int flags, int fd, off_t offset) noexcept {
   REMORA_NEXT(mmap);
-  if ((flags & MAP_ANONYMOUS) == 0) {
-    NoteInPlace(fd, "mmap", (protection & PROT_WRITE) != 0 && (flags & MAP_PRIVATE) == 0);
-  }
+  const bool is_file = (flags & (MAP_ANONYMOUS | MAP_PRIVATE)) == 0;
+  if (is_file && (protection & PROT_WRITE) != 0) BeginInPlace(fd);
   return next(address, size, protection, flags, fd, offset);
 }
 

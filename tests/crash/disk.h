@@ -3,30 +3,34 @@
 // and names that the disk was asked to keep, and fails where it is told to.
 //
 // The environment says where:
-//   REMORA_DISK          the folder that is watched, with all below it. No symbolic links, no blanks in
-//   names. REMORA_DISK_JOURNAL  a file outside of it, on the same file system; beside it a folder of the same
-//   name and
-//                        ".saved" comes to hold what was removed, or replaced. Unset: no journal.
-//   REMORA_DISK_BOOT     a file that is read instead of the system's boot_id: a power cut starts the machine
-//   again. Unset: the system's. REMORA_DISK_FAULTS   a file of kFaultBytes bytes, each a Fault; they count at
-//   once. Unset: no faults.
+//   REMORA_DISK          The folder that is watched, with all below it. No symbolic links, no blanks in names.
+//   REMORA_DISK_JOURNAL  A file outside of it, on the same file system; beside it a folder of the same name
+//                        and ".saved" comes to hold what was removed, or replaced. Unset: no journal.
+//   REMORA_DISK_BOOT     A file that is read instead of the system's boot_id: a power cut starts the machine
+//                        again. Unset: the system's.
+//   REMORA_DISK_FAULTS   A file of kFaultBytes bytes, each a Fault; they count at once. Unset: no faults.
 //
 // The journal has a line for each of these, in their order. It is with the system when the call returns, so
 // it survives the program's death at any moment; its last line may be incomplete.
 //   create PATH            a file is about to be made
 //   mkdir PATH             a folder
-//   rename FROM TO SAVED   FROM is about to take the name TO; what had that name is kept as SAVED, or - for
-//   none unlink PATH SAVED      PATH is about to be removed; it is kept as SAVED synced PATH SIZE       the
-//   disk has the file's first SIZE bytes synced_folder PATH     the disk has all of the above that came
-//   before, as far as it is about names in PATH unmodelled CALL PATH   something that the cut (cut.h) cannot
-//   undo: a file written in place, or through a
-//                          mapping
+//   rename FROM TO SAVED   FROM is about to take the name TO; what had that name is kept as SAVED, or -
+//   unlink PATH SAVED      PATH is about to be removed; it is kept as SAVED
+//   synced PATH SIZE       the disk has the file's first SIZE bytes
+//   synced_folder PATH     the disk has all of the above that came before, as far as it is about names in PATH
+//   in_place PATH          the file is about to be written in place, or through a mapping; the folder ".saved"
+//                          has its bytes as of the last sync, by the name that ImageName gives
+//   unmodelled CALL PATH   something that the cut (cut.h) cannot undo
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace remora {
+
+/// Returns the name of the image of a file with this inode.
+inline std::string ImageName(std::uint64_t inode) { return "image-" + std::to_string(inode); }
 
 /// The bytes of REMORA_DISK_FAULTS, 0 for none. A call fails with its byte, if that is an errno.
 enum class Fault : std::uint8_t {

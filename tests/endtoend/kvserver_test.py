@@ -211,7 +211,13 @@ class RunTest(harness.TestCase):
 
     def test_a_watch_finds_what_it_has_missed(self):
         """Over restarts, clean or not, with the default retention."""
-        server = self.logged_server()
+        self.watch_over_restarts()
+
+    def test_a_watch_finds_what_it_has_missed_in_a_commit_log(self):
+        self.watch_over_restarts("--commit_log=4M")
+
+    def watch_over_restarts(self, *flags):
+        server = self.logged_server(*flags)
         token = kvctl(self.address, "watch", "--tokens", "--idle=1ms").stdout.decode().strip()
         missed = b""
         for i in range(25):
@@ -219,9 +225,34 @@ class RunTest(harness.TestCase):
             missed += b"put\t%d\tvalue\n" % i
             if i % 5 == 0:
                 server.stop() if i % 2 == 0 else server.kill()
-                server = self.logged_server()
+                server = self.logged_server(*flags)
         run = kvctl(self.address, "watch", "--token", token, "--idle=1ms")
         self.assertEqual((run.returncode, run.stdout), (0, missed), run.stderr)
+
+    def test_a_commit_log(self):
+        """Takes over the directory of an earlier server; keeps acknowledged writes over kills; goes back by a backup."""
+        backups = f"{self.folder}/backups"
+        self.logged_server().stop()
+        server = self.logged_server("--commit_log=4M", f"--backup_dir={backups}")
+        value = "v" * 1000
+        for i in range(12):
+            self.assertEqual(kvctl(self.address, "put", f"key{i}", value).returncode, 0)
+            if i % 4 == 3:
+                server.kill()
+                check = kvctl(None, "check", f"--data={self.folder}/data")
+                self.assertEqual(check.returncode, 0, check.stderr)
+                self.assertIn(b"keys %d\n" % (i + 1), check.stdout)
+                server = self.logged_server("--commit_log=4M", f"--backup_dir={backups}")
+        self.assertEqual(kvctl(self.address, "count").stdout, b"12\n")
+        self.assertEqual(kvctl(self.address, "backup").returncode, 0)
+        server.stop()
+        refused = start(f"--listen={self.address}", f"--data_dir={self.folder}/data")
+        self.assertEqual(refused.returncode, 78, refused.stderr)
+        self.assertIn(b"--commit_log", refused.stderr)
+        restored = kvctl(None, "restore", f"--from={backups}", f"--to={self.folder}/restored")
+        self.assertEqual(restored.returncode, 0, restored.stderr)
+        self.server("--durability=logged", f"--data_dir={self.folder}/restored", "--memory=64M")
+        self.assertEqual(kvctl(self.address, "get", "key11").stdout, value.encode())
 
     def test_a_watch_shows_what_expires_while_nothing_is_written(self):
         self.logged_server()

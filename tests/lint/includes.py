@@ -62,7 +62,7 @@ PARTS = {
 # Third parties, and the files below the top that may include them.
 THIRD_PARTIES = [
     (re.compile(r"rdma/rdma_\w+\.h$|infiniband/"), re.compile(r"rdma/verbs/\w+\.(h|cc)$")),
-    (re.compile(r"rocksdb/"), re.compile(r"store/durable/\w+\.cc$")),
+    (re.compile(r"rocksdb/"), re.compile(r"store/durable/(\w+\.cc|tier_impl\.h)$")),
     (re.compile(r"openssl/"), re.compile(r"rdma/auth/hmac\.cc$")),
     (re.compile(r"xxhash\.h$"), re.compile(r"store/|client/")),
     (re.compile(r"httplib\.h$"), re.compile(r"server/http/http_responder\.cc$")),

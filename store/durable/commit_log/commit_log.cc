@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -53,6 +54,7 @@ absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Open(CommitLogOptions opti
                                             .is_of_this_boot = options.is_of_this_boot},
                                            replay));
   std::unique_ptr<CommitLog> log(new CommitLog(std::move(options)));
+  log->was_torn_ = recovered.was_torn;
   REMORA_RETURN_IF_ERROR(log->StartFiles(recovered));
   log->Recycle(log->options_.replay_from);
   return log;
@@ -125,7 +127,7 @@ void CommitLog::AskForPages() {
 absl::Status CommitLog::MoveToNextFile() {
   REMORA_ASSIGN_OR_RETURN(CommitLogFiles::FilePtr next, files_->NextFile());
   REMORA_RETURN_IF_ERROR(BeginFile(std::move(next)));
-  files_->BeginNextFile();
+  files_->BeginNextFile(appended());
   return absl::OkStatus();
 }
 
@@ -184,13 +186,16 @@ absl::StatusOr<Lsn> CommitLog::Sync() {
 }
 
 void CommitLog::Recycle(Lsn applied_to) {
-  files_->Release(options_.retain ? std::min(applied_to, options_.retain()) : applied_to);
+  const LogRetention& retention = options_.retention;
+  LogKeep keep{.bytes = retention.bytes, .end = appended()};
+  if (retention.time.count() > 0) keep.since = std::chrono::system_clock::now() - retention.time;
+  files_->Release(options_.retain ? std::min(applied_to, options_.retain()) : applied_to, keep);
 }
 
-absl::StatusOr<std::unique_ptr<CommitLogReader>> CommitLog::Read(Lsn from) const {
+absl::StatusOr<std::unique_ptr<CommitLogReader>> CommitLog::Read(Lsn from, LogPlace place) const {
   // What was released may still be there.
   if (from < first()) return NotInLog(from, options_.dir);
-  return CommitLogReader::Open(options_.dir, from);
+  return CommitLogReader::Open(options_.dir, from, place);
 }
 
 std::string CommitLog::description() const {

@@ -27,6 +27,7 @@
 #include "store/durable/commit_log/log_reader.h"
 #include "store/durable/commit_log/mutex.h"
 #include "store/durable/commit_log/recovery.h"
+#include "store/durable/log_retention.h"
 
 namespace remora {
 
@@ -39,6 +40,8 @@ struct CommitLogOptions {
   std::uint64_t file_size = std::uint64_t{64} << 20;
   /// Of all files together; at least three.
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
+  /// Of files that are needed no more, beside max_bytes (C8a of file_set.h).
+  LogRetention retention{};
   /// Not 0, and never used for this log before.
   std::uint64_t incarnation = 0;
   /// Open shows the groups from here on: up to here, all was applied, and that was persisted.
@@ -87,8 +90,10 @@ class CommitLog {
 
   /// A reader of the groups behind `from`. Next(appended()) follows the log. Errors as
   /// CommitLogReader::Open.
-  absl::StatusOr<std::unique_ptr<CommitLogReader>> Read(Lsn from) const;
+  absl::StatusOr<std::unique_ptr<CommitLogReader>> Read(Lsn from, LogPlace place = LogPlace::kGroupEnd) const;
 
+  /// Whether Open removed groups behind the end (C5d).
+  bool was_torn() const { return was_torn_; }
   Lsn appended() const { return Lsn{appended_.load(std::memory_order_acquire)}; }
   Lsn durable() const { return Lsn{durable_.load(std::memory_order_acquire)}; }
   /// First LSN that is held.
@@ -113,6 +118,7 @@ class CommitLog {
 
   CommitLogOptions options_;
   std::unique_ptr<CommitLogFiles> files_;
+  bool was_torn_ = false;
 
   // Of the thread that appends.
   std::shared_ptr<CommitLogFile> current_;

@@ -1,7 +1,9 @@
 #include "store/durable/commit_log/file_set.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -49,9 +51,10 @@ bool CommitLogFiles::HasWork() const {
 
 std::uint64_t CommitLogFiles::CountBytes() const {
   std::uint64_t bytes = 0;
-  for (const auto* files : {&held_, &spares_, &released_}) {
+  for (const auto* files : {&held_, &spares_}) {
     for (const FilePtr& file : *files) bytes += file->size();
   }
+  for (const LogFileInfo& file : released_) bytes += file.size;
   return bytes;
 }
 
@@ -60,10 +63,15 @@ Lsn CommitLogFiles::SpareFirst() const {
   return held_.empty() ? Lsn{} : held_.back()->end();
 }
 
-absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::MakeSpare(FilePtr recycled, Lsn first) const {
-  if (recycled != nullptr && recycled->size() == options_.file_size) {
-    const std::string path = absl::StrCat(options_.dir, "/", LogFileName(first));
-    if (std::rename(recycled->path().c_str(), path.c_str()) != 0) {
+std::string CommitLogFiles::PathOf(Lsn first) const {
+  return absl::StrCat(options_.dir, "/", LogFileName(first));
+}
+
+absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::MakeSpare(const std::optional<LogFileInfo>& recycled,
+                                                                  Lsn first) const {
+  if (recycled && recycled->size == options_.file_size) {
+    const std::string path = PathOf(first);
+    if (std::rename(PathOf(recycled->first).c_str(), path.c_str()) != 0) {
       return LogErrnoStatus("recycle a file as", path, errno);
     }
     REMORA_RETURN_IF_ERROR(SyncDirectory(options_.dir));
@@ -81,14 +89,13 @@ void CommitLogFiles::MakeSpares() {
     }
     if (PrepareWanted()) continue;
     try_again_ = false;
-    FilePtr recycled;
+    std::optional<LogFileInfo> recycled;
     if (!released_.empty()) {
-      recycled = std::move(released_.front());
+      recycled = released_.front();
       released_.pop_front();
-      if (spares_.size() >= kMostSpares || recycled->size() != options_.file_size) {
+      if (spares_.size() >= kMostSpares || recycled->size != options_.file_size) {
         mutex_.unlock();
-        unlink(recycled->path().c_str());  // one that stays is removed when the log is opened
-        recycled.reset();
+        unlink(PathOf(recycled->first).c_str());  // one that stays is removed when the log is opened
         mutex_.lock();
         continue;
       }
@@ -101,7 +108,7 @@ void CommitLogFiles::MakeSpares() {
     }
     const Lsn first = SpareFirst();
     mutex_.unlock();
-    absl::StatusOr<FilePtr> spare = MakeSpare(std::move(recycled), first);
+    absl::StatusOr<FilePtr> spare = MakeSpare(recycled, first);
     mutex_.lock();
     made_ = spare.status();
     if (spare.ok()) spares_.push_back(*std::move(spare));
@@ -147,20 +154,62 @@ absl::StatusOr<CommitLogFiles::FilePtr> CommitLogFiles::NextFile() {
   return spares_.front();
 }
 
-void CommitLogFiles::BeginNextFile() {
+void CommitLogFiles::BeginNextFile(Lsn end) {
   const LogMutexLock lock(&mutex_);
   REMORA_CHECK(!spares_.empty());
+  if (!held_.empty()) {
+    filled_[held_.back()->first()] = end - held_.back()->first();
+    futimens(held_.back()->fd(), nullptr);  // C8a; if it fails, the time is an earlier one
+  }
   held_.push_back(std::move(spares_.front()));
   spares_.pop_front();
   changed_.notify_all();
 }
 
-void CommitLogFiles::Release(Lsn below) {
+std::uint64_t CommitLogFiles::BytesIn(const LogFileInfo& file) const {
+  const auto filled = filled_.find(file.first);
+  // An earlier process left it. What begins the next file did not fit: so two files hold more than one can.
+  return filled == filled_.end() ? file.size / 2 : filled->second;
+}
+
+bool CommitLogFiles::IsSince(const LogFileInfo& file, std::chrono::system_clock::time_point since) const {
+  if (since == std::chrono::system_clock::time_point::max()) return false;
+  struct stat status;
+  if (stat(PathOf(file.first).c_str(), &status) != 0) return false;
+  const auto left = std::chrono::seconds(status.st_mtim.tv_sec + 1);
+  return std::chrono::system_clock::time_point(left) > since;
+}
+
+std::size_t CommitLogFiles::CountNotKept(const LogKeep& keep) const {
+  std::uint64_t newer = 0;
+  for (const FilePtr& file : held_) {
+    const bool is_last = file == held_.back();
+    newer += is_last ? keep.end.value - std::min(keep.end, file->first()).value
+                     : BytesIn({file->first(), file->size()});
+  }
+  std::size_t count = retained_.size();
+  for (; count > 0; --count) {
+    const LogFileInfo& file = retained_[count - 1];
+    if (newer >= keep.bytes && !IsSince(file, keep.since)) break;
+    newer += BytesIn(file);
+  }
+  return count;
+}
+
+void CommitLogFiles::Release(Lsn below, const LogKeep& keep) {
+  std::vector<FilePtr> closed;  // without the lock
   const LogMutexLock lock(&mutex_);
   bool any = false;
   while (held_.size() > 1 && held_.front()->end() <= below) {
-    released_.push_back(std::move(held_.front()));
+    retained_.push_back({held_.front()->first(), held_.front()->size()});
+    closed.push_back(std::move(held_.front()));
     held_.pop_front();
+    any = true;
+  }
+  for (std::size_t left = CountNotKept(keep); left > 0; --left) {
+    filled_.erase(retained_.front().first);
+    released_.push_back(retained_.front());
+    retained_.pop_front();
     any = true;
   }
   if (!any) return;
@@ -179,12 +228,15 @@ std::vector<CommitLogFiles::FilePtr> CommitLogFiles::Between(Lsn from, Lsn to) c
 
 Lsn CommitLogFiles::first() const {
   const LogMutexLock lock(&mutex_);
+  if (!retained_.empty()) return retained_.front().first;
   return held_.empty() ? Lsn{} : held_.front()->first();
 }
 
 std::uint64_t CommitLogFiles::bytes() const {
   const LogMutexLock lock(&mutex_);
-  return CountBytes();
+  std::uint64_t bytes = CountBytes();
+  for (const LogFileInfo& file : retained_) bytes += file.size;
+  return bytes;
 }
 
 }  // namespace remora

@@ -1,9 +1,11 @@
 // The files of the commit log: those that hold it, and those that are made ahead.
 //
-//   held, from the oldest to the one that is written   spares
-//   ┌────────────┐ ┌────────────┐     ┌────────────┐   ┌────────────┐
-//   │ ...0000000 │ │ ...4000000 │ ... │ ..10000000 │   │ ..14000000 │   each named by its first LSN
-//   └────────────┘ └────────────┘     └────────────┘   └────────────┘
+//   retained         held, up to the one that is written   spares
+//   ┌────────────┐   ┌────────────┐     ┌────────────┐     ┌────────────┐
+//   │ ...0000000 │   │ ...4000000 │ ... │ ..10000000 │     │ ..14000000 │   each named by its first LSN
+//   └────────────┘   └────────────┘     └────────────┘     └────────────┘
+//
+// Retained files are needed no more, but for readers that are behind (LogKeep).
 //
 //   C4a  A file leaves the log only by Release, when all of it stands before the LSN that is given
 //        there.
@@ -11,7 +13,9 @@
 //        format.h).
 //   C9c  The writer gets a next file that is made completely, or none, before it writes anything to
 //        it.
-//   C9d  All files together have at most `max_bytes`.
+//   C8a  Files are retained whose successors hold fewer bytes of groups than LogKeep says, or that the writer
+//        left within its time, which the file system knows as the file's own.
+//   C9d  All files together have at most `max_bytes`, but for those that are retained.
 //
 // A thread of its own makes spares: to allocate, fill and map a file takes longer than a write may.
 // It has one spare ready, and recycles a released file rather than make a new one. Where the disk is
@@ -19,10 +23,14 @@
 // little ahead of the writer (PreparePages).
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +48,13 @@ struct LogFileSetOptions {
   std::uint64_t file_size = 0;
   std::uint64_t max_bytes = 0;
   LogWriterKind kind = LogWriterKind::kWrite;
+};
+
+/// What Release retains: the latest so many bytes of groups, and files that the writer left since then.
+struct LogKeep {
+  std::uint64_t bytes = 0;
+  Lsn end;  // of the log
+  std::chrono::system_clock::time_point since = std::chrono::system_clock::time_point::max();
 };
 
 /// Shares each file with who still uses it, as a sync does.
@@ -62,19 +77,19 @@ class CommitLogFiles {
   /// is being made. Unavailable: the last try to make it failed, as on a full disk; another try
   /// begins. ResourceExhausted: the files have max_bytes, and none was released.
   absl::StatusOr<FilePtr> NextFile();
-  /// The file that NextFile returned now belongs to the log.
-  void BeginNextFile();
+  /// The file that NextFile returned now belongs to the log. `end`: of the groups of the one before, if any.
+  void BeginNextFile(Lsn end);
 
   /// Takes those files out of the log that end at or before `below`, but never the one that is
-  /// written.
-  void Release(Lsn below);
+  /// written, nor one that is to be kept.
+  void Release(Lsn below, const LogKeep& keep = {});
 
   /// Has the thread make pages of the file's mapping ready for stores. Returns at once.
   void PreparePages(FilePtr file, std::uint64_t offset, std::uint64_t size);
 
   /// The held files that have bytes of [from, to).
   std::vector<FilePtr> Between(Lsn from, Lsn to) const;
-  /// First LSN of the oldest held file.
+  /// First LSN of the oldest file that is held or retained.
   Lsn first() const;
   /// Of all files.
   std::uint64_t bytes() const;
@@ -86,16 +101,25 @@ class CommitLogFiles {
   /// Does the work that PreparePages has left, if there is any.
   bool PrepareWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Of all files but the retained ones.
   std::uint64_t CountBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Bytes of groups, at least.
+  std::uint64_t BytesIn(const LogFileInfo& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsSince(const LogFileInfo& file, std::chrono::system_clock::time_point since) const;
+  /// How many of the retained files, from the oldest on, are not to be kept.
+  std::size_t CountNotKept(const LogKeep& keep) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Lsn SpareFirst() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<FilePtr> MakeSpare(FilePtr recycled, Lsn first) const;
+  std::string PathOf(Lsn first) const;
+  absl::StatusOr<FilePtr> MakeSpare(const std::optional<LogFileInfo>& recycled, Lsn first) const;
 
   const LogFileSetOptions options_;
   mutable LogMutex mutex_;
   std::condition_variable_any changed_;
   std::deque<FilePtr> held_ ABSL_GUARDED_BY(mutex_);
   std::deque<FilePtr> spares_ ABSL_GUARDED_BY(mutex_);
-  std::deque<FilePtr> released_ ABSL_GUARDED_BY(mutex_);
+  std::deque<LogFileInfo> retained_ ABSL_GUARDED_BY(mutex_);
+  std::map<Lsn, std::uint64_t> filled_ ABSL_GUARDED_BY(mutex_);  // by first LSN: bytes, where that is known
+  std::deque<LogFileInfo> released_ ABSL_GUARDED_BY(mutex_);
   absl::Status made_ ABSL_GUARDED_BY(mutex_);       // how the last try to make a spare ended
   bool try_again_ ABSL_GUARDED_BY(mutex_) = false;  // although it failed
   FilePtr wanted_ ABSL_GUARDED_BY(mutex_);          // whose pages are to be made ready; null: none

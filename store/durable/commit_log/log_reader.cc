@@ -50,13 +50,14 @@ absl::Status NotInLog(Lsn lsn, const std::string& dir) {
                                             " any more, or its group is damaged; begin with a scan"));
 }
 
-absl::StatusOr<std::unique_ptr<CommitLogReader>> CommitLogReader::Open(const std::string& dir, Lsn from) {
+absl::StatusOr<std::unique_ptr<CommitLogReader>> CommitLogReader::Open(const std::string& dir, Lsn from,
+                                                                       LogPlace place) {
   REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, ListLogFiles(dir));
   std::unique_ptr<CommitLogReader> reader(new CommitLogReader(dir, from));
   // The end of a group may also be the end of its file. Then the checksum of the group is known.
   for (const LogFileInfo& file : files) {
     if (file.first >= from || from > file.first + file.size) continue;
-    REMORA_ASSIGN_OR_RETURN(const bool found, reader->FindIn(file.first));
+    REMORA_ASSIGN_OR_RETURN(const bool found, reader->FindIn(file.first, place));
     if (found) return reader;
   }
   // Else it may be the first LSN of the oldest file. One before it may be about to be recycled.
@@ -78,12 +79,16 @@ absl::StatusOr<bool> CommitLogReader::Begin(Lsn first, Lsn until) {
   return true;
 }
 
-absl::StatusOr<bool> CommitLogReader::FindIn(Lsn first) {
+absl::StatusOr<bool> CommitLogReader::FindIn(Lsn first, LogPlace place) {
   REMORA_ASSIGN_OR_RETURN(const bool is_begun, Begin(first, kMaxLsn));
   if (!is_begun) return false;
   while (end() < from_) {
     REMORA_ASSIGN_OR_RETURN(const std::optional<LogGroup> group, GroupAt(at_, kMaxLsn));
-    if (!group || group->end() > from_) return false;
+    if (!group) return false;
+    if (group->end() > from_) {
+      window_.clear();  // as Begin does
+      return place == LogPlace::kInGroup;
+    }
     at_ += group->header.size;
     checksum_ = group->header.checksum;
   }

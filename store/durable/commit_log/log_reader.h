@@ -18,6 +18,12 @@ namespace remora {
 /// OutOfRange: for who asks for groups that were recycled.
 absl::Status NotInLog(Lsn lsn, const std::string& dir);
 
+/// What is known of the LSN at which a reader begins.
+enum class LogPlace : std::uint8_t {
+  kGroupEnd = 1,  // a group ends there
+  kInGroup = 2,   // or it is in a group: then the reader begins with that
+};
+
 /// A cursor over the log in a directory. Reads copies: a writer may append meanwhile.
 ///
 /// Thread Safety: none.
@@ -27,7 +33,8 @@ class CommitLogReader {
   /// caller keeps the file that holds `from` (CommitLogOptions::retain). OutOfRange: the log does
   /// not hold it, or no group ends there. NotFound, PermissionDenied, Unavailable: the directory or
   /// a file cannot be read.
-  static absl::StatusOr<std::unique_ptr<CommitLogReader>> Open(const std::string& dir, Lsn from);
+  static absl::StatusOr<std::unique_ptr<CommitLogReader>> Open(const std::string& dir, Lsn from,
+                                                               LogPlace place = LogPlace::kGroupEnd);
   ~CommitLogReader();
   CommitLogReader(const CommitLogReader&) = delete;
   CommitLogReader& operator=(const CommitLogReader&) = delete;
@@ -56,8 +63,8 @@ class CommitLogReader {
 
   /// Places the reader before the first group of the file. False: the file is not begun. Unavailable.
   absl::StatusOr<bool> Begin(Lsn first, Lsn until);
-  /// Places the reader behind `from_`. False: no group of the file ends there. Unavailable.
-  absl::StatusOr<bool> FindIn(Lsn first);
+  /// Places the reader behind `from_`. False: that is no such place in the file. Unavailable.
+  absl::StatusOr<bool> FindIn(Lsn first, LogPlace place);
   /// Shows the file's bytes from `offset` on: `size` of them, or fewer at the file's end.
   /// Unavailable.
   absl::StatusOr<std::string_view> Bytes(std::uint64_t offset, std::uint64_t size, Lsn until);

@@ -35,10 +35,10 @@ bool IsComplete(const LogFileInfo& file) {
 
 /// Keeps the last files of which each begins where the one before it ends. Others are of no use: a
 /// file that was not made completely, or one that was removed when the machine failed.
-absl::StatusOr<std::vector<LogFileInfo>> RunOfFiles(const std::string& dir) {
+absl::StatusOr<std::vector<LogFileInfo>> RunOfFiles(const std::string& dir, bool read_only) {
   REMORA_ASSIGN_OR_RETURN(std::vector<LogFileInfo> files, ListLogFiles(dir));
   while (!files.empty() && !IsComplete(files.back())) {
-    REMORA_RETURN_IF_ERROR(Remove(dir, files.back()));
+    if (!read_only) REMORA_RETURN_IF_ERROR(Remove(dir, files.back()));
     files.pop_back();
   }
   for (std::size_t i = files.size(); i > 1; --i) {
@@ -67,7 +67,7 @@ absl::Status RemoveRemains(const std::string& dir, RecoveredLog* log) {
 }  // namespace
 
 absl::StatusOr<RecoveredLog> RecoverCommitLog(const LogRecoveryOptions& options, LogReplay replay) {
-  REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, RunOfFiles(options.dir));
+  REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, RunOfFiles(options.dir, options.read_only));
   RecoveredLog log;
   if (files.empty() || options.replay_from < files.front().first) {
     if (options.replay_from == Lsn{} && files.empty()) return log;
@@ -104,6 +104,8 @@ absl::StatusOr<RecoveredLog> RecoverCommitLog(const LogRecoveryOptions& options,
     return Damaged(options.dir, log.end,
                    absl::StrCat("a group is damaged, and ", remains.groups, " stand behind it"));
   }
+  log.was_torn = true;
+  if (options.read_only) return log;
   REMORA_RETURN_IF_ERROR(RemoveRemains(options.dir, &log));
   return log;
 }

@@ -31,6 +31,8 @@ struct LogRecoveryOptions {
   /// Groups from here on are shown, and must be there; as CommitLogReader::Open's.
   Lsn replay_from{};
   bool is_of_this_boot = false;
+  /// Nothing is removed.
+  bool read_only = false;
 };
 
 /// A log that may be continued.
@@ -40,6 +42,7 @@ struct RecoveredLog {
   Lsn end;
   std::uint64_t checksum = 0;  // of the last group
   bool is_begun = false;       // the file that holds the end has its header
+  bool was_torn = false;       // groups stood behind the end (C5d)
 };
 
 /// Shows the groups behind `replay_from` in their order, then applies C5b to C5d. DataLoss:

@@ -60,16 +60,22 @@ std::string FromHex(const std::string& digits) {
   return bytes;
 }
 
-class BackupTest : public testing::Test {
+// As StoreOptions::commit_log_bytes.
+class BackupTest : public testing::TestWithParam<std::uint64_t> {
  protected:
   void SetUp() override { Reopen(); }
   void TearDown() override {
     if (!disk_.empty()) umount2(disk_.c_str(), MNT_DETACH);
   }
 
+  static StoreOptions OptionsIn(const std::string& path) {
+    StoreOptions options = LoggedIn(path);
+    options.commit_log_bytes = GetParam();
+    return options;
+  }
   void Reopen() {
     store_.reset();
-    auto store = Store::Open(LoggedIn(temp_ / "store"));
+    auto store = Store::Open(OptionsIn(temp_ / "store"));
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -91,7 +97,7 @@ class BackupTest : public testing::Test {
     const std::string path = temp_ / ("restored" + std::to_string(++restored_));
     const absl::StatusOr<BackupInfo> info = RestoreBackup(backups_, id, path, kNow);
     EXPECT_TRUE(info.ok()) << info.status();
-    auto store = Store::Open(LoggedIn(path));
+    auto store = Store::Open(OptionsIn(path));
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
@@ -113,7 +119,10 @@ class BackupTest : public testing::Test {
   std::string disk_;  // that is mounted
 };
 
-TEST_F(BackupTest, EverythingIsThereByteForByte) {
+INSTANTIATE_TEST_SUITE_P(All, BackupTest, testing::Values(0, std::uint64_t{4} << 20),
+                         [](const auto& suite) { return suite.param == 0 ? "RocksdbLog" : "CommitLog"; });
+
+TEST_P(BackupTest, EverythingIsThereByteForByte) {
   Put(0, 2000);
   ASSERT_TRUE(store_->Put("ttl", "an hour", {.ttl = std::chrono::hours(1)}).ok());
   ASSERT_TRUE(store_->Put("large", std::string(1 << 20, 'l')).ok());
@@ -138,7 +147,7 @@ TEST_F(BackupTest, EverythingIsThereByteForByte) {
   EXPECT_EQ(restored->Get("later", &value).code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(BackupTest, TheNextOneBringsWhatIsNew) {
+TEST_P(BackupTest, TheNextOneBringsWhatIsNew) {
   Put(0, 5000, 1000);
   const BackupInfo first = BackUp();
   const std::vector<std::string> files = SharedFiles();
@@ -158,7 +167,7 @@ TEST_F(BackupTest, TheNextOneBringsWhatIsNew) {
   EXPECT_EQ(ContentsOf(*Restored(second.id)).size(), 5001u);
 }
 
-TEST_F(BackupTest, OlderOnesGo) {
+TEST_P(BackupTest, OlderOnesGo) {
   for (int i = 0; i < 5; ++i) {
     Put(i, i + 1);
     BackUp(/*keep=*/2);
@@ -172,7 +181,7 @@ TEST_F(BackupTest, OlderOnesGo) {
 }
 
 // Each batch writes one number under two keys; each number goes up.
-TEST_F(BackupTest, WhileOthersWriteItIsOfOneMoment) {
+TEST_P(BackupTest, WhileOthersWriteItIsOfOneMoment) {
   std::atomic<std::uint64_t> acknowledged = 0;
   std::jthread writer([&](const std::stop_token& stop) {
     for (std::uint64_t i = 1; !stop.stop_requested(); ++i) {
@@ -208,7 +217,7 @@ TEST_F(BackupTest, WhileOthersWriteItIsOfOneMoment) {
   }
 }
 
-TEST_F(BackupTest, VersionsAreNotGivenTwice) {
+TEST_P(BackupTest, VersionsAreNotGivenTwice) {
   Put(0, 10);
   BackUp();
   Reopen();  // so it gives versions behind those that the backup has reserved
@@ -225,14 +234,14 @@ TEST_F(BackupTest, VersionsAreNotGivenTwice) {
   const std::string again = temp_ / "again";
   ASSERT_TRUE(restored->Backup(temp_ / "others").ok());
   ASSERT_TRUE(RestoreBackup(temp_ / "others", 0, again, kNow + 1).ok());
-  auto store = Store::Open(LoggedIn(again));
+  auto store = Store::Open(OptionsIn(again));
   ASSERT_TRUE(store.ok());
   std::uint64_t next = 0;
   ASSERT_TRUE((*store)->Put("key", "value", {.version = &next}).ok());
   EXPECT_GT(next, version);
 }
 
-TEST_F(BackupTest, ADamagedOneIsRefusedWhole) {
+TEST_P(BackupTest, ADamagedOneIsRefusedWhole) {
   Put(0, 3000);
   BackUp();
   const std::vector<std::string> files = SharedFiles();
@@ -257,7 +266,7 @@ TEST_F(BackupTest, ADamagedOneIsRefusedWhole) {
   EXPECT_TRUE(VerifyBackup(backups_, 0).ok());
 }
 
-TEST_F(BackupTest, ADamagedNewestOneIsNotPassedOver) {
+TEST_P(BackupTest, ADamagedNewestOneIsNotPassedOver) {
   Put(0, 10);
   BackUp();
   Put(10, 20);
@@ -273,7 +282,7 @@ TEST_F(BackupTest, ADamagedNewestOneIsNotPassedOver) {
 }
 
 // What is noted of each is of the store that made it, which may be a newer one.
-TEST_F(BackupTest, WhatIsNotedOfItIsRead) {
+TEST_P(BackupTest, WhatIsNotedOfItIsRead) {
   Put(0, 10);
   BackUp();
   const std::string file = backups_ + "/meta/1", text = ReadFile(file);
@@ -297,7 +306,7 @@ TEST_F(BackupTest, WhatIsNotedOfItIsRead) {
   EXPECT_TRUE(outcome(note).ok());
 }
 
-TEST_F(BackupTest, RestoreTouchesNothingThatIsThere) {
+TEST_P(BackupTest, RestoreTouchesNothingThatIsThere) {
   Put(0, 10);
   BackUp();
   EXPECT_EQ(RestoreBackup(backups_, 0, temp_ / "store", kNow).status().code(),
@@ -321,7 +330,7 @@ TEST_F(BackupTest, RestoreTouchesNothingThatIsThere) {
   EXPECT_EQ(ContentsOf(*store_).size(), 10u);
 }
 
-TEST_F(BackupTest, AMountPointIsRestoredTo) {
+TEST_P(BackupTest, AMountPointIsRestoredTo) {
   Put(0, 10);
   BackUp();
   const std::string volume = temp_ / "volume";
@@ -332,18 +341,18 @@ TEST_F(BackupTest, AMountPointIsRestoredTo) {
   EXPECT_THAT(FilesIn(volume), testing::Each(testing::Not(HasSubstr("restore"))));
   EXPECT_THAT(FilesIn(volume), testing::Contains(HasSubstr("lost+found")));
   store_.reset();
-  auto store = Store::Open(LoggedIn(volume));
+  auto store = Store::Open(OptionsIn(volume));
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ(ContentsOf(**store), before);
   store->reset();
   EXPECT_EQ(RestoreBackup(backups_, 0, volume, kNow).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(BackupTest, AMountPointHasRoomForAStoreAndForBackups) {
+TEST_P(BackupTest, AMountPointHasRoomForAStoreAndForBackups) {
   const std::string volume = temp_ / "volume";
   if (!MountAt(volume, "size=64m")) GTEST_SKIP() << "cannot mount: " << std::strerror(errno);
   {
-    const auto store = Store::Open(LoggedIn(volume));
+    const auto store = Store::Open(OptionsIn(volume));
     EXPECT_TRUE(store.ok()) << store.status();
   }
   ASSERT_EQ(umount2(volume.c_str(), MNT_DETACH), 0);
@@ -352,7 +361,7 @@ TEST_F(BackupTest, AMountPointHasRoomForAStoreAndForBackups) {
   EXPECT_TRUE(store_->Backup(volume).ok());
 }
 
-TEST_F(BackupTest, AMountPointThatCannotTakeItIsLeftEmpty) {
+TEST_P(BackupTest, AMountPointThatCannotTakeItIsLeftEmpty) {
   Put(0, 1000, 10'000);
   BackUp();
   const std::string volume = temp_ / "volume";
@@ -366,7 +375,7 @@ TEST_F(BackupTest, AMountPointThatCannotTakeItIsLeftEmpty) {
   EXPECT_THAT(std::string(read_only.message()), HasSubstr("cannot make")) << "before anything was copied";
 }
 
-TEST_F(BackupTest, ALinkIsFollowedToAnEmptyDirectory) {
+TEST_P(BackupTest, ALinkIsFollowedToAnEmptyDirectory) {
   Put(0, 10);
   BackUp();
   std::filesystem::create_directory(temp_ / "empty");
@@ -375,10 +384,10 @@ TEST_F(BackupTest, ALinkIsFollowedToAnEmptyDirectory) {
   EXPECT_EQ(RestoreBackup(backups_, 0, temp_ / "dangling", kNow).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(RestoreBackup(backups_, 0, temp_ / "link", kNow).ok());
-  EXPECT_TRUE(Store::Open(LoggedIn(temp_ / "empty")).ok());
+  EXPECT_TRUE(Store::Open(OptionsIn(temp_ / "empty")).ok());
 }
 
-TEST_F(BackupTest, OtherDirectoriesAreNotTouched) {
+TEST_P(BackupTest, OtherDirectoriesAreNotTouched) {
   std::filesystem::create_directory(temp_ / "precious");
   WriteFile(temp_ / "precious/file", "bytes");
   EXPECT_EQ(store_->Backup(temp_ / "precious").status().code(), absl::StatusCode::kFailedPrecondition);
@@ -393,7 +402,7 @@ TEST_F(BackupTest, OtherDirectoriesAreNotTouched) {
   EXPECT_EQ(ListBackups(temp_ / "precious").status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(BackupTest, OneAtATimeInADirectory) {
+TEST_P(BackupTest, OneAtATimeInADirectory) {
   Put(0, 10);
   BackUp();
   {
@@ -408,7 +417,7 @@ TEST_F(BackupTest, OneAtATimeInADirectory) {
   EXPECT_EQ(store_->Backup(backups_).status().code(), absl::StatusCode::kAlreadyExists);
 }
 
-TEST_F(BackupTest, OneThatIsStoppedIsNone) {
+TEST_P(BackupTest, OneThatIsStoppedIsNone) {
   Put(0, 100);
   BackUp();
   Put(100, 20'000, 1000);
@@ -423,14 +432,14 @@ TEST_F(BackupTest, OneThatIsStoppedIsNone) {
   EXPECT_EQ(ContentsOf(*Restored()).size(), 20'000u);
 }
 
-TEST_F(BackupTest, AStoreInMemoryHasNone) {
+TEST_P(BackupTest, AStoreInMemoryHasNone) {
   auto store = Store::Open({.memory_size = std::size_t{16} << 20});
   ASSERT_TRUE(store.ok());
   EXPECT_EQ((*store)->Backup(backups_).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(std::filesystem::exists(backups_));
 }
 
-TEST_F(BackupTest, AFullDiskCostsTheEarlierOnesNothing) {
+TEST_P(BackupTest, AFullDiskCostsTheEarlierOnesNothing) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may mount a small disk";
   const std::string disk = temp_ / "disk";
   std::filesystem::create_directory(disk);

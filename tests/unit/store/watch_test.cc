@@ -6,90 +6,30 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "store/durable/wal_scan.h"
 #include "store/format/wire/resume_token.h"
 #include "store/store.h"
-#include "test_files.h"
-#include "tests/support/manual_clock.h"
+#include "watch_fixture.h"
 
 namespace remora {
 namespace {
 
 using std::chrono::milliseconds;
-using Lines = std::vector<std::string>;
 
-class WatchTest : public testing::Test {
+class WatchTest : public WatchFixture, public testing::WithParamInterface<std::uint64_t> {
  protected:
-  WatchTest() { Open(); }
-
-  StoreOptions Options() {
-    StoreOptions options = LoggedIn(temp_ / "store");
-    options.syncing = Syncing::kInSteps;
-    options.clock = &clock_;
-    options.watch_retention_bytes = retention_bytes_;
-    options.watch_retention = retention_;
-    return options;
-  }
-  void Open() {
-    watch_.reset();
-    store_.reset();
-    auto store = Store::Open(Options());
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-  }
-  /// The same as after `keep`: what was written since is taken back.
-  void Restore() {
-    watch_.reset();
-    store_.reset();
-    std::filesystem::remove_all(temp_ / "store");
-    std::filesystem::copy(temp_ / "kept", temp_ / "store", std::filesystem::copy_options::recursive);
-    Open();
-  }
-  void Keep() {
-    store_.reset();
-    std::filesystem::copy(temp_ / "store", temp_ / "kept", std::filesystem::copy_options::recursive);
-    Open();
-  }
-  std::vector<std::string> ArchivedLogs() const {
-    return LogsIn(temp_ / "store/archive").value_or(std::vector<std::string>());
-  }
-  void Put(std::string_view key, std::string_view value, const PutOptions& options = {}) {
-    ASSERT_TRUE(store_->Put(key, value, options).ok());
-  }
-  absl::Status Begin(std::string_view token = {}, std::string_view prefix = {}) {
-    auto watch = store_->Watch({.prefix = prefix, .token = token});
-    if (!watch.ok()) return watch.status();
-    watch_ = *std::move(watch);
-    return absl::OkStatus();
-  }
-  /// Each as "key=value" or "-key", until there are no more; what went wrong is the last one.
-  Lines Rest() {
-    Lines lines;
-    for (;;) {
-      const absl::StatusOr<bool> came = watch_->Next(milliseconds(0));
-      if (!came.ok()) lines.push_back(absl::StatusCodeToString(came.status().code()));
-      if (!came.ok() || !*came) return lines;
-      std::string line = watch_->kind() == ChangeKind::kDelete ? "-" : "";
-      line += watch_->key();
-      if (watch_->kind() == ChangeKind::kPut) line.append("=").append(watch_->value());
-      lines.push_back(line);
-    }
-  }
-
-  const TempDir temp_;
-  std::uint64_t retention_bytes_ = StoreOptions().watch_retention_bytes;
-  std::chrono::seconds retention_{0};
-  ManualClock clock_;
-  std::unique_ptr<Store> store_;
-  std::unique_ptr<StoreWatch> watch_;
+  WatchTest() : WatchFixture(GetParam()) {}
 };
 
-TEST_F(WatchTest, ShowsWhatIsWrittenFromThenOn) {
+// Files of 2 MiB: larger than all values here.
+INSTANTIATE_TEST_SUITE_P(All, WatchTest, testing::Values(0, std::uint64_t{32} << 20),
+                         [](const auto& suite) { return suite.param == 0 ? "RocksdbLog" : "CommitLog"; });
+
+TEST_P(WatchTest, ShowsWhatIsWrittenFromThenOn) {
   Put("before", "");
   ASSERT_TRUE(Begin().ok());
   EXPECT_EQ(Rest(), Lines());
@@ -104,7 +44,7 @@ TEST_F(WatchTest, ShowsWhatIsWrittenFromThenOn) {
   EXPECT_EQ(Rest(), Lines({"a=4"}));
 }
 
-TEST_F(WatchTest, ChangesHaveVersionsAndExpiries) {
+TEST_P(WatchTest, ChangesHaveVersionsAndExpiries) {
   ASSERT_TRUE(Begin().ok());
   std::uint64_t version = 0;
   Put("key", "value", {.ttl = milliseconds(5000), .version = &version});
@@ -113,7 +53,7 @@ TEST_F(WatchTest, ChangesHaveVersionsAndExpiries) {
   EXPECT_EQ(watch_->expiry_ms(), static_cast<std::uint64_t>(clock_.UnixMillis()) + 5000);
 }
 
-TEST_F(WatchTest, ABatchIsShownInItsOrder) {
+TEST_P(WatchTest, ABatchIsShownInItsOrder) {
   ASSERT_TRUE(Begin().ok());
   WriteBatch batch;
   batch.Put("x", "1");
@@ -125,7 +65,7 @@ TEST_F(WatchTest, ABatchIsShownInItsOrder) {
 }
 
 // The watch alone is enough: nobody writes, and nobody works.
-TEST_F(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
+TEST_P(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
   ASSERT_TRUE(Begin().ok());
   for (int i = 0; i < 3; ++i) Put(std::to_string(i), "", {.ttl = milliseconds(10 + 900 * i)});
   Put("stays", "");
@@ -139,7 +79,7 @@ TEST_F(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
   EXPECT_EQ(store_->Read(Counter::kExpired), 3u);
 }
 
-TEST_F(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
+TEST_P(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
   ASSERT_TRUE(Begin().ok());
   Put("short", "1", {.ttl = milliseconds(10)});
   clock_.Advance(milliseconds(1000));
@@ -149,7 +89,7 @@ TEST_F(WatchTest, ShowsWhatAServerHasRemovedWithoutAnotherWrite) {
   EXPECT_EQ(store_->Read(Counter::kChangesEnd), end) << "clients that wait look at this";
 }
 
-TEST_F(WatchTest, WhatExpiresBehindAWriteThatWaitsForTheDiskWaitsToo) {
+TEST_P(WatchTest, WhatExpiresBehindAWriteThatWaitsForTheDiskWaitsToo) {
   ASSERT_TRUE(Begin().ok());
   Put("short", "1", {.ttl = milliseconds(10)});
   Write write;
@@ -165,7 +105,7 @@ TEST_F(WatchTest, WhatExpiresBehindAWriteThatWaitsForTheDiskWaitsToo) {
 }
 
 // A record that is on disk alone.
-TEST_F(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
+TEST_P(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
   const std::string value(100'000, 'v');
   for (int i = 0; i < 300; ++i) {
     Put("cold" + std::to_string(i), value, {.ttl = std::chrono::hours(1) + milliseconds(500 * i)});
@@ -186,7 +126,7 @@ TEST_F(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
   EXPECT_EQ(lines.size(), 300u);
 }
 
-TEST_F(WatchTest, APrefixLeavesOutTheOthers) {
+TEST_P(WatchTest, APrefixLeavesOutTheOthers) {
   ASSERT_TRUE(Begin({}, "user/").ok());
   for (int i = 0; i < 3000; ++i) Put("other/" + std::to_string(i), "");
   Put("user/1", "a");
@@ -195,7 +135,7 @@ TEST_F(WatchTest, APrefixLeavesOutTheOthers) {
   EXPECT_EQ(Rest(), Lines({"user/1=a", "user/2=c"}));
 }
 
-TEST_F(WatchTest, ATokenGoesOnBehindWhatWasShown) {
+TEST_P(WatchTest, ATokenGoesOnBehindWhatWasShown) {
   ASSERT_TRUE(Begin().ok());
   const std::string start = watch_->token();
   WriteBatch batch;
@@ -211,7 +151,7 @@ TEST_F(WatchTest, ATokenGoesOnBehindWhatWasShown) {
   EXPECT_EQ(Rest(), Lines({"a=", "b=", "c=", "d="}));
 }
 
-TEST_F(WatchTest, GoesOnOverARestartWhereNothingWasMissed) {
+TEST_P(WatchTest, GoesOnOverARestartWhereNothingWasMissed) {
   ASSERT_TRUE(Begin().ok());
   Put("a", "");
   EXPECT_EQ(Rest(), Lines({"a="}));
@@ -223,7 +163,7 @@ TEST_F(WatchTest, GoesOnOverARestartWhereNothingWasMissed) {
 }
 
 // With the defaults.
-TEST_F(WatchTest, GoesOnOverManyRestartsAnywhere) {
+TEST_P(WatchTest, GoesOnOverManyRestartsAnywhere) {
   ASSERT_TRUE(Begin().ok());
   const std::string token = watch_->token();
   Lines expected;
@@ -237,34 +177,7 @@ TEST_F(WatchTest, GoesOnOverManyRestartsAnywhere) {
   EXPECT_EQ(Rest(), expected);
 }
 
-// A value for each log file, so that the archive is told apart by bytes.
-TEST_F(WatchTest, FindsTheLatestBytesThatAreRetained) {
-  constexpr std::size_t kSize = std::size_t{256} << 10;
-  retention_bytes_ = 4 * kSize;
-  Open();
-  std::vector<std::string> tokens;
-  Lines values;
-  for (int i = 0; i < 12; ++i) {
-    ASSERT_TRUE(Begin().ok());
-    tokens.push_back(watch_->token());
-    const std::string value = std::to_string(i) + std::string(kSize, 'v');
-    Put("key", value);
-    values.push_back("key=" + value);
-    Open();
-  }
-  Open();
-  for (int i = 0; i < 12; ++i) {
-    ASSERT_TRUE(Begin(tokens[static_cast<std::size_t>(i)]).ok());
-    const Lines rest = Rest();
-    if (i >= 8) {
-      EXPECT_EQ(rest, Lines(values.begin() + i, values.end())) << i;
-    } else if (i <= 4) {
-      EXPECT_EQ(rest, Lines({"OUT_OF_RANGE"})) << i;
-    }
-  }
-}
-
-TEST_F(WatchTest, WithRetentionGoesOnOverARestartAnywhere) {
+TEST_P(WatchTest, WithRetentionGoesOnOverARestartAnywhere) {
   retention_bytes_ = 0;
   retention_ = std::chrono::hours(1);
   Open();
@@ -279,82 +192,7 @@ TEST_F(WatchTest, WithRetentionGoesOnOverARestartAnywhere) {
   EXPECT_EQ(Rest(), Lines({"0=", "1=", "2=", "b="}));
 }
 
-TEST_F(WatchTest, SaysSoWhenItIsTooFarBehind) {
-  retention_bytes_ = 0;
-  Open();
-  ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
-  Put("a", "");
-  Open();
-  Open();  // what the first one had in its log is in a table
-  Put("b", "");
-  ASSERT_TRUE(Begin(token).ok());
-  EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
-  EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
-}
-
-TEST_F(WatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
-  retention_bytes_ = 0;
-  Open();
-  Put("first", "");  // raises the limit of versions
-  ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
-  Put("memory", "", {.durability = Durability::kMemory});
-  const std::string name = std::filesystem::path(LogsIn(temp_ / "store")->back()).filename();
-  const auto is_there = [&] {
-    return std::filesystem::exists(temp_ / ("store/" + name)) ||
-           std::filesystem::exists(temp_ / ("store/archive/" + name));
-  };
-  for (int i = 0; is_there(); ++i) {
-    ASSERT_LT(i, 900);
-    Put("key", std::string(std::size_t{1} << 20, 'v'));
-    clock_.Advance(milliseconds(1000));  // memory rests
-    store_->Work();
-  }
-  ASSERT_TRUE(Begin(token).ok());
-  EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
-}
-
-TEST_F(WatchTest, SaysSoWhereALogOfAnEarlierOpeningIsMissing) {
-  ASSERT_TRUE(Begin().ok());
-  const std::string token = watch_->token();
-  for (const char* key : {"a", "b", "c"}) {
-    Put(key, "");
-    Open();
-  }
-  Put("first", "");
-  Put("memory", "", {.durability = Durability::kMemory});
-  Put("logged", "");
-  const std::vector<std::string> logs = ArchivedLogs();
-  ASSERT_EQ(logs.size(), 3u);
-  std::filesystem::remove(logs[1]);
-  ASSERT_TRUE(Begin(token).ok());
-  EXPECT_EQ(Rest(), Lines({"a=", "OUT_OF_RANGE"}));
-}
-
-// What need not have been synced when the machine failed.
-TEST_F(WatchTest, AnArchivedLogThatIsDamagedIsNotKept) {
-  ASSERT_TRUE(Begin().ok());
-  const std::string before = watch_->token();
-  Put("a", "");
-  EXPECT_EQ(Rest(), Lines({"a="}));
-  const std::string behind = watch_->token();
-  Open();
-  Put("b", "");
-  Open();
-  watch_.reset();
-  store_.reset();
-  std::ofstream(temp_ / "store/REMORA-BOOT") << "an earlier one";
-  const std::string damaged = ArchivedLogs().front();
-  std::fstream(damaged, std::ios::in | std::ios::out).seekp(20).put('x');  // within the first record
-  Open();
-  ASSERT_TRUE(Begin(behind).ok());
-  EXPECT_EQ(Rest(), Lines({"b="}));
-  ASSERT_TRUE(Begin(before).ok());
-  EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
-}
-
-TEST_F(WatchTest, SaysSoWhenWhatItHasShownIsNoMore) {
+TEST_P(WatchTest, SaysSoWhenWhatItHasShownIsNoMore) {
   Put("a", "");
   Keep();
   ASSERT_TRUE(Begin().ok());
@@ -368,7 +206,7 @@ TEST_F(WatchTest, SaysSoWhenWhatItHasShownIsNoMore) {
   EXPECT_EQ(Begin(token).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST_F(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
+TEST_P(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
   ASSERT_TRUE(Begin().ok());
   Put("kept", "");
   EXPECT_EQ(Rest(), Lines({"kept="}));
@@ -390,7 +228,7 @@ TEST_F(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
   EXPECT_EQ(Begin(MakeChangeToken(*place)).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST_F(WatchTest, RefusesWhatIsNoToken) {
+TEST_P(WatchTest, RefusesWhatIsNoToken) {
   ASSERT_TRUE(Begin().ok());
   const std::string token = watch_->token();
   EXPECT_EQ(Begin("nonsense").code(), absl::StatusCode::kInvalidArgument);
@@ -410,12 +248,12 @@ TEST_F(WatchTest, RefusesWhatIsNoToken) {
   EXPECT_EQ(Begin(MakeChangeToken(*place)).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST_F(WatchTest, AStoreInMemoryHasNoLog) {
+TEST_P(WatchTest, AStoreInMemoryHasNoLog) {
   auto store = Store::Open({.memory_size = kMinMemorySize});
   EXPECT_EQ((*store)->Watch().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(WatchTest, ShowsNothingThatWaitsForTheDisk) {
+TEST_P(WatchTest, ShowsNothingThatWaitsForTheDisk) {
   Put("first", "");  // raises the limit of versions
   ASSERT_TRUE(Begin().ok());
   Put("logged", "1");
@@ -430,24 +268,8 @@ TEST_F(WatchTest, ShowsNothingThatWaitsForTheDisk) {
   EXPECT_EQ(Rest(), Lines({"synced=", "behind=2"}));
 }
 
-TEST_F(WatchTest, WritesThatSkipTheLogAreNotShown) {
-  Put("first", "");
-  ASSERT_TRUE(Begin().ok());
-  for (int i = 0; i < 3; ++i) {
-    Put("memory", "", {.durability = Durability::kMemory});
-    Put("logged" + std::to_string(i), "");
-    EXPECT_EQ(Rest(), Lines({"logged" + std::to_string(i) + "="}));
-    for (int j = 0; j < 3; ++j) Put("memory", "", {.durability = Durability::kMemory});
-    EXPECT_EQ(Rest(), Lines());
-  }
-  const std::string token = watch_->token();
-  Put("last", "");
-  ASSERT_TRUE(Begin(token).ok());
-  EXPECT_EQ(Rest(), Lines({"last="}));
-}
-
 // Log files were full meanwhile, and what they hold is in tables.
-TEST_F(WatchTest, FindsTheLastMegabytesBehindARestart) {
+TEST_P(WatchTest, FindsTheLastMegabytesBehindARestart) {
   const std::string value(std::size_t{1} << 20, 'v');
   const auto put = [&](int i) {
     Put("key", std::to_string(i) + value);
@@ -469,7 +291,7 @@ TEST_F(WatchTest, FindsTheLastMegabytesBehindARestart) {
 }
 
 // More than the write buffers hold: log files come and go meanwhile.
-TEST_F(WatchTest, FollowsOverManyLogFiles) {
+TEST_P(WatchTest, FollowsOverManyLogFiles) {
   ASSERT_TRUE(Begin().ok());
   const std::string value(std::size_t{1} << 20, 'v');
   for (int i = 0; i < 300; ++i) {

@@ -1,0 +1,41 @@
+#include "store/durable/change_log.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "store/format/wire/resume_token.h"
+
+namespace remora {
+namespace {
+
+absl::Status NotReached() {
+  return absl::InvalidArgumentError("a change feed from a place that was not reached");
+}
+
+}  // namespace
+
+absl::Status NotKept(const char* why) {
+  return absl::OutOfRangeError(absl::StrCat("the change feed cannot go on there: ", why,
+                                            "; watch from now on, scan all, then go on with the watch"));
+}
+
+absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
+                                       std::uint64_t end) {
+  auto opening = std::find_if(openings.begin(), openings.end(),
+                              [&](const Opening& other) { return other.incarnation == place.incarnation; });
+  if (opening == openings.end()) return NotKept("the data is other, or was restored");
+  // So that what is counted below has room, whatever a damaged opening says.
+  if (place.sequence == 0 || place.sequence > kMaxSequence) return NotReached();
+  std::uint64_t shown = place.sequence - 1;
+  if (++opening != openings.end() && shown > opening->found) {
+    return NotKept("what it has shown was lost with the machine, or the data was restored");
+  }
+  // An opening's own write is no change, and its log is not kept if nothing else was written.
+  for (; opening != openings.end(); ++opening) {
+    if (shown == opening->found) ++shown;
+  }
+  if (shown > end) return NotReached();
+  return shown + 1;
+}
+
+}  // namespace remora

@@ -1,0 +1,163 @@
+// DurableTier as its own sources have it: tier.cc opens and writes, tier_reads.cc reads.
+#pragma once
+
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+#include <rocksdb/utilities/write_batch_with_index.h>
+#include <rocksdb/write_batch.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "store/base/absl_view.h"
+#include "store/base/status_macros.h"
+#include "store/durable/data_dir.h"
+#include "store/durable/files.h"
+#include "store/durable/format.h"
+#include "store/durable/log_overlay.h"
+#include "store/durable/status.h"
+#include "store/durable/tier.h"
+#include "store/durable/tier_log.h"
+
+namespace remora {
+
+// The families, as they are opened.
+inline constexpr std::size_t kDataFamilyIndex = 0;
+inline constexpr std::size_t kMetaFamilyIndex = 1;
+inline constexpr char kVersionLimitKey[] = "version_limit";
+
+inline std::string_view ViewOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
+inline rocksdb::Slice ToSlice(std::string_view view) { return {view.data(), view.size()}; }
+
+class DurableTier::Impl {
+ public:
+  explicit Impl(std::unique_ptr<DataDir> dir) : dir_(std::move(dir)) {}
+  ~Impl() {
+    log_.reset();
+    for (rocksdb::ColumnFamilyHandle* family : families_) delete family;
+  }
+
+  absl::Status Open(const DurableTierOptions& options);
+
+  /// As Write, to the commit log.
+  absl::Status WriteLogged() {
+    if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
+      readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see TryParse
+    }
+    const absl::Status status = log_->Write();
+    (status.ok() ? version_limit_ : next_limit_) = status.ok() ? next_limit_ : version_limit_;
+    return status;
+  }
+
+  std::string place() const { return absl::StrCat(AbslView(kStoreDir.name), " ", dir_->path()); }
+  absl::Status Damaged(std::string_view why) const { return DamagedStatus(place(), why); }
+  absl::Status Translate(const rocksdb::Status& status) const {
+    return status.ok() ? absl::OkStatus() : ToStatus(status, place());
+  }
+
+  absl::Status ReadVersionLimit() {
+    rocksdb::PinnableSlice bytes;
+    const rocksdb::Status status = Get({}, meta(), kVersionLimitKey, &bytes);
+    if (status.IsNotFound()) return absl::OkStatus();
+    REMORA_RETURN_IF_ERROR(Translate(status));
+    const std::optional<std::uint64_t> limit = remora::ReadVersionLimit(ViewOf(bytes));
+    if (!limit) return Damaged("its version limit is out of bounds");
+    version_limit_ = next_limit_ = *limit;
+    readable_limit_.store(version_limit_, std::memory_order_relaxed);  // nobody else is here yet
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Entry> Parse(std::string_view key, std::string_view stored) const {
+    Entry entry;
+    if (TryParse(key, stored, &entry)) return entry;
+    return WhyNoEntry(key, stored);
+  }
+
+  /// False: see WhyNoEntry. Inline, for iterations.
+  bool TryParse(std::string_view key, std::string_view stored, Entry* entry) const {
+    // Relaxed: it was raised before the write, and RocksDB made the write visible to us with a release that
+    // we have acquired.
+    return ReadEntry(key, stored, readable_limit_.load(std::memory_order_relaxed), entry);
+  }
+
+  absl::Status WhyNoEntry(std::string_view key, std::string_view stored) const {
+    if (!IsEntrySized(key, stored)) {
+      return Damaged(absl::StrCat("it holds a key of ", key.size(), " bytes with a value of ", stored.size(),
+                                  ", header included"));
+    }
+    StoredHeader header;
+    std::memcpy(&header, stored.data(), sizeof(header));
+    return Damaged(absl::StrCat("it holds a value with version ", header.version, "; the version limit is ",
+                                readable_limit_.load(std::memory_order_relaxed)));
+  }
+
+  absl::Status Write(Log log);
+
+  /// REQUIRES: sync_mutex_.
+  absl::Status Sync() {
+    const std::uint64_t logged = logged_.load(std::memory_order_acquire);
+    const rocksdb::Status status = files_.SyncLogs();
+    if (!status.ok()) return absl::UnavailableError(Translate(status).message());
+    synced_.store(logged, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+  /// As rocksdb::DB's, with what the commit log has beside (read_only).
+  std::unique_ptr<rocksdb::Iterator> NewIterator(const rocksdb::ReadOptions& options,
+                                                 rocksdb::ColumnFamilyHandle* family) const {
+    std::unique_ptr<rocksdb::Iterator> stored(db_->NewIterator(options, family));
+    if (overlay_.writes == nullptr) return stored;
+    return std::unique_ptr<rocksdb::Iterator>(
+        overlay_.writes->NewIteratorWithBase(family, stored.release(), &options));
+  }
+  rocksdb::Status Get(const rocksdb::ReadOptions& options, rocksdb::ColumnFamilyHandle* family,
+                      const rocksdb::Slice& key, rocksdb::PinnableSlice* value) const {
+    if (overlay_.writes == nullptr) return db_->Get(options, family, key, value);
+    return overlay_.writes->GetFromBatchAndDB(db_.get(), options, family, key, value);
+  }
+
+  absl::Status ReadAll(const rocksdb::ReadOptions& options, std::string_view begin, Take take) const {
+    const std::unique_ptr<rocksdb::Iterator> iterator = NewIterator(options, data());
+    for (iterator->Seek(ToSlice(begin)); iterator->Valid(); iterator->Next()) {
+      REMORA_ASSIGN_OR_RETURN(const Entry entry, Parse(ViewOf(iterator->key()), ViewOf(iterator->value())));
+      REMORA_RETURN_IF_ERROR(take(entry));
+    }
+    return Translate(iterator->status());
+  }
+
+  rocksdb::ColumnFamilyHandle* data() const { return families_[kDataFamilyIndex]; }
+  rocksdb::ColumnFamilyHandle* meta() const { return families_[kMetaFamilyIndex]; }
+
+  const std::unique_ptr<DataDir> dir_;  // unlocked last
+  DurableFiles files_;
+  std::unique_ptr<rocksdb::DB> db_;
+  std::vector<rocksdb::ColumnFamilyHandle*> families_;  // deleted before the database
+  std::unique_ptr<TierLog> log_;                        // and before these; null: RocksDB's own log is used
+  LogOverlay overlay_;                                  // read_only
+  rocksdb::WriteBatch batch_;
+  std::uint64_t version_limit_ = 1;
+  std::uint64_t next_limit_ = 1;  // version_limit_ once the batch is written
+  bool log_was_torn_ = false;
+  absl::Status log_failed_;  // for good
+  // In sequence numbers: the log's last group; how far it is synced; and the last mark of that in it.
+  std::atomic<std::uint64_t> logged_{0};
+  std::atomic<std::uint64_t> synced_{0};
+  std::uint64_t marked_ = 0;
+  std::atomic<bool> skipped_log_ = false;
+  std::vector<Opening> openings_;
+  std::mutex sync_mutex_;
+  absl::Status sync_failed_;                      // for good
+  std::atomic<std::uint64_t> readable_limit_{1};  // all versions that a reader may find are less
+};
+
+}  // namespace remora

@@ -1,0 +1,158 @@
+// What a durable tier shows: entries by key, in their order, as of one moment, and how many there are.
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+#include <rocksdb/snapshot.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "store/base/check.h"
+#include "store/base/status_macros.h"
+#include "store/durable/range_split.h"
+#include "store/durable/rocksdb_options.h"
+#include "store/durable/tier.h"
+#include "store/durable/tier_impl.h"
+#include "store/durable/tier_log.h"
+
+namespace remora {
+
+absl::StatusOr<std::vector<RememberedClient>> DurableTier::Clients() const {
+  std::vector<RememberedClient> clients;
+  const std::unique_ptr<rocksdb::Iterator> iterator = impl_->NewIterator(ReadThrough(), impl_->meta());
+  for (iterator->Seek(ToSlice(kClientPrefix)); iterator->Valid(); iterator->Next()) {
+    std::string_view key = ViewOf(iterator->key());
+    const std::string_view value = ViewOf(iterator->value());
+    if (!key.starts_with(kClientPrefix)) break;
+    key.remove_prefix(kClientPrefix.size());
+    if (!ReadRemembered(key, value, &clients)) {
+      return impl_->Damaged("what it remembers of a client has the wrong size");
+    }
+  }
+  REMORA_RETURN_IF_ERROR(impl_->Translate(iterator->status()));
+  return clients;
+}
+
+absl::Status DurableTier::Get(std::string_view key, Take take) const {
+  if (impl_->log_ != nullptr && impl_->log_->IsDeleted(key)) return absl::NotFoundError("no such key");
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  rocksdb::PinnableSlice value;  // stays where it is in the cache
+  const rocksdb::Status status = impl_->Get(options, impl_->data(), ToSlice(key), &value);
+  if (status.IsNotFound()) return absl::NotFoundError("no such key");
+  REMORA_RETURN_IF_ERROR(impl_->Translate(status));
+  REMORA_ASSIGN_OR_RETURN(const Entry entry, impl_->Parse(key, ViewOf(value)));
+  return take(entry);
+}
+
+absl::Status DurableTier::ForEach(Take take) const { return impl_->ReadAll(ReadThrough(), "", take); }
+
+absl::Status DurableTier::ForEachFrom(std::string_view begin, Take take) const {
+  const TierLog* const log = impl_->log_.get();
+  return impl_->ReadAll(ReadOnce(), begin, [&](const Entry& entry) {
+    return log != nullptr && log->IsDeleted(entry.key) ? absl::OkStatus() : take(entry);
+  });
+}
+
+// --- Cursors --------------------------------------------------------------------------------------------
+
+struct DurableTier::Cursor::Rep {
+  Rep(const Impl& tier, const ScanRange& keys)
+      : impl(tier), range(keys), begin(ToSlice(range.begin)), end(ToSlice(range.end)) {
+    rocksdb::ReadOptions options = ReadOnce();
+    if (!range.begin.empty()) options.iterate_lower_bound = &begin;
+    if (range.has_end()) options.iterate_upper_bound = &end;
+    iterator = impl.NewIterator(options, impl.data());
+  }
+
+  void Move() {
+    if (!started) {
+      started = true;
+      range.reverse ? iterator->SeekToLast() : iterator->SeekToFirst();
+    } else {
+      range.reverse ? iterator->Prev() : iterator->Next();
+    }
+  }
+
+  const Impl& impl;
+  const ScanRange range;
+  const rocksdb::Slice begin;
+  const rocksdb::Slice end;
+  std::unique_ptr<rocksdb::Iterator> iterator;
+  bool started = false;
+};
+
+DurableTier::Cursor::Cursor(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
+DurableTier::Cursor::~Cursor() = default;
+
+std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& range) const {
+  // C7: all that is logged is published.
+  absl::Status applied = impl_->log_ == nullptr ? absl::OkStatus() : impl_->log_->ApplyAll();
+  const bool is_over = range.is_empty() || !applied.ok();
+  std::unique_ptr<Cursor> cursor(
+      new Cursor(is_over ? nullptr : std::make_unique<Cursor::Rep>(*impl_, range)));
+  cursor->status_ = std::move(applied);
+  return cursor;
+}
+
+bool DurableTier::Cursor::Next() {
+  if (rep_ == nullptr) return false;
+  rep_->Move();
+  if (rep_->iterator->Valid()) {
+    const std::string_view key = ViewOf(rep_->iterator->key());
+    const std::string_view stored = ViewOf(rep_->iterator->value());
+    if (rep_->impl.TryParse(key, stored, &entry_)) return true;
+    status_ = rep_->impl.WhyNoEntry(key, stored);
+  } else {
+    status_ = rep_->impl.Translate(rep_->iterator->status());
+  }
+  rep_.reset();
+  return false;
+}
+
+DurableTier::Size DurableTier::EstimateSize() const {
+  Size size;
+  rocksdb::TablePropertiesCollection tables;
+  // A table that cannot be read counts nothing: whoever scans it is told.
+  if (!impl_->db_->GetPropertiesOfAllTables(impl_->data(), &tables).ok()) return size;
+  for (const auto& [name, table] : tables) {
+    const std::uint64_t entries = table->num_entries - table->num_deletions;
+    constexpr std::uint64_t kInternal = 8;  // that RocksDB adds to each key
+    const std::uint64_t added = table->num_entries * kInternal + entries * sizeof(StoredHeader);
+    size.keys += entries;
+    size.bytes += table->raw_key_size + table->raw_value_size - added;
+    size.disk_bytes += table->data_size;
+  }
+  return size;
+}
+
+std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
+  REMORA_CHECK(parts > 0);
+  KeyRange rest;  // what is not in a range yet
+  rest.disk_bytes_ = EstimateSize().disk_bytes / parts;
+  rocksdb::DB* db = impl_->db_.get();
+  rest.snapshot_ = std::shared_ptr<const rocksdb::Snapshot>(
+      db->GetSnapshot(), [db](const rocksdb::Snapshot* snapshot) { db->ReleaseSnapshot(snapshot); });
+  std::vector<KeyRange> ranges;
+  for (std::string& border : KeyBorders(*db, *impl_->data(), parts)) {
+    KeyRange range = rest;
+    range.end_ = border;
+    rest.begin_ = std::move(border);
+    ranges.push_back(std::move(range));
+  }
+  ranges.push_back(std::move(rest));
+  return ranges;
+}
+
+absl::Status DurableTier::ForEachFrom(const KeyRange& range, std::string_view begin, Take take) const {
+  rocksdb::ReadOptions options = ReadThrough(range.disk_bytes_);
+  options.snapshot = static_cast<const rocksdb::Snapshot*>(range.snapshot_.get());
+  const rocksdb::Slice end(range.end_);
+  if (!range.end_.empty()) options.iterate_upper_bound = &end;
+  return impl_->ReadAll(options, std::max<std::string_view>(range.begin_, begin), take);
+}
+
+}  // namespace remora

@@ -1,0 +1,89 @@
+// Watches of a store in steps, at a time that the test sets; with or without a commit log.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/store.h"
+#include "store/watch.h"
+#include "test_files.h"
+#include "tests/support/manual_clock.h"
+
+namespace remora {
+
+using Lines = std::vector<std::string>;
+
+class WatchFixture : public testing::Test {
+ protected:
+  /// As StoreOptions::commit_log_bytes.
+  explicit WatchFixture(std::uint64_t commit_log_bytes) : commit_log_bytes_(commit_log_bytes) { Open(); }
+
+  StoreOptions Options() {
+    StoreOptions options = LoggedIn(temp_ / "store");
+    options.syncing = Syncing::kInSteps;
+    options.clock = &clock_;
+    options.watch_retention_bytes = retention_bytes_;
+    options.watch_retention = retention_;
+    options.commit_log_bytes = commit_log_bytes_;
+    return options;
+  }
+  void Open() {
+    watch_.reset();
+    store_.reset();
+    auto store = Store::Open(Options());
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  /// The same as after `keep`: what was written since is taken back.
+  void Restore() {
+    watch_.reset();
+    store_.reset();
+    std::filesystem::remove_all(temp_ / "store");
+    std::filesystem::copy(temp_ / "kept", temp_ / "store", std::filesystem::copy_options::recursive);
+    Open();
+  }
+  void Keep() {
+    store_.reset();
+    std::filesystem::copy(temp_ / "store", temp_ / "kept", std::filesystem::copy_options::recursive);
+    Open();
+  }
+  void Put(std::string_view key, std::string_view value, const PutOptions& options = {}) {
+    ASSERT_TRUE(store_->Put(key, value, options).ok());
+  }
+  absl::Status Begin(std::string_view token = {}, std::string_view prefix = {}) {
+    auto watch = store_->Watch({.prefix = prefix, .token = token});
+    if (!watch.ok()) return watch.status();
+    watch_ = *std::move(watch);
+    return absl::OkStatus();
+  }
+  /// Each as "key=value" or "-key", until there are no more; what went wrong is the last one.
+  Lines Rest() {
+    Lines lines;
+    for (;;) {
+      const absl::StatusOr<bool> came = watch_->Next(std::chrono::milliseconds(0));
+      if (!came.ok()) lines.push_back(absl::StatusCodeToString(came.status().code()));
+      if (!came.ok() || !*came) return lines;
+      std::string line = watch_->kind() == ChangeKind::kDelete ? "-" : "";
+      line += watch_->key();
+      if (watch_->kind() == ChangeKind::kPut) line.append("=").append(watch_->value());
+      lines.push_back(line);
+    }
+  }
+
+  const TempDir temp_;
+  std::uint64_t commit_log_bytes_;
+  std::uint64_t retention_bytes_ = StoreOptions().watch_retention_bytes;
+  std::chrono::seconds retention_{0};
+  ManualClock clock_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<StoreWatch> watch_;
+};
+
+}  // namespace remora
