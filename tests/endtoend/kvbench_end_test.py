@@ -101,6 +101,19 @@ class KvbenchEndTest(harness.TestCase):
         _, errors = process.communicate(timeout=harness.PATIENCE)
         self.assertEqual(process.returncode, EX_IOERR, errors)
 
+    def test_errors_that_nobody_reads_take_no_results_along(self):
+        self.memory_server()
+        read_end, write_end = os.pipe()
+        self.addCleanup(os.close, read_end)
+        fill(write_end)
+        process = self.start("run", "--operations=100", stderr=write_end)  # of records that are not there
+        os.close(write_end)
+        output, _ = process.communicate(timeout=harness.PATIENCE)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertRegex(output, r"run +all ")
+        self.assertEqual([phase["phase"] for phase in self.phases()], ["run"])
+        self.assertNotEqual(self.phases()[0]["errors"], [])
+
     def test_a_silent_server_does_not_make_it_deaf(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
             silent.bind(str(self.folder / "socket"))
