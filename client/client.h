@@ -316,6 +316,8 @@ class Client {
   ///   FailedPrecondition: the server has no backup directory, or its store is only in memory.
   ///   NotFound: the backup directory is gone.
   ///   Unavailable: also, the server's disk failed or is full.
+  ///   ResourceExhausted: the server's system is short of descriptors, memory or threads, or of the size that
+  ///     its files may have; the message says which limit to raise.
   absl::StatusOr<BackupProgress> Backup(std::uint64_t name);
 
   /// Sends a message to the server and waits for its reply: one round trip.
