@@ -130,7 +130,7 @@ TEST_P(Files, AnotherUsersSocketIsToldNothing) {
   fs::remove(path());
   constexpr uid_t kImpostor = 65534, kVictim = 65533;
   const std::string place = path();
-  const UniqueFd impostor(AsUser(kImpostor, [&place] {
+  const rdma::UniqueFd impostor(AsUser(kImpostor, [&place] {
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -142,7 +142,7 @@ TEST_P(Files, AnotherUsersSocketIsToldNothing) {
   fs::permissions(place, fs::perms::all);
   const absl::Status refusal = AsUser(kVictim, [this] { return ConnectStatus(); });
   EXPECT_EQ(refusal.code(), absl::StatusCode::kPermissionDenied) << refusal;
-  const UniqueFd victim(accept(impostor.get(), nullptr, nullptr));
+  const rdma::UniqueFd victim(accept(impostor.get(), nullptr, nullptr));
   char byte = 0;
   EXPECT_EQ(recv(victim.get(), &byte, 1, 0), 0) << "something was said";
   ExpectServedToTheEnd();
