@@ -12,6 +12,7 @@ import harness
 
 RECORDS = 1000
 EX_USAGE = 64
+EX_UNAVAILABLE = 69
 EX_CANTCREAT = 73
 EX_IOERR = 74
 
@@ -127,6 +128,14 @@ class KvbenchEndTest(harness.TestCase):
                     self.assertEqual(process.returncode, -signal.SIGINT)
                     connection.close()
                     self.assertEqual(self.names(), [])
+
+    def test_a_silent_server_of_another_kind_has_failed(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+            silent.bind(str(self.folder / "redis"))
+            silent.listen()
+            run = self.run_to_end("all", f"--target=redis://{self.folder}/redis", "--records=10")
+        self.assertEqual(run.returncode, EX_UNAVAILABLE, run.stderr)
+        self.assertRegex(run.stderr, "did not answer for 4 s|was built without")
 
     def test_a_server_that_falls_silent_does_not_make_it_deaf(self):
         """Its operations would wait for 5 s, and what asks for the server's counters as long again."""
