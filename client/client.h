@@ -95,7 +95,7 @@ class Client {
  public:
   /// Connects to a server at `verbs://HOST:PORT`, `tcp://HOST:PORT` or `local:///PATH` (rdma/address.h).
   /// `clock` must outlive the client. Outcomes:
-  ///   InvalidArgument: the address or the auth token is malformed.
+  ///   InvalidArgument: the address, the auth token or an option is malformed.
   ///   Unavailable: the host does not exist, no program listens there, or a program other than a Remora
   ///     server does.
   ///   PermissionDenied: the local server belongs to another user; or the server requires an auth token, and
@@ -103,7 +103,7 @@ class Client {
   ///   FailedPrecondition: no RDMA device reaches the server, or the server refused: its format or version
   ///     differs, or it is full.
   ///   DeadlineExceeded: ClientOptions::connect_timeout is over.
-  ///   ResourceExhausted: the process may not lock enough memory.
+  ///   ResourceExhausted: the process may not lock enough memory, or has none for the location cache.
   /// If a descriptor of 0 to 2 is closed, Connect opens /dev/null there first. Otherwise a connection could
   /// get that number, and output of the process would go into it.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address,
@@ -316,6 +316,8 @@ class Client {
   ///   FailedPrecondition: the server has no backup directory, or its store is only in memory.
   ///   NotFound: the backup directory is gone.
   ///   Unavailable: also, the server's disk failed or is full.
+  ///   ResourceExhausted: the server's system is short of descriptors, memory or threads, or of the size that
+  ///     its files may have; the message says which limit to raise.
   absl::StatusOr<BackupProgress> Backup(std::uint64_t name);
 
   /// Sends a message to the server and waits for its reply: one round trip.

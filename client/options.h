@@ -23,7 +23,8 @@ struct ClientOptions {
   /// Size of the location cache in bytes, allocated at once. The cache remembers where this client found or
   /// put keys: 16 bytes for each key, and 5 more for each MiB of the server's memory. A GET whose location is
   /// cached and still right is one READ. 0: no cache. Unset: no cache through mapped memory, else
-  /// kDefaultLocationCacheBytes.
+  /// kDefaultLocationCacheBytes. At most kMaxLocationCacheBytes (InvalidArgument), and as much as there is
+  /// memory for (ResourceExhausted).
   std::optional<std::size_t> location_cache_bytes{};
   /// Size of the window for pages of scans and watches, in bytes: two halves of up to 256 KiB each. Before
   /// the first scan the client does not touch that memory, nor pin it over verbs. 0: no scans and watches.
@@ -48,6 +49,9 @@ inline constexpr std::size_t kLeastGathered = 1024;
 
 /// Default of ClientOptions::location_cache_bytes over verbs and TCP, in bytes.
 inline constexpr std::size_t kDefaultLocationCacheBytes = std::size_t{8} << 20;
+
+/// A cache of this size knows the locations of 2^32 keys.
+inline constexpr std::size_t kMaxLocationCacheBytes = std::size_t{64} << 30;
 
 /// Returns a connection that is dialled, and not yet connected, before the deadline. A client calls it for
 /// its first connection, and again each time that the previous one broke. A status other than Unavailable and

@@ -1,7 +1,6 @@
 // A histogram of durations for tail latencies: constant time and no allocation per sample.
 #pragma once
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -68,7 +67,8 @@ class Histogram {
     const int shift = static_cast<int>(std::bit_width(value)) - (kCellBits + 1);
     return (static_cast<std::size_t>(shift) << kCellBits) + static_cast<std::size_t>(value >> shift);
   }
-  std::array<std::uint64_t, kCells> cells_{};
+  // Not inside the object: results of phases lie on stacks, which may be small (ulimit -s).
+  std::vector<std::uint64_t> cells_ = std::vector<std::uint64_t>(kCells);
   std::uint64_t count_ = 0;
   std::uint64_t sum_ = 0;
   std::uint64_t max_ = 0;

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +25,7 @@
 #include "bench/kvbench/runner.h"
 #include "bench/kvbench/shared.h"
 #include "server/memory/system_memory.h"
+#include "store/base/shortage.h"
 #include "tools/command_line/say.h"
 
 namespace remora::bench {
@@ -35,6 +35,7 @@ constexpr int kSomethingFailed = 1;
 constexpr int kSignalled = 128;  // and the signal's number, as shells say it
 
 int ExitStatusOf(const absl::Status& opening) {
+  if (IsShortage(opening)) return EX_OSERR;
   if (absl::IsPermissionDenied(opening)) return EX_NOPERM;
   return absl::IsInvalidArgument(opening) ? EX_USAGE : EX_UNAVAILABLE;
 }
@@ -187,6 +188,18 @@ class Bench {
   std::map<const std::string*, std::unique_ptr<OutputFile>> files_;  // by the option that names it
 };
 
+std::optional<std::string> ReadToEnd(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  char part[1 << 12];
+  while (file.good()) {
+    file.read(part, sizeof(part));
+    text.append(part, static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) return std::nullopt;
+  return text;
+}
+
 // Shows what other runs wrote.
 int ShowReports(const BenchOptions& options, std::ostream& err) {
   const auto page = OutputFile::Open(options.html_path);
@@ -196,14 +209,12 @@ int ShowReports(const BenchOptions& options, std::ostream& err) {
   }
   std::vector<NamedReport> reports;
   for (const std::string& path : options.reports) {
-    const std::ifstream file(path);
-    std::ostringstream text;
-    if (file.is_open()) text << file.rdbuf();
-    if (!file.is_open() || text.fail()) {
+    const std::optional<std::string> text = ReadToEnd(path);
+    if (!text) {
       SayTo(err, absl::StrCat("cannot read ", path));
       return EX_NOINPUT;
     }
-    absl::StatusOr<RunReport> report = ParseReport(text.str());
+    absl::StatusOr<RunReport> report = ParseReport(*text);
     if (!report.ok()) {
       SayTo(err, absl::StrCat(path, ": ", report.status().message()));
       return EX_DATAERR;

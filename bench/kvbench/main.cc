@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <iostream>
+#include <ostream>
 #include <string>
 #include <variant>
 
@@ -26,8 +27,11 @@ int main(int argc, char** argv) {
   const auto parsed = remora::bench::ParseCommandLine(argc, argv);
   if (const int* status = std::get_if<int>(&parsed)) return *status;
   const remora::bench::BenchClock clock;
+  // Not std::cerr: results are not to be lost where nobody reads the errors.
+  remora::command_line::ErrorBuffer error_buffer;
+  std::ostream errors(&error_buffer);
   const int status = remora::bench::RunBench(std::get<remora::bench::BenchOptions>(parsed), clock,
-                                             isatty(STDERR_FILENO) != 0, std::cout, std::cerr);
+                                             isatty(STDERR_FILENO) != 0, std::cout, errors);
   std::cout.flush();
   if (std::cout.good()) return status;
   remora::command_line::SayError("kvbench: standard output cannot be written; redirect it elsewhere");

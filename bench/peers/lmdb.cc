@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/peers/peers.h"
+#include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 
 namespace remora::bench {
@@ -23,8 +24,13 @@ absl::Status StatusOf(int code) {
     case MDB_BAD_VALSIZE:
     case EINVAL:
       return absl::InvalidArgumentError(mdb_strerror(code));
-    default:
-      return absl::UnavailableError(mdb_strerror(code));
+    case EFBIG:
+      return MarkedAsShortage(absl::UnavailableError(
+          absl::StrCat(mdb_strerror(code), "; raise the limit of the size of files (ulimit -f)")));
+    default: {
+      const absl::Status status = absl::UnavailableError(mdb_strerror(code));
+      return IsShortage(code) ? MarkedAsShortage(status) : status;
+    }
   }
 }
 

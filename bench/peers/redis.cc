@@ -1,8 +1,10 @@
 // Redis, and what speaks its protocol, through hiredis.
 #include <hiredis/hiredis.h>
 #include <poll.h>
+#include <sys/time.h>
 
 #include <array>
+#include <cerrno>
 #include <deque>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,9 @@
 namespace remora::bench {
 namespace {
 
+// A server that says nothing for so long has failed; hiredis would wait for ever.
+constexpr int kPatienceS = 4;
+
 struct ContextDeleter {
   void operator()(redisContext* context) const { redisFree(context); }
 };
@@ -20,6 +25,15 @@ struct ReplyDeleter {
 };
 using Context = std::unique_ptr<redisContext, ContextDeleter>;
 using Reply = std::unique_ptr<redisReply, ReplyDeleter>;
+
+// REQUIRES: the last call of hiredis failed, and nothing has changed errno since.
+absl::Status WhyBroken(const redisContext& context) {
+  if (context.err == REDIS_ERR_IO && (errno == EAGAIN || errno == ETIMEDOUT)) {
+    return absl::UnavailableError(absl::StrCat("the server did not answer for ", kPatienceS,
+                                               " s: it is stopped, or speaks another protocol"));
+  }
+  return absl::UnavailableError(context.errstr);
+}
 
 // Translates a reply. A Get's value goes to `found`.
 absl::Status Take(const redisReply& reply, std::string* found) {
@@ -45,6 +59,9 @@ absl::Status Take(const redisReply& reply, std::string* found) {
 class RedisSession final : public Session {
  public:
   explicit RedisSession(Context context) : context_(std::move(context)) {}
+
+  /// Shows that a Redis server answers, and serves this client.
+  absl::Status Ping() { return Call({"PING"}, nullptr); }
 
   absl::Status Get(std::string_view key, std::string* value) override { return Call({"GET", key}, value); }
   absl::Status Put(std::string_view key, std::string_view value) override {
@@ -126,7 +143,7 @@ class RedisSession final : public Session {
     return poll(&entry, 1, 0) > 0;
   }
 
-  absl::Status Broken() const { return absl::UnavailableError(context_->errstr); }
+  absl::Status Broken() const { return WhyBroken(*context_); }
 
   const Context context_;
   std::deque<Request*> under_way_;  // in the order in which replies come
@@ -137,11 +154,17 @@ class RedisTarget final : public Target {
   explicit RedisTarget(PeerAddress address) : address_(std::move(address)) {}
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession(std::uint32_t) override {
-    Context context(address_.path.empty() ? redisConnect(address_.host.c_str(), address_.port)
-                                          : redisConnectUnix(address_.path.c_str()));
+    constexpr timeval kPatience{kPatienceS, 0};
+    Context context(address_.path.empty()
+                        ? redisConnectWithTimeout(address_.host.c_str(), address_.port, kPatience)
+                        : redisConnectUnixWithTimeout(address_.path.c_str(), kPatience));
     if (context == nullptr) return absl::ResourceExhaustedError("no memory for a connection");
-    if (context->err != 0) return absl::UnavailableError(context->errstr);
-    return std::make_unique<RedisSession>(std::move(context));
+    if (context->err != 0 || redisSetTimeout(context.get(), kPatience) != REDIS_OK) {
+      return WhyBroken(*context);
+    }
+    auto session = std::make_unique<RedisSession>(std::move(context));
+    REMORA_RETURN_IF_ERROR(session->Ping());
+    return session;
   }
 
  private:

@@ -1,10 +1,19 @@
 // RocksDB in this process, set up for points: whole-key filters, hashed data blocks, all of it cached.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/options.h>
 #include <rocksdb/table.h>
 
+#include <cerrno>
+#include <cstdarg>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "bench/peers/peers.h"
+#include "store/base/shortage.h"
 #include "store/base/status_macros.h"
 
 namespace remora::bench {
@@ -16,8 +25,19 @@ absl::Status StatusOf(const rocksdb::Status& status) {
   if (status.ok()) return absl::OkStatus();
   if (status.IsNotFound()) return absl::NotFoundError("no such key");
   if (status.IsCorruption()) return absl::DataLossError(status.ToString());
-  return absl::UnavailableError(status.ToString());
+  const std::string text = status.ToString();
+  // It has the system's text, and not errno.
+  if (text.find(std::strerror(EFBIG)) == std::string::npos) return absl::UnavailableError(text);
+  return MarkedAsShortage(
+      absl::UnavailableError(absl::StrCat(text, "; raise the limit of the size of files (ulimit -f)")));
 }
+
+/// Debian's RocksDB aborts the process when its LOG cannot grow: a full disk, or ulimit -f.
+class NoInfoLog final : public rocksdb::Logger {
+ public:
+  using rocksdb::Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
 
 class RocksdbSession final : public BatchSession {
  public:
@@ -83,6 +103,7 @@ class RocksdbTarget final : public Target {
 absl::StatusOr<std::unique_ptr<Target>> OpenRocksdb(const TargetOptions& options) {
   rocksdb::Options settings;
   settings.create_if_missing = true;
+  settings.info_log = std::make_shared<NoInfoLog>();
   settings.OptimizeForPointLookup(options.store.memory_size >> 20);
   settings.compression = rocksdb::kNoCompression;  // values are noise
   settings.write_buffer_size = std::size_t{64} << 20;

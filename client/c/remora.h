@@ -87,7 +87,8 @@ typedef struct remora_options {
   uint32_t connect_timeout_ms; /* default: 5000 */
   uint32_t timeout_ms;         /* of each later call, or of each piece of a large value; default: 5000 */
   /* Size in bytes of the cache that remembers where the client found or put keys: 16 bytes for each key.
-   * 0: no cache. Negative, the default: no cache through mapped memory, 8 MiB over verbs. */
+   * 0: no cache. Negative, the default: no cache through mapped memory, 8 MiB over verbs and TCP. At most
+   * 64 GiB, and what there is memory for (REMORA_RESOURCE_EXHAUSTED). */
   int64_t location_cache_bytes;
   /* Size in bytes of the window for pages of scans and watches, which the client first touches at the
    * first one. 0: no scans and watches. Negative, the default: 512 KiB. */

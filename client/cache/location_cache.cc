@@ -1,8 +1,17 @@
 #include "client/cache/location_cache.h"
 
+#include <new>
+
 namespace remora {
 
-LocationCache::LocationCache(std::size_t bytes) : set_count_(bytes / sizeof(Set)), sets_(set_count_) {}
+LocationCache::LocationCache(std::size_t bytes) : set_count_(bytes / sizeof(Set)) {
+  if (set_count_ == 0) return;
+  // The size comes from the caller of Connect, who is to be told.
+  sets_.reset(new (std::nothrow) Set[set_count_]());
+  if (sets_ != nullptr) return;
+  lacks_memory_ = true;
+  set_count_ = 0;
+}
 
 void LocationCache::Remember(std::uint64_t key_hash, const KnownLocation& location) {
   if (set_count_ == 0) return;

@@ -10,11 +10,12 @@
 // a useless READ, because the record has the key.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "client/cache/segment_generations.h"
 #include "store/format/memory/index_view.h"
@@ -34,8 +35,11 @@ struct KnownLocation {
 /// Thread safety: none.
 class LocationCache {
  public:
-  /// Makes a cache of at most `bytes`. If that is less than a set, the cache is off and finds nothing.
+  /// Makes a cache of at most `bytes`. If that is less than a set, or if there is no memory for it, the cache
+  /// is off and finds nothing. REQUIRES: bytes <= kMaxLocationCacheBytes.
   explicit LocationCache(std::size_t bytes);
+  /// Returns whether there was no memory for it.
+  bool lacks_memory() const { return lacks_memory_; }
 
   bool is_on() const { return set_count_ > 0; }
   std::size_t capacity() const { return set_count_ * kWays; }
@@ -52,7 +56,7 @@ class LocationCache {
   /// Stores the key's location. REQUIRES: location.slot belongs to a record of this key.
   void Remember(std::uint64_t key_hash, const KnownLocation& location);
   void Forget(std::uint64_t key_hash);
-  void Clear() { sets_.assign(sets_.size(), Set()); }
+  void Clear() { std::fill_n(sets_.get(), set_count_, Set()); }
 
  private:
   static constexpr std::size_t kWays = 4;
@@ -81,7 +85,8 @@ class LocationCache {
   }
 
   std::uint64_t set_count_;
-  std::vector<Set> sets_;
+  std::unique_ptr<Set[]> sets_;  // null: the cache is off
+  bool lacks_memory_ = false;
 };
 
 /// Budget for the READs that the location cache may waste: one READ for every kPrice useful ones, and a few

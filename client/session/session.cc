@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/session/credentials.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/hash.h"
@@ -30,7 +31,16 @@ Session::Session(Dialer dialer, const ClientOptions& options, const Clock& clock
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::ClientConnection> connection,
                                                         Dialer dialer, const ClientOptions& options,
                                                         const Clock& clock) {
+  const std::size_t cache = options.location_cache_bytes.value_or(0);
+  if (cache > kMaxLocationCacheBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a location cache of ", cache, " bytes; the most is ", kMaxLocationCacheBytes));
+  }
   std::unique_ptr<Session> session(new Session(std::move(dialer), options, clock));
+  if (session->cache_.locations().lacks_memory()) {
+    return absl::ResourceExhaustedError(absl::StrCat("there is no memory for a location cache of ", cache,
+                                                     " bytes; make it smaller (location_cache_bytes)"));
+  }
   REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
   if (session->reconnects()) session->identity_.id = RandomClientId();
   REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection)));

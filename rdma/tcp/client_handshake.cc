@@ -110,13 +110,18 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
     const ssize_t got = recv(socket_.get(), bytes.data() + heard, bytes.size() - heard, MSG_DONTWAIT);
     if (got > 0) {
       heard += static_cast<std::size_t>(got);
-    } else if (got == 0) {
+    } else if (got == 0 || errno == ECONNRESET) {  // reset: it closed before it read the hello
       return absl::UnavailableError(
           absl::StrCat(server, " hung up: it is no Remora server, or has no time for another client"));
     } else if (errno != EAGAIN && errno != EINTR) {
       return TcpStatus(errno, server);
     } else {
-      REMORA_RETURN_IF_ERROR(AwaitSocket(POLLIN, deadline));
+      absl::Status status = AwaitSocket(POLLIN, deadline);
+      if (absl::IsDeadlineExceeded(status)) {
+        return absl::DeadlineExceededError(absl::StrCat(
+            server, " took the connection and does not answer: it is busy, stopped, or no Remora server"));
+      }
+      REMORA_RETURN_IF_ERROR(status);
     }
     // Magic and version come first in every version.
     if (heard >= sizeof(reply.magic) && reply.magic != kTcpMagic) {

@@ -88,7 +88,7 @@ class VerbsClient final : public VerbsConnection<ClientConnection> {
   absl::Status MakeWaitable();
   absl::Status AwaitAnswer(TimePoint deadline);
   std::size_t Collect(std::span<Completion> out);
-  void HandleEvents();
+  void TakeEvents();
 
   const Clock& clock_;
   const std::unique_ptr<EventChannel> events_;
@@ -97,6 +97,9 @@ class VerbsClient final : public VerbsConnection<ClientConnection> {
   bool offered_ = false;
   bool asked_ = false;
   bool disconnected_ = false;
+  // Not OK: the peer has disconnected. Collect breaks the connection behind the completions that
+  // came before, because a request that failed says more than the disconnection after it.
+  absl::Status end_;
   unsigned idle_polls_ = 0;
   int wait_fd_ = -1;  // an epoll of both channels
   // Completions that Wait or Disarm found; the next Poll returns them.
@@ -203,7 +206,7 @@ std::size_t VerbsClient::Poll(std::span<Completion> out) {
     return count;
   }
   const std::size_t count = Collect(out);
-  if (count == 0 && ++idle_polls_ % kIdlePollsPerEventCheck == 0) HandleEvents();
+  if (count == 0 && ++idle_polls_ % kIdlePollsPerEventCheck == 0) TakeEvents();
   return count;
 }
 
@@ -218,14 +221,21 @@ std::size_t VerbsClient::Collect(std::span<Completion> out) {
     for (std::size_t i = 0; i < taken; ++i) count += Finish(batch[i], out[count]) ? 1 : 0;
     drained = taken < wanted;
   }
+  if (drained && !end_.ok()) Break(end_);
   while (count < out.size() && NextAfterBreak(out[count])) ++count;
   return count;
 }
 
-void VerbsClient::HandleEvents() {
+void VerbsClient::TakeEvents() {
   while (const std::optional<ConnectionEvent> event = events_->Next()) {
-    if (absl::Status status = StatusFromLateEvent(event->type, event->status, peer()); !status.ok()) {
-      Break(std::move(status));
+    absl::Status status = StatusFromLateEvent(event->type, event->status, peer());
+    if (status.ok()) continue;
+    if (event->type == RDMA_CM_EVENT_DISCONNECTED) {
+      end_.Update(std::move(status));
+    } else {
+      // librdmacm moves the queue pair to the error state as it hands out a rejection. So the flushed
+      // requests behind this event say nothing.
+      BreakByEvent(std::move(status));
     }
   }
 }
@@ -243,19 +253,13 @@ absl::Status VerbsClient::Wait(TimePoint deadline) {
     return absl::DeadlineExceededError(absl::StrCat("nothing came from ", peer(), " in time"));
   }
   if (fds[0].revents != 0) completions_->TakeNotifications();
-  if (fds[1].revents != 0) {
-    // Completions before events: a request that failed says more than the disconnection that followed it.
-    found_count_ = Collect(found_);
-    HandleEvents();
-  }
+  if (fds[1].revents != 0) TakeEvents();
   return absl::OkStatus();
 }
 
 void VerbsClient::Disarm() {
   completions_->TakeNotifications();
-  // Completions before events, as in Wait.
-  if (found_count_ == 0) found_count_ = Collect(found_);
-  HandleEvents();
+  TakeEvents();
 }
 
 }  // namespace

@@ -277,11 +277,11 @@ bool VerbsConnection<End>::Finish(const ibv_wc& completion, Completion& out) {
     const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
     if (failure_.ok()) {
       Break(StatusFromCompletion(completion.status, completion.vendor_err));
-      only_flushed_ = flushed;
-    } else if (only_flushed_ && !flushed) {
+      is_replaceable_ = flushed;
+    } else if (is_replaceable_ && !flushed) {
       // The two queues of a pair fail side by side: a flushed receive may overtake the request that failed.
       failure_ = StatusFromCompletion(completion.status, completion.vendor_err);
-      only_flushed_ = false;
+      is_replaceable_ = false;
     }
   }
   const auto number = static_cast<std::uint32_t>(completion.wr_id) & (kReceiveBit - 1);
@@ -300,6 +300,13 @@ void VerbsConnection<End>::Break(absl::Status cause) {
   if (!failure_.ok()) return;
   failure_ = std::move(cause);
   if (id_->qp != nullptr) BreakQueuePair();  // else a server's that has not begun to accept
+}
+
+template <typename End>
+void VerbsConnection<End>::BreakByEvent(absl::Status cause) {
+  if (!failure_.ok()) return;
+  Break(std::move(cause));
+  is_replaceable_ = true;
 }
 
 template <typename End>

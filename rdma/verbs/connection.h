@@ -92,6 +92,9 @@ class VerbsConnection : public End {
   bool Finish(const ibv_wc& completion, Completion& out);
   /// Breaks the connection. The first cause wins. All requests in flight are going to be flushed.
   void Break(absl::Status cause);
+  /// Like Break, where requests that failed before may still have completions: the first of these
+  /// replaces the cause.
+  void BreakByEvent(absl::Status cause);
   /// Returns the next completion that is still due, lastly kDisconnected, when the connection is
   /// broken and its completions have been taken. False: nothing (now).
   bool NextAfterBreak(Completion& out);
@@ -150,7 +153,8 @@ class VerbsConnection : public End {
   std::string peer_;
   absl::Status failure_;
   bool connected_ = false;
-  bool only_flushed_ = false;  // failure_ comes from a flushed request: a real failure may replace it
+  // failure_ comes from a flushed request or an event: a request that really failed replaces it.
+  bool is_replaceable_ = false;
   bool disconnect_told_ = false;
 };
 

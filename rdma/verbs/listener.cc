@@ -163,11 +163,13 @@ void VerbsListener::Forget(VerbsServer& connection) {
 
 std::size_t VerbsListener::Poll(std::span<Completion> out) {
   std::size_t count = 0;
-  // Completions before events: a request that failed says more than the disconnection that followed it. And
-  // once more behind them: those that a queue pair which is gone has left.
   bool drained = TakeCompletions(out, count);
   while (drained && (cm_thread_->has_events() || !disconnections_.empty())) {
     HandleCmEvents();
+    // The completions that came before an event go first: a request that failed says more than the
+    // disconnection after it. Behind the event come those that a queue pair which is gone has left.
+    drained = TakeCompletions(out, count);
+    if (!drained) break;
     TakeDisconnections();
     drained = TakeCompletions(out, count);
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
+#include "store/base/shortage.h"
 #include "store/base/start_thread.h"
 
 namespace remora {
@@ -80,7 +81,9 @@ void BackupService::Collect() {
     log_(absl::StrCat("backup to ", dir_, ": made number ", outcome->id, ", ", outcome->new_bytes, " of its ",
                       outcome->bytes, " bytes new"));
   } else {
-    ended.outcome = outcome.status();
+    // The mark of a shortage does not go over the wire, and this code does.
+    ended.outcome = IsShortage(outcome.status()) ? absl::ResourceExhaustedError(outcome.status().message())
+                                                 : outcome.status();
     log_(absl::StrCat("backup to ", dir_, ": failed: ", outcome.status().message()));
   }
   ended_.push_back(std::move(ended));

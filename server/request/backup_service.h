@@ -32,6 +32,7 @@ class BackupService {
   /// - InvalidArgument: the request is malformed.
   /// - FailedPrecondition: there is no place for it.
   /// - AlreadyExists: another one is in progress.
+  /// - ResourceExhausted: the system is short of something (store/base/shortage.h), or of threads.
   absl::StatusOr<std::optional<BackupDone>> Take(const Request& request);
 
  private:

@@ -1,5 +1,7 @@
 // remora.h against a real server: each function's outcomes, and what may be passed to it.
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -366,6 +368,9 @@ TEST_F(CInterface, SaysWhyItDoesNotConnect) {
   ASSERT_EQ(remora_connect(server_->address().c_str(), &options, &client), REMORA_OK);
   EXPECT_EQ(remora_ping(client), REMORA_OK);
   remora_close(client);
+  options.location_cache_bytes = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(remora_connect(server_->address().c_str(), &options, &client), REMORA_INVALID_ARGUMENT);
+  EXPECT_NE(std::strstr(remora_message(), "the most is 68719476736"), nullptr) << remora_message();
 }
 
 TEST_F(CInterface, EachThreadHasItsOwnMessage) {

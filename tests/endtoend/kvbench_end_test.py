@@ -12,6 +12,7 @@ import harness
 
 RECORDS = 1000
 EX_USAGE = 64
+EX_UNAVAILABLE = 69
 EX_CANTCREAT = 73
 EX_IOERR = 74
 
@@ -101,6 +102,19 @@ class KvbenchEndTest(harness.TestCase):
         _, errors = process.communicate(timeout=harness.PATIENCE)
         self.assertEqual(process.returncode, EX_IOERR, errors)
 
+    def test_errors_that_nobody_reads_take_no_results_along(self):
+        self.memory_server()
+        read_end, write_end = os.pipe()
+        self.addCleanup(os.close, read_end)
+        fill(write_end)
+        process = self.start("run", "--operations=100", stderr=write_end)  # of records that are not there
+        os.close(write_end)
+        output, _ = process.communicate(timeout=harness.PATIENCE)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertRegex(output, r"run +all ")
+        self.assertEqual([phase["phase"] for phase in self.phases()], ["run"])
+        self.assertNotEqual(self.phases()[0]["errors"], [])
+
     def test_a_silent_server_does_not_make_it_deaf(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
             silent.bind(str(self.folder / "socket"))
@@ -114,6 +128,14 @@ class KvbenchEndTest(harness.TestCase):
                     self.assertEqual(process.returncode, -signal.SIGINT)
                     connection.close()
                     self.assertEqual(self.names(), [])
+
+    def test_a_silent_server_of_another_kind_has_failed(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+            silent.bind(str(self.folder / "redis"))
+            silent.listen()
+            run = self.run_to_end("all", f"--target=redis://{self.folder}/redis", "--records=10")
+        self.assertEqual(run.returncode, EX_UNAVAILABLE, run.stderr)
+        self.assertRegex(run.stderr, "did not answer for 4 s|was built without")
 
     def test_a_server_that_falls_silent_does_not_make_it_deaf(self):
         """Its operations would wait for 5 s, and what asks for the server's counters as long again."""

@@ -5,6 +5,7 @@ import collections.abc
 import math
 import os
 import pathlib
+import resource
 import sys
 import unittest
 
@@ -47,6 +48,17 @@ class TypesTest(harness.TestCase):
             with self.subTest(pairs), self.assertRaisesRegex(ValueError, "pair"):
                 self.store.put_many(pairs)
         self.assertEqual(len(self.store), 0)
+
+    def test_a_location_cache_beyond_all_memory(self):
+        with self.assertRaisesRegex(remora.InvalidArgument, "the most is 68719476736"):
+            remora.Client(self.address, location_cache_bytes=1 << 62)
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_AS, limits)
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, limits[1]))
+        with self.assertRaisesRegex(remora.ResourceExhausted, "no memory for a location cache of 34359738368 bytes"):
+            remora.Client(self.address, location_cache_bytes=32 << 30)
+        with remora.Client(self.address, location_cache_bytes=1 << 20) as client:
+            self.assertEqual(len(client), 0)
 
     def test_a_copy_as_a_dict(self):
         wanted = {b"us": b"o", b"ab": b"12", b"longer": b""}

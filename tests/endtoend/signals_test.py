@@ -10,6 +10,7 @@ import unittest
 import harness
 from harness import kvctl
 
+EX_UNAVAILABLE = 69
 EX_OSERR = 71
 EX_IOERR = 74
 
@@ -65,6 +66,35 @@ class FileSizeTest(harness.TestCase):
         self.assertEqual(run.returncode, EX_OSERR, run.stderr)
         self.assertRegex(run.stderr, rb"\Akvctl: [^\n]*ulimit -f[^\n]*\n\Z")
 
+    def test_a_backup_beyond_the_limit(self):
+        """By a server, and without one: the same exit status."""
+        server = self.logged_server(f"--backup_dir={self.folder}/backups")
+        self.assertEqual(kvctl(self.address, "put", "key", stdin=os.urandom(2 << 20)).returncode, 0)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+        run = kvctl(self.address, "backup")
+        self.assertEqual(run.returncode, EX_OSERR, run.stderr)
+        self.assertIn(b"File too large", run.stderr)
+        server.kill()
+        offline = [f"--data={self.folder}/data", f"--to={self.folder}/others"]
+        run = self.start_limited("kvctl", "backup", *offline, size=1 << 20)
+        self.assertEqual(run.returncode, EX_OSERR, run.stderr)
+        self.assertIn(b"File too large", run.stderr)
+
+    def test_a_store_inside_kvbench_beyond_the_limit(self):
+        for target in "rocksdb", "lmdb", "embedded":
+            for size in 0, 8 << 10:
+                with self.subTest(target=target, size=size):
+                    data = self.folder / f"{target}{size}"
+                    run = self.start_limited(
+                        "kvbench", "all", f"--target={target}", f"--data_dir={data}", "--durability=logged",
+                        "--records=1000", "--operations=10", size=size, stdout=subprocess.DEVNULL,
+                    )  # fmt: skip
+                    if run.returncode == EX_UNAVAILABLE and b"was built without" in run.stderr:
+                        continue
+                    # Opened, a store may hold some records before it is beyond the limit.
+                    self.assertIn(run.returncode, {EX_OSERR, 1} if size > 0 else {EX_OSERR}, run.stderr)
+                    self.assertIn(b"ulimit -", run.stderr)
+
     def test_output_beyond_the_limit(self):
         self.memory_server()
         for number in range(10):
@@ -96,6 +126,43 @@ class FileSizeTest(harness.TestCase):
         self.logged_server()
         for number in range(acknowledged):
             self.assertEqual(kvctl(self.address, "get", f"key{number}").stdout, value)
+
+
+class StackTest(harness.TestCase):
+    def test_a_small_stack(self):
+        """Threads get as much of it as the first one (ulimit -s)."""
+        small = ["sh", "-c", 'ulimit -s 256 && exec "$@"', "sh"]
+
+        def run(program, *arguments, stdin=b""):
+            done = subprocess.run(
+                [*small, harness.program(program), *arguments], input=stdin, capture_output=True, cwd=self.folder,
+                timeout=harness.PATIENCE, check=False,
+            )  # fmt: skip
+            self.assertEqual((done.returncode, done.stderr), (0, b""), arguments)
+            return done.stdout
+
+        tcp = f"tcp://127.0.0.1:{harness.free_port()}"
+        with open(self.folder / "said", "wb") as said:
+            process = subprocess.Popen(
+                [*small, harness.program("kvserver"), f"--listen={self.address}", f"--listen={tcp}", "--memory=64M",
+                 f"--data_dir={self.folder}/data", f"--backup_dir={self.folder}/backups"],
+                stdout=said, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        harness.wait_until(lambda: b"ready at" in (self.folder / "said").read_bytes(), "the server is ready")
+        value = os.urandom(1 << 20)
+        for address in self.address, tcp:
+            run("kvctl", f"--server={address}", "put", "key", stdin=value)
+            self.assertEqual(run("kvctl", f"--server={address}", "get", "key"), value)
+            run("kvbench", "all", f"--target={address}", "--records=1000", "--operations=1000", "--depth=4")
+        run("kvctl", f"--server={self.address}", "backup")
+        process.terminate()
+        self.assertEqual(process.wait(harness.PATIENCE), 0)
+        run("kvctl", "check", "--from=backups")
+        run("kvctl", "restore", "--from=backups", "--to=restored")
+        run("kvctl", "check", "--data=restored")
+        run("kvbench", "all", "--target=embedded", "--records=1000", "--operations=1000", "--threads=2")
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root may start programs as a user of their own")

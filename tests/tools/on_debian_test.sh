@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Refusals of tools/on-debian and tools/on-arm64, without a download.
+# tools/on-debian and tools/on-arm64 without a download: their refusals, and the times of the files that they copy.
 set -euo pipefail
 
 root=$(readlink -f "$(dirname "$0")/../..")
@@ -34,6 +34,26 @@ if [ "$(id -u)" -eq 0 ]; then
   export REMORA_DEBIAN_MIRROR=http://127.0.0.1:9/debian
   refuses 69 "Debian trixie could not be downloaded" "$root/tools/on-debian" trixie -- true
   [ ! -e "$scratch/cache/trixie" ] || fail "what was not downloaded is there"
+
+  # A folder without programs: the files are copied, and no command runs.
+  mkdir -p "$scratch/cache/trixie/etc"
+  echo 13 >"$scratch/cache/trixie/etc/debian_version"
+  copy=$scratch/cache/trixie/remora
+  copies() {
+    if "$root/tools/on-debian" trixie -- true >"$scratch/output" 2>&1; then fail "a command ran"; fi
+    cmp -s "$root/$1" "$copy/$1" || fail "$1 is not copied"
+  }
+  copies LICENSE
+  touch -d 2001-02-03 "$copy/LICENSE" "$copy/README.md"
+  mkdir "$copy/build"
+  copies LICENSE
+  [ "$(date -r "$copy/LICENSE" +%Y)" = 2001 ] || fail "a file that is as it was looks new"
+  [ -d "$copy/build" ] || fail "what was built is gone"
+  echo "of another working tree" >"$copy/README.md"
+  touch -d 2001-02-03 "$copy/README.md"
+  touch "$scratch/before"
+  copies README.md
+  [ ! "$copy/README.md" -ot "$scratch/before" ] || fail "a file of another content looks old"
 else
   refuses 77 "needs root" "$root/tools/on-debian" trixie -- true
 fi

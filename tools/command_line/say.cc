@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -46,16 +47,24 @@ std::string Printable(std::string_view text) {
 
 void WriteError(std::string_view text) {
   constexpr int kPatienceMs = 2000;
+  static std::atomic<bool> gave_up = false;
   while (!text.empty()) {
     pollfd output{STDERR_FILENO, POLLOUT, 0};
-    const int ready = ::poll(&output, 1, kPatienceMs);
+    const int ready = ::poll(&output, 1, gave_up ? 0 : kPatienceMs);
     if (ready < 0 && errno == EINTR) continue;
+    gave_up = ready == 0;
     if (ready <= 0) return;
     // A pipe that can be written takes so many bytes at once.
     const ssize_t written = ::write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written < 0 && errno != EINTR && errno != EAGAIN) return;
     if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+int ErrorBuffer::sync() {
+  WriteError(view());
+  str({});
+  return 0;
 }
 
 void EndWithoutMemory(const char* program) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -15,15 +16,21 @@ std::size_t ControlCharacterAt(std::string_view text);
 std::string Printable(std::string_view text);
 
 /// Writes `text`, control characters included, to standard error. Gives up when nobody takes any of it for
-/// 2 s, as in a pipe that is full: a program that only has an error left to say ends.
+/// 2 s, as in a pipe that is full: a program that only has an error left to say ends. Once it has given up,
+/// it does not wait again until somebody takes something.
 void WriteError(std::string_view text);
+
+/// Hands what a stream is told to WriteError, at each flush.
+class ErrorBuffer final : public std::stringbuf {
+ protected:
+  int sync() override;
+};
 
 /// From here on, an allocation for which there is no memory ends the process with EX_OSERR (71), and a line:
 /// `program`, a string that stays, and what is the matter.
 void EndWithoutMemory(const char* program);
 
 /// Writes a line to standard error: Printable, and a newline.
-
 void SayError(std::string_view line);
 
 }  // namespace remora::command_line

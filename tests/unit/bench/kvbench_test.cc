@@ -226,6 +226,9 @@ TEST_F(KvbenchTest, ReportsAreShownAndCompared) {
   const std::string wrong = directory_ + "/wrong.json";
   EXPECT_EQ(Kvbench({"report", wrong.c_str(), html_flag.c_str()}), EX_DATAERR);
   EXPECT_THAT(err_, HasSubstr("wrong.json: no JSON of kvbench"));
+  Write("empty.json", "");
+  const std::string empty = directory_ + "/empty.json";
+  EXPECT_EQ(Kvbench({"report", empty.c_str(), html_flag.c_str()}), EX_DATAERR);
   EXPECT_EQ(Kvbench({"report", "/nowhere/a.json", html_flag.c_str()}), EX_NOINPUT);
   EXPECT_EQ(Kvbench({"report", "/", html_flag.c_str()}), EX_NOINPUT);
   EXPECT_EQ(Kvbench({"report", json.c_str(), "--html=/nowhere/out.html"}), EX_CANTCREAT);

@@ -2,6 +2,8 @@
 #include <poll.h>
 
 #include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -33,11 +35,17 @@ class TcpLiarTest : public ::testing::Test {
     return RawTcp(UniqueFd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
   }
   /// Returns the result of Connect to a server that answers a hello with these bytes, and hangs up.
-  absl::Status ConnectTo(const std::string& answer) {
+  /// `hears`: it reads the hello, so that its end is no reset of the connection.
+  absl::Status ConnectTo(const std::string& answer, bool hears = true) {
     std::jthread server([&] {
       RawTcp raw = AcceptRaw();
       TcpHello hello;
-      raw.Hear(&hello);
+      std::byte first;
+      if (hears) {
+        raw.Hear(&hello);
+      } else {
+        raw.Hear(&first);
+      }
       raw.Say(answer.data(), answer.size());
     });
     const TimePoint deadline = clock_.Now() + kPatience;
@@ -102,8 +110,20 @@ TEST_F(TcpLiarTest, WhatIsNoRemoraServerIsSaidToBeNone) {
     EXPECT_THAT(status, HasCode(absl::StatusCode::kUnavailable));
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   }
+  const absl::Status reset = ConnectTo("", false);
+  EXPECT_THAT(reset, HasCode(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(reset.message()), HasSubstr("hung up"));
   EXPECT_THAT(ConnectTo(TextOf(large)), HasCode(absl::StatusCode::kInternal));
   EXPECT_THAT(ConnectTo(TextOf(odd)), HasCode(absl::StatusCode::kInternal));
+}
+
+TEST_F(TcpLiarTest, OneThatSaysNothingMayBeNoRemoraServer) {
+  const TimePoint deadline = clock_.Now() + std::chrono::milliseconds(100);
+  auto connection = Dial(where_, {}, clock_, deadline);
+  const absl::Status status = (*connection)->Connect({}, deadline);
+  EXPECT_THAT(status, HasCode(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("took the connection and does not answer: it is busy, stopped, or no Remora server"));
 }
 
 TEST_F(TcpLiarTest, AServersFramesAreChecked) {

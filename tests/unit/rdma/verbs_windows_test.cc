@@ -1,5 +1,6 @@
 // Rights to WRITE over verbs: memory windows bind the memory of one client to its connection.
 #include <gmock/gmock.h>
+#include <poll.h>
 
 #include <atomic>
 #include <cstring>
@@ -133,6 +134,26 @@ TEST_P(WindowsTest, WhoDisconnectsIsNotThere) {
   EXPECT_THAT(idle->AwaitDisconnect().value_or(absl::OkStatus()), HasCode(absl::StatusCode::kUnavailable));
   EXPECT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
   EXPECT_EQ(WriteTo(*Open(), Open()->welcome().slice, 0, "others'"), "PERMISSION_DENIED");
+}
+
+// The client looks only once both are there: the completions, of which the last one failed, and the event
+// that the server has disconnected. The READs are more than the client keeps between two polls.
+TEST_P(WindowsTest, ARefusalIsTheReasonAlsoBehindOtherCompletions) {
+  constexpr std::size_t kReads = 24;
+  StartService();
+  const auto client = Open();
+  RemoteRegion forged = Open()->welcome().slice;  // of a client that has left
+  EXPECT_TRUE(service_->Await([](Service& service) { return service.disconnects() == 1; }));
+  for (std::size_t i = 0; i < kReads; ++i) ASSERT_THAT(client->PostRead(i, 8), IsOk());
+  ASSERT_THAT(client->WriteTo(forged, 0, "evil"), IsOk());
+  EXPECT_TRUE(service_->Await([](Service& service) { return service.session_count() == 0; }));
+  client->connection().Disarm();  // so that from here on only the event makes wait_fd readable
+  pollfd event = {client->connection().wait_fd(), POLLIN, 0};
+  poll(&event, 1, 1000);  // or Disarm has taken it
+  client->connection().Disarm();
+  EXPECT_THAT(client->AwaitReads(kReads), IsOk());
+  EXPECT_THAT(client->AwaitDisconnect().value_or(absl::OkStatus()),
+              HasCode(absl::StatusCode::kPermissionDenied));
 }
 
 // A client writes as fast as it can while its grant ends: nothing changes behind the end.
