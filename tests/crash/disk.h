@@ -3,8 +3,9 @@
 // and names that the disk was asked to keep, and fails where it is told to.
 //
 // The environment says where:
-//   REMORA_DISK          The folder that is watched, with all below it. No symbolic links, no blanks in names.
-//   REMORA_DISK_JOURNAL  A file outside of it, on the same file system; beside it a folder of the same name
+//   REMORA_DISK          The folder that is watched, with all below it. No symbolic links, no blanks in
+//   names. REMORA_DISK_JOURNAL  A file outside of it, on the same file system; beside it a folder of the same
+//   name
 //                        and ".saved" comes to hold what was removed, or replaced. Unset: no journal.
 //   REMORA_DISK_BOOT     A file that is read instead of the system's boot_id: a power cut starts the machine
 //                        again. Unset: the system's.
@@ -17,8 +18,9 @@
 //   rename FROM TO SAVED   FROM is about to take the name TO; what had that name is kept as SAVED, or -
 //   unlink PATH SAVED      PATH is about to be removed; it is kept as SAVED
 //   synced PATH SIZE       the disk has the file's first SIZE bytes
-//   synced_folder PATH     the disk has all of the above that came before, as far as it is about names in PATH
-//   in_place PATH          the file is about to be written in place, or through a mapping; the folder ".saved"
+//   synced_folder PATH     the disk has all of the above that came before, as far as it is about names in
+//   PATH in_place PATH          the file is about to be written in place, or through a mapping; the folder
+//   ".saved"
 //                          has its bytes as of the last sync, by the name that ImageName gives
 //   unmodelled CALL PATH   something that the cut (cut.h) cannot undo
 #pragma once
