@@ -278,8 +278,8 @@ class BadClientsTest(HttpTestCase):
                 pass
             if i % 250 == 249:
                 self.expect_service()
-        # Connections of the local transport that are made ahead come and go beside.
-        self.assertLessEqual(self.descriptors(), descriptors + MOST_CONNECTIONS + 4)
+        # Beside, the server makes memory for local connections ahead, which has some descriptors.
+        self.assertLessEqual(self.descriptors(), descriptors + MOST_CONNECTIONS + 32)
         self.assertLessEqual(self.threads(), threads)
         self.assertLess(self.resident() - memory, 16 << 10)
         # Those that were idle for longest have ended, and the latest are served.
