@@ -219,8 +219,8 @@ struct ScanRange;
 ///
 /// Thread safety: any number of threads may call the members at the same time, except Load: one at a time.
 /// Writers take turns by a lock. Get and Locate take that lock in two cases: the record is not in memory, or
-/// eight searches for it failed in a row. A search fails if a write of the same key disturbs it, or if its
-/// thread is held up for longer than the grace period.
+/// eight searches for it failed in a row. A search fails if the key is written or its record is moved
+/// meanwhile, or if its thread is held up for longer than the grace period.
 class Store {
  public:
   /// Opens a store in memory of its own. It loads the contents of a data directory before Open returns or
