@@ -1,11 +1,11 @@
 // Scans and counts. They show the contents of the durable tier, which are exactly the published writes.
 //
-// Why the tier has exactly these. All writes go through WritePipeline::CommitGroup, which holds core_.mutex
-// from before the tier's write until it has published the group. Pending writes are the exception: before it
-// makes a cursor, the store syncs and publishes them under core_.mutex. The expirers remove records from
-// memory under core_.mutex, too. Consider a thread that holds core_.mutex, has no pending writes left and has
-// flushed the removals. It finds exactly the published writes in the tier: of each group, and so of each
-// batch, all or none.
+// Why the tier has exactly these. All writes go through WritePipeline::CommitGroup, or the fast path for one
+// put (WriteFastPath). Both hold core_.mutex from before the tier's write until they have published the
+// group. Pending writes are the exception: before it makes a cursor, the store syncs and publishes them under
+// core_.mutex. The expirers remove records from memory under core_.mutex, too. Consider a thread that holds
+// core_.mutex, has no pending writes left and has flushed the removals. It finds exactly the published writes
+// in the tier: of each group, and so of each batch, all or none.
 //
 // A cursor that is made then shows this state for ever, because RocksDB never changes the state that an
 // iterator began with. It does not matter which records are in memory: evictions, growth, cleaning and a load
