@@ -67,7 +67,7 @@ inline constexpr std::size_t kMinMemorySize = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 
 /// Returns the size in bytes, whole segments, of the region in which a store with this memory_size keeps
-/// everything that readers see. InvalidArgument: it is outside [kMinMemorySize, kMaxMemorySize].
+/// everything that readers see. InvalidArgument: memory_size is not in [kMinMemorySize, kMaxMemorySize].
 absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size);
 
 struct StoreOptions {
@@ -150,10 +150,10 @@ struct Write {
   std::optional<std::chrono::milliseconds> ttl{};
   Condition condition{};
   std::optional<Durability> durability{};  // as in PutOptions; the first write's is that of its batch
-  /// Makes a batch of this write and the next one of the span, and so on: the store does all of them or none.
-  /// A batch has consecutive versions, and one outcome: that of the first write that cannot be done. It
-  /// consists of kPut without `reserved`, and kDelete, up to kMaxBatchWrites and kMaxBatchBytes; otherwise it
-  /// ends with InvalidArgument.
+  /// Joins this write and the next one of the span to a batch, whose last write has false here. The store
+  /// does all writes of a batch or none. A batch has consecutive versions, and one outcome: that of the first
+  /// write that cannot be done. It consists of kPut without `reserved`, and kDelete, up to kMaxBatchWrites
+  /// and kMaxBatchBytes; otherwise it ends with InvalidArgument.
   bool with_next = false;
   /// Marks the first write of a batch, even if it is the only one. A failed outcome then names the number of
   /// the write that failed.
@@ -169,17 +169,16 @@ struct Write {
 
   // Outcome, set by Commit.
   /// Result of the write. Unless it is OK or Unavailable, the store has done nothing of this write.
-  ///   NotFound: kDelete or kTouch, and the key does not exist; or the condition requires it.
-  ///   AlreadyExists, FailedPrecondition: the condition does not hold. kIncrement, FailedPrecondition: also,
-  ///     the value is not a number.
-  ///   OutOfRange: the sum of kIncrement does not fit into 64 bits, the value of kAppend would exceed
-  ///     kMaxSmallValueSize, or the ttl is Until a moment that is over.
+  ///   NotFound: the key does not exist, for kDelete, kTouch, and a condition that requires it.
+  ///   AlreadyExists, FailedPrecondition: the condition does not hold (Condition).
+  ///   FailedPrecondition: for kIncrement also, the value is not a number.
+  ///   OutOfRange: the sum of kIncrement does not fit into 64 bits; or the value of kAppend would exceed
+  ///     kMaxSmallValueSize; or the ttl is Until a moment that is over.
   ///   InvalidArgument: a size, the ttl, the condition or the durability is out of bounds.
   ///   DataLoss: `verify` returned false, or the key's record in the durable tier is damaged.
   ///   ResourceExhausted: there is no room, and none will come of itself.
   ///   Aborted: there is no room now, but retired memory will be free: commit again later (next_work).
-  ///   Unavailable: the durable tier failed. The write is not visible; whether it is after a restart is
-  ///     unknown.
+  ///   Unavailable: the durable tier failed. The write is not visible, but a restart may show it.
   absl::Status status;
   std::uint64_t version = 0;  // if OK: greater than those of all earlier writes, also before restarts
   std::uint64_t slot = 0;     // if OK, for all kinds but kDelete: the record's location (EncodeSlot)
@@ -197,7 +196,7 @@ struct Write {
 /// Outcome of a write that was pending.
 struct SyncedWrite {
   std::uint64_t ticket = 0;
-  absl::Status status;  // as Write::status. Unavailable: not visible; unknown whether it is after a restart
+  absl::Status status;  // as Write::status
   std::uint64_t version = 0;
   std::uint64_t slot = 0;
   std::int64_t result = 0;
@@ -228,9 +227,12 @@ class Store {
   /// that output of the process cannot go into a file of the store. Outcomes:
   ///   InvalidArgument: an option is out of bounds.
   ///   AlreadyExists: another process uses the data directory.
-  ///   FailedPrecondition: the data directory has a newer format, or contains something other than a store.
+  ///   FailedPrecondition: the data directory has a format that this program does not know, contains
+  ///   something
+  ///     other than a store, or has a commit log and needs commit_log_bytes.
   ///   OutOfRange: its contents do not fit into memory_size; the message says which size they need.
-  ///   NotFound: its parent is missing. PermissionDenied: the process may not use it.
+  ///   NotFound: its parent is missing.
+  ///   PermissionDenied: the process may not use it.
   ///   DataLoss: it is damaged.
   ///   ResourceExhausted: the system does not have that much memory, or no thread.
   ///   Unavailable: the disk is full, or another I/O error occurred.
@@ -253,14 +255,16 @@ class Store {
   /// Copies the key's value into *value and, unless `version` is null, the version of its last write into
   /// *version. Unless the call ends OK, *value is unchanged, except after a delay of this thread of more than
   /// the grace period during the copy. A record that is not in memory is brought back. Outcomes:
-  ///   NotFound: the key does not exist. InvalidArgument: the key's size is out of bounds.
+  ///   NotFound: the key does not exist.
+  ///   InvalidArgument: the key's size is out of bounds.
   ///   Unavailable, DataLoss: the durable tier cannot be read.
   ///   ResourceExhausted: the index leaves no room for the record, or reservations left none for 30 s.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version = nullptr) const;
 
   /// Gets each of `keys` into the result with the same index. Each value was its key's at some moment of the
-  /// call; these moments may differ. OK: each result has the outcome of its key. InvalidArgument: `keys` and
-  /// `results` differ in size.
+  /// call; these moments may differ. Outcomes:
+  ///   OK: each result has the outcome of its key, as for Get.
+  ///   InvalidArgument: `keys` and `results` differ in size.
   absl::Status MultiGet(std::span<const std::string_view> keys, std::span<GetResult> results) const;
 
   /// Returns whether the key exists. Failures as for Get.
@@ -276,52 +280,58 @@ class Store {
   absl::Status Delete(std::string_view key, const WriteOptions& options = {});
 
   /// Puts each of `requests`, in their order, as one group (Commit). Each is a write of its own, and is done
-  /// or fails independently of the others; use Apply to do all or none. OK: each result has the outcome of
-  /// its write. InvalidArgument: `requests` and `results` differ in size; nothing was done.
+  /// or fails independently of the others; use Apply to do all or none. Outcomes:
+  ///   OK: each result has the outcome of its write, as for Put.
+  ///   InvalidArgument: `requests` and `results` differ in size; nothing was done.
   absl::Status MultiPut(std::span<const PutRequest> requests, std::span<PutResult> results);
 
   /// Adds `delta` to the number that the key's value spells in decimal digits, with an optional minus sign.
   /// Stores the sum in the same form, and returns it. An absent key counts as 0. Unless the options give a
-  /// ttl, the key keeps its expiry. FailedPrecondition: the value is not such a number, or does not fit into
-  /// 64 bits. OutOfRange: the sum does not. After both, the value is unchanged.
+  /// ttl, the key keeps its expiry. Outcomes as for Put, and:
+  ///   FailedPrecondition: the value is not a number, or does not fit into 64 bits; it is unchanged.
+  ///   OutOfRange: the sum does not fit into 64 bits; the value is unchanged.
   absl::StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta,
                                          const PutOptions& options = {});
 
-  /// Appends `bytes` to the key's value, and returns its new size. An absent key counts as an empty value.
-  /// Unless the options give a ttl, the key keeps its expiry. OutOfRange: the value would exceed
-  /// kMaxSmallValueSize.
+  /// Appends `bytes` to the key's value, and returns its new size in bytes. An absent key counts as an empty
+  /// value. Unless the options give a ttl, the key keeps its expiry. Outcomes as for Put, and:
+  ///   OutOfRange: the value would exceed kMaxSmallValueSize; it is unchanged.
   absl::StatusOr<std::size_t> Append(std::string_view key, std::string_view bytes,
                                      const PutOptions& options = {});
 
   /// Does all writes of a batch or none, at one place in the order of all writes, even if the process dies
   /// meanwhile. `version`, unless null, gets that of the first write; the others have the consecutive ones.
-  /// `durability` is that of the whole batch (PutOptions). The status is that of the first write that failed,
-  /// and names it. An empty batch is OK.
+  /// `durability` is that of the whole batch (PutOptions). An empty batch is OK. Outcomes as for Put: if the
+  /// batch fails, the status is that of the first write that cannot be done, and names its number.
   ///
   /// Readers see each key change by itself, in the batch's order. Until Apply returns, a reader may find the
   /// new value of the first key, and after that the old value of the second one.
   absl::Status Apply(const WriteBatch& batch, std::uint64_t* version = nullptr,
                      std::optional<Durability> durability = {});
 
-  /// Sets the key's time to live to `ttl` from now on; Persist removes its expiry. NotFound: the key does not
-  /// exist. InvalidArgument: `ttl` is not IsTtl. Takes as much memory as a Put of the value. The effect is
-  /// that of a Get and that Put with no other write of the key in between. The old expiry may pass in
-  /// between, though: then a concurrent Get may miss the key.
+  /// Sets the key's time to live to `ttl` from now on; Persist removes its expiry. The effect is that of a
+  /// Get and a Put of the same value with no other write of the key in between. The old expiry may pass in
+  /// between, though: then a concurrent Get may miss the key. The call takes as much memory as that Put.
+  /// Outcomes as for Put, and:
+  ///   NotFound: the key does not exist.
+  ///   InvalidArgument: `ttl` is not IsTtl.
   absl::Status Touch(std::string_view key, std::chrono::milliseconds ttl, const WriteOptions& options = {});
   absl::Status Persist(std::string_view key, const WriteOptions& options = {});
 
   /// Begins a scan, which shows keys and values in the order of the keys, as of the moment of this call
   /// (store/scan.h). It includes records that are not in memory, or not loaded yet. If writes are waiting for
-  /// the disk, the call waits, too. The second form is for a range. Outcomes:
+  /// the disk, the call waits, too. The caller owns the scan. The second form is for a range. Outcomes:
   ///   InvalidArgument: a bound is longer than a key, or the resume token is malformed.
   ///   FailedPrecondition: the store is only in memory and keeps no order (use ScanOptions::any_order); or it
   ///     has a durable tier, and the resume token is from a scan without order.
-  ///   Aborted: there is no room now to make waiting writes visible; try again. Unavailable: the disk failed.
+  ///   Aborted: there is no room now to make waiting writes visible; try again later.
+  ///   Unavailable: the disk failed.
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(const ScanOptions& options = {});
   absl::StatusOr<std::unique_ptr<StoreScan>> Scan(ScanRange range, std::uint64_t limit, bool keys_only);
 
   /// Begins a watch, which shows logged and synced writes in their order, once they are visible, from now on
-  /// or from another watch's position on (store/watch.h). The second form is for a range and a position.
+  /// or from another watch's position on (store/watch.h). The caller owns the watch. The second form is for a
+  /// range and a position. Outcomes:
   ///   InvalidArgument: the prefix is longer than a key, or the resume token is malformed.
   ///   OutOfRange: the store no longer keeps the writes that follow the token's position.
   ///   FailedPrecondition: the store is only in memory.
@@ -347,11 +357,14 @@ class Store {
   /// Deletes the keys of the range, or all keys, and returns how many it deleted. Keys that were written
   /// before the call began are gone when it returns; keys that are written meanwhile stay. It deletes one key
   /// after the other, so it is not atomic: readers see the keys go, and a crash leaves some undeleted. Works
-  /// with any durability. InvalidArgument: a bound is longer than a key, or DeleteRange has no bound.
-  /// DataLoss, Unavailable: the durable tier failed; some keys may be deleted.
+  /// with any durability. Outcomes:
+  ///   InvalidArgument: a bound is longer than a key, or DeleteRange has no bound.
+  ///   Aborted: as for Scan; no key was deleted.
+  ///   DataLoss, Unavailable: the durable tier failed; some keys may be deleted.
   absl::StatusOr<std::uint64_t> DeleteRange(const RangeOptions& range);
   absl::StatusOr<std::uint64_t> DropAll();
-  /// Begins the same in bounded steps (store/delete_range.h). A range without bounds has all keys.
+  /// Begins a deletion in bounded steps (store/delete_range.h), which the caller owns. A range without bounds
+  /// has all keys. InvalidArgument: a bound is longer than a key. Aborted, Unavailable: as for Scan.
   absl::StatusOr<std::unique_ptr<RangeDeletion>> BeginDeleteRange(const RangeOptions& range);
 
   /// Applies writes as one group, or as several if they are thousands: one write to the durable tier, then
@@ -363,11 +376,11 @@ class Store {
   /// Applies writes as Commit does, but does not wait for the disk (Write::ticket). A write of a key that has
   /// a pending write is pending, too. The bytes of the writes are not needed after this returns.
   void Submit(std::span<Write> writes);
-  /// Applies writes as the Submit above, as of a moment that the store's clock has just given: `now`, and in
-  /// milliseconds `unix_ms`. It leaves the maintenance that the writes cause to CatchUp, which the caller
-  /// calls after it has told others the outcomes. (Maintenance that can wait longer is left to Work. If
-  /// another write comes first, it does the part that no group may outrun.) Until then, only the counters of
-  /// keys, versions and writes are up to date.
+  /// Applies writes as the Submit above does, as of a moment that the store's clock has just given: `now` or,
+  /// in ms since 1970, `unix_ms`. It leaves the maintenance that the writes cause to CatchUp, which the
+  /// caller calls after it has told others the outcomes. (Maintenance that can wait longer is left to Work.
+  /// If another write comes first, it does the part that no group may outrun.) Until then, only the counters
+  /// of keys, versions and writes are up to date.
   void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
   void CatchUp();
   /// Appends the outcomes of pending writes that have become known, in the order in which they ended.
@@ -390,8 +403,9 @@ class Store {
   /// Returns how long the load took. Zero: the store is still loading, or had nothing to load from.
   Duration load_time() const;
   /// Returns OK unless the load failed after Open. After a failure, the store looks up the keys that it did
-  /// not load one by one, for ever. OutOfRange: with the writes made meanwhile, the data do not fit; the
-  /// message says what they need. DataLoss, Unavailable: as for Open.
+  /// not load one by one, for ever. Failures:
+  ///   OutOfRange: because of writes made meanwhile, the data do not fit; the message says what would do.
+  ///   DataLoss, Unavailable: as for Open.
   absl::Status load_status() const;
   /// Returns OK while the disk takes writes. Otherwise returns Unavailable and the reason why it rejected the
   /// last ones (Counter::kDiskRefuses); reads go on. If the message says that the store takes no more writes,
@@ -401,8 +415,9 @@ class Store {
   /// With Loading::kInSteps: loads some more keys. Returns false if none are left, or the load failed.
   bool Load();
   /// Reserves space for a record whose value has more than kMaxSmallValueSize bytes. The caller fills it in
-  /// place and then commits it (Write::reserved), or gives it back. Until then it counts as used.
-  /// InvalidArgument: a size is out of bounds. ResourceExhausted, Aborted: as for Write::status.
+  /// place and then commits it (Write::reserved), or gives it back. Until then it counts as used. Outcomes:
+  ///   InvalidArgument: a size is out of bounds.
+  ///   ResourceExhausted, Aborted: as for Write::status.
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
   void GiveBack(const Reservation& reservation);
 
@@ -420,7 +435,7 @@ class Store {
   /// clients `forgotten` (store/durable/completion_records.h, R1 and R3). Does nothing without a durable
   /// tier. Unavailable: the tier failed; whether it remembers the client is unknown.
   absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
-  /// Returns the clients that the store remembered when it was opened. REQUIRES: called once.
+  /// Returns the clients that the store remembered when it was opened. Call it once: it moves them out.
   std::vector<RememberedClient> TakeRemembered();
 
   const Superblock& superblock() const;
@@ -428,8 +443,8 @@ class Store {
 
   /// Returns all counters as (name, value), in a fixed order.
   std::vector<std::pair<std::string, std::uint64_t>> Stats() const;
-  /// Adds to a counter, or reads it. The store's embedder has counters of its own (Counter). Memory order:
-  /// relaxed.
+  /// Adds to a counter, or reads one; some counters are for the program around the store, as for the server
+  /// (Counter). Memory order: relaxed.
   void Add(Counter counter, std::int64_t delta);
   std::uint64_t Read(Counter counter) const;
 
