@@ -26,6 +26,7 @@
 
 namespace remora {
 
+/// Description of a backup.
 struct BackupInfo {
   std::uint32_t id = 0;         // greater than the numbers of all earlier backups in the directory
   std::int64_t unix_s = 0;      // time at which it was made, in seconds since 1970
@@ -34,6 +35,7 @@ struct BackupInfo {
   std::uint64_t new_bytes = 0;  // size of those files that no earlier backup in the directory shares
 };
 
+/// Options of a backup that the store makes.
 struct BackupRequest {
   std::uint64_t version = 0;  // version of the last write that is known to be in the backup
   /// Number of backups to keep: afterwards the call deletes all but the newest ones. 0: it deletes none.

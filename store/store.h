@@ -70,6 +70,7 @@ inline constexpr std::size_t kMaxMemorySize = std::size_t{8} << 40;
 /// everything that readers see. InvalidArgument: memory_size is not in [kMinMemorySize, kMaxMemorySize].
 absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size);
 
+/// Options of a store, fixed by Store::Open.
 struct StoreOptions {
   /// Bytes for everything that readers see: the index, the records, and the data that manages them. With a
   /// durable tier and eviction, a store may hold more than this. Then memory has the records in use, and an
@@ -227,9 +228,8 @@ class Store {
   /// that output of the process cannot go into a file of the store. Outcomes:
   ///   InvalidArgument: an option is out of bounds.
   ///   AlreadyExists: another process uses the data directory.
-  ///   FailedPrecondition: the data directory has a format that this program does not know, contains
-  ///   something
-  ///     other than a store, or has a commit log and needs commit_log_bytes.
+  ///   FailedPrecondition: the data directory has a format that this program does not know, or contains
+  ///     something other than a store, or has a commit log and so needs commit_log_bytes.
   ///   OutOfRange: its contents do not fit into memory_size; the message says which size they need.
   ///   NotFound: its parent is missing.
   ///   PermissionDenied: the process may not use it.
