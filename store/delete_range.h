@@ -1,4 +1,4 @@
-// Deleting a range of keys, a bounded bit at a time.
+// Deletion of a range of keys in bounded steps.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,30 @@
 
 namespace remora {
 
-/// Deletes what had been written in a range when it began, key by key, as any other deletes, in groups. What
-/// is written later stays: each delete names the version that it is for. Not atomic: who reads meanwhile may
-/// find some of the keys gone and others not.
+/// Deletes those keys of a range that had been written when it began (Store::BeginDeleteRange).
 ///
-/// Thread Safety: none; the store may be used by others meanwhile. It must be destroyed before the store.
+/// It commits groups of ordinary deletes. Each delete names the version that it is for, so writes that come
+/// later stay. A deletion is not atomic: meanwhile a reader may find some of the keys deleted and others not.
+///
+/// Thread safety: none, but other threads may use the store meanwhile. The caller owns the deletion, and must
+/// destroy it before the store.
 class RangeDeletion {
  public:
   ~RangeDeletion();
   RangeDeletion(const RangeDeletion&) = delete;
   RangeDeletion& operator=(const RangeDeletion&) = delete;
 
-  /// Deletes some keys more: a group of them, at most. False: none are left. Aborted: no room right now, as
-  /// a Write; call it again later. DataLoss, Unavailable: the durable tier cannot be read or written.
+  /// Deletes some more keys, at most one group. Returns false if none are left. Outcomes:
+  ///   Aborted: there is no room right now (Write::status); call it again later.
+  ///   DataLoss, Unavailable: the durable tier cannot be read or written.
   absl::StatusOr<bool> Step();
-  /// The same, without waiting for the disk where the store's writes are synced: what it deletes counts, and
-  /// is gone for readers, at a later step. Aborted, too: the disk does not have yet what the step before
-  /// deleted; nothing was done.
+  /// Deletes some more keys as Step does, but does not wait for the disk if the store's writes are synced. A
+  /// later step then counts the deleted keys, and until then readers may still find them. Outcomes as for
+  /// Step, and:
+  ///   Aborted: the disk does not have yet the deletes of the step before; this step did nothing.
   absl::StatusOr<bool> StepWithoutWaiting();
 
-  /// How many were deleted so far.
+  /// Returns how many keys it has deleted so far.
   std::uint64_t deleted() const { return deleted_; }
 
  private:

@@ -13,10 +13,10 @@
 namespace remora {
 namespace {
 
-// Offsets must fit into a slot, and a bucket's place into a control word.
+// Offsets must fit into a slot, and the number of a bucket's place into a control word.
 static_assert(kMaxMemorySize / kUnitSize <= kMaxOffsetUnits);
 static_assert(kMaxMemorySize / sizeof(Bucket) < std::uint64_t{1} << kLinkBits);
-// Some libraries have it return an int.
+// The cast: in some libraries std::bit_width returns an int.
 static_assert(static_cast<std::size_t>(std::bit_width(kMaxMemorySize / sizeof(Bucket))) <= kMaxDepth);
 
 }  // namespace
@@ -30,8 +30,9 @@ absl::StatusOr<std::size_t> RegionSize(std::size_t memory_size) {
 }
 
 std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes) {
-  // Twice as many buckets as at the peak; a segment may end unused by what the next record was too large for,
-  // a quarter of it with the largest records; heads, the reserve and what is resting take some segments.
+  // The index: twice the buckets that it has at its peak load. The ends of segments: a record that does not
+  // fit leaves the rest of a segment unused, up to a quarter with the largest records. Eight segments more:
+  // for the heads of the log, the reserve, and retired memory.
   const std::uint64_t index_bytes = key_count * sizeof(Bucket) * 2 / Index::kPeakLoad;
   const bool large = key_count > 0 && record_bytes / key_count > kSegmentSize / 16;
   const std::uint64_t ends = large ? record_bytes / 2 : record_bytes / 16;
@@ -39,14 +40,15 @@ std::size_t MemoryNeeded(std::uint64_t key_count, std::uint64_t record_bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<AnonymousMemory>> AnonymousMemory::Map(std::size_t size) {
-  // NORESERVE: the limit says what the store may grow to, not what it takes.
+  // NORESERVE: the size is what the store may grow to, not what it takes now.
   void* address =
       mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) {
     return absl::ResourceExhaustedError(
         absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", size, " bytes for the store")).message());
   }
-  // Where the system has large pages for who asks: fewer of them to provide, and to look up. Else as it is.
+  // A hint: if the system has large pages on request, it provides and looks up fewer pages. A failure does
+  // no harm.
   ::madvise(address, size, MADV_HUGEPAGE);
   return std::unique_ptr<AnonymousMemory>(
       new AnonymousMemory(std::span(static_cast<std::byte*>(address), size)));

@@ -1,4 +1,5 @@
-// A scan: of a logged store, its keys in order, as they were at one moment; of any store, its keys.
+// A scan of a store's keys and values. In a logged store, it shows them in the order of the keys, as of one
+// moment.
 //
 //   auto scan = store->Scan({.prefix = "user/", .limit = 100});
 //   while ((*scan)->Next()) Show((*scan)->key(), (*scan)->value());
@@ -14,46 +15,54 @@
 
 namespace remora {
 
-/// Shows exactly what had been written when it began, whatever is written meanwhile: of each batch all or
-/// nothing. Records whose time is over are not shown, by the clock at the moment when each is come to. A
-/// write that ended with Unavailable may be shown, as a restart may show it.
+/// A scan of a store's keys and values (Store::Scan).
 ///
-/// That is of a store with a durable tier. Of one that is only in memory, ScanOptions::any_order says what it
-/// shows; it takes the store's lock for each entry and each bucket of the index, and costs no disk.
+/// In a store with a durable tier, a scan shows exactly the records that had been written when it began,
+/// whatever is written meanwhile; of each batch all or nothing. It omits expired records: the clock decides
+/// when the scan reaches each of them. It may show a write that ended with Unavailable, as a restart may.
+/// While the scan exists, the data that it shows stay on disk, and a write buffer of RocksDB in memory. So
+/// destroy it soon.
 ///
-/// While it is there, what it shows stays on disk, and a write buffer of RocksDB's in memory: end it.
+/// In a store that is only in memory, ScanOptions::any_order says which records a scan shows. The scan takes
+/// the store's lock for each entry and for each bucket of the index, and does not use the disk.
 ///
-/// Thread Safety: none; the store may be used by others meanwhile. It must be destroyed before the store.
+/// Thread safety: none, but other threads may use the store meanwhile. The caller owns the scan, and must
+/// destroy it before the store.
 class StoreScan {
  public:
   ~StoreScan();
   StoreScan(const StoreScan&) = delete;
   StoreScan& operator=(const StoreScan&) = delete;
 
-  /// Goes to the next entry; at first, to the first one. False: there is none, or the limit is reached, or
-  /// not status().ok(). Cost: about that of a RocksDB iterator's step; in memory, of a GET or less.
+  /// Goes to the next entry; the first call goes to the first one. Returns false at the end, at the limit, or
+  /// when status() is not OK. Cost: about one step of a RocksDB iterator; in a store that is only in memory,
+  /// at most that of a GET.
   bool Next();
 
-  // The entry. Until Next. REQUIRES: Next was true.
+  // The entry's parts, valid until the next call of Next or Advance. REQUIRES: Next returned true.
   std::string_view key() const { return key_; }
   std::string_view value() const { return value_; }
   std::uint64_t version() const { return version_; }
-  /// The moment of the store's clock (Clock::UnixMillis) at which it expires. 0: never.
+  /// Returns when the entry expires, by the store's clock (Clock::UnixMillis). 0: never.
   std::uint64_t expiry_ms() const { return expiry_ms_; }
 
-  /// DataLoss, Unavailable: the durable tier cannot be read.
+  /// Returns the outcome of the scan so far. DataLoss, Unavailable: the durable tier cannot be read.
   const absl::Status& status() const;
 
-  /// For ScanOptions::token of this store's scans, a client's, or those of the store that is opened on this
-  /// data later: goes on behind the last entry that was shown. Letters, digits, "-" and "_"; 4/3 of the sizes
-  /// of that key and the range's other end, and some.
+  /// Returns a resume token for ScanOptions::token, with which another scan continues after the last entry
+  /// that was shown. It works for scans of this store, of its clients, and of a store that is later opened on
+  /// the same data. It consists of letters, digits, "-" and "_". It is slightly longer than 4/3 of the sizes
+  /// of that entry's key and of the range's other end.
   std::string token() const;
 
-  /// As Next, but for who must not be long about it: one step of the way, to an entry or not.
+  /// Makes one step of Next, for a caller that must not wait for long. Returns:
+  ///   kEntry: the scan is at the next entry.
+  ///   kNotYet: the step came to no entry; call again.
+  ///   kEnd: Next would return false.
   enum class Step : std::uint8_t { kEntry = 1, kNotYet = 2, kEnd = 3 };
   Step Advance();
 
-  /// Its keys come in the order of store/format/memory/hash_order.h.
+  /// Returns whether the keys come in the order of store/format/memory/hash_order.h.
   bool by_hash() const;
 
  private:
@@ -63,7 +72,7 @@ class StoreScan {
   Step AdvanceByHash();
 
   const std::unique_ptr<Rep> rep_;
-  std::string key_;  // of the last entry; empty: there was none
+  std::string key_;  // key of the last entry; empty before the first one
   std::string_view value_;
   std::uint64_t version_ = 0;
   std::uint64_t expiry_ms_ = 0;

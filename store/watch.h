@@ -1,7 +1,7 @@
-// A watch of a logged store: what is written, in its order, from a moment on.
+// A watch of a logged store: the writes, in their order, from a moment on.
 //
 //   auto watch = store->Watch({.prefix = "user/"});
-//   const std::string from = (*watch)->token();         // kept, to go on from here another time
+//   const std::string from = (*watch)->token();         // kept, to continue from here another time
 //   for (;;) {
 //     absl::StatusOr<bool> came = (*watch)->Next(std::chrono::seconds(1));
 //     if (!came.ok()) ...
@@ -20,50 +20,62 @@
 
 namespace remora {
 
-/// Shows each write that is in the log, once it is visible, in the order in which they became so; of a batch,
-/// one after the other. Values are as they were written, even if they have expired or were written over
-/// since. What expires shows up as a deletion, within two seconds of that, also where nothing is written and
-/// nobody calls Work. (Where more than 1 GiB of memory holds records that will expire, within some seconds
-/// for each GiB; of records that are not in memory, within four times as long as it takes to read all that is
-/// stored.)
+/// A watch of a store's writes (Store::Watch).
 ///
-/// A write of Durability::kMemory is shown only where it shares a group with one that is logged: do not count
-/// on either. The log does not have the others. A restart may keep what they wrote, but cannot tell that gap
-/// from a log that was lost: a place before it is not kept any more then (OutOfRange).
+/// A watch shows each write in the log once it is visible, in the order in which the writes became visible.
+/// The writes of a batch come one after the other. It shows the values that were written, even if they have
+/// expired or were overwritten since.
 ///
-/// To have a copy that follows: begin a watch, then scan all, then go on with the watch. What is written in
-/// between comes twice, so take of a key only what has a greater version, and deletions; the copy is right
-/// when it has come to where the store was at the end of the scan.
+/// An expiry shows up as a deletion within two seconds, even if nobody writes or calls Store::Work. Two cases
+/// take longer. If records that will expire fill more than 1 GiB of memory, it takes some seconds for each
+/// GiB. For records that are not in memory, it takes up to four times as long as reading all stored data.
 ///
-/// Thread Safety: none; the store may be used by others meanwhile. It must be destroyed before the store.
+/// A watch shows a write of Durability::kMemory only if the write shares a group with a logged one, so do not
+/// rely on either case. The log lacks the other ones. A restart may keep their effects, but cannot
+/// distinguish that gap from a lost part of the log. So after it the store no longer keeps positions before
+/// the gap (OutOfRange).
+///
+/// To keep a copy up to date: begin a watch, scan all keys, then continue the watch. Changes during the scan
+/// come twice. So apply a change of a key only if its version is greater, or if it is a deletion. The copy is
+/// right once the watch has reached the place where the store was at the end of the scan.
+///
+/// Thread safety: none, but other threads may use the store meanwhile. The caller owns the watch, and must
+/// destroy it before the store.
 class StoreWatch {
  public:
   ~StoreWatch();
   StoreWatch(const StoreWatch&) = delete;
   StoreWatch& operator=(const StoreWatch&) = delete;
 
-  /// Goes to the next change. False: none came in this time. OutOfRange: it fell too far behind, and what
-  /// comes next is not kept any more; then once and for all. DataLoss, Unavailable: the log cannot be read.
-  /// ResourceExhausted: the system has no thread for it. After these three it may be called again, and goes
-  /// on behind the change that was shown last.
+  /// Goes to the next change, and waits for it up to `wait`. Returns false if no change came in this time.
+  /// Outcomes:
+  ///   OutOfRange: the watch fell too far behind, so the store no longer keeps the changes that come next.
+  ///     This is final: each later call ends so, too.
+  ///   DataLoss, Unavailable: the log cannot be read.
+  ///   ResourceExhausted: the system has no thread for the watch.
+  /// After the last three, the caller may call Next again, and the watch continues after the change that it
+  /// showed last.
   absl::StatusOr<bool> Next(std::chrono::milliseconds wait);
 
-  // The change. Until Next. REQUIRES: Next was true.
+  // The change's parts, valid until the next call of Next or Advance. REQUIRES: Next returned true.
   ChangeKind kind() const { return change_.kind; }
   std::string_view key() const { return change_.key; }
-  std::string_view value() const { return change_.value; }   // of a deletion: empty
-  std::uint64_t version() const { return change_.version; }  // of a deletion: 0
-  /// The moment of the store's clock (Clock::UnixMillis) at which it expires. 0: never.
+  std::string_view value() const { return change_.value; }   // empty for a deletion
+  std::uint64_t version() const { return change_.version; }  // 0 for a deletion
+  /// Returns when the value expires, by the store's clock (Clock::UnixMillis). 0: never.
   std::uint64_t expiry_ms() const { return change_.expiry_ms; }
-  /// Goes up from one change to the next.
+  /// Returns the change's number, which increases from one change to the next.
   std::uint64_t sequence() const { return change_.sequence; }
 
-  /// For WatchOptions::token, of this store or the one that is opened on this data later: goes on behind the
-  /// change that was shown last.
+  /// Returns a resume token for WatchOptions::token, with which a watch of this store continues after the
+  /// change that was shown last. It also works for a store that is later opened on the same data.
   std::string token() const;
 
-  /// As Next, but for who must not be long about it: one step of the way, to a change or not. kNone: there is
-  /// no change yet. kOpening: a thread of its own finds the place.
+  /// Makes one step of Next, for a caller that must not wait for long. Failures as for Next. Returns:
+  ///   kChange: the watch is at the next change.
+  ///   kNotYet: the step came to no change; call again.
+  ///   kNone: there is no next change yet.
+  ///   kOpening: a thread of the watch is finding its place in the log.
   enum class Step : std::uint8_t { kChange = 1, kNotYet = 2, kNone = 3, kOpening = 4 };
   absl::StatusOr<Step> Advance();
   ChangePlace place() const { return place_; }

@@ -14,7 +14,7 @@ std::uint64_t RandomIncarnation() {
   return number;
 }
 
-/// Nobody else sees the memory yet.
+/// Fills the superblock in, while only this thread sees the memory.
 Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> region) {
   auto& superblock = *reinterpret_cast<Superblock*>(region.data());
   superblock.magic = kSuperblockMagic;
@@ -46,7 +46,7 @@ StoreCore::StoreCore(const StoreOptions& options, const Clock& store_clock,
       tier(std::move(durable_tier)) {}
 
 void StoreCore::BeginToServe() {
-  shape = ShapeOf(superblock);  // with what the index began as
+  shape = ShapeOf(superblock);  // now with the level at which the index begins
   segments.set_reuse_delay(2 * grace);
   index.set_reuse_delay(2 * grace);
 }

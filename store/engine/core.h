@@ -1,5 +1,5 @@
-// The state that all parts of a store share: the memory that readers see, what manages it, the durable tier,
-// and the lock under which all of that changes.
+// The state that all parts of a store share. It consists of the memory that readers see, the objects that
+// manage it, the durable tier, and the lock under which all of them change.
 #pragma once
 
 #include <atomic>
@@ -28,38 +28,39 @@
 
 namespace remora {
 
-/// Holds what the parts of a store (write/, read/, reclaim/, recovery/) share. Each part has the state that
-/// it alone uses, and a reference to this one. It has more fields than a class should, because all parts
-/// need most of them: they are one table, one log, one lock.
+/// Holds the state that the parts of a store (write/, read/, reclaim/, recovery/) share. Each part has the
+/// state that it alone uses, and a reference to this one. It has more fields than a class should, because all
+/// parts need most of them: they are one table, one log, one lock.
 ///
-/// Ownership: it owns all that it holds but the clock, and a region that was handed in.
+/// Ownership: it owns all that it holds except the clock, and a region that the caller passed.
 ///
 /// Thread Safety: as stated for each group of fields.
 struct StoreCore {
-  /// The store's own memory is `own_memory`, or null where `region` is the caller's. `tier`: null without
-  /// durability.
+  /// `memory`: the store's own memory, or null if `region` is the caller's. `durable_tier`: null for
+  /// Durability::kMemory.
   StoreCore(const StoreOptions& options, const Clock& store_clock, std::unique_ptr<AnonymousMemory> memory,
             std::span<std::byte> region, std::unique_ptr<DurableTier> durable_tier);
   StoreCore(const StoreCore&) = delete;
   StoreCore& operator=(const StoreCore&) = delete;
 
-  /// Nobody has read so far. From now on, retired memory waits for readers.
+  /// Ends the time without readers: from now on, retired memory waits for two grace periods.
   void BeginToServe() REMORA_WRITER;
 
   bool has_tier() const { return tier != nullptr; }
-  /// Acquire: a thread that sees false sees all that was loaded.
+  /// Returns whether the load is not over. Acquire: a thread that sees false also sees all loaded keys.
   bool is_loading() const { return loading.load(std::memory_order_acquire); }
-  /// Whether the memory is filling, so that it counts which keys are used.
+  /// Returns whether memory is filling up, so that the store counts which keys are used.
   bool wants_reads() const { return counts_reads.load(std::memory_order_relaxed); }
-  /// Moves changes_end to the last change that may be shown: it is visible, and so are all before it. Where a
-  /// sync has failed, it stays where it is: what is pending may never become visible. REQUIRES: has_tier().
+  /// Moves changes_end to the last change that a watch may show: it and all before it are visible. After a
+  /// failed sync, changes_end stays where it is: pending writes may never become visible. REQUIRES:
+  /// has_tier().
   void AdvanceChangesEnd() REMORA_WRITER;
   /// Counts a use of the key with this hash.
   void NoteRead(std::uint64_t key_hash) {
     if (wants_reads()) frequency.Note(key_hash);
   }
 
-  // Fixed from the start.
+  // Fixed by the constructor.
   const std::size_t memory_size;
   const Clock& clock;
   const std::chrono::milliseconds grace;
@@ -68,30 +69,32 @@ struct StoreCore {
   StoreShape shape;  // fixed from BeginToServe on
   const Metrics metrics;
 
-  /// Writers take turns. A reader takes it only after it met writers of its key time and again.
+  /// The writers' lock: writers take turns by it. A reader takes it only if the record is not in memory, or
+  /// if its searches without the lock failed several times.
   mutable std::mutex mutex;
 
   Segments segments REMORA_WRITERS;
-  // Written under `mutex`. Readers in between use only the members that say so.
+  // Written under `mutex`. Readers without it use only the members that allow this.
   ValueLog log;
   Index index;
 
   // Any thread.
   AccessFrequency frequency;
   std::atomic<bool> counts_reads = false;   // see wants_reads
-  const std::unique_ptr<DurableTier> tier;  // null: Durability::kMemory. Its writes: under `mutex`
+  const std::unique_ptr<DurableTier> tier;  // null: Durability::kMemory. It is written under `mutex`
 
   // Under `mutex`.
   LoadCoverage coverage REMORA_WRITERS;
   UnsyncedKeys unsynced_keys REMORA_WRITERS;
   DiskHealth disk REMORA_WRITERS{metrics};
   std::uint64_t next_version REMORA_WRITERS = 1;  // greater than the versions of all writes so far
-  /// What was logged up to here is visible, but for what is pending. kNothingPending: nothing is.
+  /// Sequence of the last change before the group of the first pending write: all changes up to here are
+  /// visible. kNothingPending: no write is pending.
   static constexpr std::uint64_t kNothingPending = ~std::uint64_t{0};
   std::uint64_t changes_held_at REMORA_WRITERS = kNothingPending;
-  /// The sequence of the last write that is logged and visible, as are all before it. Written under `mutex`.
+  /// Sequence of the last write that is logged and visible, as are all before it. Written under `mutex`.
   std::atomic<std::uint64_t> changes_end = 0;
-  /// Whether a key may be in the tier that the index does not know. Once false, for ever. Written under
+  /// True while the tier may have keys that the index does not know; false for ever after. Written under
   /// `mutex`.
   std::atomic<bool> loading = false;
 };

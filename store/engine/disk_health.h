@@ -1,4 +1,4 @@
-// Whether the disk takes what is written to it.
+// The health of the disk: whether it takes writes.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,24 +6,26 @@
 
 namespace remora {
 
-/// Remembers what became of the last write to the durable tier, and whether a sync has ever failed.
+/// Remembers the outcome of the last write to the durable tier, and whether a sync (fsync) has ever failed.
 ///
-/// A disk that failed to sync leaves open what it has, and asking it again proves nothing. So a failed sync
-/// is for good: the store takes no more writes. A write that failed is not: the next one may succeed.
+/// After a failed sync, it is unknown which writes the disk has, and a second fsync proves nothing. So a
+/// failed sync is final: the store takes no more writes. A failed write is not final: the next one may
+/// succeed.
 ///
-/// Thread Safety: none; the writer's.
+/// Thread Safety: none; only the writer uses it.
 class DiskHealth {
  public:
   /// `metrics` outlive it.
   explicit DiskHealth(const Metrics& metrics) : metrics_(metrics) {}
 
-  /// OK, or Unavailable: the store takes no more writes until it is opened again.
+  /// Returns OK, or the error of the first failed sync. Unavailable: the store takes no more writes until it
+  /// is opened again.
   const absl::Status& sync_failure() const { return sync_failure_; }
-  /// OK, or Unavailable: why the last write or sync failed.
+  /// Returns OK, or why the last write failed or a sync has failed (Unavailable).
   const absl::Status& status() const { return status_; }
 
   void NoteSync(const absl::Status& sync);
-  /// Notes the outcome of the tier's write of a group. Nothing of it counts once a sync has failed.
+  /// Notes the outcome of the tier's write of a group. Has no effect once a sync has failed.
   void NoteWrite(const absl::Status& write);
 
  private:

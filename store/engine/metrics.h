@@ -1,4 +1,4 @@
-// The counters of a store, in its superblock, where clients READ them.
+// The metrics of a store, in its superblock, where clients READ them.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@
 
 namespace remora {
 
-/// Counts what a store does, and what it holds. All accesses are relaxed: each counter is a number of its
-/// own, and nothing is concluded from it about anything else.
+/// Counts the operations of a store, and its contents. All accesses are relaxed: the counters are independent
+/// numbers, and no code concludes from one of them anything about other memory.
 ///
-/// Thread Safety: any thread; but one thread at a time writes a counter with Set and CountOne, and nobody
-/// uses Add on it.
+/// Thread Safety: any thread may call all members. A counter changes either by Add, or by Set and CountOne;
+/// only one thread at a time uses the latter.
 class Metrics {
  public:
-  /// The superblock outlives it.
+  /// `superblock` must outlive this object.
   explicit Metrics(Superblock& superblock) : superblock_(superblock) {}
 
   void Add(Counter counter, std::int64_t delta) const {
@@ -29,11 +29,11 @@ class Metrics {
   void Set(Counter counter, std::uint64_t value) const {
     StoreWord(At(counter), value, std::memory_order_relaxed);
   }
-  /// Adds one without the barrier that Add is, which would wait for all stores before it.
+  /// Adds one with a plain load and store. Add is a memory barrier, which would wait for all earlier stores.
   void CountOne(Counter counter) const { Set(counter, Read(counter) + 1); }
   std::uint64_t Read(Counter counter) const { return LoadWord(At(counter), std::memory_order_relaxed); }
 
-  /// Returns all counters, by name, in a fixed order.
+  /// Returns all counters as (name, value), in a fixed order.
   std::vector<std::pair<std::string, std::uint64_t>> ReadAll() const;
 
  private:

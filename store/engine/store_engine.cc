@@ -148,7 +148,7 @@ void StoreEngine::CatchUp() {
 std::optional<TimePoint> StoreEngine::NextWork() const {
   const WriterLock lock(core_.mutex);
   std::optional<TimePoint> next = maintenance_.NextDue();
-  if (queue_.front_is_due()) {  // for want of room
+  if (queue_.front_is_due()) {  // the disk has it, but there was no room to publish it
     const TimePoint now = core_.clock.Now();
     next = next ? std::min(*next, now) : now;
   }
@@ -162,11 +162,11 @@ void StoreEngine::BeginToBeWatched() {
   maintenance_.SetWatched();
 }
 
-// --- What others ask ------------------------------------------------------------------------------------
+// --- Queries and snapshots ------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> StoreEngine::NewCursor(const ScanRange& range) {
-  // Without the lock, a write might be shown that no reader sees yet; and what was removed, should the clock
-  // ever say less than it did, without a flush.
+  // Without the lock, the cursor could show a write that no reader sees yet. Without the flush, it could show
+  // removed records again if the clock went back.
   WriterLock lock(core_.mutex);
   const absl::Status published = pipeline_.PublishAll();
   space_.expirer().Flush();

@@ -1,10 +1,10 @@
-// A store, put together: its parts, and what takes several of them.
+// A store, assembled: its parts, and the operations that need several of them.
 //
 //   core.h                          the state that all parts share, and its lock
 //   write/write_pipeline.h          commits; write/sync_queue.h: writes of level synced
 //   write/large_records.h           values of several segments
 //   read/point_read.h               point reads; read/promote.h: records that come back to memory
-//   reclaim/maintenance.h           what is done between commits; reclaim/space_manager.h: free memory
+//   reclaim/maintenance.h           work between commits; reclaim/space_manager.h: free memory
 //   recovery/index_loader.h         the load at the start
 #pragma once
 
@@ -32,10 +32,11 @@ namespace remora {
 
 /// Owns the parts of a store.
 ///
-/// Thread Safety: any thread; TakeRemembered once. Each part says for itself what it allows.
+/// Thread Safety: any thread may call all members, but TakeRemembered only once. Each part documents its own
+/// thread safety.
 class StoreEngine {
  public:
-  /// In memory of its own when `region` is none. Errors: as Store::Open.
+  /// Opens a store in `region`, or in memory of its own if that is nullopt. Outcomes as for Store::Open.
   static absl::StatusOr<std::unique_ptr<StoreEngine>> Open(const StoreOptions& options,
                                                            std::optional<std::span<std::byte>> region);
   ~StoreEngine();
@@ -48,29 +49,31 @@ class StoreEngine {
   LargeRecords& large() { return large_; }
   IndexLoader& loader() { return loader_; }
 
-  /// As Store::Work, CatchUp and next_work.
+  /// Implement Store::Work, CatchUp and next_work.
   bool Work();
   void CatchUp();
   std::optional<TimePoint> NextWork() const;
-  /// As Work, where something has expired; for a watch that waits for that, should nobody else work. False:
-  /// there was nothing to do.
+  /// Calls Work if a record has expired. A watch that waits for such a deletion calls this, because no other
+  /// thread may be working. Returns false if there was nothing to do.
   bool RemoveExpired();
-  /// A watch has begun, and others may come: from now on, what expires is removed soon. REQUIRES: has_tier().
+  /// Notes that a watch has begun: from now on, the store removes expired records soon. REQUIRES: has_tier().
   void BeginToBeWatched();
 
-  /// Shows what is published at this moment. Errors: as WritePipeline::PublishAll. REQUIRES: has_tier().
+  /// Returns a cursor that shows the writes which are published at this moment. Outcomes as for
+  /// WritePipeline::PublishAll. REQUIRES: has_tier().
   absl::StatusOr<std::unique_ptr<DurableTier::Cursor>> NewCursor(const ScanRange& range);
   /// Returns a number greater than the versions of all writes so far.
   std::uint64_t VersionsEnd() const;
-  /// As SyncQueue::TakeOutcomes and CheckEnded.
+  /// Call SyncQueue::TakeOutcomes and CheckEnded under the lock.
   void TakeSynced(std::vector<SyncedWrite>* outcomes);
   absl::Status CheckEnded(std::uint64_t ticket) const;
-  /// As Store::disk_status.
+  /// Implements Store::disk_status.
   absl::Status disk_status() const;
-  /// Whether the disk is asked only by those who call Store::Sync; then nothing else starts threads, either.
+  /// Returns whether the store has no thread that syncs (Syncing::kInSteps). Then a watch starts no thread
+  /// either.
   bool syncs_in_steps() const { return syncs_in_steps_; }
 
-  /// As Store::Remember and TakeRemembered.
+  /// Implement Store::Remember and TakeRemembered.
   absl::Status Remember(std::uint64_t client, std::span<const std::uint64_t> forgotten);
   std::vector<RememberedClient> TakeRemembered() { return std::move(remembered_); }
 

@@ -1,9 +1,9 @@
 // The right to change a store, as clang's thread-safety analysis knows it.
 //
 // All parts of a store (write/, read/, reclaim/, recovery/) change under one lock, StoreCore::mutex. The
-// analysis cannot tell that the core_ of one part is that of another, so what it follows is a role and not
-// the lock: a thread that holds a WriterLock is the writer. That there may be several stores, each with a
-// writer of its own, goes unnoticed; no part knows more than one store.
+// analysis cannot tell that two parts have the same core_. So it follows a role instead of the lock: a thread
+// that holds a WriterLock is the writer. The analysis does not distinguish the writers of several stores, but
+// no part knows more than one store.
 #pragma once
 
 #include <condition_variable>
@@ -17,12 +17,12 @@ namespace remora {
 class ABSL_LOCKABLE WriterRole {};
 inline constexpr WriterRole kWriter;
 
-/// Behind the declaration of a function: only the writer may call it.
+/// Annotation after the declaration of a function: only the writer may call it.
 #define REMORA_WRITER ABSL_EXCLUSIVE_LOCKS_REQUIRED(::remora::kWriter)
-/// Behind the name of a field: only the writer may use it.
+/// Annotation after the name of a field: only the writer may use it.
 #define REMORA_WRITERS ABSL_GUARDED_BY(::remora::kWriter)
 
-/// Makes its thread the writer for as long as it exists, except between Unlock and Lock.
+/// Makes its thread the writer while it exists, except between Unlock and Lock.
 class ABSL_SCOPED_LOCKABLE WriterLock {
  public:
   explicit WriterLock(std::mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(kWriter) : lock_(mutex) {}
@@ -33,9 +33,9 @@ class ABSL_SCOPED_LOCKABLE WriterLock {
   void Unlock() ABSL_UNLOCK_FUNCTION() { lock_.unlock(); }
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { lock_.lock(); }
 
-  /// Gives up the lock until `wanted` is notified, or, sometimes, before.
+  /// Releases the lock until `wanted` is notified, or, spuriously, before; then takes it again.
   void Wait(std::condition_variable& wanted) { wanted.wait(lock_); }
-  /// The same, but no longer than until `until`. False: that is over.
+  /// Waits as Wait does, but not beyond `until`. Returns false after `until`.
   bool WaitUntil(std::condition_variable& wanted, TimePoint until) {
     return wanted.wait_until(lock_, until) == std::cv_status::no_timeout;
   }

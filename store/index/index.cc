@@ -10,12 +10,11 @@
 
 namespace remora {
 
-// Memory orders, here and in index_reads.cc:
-//   A slot is stored with release: whoever acquires it sees the record that it names, whole and live, and the
-//   old record's live bit cleared (I5). A control word is stored with release for the same reason: the bucket
-//   that it links, and the other half of the bucket that it calls split, are visible before (I3). So is the
-//   view. Readers in this process acquire all of them. The writer itself loads relaxed, or plainly: it reads
-//   only what it stored.
+// Memory orders, here and in index_reads.cc. The writer stores a slot with release. So a reader that acquires
+// it sees the whole live record that the slot names, and the cleared live bit of the old record (I5). The
+// writer stores a control word with release, too. So the bucket that it links, and the other half of a bucket
+// that it calls split, are visible before (I3). The same holds for the view. Readers in this process acquire
+// all of them. The writer itself loads relaxed, or plainly, because it reads only its own stores.
 
 Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration reuse_delay)
     : region_(region), segments_(segments), log_(log), delay_(reuse_delay) {
@@ -25,9 +24,9 @@ Index::Index(std::span<std::byte> region, Segments& segments, const ValueLog& lo
   Begin(kFirstLevel);
 }
 
-// A segment that was never used is zero, as an empty bucket is.
+// An empty bucket is all zeros, and so is a segment that was never used.
 void Index::Begin(std::uint32_t level) {
-  reinterpret_cast<Superblock*>(region_.data())->base_depth = level;  // nobody reads yet
+  reinterpret_cast<Superblock*>(region_.data())->base_depth = level;  // no thread reads yet
   exact_ = {level, 0};
   PublishView();
 }
@@ -41,7 +40,7 @@ std::optional<Index::Entry> Index::FindAmong(std::uint64_t bucket, SlotSet slots
     const std::uint64_t word = SlotWord(bucket, slot);
     if (SlotIsCold(word)) continue;
     const Place place = Place::Of(DecodeSlot(word));
-    // A retired slot may name a record that is dead since.
+    // A retired slot may name a record that has died since.
     if (IsSame(log_.Key(place), key) && log_.IsLive(place)) return Entry{bucket, slot, place};
   }
   return std::nullopt;
@@ -70,7 +69,7 @@ std::optional<Index::ColdEntry> Index::FindCold(std::uint64_t key_hash) const {
 std::optional<std::uint64_t> Index::OwnerHash(const SlotRef& slot) const {
   if (SlotIsCold(slot.word)) {
     if (ColdRests(slot.bucket, slot.slot)) return std::nullopt;
-    return slot.word;  // its low bits are the hash's, and decide where it belongs
+    return slot.word;  // its low bits are those of the hash, and decide in which bucket it belongs
   }
   const Place place = Place::Of(DecodeSlot(slot.word));
   if (!log_.IsLive(place)) return std::nullopt;
@@ -92,7 +91,7 @@ void Index::Insert(std::uint64_t key_hash, const Place& place, TimePoint now) {
             EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units}));
   ++entries_;
   if (LineOfSlot(free.slot) == LineOf(key_hash) || free.bucket != Main(MainBucketOf(key_hash))) return;
-  // The line may be full of retired slots: when they are free, the entry is moved there.
+  // The line may be full of retired slots: once they are free, MoveToPreferredLine brings the entry there.
   Retired away{now + delay_, Retired::Kind::kClear};
   away.bucket = free.bucket;
   away.away = std::uint32_t{1} << free.slot;
@@ -120,7 +119,7 @@ void Index::Replace(const Entry& entry, const Place& place) {
 void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
   const std::uint64_t word = SlotWord(entry.bucket, entry.slot);
   --entries_;
-  // It may be there twice, copied inside the chain. Now the key is gone, so both may go at once.
+  // The chain may have two copies of the entry (Compact). The key is gone, so both slots can go at once.
   const std::uint64_t main = Main(MainBucketOf(key_hash));
   for (std::uint64_t bucket = main; bucket != 0; bucket = Next(bucket)) {
     for (SlotSet same = FindSlots(At(bucket), key_hash); !same.empty();) {
@@ -128,7 +127,7 @@ void Index::Erase(std::uint64_t key_hash, const Entry& entry) {
       if (SlotWord(bucket, slot) == word) StoreSlot(bucket, slot, 0);
     }
   }
-  // Not now: room in the chain may have been reserved.
+  // Compacts later: a caller may have reserved room in the chain.
   if (Next(main) != 0) to_compact_.push_back(main);
 }
 
@@ -151,7 +150,7 @@ void Index::MarkHot(std::uint64_t key_hash, const ColdEntry& entry, const Place&
   RetireSlot(key_hash, cold, now);
 }
 
-// Retired copies of it are left alone: what comes to a slot that is to be cleared may be of this hash again.
+// Retired copies stay until Clear. In a free slot, Clear could hit a new entry of the same hash.
 void Index::EraseCold(const ColdEntry& entry) {
   StoreSlot(entry.bucket, entry.slot, 0);
   --entries_;
@@ -193,7 +192,7 @@ void Index::Link(std::uint64_t bucket, std::uint64_t next) {
 std::optional<std::size_t> Index::FreeSlotIn(std::uint64_t bucket, std::size_t line) const {
   const std::size_t begin = line * kWordsPerLine;
   std::uint32_t empty = ZeroWords(WordsOf(At(bucket)) + begin);
-  if (line == 0) empty &= ~std::uint32_t{1};  // the control word
+  if (line == 0) empty &= ~std::uint32_t{1};  // the control word is not a slot
   if (empty != 0) return begin + static_cast<std::size_t>(std::countr_zero(empty)) - 1;
   SlotSet free = SlotsWith(At(bucket), 0);
   if (free.empty()) return std::nullopt;
@@ -204,7 +203,7 @@ Index::SlotRef Index::FreeSlot(std::uint64_t key_hash) const {
   for (std::uint64_t bucket = Main(MainBucketOf(key_hash)); bucket != 0; bucket = Next(bucket)) {
     if (const auto slot = FreeSlotIn(bucket, LineOf(key_hash))) return {bucket, *slot, 0};
   }
-  REMORA_CHECK(false);  // it was reserved
+  REMORA_CHECK(false);  // the caller has reserved room
   return {};
 }
 
@@ -230,7 +229,7 @@ std::optional<std::uint64_t> Index::TakeOverflow() {
 }
 
 bool Index::AddOverflow(std::uint64_t last) {
-  // A link changes only between none and one: a bucket that was unlinked here a moment ago comes back.
+  // A link changes only between none and one bucket (I3): one that was just unlinked here comes back.
   if (const auto found = unlinked_.find(last); found != unlinked_.end()) {
     Link(last, found->second.overflow);
     unlinked_.erase(found);
@@ -258,7 +257,7 @@ bool Index::Grow(std::size_t splits, TimePoint now) {
 void Index::Presize(std::uint64_t entries) {
   REMORA_CHECK(entries_ == 0 && exact_.split == 0);
   std::uint32_t level = LevelFor(entries);
-  // One segment after the other: should there be too few, those that are there are of use later.
+  // Takes one segment after the other: if there are too few, growth uses the taken ones later.
   for (std::uint64_t number = 0; number < std::uint64_t{1} << level; number += kBucketsPerSegment) {
     if (EnsureMain(number)) continue;
     while (std::uint64_t{1} << level > number) --level;
@@ -279,7 +278,7 @@ bool Index::EnsureMain(std::uint64_t number) {
   return true;
 }
 
-/// Makes a bucket, and what continues it, of memory that no reader is led to.
+/// Fills a bucket, and overflow buckets as needed, in memory to which nothing leads any reader yet.
 bool Index::Fill(std::uint64_t place, std::uint32_t depth, std::span<const Mover> entries) {
   std::uint64_t link = 0;
   const std::span<const Mover> here = entries.first(std::min<std::size_t>(entries.size(), kSlotsPerBucket));
@@ -293,7 +292,7 @@ bool Index::Fill(std::uint64_t place, std::uint32_t depth, std::span<const Mover
     }
     link = *overflow;
   }
-  // Nobody looks at it before its control word is there, and leads here.
+  // Relaxed: no reader comes here before the control word is stored and something leads here.
   for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
     StoreWord(At(place).slots[i], 0, std::memory_order_relaxed);
   }
@@ -311,7 +310,7 @@ bool Index::Split(TimePoint now) {
   if (!EnsureMain(sibling)) return false;
   const std::uint64_t main = Main(number);
   for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
-    // Most of the keys are to be read, from anywhere in memory.
+    // OwnerHash below reads most of the keys, which are anywhere in memory.
     const std::uint64_t word = SlotWord(main, i);
     if (!SlotIsCold(word)) __builtin_prefetch(&log_.Header(Place::Of(DecodeSlot(word))));
   }
@@ -324,15 +323,15 @@ bool Index::Split(TimePoint now) {
       const SlotRef entry{bucket, i, SlotWord(bucket, i)};
       if (entry.word == 0) continue;
       const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
-      if (!key_hash) continue;  // nobody's: the slot is retired already
+      if (!key_hash) continue;  // no key's entry: the slot is retired already
       const std::uint32_t bit = bucket == main ? std::uint32_t{1} << i : 0;
       if (!Belongs(*key_hash, upper)) {
-        // It stays, or is retired.
+        // The entry stays, or its slot is retired already.
         if (LineOfSlot(i) != LineOf(*key_hash)) clear.away |= bit;
         continue;
       }
       if (bucket == main) {
-        // What was moved is retired already; what comes next to its slot is not to be cleared.
+        // If the entry moved to its line, the slot is retired already. Clearing twice could hit a new entry.
         if (!HasPreferredCopy(entry, *key_hash)) clear.mask |= bit;
       } else {
         clear.slots.push_back(entry);
@@ -356,8 +355,7 @@ void Index::PublishView() {
   StoreWord(superblock.level, exact_.level, std::memory_order_release);
 }
 
-// --- What is retired
-// -----------------------------------------------------------------------------------------
+// --- Retired slots and buckets --------------------------------------------------------------------------
 
 void Index::Tick(TimePoint now) {
   for (const std::uint64_t main : to_compact_) Compact(main, now);
@@ -396,7 +394,7 @@ void Index::StartGracePeriod(TimePoint now) {
 
 void Index::Free(const Retired& rested) {
   const auto found = unlinked_.find(rested.bucket);
-  // It may have come back, and may have been unlinked again since.
+  // AddOverflow may have linked the bucket again, and UnlinkEmpty may have unlinked it again since.
   if (found == unlinked_.end() || found->second.id != rested.unlinked) return;
   free_overflow_.push_back(found->second.overflow);
   --overflow_used_;
@@ -404,12 +402,12 @@ void Index::Free(const Retired& rested) {
 }
 
 std::optional<TimePoint> Index::next_tick() const {
-  if (!to_compact_.empty()) return TimePoint();  // long ago
+  if (!to_compact_.empty()) return TimePoint();  // at once
   if (retired_.empty()) return std::nullopt;
   return retired_.front().due;
 }
 
-/// Whether what `entry` says is in its key's line, too.
+/// Returns whether `entry` has a copy in its key's line, and is not there itself.
 bool Index::HasPreferredCopy(const SlotRef& entry, std::uint64_t key_hash) const {
   if (LineOfSlot(entry.slot) == LineOf(key_hash)) return false;
   for (SlotSet same = FindSlotsInLine(At(entry.bucket), key_hash); !same.empty();) {
@@ -420,7 +418,7 @@ bool Index::HasPreferredCopy(const SlotRef& entry, std::uint64_t key_hash) const
 
 /// Copies entries of a bucket to their keys' lines, where readers look first.
 void Index::MoveToPreferredLine(std::uint64_t main, SlotSet away, TimePoint now) {
-  // Each takes two slots while the first one is retired; let those who insert meanwhile have theirs.
+  // Each entry takes two slots until the old one is cleared: leave some to inserts.
   if (SlotsWith(At(main), 0).size() < kSlotsPerBucket / 4) return;
   Retired clear{now + delay_, Retired::Kind::kClear};
   clear.bucket = main;
@@ -428,7 +426,7 @@ void Index::MoveToPreferredLine(std::uint64_t main, SlotSet away, TimePoint now)
     const auto i = static_cast<std::size_t>(away.Next());
     const SlotRef entry{main, i, SlotWord(main, i)};
     if (entry.word == 0 || SlotIsCold(entry.word)) continue;
-    // It may have been another's since.
+    // The slot may have another key's entry by now.
     const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
     if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
     const std::size_t line = LineOf(*key_hash);
@@ -450,7 +448,7 @@ void Index::Compact(std::uint64_t main, TimePoint now) {
     for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
       const SlotRef entry{bucket, i, SlotWord(bucket, i)};
       if (entry.word == 0) continue;
-      // Nobody's, of a key that belongs elsewhere, or copied already: the slot is retired.
+      // A retired slot has no owner, or one that belongs elsewhere, or it was copied already (see below).
       const std::optional<std::uint64_t> key_hash = OwnerHash(entry);
       if (!key_hash || Main(MainBucketOf(*key_hash)) != main) continue;
       std::optional<SlotRef> to;
@@ -491,7 +489,7 @@ void Index::UnlinkEmpty(std::uint64_t main, TimePoint now) {
   unlinked_[previous] = {last, free.unlinked};
   Retire(std::move(free));
   if (previous == main) return;
-  // The one before it may be empty, too.
+  // The bucket before it may be empty, too.
   Retired again{now + delay_, Retired::Kind::kClear};
   again.bucket = main;
   Retire(std::move(again));

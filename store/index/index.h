@@ -1,16 +1,18 @@
-// The index: from a key's hash to the slots of its records, in memory that others read. A linear hash table
-// that grows bucket by bucket while it is read.
+// The index: a linear hash table from keys' hashes to the slots of their records. It grows bucket by bucket
+// while readers, also in other processes, read its memory.
 //
-// Who reads it without a lock searches with KeySearch on copies; what keeps that right is in layout.h, I1 to
-// I3. This is the writer's side, which knows that nothing changes under it.
+// A reader without a lock searches with KeySearch on copies of buckets. The invariants I1 to I3 of layout.h
+// make that search right. This file is the writer's side: nothing changes while the writer searches.
 //
-// Growth. When there are kPeakLoad entries for each main bucket, all buckets are split, one after the other,
-// at the pace of the inserts: half of a bucket's entries are copied to the new bucket at the other end, then
-// the bucket says that it is one bit deeper. Readers on their way may still look at the old slots, so those
-// are cleared only after a grace period. In the same way an entry in an overflow bucket is copied to a slot
-// that came free before it in the chain, and the overflow bucket, once empty, unlinked and used again; and
-// one that found no room in its line of the bucket, where readers look first, is copied there when there is
-// some.
+// Growth. When there are kPeakLoad entries for each main bucket, the writer splits all buckets, one after the
+// other, at the pace of the inserts. A split copies half of a bucket's entries to a new bucket at the end of
+// the table. Then the old bucket states a depth that is greater by one. Readers may still look at the old
+// slots, so the writer clears those only after a grace period.
+//
+// The writer moves entries in the same way for two more reasons. When a slot becomes free, it copies an entry
+// there from an overflow bucket further down the chain. It unlinks an overflow bucket that has become empty,
+// and uses it again later. When the line of a bucket in which readers look first for a key has room again, it
+// copies the key's entry there from another line.
 #pragma once
 
 #include <array>
@@ -36,17 +38,19 @@
 
 namespace remora {
 
-/// Thread Safety: view, Copy and Peek from any thread; all else by one writer at a time.
+/// The index of a store, as the writer sees it.
+///
+/// Thread Safety: any thread may call view, Copy, Peek, Prefetch and PrefetchBucket. All else is for one
+/// writer at a time.
 class Index {
  public:
-  /// Entries for each main bucket at which the index grows. Measured (docs/performance/index-buckets.md): on
-  /// the way from half of it up to it, 1.3 % of the missing keys cost a second READ, and a key costs 15
-  /// bytes.
+  /// Number of entries for each main bucket at which the index grows. docs/performance/index-buckets.md has
+  /// the measurements of READs and bytes for each key that led to it.
   static constexpr std::uint64_t kPeakLoad = 24;
   static constexpr std::uint32_t kFirstLevel = 6;
 
-  /// The level at which that many entries are no reason to grow, and the segments of main buckets it has
-  /// then.
+  /// Return the lowest level at which that many entries do not make the index grow, and the number of
+  /// segments with main buckets at that level.
   static constexpr std::uint32_t LevelFor(std::uint64_t entries) {
     std::uint32_t level = kFirstLevel;
     while (level < kMaxDepth - 1 && kPeakLoad << level < entries) ++level;
@@ -56,22 +60,23 @@ class Index {
     return ((std::uint64_t{1} << LevelFor(entries)) + kBucketsPerSegment - 1) / kBucketsPerSegment;
   }
 
-  /// `region`, whose superblock says the level, `segments` and `log` outlive the index. What others may still
-  /// read is used again after `reuse_delay`. REQUIRES: two segments are free.
+  /// Makes an empty index and states its level in the superblock of `region`. Slots and buckets that readers
+  /// may still read are reused after `reuse_delay`. `region`, `segments` and `log` must outlive the index.
+  /// REQUIRES: two segments are free.
   Index(std::span<std::byte> region, Segments& segments, const ValueLog& log, Duration reuse_delay);
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
-  /// How far it has grown, or a little less.
+  /// Returns how far the index has grown, or slightly less.
   IndexView view() const;
-  /// A private copy of a bucket. REQUIRES: there is such a bucket.
+  /// Makes a private copy of a bucket. REQUIRES: the bucket exists.
   void Copy(const BucketRef& bucket, Bucket* copy) const;
 
-  /// What the first slot with the key's fingerprint in its line says; all 0: there is none. REQUIRES:
-  /// nothing; it may be another key's, or an old one.
+  /// Returns the content of the first slot in the key's line that has the key's fingerprint, or all zeros if
+  /// there is none. The slot may belong to another key, or be retired.
   Slot Peek(std::uint64_t key_hash) const;
 
-  /// Where a key's entry is, and what it says.
+  /// Position of a key's entry, and the place of its record.
   struct Entry {
     std::uint64_t bucket = 0;  // its place, counted in buckets from the region's start
     std::size_t slot = 0;
@@ -79,114 +84,115 @@ class Index {
   };
   std::optional<Entry> Find(std::string_view key, std::uint64_t key_hash) const;
 
-  /// Where the entry of a cold key of this hash is.
+  /// Position of the entry of a cold key with a given hash.
   struct ColdEntry {
     std::uint64_t bucket = 0;
     std::size_t slot = 0;
   };
   std::optional<ColdEntry> FindCold(std::uint64_t key_hash) const;
 
-  /// The main bucket that these keys share; changes as the index grows.
+  /// Returns the number of the main bucket of keys with this hash. It changes as the index grows.
   std::uint64_t MainBucketOf(std::uint64_t key_hash) const { return HomeOf(key_hash).bucket; }
   Home HomeOf(std::uint64_t key_hash) const { return exact_.HomeOf(key_hash); }
 
-  /// Makes sure that `count` entries can be inserted where `key_hash` belongs. False: no segment is free for
-  /// an overflow bucket.
+  /// Makes sure that `count` entries can be inserted in the bucket of `key_hash`. Returns false if no segment
+  /// is free for an overflow bucket.
   [[nodiscard]] bool Reserve(std::uint64_t key_hash, std::size_t count);
 
-  /// Publishes a record that the index does not know. REQUIRES: Reserve, and that Find would find nothing.
+  /// Publishes a record that the index does not know. REQUIRES: Reserve returned true; Find finds nothing.
   void Insert(std::uint64_t key_hash, const Place& place, TimePoint now);
-  /// Room for one entry: as Reserve for one and Insert, for who inserts many. Looks first at one line of the
-  /// bucket (LineOf), and mostly at no other: what an insert costs is what it has to wait for from memory.
-  /// Good until the next change of the index.
+  /// Free slot for one entry. FindRoom and InsertAt do the work of Reserve and Insert for a caller that
+  /// inserts many entries. FindRoom looks first at one line of the bucket (LineOf), and mostly at no other,
+  /// because the cost of an insert is the wait for memory. The result is valid until the index changes next.
   struct Room {
     std::uint64_t bucket = 0;
     std::size_t slot = 0;
   };
   std::optional<Room> FindRoom(std::uint64_t key_hash);
   void InsertAt(const Room& room, std::uint64_t key_hash, const Place& place);
-  /// Brings closer to this processor what FindRoom will look at first; what Find and InsertCold will; and,
-  /// once that is there, the records that Find will compare the key with. The first two: any thread.
+  /// Prefetch memory to this CPU. Prefetch: the line at which FindRoom looks first. PrefetchBucket: the lines
+  /// that Find and InsertCold read. PrefetchRecords, once these are there: the records with which Find will
+  /// compare the key.
   void Prefetch(std::uint64_t key_hash) const;
   void PrefetchBucket(std::uint64_t key_hash) const;
   void PrefetchRecords(std::uint64_t key_hash) const;
 
-  /// Publishes a record instead of the one that `entry` leads to, which is dead already.
+  /// Publishes a record in place of the one to which `entry` leads. REQUIRES: that one is dead already.
   void Replace(const Entry& entry, const Place& place);
   void Erase(std::uint64_t key_hash, const Entry& entry);
 
-  /// Makes a key cold whose record is dead already. REQUIRES: Reserve, and that FindCold finds nothing.
+  /// Makes a key cold. REQUIRES: its record is dead already; Reserve returned true; FindCold finds nothing.
   void MarkCold(std::uint64_t key_hash, const Entry& entry, TimePoint now);
-  /// Publishes the record of a key that was cold. REQUIRES: Reserve.
+  /// Publishes the record of a cold key. REQUIRES: Reserve returned true.
   void MarkHot(std::uint64_t key_hash, const ColdEntry& entry, const Place& place, TimePoint now);
   void EraseCold(const ColdEntry& entry);
-  /// Enters a cold key that the index does not know, and makes room for it.
+  /// Inserts a cold key that the index does not know, and makes room for it.
   enum class Entered : std::uint8_t {
     kDone = 1,
     kNoRoom = 2,  // no segment is free for an overflow bucket
-    kTaken = 3,   // there is a cold entry of another key of this hash
+    kTaken = 3,   // another key with this hash has a cold entry already
   };
   Entered InsertCold(std::uint64_t key_hash);
 
-  /// Splits up to `splits` buckets if it is time to grow. False: there was nothing to do, or no segment for
-  /// it.
+  /// Splits up to `splits` buckets if it is time to grow. Returns false if it was not, or if no segment is
+  /// free for a new bucket.
   bool Grow(std::size_t splits, TimePoint now);
 
-  /// Clears and frees what was retired long enough ago, a bounded number of things at a time. A retired slot
-  /// may still name a place in a retired segment: do not release one that was retired later than what is
-  /// left here. REQUIRES: no room is reserved.
+  /// Clears slots and frees buckets that were retired long enough ago, a bounded number at a time. A retired
+  /// slot may still name a place in a retired segment. So the caller must not free a segment that was retired
+  /// after one of the slots that Tick has left. REQUIRES: no room is reserved.
   void Tick(TimePoint now);
-  /// Starts the grace period of what was retired since the last call, at `now`, which is read after it was.
+  /// Starts the grace period of all that was retired since the last call. REQUIRES: the caller read the clock
+  /// (`now`) after the last of it was retired.
   void StartGracePeriod(TimePoint now);
   bool has_retired() const { return just_retired_ > 0; }
-  /// When Tick will have something to do. Nothing: nothing is retired.
+  /// Returns when Tick will have something to do; nullopt if nothing is retired.
   std::optional<TimePoint> next_tick() const;
 
-  /// Makes it as large as it becomes by itself for `entries`, or less if there are not so many segments,
-  /// without touching them.
-  /// REQUIRES: it is empty and nobody reads yet.
+  /// Gives the empty index the size to which it would grow with `entries`, or less if segments are missing.
+  /// It does not touch the segments. REQUIRES: the index is empty, and no thread reads it yet.
   void Presize(std::uint64_t entries);
 
-  /// 0 while nobody reads yet.
+  /// Sets the delay after which retired memory is reused. It is 0 while no thread reads yet.
   void set_reuse_delay(Duration delay) { delay_ = delay; }
 
   std::uint64_t bucket_count() const { return (std::uint64_t{1} << exact_.level) + exact_.split; }
   std::uint64_t overflow_count() const { return overflow_used_; }
-  /// Of all keys, and of those that are cold.
+  /// Return the number of all entries, and of those of cold keys.
   std::uint64_t entry_count() const { return entries_; }
   std::uint64_t cold_count() const { return cold_entries_; }
   std::uint64_t segment_count() const { return segments_used_; }
 
  private:
-  // A slot by the place of its bucket; and what it says.
+  // A slot, by the place of its bucket, and its content.
   struct SlotRef {
     std::uint64_t bucket = 0;
     std::size_t slot = 0;
     std::uint64_t word = 0;
   };
 
-  // An entry that goes to another bucket, and the line that it is for.
+  // An entry that a split moves to the new bucket, and the line of that bucket in which it should be.
   struct Mover {
     std::uint64_t word = 0;
     std::size_t line = 0;
   };
 
-  // What is to be done after its grace period.
+  // Retired slots, or a retired bucket: the work to do once the grace period is over.
   struct Retired {
     enum class Kind : std::uint8_t {
-      // The slots of `bucket` in `mask`, `slot` and `slots`; then those in `away` are brought home, and its
-      // chain is compacted.
+      // Clear the slots of `bucket` in `mask`, and `slot` and `slots`. Then move the entries in `away` to
+      // their keys' lines, and compact the chain of `bucket`.
       kClear = 1,
-      kFree = 2,  // the overflow bucket that was unlinked from `bucket`
+      kFree = 2,  // free the overflow bucket that was unlinked from `bucket`
     };
     TimePoint due;
     Kind kind;
     std::uint32_t mask = 0;
-    std::uint32_t away = 0;  // not in their keys' lines
+    std::uint32_t away = 0;  // slots of `bucket` whose entries are not in their keys' lines
     std::uint64_t bucket = 0;
     SlotRef slot = {};
     std::vector<SlotRef> slots = {};
-    std::uint64_t unlinked = 0;  // kFree: its id
+    std::uint64_t unlinked = 0;  // kFree: Unlinked::id
   };
 
   struct Unlinked {
@@ -200,7 +206,7 @@ class Index {
   std::uint64_t& DirectoryEntry(std::uint64_t number) const {
     return reinterpret_cast<std::uint64_t*>(region_.data() + DirectoryOffset())[number / kBucketsPerSegment];
   }
-  /// The place of a main bucket.
+  /// Returns the place of a main bucket.
   std::uint64_t Main(std::uint64_t number) const {
     return MainBucketPlace(LoadWord(DirectoryEntry(number), std::memory_order_relaxed), number);
   }
@@ -208,17 +214,17 @@ class Index {
     return LoadWord(At(bucket).slots[slot], std::memory_order_relaxed);
   }
   void StoreSlot(std::uint64_t bucket, std::size_t slot, std::uint64_t word);
-  /// The place of the bucket that continues this one, or 0.
+  /// Returns the place of the overflow bucket that continues this one, or 0.
   std::uint64_t Next(std::uint64_t bucket) const;
   void Link(std::uint64_t bucket, std::uint64_t next);
-  /// A free slot of a bucket, in this line if there is one.
+  /// Returns a free slot of a bucket, in this line if the line has one.
   std::optional<std::size_t> FreeSlotIn(std::uint64_t bucket, std::size_t line) const;
-  /// The first free slot of a key's chain. REQUIRES: there is one.
+  /// Returns a free slot in the first bucket of a key's chain that has one. REQUIRES: there is one.
   SlotRef FreeSlot(std::uint64_t key_hash) const;
-  /// The entry of the key among these slots.
+  /// Returns the entry of the key among these slots.
   std::optional<Entry> FindAmong(std::uint64_t bucket, SlotSet slots, std::string_view key) const;
-  /// The hash of the key whose entry this is; of that of a cold one, what its slot says. Nothing: it is
-  /// nobody's any more, and is retired.
+  /// Returns the hash of the key to which an entry belongs; for a cold key, the bits of it that the slot has.
+  /// Returns nullopt if the entry belongs to no key any more: the slot is retired.
   std::optional<std::uint64_t> OwnerHash(const SlotRef& slot) const;
   static std::uint64_t IdOf(std::uint64_t bucket, std::size_t slot) {
     return bucket * kSlotsPerBucket + slot;
@@ -234,7 +240,7 @@ class Index {
   bool EnsureMain(std::uint64_t number);
   bool Fill(std::uint64_t place, std::uint32_t depth, std::span<const Mover> entries);
   void Retire(Retired&& what);
-  /// The slot is cleared after its grace period.
+  /// Retires a slot: Tick clears it after the grace period.
   void RetireSlot(std::uint64_t key_hash, const SlotRef& slot, TimePoint now);
   void Clear(const SlotRef& rested);
   void Free(const Retired& rested);
@@ -256,23 +262,22 @@ class Index {
   std::uint64_t cold_entries_ = 0;
   std::uint64_t segments_used_ = 0;
 
-  // Overflow buckets: used again, or from the rest of a segment.
+  // Free overflow buckets: those that were in use before, and the rest of a segment.
   std::vector<std::uint64_t> free_overflow_;
   std::uint64_t next_overflow_ = 0;
   std::uint64_t end_overflow_ = 0;
   std::uint64_t overflow_used_ = 0;
 
   static constexpr int kMaxTick = 1024;
-  std::deque<Retired> retired_;   // in the order of time
-  std::size_t just_retired_ = 0;  // the last of these
-  // The slots among them, by IdOf, that say that a key of their chain is cold: nothing else tells that they
-  // are retired.
+  std::deque<Retired> retired_;   // in the order of their times
+  std::size_t just_retired_ = 0;  // number of the last ones, whose grace period has not started
+  // Retired slots of cold keys, by IdOf. Nothing else shows that they are retired.
   absl::flat_hash_set<std::uint64_t> retired_cold_;
   std::uint64_t next_unlinked_ = 0;
   std::vector<std::uint64_t> to_compact_;                  // main buckets of chains that lost an entry
   absl::flat_hash_map<std::uint64_t, Unlinked> unlinked_;  // by the bucket that it continued
 
-  std::vector<Mover> movers_;  // of one split; kept for its memory
+  std::vector<Mover> movers_;  // entries that one split moves; a member so that its memory is reused
 };
 
 }  // namespace remora

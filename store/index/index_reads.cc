@@ -1,4 +1,4 @@
-// What of the index any thread may do: read it, and bring it closer. See index.cc for the memory orders.
+// Reads and prefetches of the index, mostly for any thread. See index.cc for the memory orders.
 #include <array>
 #include <bit>
 
@@ -38,14 +38,14 @@ Slot Index::Peek(std::uint64_t key_hash) const {
 }
 
 void Index::Prefetch(std::uint64_t key_hash) const {
-  // The view may be behind; then another bucket comes closer.
+  // The view may be old; then this prefetches another bucket, which does no harm.
   const std::uint64_t* const words = WordsOf(At(Main(view().HomeOf(key_hash).bucket)));
   __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);
 }
 
 void Index::PrefetchBucket(std::uint64_t key_hash) const {
   const std::uint64_t* const words = WordsOf(At(Main(view().HomeOf(key_hash).bucket)));
-  __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);  // looked at first
+  __builtin_prefetch(words + LineOf(key_hash) * kWordsPerLine, /*rw=*/1);  // the line that is needed first
   for (std::size_t i = 0; i < kLinesPerBucket; ++i) __builtin_prefetch(words + i * kWordsPerLine, /*rw=*/1);
 }
 
@@ -56,7 +56,7 @@ void Index::PrefetchRecords(std::uint64_t key_hash) const {
   while (!found.empty()) {
     const std::uint64_t word = SlotWord(bucket, static_cast<std::size_t>(found.Next()));
     if (SlotIsCold(word)) continue;
-    // Its header, and a key of usual length.
+    // The header, and a key of usual length.
     const RecordHeader& header = log_.Header(Place::Of(DecodeSlot(word)));
     __builtin_prefetch(&header, /*rw=*/1);
     __builtin_prefetch(&header + 1);

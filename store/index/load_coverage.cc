@@ -9,7 +9,7 @@ namespace remora {
 void LoadCoverage::Begin(const std::vector<std::string>& begins) {
   REMORA_CHECK(!begins.empty() && begins.front().empty() && std::is_sorted(begins.begin(), begins.end()));
   ranges_.clear();
-  // No key is empty: all come after the first position.
+  // All positions are empty strings, and no key is empty: all keys come after them.
   for (const std::string& begin : begins) ranges_.emplace_back().begin = begin;
 }
 

@@ -1,9 +1,9 @@
-// Of which keys the index says whether they exist, while a store loads (store/recovery/index_loader.h). Of
-// all others only the durable tier does.
+// The set of keys that the index knows while a store loads (store/recovery/index_loader.h). For a key that
+// the index knows, it says whether the key exists. For all others, only the durable tier does.
 //
-// The load goes through each range of keys in order. So the index knows what is at or before a range's
-// position, and beyond that those keys that somebody wrote, deleted or brought in, which are added one by one
-// until the load gets there.
+// The load goes through each range of keys in order. So the index knows the keys of a range up to the load's
+// position. Beyond the position, it knows those keys that were written, deleted or promoted meanwhile. The
+// writer adds these one by one, until the load passes them.
 #pragma once
 
 #include <cstddef>
@@ -14,38 +14,39 @@
 
 namespace remora {
 
-/// Thread Safety: none; under the store's lock.
+/// The set of keys that the index knows. At first, it has all keys.
+///
+/// Thread Safety: none; callers hold the store's lock.
 class LoadCoverage {
  public:
-  /// From now on the index knows none. `begins`: the first key of each range, in order; that of the first
-  /// comes before all keys.
+  /// Empties the set. `begins`: the beginnings of all ranges, in order. The first one comes before all keys.
   void Begin(const std::vector<std::string>& begins);
 
-  /// From now on it knows all. So it does at first.
+  /// Adds all keys.
   void CoverAll() { ranges_.clear(); }
 
-  /// Whether the index knows the key: it has an entry for it exactly when the key exists.
+  /// Returns whether the index knows the key: then it has an entry for the key exactly if the key exists.
   bool Covers(std::string_view key) const { return ranges_.empty() || CoversWhileLoading(key); }
 
-  /// The index knows this key from now on.
+  /// Adds this key.
   void AddKey(std::string_view key);
 
-  // --- For who loads. Ranges are counted from 0.
+  // --- For the loader. Ranges are counted from 0.
 
-  /// The index knows all of a range up to this key from now on. REQUIRES: not before the last one.
+  /// Adds all keys of a range up to this one, its new position. REQUIRES: `key` is not before the old one.
   void Advance(std::size_t range, std::string_view key);
-  /// The same of the whole range.
+  /// Adds all keys of a range.
   void AdvanceToEnd(std::size_t range);
 
-  /// Whether any key of a range beyond its position was added, and whether this one was.
+  /// Return whether the set has any key of a range beyond the range's position, and whether it has this one.
   bool HasAdded(std::size_t range) const { return !ranges_[range].added.empty(); }
   bool IsAdded(std::size_t range, std::string_view key) const { return ranges_[range].added.contains(key); }
 
  private:
   struct Range {
     std::string begin;
-    std::string position;  // all up to here are known
-    bool all = false;      // all are
+    std::string position;  // the index knows all keys up to here
+    bool all = false;      // the index knows all keys of the range
     std::set<std::string, std::less<>> added;
 
     bool Passed(std::string_view key) const { return all || key <= position; }
@@ -54,7 +55,7 @@ class LoadCoverage {
   bool CoversWhileLoading(std::string_view key) const;
   const Range& RangeOf(std::string_view key) const;
 
-  std::vector<Range> ranges_;  // empty: all keys are known
+  std::vector<Range> ranges_;  // empty: the index knows all keys
 };
 
 }  // namespace remora

@@ -15,27 +15,27 @@
 namespace remora {
 namespace {
 
-// Of one step: about half a millisecond.
+// Bounds of one step, which takes about half a millisecond.
 constexpr std::size_t kMaxKeys = 256;
-constexpr std::size_t kMaxLooks = 1024;   // at entries of the durable tier
-constexpr std::size_t kMaxBuckets = 256;  // of the index
+constexpr std::size_t kMaxLooks = 1024;   // entries of the durable tier
+constexpr std::size_t kMaxBuckets = 256;  // buckets of the index
 
 }  // namespace
 
-// Where the keys come from: the durable tier, as of one moment; where there is none, the index.
+// The keys come from the durable tier, as of one moment, or, in a store without one, from the index.
 struct RangeDeletion::Rep {
   Store& store;
   StoreEngine& engine;
   const ScanRange range;
-  const std::uint64_t versions_end;                   // of all writes before it
+  const std::uint64_t versions_end;                   // greater than the versions of all writes before it
   const std::unique_ptr<DurableTier::Cursor> cursor;  // null: there is no tier
   IndexWalk walk;
   bool all_found = false;
 
-  std::vector<VersionedKey> keys;  // found, and not deleted yet
+  std::vector<VersionedKey> keys;  // keys that were found, and not deleted yet
   std::vector<Write> writes;
-  std::uint64_t ticket = 0;  // of the last delete that waits for the disk; 0: none does
-  std::uint64_t waiting = 0;
+  std::uint64_t ticket = 0;   // ticket of the last pending delete; 0: no delete is pending
+  std::uint64_t waiting = 0;  // number of pending deletes
 
   absl::Status Find() {
     keys.clear();
@@ -88,7 +88,7 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
   std::size_t done = 0;
   absl::Status failed;
   for (const Write& write : rep_->writes) {
-    if (absl::IsAborted(write.status)) {  // and so are all behind it
+    if (absl::IsAborted(write.status)) {  // all later writes are Aborted, too
       failed = write.status;
       break;
     }
@@ -99,7 +99,7 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
       continue;
     }
     if (write.status.ok()) ++deleted_;
-    // Gone, or its time is over, or written again meanwhile: not ours to delete.
+    // The key was deleted, has expired, or was written again meanwhile: the deletion leaves it alone.
     const bool is_no_longer_it = absl::IsNotFound(write.status) || absl::IsFailedPrecondition(write.status);
     if (!write.status.ok() && !is_no_longer_it) failed = write.status;
   }
@@ -108,7 +108,7 @@ absl::StatusOr<bool> RangeDeletion::Delete(bool wait) {
   return rep_->ticket != 0 || !rep_->all_found;
 }
 
-// --- The public face ------------------------------------------------------------------------------------
+// --- Methods of Store -----------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<RangeDeletion>> Store::BeginDeleteRange(const RangeOptions& options) {
   ScanRange range;

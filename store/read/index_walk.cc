@@ -29,15 +29,15 @@ std::size_t WalkIndex(const StoreCore& core, const ScanRange& range, IndexWalk* 
     for (const std::uint64_t word : bucket.slots) {
       if (word == 0 || SlotIsCold(word)) continue;
       ++looks;
-      // A retired slot names a record that is dead, or one that another slot names, too: of this bucket,
-      // or of the other half of it.
+      // A retired slot names a dead record, or one that another slot names, too. That slot is in this bucket,
+      // or in the other half of a bucket that was split.
       const Place place = Place::Of(DecodeSlot(word));
       if (!core.log.IsLive(place)) continue;
       const std::string_view key = core.log.Key(place);
       const std::uint64_t key_hash = HashKey(key);
       if (!Belongs(key_hash, home) || !range.Contains(key)) continue;
       const std::uint64_t order = ReverseBits(key_hash);
-      // The scan that it goes on with may have seen smaller buckets.
+      // The walk may continue a scan that saw smaller buckets, and so some keys of this one.
       if (std::tie(order, key) <= std::tuple(after_order, std::string_view(range.after))) continue;
       found.push_back({order, key, core.log.Header(place).version_live >> 1});
     }

@@ -14,10 +14,12 @@
 namespace remora {
 namespace {
 
-// Searches without the lock. Each but the last was disturbed by a write to this very key.
+// Number of searches without the lock. A search fails if the key is written or its record is moved meanwhile,
+// or if it takes longer than the grace period.
 constexpr int kMaxSearches = 8;
 
-// For memory to rest takes less; but what is reserved may never be given back, as when this very thread did.
+// Time for which a read waits for room. Retired memory is free again sooner. Reserved memory may never be:
+// this very thread may hold the reservation.
 constexpr std::chrono::seconds kPatience{30};
 
 absl::Status CheckKeySize(std::string_view key) {
@@ -26,18 +28,18 @@ absl::Status CheckKeySize(std::string_view key) {
       absl::StrCat("a key has ", kMinKeySize, " to ", kMaxKeySize, " bytes, not ", key.size()));
 }
 
-/// Looks at the clock only for a record that expires at all.
+/// Returns whether a record has expired. Reads the clock only for a record with an expiry.
 bool IsOver(std::uint64_t expiry_ms, const Clock& clock) {
   return expiry_ms != 0 && HasExpired(expiry_ms, clock.UnixMillis());
 }
 
 RecordHeader CopyHeader(const RecordHeader& shared) {
   RecordHeader copy;
-  // Acquire: the value is read after it, so a live bit seen here was set when the reading of the value began.
-  // All that follows was written before the slot that led here, and never changes (I4).
+  // Acquire: the caller reads the value after this load. So a live bit seen here was set when the reading of
+  // the value began. All other fields were written before the slot that led here, and never change (I4).
   copy.version_live = LoadWord(shared.version_live, std::memory_order_acquire);
   copy.checksum = shared.checksum;
-  // By which memory is read: loaded once, whatever the compiler would like.
+  // Atomic, so that the compiler loads it exactly once: it bounds the bytes that are read.
   copy.value_size = __atomic_load_n(&shared.value_size, __ATOMIC_RELAXED);
   copy.key_size = shared.key_size;
   copy.flags = shared.flags;
@@ -51,7 +53,7 @@ template <typename Take>
 absl::Status PointReader::Find(std::string_view key, const Take& take) {
   REMORA_RETURN_IF_ERROR(CheckKeySize(key));
   const std::uint64_t key_hash = HashKey(key);
-  // Asked before the search: what is loaded behind its back, it may miss.
+  // Read before the search, which may miss keys that are loaded while it runs.
   const bool complete = !core_.is_loading();
   bool cold = false;
   for (int searches = 0; searches < kMaxSearches && !cold; ++searches) {
@@ -76,7 +78,7 @@ absl::Status PointReader::Find(std::string_view key, const Take& take) {
           break;
         case KeySearch::Step::kFound:
           if (IsOver(header.expiry_ms, core_.clock)) {
-            // Absent when the clock was looked at, if it was the key's live record even after that.
+            // The key was absent when the clock was read, if this was its live record even after that.
             const RecordHeader& shared = core_.log.Header(Place::Of(search.slot()));
             const bool live = LoadWord(shared.version_live, std::memory_order_acquire) == header.version_live;
             if (live && in_time()) return absl::NotFoundError("no such key");
@@ -103,7 +105,7 @@ absl::Status PointReader::Find(std::string_view key, const Take& take) {
     }
     WithinTime(&core_);
   }
-  // While we hold this nothing changes but by us, so what the index says is so.
+  // Under the lock, only this thread changes the store, so the index is exact.
   const WriterLock lock(core_.mutex);
   REMORA_ASSIGN_OR_RETURN(const Place place, promoter_.FindOrPromote(key, key_hash));
   const RecordHeader header = CopyHeader(core_.log.Header(place));
@@ -141,7 +143,8 @@ bool PointReader::TryFastGet(std::string_view key, std::string* value, std::uint
   if (version != nullptr) *version = record.version;
   core_.NoteRead(key_hash);
   WithinTime(&core_);
-  // Before this nothing else was written there: what was verified and copied is the record (layout.h, I6).
+  // If `reuses` is unchanged, nothing else was written there before this fence. So the verified and copied
+  // bytes are the record's (layout.h, I6).
   std::atomic_thread_fence(std::memory_order_acquire);
   return LoadWord(core_.superblock.reuses, std::memory_order_relaxed) == reuses;
 }
@@ -149,8 +152,8 @@ bool PointReader::TryFastGet(std::string_view key, std::string* value, std::uint
 absl::Status PointReader::Get(std::string_view key, std::string* value, std::uint64_t* version) {
   if (TryFastGet(key, value, version)) return absl::OkStatus();
   return FindWithRetry(key, [&](const RecordHeader& header, const Slot& slot) {
-    // By the verified copy of the header: should the place be used anew by now, the shared one may say
-    // anything.
+    // Sizes come from the verified copy of the header. If the place was reused meanwhile, the shared header
+    // may have any content.
     value->assign(reinterpret_cast<const char*>(core_.log.Body(Place::Of(slot))) + header.key_size,
                   header.value_size);
     if (version != nullptr) *version = header.version_live >> 1;

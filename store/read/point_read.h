@@ -1,10 +1,11 @@
 // GET in place: search the index and the log without a lock, verify, copy the value out.
 //
-// Nearly all are done by one look: at one cache line of the key's bucket, where its slot is most likely, and
-// at the record that this names. A live one is the key's wherever it was found.
+// Nearly all GETs take the fast path. It looks at one cache line of the key's bucket, which most likely has
+// the key's slot, and at the record that this slot names. A live record with the key is the key's value,
+// wherever the reader found it.
 //
-// The others make the search that a remote reader makes, with loads instead of READs. In one process no word
-// is torn, but the window between an old record's end and the new slot is there all the same, and the checks
+// The other GETs make the same search as a remote reader, with loads in place of READs. In one process no
+// word is torn. But there is the same window between the end of an old record and the new slot, so the checks
 // are the same.
 #pragma once
 
@@ -22,27 +23,30 @@
 
 namespace remora {
 
-/// Thread Safety: any thread. It takes the store's lock only for a key that is not in memory, or was written
-/// time and again meanwhile.
+/// Reads single records of a store.
+///
+/// Thread Safety: any thread may call all members. They take the store's lock only for a key that is not in
+/// memory, and after several searches failed in a row (Store).
 class PointReader {
  public:
-  /// Both outlive it.
+  /// `core` and `promoter` must outlive the reader.
   PointReader(StoreCore& core, Promoter& promoter) : core_(core), promoter_(promoter) {}
 
-  /// As Store::Get, Exists, Ttl and Locate. Exists: OK, if the key is there.
+  /// Implement Store::Get, Exists, Ttl and Locate. Exists returns OK if the key exists.
   absl::Status Get(std::string_view key, std::string* value, std::uint64_t* version);
   absl::Status Exists(std::string_view key);
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
   absl::StatusOr<Location> Locate(std::string_view key);
 
  private:
-  /// Gets a record where nothing comes in between: true, and it is done. False: nothing is known yet.
+  /// Gets the key's record by the fast path, and returns true if that succeeded. After false, nothing is
+  /// known about the key; *value is unchanged unless memory was reused meanwhile.
   bool TryFastGet(std::string_view key, std::string* value, std::uint64_t* version);
   /// Calls `take`(header copy, slot) with a record that was the key's live one at some moment of the call.
-  /// Aborted: it could not be promoted right now.
+  /// Aborted: the store cannot promote the record right now.
   template <typename Take>
   absl::Status Find(std::string_view key, const Take& take);
-  /// The same, once more while it is Aborted.
+  /// Calls Find again while that is Aborted, for up to kPatience, and then ends with ResourceExhausted.
   template <typename Take>
   absl::Status FindWithRetry(std::string_view key, const Take& take);
 

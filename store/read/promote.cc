@@ -13,11 +13,11 @@ absl::StatusOr<Place> Promoter::FindOrPromote(std::string_view key, std::uint64_
   const std::int64_t unix_ms = core_.clock.UnixMillis();
   for (;;) {
     if (const auto entry = core_.index.Find(key, key_hash)) return entry->place;
-    // Of a key that is not loaded yet the index has no entry: a cold one of its hash is another's.
+    // The index has no entry of a key that is not loaded yet: a cold entry of its hash is another key's.
     const bool loaded = core_.coverage.Covers(key);
     const auto cold = loaded ? core_.index.FindCold(key_hash) : std::nullopt;
     if (loaded && !cold) return absl::NotFoundError("no such key");
-    // The tier has a write that nobody may see yet.
+    // The tier has a pending write of this key, which no reader may see yet.
     if (core_.unsynced_keys.Has(key)) {
       return core_.disk.sync_failure().ok() ? absl::AbortedError("the key's last write is not synced yet")
                                             : core_.disk.sync_failure();
@@ -31,11 +31,11 @@ absl::StatusOr<Place> Promoter::FindOrPromote(std::string_view key, std::uint64_
       } else {
         core_.index.Insert(key_hash, *promoted, now);
         core_.coverage.AddKey(key);
-        core_.index.Grow(1, now);  // at the pace of what comes
+        core_.index.Grow(1, now);  // one split for each new entry
       }
       core_.frequency.Note(key_hash);
       core_.metrics.CountOne(Counter::kFetches);
-      // For a large one, room was made.
+      // For a large record, MakeRun has made room already.
       const std::uint64_t appended = run > 0 ? 0 : promoted->extent_bytes();
       if (space_.MemoryIsLow()) space_.cleaner().Work(SpaceManager::kCleanPace * appended, now, unix_ms);
       maintenance_.Finish();

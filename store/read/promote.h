@@ -1,8 +1,8 @@
-// Promotion: brings a record to memory that is only in the durable tier, as it was evicted, or is not loaded
-// yet.
+// Promotion: brings a record back to memory that is only in the durable tier, because it was evicted, or is
+// not loaded yet.
 //
-// What the tier says is so: a write is in it before the lock is given up, and so is the removal of what has
-// expired, or else what is left there has expired.
+// Under the lock, the tier is current. A writer writes to the tier before it releases the lock. So does a
+// thread that removes an expired record; if such a removal is missing, the record in the tier has expired.
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,28 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's. Not while a group is being committed.
+/// Brings records back to memory.
+///
+/// Thread Safety: none; only the writer uses it, and not while it commits a group.
 class Promoter {
  public:
-  /// All three outlive it.
+  /// `core`, `space` and `maintenance` must outlive it.
   Promoter(StoreCore& core, SpaceManager& space, Maintenance& maintenance)
       : core_(core), space_(space), maintenance_(maintenance) {}
 
-  /// Returns the place of the key's record, promoted if it is not in memory. It may have expired. NotFound.
-  /// Aborted, ResourceExhausted: no room, as for a write. Unavailable, DataLoss: the tier cannot be read.
+  /// Returns the place of the key's record, and promotes it first if it is not in memory. A record in memory
+  /// may have expired. Outcomes:
+  ///   NotFound: the key does not exist.
+  ///   Aborted: there is no room right now, or the key's last write is pending; try again.
+  ///   ResourceExhausted: there is no room, and none will come of itself.
+  ///   Unavailable, DataLoss: the tier cannot be read, or a sync has failed.
   absl::StatusOr<Place> FindOrPromote(std::string_view key, std::uint64_t key_hash) REMORA_WRITER;
 
  private:
-  /// Appends the record of a key that is not in memory; nothing leads to it yet. `entry`: of the cold key.
-  /// NotFound: that is another key's entry, or it has expired. Aborted: no room; `run` is the length of the
-  /// run that it takes.
+  /// Copies the record of a key from the tier to the log; nothing leads to the copy yet. `entry`: the cold
+  /// entry of the key's hash, if there is one. Sets *run to the length of the run that the record needs.
+  ///   NotFound: the entry is another key's, or the record has expired.
+  ///   Aborted: there is no room right now.
   absl::StatusOr<Place> Append(std::string_view key, std::uint64_t key_hash,
                                const std::optional<Index::ColdEntry>& entry, TimePoint now,
                                std::int64_t unix_ms, std::size_t* run) REMORA_WRITER;

@@ -1,13 +1,15 @@
-// Scans and counts: what the durable tier holds, which is what is published.
+// Scans and counts. They show the contents of the durable tier, which are exactly the published writes.
 //
-// Why that is so. All that is written goes through WritePipeline::CommitGroup, which holds core_.mutex from
-// before the tier's write until all of the group is published, but for what waits for the disk, and for that
-// a cursor has the disk asked, under core_.mutex; all that is removed because it has expired is taken out of
-// memory under core_.mutex, too. So whoever holds core_.mutex, and has flushed the removals, finds in the
-// tier exactly the writes that are published: of each group, and so of each batch, all or nothing. A cursor
-// that is made then shows that for ever, since RocksDB never changes what an iterator has seen begin. It does
-// not matter what of it is in memory: an eviction moves nothing in the tier, and neither do growth, cleaning
-// and a load.
+// Why the tier has exactly these. All writes go through WritePipeline::CommitGroup, or the fast path for one
+// put (WriteFastPath). Both hold core_.mutex from before the tier's write until they have published the
+// group. Pending writes are the exception: before it makes a cursor, the store syncs and publishes them under
+// core_.mutex. The expirers remove records from memory under core_.mutex, too. Consider a thread that holds
+// core_.mutex, has no pending writes left and has flushed the removals. It finds exactly the published writes
+// in the tier: of each group, and so of each batch, all or none.
+//
+// A cursor that is made then shows this state for ever, because RocksDB never changes the state that an
+// iterator began with. It does not matter which records are in memory: evictions, growth, cleaning and a load
+// change nothing in the tier.
 #include "store/scan.h"
 
 #include <algorithm>
@@ -37,7 +39,7 @@ absl::Status NoHashes() {
       "begin anew");
 }
 
-// A large value's memory is not kept for the small ones behind it.
+// A scan keeps no more memory than this for the values that follow a large one.
 constexpr std::size_t kMaxKeptValue = kMaxSmallValueSize;
 
 }  // namespace
@@ -46,19 +48,19 @@ struct StoreScan::Rep {
   StoreEngine& engine;
   const ScanRange range;
   const bool keys_only;
-  std::uint64_t left;                                 // of the limit
+  std::uint64_t left;                                 // entries that the limit still allows
   const std::unique_ptr<DurableTier::Cursor> cursor;  // null: by hash
 
-  // By hash: the keys of one bucket, from the `next` on those that it has not come to.
+  // By hash: the keys of one bucket; the scan has not shown those from index `next` on.
   IndexWalk walk{};
   std::vector<VersionedKey> keys{};
   std::size_t next = 0;
-  std::size_t steps = 0;  // that go by for what was looked at in the bucket
+  std::size_t steps = 0;  // steps left without an entry: one for each record that WalkIndex looked at
   std::string value{};
   const absl::Status ok{};
 
   bool IsOver(std::uint64_t expiry_ms) const {
-    // Looks at the clock only for a record that expires at all.
+    // Reads the clock only for a record with an expiry.
     return expiry_ms != 0 && HasExpired(expiry_ms, engine.core().clock.UnixMillis());
   }
 };
@@ -144,7 +146,7 @@ absl::StatusOr<std::unique_ptr<StoreScan>> Store::Scan(ScanRange range, std::uin
 
 // --- Backups, and counts --------------------------------------------------------------------------------
 
-// All that was acknowledged is in the tier by now, whoever has seen it.
+// Each acknowledged write is in the tier by now, because a write is acknowledged after it was written there.
 absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t keep,
                                          std::stop_token stop) const {
   if (!engine_->core().has_tier()) {
@@ -157,7 +159,7 @@ absl::StatusOr<BackupInfo> Store::Backup(const std::string& dir, std::uint32_t k
 }
 
 absl::StatusOr<std::uint64_t> Store::Count() {
-  // The counter is of the keys that are loaded.
+  // During a load, the counter has only the keys that are loaded.
   if (loading()) return Count(RangeOptions{});
   return engine_->core().metrics.Read(Counter::kKeys);
 }

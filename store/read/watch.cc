@@ -1,8 +1,8 @@
-// Watches: the durable tier's log, read behind the writers.
+// Watches: they read the durable tier's log behind the writers.
 //
-// A change is shown when it is visible, and so is all that is before it in the log: up to changes_end, which
-// is what was logged before the first group that has a write which waits for the disk. A failure of the disk
-// leaves that where it is.
+// A watch shows a change once the change and all before it in the log are visible. These are the changes up
+// to changes_end: those that were logged before the first group with a pending write. After a failed sync,
+// changes_end stays where it is.
 #include "store/watch.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@
 namespace remora {
 namespace {
 
-// Log files come and go while they are read. Not so often.
+// Log files come and go while a watch reads them; then it opens the log again. If it does so this often
+// without progress, the log is incomplete.
 constexpr int kMaxOpenedInVain = 8;
 
 constexpr std::chrono::milliseconds kFirstPause{1};
@@ -30,7 +31,7 @@ constexpr std::chrono::milliseconds kLongestPause{16};
 struct StoreWatch::Rep {
   StoreEngine& engine;
   const ScanRange range;
-  absl::Status failed{};  // for good
+  absl::Status failed{};  // the final outcome, unless OK
   std::future<absl::StatusOr<std::unique_ptr<ChangeLog>>> opening{};
   std::unique_ptr<ChangeLog> log{};
   int opened_in_vain = 0;
@@ -72,7 +73,7 @@ absl::StatusOr<bool> StoreWatch::Next(std::chrono::milliseconds wait) {
   const TimePoint until = clock.Now() + wait;
   const TimePoint remove_until = until + kLongestPause;
   for (Duration pause = kFirstPause;;) {
-    const bool removed = rep_->engine.RemoveExpired();  // nobody else may do so while nothing is written
+    const bool removed = rep_->engine.RemoveExpired();  // without writes, no other thread may do so
     REMORA_ASSIGN_OR_RETURN(const Step step, Advance());
     if (step == Step::kChange) return true;
     if (step == Step::kNotYet) continue;
@@ -93,7 +94,7 @@ absl::StatusOr<StoreWatch::Step> StoreWatch::Advance() {
   absl::StatusOr<Step> step = Try();
   if (step.ok()) return step;
   if (absl::IsOutOfRange(step.status())) rep_->failed = step.status();
-  rep_->log.reset();  // it is opened anew, at its place
+  rep_->log.reset();  // the next call opens it again, at the watch's place
   rep_->opened_in_vain = 0;
   return step;
 }
