@@ -21,12 +21,6 @@ MAX_LINES = 8  # of a paragraph
 
 # Files and folders whose comments do not keep the rules yet. Markdown is never exempt.
 EXEMPT = (
-    "store/durable/backup_engine.cc", "store/durable/backup_engine.h", "store/durable/data_check.h",
-    "store/durable/data_dir.cc", "store/durable/data_dir.h", "store/durable/range_split.cc",
-    "store/durable/range_split.h", "store/durable/rocksdb_options.cc", "store/durable/rocksdb_options.h",
-    "store/durable/status.cc", "store/durable/status.h", "store/durable/unsynced_keys.h",
-    "store/durable/wal_archive.h", "store/durable/wal_recovery.h", "store/durable/wal_scan.cc",
-    "store/durable/wal_scan.h",
     "client/get/", "rdma/tcp/",
     "store/backup.h", "store/delete_range.h", "store/memory_plan.cc", "store/scan.h", "store/store.h",
     "store/watch.h", "store/engine/", "store/index/", "store/read/", "store/reclaim/",
