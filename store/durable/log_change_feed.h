@@ -33,7 +33,7 @@ namespace remora {
 
 /// Key in the meta family of the mark for a write that is not in the log. Its value is one byte.
 inline constexpr std::string_view kGapKey = "log_gap";
-/// Prefix of the keys in the meta family whose values are an Opening each.
+/// Prefix of the keys in the meta family under which each Opening is stored.
 inline constexpr std::string_view kLogOpeningPrefix = "log_opening";
 
 /// Returns the key of an opening: the prefix, then the LSN that the opening found, big-endian.

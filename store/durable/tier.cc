@@ -92,8 +92,8 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
                                                       .is_of_this_boot = dir_->is_of_this_boot()}));
   }
   log_was_torn_ = log_was_torn_ || overlay_.log_was_torn || (log_ != nullptr && log_->was_torn());
-  // A log that a power cut has torn does not belong to this boot. If it still exists, a later Open must
-  // not take it for a log of this boot.
+  // A log that a power cut has torn does not belong to this boot. As long as it exists, NoteBoot has to
+  // wait: a later Open would take the log for one of this boot.
   const auto is_there = [](const std::string& log) { return std::filesystem::exists(log); };
   if (!options.read_only && std::ranges::none_of(torn, is_there)) {
     REMORA_RETURN_IF_ERROR(dir_->NoteBoot());
@@ -108,7 +108,7 @@ absl::Status DurableTier::Impl::Write(Log log) {
   REMORA_RETURN_IF_ERROR(log_failed_);
   // A reader may see the new values before RocksDB returns, and even if the write fails.
   if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
-    readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see Parse
+    readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see TryParse
   }
   rocksdb::WriteOptions options;
   options.disableWAL = log == Log::kSkipped;

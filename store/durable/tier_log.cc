@@ -251,7 +251,7 @@ absl::Status TierLog::Write() {
 void TierLog::HaveApplied(Lsn lsn) {
   woken_at_ = lsn;
   if (options_.applying == LogApplying::kByWriter) {
-    ApplyStep().IgnoreError();  // for the reason in RunApplier
+    ApplyStep().IgnoreError();  // the next step tries again, as in RunApplier
   } else if (options_.applying == LogApplying::kInThread) {
     {
       const LogMutexLock lock(&thread_mutex_);
@@ -325,7 +325,7 @@ bool TierLog::IsDeleted(std::string_view key) const {
 bool TierLog::Holds(std::uint64_t version) {
   // Acquire: from here on, this thread's reads of RocksDB see the applied groups.
   if (version <= applied_version_.load(std::memory_order_acquire)) return true;
-  ApplyAll().IgnoreError();  // on an error, applied_version_ stays below `version`
+  ApplyAll().IgnoreError();  // after an error, applied_version_ says how far it came
   return version <= applied_version_.load(std::memory_order_acquire);
 }
 

@@ -110,7 +110,7 @@ class CommitLogFiles {
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Returns the bytes of all files except the retained ones.
   std::uint64_t CountBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// Returns a lower bound of the bytes of groups in the file.
+  /// Returns the bytes of groups in the file, or half of its size if they are unknown.
   std::uint64_t BytesIn(const LogFileInfo& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsSince(const LogFileInfo& file, std::chrono::system_clock::time_point since) const;
   /// Returns how many of the retained files, counted from the oldest, `keep` does not select.
