@@ -1,11 +1,11 @@
-// A backup is the tables alone, without the log files. All families are flushed together (atomic_flush), so
-// what is in tables is exactly the writes up to one moment, those that skipped the log too; and a flush comes
-// before the files are listed, so that moment lies behind the beginning of the call. With the log files, a
-// backup would hold some of the writes behind that moment, and miss those among them that skipped the log.
+// A backup consists of the tables alone, without the log files. All families are flushed together
+// (atomic_flush), so the tables have exactly the writes up to one moment, including those that skipped the
+// log. The flush precedes the listing of files, so that moment is after the start of the call. With the log
+// files, a backup would have some of the later writes, and lack those of them that skipped the log.
 //
-// The directory is RocksDB's BackupEngine's: tables, which never change, are shared, each under a name that
-// is given once; each backup has a file of its own that names its tables, with their checksums, and is
-// renamed to its place last. So a backup that was not finished is none, and does no harm to the others.
+// RocksDB's BackupEngine manages the directory. Backups share tables, which never change, and whose names
+// are used once. Each backup has a file that lists its tables with their checksums. The engine renames this
+// file into place last. So an unfinished backup does not exist, and does no harm to the others.
 #include "store/durable/backup_engine.h"
 
 #include <rocksdb/db.h>
@@ -42,14 +42,14 @@
 namespace remora {
 namespace {
 
-// What is noted of each backup: this, the format of the data, a blank, and the version.
+// Each backup has a note: this text, the format of the data, a blank, and the version.
 constexpr std::string_view kNote = "remora-data ";
 
 std::string NoteOf(const BackupRequest& request) {
   return absl::StrCat(AbslView(kNote), kDataFormat, " ", request.version);
 }
 
-/// False: it is none of ours.
+/// Parses the note of a backup. Returns false if no store wrote it.
 bool ReadNote(std::string_view note, int* format, std::uint64_t* version) {
   if (!note.starts_with(kNote)) return false;
   const char* const end = note.data() + note.size();
@@ -68,7 +68,7 @@ rocksdb::BackupEngineOptions EngineOptions(const std::string& dir) {
 
 std::string PlaceOf(const std::string& dir) { return absl::StrCat(AbslView(kBackupDir.name), " ", dir); }
 
-/// Those in the directory, the oldest first, and which bytes each brought along.
+/// Returns the backups in the directory, oldest first. new_bytes are those of files that no older one has.
 template <typename Engine>
 std::vector<BackupInfo> InfosOf(const Engine& engine) {
   std::vector<rocksdb::BackupInfo> theirs;
@@ -92,7 +92,7 @@ std::vector<BackupInfo> InfosOf(const Engine& engine) {
   return infos;
 }
 
-/// What is to be read of a directory of backups, while nobody changes it.
+/// Reads a backup directory, and locks it against changes meanwhile.
 class Reader {
  public:
   static absl::StatusOr<Reader> Open(const std::string& dir) {
@@ -111,12 +111,12 @@ class Reader {
   const rocksdb::BackupEngineReadOnly& engine() const { return *engine_; }
   const std::string& dir() const { return lock_->path(); }
 
-  /// `id` 0: the newest.
+  /// Returns the backup with this ID. 0: the newest.
   absl::StatusOr<BackupInfo> Find(std::uint32_t id) const {
     std::vector<rocksdb::BackupID> damaged;
     engine_->GetCorruptedBackups(&damaged);
     const std::vector<BackupInfo> infos = InfosOf(*engine_);
-    // The newest one may be damaged: nobody shall take the one before for it.
+    // The newest backup may be damaged. Then report that, rather than return the one before.
     if (id == 0) {
       for (const BackupInfo& info : infos) id = std::max(id, info.id);
       for (const rocksdb::BackupID other : damaged) id = std::max(id, other);
@@ -150,7 +150,7 @@ class Reader {
     return info;
   }
 
-  /// A newer RocksDB may have written tables that this one does not read.
+  /// Returns FailedPrecondition if a newer RocksDB wrote a table that this one cannot read.
   absl::Status CheckTableFormats(std::uint32_t id) const {
     rocksdb::BackupInfo their;
     REMORA_RETURN_IF_ERROR(Translate(id, engine_->GetBackupInfo(id, &their, /*include_file_details=*/true)));
@@ -179,7 +179,7 @@ class Reader {
   std::unique_ptr<rocksdb::BackupEngineReadOnly> engine_;
 };
 
-/// Versions of a restored store begin there, if it has not come so far (store/backup.h).
+/// Returns the version at which a restored store continues, unless its own are higher (store/backup.h).
 std::uint64_t FirstRestoredVersion(std::int64_t unix_s) {
   return static_cast<std::uint64_t>(std::clamp<std::int64_t>(unix_s, 0, kMaxVersion >> 22)) << 22;
 }
@@ -188,7 +188,7 @@ absl::Status Restore(const Reader& reader, std::uint32_t id, std::int64_t unix_s
   REMORA_RETURN_IF_ERROR(
       reader.Translate(id, reader.engine().RestoreDBFromBackup(rocksdb::RestoreOptions(), id, to, to)));
   REMORA_RETURN_IF_ERROR(DataDir::Claim(to));
-  // It opens; and its versions go on beyond all that were given behind the backup's moment.
+  // Opening it tests the result. Its versions continue beyond all that the store gave after the backup.
   REMORA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTier> tier, DurableTier::Open(to));
   tier->SetVersionLimit(std::max(FirstRestoredVersion(unix_s), tier->version_limit()));
   REMORA_RETURN_IF_ERROR(tier->Write());
@@ -208,7 +208,8 @@ absl::Status IsNotEmpty(const std::string& data_dir) {
       absl::StrCat(data_dir, " is not empty; name a new or an empty directory. Nothing in it was touched"));
 }
 
-/// Whether the directory is there: it is empty then. FailedPrecondition: nothing can be restored there.
+/// Returns true if the directory exists and is empty, false if it does not exist. FailedPrecondition: it is
+/// not empty, or no directory.
 absl::StatusOr<bool> IsThere(const std::string& data_dir) {
   struct stat status;
   if (lstat(data_dir.c_str(), &status) != 0) {
@@ -224,31 +225,34 @@ absl::StatusOr<bool> IsThere(const std::string& data_dir) {
   return true;
 }
 
-/// `*made`: where it is then, or was begun; empty: nothing was. When this has returned, nobody writes there
-/// any more: a restore that fails leaves threads of the engine's behind, which end with it.
+/// Restores a backup into a new directory, and sets *made to its path, also if it fails after it has made
+/// that directory. After the return no thread writes there: the engine's threads, which a failed restore
+/// leaves behind, end with the engine.
 absl::StatusOr<BackupInfo> RestoreApart(const std::string& dir, std::uint32_t id, std::int64_t unix_s,
                                         const std::string& path, bool is_there, std::string* made) {
   REMORA_ASSIGN_OR_RETURN(const Reader reader, Reader::Open(dir));
-  // In a directory that is there, which may be another file system's, or the only one that may be written.
+  // If `path` exists, work within it: it may be on another file system than its parent, or the parent may
+  // not be writable.
   std::string name = absl::StrCat(path, is_there ? "/" : "", ".restore-XXXXXX");
   if (mkdtemp(name.data()) == nullptr) return Errno(absl::StrCat("cannot make ", name));
   *made = name;
   if (is_there) {
     REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
-    if (names.size() > 1) return IsNotEmpty(path);  // another one came, too
+    if (names.size() > 1) return IsNotEmpty(path);  // another process has put something there meanwhile
   }
   REMORA_ASSIGN_OR_RETURN(const BackupInfo info, reader.Verified(id));
   REMORA_RETURN_IF_ERROR(Restore(reader, info.id, unix_s, name));
   return info;
 }
 
-/// The directory that a path's last name stands in.
+/// Returns the directory that contains `path`.
 std::string ParentOf(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   return parent.empty() ? "." : parent.string();
 }
 
-/// Also takes the place of an empty directory that has come meanwhile; of nothing else.
+/// Renames `made` to `path`. If another process has made something at `path` meanwhile, replaces it only if
+/// it is an empty directory.
 absl::Status MoveTo(const std::string& path, const std::string& made) {
   if (std::rename(made.c_str(), path.c_str()) != 0) {
     return Errno(absl::StrCat("cannot rename ", made, " to ", path));
@@ -256,7 +260,7 @@ absl::Status MoveTo(const std::string& path, const std::string& made) {
   return SyncDirectory(ParentOf(path));
 }
 
-/// The names in `made`, the marker last: without it, no program takes the rest for a store.
+/// Moves the files in `made` to `path`, the marker last: without it, no program takes the files for a store.
 absl::Status MoveNamesInto(const std::string& path, const std::string& made, std::vector<std::string> names) {
   std::partition(names.begin(), names.end(),
                  [](const std::string& name) { return name != kStoreDir.marker; });
@@ -272,7 +276,8 @@ absl::Status MoveNamesInto(const std::string& path, const std::string& made, std
 }
 
 absl::Status MoveInto(const std::string& path, const std::string& made) {
-  // What users store is theirs alone. Where the directory is another's, that one decides.
+  // Other users of the machine may not read the data. If another user owns the directory, chmod fails, and
+  // the owner's mode stays.
   [[maybe_unused]] const int changed = chmod(path.c_str(), 0700);
   REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(made));
   absl::Status moved = MoveNamesInto(path, made, names);
@@ -308,12 +313,12 @@ absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place,
   const std::stop_callback stop(request.stop, [&] { engine->StopBackup(); });
   rocksdb::CreateBackupOptions options;
   options.flush_before_backup = flush;
-  options.decrease_background_thread_cpu_priority = true;  // whoever is served comes first
+  options.decrease_background_thread_cpu_priority = true;  // clients' requests come first
   options.background_thread_cpu_priority = rocksdb::CpuPriority::kLow;
   rocksdb::BackupID id = 0;
   REMORA_RETURN_IF_ERROR(translate(engine->CreateNewBackupWithMetadata(options, &db, NoteOf(request), &id)));
   const std::vector<BackupInfo> infos = InfosOf(*engine);
-  // Only when there is one more: a backup that failed costs none of those before it.
+  // Purge only after a success: a failed backup deletes no older one.
   if (request.keep > 0) REMORA_RETURN_IF_ERROR(translate(engine->PurgeOldBackups(request.keep)));
   if (infos.empty() || infos.back().id != id) {
     return absl::InternalError(absl::StrCat("backup ", id, " was made, and is not there"));

@@ -1,4 +1,4 @@
-// Backups of the durable tier: the part that knows its database. The others: store/backup.h.
+// The part of backups that needs the open database. The other functions are in store/backup.h.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ class DB;
 
 namespace remora {
 
-/// As Store::Backup. `place`: what the database is, for errors. `flush`: else the backup is what tables hold.
+/// Does the work of Store::Backup. `place` names the database in errors. If `flush` is false, the backup
+/// has only the data that is in tables at that time. Errors are those of Store::Backup.
 absl::StatusOr<BackupInfo> CreateBackup(rocksdb::DB& db, std::string_view place, const std::string& dir,
                                         const BackupRequest& request, bool flush);
 

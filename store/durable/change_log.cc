@@ -24,13 +24,13 @@ absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, con
   auto opening = std::find_if(openings.begin(), openings.end(),
                               [&](const Opening& other) { return other.incarnation == place.incarnation; });
   if (opening == openings.end()) return NotKept("the data is other, or was restored");
-  // So that what is counted below has room, whatever a damaged opening says.
+  // The bound keeps the sums below from overflowing, even if an opening is damaged.
   if (place.sequence == 0 || place.sequence > kMaxSequence) return NotReached();
   std::uint64_t shown = place.sequence - 1;
   if (++opening != openings.end() && shown > opening->found) {
     return NotKept("what it has shown was lost with the machine, or the data was restored");
   }
-  // An opening's own write is no change, and its log is not kept if nothing else was written.
+  // The write of an opening itself is no change. Its log file is not kept if it holds nothing else.
   for (; opening != openings.end(); ++opening) {
     if (shown == opening->found) ++shown;
   }

@@ -1,4 +1,4 @@
-// What was written to a durable tier, in its order, read again (store/format/types/change.h).
+// Reader of the writes of a durable tier in their order (store/format/types/change.h).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 
 namespace remora {
 
-/// Goes through the changes of keys. Thread Safety: none; while others write. REQUIRES: does not outlive its
-/// tier.
+/// A cursor over the changes of keys. REQUIRES: the tier outlives it.
+///
+/// Thread Safety: none; other threads may write to the tier meanwhile.
 class ChangeLog {
  public:
   ChangeLog() = default;
@@ -20,22 +21,32 @@ class ChangeLog {
   ChangeLog(const ChangeLog&) = delete;
   ChangeLog& operator=(const ChangeLog&) = delete;
 
-  /// kChange: *change, until the next step. kNone: none up to sequence `end` that was not shown. kLost: go on
-  /// with another one that is opened at position(); log files come and go. OutOfRange: what comes next is not
-  /// kept. DataLoss: not a log of a store's. Unavailable.
+  /// Moves to the next change up to sequence `end`.
+  ///
+  /// - kChange: *change is the next change, valid until the next call.
+  /// - kNone: there is no further change up to `end`.
+  /// - kLost: a log file was moved or removed; continue with a new ChangeLog opened at position().
+  /// - OutOfRange: the tier no longer keeps the next change.
+  /// - DataLoss: the log holds data that no store writes.
+  /// - Unavailable: the log cannot be read.
   enum class Step : std::uint8_t { kChange = 1, kNone = 2, kLost = 3 };
   virtual absl::StatusOr<Step> Next(std::uint64_t end, Change* change) = 0;
 
-  /// All that is before this was shown, or is no change of a key.
+  /// Returns the sequence from which on changes may still come. Every earlier change of a key was
+  /// returned by Next.
   virtual std::uint64_t position() const = 0;
 };
 
-/// OutOfRange, for a feed whose next change is not kept; and what it can do.
+/// Returns the OutOfRange error for a feed whose next change is not kept. The text says `why`, and how
+/// the caller can continue.
 absl::Status NotKept(const char* why);
 
-/// Where a feed goes on that was at `place`: the sequence of what comes next. OutOfRange: what it has shown
-/// is not what is before that, or nobody knows. InvalidArgument: it cannot have been there. `end`: of what is
-/// written, the last sequence.
+/// Returns the sequence at which a feed continues that was at `place`. `end` is the sequence of the
+/// last write.
+///
+/// - OutOfRange: the changes that the feed has shown are not those before that sequence, or the
+///   openings do not tell.
+/// - InvalidArgument: no feed can have been at `place`.
 absl::StatusOr<std::uint64_t> Continue(const std::vector<Opening>& openings, const ChangePlace& place,
                                        std::uint64_t end);
 

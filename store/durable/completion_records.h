@@ -1,23 +1,30 @@
-// What a store remembers of its clients' writes, so that one who lost an answer can be told later what became
-// of the write (server/connection/client_table.h says who asks, and why that is enough).
+// The completion records that a store keeps of its clients' writes. A client that lost the reply to a
+// write learns its outcome from them. server/connection/client_table.h says which clients ask, and
+// why the records suffice.
 //
-// With a durable tier, that survives a restart. The claim is: of a client that is in the tier, every write
-// that was done is remembered there, but for those whose place a later write of that client has taken.
-//   R1 A client is written to the tier before its first write comes (Store::Remember). If that fails it may
-//      not be there; its writes are remembered all the same, so that it may come later.
-//   R2 A write's outcome is in the same atomic write to the tier as the write itself, or as the batch. So
-//      after a crash, wherever it came, both are there or neither: no outcome of a write that was lost, no
-//      write without its outcome. Whether its answer was ever sent makes no difference.
-//   R3 A client is forgotten with all its outcomes in one atomic write, and never written again: whoever was
-//      forgotten takes another name (server/connection/client_table.h). Should that write be lost, no harm is
-//      done.
-// So, of a client that is in the tier, a write that is not remembered, and whose place is not taken by a
-// later one, is not in the store's data.
-// A write that was not done (its condition did not hold, there was no room) leaves nothing, and needs
-// nothing: nobody was told so, and to do it later is to do it for the first time.
-// Should the tier fail in the middle (Write::status Unavailable), R2 holds for whatever it has kept. A
-// machine that loses the end of the log, because Durability::kLogged does not wait for the disk, loses both
-// together.
+// With a durable tier, the records survive a restart. For each client in the tier, the tier has the
+// outcome of every write that was done, unless a later write of the client has replaced it
+// (kRememberedWrites).
+//
+//   R1 The store writes a client to the tier before the client's first write (Store::Remember). If
+//      that fails, the client may be missing there. The tier keeps the outcomes of its writes all the
+//      same, so that the client can be added later.
+//   R2 The outcome of a write is in the same atomic write to the tier as the write itself, or as its
+//      batch. So after a crash at any time, the tier has both or neither: no outcome of a lost write,
+//      and no write without its outcome. This does not depend on whether the reply was sent.
+//   R3 One atomic write removes a client with all its outcomes, and the client is never written
+//      again: a forgotten client takes another client ID (server/connection/client_table.h). If a
+//      crash loses that write, no harm is done.
+//
+// Hence, take a client that is in the tier, and one of its writes whose outcome no later write has
+// replaced. If the tier does not have that outcome, the write is not in the store's data.
+//
+// A rejected write (its condition did not hold, or there was no space) leaves no outcome. It needs
+// none: no client was told that it was done, and to do it later is to do it for the first time.
+//
+// If the tier fails during a write (Write::status is Unavailable), R2 holds for the part that the
+// tier has kept. A machine failure may lose the end of the log, since Durability::kLogged does not
+// wait for the disk. It then loses a write together with its outcome.
 #pragma once
 
 #include <cstddef>
@@ -26,25 +33,26 @@
 
 namespace remora {
 
-/// Whose write, and which. Numbers of one client go up; they are not 0.
+/// Client ID and request ID of a write. The request IDs of a client increase, and are not 0.
 struct RequestName {
-  std::uint64_t client = 0;  // 0: nobody asks later, nothing is remembered
+  std::uint64_t client = 0;  // 0: no client asks later, so no outcome is kept
   std::uint64_t number = 0;
 };
 
-/// Of each client, the last write of those whose numbers are the same modulo this.
+/// Number of outcomes kept for each client: the last one of each residue of the request ID modulo
+/// this.
 inline constexpr std::size_t kRememberedWrites = 16;
 
-/// A write that was done.
+/// Outcome of a write that was done.
 struct RememberedWrite {
-  std::uint64_t number = 0;   // 0: none
-  std::uint64_t version = 0;  // Write::version; of a batch, the first one's
+  std::uint64_t number = 0;   // request ID; 0: none
+  std::uint64_t version = 0;  // Write::version; for a batch, that of its first write
   std::int64_t result = 0;    // Write::result
 };
 
 struct RememberedClient {
   std::uint64_t client = 0;
-  std::int64_t since_ms = 0;              // Clock::UnixMillis, when it was last remembered
+  std::int64_t since_ms = 0;              // Clock::UnixMillis of the last Remember
   std::vector<RememberedWrite> writes{};  // in no order
 };
 

@@ -24,7 +24,7 @@
 namespace remora {
 namespace {
 
-/// The translator of this folder's system calls on files. REQUIRES: errno is that of the failed call.
+/// Translates the errno of a failed system call on a file. REQUIRES: errno is that of the failed call.
 absl::Status FileError(const std::string& what) {
   const int error = errno;
   absl::Status status = absl::ErrnoToStatus(error, what);
@@ -45,7 +45,7 @@ absl::Status NotOurs(const DirKind& kind, const std::string& path) {
                    "; name an empty or a new directory. Nothing in it was touched"));
 }
 
-/// OK when the directory holds nothing but, at most, a marker.
+/// Returns OK if the directory is empty, or has a marker only.
 absl::Status CheckUnused(const DirKind& kind, const std::string& path) {
   REMORA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
   const bool is_unused = std::ranges::all_of(names, [&](const auto& name) { return name == kind.marker; });
@@ -53,7 +53,7 @@ absl::Status CheckUnused(const DirKind& kind, const std::string& path) {
 }
 
 absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
-  // What users store is theirs alone.
+  // Other users of the machine may not read the data.
   if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
   if (errno != EEXIST) return FileError(absl::StrCat("cannot make ", AbslView(kind.name), " ", path));
   struct stat status;
@@ -64,7 +64,7 @@ absl::Status MakeDirectory(const DirKind& kind, const std::string& path) {
   return absl::OkStatus();
 }
 
-/// All of a small file. Nothing: it cannot be read.
+/// Returns the first 64 bytes of a file, or nullopt if it cannot be read.
 std::optional<std::string> ReadSmall(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return std::nullopt;
@@ -75,7 +75,8 @@ std::optional<std::string> ReadSmall(const std::string& path) {
   return std::string(buffer.data(), static_cast<std::size_t>(size));
 }
 
-/// No two starts of machines have the same. Nothing: the system does not tell.
+/// Returns the boot_id, which is unique to this start of the machine. Returns nullopt if the system does
+/// not tell it.
 std::optional<std::string> ThisBoot() {
   std::optional<std::string> boot = ReadSmall("/proc/sys/kernel/random/boot_id");
   if (boot && boot->empty()) boot.reset();
@@ -150,8 +151,8 @@ bool DataDir::is_of_this_boot() const {
   return boot && ReadSmall(boot_file()) == boot;
 }
 
-// Neither synced nor renamed to its place. Until the machine is started again, who reads the file reads what
-// the system has; and then it says the truth whatever the disk has of it: that it was another start.
+// The file is neither synced nor renamed into place. Until the machine is restarted, a reader gets the
+// bytes in the page cache. After a restart, any bytes on the disk are right: they are not the new boot_id.
 absl::Status DataDir::NoteBoot() {
   const std::optional<std::string> boot = ThisBoot();
   if (!boot || is_of_this_boot()) return absl::OkStatus();
@@ -177,13 +178,14 @@ absl::Status DataDir::InUse() const {
 }
 
 absl::Status DataDir::LockAndReadMarker(int lock) {
-  // flock and not fcntl: it also keeps a second store of the same process out.
+  // flock instead of fcntl, since it also excludes a second store in the same process.
   if (flock(marker_, lock | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
       return FileError(absl::StrCat("cannot lock ", AbslView(kind_.name), " ", path_));
     return InUse();
   }
-  // Locked too late: another store has been made meanwhile, and has a marker of its own (MarkComplete).
+  // A link count of 0 says that another store replaced this marker by a new one (MarkComplete) between
+  // the open and the lock.
   struct stat file;
   if (fstat(marker_, &file) != 0) return FileError(absl::StrCat("cannot look at the marker of ", path_));
   if (file.st_nlink == 0) return InUse();
@@ -215,7 +217,7 @@ absl::Status DataDir::WriteMarker(int file) const {
     return FileError(absl::StrCat("cannot write the marker of ", path_));
   }
   if (fsync(file) != 0) return FileError(absl::StrCat("cannot sync the marker of ", path_));
-  // Before others can find it.
+  // Lock the file before the rename, so that no other process can open it unlocked.
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
     return FileError(absl::StrCat("cannot lock the marker of ", path_));
   }
@@ -230,7 +232,7 @@ absl::Status DataDir::MarkLogged() {
 }
 
 absl::Status DataDir::MarkComplete() {
-  // A file that is whole takes the marker's name: after a power cut the marker is empty, or says all.
+  // A complete file is renamed to the marker: after a power cut, the marker is the old or the new one.
   const std::string marker = absl::StrCat(path_, "/", AbslView(kind_.marker));
   const std::string whole = marker + ".new";
   const int file = open(whole.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -246,7 +248,8 @@ absl::Status DataDir::MarkComplete() {
   close(file);
   REMORA_RETURN_IF_ERROR(status);
   REMORA_RETURN_IF_ERROR(SyncDirectory(path_));
-  // And its own name. Whoever may not look at the directory that it is in has all of the file system synced.
+  // Sync the directory's own name, too. If this process may not read the parent, it syncs the whole file
+  // system instead.
   const absl::Status named = SyncDirectory(path_ + "/..");
   if (absl::IsPermissionDenied(named) && syncfs(marker_) != 0) {
     return FileError(absl::StrCat("cannot sync the file system of ", path_));

@@ -1,5 +1,5 @@
-// A directory of ours, of a store or of backups: whose it is, and that only one uses it at a time. What is in
-// it is RocksDB's.
+// A directory of a store or of backups: its marker file, and the lock that admits one user at a time.
+// The other files in it belong to RocksDB and the commit log.
 #pragma once
 
 #include <memory>
@@ -12,74 +12,84 @@
 
 namespace remora {
 
-/// Number of what a store's directory holds: the marker file, and in RocksDB the keys, values and column
-/// families.
+/// Format of a data directory: its marker file, and the keys, values and column families in RocksDB.
 inline constexpr int kDataFormat = 1;
 
-/// The same where a commit log has a part of it (store/durable/tier_log.h). Programs that do not know the log
-/// would lose that.
+/// Format of a data directory with a commit log (store/durable/tier_log.h). A program that does not know
+/// the log would lose the writes that only the log has.
 inline constexpr int kLoggedDataFormat = 2;
 
-/// Number of what a directory of backups holds: the marker file, and what is noted of each backup.
+/// Format of a backup directory: its marker file, and the note that each backup has.
 inline constexpr int kBackupFormat = 1;
 
 struct DirKind {
-  std::string_view name;    // for people
-  std::string_view marker;  // the marker's file name
-  std::string_view text;    // what the marker begins with; then the format's number and a newline
+  std::string_view name;    // for messages
+  std::string_view marker;  // name of the marker file
+  std::string_view text;    // first part of the marker; the format's number and a newline follow
   int format = 0;
-  int logged_format = 0;  // with a commit log; 0: there is none
+  int logged_format = 0;  // format with a commit log; 0: there is no such format
 };
 inline constexpr DirKind kStoreDir{"data directory", "REMORA", "remora-store ", kDataFormat,
                                    kLoggedDataFormat};
 inline constexpr DirKind kBackupDir{"backup directory", "REMORA-BACKUPS", "remora-backups ", kBackupFormat};
 
-/// Beside a store's marker, of which start of the machine its log files are: DataDir::NoteBoot.
+/// File beside a store's marker with the boot_id of the machine at the last DataDir::NoteBoot.
 inline constexpr std::string_view kBootFile = "REMORA-BOOT";
 
-/// What the directory holds, without the lost+found that some file systems have at their top. NotFound,
-/// PermissionDenied, Unavailable.
+/// Returns the names in the directory, without the lost+found that some file systems have at their top.
+///
+/// - NotFound, PermissionDenied, Unavailable: the directory cannot be listed.
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path);
 
-/// OK: the disk has the names of the files in it. Unavailable.
+/// Waits until the disk has the names of the files in the directory.
+///
+/// - NotFound, PermissionDenied, Unavailable: the directory cannot be opened or synced.
 absl::Status SyncDirectory(const std::string& path);
 
-/// Held open, and locked, as long as the store is. A marker file says that the directory is a store's:
-/// nothing is written to one that holds other things. The marker is empty until the first store in there was
-/// made completely; then it names the format. The same for backups.
+/// Keeps the directory open and locked as long as it exists. A marker file says that the directory
+/// belongs to a store, or to backups. If a directory has other files and no marker, nothing is written
+/// to it. The marker is empty until the first store in the directory is completely made; then it names
+/// the format.
 ///
 /// Thread Safety: none.
 class DataDir {
  public:
-  /// Makes the directory when it is missing. Errors as Store::Open.
+  /// Opens the directory to write, and makes it if it is missing. Errors are those of Store::Open.
   static absl::StatusOr<std::unique_ptr<DataDir>> Open(const std::string& path,
                                                        const DirKind& kind = kStoreDir);
-  /// Writes nothing. Others may read it at the same time. NotFound: there is none. FailedPrecondition: it
-  /// holds something else, or nothing, or has a format that this program does not know. AlreadyExists: it is
-  /// in use.
+  /// Opens the directory to read, and writes nothing. Other processes may read it at the same time.
+  ///
+  /// - NotFound: the directory does not exist.
+  /// - FailedPrecondition: it has other content or none, or a format that this program does not know.
+  /// - AlreadyExists: another process uses it.
+  /// - PermissionDenied, Unavailable: the marker cannot be read.
   static absl::StatusOr<std::unique_ptr<DataDir>> OpenToRead(const std::string& path,
                                                              const DirKind& kind = kStoreDir);
-  /// A store was put together there by others, all but its marker: makes that. Unavailable.
+  /// Makes the marker of a data directory. REQUIRES: the caller has put all other files of a store there.
+  ///
+  /// - NotFound, PermissionDenied, Unavailable: the marker cannot be made, or exists.
   static absl::Status Claim(const std::string& path);
   ~DataDir();
   DataDir(const DataDir&) = delete;
   DataDir& operator=(const DataDir&) = delete;
 
   const std::string& path() const { return path_; }
-  /// Nothing was ever stored here.
+  /// Returns whether no store was ever completely made here.
   bool fresh() const { return fresh_; }
-  /// Returns when the disk has the marker, the directory, and its name: what is synced in there later shall
-  /// not go with it. Errors as Store::Open.
+  /// Writes the marker. Waits until the disk has the marker, the directory and its name, so that data
+  /// synced later in the directory cannot lose its directory. Errors are those of Store::Open.
   absl::Status MarkComplete();
-  /// Whether a commit log has a part of what is stored here.
+  /// Returns whether a commit log has a part of the data.
   bool has_commit_log() const { return format_ == kind_.logged_format; }
-  /// As MarkComplete; from now on, it has. REQUIRES: Open, and the kind has such a format.
+  /// Writes a marker that says that there is a commit log; otherwise like MarkComplete. REQUIRES: the
+  /// object is from Open, and the kind has a format with a log.
   absl::Status MarkLogged();
 
-  /// Whether the machine was not started since NoteBoot was last OK here, for whichever process. False, too,
-  /// where that is not known.
+  /// Returns whether the machine has not been restarted since the last successful NoteBoot here, by any
+  /// process. Returns false if that is unknown.
   bool is_of_this_boot() const;
-  /// From now on, it is. REQUIRES: Open. Errors as Store::Open.
+  /// Makes is_of_this_boot true until the machine is restarted, if the system tells its boot_id.
+  /// REQUIRES: the object is from Open. Errors are those of Store::Open.
   absl::Status NoteBoot();
   std::string boot_file() const;
 
@@ -88,7 +98,7 @@ class DataDir {
 
   absl::Status InUse() const;
   absl::Status LockAndReadMarker(int lock);
-  /// The disk has it, and it is locked.
+  /// Writes the marker into `file`, syncs it and locks it.
   absl::Status WriteMarker(int file) const;
 
   const DirKind& kind_;

@@ -29,7 +29,7 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-/// F1.
+/// Changes an error to a full disk, as F1 says.
 IOStatus Marked(IOStatus status) {
   if (status.IsNoSpace() || (!WillPass(status) && !IsDiskFull(status))) return status;
   return IOStatus::NoSpace(status.getState());
@@ -96,19 +96,20 @@ class DurableFiles::System final : public rocksdb::FileSystemWrapper {
   class Log;
   class NamedLog;
 
-  /// F2.
+  /// Makes a log file, with a reserved descriptor if there is no other (F2).
   IOStatus MakeLog(const std::string& name, const FileOptions& options,
                    std::unique_ptr<FSWritableFile>* file);
+  /// Reserves descriptors again, as far as there are free ones.
   void SetAside();
-  /// Frees one. False: there is none.
+  /// Closes a reserved descriptor. Returns false if there is none.
   bool TakeSpare();
 
-  // Relaxed: only the thread that writes reads it.
+  // Relaxed: only the writing thread reads it.
   std::atomic<bool> has_dead_log_{false};
   std::mutex mutex_;
   // Guarded by mutex_.
   std::list<std::shared_ptr<Log>> logs_;
-  std::unique_ptr<rocksdb::FSDirectory> log_folder_;  // null: there was no log yet
+  std::unique_ptr<rocksdb::FSDirectory> log_folder_;  // null: no log was made yet
   bool names_are_synced_ = true;
   std::vector<int> spares_;
 };
@@ -119,7 +120,7 @@ class DurableFiles::System::Log {
   Log(System& files, const std::string& name, const FileOptions& options)
       : status_(files.MakeLog(name, options, &file_)) {}
 
-  /// Not OK: it could not be made, and file() is null.
+  /// Returns OK, or the reason why the file could not be made. In the latter case file() is null.
   const IOStatus& status() const { return status_; }
   FSWritableFile* file() { return file_.get(); }
 
@@ -163,7 +164,7 @@ class DurableFiles::System::NamedLog final : public FSWritableFile {
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
     return log_->Close(options, debug);
   }
-  IOStatus Flush(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }  // Append has
+  IOStatus Flush(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }  // Append flushes
   IOStatus Sync(const IOOptions&, IODebugContext*) override { return log_->Sync(); }
   bool IsSyncThreadSafe() const override { return true; }
   std::uint64_t GetFileSize(const IOOptions& options, IODebugContext* debug) override {
@@ -179,7 +180,7 @@ class DurableFiles::System::NamedLog final : public FSWritableFile {
  private:
   System& files_;
   const std::shared_ptr<Log> log_;
-  bool is_new_ = true;  // nothing was written yet
+  bool is_new_ = true;  // no write has succeeded yet
 };
 
 IOStatus DurableFiles::System::SyncLogs() {
@@ -210,7 +211,7 @@ IOStatus DurableFiles::System::NewWritableFile(const std::string& name, const Fi
   }
   const std::lock_guard lock(mutex_);
   if (log_folder_ == nullptr) {
-    // Open from now on: it is wanted where there may be no descriptor left.
+    // It stays open, since a later sync may find no free descriptor.
     IOStatus status =
         Marked(target()->NewDirectory(name.substr(0, name.rfind('/')), IOOptions(), &log_folder_, debug));
     if (!status.ok()) return status;
@@ -234,8 +235,8 @@ IOStatus DurableFiles::System::MakeLog(const std::string& name, const FileOption
 }
 
 void DurableFiles::System::SetAside() {
-  // Writes stop behind a table that cannot be made: until then a log or two are begun, and one by each try to
-  // go on that has something to move.
+  // Enough for a shortage: writes stop when a table cannot be made. Until then RocksDB begins one or two
+  // logs, and one more at each try to recover that has a memtable to flush.
   constexpr std::size_t kSpares = 3;
   while (spares_.size() < kSpares) {
     const int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);

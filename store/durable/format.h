@@ -1,5 +1,6 @@
-// The bytes that the durable tier keeps in RocksDB (tier.h says under which keys), and how they are
-// read. A disk, or a hand, may have changed them: what is out of bounds is no entry.
+// Formats of the data that the durable tier keeps in RocksDB (tier.h lists the keys), and functions
+// that decode it. A disk or a person may have changed the data, so these functions reject sizes and
+// values that are out of bounds.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace remora {
 
-/// Stands before each value on disk.
+/// Precedes each value on disk.
 struct StoredHeader {
   std::uint64_t version = 0;
   std::uint64_t expiry_ms = 0;  // 0: never
@@ -24,20 +25,21 @@ struct StoredHeader {
 static_assert(sizeof(StoredHeader) == 16 && offsetof(StoredHeader, expiry_ms) == 8);
 static_assert(std::has_unique_object_representations_v<StoredHeader>);
 
-/// A key and what is stored under it. The bytes are whoever's who shows it.
+/// A key, its header and its value. The function that hands out the entry owns the bytes.
 struct StoredEntry {
   std::string_view key{};
   StoredHeader header{};
   std::string_view value{};
 };
 
-/// Whether a key and what is stored under it, header included, have sizes that an entry may have.
+/// Returns whether the sizes of a key and of its stored bytes (header and value) are in bounds.
 inline bool IsEntrySized(std::string_view key, std::string_view stored) {
   return key.size() >= kMinKeySize && key.size() <= kMaxKeySize && stored.size() >= sizeof(StoredHeader) &&
          stored.size() - sizeof(StoredHeader) <= kMaxValueSize;
 }
 
-/// False: it is no entry, for its sizes, or because its version is not below the limit.
+/// Decodes an entry into *entry. Returns false if a size is out of bounds, or if the version is 0 or
+/// not below the limit.
 inline bool ReadEntry(std::string_view key, std::string_view stored, std::uint64_t version_limit,
                       StoredEntry* entry) {
   if (!IsEntrySized(key, stored)) return false;
@@ -47,7 +49,7 @@ inline bool ReadEntry(std::string_view key, std::string_view stored, std::uint64
   return entry->header.version != 0 && entry->header.version < version_limit;
 }
 
-/// Nothing: it is none that was ever written.
+/// Decodes the version limit. Returns nullopt if no store wrote these bytes.
 inline std::optional<std::uint64_t> ReadVersionLimit(std::string_view stored) {
   std::uint64_t limit = 0;
   if (stored.size() != sizeof(limit)) return std::nullopt;
@@ -58,18 +60,19 @@ inline std::optional<std::uint64_t> ReadVersionLimit(std::string_view stored) {
 
 inline constexpr std::string_view kClientPrefix = "client";
 
-/// The key of a client in the meta family; of one of its writes with a byte more, and so behind it. Short
-/// enough to need no memory.
+/// Returns the key of a client in the meta family. It fits into a std::string without allocation.
 inline std::string ClientKey(std::uint64_t client) {
   std::string key(kClientPrefix);
   return key.append(reinterpret_cast<const char*>(&client), sizeof(client));
 }
+/// Returns the key of a write: the key of its client and one more byte. So it sorts behind its client.
 inline std::string OutcomeKey(const RequestName& request) {
   return ClientKey(request.client) + static_cast<char>(request.number % kRememberedWrites);
 }
 
-/// Adds what is remembered of a client, which comes in the order of its keys: the client, then its writes.
-/// `key`: behind the prefix. False: their sizes are wrong.
+/// Decodes a client or one of its writes, and adds it to `clients`. The caller passes the entries in
+/// the order of their keys: each client, then its writes. `key` is without kClientPrefix. Returns
+/// false if a size is wrong.
 inline bool ReadRemembered(std::string_view key, std::string_view stored,
                            std::vector<RememberedClient>* clients) {
   std::uint64_t client = 0;
@@ -81,14 +84,14 @@ inline bool ReadRemembered(std::string_view key, std::string_view stored,
   if (!is_write) {
     clients->push_back({.client = client});
     std::memcpy(&clients->back().since_ms, stored.data(), stored.size());
-  } else if (!clients->empty() && clients->back().client == client) {  // else R1 failed
+  } else if (!clients->empty() && clients->back().client == client) {  // else the write of R1 failed
     std::memcpy(&clients->back().writes.emplace_back(), stored.data(), stored.size());
   }
   return true;
 }
 
-/// The incarnations that a data directory has seen, the last kOpenings of them, the first one first; and the
-/// sequence of the last write that each found.
+/// An opening of the data directory: its incarnation, and the sequence of the last write that it
+/// found. The directory remembers the last kOpenings of them, oldest first.
 struct Opening {
   std::uint64_t incarnation = 0;
   std::uint64_t found = 0;
@@ -96,7 +99,7 @@ struct Opening {
 inline constexpr std::size_t kOpenings = 1024;
 static_assert(sizeof(Opening) == 16 && std::has_unique_object_representations_v<Opening>);
 
-/// Nothing: it is no list of them.
+/// Decodes a list of openings. Returns nullopt if the size is wrong.
 inline std::optional<std::vector<Opening>> ReadOpenings(std::string_view stored) {
   if (stored.size() % sizeof(Opening) != 0) return std::nullopt;
   std::vector<Opening> openings(stored.size() / sizeof(Opening));

@@ -36,7 +36,7 @@ std::string_view BytesOfOutcome(const RememberedWrite& outcome) {
 
 StoredHeader StoredHeaderOf(const LogEntry& entry) { return {entry.version, entry.expiry_ms}; }
 
-/// Ascending, as RocksDB's default comparator has them.
+/// Returns the entries in ascending order of their keys, which is that of RocksDB's default comparator.
 std::vector<const LogEntry*> SortedByKey(const absl::flat_hash_map<std::string_view, LogEntry>& latest) {
   std::vector<const LogEntry*> sorted;
   sorted.reserve(latest.size());
@@ -73,7 +73,7 @@ void LogApplier::Add(const LogGroup& group) {
 
 void LogApplier::AddEntry(const LogEntry& entry) {
   Latest& latest = entry.kind == LogEntryKind::kMeta ? meta_ : entries_;
-  // The key in the map stays that of the first one, whose bytes are as good.
+  // The map keeps the key of the first entry, whose bytes are equal and stay valid as long.
   latest.insert_or_assign(entry.key, entry);
   added_version_ = std::max(added_version_, entry.version);
   if (entry.request.client == 0) return;
@@ -188,7 +188,7 @@ absl::Status LogApplier::Ingest(const std::vector<const LogEntry*>& entries,
     table.options.snapshot_consistency = false;
   }
   if (status.ok()) status = ToStatus(options_.db->IngestExternalFiles(tables), kAppliedPlace);
-  // Moved, if it was done.
+  // Removes the files if the ingestion failed; otherwise it has moved them.
   for (const auto& table : tables) unlink(table.external_files.front().c_str());
   return status;
 }

@@ -1,14 +1,13 @@
-// Moves groups of the commit log to RocksDB: one version of each key, in the order of the keys, many at a
-// time.
+// The applier, which moves groups of the commit log to RocksDB. It writes many groups at a time: the last
+// entry of each key, in the order of the keys.
 //
-//   C3a  Groups are added in the order of their LSNs; of the entries of a key, the last one added is written.
-//   C3b  All that Apply writes, and the LSN that it reaches, become visible in one atomic step, and are
-//   persisted in one:
-//        so what RocksDB holds, after any crash, is exactly the log up to its own `applied_to`. RocksDB's log
-//        has no part in it.
-//   C3c  An entry of a request brings what is remembered of that request (R2 of completion_records.h) in the
-//   same
-//        step.
+//   C3a  Groups are added in the order of their LSNs. If several entries have the same key, the applier
+//        writes the one that was added last.
+//   C3b  All entries that Apply writes, and the LSN that it reaches, become visible in one atomic step,
+//        and are persisted in one step. So after any crash, RocksDB has exactly the log up to its own
+//        `applied_to`. RocksDB's log is not used.
+//   C3c  The outcome of an entry's request (R2 of completion_records.h) is written in the same step as
+//        the entry.
 #pragma once
 
 #include <cstddef>
@@ -32,57 +31,63 @@ class DB;
 
 namespace remora {
 
-/// How an applier writes.
+/// The way in which an applier writes.
 enum class ApplyWay : std::uint8_t {
-  kInsert = 1,  // one batch into the memtables, sorted; persisted by the flush of all families at once
-  kIngest = 2,  // a table for each family, ingested at once; persisted when that returns
+  kInsert = 1,  // one sorted batch into the memtables; one flush of all families persists it
+  kIngest = 2,  // a table for each family, ingested in one step; persisted when that returns
 };
 
 struct LogApplierOptions {
-  /// Opened with atomic_flush. Outlives the applier, with its families.
+  /// A database opened with atomic_flush. It and its families outlive the applier.
   rocksdb::DB* db = nullptr;
-  rocksdb::ColumnFamilyHandle* entries = nullptr;  // keys, as store/durable/format.h has them
+  rocksdb::ColumnFamilyHandle* entries = nullptr;  // the keys (store/durable/format.h)
   rocksdb::ColumnFamilyHandle* meta = nullptr;     // entries of kind kMeta, and applied_to
   ApplyWay way = ApplyWay::kIngest;
-  /// Where tables are made for kIngest: on the database's file system.
+  /// Directory for the tables of kIngest, on the file system of the database.
   std::string dir;
 };
 
 /// Thread Safety: none.
 class LogApplier {
  public:
-  /// In the meta family: 8 bytes, the LSN behind the last group that was applied.
+  /// Key in the meta family of the LSN behind the last applied group, in 8 bytes.
   static constexpr char kAppliedToKey[] = "applied_to";
 
-  /// The LSN that the database holds; 0: none was ever applied. DataLoss: it is no LSN. Unavailable.
+  /// Returns the LSN up to which the database has the log, or 0 if no group was ever applied.
+  ///
+  /// - DataLoss: the stored value is no LSN.
+  /// - Unavailable: RocksDB cannot read it.
   static absl::StatusOr<Lsn> ReadAppliedTo(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* meta);
 
-  /// `applied_to`: what ReadAppliedTo said.
+  /// Makes an applier without groups. REQUIRES: `applied_to` is the result of ReadAppliedTo.
   LogApplier(LogApplierOptions options, Lsn applied_to);
   LogApplier(const LogApplier&) = delete;
   LogApplier& operator=(const LogApplier&) = delete;
 
-  /// Takes a copy of the group, unless it was applied already. REQUIRES: it stands behind all that were
-  /// added.
+  /// Adds a copy of the group, unless the group is applied already. REQUIRES: the group is behind all
+  /// groups that were added.
   void Add(const LogGroup& group);
 
-  /// Writes entries that are in no group, as Apply does, behind all that was applied. The caller has to
-  /// Persist them before it tells anybody. Errors as Apply, but nothing is kept. REQUIRES: all that was added
-  /// is applied.
+  /// Writes entries that are in no group of the log, in one step, behind all applied groups. The caller
+  /// calls Persist before it reports the writes as done. Errors are those of Apply, but the applier
+  /// does not keep the entries. REQUIRES: all added groups are applied.
   absl::Status ApplyUnlogged(std::span<const LogEntry> entries);
 
-  /// Writes what was added (C3b), and forgets it. Unavailable, DataLoss: as store/durable/status.h; nothing
-  /// of it is visible, and it may be called again.
+  /// Writes the added groups (C3b), and drops them. On an error nothing becomes visible, the groups stay
+  /// added, and the caller may try again.
+  ///
+  /// - Unavailable, DataLoss, PermissionDenied: see ToStatus in store/durable/status.h.
   absl::Status Apply();
-  /// Returns when the disk has what was applied. The files before applied_to() may then be recycled.
-  /// REQUIRES: the log was synced to there. Unavailable, DataLoss.
+  /// Waits until the disk has the applied groups. Then the log may recycle the files before
+  /// applied_to(). REQUIRES: the log is synced to applied_to(). Errors are those of Apply.
   absl::Status Persist();
 
   Lsn applied_to() const { return applied_to_; }
-  /// The highest version of an entry that was applied; 0: none was.
+  /// Returns the highest version of an applied entry, or 0 if there is none.
   std::uint64_t applied_version() const { return applied_version_; }
-  /// Of what was added and not applied: bytes in memory, and distinct keys.
+  /// Returns the bytes in memory of the groups that are added and not applied.
   std::size_t bytes() const { return bytes_; }
+  /// Returns the number of distinct keys in these groups.
   std::size_t keys() const { return entries_.size(); }
 
  private:
@@ -92,20 +97,20 @@ class LogApplier {
   };
   using Latest = absl::flat_hash_map<std::string_view, LogEntry>;
 
-  /// REQUIRES: its bytes stay until it is applied.
+  /// Adds an entry to the maps. REQUIRES: its bytes stay valid until Forget.
   void AddEntry(const LogEntry& entry);
   absl::Status Write();
   void Forget();
   absl::Status Insert(const std::vector<const LogEntry*>& entries, const std::vector<const LogEntry*>& meta);
   absl::Status Ingest(const std::vector<const LogEntry*>& entries, const std::vector<const LogEntry*>& meta);
-  /// Makes a table; nothing: there is no entry for it.
+  /// Makes a table, and returns its path. Returns nullopt if there is no entry.
   absl::StatusOr<std::optional<std::string>> MakeTable(std::string_view name,
                                                        rocksdb::ColumnFamilyHandle* family,
                                                        const std::vector<const LogEntry*>& sorted) const;
 
   const LogApplierOptions options_;
-  std::deque<std::string> groups_;  // to whose bytes the maps point, and to those of
-  std::deque<Outcome> outcomes_;
+  std::deque<std::string> groups_;  // the maps point to the bytes of these
+  std::deque<Outcome> outcomes_;    // and of these
   std::size_t bytes_ = 0;
   Latest entries_;
   Latest meta_;

@@ -43,7 +43,7 @@ class LogChangeLog final : public ChangeLog {
   std::uint64_t position() const override { return position_; }
 
  private:
-  /// False: it is no change, or was shown.
+  /// Returns false if the entry is no change of a key, or is before position(). OutOfRange: C8c.
   absl::StatusOr<bool> Take(const LogEntry& entry, Change* change) {
     const LogGroup& group = reader_->group();
     const auto offset = static_cast<std::uint64_t>(entry.key.data() - group.bytes.data());

@@ -1,15 +1,15 @@
-// The changes of a durable tier with a commit log: its groups, read again.
+// Change feed of a durable tier with a commit log. It reads the groups of the log.
 //
-//   C8b  The sequence of a change is the LSN of its key. So a place behind a change, or behind a group, is
-//   one
-//        byte behind that; and the order of the log is the order of sequences, across restarts.
-//   C8c  A feed that is not told otherwise has shown all changes before its position: a write that is not in
-//        the log has a mark there (kGapKey), which ends the feed with OutOfRange.
-//   C8d  Each opening is logged before all that it writes, with the end of the log that it found. A place
-//   that
-//        an earlier opening has shown behind that end was lost.
+//   C8b  The sequence of a change is the LSN of its key. So the place behind a change, or behind a
+//        group, is one byte behind it. The order of the log is the order of sequences, across
+//        restarts.
+//   C8c  Unless a feed gets an error, it has returned all changes before its position. A write that
+//        is not in the log has a mark there (kGapKey), which ends the feed with OutOfRange.
+//   C8d  Each opening logs itself, and the end of the log that it found, before any other write. A
+//        place behind that end, which an earlier opening returned, is lost.
 //
-// A log that is new knows no openings: LSNs begin anew. So what was noted with another log is no place in it.
+// A new log knows no openings, and its LSNs begin anew. So a place noted with another log is no place
+// in it.
 #pragma once
 
 #include <cstdint>
@@ -31,18 +31,25 @@ class DB;
 
 namespace remora {
 
-/// Keys of the meta family. The mark of a write that is not in the log; its value is one byte.
+/// Key in the meta family of the mark for a write that is not in the log. Its value is one byte.
 inline constexpr std::string_view kGapKey = "log_gap";
-/// And, with the LSN that an opening found behind it, the last byte last: Opening.
+/// Prefix of the keys in the meta family under which each Opening is stored.
 inline constexpr std::string_view kLogOpeningPrefix = "log_opening";
 
+/// Returns the key of an opening: the prefix, then the LSN that the opening found, big-endian.
 std::string LogOpeningKey(Lsn found);
 
-/// In their order. DataLoss, Unavailable.
+/// Returns the openings in their order.
+///
+/// - DataLoss: an opening has the wrong size.
+/// - Unavailable: RocksDB cannot read them.
 absl::StatusOr<std::vector<Opening>> ReadLogOpenings(rocksdb::DB* db, rocksdb::ColumnFamilyHandle* meta);
 
-/// A feed from sequence `from` on; finds the place as ReadWalChanges does. `end` of its Next: the end of a
-/// group. OutOfRange: what begins there is not kept any more. `log` outlives the feed.
+/// Returns a feed from sequence `from` on. It may read a whole log file to find the place. The `end`
+/// passed to the feed's Next is the end of a group. REQUIRES: `log` outlives the feed.
+///
+/// - OutOfRange: the change at `from` is no longer kept.
+/// - NotFound, PermissionDenied, Unavailable: the log cannot be read.
 absl::StatusOr<std::unique_ptr<ChangeLog>> ReadLogChanges(const CommitLog& log, std::uint64_t from);
 
 }  // namespace remora

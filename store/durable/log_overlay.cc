@@ -26,7 +26,7 @@ std::string_view AsBytes(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
-/// As LogApplier writes it.
+/// Adds an entry in the form in which LogApplier writes it.
 rocksdb::Status AddToOverlay(const LogEntry& entry, const LogOverlayOptions& options,
                              rocksdb::WriteBatchWithIndex* writes) {
   const rocksdb::Slice key = AsSlice(entry.key);

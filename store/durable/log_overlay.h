@@ -1,4 +1,5 @@
-// What a commit log holds and RocksDB does not, for who reads a data directory and changes nothing.
+// The part of a commit log that RocksDB does not have yet, for readers that do not change the data
+// directory.
 #pragma once
 
 #include <memory>
@@ -14,21 +15,22 @@ class WriteBatchWithIndex;
 
 namespace remora {
 
-/// The groups of a log behind those that were applied, in memory, to be laid over RocksDB.
+/// The groups of a log that are not applied, in memory. A reader consults them before RocksDB.
 struct LogOverlay {
   std::shared_ptr<rocksdb::WriteBatchWithIndex> writes;
-  bool log_was_torn = false;  // as DurableTier::log_was_torn
+  bool log_was_torn = false;  // see DurableTier::log_was_torn
 };
 
 struct LogOverlayOptions {
-  std::string dir;  // of the log
+  std::string dir;  // directory of the log
   rocksdb::DB* db = nullptr;
   rocksdb::ColumnFamilyHandle* entries = nullptr;
   rocksdb::ColumnFamilyHandle* meta = nullptr;
   bool is_of_this_boot = false;
 };
 
-/// Takes as much memory as the log has bytes that were not applied. Errors as CommitLog::Open.
+/// Reads the groups that are not applied. Cost: as much memory as they have bytes. Errors are those of
+/// CommitLog::Open.
 absl::StatusOr<LogOverlay> ReadLogOverlay(const LogOverlayOptions& options);
 
 }  // namespace remora

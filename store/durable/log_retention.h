@@ -1,4 +1,4 @@
-// How much of a log is kept for change feeds that are behind, once nothing else needs it.
+// Retention of log files for slow change feeds, after the store itself no longer needs the files.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace remora {
 
-/// Keeps at least so many bytes of the latest log, and all that was written within this time.
+/// Keeps at least the latest `bytes` of the log, and everything written to it within the last `time`.
 struct LogRetention {
   std::uint64_t bytes = 0;
   std::chrono::seconds time{0};

@@ -13,7 +13,7 @@
 namespace remora {
 namespace {
 
-/// A string between two, about in the middle when they are read as fractions in base 256. `low` when there is
+/// Returns a string about in the middle between two, read as fractions in base 256. Returns `low` if there is
 /// none, or none that differs in few enough digits. REQUIRES: low <= high.
 std::string Middle(std::string_view low, std::string_view high) {
   const auto differ = std::mismatch(low.begin(), low.end(), high.begin(), high.end());
@@ -21,7 +21,7 @@ std::string Middle(std::string_view low, std::string_view high) {
   const auto digit = [same](std::string_view text, std::size_t i) {
     return same + i < text.size() ? static_cast<unsigned char>(text[same + i]) : 0u;
   };
-  // Keys may be long, and who bisects goes on from there.
+  // Keys may be long. The caller bisects further, so a few digits at a time suffice.
   constexpr std::size_t kMostDigits = 16;
   std::string digits(std::min(std::max(low.size(), high.size()) - same + 1, kMostDigits), '\0');
   unsigned carry = 0;
@@ -61,18 +61,18 @@ class Splitter {
   }
 
  private:
-  /// About how many bytes entries before `key` take, in tables and in memory.
+  /// Returns an estimate of the bytes of the entries before `key`, in tables and in memory.
   std::uint64_t BytesBefore(std::string_view key) const {
     rocksdb::SizeApproximationOptions options;
     options.include_memtables = true;
     options.include_files = true;
     const rocksdb::Range range({}, rocksdb::Slice(key.data(), key.size()));
     std::uint64_t bytes = 0;
-    // A table that cannot be read counts nothing here: whoever scans it is told.
+    // If a table cannot be read, the estimate is 0. A reader that scans the table gets the error.
     return db_.GetApproximateSizes(options, &family_, &range, 1, &bytes).ok() ? bytes : 0;
   }
 
-  /// First and last keys of the tables, ordered, and strings before and after all keys.
+  /// Returns the first and last keys of the tables, sorted, and one string before and one after all keys.
   std::vector<std::string> Anchors(const std::string& beyond) const {
     rocksdb::ColumnFamilyMetaData family;
     db_.GetColumnFamilyMetaData(&family_, &family);
@@ -87,8 +87,8 @@ class Splitter {
     return anchors;
   }
 
-  /// A string before which there are about `target` bytes: bisects between the tables' first and last keys,
-  /// and then between any strings.
+  /// Returns a string before which there are about `target` bytes. It bisects between the tables' first and
+  /// last keys, and then between arbitrary strings.
   std::string Border(const std::vector<std::string>& anchors, std::uint64_t target,
                      std::uint64_t tolerance) const {
     const auto from =
@@ -98,8 +98,8 @@ class Splitter {
     std::string high = *from;
     std::uint64_t bytes_low = BytesBefore(low);
     std::uint64_t bytes_high = BytesBefore(high);
-    // Enough to tell keys apart which are the same in 64 bytes more than those of their table are. It ends
-    // there because an entry larger than the tolerance keeps low and high apart for ever.
+    // Enough steps to distinguish keys that share 64 bytes more than all keys of their table do. The bound
+    // is necessary, since an entry larger than the tolerance keeps bytes_low and bytes_high apart for ever.
     constexpr int kMaxSteps = 512;
     for (int step = 0; step < kMaxSteps && bytes_high > bytes_low + tolerance; ++step) {
       std::string middle = Middle(low, high);

@@ -1,4 +1,4 @@
-// Where to split what the durable tier holds into parts of about the same size.
+// Split of the durable tier's keys into parts of about the same size.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,11 @@ class DB;
 
 namespace remora {
 
-/// The keys that begin parts of about the same number of bytes, at most `parts` of them and none much smaller
-/// than 16 KiB, without the first one's; ordered, each once. They need not be keys that are there. RocksDB's
-/// estimates may change from one call to the next, so nothing but the evenness of parts hangs on them.
+/// Returns the borders between at most `parts` parts of about the same number of bytes, none much smaller
+/// than 16 KiB. A border is the first string of a part. The borders are sorted and distinct, and the first
+/// part has none. A border need not be an existing key.
+///
+/// RocksDB's estimates may change from call to call; only the evenness of the parts depends on them.
 std::vector<std::string> KeyBorders(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& family, std::size_t parts);
 
 }  // namespace remora

@@ -20,15 +20,15 @@ namespace remora {
 namespace {
 
 rocksdb::CompressionType Compression() {
-  // LZ4 costs little next to the disk writes that it saves. No build of RocksDB must have it.
+  // LZ4 costs little compared with the disk writes that it saves. A build of RocksDB may lack it.
   const std::vector<rocksdb::CompressionType> supported = rocksdb::GetSupportedCompressions();
   return std::find(supported.begin(), supported.end(), rocksdb::kLZ4Compression) != supported.end()
              ? rocksdb::kLZ4Compression
              : rocksdb::kNoCompression;
 }
 
-// The least that all releases of Debian which Remora runs on write and read, so that data go back to an older
-// one.
+// The lowest format that RocksDB writes and reads on all supported releases of Debian. So a data directory
+// can be used on an older release again.
 constexpr std::uint32_t kTableFormat = 5;
 
 rocksdb::ColumnFamilyOptions FamilyOptions(std::size_t write_buffer_size,
@@ -41,8 +41,8 @@ rocksdb::ColumnFamilyOptions FamilyOptions(std::size_t write_buffer_size,
   return options;
 }
 
-/// RocksDB's own diary, which nobody asked for: what matters comes as a status. Some builds of RocksDB,
-/// Debian's among them, abort the process when the file that they write it to cannot grow.
+/// Discards RocksDB's info log, since the important messages come as a status. Some builds of RocksDB,
+/// including Debian's, abort the process when the file of the info log cannot grow.
 class NoLog : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
@@ -53,12 +53,12 @@ class NoLog : public rocksdb::Logger {
 
 rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes, std::size_t write_buffer_bytes) {
   rocksdb::BlockBasedTableOptions table;
-  // A file that does not have the key is not read for it. Files from before there were filters are read as
-  // they are.
+  // The filter saves the read of a file that does not have the key. Files without a filter, from earlier
+  // versions, can still be read.
   constexpr double kBitsPerKey = 10;  // one in a hundred files is read in vain
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kBitsPerKey));
-  // Filters and indexes stay outside of the cache: there they would push each other out as soon as they are
-  // larger than it, and each Get would read three blocks.
+  // Filters and indexes stay outside the cache. Inside, they would evict each other as soon as they are
+  // larger than the cache, and each Get would read three blocks.
   table.cache_index_and_filter_blocks = false;
   table.no_block_cache = block_cache_bytes == 0;
   if (!table.no_block_cache) table.block_cache = rocksdb::NewLRUCache(block_cache_bytes);
@@ -66,11 +66,12 @@ rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes, std::siz
 }
 
 rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes) {
-  // Read once, at the start: no filter, no cache.
+  // The store reads this family once, at the start, so it needs no filter and no cache.
   rocksdb::BlockBasedTableOptions table;
   table.no_block_cache = true;
-  // Outcomes of writes take each other's place here, so that little of this reaches a file. They are put
-  // behind each other, and sorted when that is full: a sorted list costs each write 2.5 us instead of 0.4.
+  // Outcomes of writes replace each other in the memtable, so few of them reach a file. The memtable is a
+  // vector that is sorted when it is full: a sorted list would cost each write several times as much
+  // (decision 0021).
   rocksdb::ColumnFamilyOptions options = FamilyOptions(write_buffer_bytes / 4, table);
 
   options.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
@@ -82,10 +83,12 @@ int MaxOpenTables(std::size_t descriptors) {
     rlimit limit = {};
     descriptors = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : 0;
   }
-  // Logs, the manifest, folders, what is being written, and what is set aside; change feeds and backups.
+  // Other descriptors: logs, the manifest, directories, files being written, reserved descriptors
+  // (files.h), change feeds and backups.
   constexpr std::size_t kOthers = 64;
-  constexpr std::size_t kLeast = 20;  // of RocksDB's
-  // Of tables of 64 MiB: 4 TB. They all stay open, and are opened at the start, in parallel.
+  constexpr std::size_t kLeast = 20;  // the least that RocksDB accepts
+  // So many tables of 64 MiB are 4 TB. With descriptors for all of them, RocksDB opens every table at the
+  // start, and keeps it open.
   constexpr std::size_t kAll = 65536;
   if (descriptors >= kAll + kOthers) return -1;
   return static_cast<int>(std::max(descriptors, kLeast + kOthers) - kOthers);
@@ -96,24 +99,26 @@ rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention
   // A store that lost its files is damaged, not new.
   options.create_if_missing = fresh;
   options.create_missing_column_families = fresh;
-  // A killed process may leave the last record of the log incomplete; that one was not acknowledged. Whether
-  // other damage is to be expected, wal_recovery.h decides.
+  // A killed process may leave the last record of the log incomplete; that record was not acknowledged.
+  // wal_recovery.h decides about all other damage.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  // Each write is with the system before it is acknowledged.
+  // Each write is in the page cache before it is acknowledged.
   options.manual_wal_flush = false;
-  options.allow_concurrent_memtable_write = false;  // there is one writer, and the meta family wants it
-  // Writes that skip the log (Log::kSkipped) are kept with what was written along with them, or not at all.
+  options.allow_concurrent_memtable_write = false;  // one writer; the meta family's memtable requires it
+  // A flush persists all families in one step. So a group that skips the log (Log::kSkipped) survives as a
+  // whole, or not at all.
   options.atomic_flush = true;
-  // The meta family is written seldom, and would keep old log files from being deleted until this many bytes
-  // of them are there. It also bounds what a restart has to replay.
+  // A family with few writes, like meta, would keep old log files for long. This bounds their bytes, and so
+  // the bytes that a restart replays.
   options.max_total_wal_size = std::uint64_t{256} << 20;
-  // For change feeds that are behind, they go to the archive; RocksDB itself deletes none there.
+  // Log files that are no longer needed go to the archive, for slow change feeds. RocksDB deletes none
+  // there; LogArchiveTrimmer does.
   options.WAL_ttl_seconds = std::numeric_limits<std::uint64_t>::max();
   options.listeners.push_back(LogArchiveTrimmer(log_retention));
-  // The log files have all of it, so a stop takes no time.
+  // The log files have all data, so closing the database needs no flush.
   options.avoid_flush_during_shutdown = true;
   options.skip_stats_update_on_db_open = true;
-  options.max_file_opening_threads = 1;  // the caller: RocksDB ends the process where it cannot start more
+  options.max_file_opening_threads = 1;  // the caller's: RocksDB ends the process if it cannot start more
   options.info_log = std::make_shared<NoLog>();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;

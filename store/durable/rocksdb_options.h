@@ -1,4 +1,4 @@
-// How RocksDB is set up for the durable tier.
+// Options of RocksDB for the durable tier.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +13,25 @@ struct ReadOptions;
 
 namespace remora {
 
-/// Of keys and values. Both numbers are as in DurableTierOptions.
+/// Returns the options of the family of keys and values. See DurableTierOptions for both numbers.
 rocksdb::ColumnFamilyOptions DataOptions(std::size_t block_cache_bytes, std::size_t write_buffer_bytes);
-/// Of what is kept beside them.
+/// Returns the options of the meta family.
 rocksdb::ColumnFamilyOptions MetaOptions(std::size_t write_buffer_bytes);
 
-/// DBOptions::max_open_files, where all files may take so many descriptors; 0: as StoreOptions::descriptors.
+/// Returns DBOptions::max_open_files, so that all files together take about `descriptors`. 0: half of the
+/// process's limit.
 int MaxOpenTables(std::size_t descriptors);
-/// `fresh`: it is made; else it must be there.
+/// Returns the options of the database. If `fresh`, RocksDB makes it; otherwise it must exist.
 rocksdb::DBOptions DatabaseOptions(bool fresh, const LogRetention& log_retention);
 
-/// Each block is read once: it shall not push out what Get comes back to.
+/// Returns options for a reader that reads each block once. Its blocks do not enter the cache, where they
+/// would push out blocks that Get needs again.
 rocksdb::ReadOptions ReadOnce();
 
-/// What reads some entries reads no more than these: RocksDB, asked for nothing, reads ahead by itself, more
-/// the further one comes, and 256 KiB at most.
+/// Bytes of explicit read-ahead.
 inline constexpr std::uint64_t kReadAhead = std::uint64_t{2} << 20;
+/// Returns options for a reader of about `bytes` on disk. For less than kReadAhead it sets no read-ahead:
+/// RocksDB then reads ahead by itself, more and more, up to 256 KiB.
 rocksdb::ReadOptions ReadThrough(std::uint64_t bytes = kReadAhead);
 
 }  // namespace remora

@@ -21,8 +21,8 @@ namespace remora {
 
 namespace {
 
-/// The format of a table that a newer RocksDB wrote, from the error of this one. Formats are small numbers;
-/// others come from damage.
+/// Returns the format of a table that a newer RocksDB has written, from the error of this one. Formats are
+/// small numbers. A large one is damage: returns nullopt.
 std::optional<int> LaterTableFormat(std::string_view error) {
   constexpr std::string_view kBefore = "unsupported format_version: ";
   constexpr int kMostLater = 15;
@@ -41,7 +41,7 @@ absl::Status DamagedStatus(std::string_view place, std::string_view why) {
       absl::StrCat(AbslView(place), " is damaged; restore it from a copy: ", AbslView(why)));
 }
 
-// The text of a call that failed ends with that of errno.
+// The text of RocksDB's error ends with that of the errno of the failed call.
 bool WillPass(const rocksdb::Status& status) {
   if (status.ok()) return false;
   const std::string text = status.ToString();
@@ -56,8 +56,8 @@ bool IsDiskFull(const rocksdb::Status& status) {
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
   if (status.ok()) return absl::OkStatus();
   const std::string text = status.ToString();
-  // RocksDB has no code for this one, and may call a file that it must not read a damaged one; its text ends
-  // with that of errno.
+  // RocksDB has no code for EACCES, and may report corruption for a file that it may not read. But its text
+  // contains that of the errno.
   if (absl::StrContains(text, std::strerror(EACCES))) {
     return absl::PermissionDeniedError(absl::StrCat("not allowed to use ", AbslView(place), ": ", text));
   }
@@ -70,14 +70,14 @@ absl::Status ToStatus(const rocksdb::Status& status, std::string_view place) {
                      text));
   }
   if (WillPass(status)) {
-    // Its files are told of as if the disk were full (files.h).
+    // RocksDB was told that the disk is full (F1 of files.h). Remove that from the text.
     return MarkedAsShortage(absl::UnavailableError(
         absl::StrCat("the system is short of descriptors or memory right now, or a file is as large as may "
                      "be (ulimit -n, -f): ",
                      AbslView(place), ": ", absl::StrReplaceAll(text, {{"No space left on device: ", ""}}))));
   }
-  // Our options do not change, so an argument that RocksDB calls invalid came from the files. So did "not
-  // found", which an iterator or an open only says of a file; who looks up a key asks before.
+  // Remora's options do not change, so an argument that RocksDB calls invalid came from the files. "Not
+  // found" refers to a file, too: a caller that looks up a key tests IsNotFound before it calls this.
   if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound() || status.IsPathNotFound()) {
     return DamagedStatus(place, text);
   }

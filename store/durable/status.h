@@ -1,4 +1,4 @@
-// The one translator of RocksDB's errors.
+// Translation of RocksDB's errors into absl::Status. No other code translates them.
 #pragma once
 
 #include <string_view>
@@ -11,18 +11,23 @@ class Status;
 
 namespace remora {
 
-/// `place`: of what, for a person: "data directory /var/lib/app".
-absl::Status DamagedStatus(std::string_view place, std::string_view why);  // DataLoss
+/// Returns DataLoss. `place` names the damaged thing in messages: "data directory /var/lib/app".
+absl::Status DamagedStatus(std::string_view place, std::string_view why);
 
-/// Whether the system was short of something for the moment, as of descriptors or memory: what has failed is
-/// worth another try, and left nothing damaged.
+/// Returns whether a temporary shortage of the system, for example of descriptors or memory, caused the
+/// error. The call may be tried again, and has damaged nothing.
 bool WillPass(const rocksdb::Status& status);
 
-/// Returns whether the disk is full, or the user's share of it (EDQUOT), for which RocksDB has no code.
+/// Returns whether the disk is full, or the user's quota is (EDQUOT), for which RocksDB has no code.
 bool IsDiskFull(const rocksdb::Status& status);
 
-/// OK; PermissionDenied; DataLoss: files are missing or damaged; Unavailable: all else, a full disk too. What
-/// will pass is marked as a shortage (store/base/shortage.h).
+/// Translates a status. `place` is as for DamagedStatus.
+///
+/// - PermissionDenied: the process may not use a file.
+/// - FailedPrecondition: a newer RocksDB has written a table in a format that this one does not know.
+/// - DataLoss: files are missing or damaged.
+/// - Unavailable: any other error, including a full disk. If WillPass(status), the result is marked as a
+///   shortage (store/base/shortage.h).
 absl::Status ToStatus(const rocksdb::Status& status, std::string_view place);
 
 }  // namespace remora

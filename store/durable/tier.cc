@@ -29,10 +29,10 @@ namespace remora {
 namespace {
 
 constexpr char kMetaFamily[] = "meta";
-// Larger than what is in memory ever is: TierLog flushes.
+// Larger than any memtable, so that RocksDB flushes none by itself; TierLog does.
 constexpr std::size_t kNeverFull = std::size_t{64} << 30;
 
-// Of a batch's memory, up to so much is kept for the next one.
+// Bytes of a batch's memory that the next batch may use again.
 constexpr std::size_t kKeptBatch = std::size_t{1} << 20;
 
 template <typename T>
@@ -92,7 +92,8 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
                                                       .is_of_this_boot = dir_->is_of_this_boot()}));
   }
   log_was_torn_ = log_was_torn_ || overlay_.log_was_torn || (log_ != nullptr && log_->was_torn());
-  // A log that was torn by a power cut must not be taken for one of this boot, should it still be there.
+  // A log that a power cut has torn does not belong to this boot. As long as it exists, NoteBoot has to
+  // wait: a later Open would take the log for one of this boot.
   const auto is_there = [](const std::string& log) { return std::filesystem::exists(log); };
   if (!options.read_only && std::ranges::none_of(torn, is_there)) {
     REMORA_RETURN_IF_ERROR(dir_->NoteBoot());
@@ -105,14 +106,14 @@ absl::Status DurableTier::Impl::Open(const DurableTierOptions& options) {
 absl::Status DurableTier::Impl::Write(Log log) {
   if (log_ != nullptr) return WriteLogged();
   REMORA_RETURN_IF_ERROR(log_failed_);
-  // Who reads may see the new values before RocksDB returns. When it fails they may be there all the same.
+  // A reader may see the new values before RocksDB returns, and even if the write fails.
   if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
-    readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see Parse
+    readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see TryParse
   }
   rocksdb::WriteOptions options;
   options.disableWAL = log == Log::kSkipped;
-  options.sync = false;  // the system has it: it survives the process, not the machine; see Sync
-  // Relaxed: what is said of the log was so before.
+  options.sync = false;  // the page cache has it: it survives the process, but not the machine; see Sync
+  // Relaxed: an older value is true, too.
   const SyncedMark mark{synced_.load(std::memory_order_relaxed)};
   const bool marks = log == Log::kWritten && mark.sequence != marked_;
   if (marks) REMORA_CHECK(batch_.Put(meta(), SyncedMark::kKey, BytesOf(mark)).ok());  // it only copies
@@ -123,10 +124,10 @@ absl::Status DurableTier::Impl::Write(Log log) {
     batch_ = rocksdb::WriteBatch();
   }
   if (!status.ok()) {
-    // The log file may end in half a record now, and RocksDB refuses all further writes to it: after a full
-    // disk, and where the system was short of something, until it has moved everything to a new one by
-    // itself, for which it waits until there is space for a whole write buffer; after any other error until
-    // it is opened again. It does not move what has nothing in it (F3 of files.h).
+    // The log file may end in half a record now, so RocksDB rejects all further writes to it. After a
+    // full disk or a shortage, RocksDB moves by itself to a new log file, once there is space for a
+    // whole write buffer. After any other error, it rejects writes until it is opened again. RocksDB
+    // never replaces a log file without a record (F3 of files.h).
     next_limit_ = version_limit_;
     const std::string why(Translate(status).message());
     const bool goes_on = IsDiskFull(status) || WillPass(status);
@@ -139,10 +140,10 @@ absl::Status DurableTier::Impl::Write(Log log) {
   version_limit_ = next_limit_;
   if (marks) marked_ = mark.sequence;
   if (log == Log::kWritten) {
-    // Release: who syncs it finds it in the log.
+    // Release: a thread that reads this number and then syncs finds the write in the log.
     logged_.store(db_->GetLatestSequenceNumber(), std::memory_order_release);
   } else {
-    skipped_log_.store(true, std::memory_order_relaxed);  // a log that is read later has a gap, if any
+    skipped_log_.store(true, std::memory_order_relaxed);  // a feed that reads the log may find a gap
   }
   return absl::OkStatus();
 }
@@ -210,7 +211,7 @@ absl::StatusOr<std::uint64_t> DurableTier::Continue(const ChangePlace& place, st
 
 absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t from) const {
   if (impl_->log_ != nullptr) return impl_->log_->ReadChanges(from);
-  // What is missing from an earlier opening's log was lost.
+  // Only writes of this opening may skip the log. A write that an earlier opening's log lacks was lost.
   const bool gaps =
       impl_->skipped_log_.load(std::memory_order_relaxed) && from > impl_->openings_.back().found;
   return ReadWalChanges(*impl_->db_, impl_->place(), from, gaps);
@@ -218,7 +219,7 @@ absl::StatusOr<std::unique_ptr<ChangeLog>> DurableTier::ReadLog(std::uint64_t fr
 
 absl::Status DurableTier::Sync() {
   if (impl_->log_ != nullptr) return impl_->log_->Sync();
-  // One after the other: the system reports a failure to one of two callers only.
+  // One caller at a time: of two callers, the system may report a failure only to one.
   const std::lock_guard lock(impl_->sync_mutex_);
   if (impl_->sync_failed_.ok()) impl_->sync_failed_ = impl_->Sync();
   return impl_->sync_failed_;
@@ -229,8 +230,8 @@ absl::Status DurableTier::VerifyTables() const {
 }
 
 absl::StatusOr<BackupInfo> DurableTier::Backup(const std::string& dir, const BackupRequest& request) const {
-  // C4: RocksDB must not flush by itself. What is applied meanwhile, and is not in tables, is not in the
-  // backup.
+  // C4: RocksDB must not flush by itself. Writes that are applied after PersistAll are in no table, so
+  // the backup does not have them.
   if (has_commit_log()) REMORA_RETURN_IF_ERROR(impl_->log_->PersistAll());
   return CreateBackup(*impl_->db_, impl_->place(), dir, request, /*flush=*/!has_commit_log());
 }

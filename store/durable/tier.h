@@ -1,12 +1,13 @@
-// The durable tier: what a store keeps on disk. The only thing that knows RocksDB.
+// The durable tier: the data that a store keeps on disk, in RocksDB. No other part of the store uses
+// RocksDB.
 //
 //   column family "default":  key -> {StoredHeader, value} (store/durable/format.h)
-//   column family "meta":     "version_limit" -> 8 bytes; every version ever used is less
+//   column family "meta":     "version_limit" -> 8 bytes; every version ever used is lower
 //                             "synced" -> SyncedMark (store/durable/wal_recovery.h)
 //                             "client" CLIENT -> 8 bytes: RememberedClient::since_ms
 //                             "client" CLIENT NUMBER -> RememberedWrite (store/durable/completion_records.h)
 //                               CLIENT: its 8 bytes; NUMBER: 1 byte, modulo kRememberedWrites
-//                             "openings" -> Opening each (store/durable/format.h)
+//                             "openings" -> a list of Opening (store/durable/format.h)
 #pragma once
 
 #include <chrono>
@@ -30,134 +31,158 @@
 namespace remora {
 
 struct DurableTierOptions {
-  /// Blocks of the tables that Get has read, uncompressed. 0: none are kept. Beside it stay in memory, for
-  /// each key in a table, 10 bits of filter and its share of the table's index: a key and some bytes for each
-  /// 4 KiB.
+  /// Size of the cache of table blocks that Get has read, uncompressed. 0: no cache. In addition, the
+  /// tier keeps in memory 10 bits of filter for each key in a table. It also keeps the index of each
+  /// table: a key and some bytes for each 4 KiB.
   std::size_t block_cache_bytes = std::size_t{32} << 20;
-  /// As StoreOptions::write_buffer_bytes.
+  /// See StoreOptions::write_buffer_bytes.
   std::size_t write_buffer_bytes = std::size_t{64} << 20;
 
-  /// Of log files that are not needed any more: for change feeds that are behind.
+  /// Says which log files the tier keeps for slow change feeds, although it no longer needs them.
   LogRetention log_retention{};
-  /// As StoreOptions::descriptors.
+  /// See StoreOptions::descriptors.
   std::size_t descriptors = 0;
-  /// Nothing is written, to the directory or by any call, and others may read it at the same time. What is in
-  /// the log files is held in memory. Open fails with NotFound and FailedPrecondition where there is no
-  /// store.
+  /// The tier writes nothing to the directory, and other processes may read it at the same time. The
+  /// tier holds the content of the log files in memory. Open returns NotFound or FailedPrecondition if
+  /// the directory holds no store.
   bool read_only = false;
-  /// As StoreOptions::commit_log_bytes. read_only: of no account; what is there is read.
+  /// See StoreOptions::commit_log_bytes. Ignored if `read_only`: the tier then reads an existing
+  /// commit log.
   std::uint64_t commit_log_bytes = 0;
-  /// Writers fill RocksDB behind the commit log, in place of a thread.
+  /// The writing thread, and no thread of the tier, applies the commit log to RocksDB.
   bool applies_in_steps = false;
 };
 
-/// It is written in groups, read whole at the start, and read by key where memory does not hold a record.
+/// The store writes it in groups, reads all of it at the start, and reads single keys whose record is
+/// not in memory.
 ///
-/// Thread Safety: Sync, Backup, VerifyTables, Get, EstimateSize, Split and all ForEach may be called from any
-/// threads at any time, while another one writes, too; what they show is whole groups. All else is for one
-/// thread at a time.
+/// Thread Safety: members that say "any thread" may be called at any time, also while another thread
+/// writes, and show whole groups only. All others are for one thread at a time.
 class DurableTier {
  public:
-  /// Opens or makes it in `path`. Errors as Store::Open.
+  /// Opens the tier in `path`, and makes it if there is none. Errors are those of Store::Open.
   static absl::StatusOr<std::unique_ptr<DurableTier>> Open(const std::string& path,
                                                            const DurableTierOptions& options = {});
-  /// Flushes nothing: all of it is in the log files.
+  /// Flushes nothing, since the log files have all logged writes.
   ~DurableTier();
   DurableTier(const DurableTier&) = delete;
   DurableTier& operator=(const DurableTier&) = delete;
 
-  /// Whether Open dropped writes that were not synced, because a machine that failed had left holes in them
-  /// (store/durable/wal_recovery.h). read_only: whether it would, and does not show them.
+  /// Returns whether Open dropped unsynced writes, because a machine failure had left holes in the log
+  /// (store/durable/wal_recovery.h). If read_only: whether the tier hides such writes.
   bool log_was_torn() const;
 
-  /// As of the last successful write.
+  /// Returns the version limit as of the last successful Write.
   std::uint64_t version_limit() const;
 
-  /// A group is put together, then written as a whole, or given up.
-  /// With a commit log, the bytes of a Put stay until Write. `version`: of the deletion; 0: the key has
-  /// expired.
+  // These add to the group, which Write then writes as a whole.
+
+  /// With a commit log, the caller keeps the bytes unchanged until Write.
   void Put(std::string_view key, const StoredHeader& header, std::string_view value);
+  /// `version` is that of the deletion. 0: the key has expired.
   void Delete(std::string_view key, std::uint64_t version = 0);
   void SetVersionLimit(std::uint64_t limit);
   void PutClient(std::uint64_t client, std::int64_t since_ms);
-  /// With all its outcomes.
+  /// Deletes the client with all its outcomes.
   void DeleteClient(std::uint64_t client);
-  /// Takes the place of that of an earlier number. REQUIRES: behind the Put or Delete of this version.
+  /// Replaces an earlier outcome with the same number modulo kRememberedWrites. REQUIRES: the last
+  /// addition to the group was the Put or Delete of this version.
   void PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result);
-  /// OK: it survives this process, unless `log` is kSkipped; the others then survive it all the same.
-  /// Otherwise Unavailable: it may or may not be there after a restart. After a full disk, and where the
-  /// system was short of descriptors or memory, writes succeed again some seconds after there is space;
-  /// after other errors, only after a restart.
-  /// With a commit log, all are written to that.
+
   enum class Log : std::uint8_t { kWritten = 1, kSkipped = 2 };
+  /// Writes the group, and begins a new one. With a commit log, it ignores `log`.
+  ///
+  /// - OK: the group survives the end of this process, unless `log` is kSkipped. Groups that are
+  ///   logged survive even if an earlier group skipped the log.
+  /// - Unavailable: the write failed, and the group may or may not exist after a restart. After a full
+  ///   disk, or a shortage of descriptors or memory, writes succeed again some seconds after there is
+  ///   space. After other errors they succeed only after a restart.
   absl::Status Write(Log log = Log::kWritten);
 
-  /// OK: all that was written before the call, and is in the log, survives the machine. Otherwise
-  /// Unavailable, and what the disk has of it is unknown. Then all later calls fail: fsync(2) reports an
-  /// error once. Any thread.
+  /// Makes all logged writes that were done before the call survive a failure of the machine. Any
+  /// thread.
+  ///
+  /// - Unavailable: it is unknown which of them are on the disk. All later calls fail, too, since
+  ///   fsync(2) reports an error only once.
   absl::Status Sync();
 
-  /// Whether there is a commit log. Then all writes are in it, and in change feeds; and Get and ForEach show
-  /// what was applied, without what was deleted since (tier_log.h, C6).
+  /// Returns whether there is a commit log. If so, the log and the change feeds have all writes. Get
+  /// and ForEachFrom(begin) show the applied writes, and hide keys that were deleted since
+  /// (tier_log.h, C6).
   bool has_commit_log() const;
-  /// Whether Get shows the write of this version, or a later one of its key (C6). False: not now, as the disk
-  /// fails. May wait for the disk. Any thread.
+  /// Returns whether Get shows the write of this version, or a later one of its key (C6). Returns
+  /// false if it does not, because the disk fails. It may wait for the disk. Any thread.
   bool Holds(std::uint64_t version) const;
-  /// Whether Get may show a write that failed. Then all later ones fail.
+  /// Returns whether Get may show a write that failed. If so, all later writes fail.
   bool may_show_failed() const;
 
-  /// From now on, the sequence (store/format/types/change.h) is this incarnation's. Once, before all else is
-  /// written.
+  /// Begins the sequence (store/format/types/change.h) of this incarnation. REQUIRES: it is called
+  /// once, before any other write. Errors are those of Write, and DataLoss.
   absl::Status Begin(std::uint64_t incarnation);
-  /// That of the last write that is in the log.
+  /// Returns the sequence of the last logged write.
   std::uint64_t logged_to() const;
-  /// As Continue of change_log.h. REQUIRES: Begin was OK. Any thread.
+  /// See Continue in change_log.h. REQUIRES: Begin was OK. Any thread.
   absl::StatusOr<std::uint64_t> Continue(const ChangePlace& place, std::uint64_t end) const;
-  /// As ReadWalChanges and ReadLogChanges. Any thread, as Get.
+  /// See ReadWalChanges, or with a commit log ReadLogChanges. Any thread.
   absl::StatusOr<std::unique_ptr<ChangeLog>> ReadLog(std::uint64_t from) const;
 
-  /// Makes a backup in `dir` (store/backup.h: what it holds, errors), beside writes, which do not wait for
-  /// it. Any thread.
+  /// Makes a backup in `dir`. store/backup.h says what it holds, and has the errors. Writes do not wait
+  /// for it. Any thread.
   absl::StatusOr<BackupInfo> Backup(const std::string& dir, const BackupRequest& request) const;
 
-  /// Reads all tables, and compares each block with its checksum. DataLoss, Unavailable. Any thread.
+  /// Reads all tables, and compares each block with its checksum. Any thread.
+  ///
+  /// - DataLoss: a table is damaged.
+  /// - Unavailable: a table cannot be read.
   absl::Status VerifyTables() const;
 
-  /// All that are remembered. DataLoss, Unavailable.
+  /// Returns all clients with their outcomes.
+  ///
+  /// - DataLoss: an entry has the wrong size, or a table is damaged.
+  /// - Unavailable: RocksDB cannot read them.
   absl::StatusOr<std::vector<RememberedClient>> Clients() const;
 
   using Entry = StoredEntry;
-  /// What is done with an entry, whose bytes are there until it returns.
+  /// Function that gets an entry. The bytes of the entry are valid until it returns.
   using Take = absl::FunctionRef<absl::Status(const Entry&)>;
 
-  /// Shows the entry of one key, and returns what `take` does. As of the last Write that returned before, or
-  /// a later one. NotFound, DataLoss, Unavailable: nothing was shown. At most one block of a table is read
-  /// from the disk where the filters do not err, and none for most keys that are not there. `take` holds
-  /// memory of the cache, so it should not wait for anything.
+  /// Calls `take` with the entry of a key, and returns its status. The entry is as of the last Write
+  /// that returned before the call, or of a later one. Any thread.
+  ///
+  /// - NotFound: the key does not exist. `take` was not called.
+  /// - DataLoss, Unavailable: the entry is damaged, or RocksDB cannot read it. `take` was not called.
+  ///
+  /// Cost: one block read from the disk at most, and none for most keys that do not exist, unless a
+  /// filter errs. `take` pins memory of the cache, so it should not wait.
   absl::Status Get(std::string_view key, Take take) const;
 
-  /// Shows all entries, in the order of their keys, until one is not OK. DataLoss, Unavailable.
+  /// Calls `take` with all entries, in the order of their keys, until a call returns an error, which it
+  /// then returns. Any thread.
+  ///
+  /// - DataLoss, Unavailable: an entry is damaged, or RocksDB cannot read it.
   absl::Status ForEach(Take take) const;
 
-  /// The same from key `begin` on. For who reads in bits: it reads ahead little at first.
+  /// Calls `take` as ForEach does, for keys from `begin` on. It reads ahead little at first, which
+  /// suits callers that read a few entries at a time. Any thread.
   absl::Status ForEachFrom(std::string_view begin, Take take) const;
 
-  /// Shows the entries of a range, one after the other, as they were when it was made: whole groups, those
-  /// whose Write had returned by then, and no others. While it is there, so is what it shows, on disk and in
-  /// memory (a write buffer and what was written over). Thread Safety: none. REQUIRES: does not outlive its
-  /// tier.
+  /// A cursor over the entries of a range, as they were when it was made. It shows exactly the groups
+  /// whose Write had returned by then. As long as it exists, RocksDB keeps that state on disk and in
+  /// memory: a write buffer, and values that were overwritten since.
+  ///
+  /// Thread Safety: none. REQUIRES: the tier outlives it.
   class Cursor {
    public:
     ~Cursor();
     Cursor(const Cursor&) = delete;
     Cursor& operator=(const Cursor&) = delete;
 
-    /// Goes to the next entry; at first, to the first one. False: there is none, or not status().ok(): then
-    /// once and for all.
+    /// Moves to the next entry; the first call moves to the first entry. Returns false for good at the
+    /// end, or if status() is an error.
     bool Next();
-    /// Until Next. REQUIRES: Next was true.
+    /// Returns the entry, which is valid until the next call of Next. REQUIRES: Next returned true.
     const Entry& entry() const { return entry_; }
-    /// DataLoss, Unavailable.
+    /// Returns OK, or the error that ended the cursor: DataLoss or Unavailable.
     const absl::Status& status() const { return status_; }
 
    private:
@@ -165,49 +190,56 @@ class DurableTier {
     struct Rep;
     explicit Cursor(std::unique_ptr<Rep> rep);
 
-    std::unique_ptr<Rep> rep_;  // null: it is over
+    std::unique_ptr<Rep> rep_;  // null: the cursor is at its end
     Entry entry_;
     absl::Status status_;
   };
-  /// Takes some microseconds, and reads nothing from the disk; with a commit log, applies what is logged, and
-  /// may wait for a flush. Not at the same time as Write, if it is to be
-  /// sure what it shows; else as Get.
+  /// Returns a cursor. To know which groups the cursor shows, do not call it during a Write. With a
+  /// commit log, it first applies all logged groups, and may wait for a flush. Any thread.
+  ///
+  /// Cost: some microseconds, and no read from the disk.
   std::unique_ptr<Cursor> NewCursor(const ScanRange& range) const;
 
-  /// About how much there is, by the tables' own counts: what was overwritten or deleted, and is still in an
-  /// older table, counts too, and what was written since Open may be missing. Reads nothing from the disk.
+  /// Estimate of the size of the tier, from the counts in the tables. It includes overwritten and
+  /// deleted entries that are still in an older table. It may lack writes since Open.
   struct Size {
     std::uint64_t keys = 0;
     std::uint64_t bytes = 0;       // of keys and values
     std::uint64_t disk_bytes = 0;  // in tables, compressed
   };
+  /// Returns an estimate without reading from the disk. Any thread.
   Size EstimateSize() const;
 
-  /// Keys that stand next to each other, as they were when Split was called. May hold no key. Copies are the
-  /// same range. REQUIRES: does not outlive its tier.
+  /// A range of adjacent keys, as they were when Split was called. It may hold no key. A copy is the
+  /// same range. REQUIRES: the tier outlives it.
   class KeyRange {
    public:
-    /// The first one, or a string before it. Ranges of one Split are in the order of these; the first one's
-    /// is empty.
+    /// Returns the first key of the range, or a string before it. The ranges of a Split are in the
+    /// order of these strings; that of the first range is empty.
     const std::string& begin() const { return begin_; }
 
    private:
     friend class DurableTier;
     std::string begin_;
-    std::string end_;                       // the first one after it; empty: there is none
-    std::uint64_t disk_bytes_ = 0;          // about
-    std::shared_ptr<const void> snapshot_;  // while it is held, overwritten values stay on disk
+    std::string end_;                       // the first key behind the range; empty: there is none
+    std::uint64_t disk_bytes_ = 0;          // estimate
+    std::shared_ptr<const void> snapshot_;  // keeps values on disk that were overwritten since
   };
-  /// Splits all keys, in their order: each is in one range. At most `parts` of about the same number of bytes
-  /// on disk, to be shown each by a thread of its own; fewer when they would be smaller than 16 KiB, and at
-  /// least one. All show the same state: that at the time of this call. How even they are depends on
-  /// RocksDB's estimates: good for tables, poor for what is not in one yet (after Open, everything is). Reads
-  /// nothing from the disk; takes some ten microseconds for each part, a millisecond where keys are hard to
-  /// tell apart. REQUIRES: parts > 0.
+  /// Splits the keys into at most `parts` ranges, in order, that have about the same number of bytes on
+  /// disk. Each key is in one range. All ranges show the state at the time of this call, each for a
+  /// thread of its own.
+  ///
+  /// Returns fewer ranges, but at least one, if they would be smaller than 16 KiB. RocksDB's estimates
+  /// are good for tables, and poor for data that is in no table yet. Without a commit log, all data is
+  /// in tables after Open.
+  ///
+  /// Cost: some ten microseconds for each part, or a millisecond where keys are hard to distinguish. It
+  /// reads nothing from the disk. Any thread. REQUIRES: parts > 0.
   std::vector<KeyRange> Split(std::size_t parts) const;
-  /// As the other, for one range of this tier's Split.
+  /// Calls `take` with the entries of a range of this tier's Split; otherwise like ForEach(Take). Any
+  /// thread.
   absl::Status ForEach(const KeyRange& range, Take take) const { return ForEachFrom(range, "", take); }
-  /// The same from key `begin` of the range on.
+  /// Calls `take` with the entries of a range from key `begin` on. Any thread.
   absl::Status ForEachFrom(const KeyRange& range, std::string_view begin, Take take) const;
 
  private:

@@ -1,4 +1,4 @@
-// DurableTier as its own sources have it: tier.cc opens and writes, tier_reads.cc reads.
+// Implementation of DurableTier, shared by its sources: tier.cc opens and writes, tier_reads.cc reads.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -31,7 +31,7 @@
 
 namespace remora {
 
-// The families, as they are opened.
+// Indices of the column families, in the order in which Open lists them.
 inline constexpr std::size_t kDataFamilyIndex = 0;
 inline constexpr std::size_t kMetaFamilyIndex = 1;
 inline constexpr char kVersionLimitKey[] = "version_limit";
@@ -49,7 +49,7 @@ class DurableTier::Impl {
 
   absl::Status Open(const DurableTierOptions& options);
 
-  /// As Write, to the commit log.
+  /// Does the work of Write with a commit log.
   absl::Status WriteLogged() {
     if (next_limit_ > readable_limit_.load(std::memory_order_relaxed)) {
       readable_limit_.store(next_limit_, std::memory_order_relaxed);  // relaxed: see TryParse
@@ -73,7 +73,7 @@ class DurableTier::Impl {
     const std::optional<std::uint64_t> limit = remora::ReadVersionLimit(ViewOf(bytes));
     if (!limit) return Damaged("its version limit is out of bounds");
     version_limit_ = next_limit_ = *limit;
-    readable_limit_.store(version_limit_, std::memory_order_relaxed);  // nobody else is here yet
+    readable_limit_.store(version_limit_, std::memory_order_relaxed);  // no other thread uses the tier yet
     return absl::OkStatus();
   }
 
@@ -83,10 +83,11 @@ class DurableTier::Impl {
     return WhyNoEntry(key, stored);
   }
 
-  /// False: see WhyNoEntry. Inline, for iterations.
+  /// Decodes an entry. Returns false if it is invalid; WhyNoEntry then has the error. Inline, since
+  /// iterations call it for each entry.
   bool TryParse(std::string_view key, std::string_view stored, Entry* entry) const {
-    // Relaxed: it was raised before the write, and RocksDB made the write visible to us with a release that
-    // we have acquired.
+    // Relaxed: the writer raised the limit before the write. RocksDB published the write with a release,
+    // and this thread has acquired it.
     return ReadEntry(key, stored, readable_limit_.load(std::memory_order_relaxed), entry);
   }
 
@@ -103,7 +104,7 @@ class DurableTier::Impl {
 
   absl::Status Write(Log log);
 
-  /// REQUIRES: sync_mutex_.
+  /// Syncs the log files. REQUIRES: the caller holds sync_mutex_.
   absl::Status Sync() {
     const std::uint64_t logged = logged_.load(std::memory_order_acquire);
     const rocksdb::Status status = files_.SyncLogs();
@@ -112,7 +113,9 @@ class DurableTier::Impl {
     return absl::OkStatus();
   }
 
-  /// As rocksdb::DB's, with what the commit log has beside (read_only).
+  // NewIterator and Get read like those of rocksdb::DB. If read_only, they add the groups of the commit
+  // log (overlay_).
+
   std::unique_ptr<rocksdb::Iterator> NewIterator(const rocksdb::ReadOptions& options,
                                                  rocksdb::ColumnFamilyHandle* family) const {
     std::unique_ptr<rocksdb::Iterator> stored(db_->NewIterator(options, family));
@@ -142,22 +145,23 @@ class DurableTier::Impl {
   DurableFiles files_;
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> families_;  // deleted before the database
-  std::unique_ptr<TierLog> log_;                        // and before these; null: RocksDB's own log is used
-  LogOverlay overlay_;                                  // read_only
+  std::unique_ptr<TierLog> log_;                        // deleted before families_; null: no commit log
+  LogOverlay overlay_;                                  // only used if read_only
   rocksdb::WriteBatch batch_;
   std::uint64_t version_limit_ = 1;
-  std::uint64_t next_limit_ = 1;  // version_limit_ once the batch is written
+  std::uint64_t next_limit_ = 1;  // value of version_limit_ after the batch is written
   bool log_was_torn_ = false;
-  absl::Status log_failed_;  // for good
-  // In sequence numbers: the log's last group; how far it is synced; and the last mark of that in it.
+  absl::Status log_failed_;  // not OK: all later writes fail, too
+  // Sequence numbers of RocksDB: that of the last logged write, that of the last synced write, and the
+  // value of the last SyncedMark in the log.
   std::atomic<std::uint64_t> logged_{0};
   std::atomic<std::uint64_t> synced_{0};
   std::uint64_t marked_ = 0;
   std::atomic<bool> skipped_log_ = false;
   std::vector<Opening> openings_;
   std::mutex sync_mutex_;
-  absl::Status sync_failed_;                      // for good
-  std::atomic<std::uint64_t> readable_limit_{1};  // all versions that a reader may find are less
+  absl::Status sync_failed_;                      // not OK: all later syncs fail, too
+  std::atomic<std::uint64_t> readable_limit_{1};  // all versions that a reader may find are lower
 };
 
 }  // namespace remora

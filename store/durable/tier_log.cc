@@ -28,16 +28,16 @@ constexpr std::uint64_t kFilesOfLog = 16;
 constexpr std::uint64_t kMostLogFile = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMostApplied = std::uint64_t{8} << 20;
 
-// What was appended is applied after so long at the latest. Longer, more versions of a key make one; shorter,
-// less is to be done where somebody waits for it.
+// Longest pause between two steps of the applier. A longer pause merges more versions of a key; a shorter
+// one leaves less work to a caller that waits for the applier.
 constexpr std::chrono::milliseconds kApplyPause{100};
 
-// A writer's pace where the log is full: 10 MB/s, which any disk's flushes keep up with.
+// Pace of a writer when the log is full: 10 MB/s, which the flushes of any disk can follow.
 constexpr double kSlowestNsPerByte = 100;
 constexpr double kWorthSleepingNs = 100'000;
 constexpr double kLongestSleepNs = 10'000'000;
 
-// Of a group's memory, up to so much is kept for the next one.
+// Number of entries whose memory the next group may use again.
 constexpr std::size_t kKeptEntries = 4096;
 
 std::uint64_t FileSizeOf(std::uint64_t max_bytes) {
@@ -52,7 +52,8 @@ std::uint64_t RandomLogIncarnation() {
   return number;
 }
 
-/// A restored backup of a store with a log tells of that.
+/// Removes applied_to and the openings, which refer to a log that does not exist here. A restored backup
+/// of a store with a log has them.
 absl::Status ForgetOtherLog(const TierLogOptions& options) {
   constexpr std::string_view kWhat = "forget the commit log of the store that was backed up";
   REMORA_ASSIGN_OR_RETURN(const std::vector<Opening> openings, ReadLogOpenings(options.db, options.meta));
@@ -104,7 +105,7 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& opt
   }
   REMORA_ASSIGN_OR_RETURN(const Lsn applied_to, LogApplier::ReadAppliedTo(options.db, options.meta));
   std::unique_ptr<TierLog> tier(new TierLog(options, applied_to));
-  const LogMutexLock lock(&tier->apply_mutex_);  // of nobody else yet
+  const LogMutexLock lock(&tier->apply_mutex_);  // uncontended: no other thread has the object yet
   const auto replay = [&tier](const LogGroup& group)
                           ABSL_NO_THREAD_SAFETY_ANALYSIS { return tier->Replay(group); };
   REMORA_ASSIGN_OR_RETURN(tier->log_, CommitLog::Open({.dir = options.dir,
@@ -142,8 +143,8 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::OpenIn(DataDir& dir, TierLogOp
   options.dir = DirIn(dir);
   options.is_of_this_boot = dir.is_of_this_boot();
   if (dir.has_commit_log()) return Open(options);
-  // RocksDB's own log, which is never written again, has nothing any more that tables do not have (C11). What
-  // is in the folder is of an attempt that did not come to the mark.
+  // After this flush, tables have everything that RocksDB's own log has, and that log is never written
+  // again (C11). A folder that exists here stems from an earlier call that failed before MarkLogged.
   REMORA_RETURN_IF_ERROR(ForgetOtherLog(options));
   REMORA_RETURN_IF_ERROR(ToStatus(options.db->Flush({}, {options.entries, options.meta}),
                                   "flush what an earlier store has logged"));
@@ -163,7 +164,7 @@ absl::Status TierLog::Replay(const LogGroup& group) {
   if (applier_.bytes() < apply_bytes_) return absl::OkStatus();
   REMORA_RETURN_IF_ERROR(ApplyAdded());
   if (applied_to() - persisted_to() < persist_bytes_) return absl::OkStatus();
-  // C4: an earlier process may have appended this, and synced nothing.
+  // C4: an earlier process may have appended the group without a sync.
   if (!files_are_synced_) REMORA_RETURN_IF_ERROR(SyncLogFiles(options_.dir));
   files_are_synced_ = true;
   REMORA_RETURN_IF_ERROR(applier_.Persist());
@@ -228,7 +229,7 @@ void TierLog::DeleteClient(std::uint64_t client) {
 absl::Status TierLog::Write() {
   if (entries_.empty()) return absl::OkStatus();
   const std::uint64_t size = LogGroupSize(entries_);
-  REMORA_CHECK(size != 0);  // the pipeline has checked all bounds
+  REMORA_CHECK(size != 0);  // the write pipeline has checked all bounds
   absl::Status status;
   if (may_show_failed()) {
     status = absl::UnavailableError("a large write failed; open the store again");
@@ -250,7 +251,7 @@ absl::Status TierLog::Write() {
 void TierLog::HaveApplied(Lsn lsn) {
   woken_at_ = lsn;
   if (options_.applying == LogApplying::kByWriter) {
-    ApplyStep().IgnoreError();  // as RunApplier
+    ApplyStep().IgnoreError();  // the next step tries again, as in RunApplier
   } else if (options_.applying == LogApplying::kInThread) {
     {
       const LogMutexLock lock(&thread_mutex_);
@@ -270,7 +271,7 @@ absl::StatusOr<Lsn> TierLog::Append(std::span<const LogEntry> entries) {
 }
 
 absl::Status TierLog::WriteUnlogged() {
-  // Before the write, which may be there after a crash although nobody was told.
+  // The mark precedes the write: after a crash RocksDB may have the write, even if Write has not returned.
   const LogEntry gap = {.kind = LogEntryKind::kMeta, .key = kGapKey, .value = "-"};
   REMORA_RETURN_IF_ERROR(Append({&gap, 1}).status());
   const LogMutexLock lock(&apply_mutex_);
@@ -294,7 +295,7 @@ void TierLog::Clear() {
   has_delete_ = false;
 }
 
-// --- What RocksDB does not know yet (C6) ----------------------------------------------------------------
+// --- Deletions that RocksDB does not have yet (C6) ------------------------------------------------------
 
 void TierLog::NoteDeletes(Lsn lsn) {
   if (!has_delete_ && !has_deletes_.load(std::memory_order_relaxed)) return;
@@ -322,9 +323,9 @@ bool TierLog::IsDeleted(std::string_view key) const {
 }
 
 bool TierLog::Holds(std::uint64_t version) {
-  // Acquire: a reader of RocksDB now sees all that was applied.
+  // Acquire: from here on, this thread's reads of RocksDB see the applied groups.
   if (version <= applied_version_.load(std::memory_order_acquire)) return true;
-  ApplyAll().IgnoreError();  // it says so by what it holds
+  ApplyAll().IgnoreError();  // after an error, applied_version_ says how far it came
   return version <= applied_version_.load(std::memory_order_acquire);
 }
 
@@ -377,7 +378,7 @@ absl::Status TierLog::ApplyStep() {
   const LogMutexLock lock(&apply_mutex_);
   if (flush_failed_) {
     REMORA_RETURN_IF_ERROR(Sync());
-    options_.db->Resume().PermitUncheckedError();  // the next step says whether that helped
+    options_.db->Resume().PermitUncheckedError();  // if it fails, so does the next step
   }
   REMORA_RETURN_IF_ERROR(ApplyTo(appended()));
   return applied_to() - persisted_to() >= persist_bytes_ || flush_failed_ ? Persist() : absl::OkStatus();
@@ -391,13 +392,13 @@ void TierLog::RunApplier() {
       if (stops_) return;
       wanted_ = false;
     }
-    // It is tried again; until then the log fills, and in the end writers are told (MakeRoom).
+    // On an error, the next round tries again. Meanwhile the log fills, until Append returns the error.
     ApplyStep().IgnoreError();
   }
 }
 
-// From half of the log on, linearly. Two files are not there to be filled: the spare, and what is left of the
-// oldest.
+// The pause for each byte grows linearly, from 0 when half of the log is filled. Two files do not count as
+// space: the spare, and the oldest file, of which only a part is still needed.
 void TierLog::SlowDown(std::uint64_t bytes) {
   const auto room = static_cast<double>(options_.max_bytes - 2 * file_size_);
   const double fill = 2 * static_cast<double>(appended() - persisted_to()) / room - 1;

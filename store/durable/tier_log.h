@@ -1,22 +1,26 @@
-// The durable tier's commit log, and the applier that moves its groups to RocksDB (decision 0049). With it,
-// RocksDB's own log is not used: a group of writes is durable once it stands in the commit log.
+// The commit log of the durable tier, and the applier that moves its groups to RocksDB (decision 0049).
+// RocksDB's own log is not used then: a group of writes is durable once it is in the commit log.
 //
 //   writer ── Write ──> CommitLog ── reader ──> LogApplier ──> memtables ── Persist ──> tables, applied_to
 //                       C1, C2                  C3                          C4
 //
-//   C1   Write returns OK only when the whole group stands in the log, or is on the disk (T1).
-//   C3   Groups are applied in their order, each with the LSN that it reaches, in one atomic step.
-//   C4   Before RocksDB persists an applied_to, the log is synced to there; only then are files recycled.
-//        So Persist alone flushes the memtables, and RocksDB has no bound for their size.
+//   C1   Write returns OK only when the whole group is in the log, or is on the disk (T1).
+//   C3   Groups are applied in their order, together with the LSN that they reach, in one atomic step.
+//   C4   Before RocksDB persists an applied_to, the log is synced to that LSN. Files are recycled only after
+//        both. So Persist alone flushes the memtables, and RocksDB has no bound for their size.
 //   C5   Open applies the groups of the log behind applied_to, before any read.
-//   C6   RocksDB has each record that memory forgets: Holds waits for the applier. Only a deleted key
-//        leaves memory at once: IsDeleted knows the keys that RocksDB may still have.
-//   C10  Writers are slowed as the log fills, and apply it themselves where it is full. Only a failure of the
-//        disk refuses a write.
-//   T1   A group that is larger than a file of the log goes to RocksDB at once, behind all that is logged.
-//        It is on the disk when Write returns. The log has a mark in its place before (C8c).
-//   T2   Once a flush has failed, RocksDB may try again by itself. Until one succeeds, the log is synced
-//        before each step of the applier.
+//   C6   RocksDB has each record that leaves memory, since Holds waits for the applier. A deleted key
+//        is the exception: it leaves memory at once, and IsDeleted knows the deleted keys that RocksDB
+//        may still have.
+//   C7   A cursor shows all logged groups: the log is applied before RocksDB makes the cursor's iterator.
+//   C10  Writers are slowed down as the log fills, and apply it themselves when it is full. So a write
+//        is rejected only if the disk fails.
+//   C11  A directory of an earlier store loses nothing: OpenIn flushes RocksDB's log to tables first.
+//   T1   A group that is larger than a file of the log goes directly to RocksDB, after all logged groups
+//        are applied. It is on the disk when Write returns. Before it is written, the log gets a mark in
+//        its place (C8c).
+//   T2   After a failed flush, RocksDB may try again by itself. Until a flush succeeds, the log is
+//        synced before each step of the applier.
 #pragma once
 
 #include <atomic>
@@ -50,96 +54,115 @@
 
 namespace remora {
 
-/// Of TierLogOptions::max_bytes, at least.
+/// Least value of TierLogOptions::max_bytes.
 inline constexpr std::uint64_t kMinTierLogBytes = std::uint64_t{1} << 20;
 
-/// When the log is applied, beside Holds, ApplyAll and a full log, which wait for it.
+/// The actor that applies the log. In addition, Holds, ApplyAll, and a write to a full log apply it.
 enum class LogApplying : std::uint8_t {
-  kInThread = 1,
-  kByWriter = 2,  // Write, once enough was logged
-  kOnDemand = 3,  // not at all: for tests
+  kInThread = 1,  // a thread of the tier
+  kByWriter = 2,  // Write, once enough bytes are logged
+  kOnDemand = 3,  // none; for tests
 };
 
 struct TierLogOptions {
-  /// Of the log alone; it exists.
+  /// An existing directory that holds this log and nothing else.
   std::string dir{};
-  /// As LogApplierOptions; never flushes its memtables by itself. Outlives the log.
+  /// The database and its families, see LogApplierOptions. RocksDB never flushes the memtables by itself.
+  /// The database outlives the log.
   rocksdb::DB* db = nullptr;
   rocksdb::ColumnFamilyHandle* entries = nullptr;
   rocksdb::ColumnFamilyHandle* meta = nullptr;
-  /// As CommitLogOptions.
+  /// See CommitLogOptions.
   bool is_of_this_boot = false;
   LogWriterKind writer = LogWriterKind::kChoose;
-  /// Of all files together; each has a sixteenth of it, and 64 MiB at most.
+  /// Bound on the bytes of all files together. Each file has a sixteenth of it, from kMinLogFileSize to
+  /// 64 MiB.
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
-  /// Applied and not persisted: about so many bytes at most, and a quarter of max_bytes.
+  /// Approximate bound on the bytes that are applied and not persisted. A quarter of max_bytes is another.
   std::uint64_t write_buffer_bytes = std::uint64_t{64} << 20;
   LogApplying applying = LogApplying::kInThread;
-  /// As CommitLogOptions.
+  /// See CommitLogOptions.
   LogRetention retention{};
 };
 
-/// Thread Safety: Put to Write and Begin are for one thread at a time; the others for any.
+/// Owns the commit log and its applier.
+///
+/// Thread Safety: one thread at a time may call AddOpening, Begin, and the functions from Put to Write. Any
+/// thread may call the others, at any time.
 class TierLog {
  public:
-  /// Applies what the log holds (C5). Errors as CommitLog::Open and LogApplier. InvalidArgument: max_bytes is
-  /// too small.
+  /// Opens the log, and applies its groups (C5). Errors are those of CommitLog::Open and LogApplier.
+  ///
+  /// - InvalidArgument: max_bytes is too small.
   static absl::StatusOr<std::unique_ptr<TierLog>> Open(const TierLogOptions& options);
-  /// The same for a data directory, whose log it makes where there is none, once RocksDB's own log is in
-  /// tables. `options`: without dir, is_of_this_boot. Errors as Store::Open.
+  /// Opens the log of a data directory. If there is none, it first moves the content of RocksDB's own log
+  /// to tables, then makes the log. It sets `dir` and `is_of_this_boot` of the options. Errors are those of
+  /// Store::Open.
   static absl::StatusOr<std::unique_ptr<TierLog>> OpenIn(DataDir& dir, TierLogOptions options);
-  /// Where the log of a data directory is.
+  /// Returns the directory of the log of a data directory.
   static std::string DirIn(const DataDir& dir);
-  /// FailedPrecondition: the directory has a log, and would be used without it.
+  /// Returns FailedPrecondition if the data directory has a log and the caller would use it without one.
   static absl::Status CheckUse(const DataDir& dir, bool with_log);
-  /// Applies and flushes nothing: the log has it.
+  /// Applies and flushes nothing, since the log has all groups.
   ~TierLog();
   TierLog(const TierLog&) = delete;
   TierLog& operator=(const TierLog&) = delete;
 
-  /// The log is this incarnation's from now on; returns those that it knows (C8d of log_change_feed.h). Once,
-  /// before all else is written. Errors as Write, and DataLoss.
+  /// Logs the opening of this incarnation, and returns all openings that the log knows (C8d of
+  /// log_change_feed.h). REQUIRES: it is called once, before any other write. Errors are those of Write,
+  /// and DataLoss.
   absl::StatusOr<std::vector<Opening>> AddOpening(std::uint64_t incarnation);
-  /// As ReadLogChanges.
+  /// See ReadLogChanges.
   absl::StatusOr<std::unique_ptr<ChangeLog>> ReadChanges(std::uint64_t from) const {
     return ReadLogChanges(*log_, from);
   }
 
-  /// RocksDB has all versions below this one that were ever written. Once, before Holds.
+  /// Tells the log that RocksDB has all versions ever written below this one. REQUIRES: it is called once,
+  /// before Holds.
   void Begin(std::uint64_t version_limit) { applied_version_.store(version_limit - 1); }
 
-  /// Add to the group. Put: the bytes stay until Write. The others copy.
+  // The following functions add to the group.
+
+  /// Does not copy the value and the key: the caller keeps the bytes unchanged until Write.
   void Put(std::string_view key, const StoredHeader& header, std::string_view value);
   void Delete(std::string_view key, std::uint64_t version);
-  /// No value: removes the key.
+  /// Sets a key of the meta family, or removes it if `value` is empty.
   void PutMeta(std::string_view key, std::string_view value);
+  /// REQUIRES: the last addition was the Put or Delete of this version.
   void PutOutcome(const RequestName& request, std::uint64_t version, std::int64_t result);
   void DeleteClient(std::uint64_t client);
-  /// Appends the group (C1). Unavailable: it is not in the log, but may be in RocksDB if it was larger than a
-  /// file.
+
+  /// Appends the group (C1), and begins a new one.
+  ///
+  /// - Unavailable: the group is not in the log. If it was larger than a file, RocksDB may have it.
   absl::Status Write();
 
-  /// As CommitLog::Sync.
+  /// See CommitLog::Sync.
   absl::Status Sync();
-  /// RocksDB shows all that was appended before. Unavailable, DataLoss.
+  /// Applies all groups that were appended before the call, so that RocksDB shows them.
+  ///
+  /// - Unavailable, DataLoss: the log cannot be read, or RocksDB cannot write.
   absl::Status ApplyAll();
-  /// The same, and tables on the disk have it: so files of the log can be recycled, or a backup made.
+  /// Applies all groups, as ApplyAll does, and waits until tables on the disk have them. Then files of the
+  /// log can be recycled, or a backup can be made.
   absl::Status PersistAll();
-  /// Whether RocksDB has the write of this version, and all before (C6). False: it cannot take it.
+  /// Returns whether RocksDB has the write of this version, and all earlier ones (C6). It applies the log if
+  /// need be. Returns false if that fails.
   bool Holds(std::uint64_t version);
-  /// Whether the key was deleted, and RocksDB may still have it (C6).
+  /// Returns whether the key was deleted, and RocksDB may still have it (C6).
   bool IsDeleted(std::string_view key) const;
 
-  /// Whether RocksDB may show a write that failed: one of T1 whose flush did. Then all later ones fail, too.
+  /// Returns whether RocksDB may show a write that failed: a group of T1 whose flush failed. If so, all
+  /// later writes fail, too.
   bool may_show_failed() const { return may_show_failed_.load(std::memory_order_relaxed); }
 
-  /// As DurableTier::log_was_torn.
+  /// See DurableTier::log_was_torn.
   bool was_torn() const { return log_->was_torn(); }
   Lsn appended() const { return log_->appended(); }
   Lsn durable() const { return log_->durable(); }
   Lsn applied_to() const { return Lsn{applied_to_.load(std::memory_order_acquire)}; }
   Lsn persisted_to() const { return Lsn{persisted_to_.load(std::memory_order_acquire)}; }
-  /// How long writers were made to wait (C10).
+  /// Returns the total time for which Write has slept (C10).
   std::chrono::nanoseconds slowed() const {
     return std::chrono::nanoseconds(slowed_ns_.load(std::memory_order_relaxed));
   }
@@ -151,26 +174,29 @@ class TierLog {
   absl::Status ApplyTo(Lsn until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status ApplyAdded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
   absl::Status Persist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(apply_mutex_);
-  /// Errors as CommitLog::Append; makes room where the log is full.
+  /// Appends a group. If the log is full, it first makes space. Errors are those of CommitLog::Append, and
+  /// of PersistAll.
   absl::StatusOr<Lsn> Append(std::span<const LogEntry> entries);
+  /// Writes the group as T1 says.
   absl::Status WriteUnlogged();
-  /// Applies all that is appended, and flushes where that is due.
+  /// Applies all appended groups, and persists them if enough bytes are applied.
   absl::Status ApplyStep();
-  /// Once enough was appended.
+  /// Wakes the applier, or does its work, after enough bytes were appended up to `lsn`.
   void HaveApplied(Lsn lsn);
   void RunApplier();
+  /// Notes the keys that the group at `lsn` deletes, and drops those that are applied (C6).
   void NoteDeletes(Lsn lsn);
   void Clear();
-  /// C10. `bytes`: that were appended.
+  /// Makes the writer sleep, as C10 says, after it has appended `bytes`.
   void SlowDown(std::uint64_t bytes);
 
   const TierLogOptions options_;
   const std::uint64_t file_size_;
-  const std::uint64_t apply_bytes_;    // read and sorted at a time
-  const std::uint64_t persist_bytes_;  // of the log, from one flush to the next
+  const std::uint64_t apply_bytes_;    // bytes that one step of the applier reads and sorts
+  const std::uint64_t persist_bytes_;  // bytes of the log from one flush to the next
   std::unique_ptr<CommitLog> log_;
 
-  // The writer's: the group, and whose bytes are copies.
+  // Only the writer uses these: the group, and copies of the bytes to which its entries point.
   std::vector<LogEntry> entries_;
   std::deque<std::string> own_;
   bool has_delete_ = false;
@@ -189,11 +215,11 @@ class TierLog {
   std::atomic<std::uint64_t> applied_version_ = 0;
   std::atomic<std::int64_t> slowed_ns_ = 0;
 
-  std::atomic<bool> may_show_failed_ = false;  // the writer's
+  std::atomic<bool> may_show_failed_ = false;  // the writer stores it
 
   std::atomic<bool> has_deletes_ = false;
   mutable LogMutex deletes_mutex_;
-  absl::flat_hash_map<std::string, std::uint64_t> deletes_ ABSL_GUARDED_BY(deletes_mutex_);  // to their LSNs
+  absl::flat_hash_map<std::string, std::uint64_t> deletes_ ABSL_GUARDED_BY(deletes_mutex_);  // key to LSN
   std::deque<std::pair<std::uint64_t, std::string>> deletes_in_order_ ABSL_GUARDED_BY(deletes_mutex_);
 
   LogMutex thread_mutex_;
@@ -203,7 +229,9 @@ class TierLog {
   std::thread thread_;
 };
 
-/// Returns when the disk has the files of the log in `dir`. Unavailable.
+/// Syncs all files of the log in `dir`.
+///
+/// - NotFound, PermissionDenied, Unavailable: `dir` or a file cannot be read or synced.
 absl::Status SyncLogFiles(const std::string& dir);
 
 }  // namespace remora

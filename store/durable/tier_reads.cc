@@ -1,4 +1,4 @@
-// What a durable tier shows: entries by key, in their order, as of one moment, and how many there are.
+// The reads of DurableTier: by key, in the order of keys, as of one moment, and estimates of size.
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
 #include <rocksdb/snapshot.h>
@@ -40,7 +40,7 @@ absl::Status DurableTier::Get(std::string_view key, Take take) const {
   if (impl_->log_ != nullptr && impl_->log_->IsDeleted(key)) return absl::NotFoundError("no such key");
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
-  rocksdb::PinnableSlice value;  // stays where it is in the cache
+  rocksdb::PinnableSlice value;  // pins the block in the cache instead of copying the value
   const rocksdb::Status status = impl_->Get(options, impl_->data(), ToSlice(key), &value);
   if (status.IsNotFound()) return absl::NotFoundError("no such key");
   REMORA_RETURN_IF_ERROR(impl_->Translate(status));
@@ -89,7 +89,7 @@ DurableTier::Cursor::Cursor(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 DurableTier::Cursor::~Cursor() = default;
 
 std::unique_ptr<DurableTier::Cursor> DurableTier::NewCursor(const ScanRange& range) const {
-  // C7: all that is logged is published.
+  // C7: all logged groups are published, so the cursor has to show them.
   absl::Status applied = impl_->log_ == nullptr ? absl::OkStatus() : impl_->log_->ApplyAll();
   const bool is_over = range.is_empty() || !applied.ok();
   std::unique_ptr<Cursor> cursor(
@@ -116,11 +116,11 @@ bool DurableTier::Cursor::Next() {
 DurableTier::Size DurableTier::EstimateSize() const {
   Size size;
   rocksdb::TablePropertiesCollection tables;
-  // A table that cannot be read counts nothing: whoever scans it is told.
+  // A table that cannot be read makes the estimate 0. A reader that scans the table gets the error.
   if (!impl_->db_->GetPropertiesOfAllTables(impl_->data(), &tables).ok()) return size;
   for (const auto& [name, table] : tables) {
     const std::uint64_t entries = table->num_entries - table->num_deletions;
-    constexpr std::uint64_t kInternal = 8;  // that RocksDB adds to each key
+    constexpr std::uint64_t kInternal = 8;  // bytes that RocksDB adds to each key
     const std::uint64_t added = table->num_entries * kInternal + entries * sizeof(StoredHeader);
     size.keys += entries;
     size.bytes += table->raw_key_size + table->raw_value_size - added;
@@ -131,7 +131,7 @@ DurableTier::Size DurableTier::EstimateSize() const {
 
 std::vector<DurableTier::KeyRange> DurableTier::Split(std::size_t parts) const {
   REMORA_CHECK(parts > 0);
-  KeyRange rest;  // what is not in a range yet
+  KeyRange rest;  // the keys that are in no range yet
   rest.disk_bytes_ = EstimateSize().disk_bytes / parts;
   rocksdb::DB* db = impl_->db_.get();
   rest.snapshot_ = std::shared_ptr<const rocksdb::Snapshot>(

@@ -1,5 +1,5 @@
-// Keys whose last write is in the durable tier, and not known to be on the disk yet: readers see a write
-// before it (store/write/sync_queue.h).
+// The keys whose last write is in the durable tier, and not known to be on the disk yet. Readers still see
+// an earlier state of them (store/write/sync_queue.h).
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@
 
 namespace remora {
 
-/// Thread Safety: none; under the store's lock.
+/// Maps each key with a pending write to its next state. Thread Safety: none; the store's lock protects it.
 class UnsyncedKeys {
  public:
-  /// What a key will be.
+  /// The state of a key after its pending writes.
   struct Record {
-    std::uint64_t ticket = 0;    // of its last pending write
-    std::optional<Place> place;  // nothing: it is deleted
+    std::uint64_t ticket = 0;    // of the key's last pending write
+    std::optional<Place> place;  // nullopt: the key is deleted
     std::uint64_t expiry_ms = 0;
     std::uint64_t version = 0;
   };
 
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
-  /// Null: it has no pending write.
+  /// Returns the next state of the key, or null if it has no pending write.
   const Record* Find(std::string_view key) const {
     if (records_.empty()) return nullptr;
     const auto found = records_.find(AbslView(key));
     return found == records_.end() ? nullptr : &found->second;
   }
   void Set(std::string_view key, const Record& record) { records_[AbslView(key)] = record; }
-  /// The write of this ticket is pending no more.
+  /// Removes the key if its last pending write is that of the ticket, which is no longer pending.
   void Remove(std::string_view key, std::uint64_t ticket) {
     const auto found = records_.find(AbslView(key));
     if (found != records_.end() && found->second.ticket == ticket) records_.erase(found);

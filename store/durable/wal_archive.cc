@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A log begins with the list of openings, if one began it: that is not to push out changes.
+/// Bytes of the list of openings, which begins a log that an opening has begun. They do not count for the
+/// retention, so that the list pushes out no changes.
 constexpr std::uint64_t kListBytes = kOpenings * sizeof(Opening);
 
 std::string ArchiveOf(const std::string& path) { return path + "/archive"; }
@@ -42,7 +43,7 @@ class Trimmer final : public rocksdb::EventListener {
 
 void TrimLogArchive(const std::string& path, const LogRetention& retention) {
   const auto logs = LogsIn(ArchiveOf(path));
-  if (!logs) return;  // none was archived so far
+  if (!logs) return;  // no log was archived so far
   const fs::file_time_type since = fs::file_time_type::clock::now() - retention.time;
   std::uint64_t newer = 0;
   std::size_t kept = 0;
@@ -50,7 +51,7 @@ void TrimLogArchive(const std::string& path, const LogRetention& retention) {
     const std::string& log = (*logs)[logs->size() - 1 - kept];
     std::error_code error;
     const fs::file_time_type written = fs::last_write_time(log, error);
-    const bool is_wanted = newer < retention.bytes && kept < kOpenings;  // no feed names one before those
+    const bool is_wanted = newer < retention.bytes && kept < kOpenings;  // no feed can name an older log
     if (!error && !is_wanted && (retention.time.count() == 0 || written < since)) break;
     const std::uint64_t size = fs::file_size(log, error);
     if (!error) newer += size - std::min(size, kListBytes);

@@ -1,7 +1,8 @@
-// RocksDB's log files that a restart does not need any more, kept for change feeds that are behind.
+// The archive of RocksDB's log files that a restart no longer needs, kept for slow change feeds.
 //
-// RocksDB moves them to the folder "archive", and is told to delete none: its own bounds are a time, and a
-// number of files as large as the largest one. Here the newest are kept, as many as have so many bytes.
+// RocksDB moves these files to the folder "archive", and is told to delete none. Its own bounds are a time,
+// and a number of files that it counts with the size of the largest. The functions here keep the newest
+// files, as LogRetention says.
 #pragma once
 
 #include <memory>
@@ -15,15 +16,16 @@ class EventListener;
 
 namespace remora {
 
-/// Deletes the others of the database in `path`, the oldest first. What cannot be deleted stays until the
-/// next time. Any thread.
+/// Deletes the oldest files in the archive of the database in `path`, and keeps those that `retention`
+/// selects. A file that cannot be deleted stays until the next call. Any thread.
 void TrimLogArchive(const std::string& path, const LogRetention& retention);
 
-/// Deletes those that are damaged: after the machine has failed, as they need not have been synced. What a
-/// feed misses then, it is told. Reads all of them.
+/// Deletes the damaged files of the archive. After a machine failure there may be some, since archived files
+/// need not be synced. A feed that needs one then gets an error. Cost: it reads all archived files.
 void DropDamagedLogs(const std::string& path);
 
-/// Trims it after each flush, which is when logs come to be archived: the last ones may stay until the next.
+/// Returns a listener that trims the archive after each flush, when RocksDB archives logs. The logs that a
+/// flush archives may stay until the next flush.
 std::shared_ptr<rocksdb::EventListener> LogArchiveTrimmer(const LogRetention& retention);
 
 }  // namespace remora

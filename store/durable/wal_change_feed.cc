@@ -19,7 +19,7 @@ constexpr std::uint32_t kDataFamily = 0;  // RocksDB's "default"
 
 std::string_view TextOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 
-/// Takes the changes of keys out of a group's writes, and counts them all: each has a sequence.
+/// Collects the changes of keys in a group of writes. It counts all writes, since each has a sequence.
 class Collector final : public rocksdb::WriteBatch::Handler {
  public:
   Collector(std::uint64_t sequence, std::vector<Change>* changes) : sequence_(sequence), changes_(*changes) {}
@@ -49,7 +49,7 @@ class Collector final : public rocksdb::WriteBatch::Handler {
     changes_.push_back({.kind = ChangeKind::kDelete, .sequence = sequence, .key = TextOf(key)});
     return {};
   }
-  // Of the meta family.
+  // The store deletes ranges only in the meta family.
   rocksdb::Status DeleteRangeCF(std::uint32_t, const rocksdb::Slice&, const rocksdb::Slice&) override {
     ++sequence_;
     return {};
@@ -79,7 +79,7 @@ class WalChangeLog final : public ChangeLog {
  public:
   WalChangeLog(std::string place, std::uint64_t from) : place_(std::move(place)), position_(from) {}
 
-  /// As ReadWalChanges.
+  /// Does the work of ReadWalChanges.
   absl::Status Open(rocksdb::DB& db, bool gaps);
 
   absl::StatusOr<Step> Next(std::uint64_t end, Change* change) override;
@@ -93,7 +93,7 @@ class WalChangeLog final : public ChangeLog {
     return ToStatus(ReadChanges(*group_.writeBatchPtr, group_.sequence, &changes_, &group_end_), place_);
   }
 
-  const std::string place_;  // of the data directory, for errors
+  const std::string place_;  // names the data directory in errors
   std::uint64_t position_;
   std::unique_ptr<rocksdb::TransactionLogIterator> groups_;
   rocksdb::BatchResult group_;
@@ -109,14 +109,15 @@ absl::Status WalChangeLog::Open(rocksdb::DB& db, bool gaps) {
   if (files.empty() || files.front()->StartSequence() > from) {
     return NotKept("its writes are not kept any more (--watch_retention)");
   }
-  // A file that was removed since is as above; one that cannot be opened right now is not.
+  // If the file has been removed since, its writes are not kept, as above. If the file merely cannot be
+  // opened right now, the caller may try again.
   if (const rocksdb::Status found = db.GetUpdatesSince(from, &groups_); !found.ok()) {
     if (WillPass(found)) return ToStatus(found, place_);
     return NotKept("its writes are being removed (--watch_retention)");
   }
   if (const rocksdb::Status read = groups_->status(); WillPass(read)) return ToStatus(read, place_);
   if (groups_->Valid()) REMORA_RETURN_IF_ERROR(TakeGroup());
-  // Else the first group is the one that `from` is in.
+  // Without a gap, the first group holds the sequence `from`.
   if (!gaps && (group_.writeBatchPtr == nullptr || group_.sequence > from)) {
     return NotKept(
         "some of its writes are not in the log (they were of durability memory and a restart came behind "
@@ -139,7 +140,7 @@ absl::StatusOr<ChangeLog::Step> WalChangeLog::Next(std::uint64_t end, Change* ch
     }
     position_ = std::max(position_, std::min(group_end_, end + 1));
     if (position_ > end) return Step::kNone;
-    if (group_.writeBatchPtr == nullptr) return Step::kLost;  // there was none behind its place
+    if (group_.writeBatchPtr == nullptr) return Step::kLost;  // Open found no group at its place
     groups_->Next();
     if (!groups_->Valid()) return Step::kLost;
     REMORA_RETURN_IF_ERROR(TakeGroup());

@@ -1,4 +1,4 @@
-// The changes of a durable tier without a commit log: RocksDB's log files, read again.
+// Change feed of a durable tier without a commit log. It reads RocksDB's log files.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,26 @@ class WriteBatch;
 
 namespace remora {
 
-/// A feed of the log files from sequence `from` on. Finds the place in a log file, of which it may have to
-/// read all: up to a tenth of a second. `gaps`: some of the writes may have skipped the log. OutOfRange: what
-/// begins there is not kept any more. REQUIRES: `from`, or something behind it, was written to the log.
+/// Returns a feed of the log files from sequence `from` on. `place` names the data directory in
+/// errors. `gaps` says that some of the writes may have skipped the log.
+///
+/// - OutOfRange: the change at `from` is no longer kept.
+/// - DataLoss, Unavailable: the log files cannot be read.
+///
+/// Cost: it may read a whole log file to find the place, which takes up to a tenth of a second.
+/// REQUIRES: the log has the write with sequence `from`, or a later one.
 absl::StatusOr<std::unique_ptr<ChangeLog>> ReadWalChanges(rocksdb::DB& db, const std::string& place,
                                                           std::uint64_t from, bool gaps);
 
-/// Takes the changes of keys out of a group of writes, whose first has this sequence. They point into it.
-/// `end`: the sequence behind its last write. Corruption: it is not a group of a store's.
+/// Appends the changes of keys in a group of writes to `changes`; they point into `group`. `sequence`
+/// is that of the first write of the group. Sets *end to the sequence behind the last write.
+///
+/// - Corruption: no store writes such a group.
 rocksdb::Status ReadChanges(const rocksdb::WriteBatch& group, std::uint64_t sequence,
                             std::vector<Change>* changes, std::uint64_t* end);
 
-/// Adds this incarnation to those that are kept in the family `meta`, and returns all. Survives what the
-/// writes do that come later.
+/// Adds this incarnation to the list in the family `meta`, and returns the list. The addition survives
+/// a crash if any later write does.
 absl::StatusOr<std::vector<Opening>> AddOpening(rocksdb::DB& db, rocksdb::ColumnFamilyHandle& meta,
                                                 const std::string& place, std::uint64_t incarnation);
 

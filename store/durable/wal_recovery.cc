@@ -16,7 +16,8 @@ namespace {
 
 using rocksdb::WALRecoveryMode;
 
-/// The last sequence number before the damage. Nothing: the tables are ahead of it, or worse. Writes nothing.
+/// Returns the last sequence number before the damage. Returns nullopt if the tables are ahead of it, or if
+/// RocksDB finds other damage. Writes nothing.
 std::optional<std::uint64_t> LastBeforeDamage(rocksdb::DBOptions options, const std::string& path,
                                               const std::vector<rocksdb::ColumnFamilyDescriptor>& families) {
   options.wal_recovery_mode = WALRecoveryMode::kPointInTimeRecovery;
@@ -28,7 +29,7 @@ std::optional<std::uint64_t> LastBeforeDamage(rocksdb::DBOptions options, const 
   return db->GetLatestSequenceNumber();
 }
 
-/// W2, of logs that are damaged.
+/// Returns whether damaged logs are torn, as W2 says, rather than damaged as in W3.
 bool AreTorn(const rocksdb::DBOptions& options, const std::string& path,
              const std::vector<rocksdb::ColumnFamilyDescriptor>& families, std::size_t meta) {
   // RocksDB numbers families in the order in which they were made.
@@ -38,7 +39,7 @@ bool AreTorn(const rocksdb::DBOptions& options, const std::string& path,
   return last && *mark <= *last;
 }
 
-/// The damaged ones among the logs, and in words where that begins.
+/// Finds the damaged logs. Sets *where to a text that says where the damage begins.
 rocksdb::Status FindDamage(const std::string& path, std::vector<std::string>* damaged, std::string* where) {
   const auto logs = LogsIn(path);
   if (!logs) return rocksdb::Status::IOError("cannot list " + path, std::strerror(errno));

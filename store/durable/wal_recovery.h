@@ -1,26 +1,31 @@
-// Opening the durable tier's database where the machine may have failed under it.
+// Opening of the durable tier's database after the machine may have failed.
 //
-// RocksDB replays its log files. The last record of a log may be incomplete: the process was killed. That is
-// all that a process can leave which ends, however it ends: what it has written is with the system, from the
-// log's beginning up to some byte. But a machine that fails may also leave holes in what it had not been
-// asked to sync, for the system writes pages in any order; and that is a torn end, as much as half a record
-// is. A disk that fails may leave the same holes, and behind them acknowledged writes. To tell them apart,
-// the data directory knows with which start of the machine the log was written (DataDir::is_of_this_boot);
-// and each group that is logged says how far the log was synced by then, if that has changed (SyncedMark).
-// So:
-//   W1 A log that has nothing but an incomplete record at its end is replayed.
-//   W2 One that is damaged elsewhere is replayed up to there, if the machine was started since it was
-//   written,
-//      unless a mark that is readable anywhere in it says that more was synced. What is dropped was not
-//      synced, as far as can be known.
-//   W3 If a mark says so, or the tables are ahead of that, the database is not opened.
-//   W4 Nor is it if the machine was not started since: a disk, or a hand, did that.
-// The last sync before the machine failed has no mark behind it, unless a group came later. So a disk that
-// loses what it said that it had loses the writes of that last sync, and nobody can tell. Nor can anybody
-// where the end of a log is missing that stood behind a whole record.
+// RocksDB replays its log files. If a process is killed, the last record of a log may be incomplete. A
+// process cannot leave any other fault, in whatever way it ends, since the page cache has every byte
+// that it wrote.
 //
-// Against W4: a file system that fails without its machine (a device that was pulled, a server of files that
-// was restarted) is taken for damage. Who knows better removes the file that says which start it was.
+// But a machine that fails may also leave holes in the bytes that were not synced, since the system
+// writes pages in any order. These holes are a torn end, just as half a record is. A disk that fails may
+// leave the same holes, with acknowledged writes behind them. Two facts distinguish the cases. The data
+// directory says during which start of the machine the log was written (DataDir::is_of_this_boot). And
+// each logged group says how far the log was synced by then, if that has changed (SyncedMark). So:
+//
+//   W1 If the only fault of a log is an incomplete record at its end, the log is replayed.
+//   W2 If a log is damaged elsewhere, and the machine was restarted since it was written, the log is
+//      replayed up to the damage, unless W3 forbids it. As far as can be known, the dropped writes were
+//      not synced.
+//   W3 If a readable mark anywhere in the logs says that more was synced, or the tables are ahead of the
+//      damage, the database is not opened.
+//   W4 If a log is damaged elsewhere, and the machine was not restarted since, the database is not
+//      opened: a disk or a person has caused the damage.
+//
+// The last sync before the machine failed has no mark behind it, unless a group came later. So if a disk
+// loses data that it reported as synced, the loss of that last sync is not detected. Nor is the loss of a
+// log's end, if the rest ends with a whole record.
+//
+// A drawback of W4: if a file system fails without its machine (a device was pulled, a file server was
+// restarted), that counts as damage. An operator who knows better removes the file that says which start
+// it was.
 #pragma once
 
 #include <cstddef>
@@ -39,24 +44,27 @@ struct DBOptions;
 
 namespace remora {
 
-/// How far a log is synced, in RocksDB's sequence numbers, as the meta family has it.
+/// Value in the meta family that says how far the log was synced, as a sequence number of RocksDB.
 struct SyncedMark {
   static constexpr char kKey[] = "synced";
   std::uint64_t sequence = 0;
 };
 
 struct RecoveryOptions {
-  std::size_t meta = 0;  // which family has the mark
-  /// The machine was not started since the log was written.
+  std::size_t meta = 0;  // index of the family that has the mark
+  /// True if the machine has not been restarted since the log was written.
   bool is_of_this_boot = false;
-  /// To remove, for who knows better: for people.
+  /// Path of the file that an operator may remove to override W4. Errors name it.
   std::string boot_file;
-  /// As rocksdb::DB::OpenForReadOnly: the same is replayed, and refused, and nothing is changed.
+  /// Opens the database as rocksdb::DB::OpenForReadOnly does. W1 to W4 hold as well, and no file is changed.
   bool read_only = false;
 };
 
-/// As rocksdb::DB::Open, by W1 to W4. If OK, `handles` are to be deleted before `db`, both by the caller, and
-/// `torn` are the logs for which W2 was so; some may be gone.
+/// Opens the database as rocksdb::DB::Open does, by W1 to W4. Sets *torn to the logs to which W2 applied;
+/// some of them may no longer exist. The caller owns `*handles` and `*db`, and deletes the handles first.
+///
+/// - Corruption: W3 or W4, or RocksDB found damage.
+/// - IOError: a log cannot be read. Other errors are those of rocksdb::DB::Open.
 rocksdb::Status OpenDatabase(rocksdb::DBOptions options, const std::string& path,
                              const std::vector<rocksdb::ColumnFamilyDescriptor>& families,
                              const RecoveryOptions& recovery,

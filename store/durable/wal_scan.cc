@@ -49,8 +49,8 @@ std::uint32_t AddWithInstruction(std::uint32_t crc, std::string_view) { return c
 bool HasInstruction() { return false; }
 #endif
 
-/// CRC-32C of more bytes, neither begun nor ended. A start waits for all of its logs to be summed: by the
-/// processor's own instruction, where it has one, that is a small part of what their replay takes.
+/// Adds bytes to a running CRC-32C, without the inversions at its begin and end. A starting store waits for
+/// the checksums of all its logs. With the CPU's CRC instruction they take a small part of the replay's time.
 std::uint32_t Add(std::uint32_t crc, std::string_view bytes) {
   static constexpr std::array<std::uint32_t, 256> kTable = MakeCrcTable();
   static const bool has_instruction = HasInstruction();
@@ -61,7 +61,8 @@ std::uint32_t Add(std::uint32_t crc, std::string_view bytes) {
 
 constexpr std::uint32_t kBegun = ~std::uint32_t{0};
 
-/// As a record's header has it: turned and shifted, so that it is not the CRC of bytes with CRCs in them.
+/// Returns the CRC in the form that a record's header has: inverted, rotated, and with a constant added. So
+/// it differs from the CRC of bytes that contain CRCs.
 std::uint32_t Masked(std::uint32_t crc) {
   crc = ~crc;
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
@@ -79,7 +80,8 @@ Header HeaderOf(std::string_view record) {
   return header;
 }
 
-/// Of a record that is not all there by its size: whether by its checksum it is.
+/// Returns whether only the size of a record is damaged. REQUIRES: the record's size exceeds its block.
+/// Tries all sizes that fit, and compares the checksum.
 bool OnlySizeIsWrong(std::string_view record) {
   const std::uint32_t wanted = HeaderOf(record).crc;
   std::uint32_t crc = Add(kBegun, record.substr(kHeader - 1, 1));
@@ -90,7 +92,7 @@ bool OnlySizeIsWrong(std::string_view record) {
   return true;
 }
 
-/// Goes through a log, block by block, and puts its records together.
+/// Reads a log block by block, and assembles its records.
 class Walk {
  public:
   explicit Walk(const LogRecordVisitor* visit) : visit_(visit) {}
@@ -105,14 +107,14 @@ class Walk {
       const auto type = static_cast<std::uint8_t>(block[kHeader - 1]);
       if (header.size > block.size() - kHeader) {
         const bool fits_block = at - begin + kHeader + header.size <= kBlock;
-        // The log may end here. Only its last block is not a whole one.
+        // This may be the end of the log: only its last block is shorter than kBlock.
         if (fits_block && IsFollowing(type) && !OnlySizeIsWrong(block)) {
           state_.ends_short = true;
           return;
         }
         return Damaged(at);
       }
-      // Where one is damaged, so may be its size: the next block begins with another.
+      // If a part is damaged, so may be its size. Continue at the next block, which begins with a part.
       if (Masked(Add(kBegun, block.substr(kHeader - 1, 1 + std::size_t{header.size}))) != header.crc) {
         return Damaged(at);
       }
@@ -131,15 +133,16 @@ class Walk {
   }
 
  private:
-  /// Others are of later versions of RocksDB, and no part of a batch.
+  /// Returns whether this is a part of a record. Other types stem from later versions of RocksDB, and are no
+  /// part of a batch.
   static bool IsPart(std::uint8_t type) { return type >= kFull && type <= kLast; }
-  /// Whether such a part may come here.
+  /// Returns whether a part of this type is valid at this place.
   bool IsFollowing(std::uint8_t type) const {
     const bool begins = type == kFull || type == kFirst;
     return IsPart(type) ? begins != in_record_ : type != 0;
   }
 
-  /// What is left of a record whose beginning or end is damaged is skipped.
+  /// Notes the damage, and drops the record that is being assembled. So the walk skips its other parts.
   void Damaged(std::uint64_t at) {
     in_record_ = false;
     if (!state_.damaged_at) state_.damaged_at = at;
@@ -159,7 +162,7 @@ class Walk {
 
   const LogRecordVisitor* const visit_;
   LogState state_;
-  std::uint64_t next_ = 0;  // where the next block begins
+  std::uint64_t next_ = 0;  // offset of the next block
   std::string record_;
   bool in_record_ = false;
 };
@@ -177,7 +180,7 @@ std::optional<LogState> WalkLog(const std::string& path, const LogRecordVisitor*
   return walk.End();
 }
 
-/// Keeps the highest mark.
+/// Finds the highest mark in batches.
 class MarkReader : public rocksdb::WriteBatch::Handler {
  public:
   MarkReader(std::uint32_t family, std::string_view key, std::uint64_t& highest)
@@ -217,7 +220,7 @@ std::optional<std::vector<std::string>> LogsIn(const std::string& path) {
     if (entry.path().extension() == ".log") logs.push_back(entry.path());
   }
   if (error) return std::nullopt;
-  // By their numbers, which have six digits at least.
+  // Sort by number. Numbers have at least six digits, so a longer name has a higher number.
   std::sort(logs.begin(), logs.end(), [](const std::string& one, const std::string& other) {
     return std::pair(one.size(), one) < std::pair(other.size(), other);
   });
@@ -232,7 +235,7 @@ std::optional<std::uint64_t> HighestMark(const std::string& path, std::uint32_t 
   if (!logs) return std::nullopt;
   for (const std::string& log : *logs) {
     const bool read = ScanLog(log, [&](const std::string& record) {
-      // One that is no batch is not of ours.
+      // A record that is no batch was not written by a store, and is ignored.
       rocksdb::WriteBatch(record).Iterate(&reader).PermitUncheckedError();
     });
     if (!read) return std::nullopt;

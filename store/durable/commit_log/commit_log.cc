@@ -16,11 +16,11 @@
 namespace remora {
 namespace {
 
-/// So far ahead of the writer are pages made ready for stores, a half of it at a time. More would have
-/// a sync write more pages than groups.
+/// Bytes ahead of the writer whose pages are prepared for stores, half of them at a time. A larger
+/// value would make a sync write more pages than the groups fill.
 constexpr std::uint64_t kReadyAhead = std::uint64_t{512} << 10;
 
-constexpr std::uint64_t kLeastFiles = 3;  // one that is written, one that is applied, one that is made
+constexpr std::uint64_t kLeastFiles = 3;  // one being written, one being applied, one being made
 
 absl::Status CheckOptions(const CommitLogOptions& options) {
   if (options.file_size < kMinLogFileSize || options.file_size > kMaxLogFileSize ||
@@ -66,7 +66,7 @@ absl::Status CommitLog::StartFiles(const RecoveredLog& log) {
   std::deque<CommitLogFiles::FilePtr> held;
   std::deque<CommitLogFiles::FilePtr> spares;
   for (const LogFileInfo& info : log.held) {
-    // Only the last one is written to.
+    // The writer continues only the last file.
     const bool is_last = info.first == log.held.back().first;
     REMORA_ASSIGN_OR_RETURN(held.emplace_back(),
                             CommitLogFile::Open(options_.dir, info.first, info.size,
@@ -74,7 +74,8 @@ absl::Status CommitLog::StartFiles(const RecoveredLog& log) {
   }
   bool are_of_use = true;
   for (const LogFileInfo& info : log.spares) {
-    // After one of another size, which an earlier opening had, none begins where it should.
+    // A file of another size stems from an opening with another file_size. It is removed, and with
+    // it the later files: none of them begins where its replacement will end.
     are_of_use = are_of_use && info.size == options_.file_size;
     if (!are_of_use) {
       unlink(absl::StrCat(options_.dir, "/", LogFileName(info.first)).c_str());
@@ -98,7 +99,7 @@ absl::Status CommitLog::StartFiles(const RecoveredLog& log) {
     at_ = log.end - current_->first();
   }
   appended_ = (current_->first() + at_).value;
-  // What an earlier process has appended is on the disk when the first Sync has returned.
+  // Groups that an earlier process appended may not be on the disk until the first Sync returns.
   durable_ = std::min(options_.replay_from, appended()).value;
   return absl::OkStatus();
 }
@@ -161,13 +162,13 @@ absl::StatusOr<Lsn> CommitLog::Append(std::span<const LogEntry> entries) {
     if (encoded_.size() < size) encoded_.resize(size);
     checksum = EncodeLogGroup(entries, size, place, encoded_.data());
     const int error = current_->Write(at_, std::string_view(encoded_).substr(0, size));
-    // What is there of the group does not verify, and the next one takes its place.
+    // The partial group in the file does not verify, and the next group overwrites it.
     if (IsNoSpace(error)) return LogErrnoStatus("append to", current_->path(), error);
     if (error != 0) return Fail("append to", error);
   }
   at_ += size;
   checksum_ = checksum;
-  // Release: whoever sees it sees the group.
+  // Release: a thread that reads this LSN with acquire also sees the group.
   appended_.store((lsn + size).value, std::memory_order_release);
   return lsn + size;
 }
@@ -193,7 +194,7 @@ void CommitLog::Recycle(Lsn applied_to) {
 }
 
 absl::StatusOr<std::unique_ptr<CommitLogReader>> CommitLog::Read(Lsn from, LogPlace place) const {
-  // What was released may still be there.
+  // A released file may still exist under its old name until it is recycled.
   if (from < first()) return NotInLog(from, options_.dir);
   return CommitLogReader::Open(options_.dir, from, place);
 }

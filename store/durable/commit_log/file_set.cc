@@ -17,7 +17,7 @@
 namespace remora {
 namespace {
 
-/// Made anew only if there is none. More are kept if they come from released files.
+/// Bound on spares from released files. The thread makes a new file only if there is no spare at all.
 constexpr std::size_t kMostSpares = 2;
 
 }  // namespace
@@ -95,7 +95,7 @@ void CommitLogFiles::MakeSpares() {
       released_.pop_front();
       if (spares_.size() >= kMostSpares || recycled->size != options_.file_size) {
         mutex_.unlock();
-        unlink(PathOf(recycled->first).c_str());  // one that stays is removed when the log is opened
+        unlink(PathOf(recycled->first).c_str());  // if it fails, the next opening may release it again
         mutex_.lock();
         continue;
       }
@@ -132,7 +132,8 @@ bool CommitLogFiles::PrepareWanted() {
 void CommitLogFiles::PreparePages(FilePtr file, std::uint64_t offset, std::uint64_t size) {
   {
     const LogMutexLock lock(&mutex_);
-    // What was asked for before is behind this, or soon will be: the thread was busy.
+    // Replaces an earlier request that the thread, being busy, has not served. The writer has passed
+    // those pages, or soon will.
     wanted_ = std::move(file);
     wanted_offset_ = offset;
     wanted_size_ = size;
@@ -159,7 +160,7 @@ void CommitLogFiles::BeginNextFile(Lsn end) {
   REMORA_CHECK(!spares_.empty());
   if (!held_.empty()) {
     filled_[held_.back()->first()] = end - held_.back()->first();
-    futimens(held_.back()->fd(), nullptr);  // C8a; if it fails, the time is an earlier one
+    futimens(held_.back()->fd(), nullptr);  // C8a; if it fails, the file keeps an earlier time
   }
   held_.push_back(std::move(spares_.front()));
   spares_.pop_front();
@@ -168,7 +169,8 @@ void CommitLogFiles::BeginNextFile(Lsn end) {
 
 std::uint64_t CommitLogFiles::BytesIn(const LogFileInfo& file) const {
   const auto filled = filled_.find(file.first);
-  // An earlier process left it. What begins the next file did not fit: so two files hold more than one can.
+  // An earlier process filled it. The first group of a file did not fit into the file before, so two
+  // adjacent files hold more bytes than one file can: half a file each, on average.
   return filled == filled_.end() ? file.size / 2 : filled->second;
 }
 
@@ -197,7 +199,7 @@ std::size_t CommitLogFiles::CountNotKept(const LogKeep& keep) const {
 }
 
 void CommitLogFiles::Release(Lsn below, const LogKeep& keep) {
-  std::vector<FilePtr> closed;  // without the lock
+  std::vector<FilePtr> closed;  // its destructor closes the files after the lock is released
   const LogMutexLock lock(&mutex_);
   bool any = false;
   while (held_.size() > 1 && held_.front()->end() <= below) {
@@ -213,7 +215,7 @@ void CommitLogFiles::Release(Lsn below, const LogKeep& keep) {
     any = true;
   }
   if (!any) return;
-  made_ = absl::OkStatus();  // so that NextFile waits for what becomes of them
+  made_ = absl::OkStatus();  // so that NextFile waits until the thread has recycled the released files
   changed_.notify_all();
 }
 

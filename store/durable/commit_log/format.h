@@ -1,8 +1,7 @@
-// The bytes of the commit log: one endless sequence of groups, in files of a fixed size.
+// Format of the commit log: one endless sequence of groups, in files of a fixed size.
 //
-// The LSN of a byte is its offset in the sequence. A file holds the bytes from its first LSN on,
-// which is its name; the next file begins where it ends. So the name of a file is known before
-// anything is written to it.
+// The LSN of a byte is its offset in the sequence. A file is named by the LSN of its first byte, and
+// the next file begins where it ends. So the name of a file is known before it has any content.
 //
 //   0000000004000000.log                                0000000008000000.log
 //   ┌───────────────┬───────┬───────┬─────┬───────────┐ ┌───────────────┬───────┬─────
@@ -10,8 +9,8 @@
 //   └───────────────┴───────┴───────┴─────┴───────────┘ └───────────────┴───────┴─────
 //     64 bytes
 //
-//   A group stands in one file. One that does not fit behind the last group of a file begins the
-//   next file. What is left over holds zeros, or what the file held before it was recycled.
+//   A group lies within one file. A group that does not fit behind the last group of a file begins
+//   the next file. The bytes left over are zeros, or old content from before the file was recycled.
 //
 //   group, a multiple of 8 bytes              entry, a multiple of 8 bytes
 //   ┌────────────────┬───────┬───────┬─────┐  ┌────────────────┬────────────┬─────┬───────┬─────┐
@@ -19,19 +18,20 @@
 //   └────────────────┴───────┴───────┴─────┘  └────────────────┴────────────┴─────┴───────┴─────┘
 //     64 bytes                                  24 bytes         0 or 24
 //
-//   LogRequest is there if the flag kHasRequest is set. The pad is zeros.
+//   LogRequest is present if the flag kHasRequest is set. The pad is zeros.
 //
-// A group *verifies* at an LSN if its magic, LSN and checksum are right and its entries fill it. It
-// *follows* another one if it names the checksum of that one as its previous. The log is the chain
-// of groups that begins at the first file; it ends before the first group that does not verify or
-// does not follow.
+// A group *verifies* at an LSN if its magic, LSN and checksum are right and its entries fill it.
+// Group B *follows* group A if B's field `previous` is the checksum of A. The log is the chain of
+// groups that begins in the first file. It ends before the first group that does not verify or does
+// not follow.
 //
-//   L1 An old group of a recycled file never verifies: its LSN differs, and the checksum covers it.
-//   L2 A group that an earlier writer left behind the end of the log never follows a group that was
-//      written later: the checksum of that one covers the incarnation of its writer, which no other
-//      writer has.
-//   L3 The first group of a file follows the last group of the file before. So a file whose end was
-//      lost ends the log, whatever the next file holds.
+//   L1 An old group of a recycled file never verifies: its LSN differs, and the checksum covers the
+//      LSN.
+//   L2 An earlier writer may leave a group behind the end of the log. That group never follows a
+//      group that was written later. The checksum of the later group covers the incarnation of its
+//      writer, which no other writer has.
+//   L3 The first group of a file follows the last group of the file before. So if the end of a file
+//      is lost, the log ends there, regardless of the content of the next file.
 //
 // All integers are little-endian.
 #pragma once
@@ -50,13 +50,13 @@ namespace remora {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-/// Offset of a byte in the log. 0 stands before everything.
+/// Offset of a byte in the log. LSN 0 is before the first byte of any group.
 struct Lsn {
   std::uint64_t value = 0;
   friend constexpr auto operator<=>(const Lsn&, const Lsn&) = default;
 };
 constexpr Lsn operator+(Lsn lsn, std::uint64_t bytes) { return {lsn.value + bytes}; }
-/// REQUIRES: `from` does not stand behind `to`.
+/// Returns the number of bytes between two LSNs. REQUIRES: `from` <= `to`.
 constexpr std::uint64_t operator-(Lsn to, Lsn from) { return to.value - from.value; }
 
 inline constexpr Lsn kMaxLsn{~std::uint64_t{0}};
@@ -71,15 +71,15 @@ inline constexpr std::uint64_t kMaxLogFileSize = std::uint64_t{1} << 30;
 /// The size of a file is a multiple of this.
 inline constexpr std::uint64_t kLogFileUnit = 4096;
 
-/// Begins a file. Written when the file is begun, before its first group.
+/// The first bytes of a file. The writer stores it before the first group of the file.
 struct LogFileHeader {
-  std::uint64_t checksum;     // XXH3 of all that follows in the header
+  std::uint64_t checksum;     // XXH3 of all later bytes of the header
   std::uint32_t magic;        // kLogFileMagic
   std::uint32_t format;       // kCommitLogFormat
-  std::uint64_t first;        // LSN of the file's first byte: the header's
-  std::uint64_t size;         // of the file
+  std::uint64_t first;        // LSN of the file's first byte, which is the header's first byte
+  std::uint64_t size;         // bytes of the file
   std::uint64_t incarnation;  // of the writer that began the file
-  std::uint64_t previous;     // checksum of the last group before the file; of the first file: 0
+  std::uint64_t previous;     // checksum of the last group before the file; 0 in the first file
   std::uint64_t reserved[2];  // 0
 };
 static_assert(sizeof(LogFileHeader) == 64 && alignof(LogFileHeader) == 8);
@@ -91,17 +91,17 @@ static_assert(std::has_unique_object_representations_v<LogFileHeader>);
 inline constexpr std::uint32_t kLogFileMagic = 0x474f4c52;   // "RLOG"
 inline constexpr std::uint32_t kLogGroupMagic = 0x50524752;  // "RGRP"
 
-/// Begins a group.
+/// The first bytes of a group.
 struct LogGroupHeader {
-  std::uint64_t checksum;       // XXH3 of all that follows in the group
+  std::uint64_t checksum;       // XXH3 of all later bytes of the group
   std::uint32_t magic;          // kLogGroupMagic
-  std::uint32_t size;           // of the group, header included
+  std::uint32_t size;           // bytes of the group, including this header
   std::uint64_t lsn;            // of the group's first byte
   std::uint64_t incarnation;    // of its writer; not 0
   std::uint64_t previous;       // checksum of the group before
   std::uint64_t first_version;  // of the first entry
-  std::uint64_t synced_to;      // LSN up to which the log was on the disk when this group was written
-  std::uint32_t count;          // of entries; not 0
+  std::uint64_t synced_to;      // LSN up to which the log was on the disk when the group was written
+  std::uint32_t count;          // number of entries; not 0
   std::uint32_t reserved;       // 0
 };
 static_assert(sizeof(LogGroupHeader) == 64 && alignof(LogGroupHeader) == 8);
@@ -112,9 +112,9 @@ static_assert(offsetof(LogGroupHeader, synced_to) == 48 && offsetof(LogGroupHead
 static_assert(std::has_unique_object_representations_v<LogGroupHeader>);
 
 enum class LogEntryKind : std::uint8_t {
-  kPut = 1,     // the key has this value
-  kDelete = 2,  // the key is gone; the value is empty
-  kMeta = 3,    // of the store itself: what the value means, the key says; an empty one removes the key
+  kPut = 1,     // gives the key this value
+  kDelete = 2,  // deletes the key; the value is empty
+  kMeta = 3,    // the store's own data: the key says what the value means; an empty value removes the key
 };
 
 /// LogEntryHeader::flags.
@@ -133,7 +133,7 @@ static_assert(offsetof(LogEntryHeader, value_size) == 16 && offsetof(LogEntryHea
 static_assert(offsetof(LogEntryHeader, kind) == 22 && offsetof(LogEntryHeader, flags) == 23);
 static_assert(std::has_unique_object_representations_v<LogEntryHeader>);
 
-/// The request that an entry comes from, and its outcome (store/durable/completion_records.h).
+/// The request that caused an entry, and its outcome (store/durable/completion_records.h).
 struct LogRequest {
   std::uint64_t client;  // not 0
   std::uint64_t number;
@@ -141,14 +141,14 @@ struct LogRequest {
 };
 static_assert(sizeof(LogRequest) == 24 && std::has_unique_object_representations_v<LogRequest>);
 
-/// An entry as a writer gives it, and a reader shows it. Whoever shows it owns the bytes.
+/// An entry, decoded. The writer or reader that hands it over owns the bytes of `key` and `value`.
 struct LogEntry {
   LogEntryKind kind = LogEntryKind::kPut;
   std::uint64_t version = 0;
   std::uint64_t expiry_ms = 0;
   std::string_view key{};
   std::string_view value{};
-  RequestName request{};  // of nobody: client 0
+  RequestName request{};  // client 0: no request caused the entry
   std::int64_t result = 0;
 };
 

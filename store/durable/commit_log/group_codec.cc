@@ -12,7 +12,7 @@ constexpr std::uint64_t Aligned(std::uint64_t size) {
   return (size + kLogAlignment - 1) & ~(kLogAlignment - 1);
 }
 
-/// Entries of the store itself have keys of their own, which may be empty.
+/// Returns whether the sizes are in the bounds of the kind. The key of a kMeta entry may be empty.
 bool IsLogEntry(LogEntryKind kind, std::size_t key_size, std::size_t value_size) {
   if (key_size > kMaxKeySize || value_size > kMaxValueSize) return false;
   switch (kind) {
@@ -31,7 +31,7 @@ std::uint64_t EntrySize(std::size_t key_size, std::size_t value_size, bool has_r
 }
 
 char* Put(char* to, const void* bytes, std::size_t size) {
-  // A view of no bytes may point nowhere.
+  // The pointer of an empty view may be null, which memcpy must not get.
   if (size != 0) std::memcpy(to, bytes, size);
   return to + size;
 }
@@ -39,7 +39,7 @@ char* Put(char* to, const void* bytes, std::size_t size) {
 char* EncodeEntry(const LogEntry& entry, char* to) {
   const bool has_request = entry.request.client != 0;
   char* const end = to + EntrySize(entry.key.size(), entry.value.size(), has_request);
-  std::memset(end - kLogAlignment, 0, kLogAlignment);  // the pad; whatever stands there is written behind it
+  std::memset(end - kLogAlignment, 0, kLogAlignment);  // the pad; later stores overwrite other bytes of it
   const LogEntryHeader header = {.version = entry.version,
                                  .expiry_ms = entry.expiry_ms,
                                  .value_size = static_cast<std::uint32_t>(entry.value.size()),
@@ -56,7 +56,7 @@ char* EncodeEntry(const LogEntry& entry, char* to) {
   return end;
 }
 
-/// Of a header whose first word is the checksum of all that follows.
+/// Returns the checksum of all bytes behind the first 8, which hold the checksum itself.
 std::uint64_t ChecksumOf(const char* bytes, std::uint64_t size) {
   return HashBytes(bytes + sizeof(std::uint64_t), size - sizeof(std::uint64_t));
 }
@@ -88,7 +88,7 @@ std::uint64_t EncodeLogGroup(std::span<const LogEntry> entries, std::uint64_t si
   char* at = to + sizeof(header);
   for (const LogEntry& entry : entries) at = EncodeEntry(entry, at);
   const std::uint64_t checksum = ChecksumOf(to, size);
-  // Last, also for a process that dies here: release keeps the stores above it above it.
+  // Stored last, also if the process dies here: release orders all stores above before this one.
   std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to))
       .store(checksum, std::memory_order_release);
   return checksum;
@@ -138,7 +138,7 @@ std::optional<LogGroup> VerifyLogGroup(std::string_view bytes, Lsn lsn) {
   std::memcpy(&group.header, bytes.data(), sizeof(group.header));
   group.bytes = bytes.substr(sizeof(LogGroupHeader), size - sizeof(LogGroupHeader));
   if (group.header.checksum != ChecksumOf(bytes.data(), size)) return std::nullopt;
-  // A hand may have made a checksum that fits. So readers need not ask again.
+  // A forged checksum may match, so check the entries, too. Readers then need no check of their own.
   LogEntries entries = group.entries();
   LogEntry entry;
   std::uint32_t count = 0;

@@ -1,4 +1,4 @@
-// Encodes and decodes groups of the commit log (format.h). Pure functions and views.
+// Encoder and decoder of groups of the commit log (format.h): pure functions and views.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace remora {
 
-/// Bytes of a group with these entries; 0: there is none, because it has no entry, or an entry's
-/// kind or sizes are out of bounds, or it has more bytes than the largest file.
+/// Returns the number of bytes of a group with these entries. Returns 0 if there is no entry, a kind
+/// or size is out of bounds, or the group is larger than the largest file.
 std::uint64_t LogGroupSize(std::span<const LogEntry> entries);
 
-/// What a group says beside its entries.
+/// The fields of a group's header that do not follow from its entries.
 struct LogGroupPlace {
   Lsn lsn;
   std::uint64_t incarnation = 0;
@@ -23,18 +23,18 @@ struct LogGroupPlace {
   Lsn synced_to;
 };
 
-/// Writes the group to `to`, its checksum last, and returns the checksum.
-/// REQUIRES: `size` is LogGroupSize(entries) and not 0; `to` has so many bytes and is aligned to 8.
+/// Writes the group to `to`, its checksum last, and returns the checksum. REQUIRES: `size` is
+/// LogGroupSize(entries) and not 0; `to` has `size` bytes and is aligned to 8.
 std::uint64_t EncodeLogGroup(std::span<const LogEntry> entries, std::uint64_t size,
                              const LogGroupPlace& place, char* to);
 
-/// The entries of a group, one after the other. The views that it shows point into its bytes.
+/// A cursor over the entries of a group. The views in each entry point into the bytes of the group.
 class LogEntries {
  public:
   explicit LogEntries(std::string_view bytes) : rest_(bytes) {}
 
-  /// Shows the next entry. False: there is none, or the bytes are no entry. Of a group that
-  /// verified, the former.
+  /// Moves to the next entry. Returns false if there is none, or if the next bytes are no valid
+  /// entry, which does not happen in a group that verified.
   bool Next(LogEntry* entry);
   bool empty() const { return rest_.empty(); }
 
@@ -51,19 +51,21 @@ struct LogGroup {
   LogEntries entries() const { return LogEntries(bytes); }
 };
 
-/// Returns the size that a group's header states, if a group with this LSN may begin with it and
-/// have at most `most` bytes; else 0. REQUIRES: `bytes` has at least sizeof(LogGroupHeader) bytes.
+/// Returns the size that the group header at the start of `bytes` states. Returns 0 if it is no
+/// header of a group with this LSN and at most `most` bytes. Does not test the checksum. REQUIRES:
+/// `bytes` has at least sizeof(LogGroupHeader) bytes.
 std::uint64_t StatedLogGroupSize(std::string_view bytes, Lsn lsn, std::uint64_t most);
 
-/// Returns the group that begins `bytes`, if one verifies there. Whether it follows another one,
-/// the caller checks.
+/// Returns the group at the start of `bytes`, if it verifies at `lsn`. The caller checks whether it
+/// follows the group before it.
 std::optional<LogGroup> VerifyLogGroup(std::string_view bytes, Lsn lsn);
 
-/// The header of a file that begins with `first`, checksum included.
+/// Returns the header, with its checksum, of a file that begins at `first`.
 LogFileHeader MakeLogFileHeader(Lsn first, std::uint64_t size, std::uint64_t incarnation,
                                 std::uint64_t previous);
 
-/// Returns the header that begins `bytes`, if it is that of a file of this name and size.
+/// Returns the header at the start of `bytes`, if it verifies for a file with this first LSN and
+/// size.
 std::optional<LogFileHeader> VerifyLogFileHeader(std::string_view bytes, Lsn first, std::uint64_t size);
 
 }  // namespace remora

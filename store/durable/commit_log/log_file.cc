@@ -37,8 +37,8 @@ std::optional<Lsn> FirstOf(std::string_view name) {
   return first;
 }
 
-/// Whether an overwrite of an allocated block goes to that block. File systems that are not here
-/// may copy on write, or be on another machine, or be a layer upon one that is.
+/// Returns whether an overwrite of an allocated block goes to that block. A file system that is not
+/// listed here may copy on write, be on another machine, or be a layer above such a file system.
 bool OverwritesInPlace(const struct statfs& system) {
   constexpr std::uint64_t kXfsMagic = 0x58465342;  // not in linux/magic.h before 6.0
   switch (static_cast<std::uint64_t>(system.f_type)) {
@@ -78,7 +78,7 @@ absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir) {
   struct statfs system;
   if (statfs(dir.c_str(), &system) != 0) return LogErrnoStatus("ask for the file system of", dir, errno);
   if (!OverwritesInPlace(system)) return LogWriterKind::kWrite;
-  // ext2 and ext3 have the number of ext4, and allocate nothing ahead.
+  // ext2 and ext3 have the same f_type as ext4, but no fallocate.
   const std::string path = absl::StrCat(dir, "/probe");
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return LogErrnoStatus("make", path, errno);
@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<CommitLogFile>> CommitLogFile::Open(const std::st
   if (fd < 0) return LogErrnoStatus("open", path, errno);
   std::unique_ptr<CommitLogFile> file(new CommitLogFile(path, first, size, fd));
   if (kind != LogWriterKind::kMapped) return file;
-  // A copy of the directory may have holes where the file had zeros.
+  // If someone copied the directory, the copy may have holes in place of zeros.
   if (fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) return LogErrnoStatus("allocate", path, errno);
   REMORA_RETURN_IF_ERROR(file->Map());
   return file;
@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<CommitLogFile>> CommitLogFile::Open(const std::st
 
 absl::Status CommitLogFile::Allocate(LogWriterKind kind) const {
   const bool allocated = fallocate(fd_, 0, 0, static_cast<off_t>(size_)) == 0;
-  // Where pwrite is used, nothing is promised, and the zeros are all that can be done.
+  // For pwrite, the file system makes no promise about blocks, so writing zeros has to suffice.
   if (!allocated && (kind == LogWriterKind::kMapped || errno != EOPNOTSUPP)) {
     return LogErrnoStatus("allocate", path_, errno);
   }
@@ -160,8 +160,8 @@ absl::Status CommitLogFile::Map() {
   void* const data = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (data == MAP_FAILED) return LogErrnoStatus("map", path_, errno);
   data_ = static_cast<char*>(data);
-  // So that the writer does not wait for the disk. EINVAL: the kernel is older than 5.14, and the
-  // writer does.
+  // Populates the pages, so that the writer does not wait for the disk. EINVAL: the kernel is older
+  // than 5.14, and the writer does wait.
   if (madvise(data_, size_, MADV_POPULATE_READ) != 0 && errno != EINVAL) {
     return LogErrnoStatus("populate the mapping of", path_, errno);
   }
@@ -171,7 +171,7 @@ absl::Status CommitLogFile::Map() {
 void CommitLogFile::Prepare(std::uint64_t offset, std::uint64_t size) const {
   const std::uint64_t begin = offset / kLogFileUnit * kLogFileUnit;
   const std::uint64_t end = std::min(size_, offset + size);
-  madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE);  // if it fails, the store does the same
+  madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE);  // if it fails, a store takes the page fault
 }
 
 int CommitLogFile::Write(std::uint64_t offset, std::string_view bytes) const {

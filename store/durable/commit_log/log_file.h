@@ -1,11 +1,11 @@
-// One file of the commit log: its name, its blocks, and how bytes come into it.
+// A file of the commit log: its name, its blocks, and the ways to write to it.
 //
-//   C9a  All blocks of a file are allocated, and have been written once, before the file is used.
-//        So a store into its mapping finds a block, and no fdatasync has to change the file's map
-//        of blocks.
-//   C9b  A file is mapped to be written only where the file system keeps the promise of C9a: where
-//        an overwrite goes to the block that is there. Elsewhere (copy on write, network, overlay)
-//        the writer uses pwrite.
+//   C9a  All blocks of a file are allocated, and have been written once, before the log uses the
+//        file. So a store into its mapping always finds a block, and fdatasync never has to change
+//        the file's map of blocks.
+//   C9b  The writer maps a file only where the file system keeps the promise of C9a: an overwrite
+//        goes to the existing block. On other file systems (copy on write, network, overlay) the
+//        writer uses pwrite.
 #pragma once
 
 #include <cstdint>
@@ -20,44 +20,48 @@
 
 namespace remora {
 
-/// How a writer's bytes come into the files.
+/// The way in which the writer writes to the files.
 enum class LogWriterKind : std::uint8_t {
-  kChoose = 0,  // by the file system
+  kChoose = 0,  // ChooseLogWriter decides by the file system
   kMapped = 1,  // by stores into a shared mapping
   kWrite = 2,   // by pwrite
 };
 
-/// Whether files in `dir` may be mapped to be written (C9b): kMapped or kWrite. Unavailable.
+/// Returns kMapped if the writer may map files in `dir` (C9b), else kWrite. Unavailable: a system
+/// call on `dir` failed.
 absl::StatusOr<LogWriterKind> ChooseLogWriter(const std::string& dir);
 
-/// Name of the file that begins with this byte, within the log's directory.
+/// Returns the name, without directory, of the file whose first byte has this LSN.
 std::string LogFileName(Lsn first);
 
 struct LogFileInfo {
   Lsn first;
   std::uint64_t size = 0;
 };
-/// The log's files in `dir`, in their order. Others are left out. NotFound, PermissionDenied,
-/// Unavailable.
+/// Returns the log's files in `dir` in their order, and ignores all other files.
+///
+/// - NotFound, PermissionDenied, Unavailable: `dir` or a file in it cannot be read.
 absl::StatusOr<std::vector<LogFileInfo>> ListLogFiles(const std::string& dir);
 
-/// The one translator of errno: operation, path, reason, and what to do. Unavailable.
+/// Translates an errno of the commit log into Unavailable. The text says the operation, the path, the
+/// reason and the action.
 absl::Status LogErrnoStatus(std::string_view operation, std::string_view path, int error);
 
-/// Whether the call failed because the disk is full, or the user's part of it: room may come.
+/// Returns whether the error says that the disk or the user's quota is full. A later call may then
+/// succeed.
 bool IsNoSpace(int error);
 
-/// An open file. Owns descriptor and mapping; the file itself stays.
+/// An open file. Owns the descriptor and the mapping, but does not remove the file.
 ///
-/// Thread Safety: const members may be called from many threads. A mapping, and Write, are for one
+/// Thread Safety: any thread may call const members, at any time. The mapping and Write are for one
 /// writer at a time.
 class CommitLogFile {
  public:
-  /// Makes the file by C9a; what a file of that name held before is gone. Returns when the disk has
-  /// the file and its name. Unavailable: nothing is left behind.
+  /// Makes the file as C9a says, and discards the content of an existing file of that name. Returns
+  /// when the disk has the file and its name. Unavailable: a system call failed; no file is left.
   static absl::StatusOr<std::unique_ptr<CommitLogFile>> Make(const std::string& dir, Lsn first,
                                                              std::uint64_t size, LogWriterKind kind);
-  /// Opens the file that is there. REQUIRES: it was made with this size. Unavailable.
+  /// Opens an existing file. REQUIRES: it was made with this size. Unavailable: a system call failed.
   static absl::StatusOr<std::unique_ptr<CommitLogFile>> Open(const std::string& dir, Lsn first,
                                                              std::uint64_t size, LogWriterKind kind);
   ~CommitLogFile();
@@ -69,16 +73,16 @@ class CommitLogFile {
   std::uint64_t size() const { return size_; }
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
-  /// The mapping, of all of the file; null: the file is written by Write.
+  /// Returns the mapping of the whole file. Null: the writer uses Write.
   char* data() const { return data_; }
 
-  /// Makes the mapping's pages there ready for stores, so that these do not wait for page faults.
-  /// Their bytes count as changed: the next sync writes them.
+  /// Prepares pages of the mapping, so that later stores cause no page faults. The pages become
+  /// dirty: the next sync writes them.
   void Prepare(std::uint64_t offset, std::uint64_t size) const;
-  /// Writes by pwrite, all of it or as much as the disk took. 0, or an errno. REQUIRES: within the
-  /// file.
+  /// Writes `bytes` by pwrite. Returns 0, or the errno of a failure, after which the file may have a
+  /// part of them. REQUIRES: the bytes fit in the file.
   int Write(std::uint64_t offset, std::string_view bytes) const;
-  /// Fills the file's bytes from `offset` on with zeros. 0, or an errno.
+  /// Fills the file from `offset` to its end with zeros. Returns 0 or an errno.
   int Clear(std::uint64_t offset) const;
 
  private:

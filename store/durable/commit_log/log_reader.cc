@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kWindowSize = std::uint64_t{256} << 10;
 
-/// Fewer bytes at the file's end. Unavailable.
+/// Reads `size` bytes into `bytes`, or fewer at the file's end. Unavailable: the read failed.
 absl::Status ReadAt(int fd, std::uint64_t offset, std::uint64_t size, const std::string& path,
                     std::string* bytes) {
   bytes->resize(size);
@@ -35,7 +35,7 @@ absl::Status ReadAt(int fd, std::uint64_t offset, std::uint64_t size, const std:
   return absl::OkStatus();
 }
 
-/// Whether a group's magic is at `at`: most places have none.
+/// Returns whether the magic of a group is at `at`. It is a cheap test that rejects most places.
 bool MayBeGroup(std::string_view bytes, std::uint64_t at) {
   std::uint32_t magic = 0;
   if (bytes.size() - at < sizeof(LogGroupHeader)) return false;
@@ -54,13 +54,15 @@ absl::StatusOr<std::unique_ptr<CommitLogReader>> CommitLogReader::Open(const std
                                                                        LogPlace place) {
   REMORA_ASSIGN_OR_RETURN(const std::vector<LogFileInfo> files, ListLogFiles(dir));
   std::unique_ptr<CommitLogReader> reader(new CommitLogReader(dir, from));
-  // The end of a group may also be the end of its file. Then the checksum of the group is known.
+  // `from` may be both the end of a file and the start of the next. The former comes first, since the
+  // reader then knows the checksum of the group before `from`.
   for (const LogFileInfo& file : files) {
     if (file.first >= from || from > file.first + file.size) continue;
     REMORA_ASSIGN_OR_RETURN(const bool found, reader->FindIn(file.first, place));
     if (found) return reader;
   }
-  // Else it may be the first LSN of the oldest file. One before it may be about to be recycled.
+  // Otherwise `from` may be the first LSN of the oldest file. The file before it may still be listed,
+  // if it is about to be recycled.
   for (const LogFileInfo& file : files) {
     if (file.first != from) continue;
     REMORA_RETURN_IF_ERROR(reader->Begin(file.first, kMaxLsn).status());
@@ -75,7 +77,7 @@ absl::StatusOr<bool> CommitLogReader::Begin(Lsn first, Lsn until) {
   if (!is_begun) return false;
   at_ = sizeof(header);
   checksum_ = header.previous;
-  window_.clear();  // what was read ahead may be written meanwhile
+  window_.clear();  // the writer may write to bytes that were read ahead
   return true;
 }
 
@@ -86,13 +88,13 @@ absl::StatusOr<bool> CommitLogReader::FindIn(Lsn first, LogPlace place) {
     REMORA_ASSIGN_OR_RETURN(const std::optional<LogGroup> group, GroupAt(at_, kMaxLsn));
     if (!group) return false;
     if (group->end() > from_) {
-      window_.clear();  // as Begin does
+      window_.clear();  // for the same reason as in Begin
       return place == LogPlace::kInGroup;
     }
     at_ += group->header.size;
     checksum_ = group->header.checksum;
   }
-  window_.clear();  // as Begin does
+  window_.clear();  // for the same reason as in Begin
   return true;
 }
 
@@ -108,7 +110,7 @@ absl::StatusOr<std::string_view> CommitLogReader::Bytes(std::uint64_t offset, st
   const bool is_there = offset >= window_offset_ && offset - window_offset_ <= window_.size() &&
                         window_.size() - (offset - window_offset_) >= size;
   if (!is_there) {
-    // Not behind `until`: what stands there changes.
+    // Read no bytes behind `until`: the writer changes them.
     const std::uint64_t end = std::min(file_size_, until.value - std::min(until, file_first_).value);
     const std::uint64_t most = end - std::min(end, offset);
     window_offset_ = offset;
@@ -157,8 +159,8 @@ absl::StatusOr<bool> CommitLogReader::MoveToNextFile(Lsn until) {
   REMORA_ASSIGN_OR_RETURN(const bool is_begun, next.OpenFile(file_first_ + file_size_, until, &header));
   if (!is_begun || header.previous != checksum_) return false;
   next.checksum_ = checksum_;
-  // A file without a group is not moved to: a writer that continues this log may have room in the
-  // last one (L3).
+  // The reader does not move to a file without a group. A writer that continues this log may have
+  // space left in the previous file (L3).
   REMORA_ASSIGN_OR_RETURN(const std::optional<LogGroup> group, next.GroupAt(sizeof(header), until));
   if (!group) return false;
   std::swap(fd_, next.fd_);

@@ -1,5 +1,5 @@
-// Reads the groups of the commit log in their order, from files that a crash, a disk or a hand may
-// have changed.
+// A reader that returns the groups of the commit log in order. A crash, a disk or a person may have
+// changed the files, so it verifies each group.
 #pragma once
 
 #include <cstdint>
@@ -15,63 +15,69 @@
 
 namespace remora {
 
-/// OutOfRange: for who asks for groups that were recycled.
+/// Returns the OutOfRange error for a caller that asks for a recycled group.
 absl::Status NotInLog(Lsn lsn, const std::string& dir);
 
-/// What is known of the LSN at which a reader begins.
+/// Where the LSN lies at which a reader begins.
 enum class LogPlace : std::uint8_t {
-  kGroupEnd = 1,  // a group ends there
-  kInGroup = 2,   // or it is in a group: then the reader begins with that
+  kGroupEnd = 1,  // at the end of a group
+  kInGroup = 2,   // at the end of a group or within one; in the latter case the reader begins with it
 };
 
-/// A cursor over the log in a directory. Reads copies: a writer may append meanwhile.
+/// A cursor over the log in a directory. It copies the bytes, so a writer may append meanwhile.
 ///
 /// Thread Safety: none.
 class CommitLogReader {
  public:
-  /// Begins behind `from`: an LSN that Append has returned, or CommitLog::first(). REQUIRES: the
-  /// caller keeps the file that holds `from` (CommitLogOptions::retain). OutOfRange: the log does
-  /// not hold it, or no group ends there. NotFound, PermissionDenied, Unavailable: the directory or
-  /// a file cannot be read.
+  /// Opens a reader that begins behind `from`: an LSN that Append has returned, or
+  /// CommitLog::first(). REQUIRES: the caller keeps the log from recycling the file that holds `from`
+  /// (CommitLogOptions::retain).
+  ///
+  /// - OutOfRange: the log does not hold `from`, or no group ends there (see LogPlace).
+  /// - NotFound, PermissionDenied, Unavailable: the directory or a file cannot be read.
   static absl::StatusOr<std::unique_ptr<CommitLogReader>> Open(const std::string& dir, Lsn from,
                                                                LogPlace place = LogPlace::kGroupEnd);
   ~CommitLogReader();
   CommitLogReader(const CommitLogReader&) = delete;
   CommitLogReader& operator=(const CommitLogReader&) = delete;
 
-  /// Moves to the next group. False: the log ends here, or `until` does. `until`: nothing (kMaxLsn)
-  /// to find the end of a log that has no writer; else CommitLog::appended(). Then a group before
-  /// it that does not verify is an error. OutOfRange: its file was recycled, or it is damaged.
-  /// Unavailable.
+  /// Moves to the next group. Returns false at the end of the log, or at `until`.
+  ///
+  /// kMaxLsn finds the end of a log that has no writer. Otherwise `until` is CommitLog::appended(),
+  /// and a group before it that does not verify is an error.
+  ///
+  /// - OutOfRange: the file of the group was recycled, or the group is damaged.
+  /// - Unavailable: a file cannot be read.
   absl::StatusOr<bool> Next(Lsn until = kMaxLsn);
 
-  /// The group that Next moved to, valid until the next call of Next.
+  /// Returns the group that Next moved to. It is valid until the next call of Next.
   const LogGroup& group() const { return group_; }
 
-  /// Behind the last group that verified; before the first one, where it is expected.
+  /// Returns the LSN behind the last group that verified. Before the first Next, returns the LSN at
+  /// which the reader expects a group.
   Lsn end() const { return file_first_ + at_; }
-  /// Checksum of that group: what the next one names as its previous.
+  /// Returns the checksum of the group before end(), which the next group names as its previous.
   std::uint64_t checksum() const { return checksum_; }
-  /// First LSN of the file in which it stands.
+  /// Returns the first LSN of the file that the reader is in.
   Lsn file_first() const { return file_first_; }
-  /// Whether that file has a header of its own: else nothing was written to it since it was made or
-  /// recycled.
+  /// Returns whether the file that the reader is in has its header. If not, no writer has written to
+  /// the file since it was made or recycled.
   bool file_is_begun() const { return at_ != 0; }
 
  private:
   CommitLogReader(std::string dir, Lsn from) : dir_(std::move(dir)), from_(from) {}
 
-  /// Places the reader before the first group of the file. False: the file is not begun. Unavailable.
+  // Each of these returns Unavailable if a file cannot be read.
+
+  /// Moves the reader before the first group of the file. Returns false if the file is not begun.
   absl::StatusOr<bool> Begin(Lsn first, Lsn until);
-  /// Places the reader behind `from_`. False: that is no such place in the file. Unavailable.
+  /// Moves the reader behind `from_`. Returns false if the file has no such place.
   absl::StatusOr<bool> FindIn(Lsn first, LogPlace place);
-  /// Shows the file's bytes from `offset` on: `size` of them, or fewer at the file's end.
-  /// Unavailable.
+  /// Returns `size` bytes of the file from `offset` on, or fewer at the file's end.
   absl::StatusOr<std::string_view> Bytes(std::uint64_t offset, std::uint64_t size, Lsn until);
-  /// The group at this offset of the file, if it verifies and follows. Unavailable.
+  /// Returns the group at this offset of the file, if it verifies and follows.
   absl::StatusOr<std::optional<LogGroup>> GroupAt(std::uint64_t offset, Lsn until);
-  /// Opens the file, and reads its header. False: there is no such file, or it is not begun.
-  /// Unavailable.
+  /// Opens the file, and reads its header. Returns false if the file does not exist or is not begun.
   absl::StatusOr<bool> OpenFile(Lsn first, Lsn until, LogFileHeader* header);
   absl::StatusOr<bool> MoveToNextFile(Lsn until);
   void CloseFile();
@@ -88,14 +94,16 @@ class CommitLogReader {
   std::uint64_t window_offset_ = 0;
 };
 
-/// What stands behind the end of the log.
+/// The groups found behind the end of the log.
 struct LogRemains {
-  std::uint64_t groups = 0;  // that verify, whether or not they follow
-  Lsn synced_to;             // the highest mark of these
+  std::uint64_t groups = 0;  // number of groups that verify, whether or not they follow
+  Lsn synced_to;             // the highest synced_to of their headers
 };
 
-/// Looks at the bytes from `end` on, in the file that holds it and in all later ones. Takes time
-/// for each 8 bytes. NotFound, PermissionDenied, Unavailable.
+/// Searches the bytes from `end` on, in the file that holds `end` and in all later ones, for groups.
+/// Cost: a test at every 8 bytes.
+///
+/// - NotFound, PermissionDenied, Unavailable: the directory or a file cannot be read.
 absl::StatusOr<LogRemains> FindLogRemains(const std::string& dir, Lsn end);
 
 }  // namespace remora

@@ -1,5 +1,4 @@
-// A std::mutex that clang's thread-safety analysis knows: the standard library's own has no
-// annotations.
+// A mutex with annotations for clang's thread-safety analysis. The standard library's mutex has none.
 #pragma once
 
 #include <mutex>
@@ -17,7 +16,7 @@ class ABSL_LOCKABLE LogMutex {
   std::mutex mutex_;
 };
 
-/// Holds a LogMutex as long as it lives.
+/// Locks a LogMutex for its own lifetime.
 class ABSL_SCOPED_LOCKABLE LogMutexLock {
  public:
   explicit LogMutexLock(LogMutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {

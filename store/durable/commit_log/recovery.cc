@@ -33,8 +33,9 @@ bool IsComplete(const LogFileInfo& file) {
   return file.size >= kMinLogFileSize && file.size <= kMaxLogFileSize && file.size % kLogFileUnit == 0;
 }
 
-/// Keeps the last files of which each begins where the one before it ends. Others are of no use: a
-/// file that was not made completely, or one that was removed when the machine failed.
+/// Returns the longest run of files at the end of the log in which each begins where the one before
+/// it ends. The other files are useless: the process died while it made one, or the machine failed
+/// while it removed one. Unless `read_only`, removes incomplete files at the end.
 absl::StatusOr<std::vector<LogFileInfo>> RunOfFiles(const std::string& dir, bool read_only) {
   REMORA_ASSIGN_OR_RETURN(std::vector<LogFileInfo> files, ListLogFiles(dir));
   while (!files.empty() && !IsComplete(files.back())) {
@@ -50,7 +51,7 @@ absl::StatusOr<std::vector<LogFileInfo>> RunOfFiles(const std::string& dir, bool
   return files;
 }
 
-/// C5d.
+/// Removes the bytes behind the end of the log (C5d).
 absl::Status RemoveRemains(const std::string& dir, RecoveredLog* log) {
   for (const LogFileInfo& spare : log->spares) REMORA_RETURN_IF_ERROR(Remove(dir, spare));
   log->spares.clear();
