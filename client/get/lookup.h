@@ -1,8 +1,10 @@
 // The search for one key, as every GET makes it. A lookup is a state machine that says what to READ next, or
 // to ask the server, and judges the bytes or the reply that arrived. It does not wait. A driver posts the
-// READs and takes their completions. client/get/blocking_get.cc drives one READ after the other,
-// client/get/multi_get.cc the READs of many keys in rounds, and client/async/poll.cc those of all operations
-// in flight.
+// READs and takes their completions:
+//
+//   client/get/blocking_get.cc   one READ after the other
+//   client/get/multi_get.cc      the READs of many keys, in rounds
+//   client/async/poll.cc         the READs of all operations in flight
 //
 // Warm: READ the record at the key's cached location (client/cache/location_cache.h), and verify it.
 // client/cache/segment_generations.h says why the location may be trusted. If the key's record is not there
