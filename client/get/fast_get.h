@@ -13,8 +13,9 @@
 // The caller copies the wanted part alone; FastGet looks at everything else in place. These invariants say
 // why the bytes do not change meanwhile:
 //
-//   F1 A slot is one aligned word. The server stores it at once, and the reader loads it at once, so here no
-//      word is torn. A slot therefore names a record that was published, or a place where Verify fails.
+//   F1 A slot is one aligned word. The server stores it with one access, and the reader loads it with one
+//      access, so here no word is torn. A slot therefore names a record that was published, or a place where
+//      Verify fails.
 //   F2 A published record never changes, except for its live bit (layout.h, I4), until its memory is used for
 //      something else; `reuses` has grown before that (I6). FindRecord loads `reuses` first. If Holds finds
 //      it unchanged, the bytes that were verified and the bytes that were copied belong to one record.
@@ -22,8 +23,9 @@
 //      nor a clock. The record was the key's when Verify saw its live bit, and the server was alive after
 //      that. If the server dies before the copy is made, its memory stays as it is.
 //
-// The functions are inline and short. So few instructions lie between the record's first byte and the next
-// GET's first look. A processor can then begin the next GET while it waits for the memory of this one.
+// The functions are inline and short, to keep the number of instructions between the record's first byte and
+// the next GET's first look small. A processor can then begin the next GET while it waits for the memory of
+// this one.
 #pragma once
 
 #include <atomic>

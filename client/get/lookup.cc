@@ -127,7 +127,8 @@ void Lookup::Look(std::span<std::byte> buffer) {
   if (!fast_.Verify(*session_, key_, key_hash_)) return Search();
   const LiveRecord& record = fast_.record();
   if (record.expiry_ms != 0 && !session_->server().IsAlive(record.expiry_ms)) return Search();
-  // The callback gets a view of this copy. RecordCopy expects the key before the value; nobody reads it here.
+  // The callback gets a view of this copy. RecordCopy expects the key before the value, but nothing reads the
+  // key here.
   std::byte* const body = buffer.data();
   CopySmall(reinterpret_cast<char*>(body) + key_.size(), record.value.data(), record.value.size());
   if (!fast_.Holds(*session_)) return Search();

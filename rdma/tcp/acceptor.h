@@ -40,7 +40,9 @@ class TcpAcceptor {
   // --- The server thread ---
   /// Notes that the server thread has taken a request, so that there may be room for more.
   void ReturnCapacity();
+  /// Returns the number of clients that the acceptor dropped before they became requests.
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  /// Returns how many of these the acceptor rejected because the process had no descriptor left.
   std::uint64_t without_descriptor() const { return without_descriptor_.load(std::memory_order_relaxed); }
 
  private:

@@ -31,8 +31,8 @@ struct NicCounters {
 /// then receives into memory of the connection, or sends from it. So after the server thread has taken back
 /// memory under the mutex, the NIC thread does not touch that memory any more.
 ///
-/// Bounds. If a peer does not take its answers, the NIC thread stops reading from it. So two kinds of frames
-/// can wait to be sent: the answers to one full buffer of READs, and those that the server thread has posted
+/// Bounds. If a peer does not take its answers, the NIC thread stops reading from it. So the frames that wait
+/// to be sent are at most kMaxAnswers answers (link.cc), and those that the server thread has posted
 /// (QueueLimits::sends). A message without a receive stays in the stream, and so do all frames behind it.
 ///
 /// Thread safety: each section names the thread that calls its functions.

@@ -14,6 +14,9 @@
 
 namespace remora::rdma {
 
+/// Listener of a tcp:// address, with its NIC threads. The first of these has the acceptor.
+///
+/// Thread safety: the server thread alone uses it.
 class TcpListener final : public Listener {
  public:
   static absl::StatusOr<std::unique_ptr<Listener>> Make(const Address& address, const QueueLimits& limits,

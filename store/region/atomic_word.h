@@ -1,5 +1,5 @@
-// Atomic access to words of the region for the process that writes them. In the layout they are plain
-// integers, because other processes read the region as copies, without atomics.
+// Atomic access to words of the region for the process that writes them. The layout declares them as plain
+// integers, because a READ copies them without atomics.
 #pragma once
 
 #include <atomic>
