@@ -1,5 +1,5 @@
-// Where a READ is a copy, nearly every GET is done by the fast path (client/get/fast_get.h). The others begin
-// a lookup (client/get/lookup.h) as if there had been none.
+// Where a READ is a copy, the fast path (client/get/fast_get.h) answers nearly every GET. The other GETs
+// begin a lookup (client/get/lookup.h) from scratch.
 #include "client/get/blocking_get.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ absl::Status AskServer(Session& session, Lookup& lookup) {
   return absl::OkStatus();
 }
 
-/// READs the bucket that is next, and with it the record to which it leads.
+/// READs the bucket of the lookup's step, and with it the record that its slot names, in one round trip.
 absl::Status FindNext(Session& session, Lookup& lookup) {
   const std::span<std::byte> bucket = session.buffers().bucket(0), record = session.buffers().record();
   lookup.Posted();
@@ -77,7 +77,7 @@ absl::Status Finish(Session& session, Lookup& lookup) {
       case Lookup::Step::kFailed:
         return lookup.status();
       case Lookup::Step::kFound:
-        // Of those that asked it, the server knows.
+        // If the lookup asked the server, the server knows of this GET already.
         if (!lookup.has_asked()) session.NoteRead(lookup.key_hash());
         return absl::OkStatus();
     }

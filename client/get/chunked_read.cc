@@ -8,8 +8,8 @@
 namespace remora {
 namespace {
 
-// Bytes of a READ into the caller's memory: enough to keep a link busy while the piece before is hashed, and
-// few enough that it is hashed out of the cache.
+// The size in bytes of a READ into the caller's memory. It keeps a link busy while the reader hashes the
+// piece before, and is small enough that the reader finds the piece in the cache.
 constexpr std::size_t kDirectPiece = std::size_t{256} << 10;
 
 }  // namespace
@@ -23,7 +23,7 @@ ChunkedReader::ChunkedReader(Session& session, const WantedRecord& wanted, const
       segment_count_((wanted.slot.extent_bytes() + kSegmentSize - 1) / kSegmentSize),
       head_key_size_(wanted.key.size()) {
   if (!large_) return;
-  // Only a torn slot names a large record that does not begin a segment, or is larger than any.
+  // Only a torn slot names a large record that does not begin a segment, or exceeds the longest run.
   const bool may_be = wanted_.slot.offset_bytes() % kSegmentSize == 0 && segment_count_ <= kMaxRunLength;
   phase_ = may_be ? Phase::kGenerations : Phase::kDone;
 }
@@ -85,7 +85,7 @@ rdma::Sge ChunkedReader::Direct(std::size_t offset, std::size_t size) const {
   return {target_.memory->data + offset, static_cast<std::uint32_t>(most), target_.memory->local_key};
 }
 
-/// Header and key, and of the value what there is room for beside them.
+/// Returns the READ of header, key, and as much of the value as goes to the caller's memory with them.
 PieceRead ChunkedReader::HeadRead() {
   const std::size_t head =
       std::min<std::size_t>(sizeof(RecordHeader) + head_key_size_, wanted_.slot.extent_bytes());
@@ -100,7 +100,7 @@ PieceRead ChunkedReader::HeadRead() {
 void ChunkedReader::TakeHead(std::span<const std::byte> scratch) {
   const bool is_first = phase_ == Phase::kHead;
   phase_ = Phase::kDone;
-  if (scratch.size() < sizeof(RecordHeader) + head_key_size_) return;  // of a torn slot
+  if (scratch.size() < sizeof(RecordHeader) + head_key_size_) return;  // the slot was torn
   std::memcpy(&header_, scratch.data(), sizeof(header_));
   const std::string_view stored_key(reinterpret_cast<const char*>(scratch.data()) + sizeof(header_),
                                     head_key_size_);
@@ -109,12 +109,13 @@ void ChunkedReader::TakeHead(std::span<const std::byte> scratch) {
     return;
   }
   read_.header = header_;
-  // P1. Without the live bit a large record might still be whole, but nothing would show it.
+  // P1. EndValue checks the live bit: a large record without it may be whole, but nothing proves that.
   if (!SizesMatch(header_, wanted_.slot.extent_bytes())) return;
   if (large_ && !session_.server().InTime(wanted_.learned)) return;
   keep_ = header_.key_size == wanted_.key.size() && stored_key == wanted_.key;
   if (keep_) return BeginValue(stored_key);
-  // Another key's: only its value's hash is of interest, and what there is of it is at another place.
+  // The record is another key's. The reader needs only the hash of its value, and must read the head again,
+  // because this key has another size.
   head_key_size_ = header_.key_size;
   phase_ = Phase::kOtherHead;
 }
@@ -158,7 +159,7 @@ void ChunkedReader::EndValue(std::uint64_t value_hash) {
   }
 }
 
-/// P3.
+/// Checks P3.
 void ChunkedReader::TakeProof(std::span<const std::byte> scratch) {
   read_.proven = session_.Coarse() - looked_ <= session_.server().grace() * 256 &&
                  std::equal(scratch.begin(), scratch.end(), generations_.begin(), generations_.end());
@@ -167,7 +168,7 @@ void ChunkedReader::TakeProof(std::span<const std::byte> scratch) {
 }
 
 absl::Status ReadInPieces(Session& session, ChunkedReader& pieces) {
-  std::span<std::byte> arrived;  // and not taken
+  std::span<std::byte> arrived;  // bytes of a READ that is complete and not taken
   bool has_arrived = false;
   while (!pieces.done()) {
     const std::optional<PieceRead> next = pieces.Next();

@@ -1,30 +1,31 @@
-// Reading a record in pieces: one that is too large for a READ into the session's buffer, or one whose value
-// is to land in memory of the caller.
+// Reads a record in pieces, if it is too large for a READ into the session's buffer, or if its value goes to
+// memory of the caller.
 //
-//   READ  generations of the record's segments   (a large one)
-//   READ  header and key                         (into the caller's memory, and as much of the value)
-//   READ  the value, a piece at a time, while the piece before is hashed
+//   READ  generations of the record's segments   (for a large record)
+//   READ  header and key                         (and part of the value, into the caller's memory)
+//   READ  the value, a piece at a time, while the reader hashes the piece before
 //   READ  the generations again                  (if all that took longer than the grace period)
 //
-// Time. What was read more than T after its place was learned is to be thrown away (layout.h, I6), for the
-// memory might have been used anew. A READ of 64 MiB may take longer than T each time. So for large records
-// there is a second way to show that it was not:
+// A reader discards everything that it read more than T after it learned the place (layout.h, I6), because
+// the server might have reused the memory. A READ of 64 MiB may take longer than T each time. So for large
+// records the reader has a second way to prove that the memory was not reused:
 //
-//   P1 The header was read within T after the place was learned, by I6 in time, and showed the live bit and
-//      sizes that match the slot's. So the record was live at a moment h of that READ.
-//   P2 A segment's generation changes only when the segment is emptied, when all its records are dead, for
-//      ever (I4). The run of this record was so at no moment before h.
-//   P3 Its generations were read before the header, at g < h, and again behind the value, at k, and were the
-//      same. A change before g says nothing about this record (P2), one between h and k would show: unless
-//      there were 256 of one byte, or a multiple, which takes 255 * 2T (client/cache/segment_generations.h,
-//      G1), and from before g to after k no more than 256T went by on this clock.
-//   P4 So the run was emptied at no moment before k, and nothing was written there anew before k + 2T (I6).
-//      What was read are the record's own bytes, which never change (I4).
-//   P5 The value was the key's at h, which is inside the GET: the bit is cleared before any change is
-//      acknowledged, or visible in the index (I5).
+//   P1 The reader read the header within T after it learned the place, so by I6 in time. The header showed
+//      the live bit, and sizes that match the slot's. So the record was live at a moment h of that READ.
+//   P2 A segment's generation changes only when the server empties the segment. All its records are dead
+//      then, for ever (I4). So the run was not emptied from this record's publication to h.
+//   P3 The reader read the run's generations before the header, at g < h, and again after the value, at k.
+//      They were the same. A change before g says nothing about this record (P2). A change between h and k
+//      would show, unless one byte changed 256 times, or a multiple. That takes 255 * 2T
+//      (client/cache/segment_generations.h, G1), but on this clock at most 256T went by from before g to
+//      after k.
+//   P4 So the run was not emptied from this record's publication to k, and nothing was written there anew
+//      before k + 2T (I6). The reader read the record's own bytes, which never change (I4).
+//   P5 The value was the key's at h, which is inside the GET: the server clears the live bit before any
+//      change is acknowledged, or visible in the index (I5).
 //
-// The record's checksum is verified all the same: it tells whether the slot that led here was whole. When
-// neither T nor P3 holds, nothing is known, and the GET begins again.
+// The reader verifies the record's checksum all the same, because it shows whether the slot that led here was
+// whole. If neither T nor P3 holds, nothing is proven, and the GET begins again.
 #pragma once
 
 #include <array>
@@ -44,60 +45,64 @@
 
 namespace remora {
 
-/// Where a value is to go: one of the two, or nowhere.
+/// Destination of a value: a text, registered memory, or nowhere. At most one is set.
 struct ValueTarget {
   std::string* text = nullptr;
-  std::optional<rdma::Sge> memory{};  // as much of the value as it holds
+  std::optional<rdma::Sge> memory{};  // gets as much of the value as it holds
 
   bool is_nowhere() const { return text == nullptr && !memory; }
 };
 
+/// The record to read, and the key that it should have.
 struct WantedRecord {
   std::string_view key;
   std::uint64_t key_hash = 0;
   Slot slot;
   RecordPlace place;  // of the slot
-  TimePoint learned;  // a time before that, of Session::Coarse
+  TimePoint learned;  // by Session::Coarse, before the reader learned the place
 };
 
+/// Result of reading a record in pieces.
 struct PiecesRead {
   RecordHeader header{};
   RecordState state = RecordState::kTorn;
-  bool proven = false;  // P1 to P5: it does not matter how long it took
+  bool proven = false;  // by P1 to P5, so the result holds however long the reading took
 };
 
-/// Whether a record must be read in pieces.
+/// Returns whether a record must be read in pieces.
 inline bool NeedsPieces(const Slot& slot, const ValueTarget& target) {
   return slot.extent_bytes() > kMaxSmallExtent || target.memory.has_value();
 }
 
-/// A READ that is to be posted: into scratch memory first, then into the caller's.
+/// A READ to post. Its first bytes go to scratch memory, the bytes behind them to the caller's memory.
 struct PieceRead {
-  std::uint64_t offset = 0;      // of the store's memory
-  std::size_t half = 0;          // of the scratch memory: the first or the second
-  std::size_t scratch_size = 0;  // bytes from the beginning of that half
-  rdma::Sge direct{};            // of the target's memory; size 0: nothing
+  std::uint64_t offset = 0;      // in the store's region
+  std::size_t half = 0;          // of the scratch memory: 0 or 1
+  std::size_t scratch_size = 0;  // bytes that go to the beginning of that half
+  rdma::Sge direct{};            // part of the target's memory; size 0: none
 };
 
-/// Bytes of a half: a header and the longest key fit.
+/// The size in bytes of a half of the scratch memory. A header and the longest key fit.
 inline constexpr std::size_t kPieceHalf = kMaxSmallExtent / 2 / 64 * 64;
 static_assert(kPieceHalf >= sizeof(RecordHeader) + kMaxKeySize);
 
-/// The reading itself, as a state machine that does not wait. Whoever drives it posts what Next says, and
-/// calls Take for each READ when it is complete, in their order:
+/// State machine that reads one record in pieces, and does not wait. Its driver posts the READs that Next
+/// returns, and calls Take for each completed READ, in the same order:
 ///   while (const auto read = pieces.Next()) { post it; await it; pieces.Take(...); }
 ///   result()
-/// Two may be under way: while what one brought is hashed, the other fills the other half.
+/// Two READs may be in flight: while the reader hashes the bytes of one, the other fills the other half.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class ChunkedReader {
  public:
-  /// REQUIRES: SlotNamesPlace; the slot NeedsPieces. What `wanted` and `target` point to outlives this.
+  /// Begins to read `wanted`. The session, and the memory to which `wanted` and `target` point, must outlive
+  /// the reader. REQUIRES: SlotNamesPlace and NeedsPieces are true for the slot.
   ChunkedReader(Session& session, const WantedRecord& wanted, const ValueTarget& target);
 
-  /// Nothing: what was posted has to be taken first, or, if all was, the result is there.
+  /// Returns the next READ to post. Nothing: the driver must first Take a READ that is in flight; if none is,
+  /// the result is there.
   std::optional<PieceRead> Next();
-  /// What the oldest READ brought to its half of the scratch memory.
+  /// Takes the bytes that the oldest READ in flight brought to its half of the scratch memory.
   void Take(std::span<const std::byte> scratch);
   bool done() const { return phase_ == Phase::kDone; }
   /// REQUIRES: done.
@@ -109,13 +114,13 @@ class ChunkedReader {
   PieceRead GenerationsRead() const;
   PieceRead HeadRead();
   std::optional<PieceRead> NextOfValue();
-  /// Header and key have come.
+  /// Takes the header and the key.
   void TakeHead(std::span<const std::byte> scratch);
   void BeginValue(std::string_view stored_key);
   void EndValue(std::uint64_t value_hash);
   void TakeProof(std::span<const std::byte> scratch);
 
-  /// Bytes of the target's memory from `offset` on: no more than it has.
+  /// Returns `size` bytes of the target's memory from `offset` on, or as many as it has there.
   rdma::Sge Direct(std::size_t offset, std::size_t size) const;
   std::size_t capacity() const { return target_.memory ? target_.memory->size : 0; }
 
@@ -134,22 +139,22 @@ class ChunkedReader {
   std::vector<std::byte> generations_;
   TimePoint looked_;
   RecordHeader header_{};
-  bool keep_ = true;               // the key that is stored there is the wanted one
-  std::string key_;                // else this is it
-  std::size_t head_key_size_ = 0;  // of the head that is read
-  std::uint64_t asked_for_ = 0;    // bytes of the value
-  rdma::Sge head_direct_{};        // those that came with the head
+  bool keep_ = true;               // the record's key is the wanted one
+  std::string key_;                // the record's key, if it is another one
+  std::size_t head_key_size_ = 0;  // bytes of the key in the READ of the header
+  std::uint64_t asked_for_ = 0;    // bytes of the value for which READs were made
+  rdma::Sge head_direct_{};        // bytes of the value that came with the header
   ValueHasher hasher_;
   PiecesRead read_;
 };
 
-/// Drives it to its end, and waits. Errors are the connection's.
+/// Drives `pieces` to its end, and waits for its READs. Errors are the connection's.
 absl::Status ReadInPieces(Session& session, ChunkedReader& pieces);
 
-/// Makes one, and drives it. The state is as of CheckRecord; or kTorn where a large record took too long and
-/// is not proven. The target's content is the value if the state is kLive or kDead, and else of no use. What
-/// exceeds the memory is read, and verified, and dropped. REQUIRES: as ChunkedReader. Errors are the
-/// connection's.
+/// Reads and verifies a record in pieces, and waits for its READs. The result's state is that of CheckRecord,
+/// or kTorn if a large record took too long and is not proven. If the state is kLive or kDead, the target
+/// holds the value, and otherwise undefined bytes. Bytes of the value that exceed the target's memory are
+/// read, verified and dropped. Errors are the connection's. REQUIRES: as for ChunkedReader's constructor.
 absl::StatusOr<PiecesRead> ReadInPieces(Session& session, const WantedRecord& wanted,
                                         const ValueTarget& target);
 

@@ -1,27 +1,31 @@
-// The first look for a key where a READ is a copy (rdma/local/mapped_region.h): at one cache line of the
-// key's main bucket, where its slot is most likely, or else at all of it, and at the record of the first slot
-// there with the key's fingerprint. That is what nearly all GETs come to, in a third of the instructions of a
-// search (store/format/memory/key_search.h). Where it was not, a search begins anew.
+// The fast path of a GET where a READ is a copy (rdma/local/mapped_region.h). The reader looks at one cache
+// line of the key's main bucket, where the key's slot is most likely, or else at the whole bucket. Then it
+// looks at the record of the first slot there that has the key's fingerprint. This answers nearly all GETs,
+// with far fewer instructions than a search (store/format/memory/key_search.h). If it does not answer, the
+// caller begins a search.
 //
 //   FastGet look;
 //   if (look.FindLine(...) && look.FindRecord(...) && look.Verify(...)) {
-//     copy what is wanted of look.record()
-//     if (look.Holds(...)) it is the key's
+//     copy the wanted part of look.record()
+//     if (look.Holds(...)) the copy is the key's
 //   }
 //
-// Nothing is copied but what is wanted. That what is looked at where it is does not change meanwhile:
+// The caller copies the wanted part alone; FastGet looks at everything else in place. These invariants say
+// why the bytes do not change meanwhile:
 //
-//   F1 A slot is one aligned word, which the server stores, and we load, at once: here no word is torn. So it
-//      names a record that was published (or what is verified there in vain).
-//   F2 A published record never changes, but for its live bit (layout.h, I4), until its memory is used for
-//      something else; then `reuses` has grown before (I6). Where it has not, all that was seen from
-//      FindLine to Holds was of one record, what was verified and what was copied alike.
-//   F3 A live record is the key's wherever it was found, so nothing is asked of the rest of its bucket, nor
-//      of any clock. It was the key's when its live bit was seen, in Verify, and the server lived after that;
-//      should it die before the copy is made, its memory stays as it is.
+//   F1 A slot is one aligned word. The server stores it with one access, and the reader loads it with one
+//      access, so here no word is torn. A slot therefore names a record that was published, or a place where
+//      Verify fails.
+//   F2 A published record never changes, except for its live bit (layout.h, I4), until its memory is used for
+//      something else; `reuses` has grown before that (I6). FindRecord loads `reuses` first. If Holds finds
+//      it unchanged, the bytes that were verified and the bytes that were copied belong to one record.
+//   F3 A live record is the key's wherever it was found, so the reader needs neither the rest of the bucket
+//      nor a clock. The record was the key's when Verify saw its live bit, and the server was alive after
+//      that. If the server dies before the copy is made, its memory stays as it is.
 //
-// Inline, and in few steps: what comes behind the record's first byte, up to the next GET's first look, is
-// best so short that a processor begins that one while it waits for this one.
+// The functions are inline and short, to keep the number of instructions between the record's first byte and
+// the next GET's first look small. A processor can then begin the next GET while it waits for the memory of
+// this one.
 #pragma once
 
 #include <atomic>
@@ -39,23 +43,27 @@
 
 namespace remora {
 
-/// Thread Safety: none.
+/// Attempt to answer one GET with a look at its most likely slot and record.
+///
+/// Thread safety: none.
 class FastGet {
  public:
-  /// Whether it is of use: READs are copies, and no places are remembered.
+  /// Returns whether the fast path is of use: READs are copies, and the client caches no locations.
   static bool IsFor(const Session& session) {
     return session.region().reads_now() && !session.cache().locations().is_on();
   }
   static constexpr std::size_t kLineSize = kWordsPerLine * sizeof(std::uint64_t);
 
-  // In this order, each behind one that returned true; between them, others may make theirs.
+  // Call FindLine, FindRecord, Verify and Holds in this order, each after the previous one returned true.
+  // Between two of them, the caller may make steps of other GETs.
   [[gnu::always_inline]] bool FindLine(const Session& session, std::uint64_t key_hash) {
     line_ = session.region().KnownOffsetOf({false, session.server().index().HomeOf(key_hash).bucket});
     const bool is_known = line_ != 0;
     line_ += LineOf(key_hash) * kLineSize;
     return is_known;
   }
-  /// Not the rest of the bucket: few need that, and a processor has only so many accesses under way.
+  /// Prefetches the line, not the rest of the bucket: few GETs need the rest, and a processor can have only
+  /// so many accesses in flight.
   void PrefetchLine(const Session& session) const { session.region().Prefetch(line_, kLineSize); }
   std::uint64_t line_offset() const { return line_; }
 
@@ -63,12 +71,12 @@ class FastGet {
     reuses_ = session.region().Reuses();
     const auto* const line = reinterpret_cast<const std::uint64_t*>(session.region().At(line_, kLineSize));
     if (line == nullptr) return false;
-    // The control word, taken for a slot, would lead nowhere.
+    // A control word that is taken for a slot leads to no record that verifies.
     const std::uint32_t found = WordsWith<kWordsPerLine>(line, Fingerprint(key_hash));
     const std::uint64_t* const slot =
         found != 0 ? line + std::countr_zero(found) : FindInBucket(session, line_, key_hash);
     if (slot == nullptr) return false;
-    // Where it leads is for Verify to see to: it may have changed since, or be another key's.
+    // Verify checks the place that the slot names: the slot may have changed since, or be another key's.
     const Slot leads_to = DecodeSlot(__atomic_load_n(slot, __ATOMIC_ACQUIRE));
     offset_ = leads_to.offset_bytes();
     size_ = leads_to.extent_bytes();
@@ -88,13 +96,14 @@ class FastGet {
   const LiveRecord& record() const { return record_; }
 
   [[gnu::always_inline]] bool Holds(const Session& session) const {
-    std::atomic_thread_fence(std::memory_order_acquire);  // all that was copied comes before
+    std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the copy come before
     return session.region().ReusesStill() == reuses_;
   }
 
  private:
-  /// There was no room in its line for the key's slot, or the key is not there: null. (Static, so that what a
-  /// look is made of need never be in memory.)
+  /// Returns the first slot with the key's fingerprint in the whole bucket of `line`; null if there is none.
+  /// The key's slot may be in another line, or the key does not exist. Static, so that the compiler can keep
+  /// the fields of a FastGet in registers.
   [[gnu::noinline]] static const std::uint64_t* FindInBucket(const Session& session, std::uint64_t line,
                                                              std::uint64_t key_hash) {
     const std::byte* const bytes =
@@ -112,8 +121,10 @@ class FastGet {
   LiveRecord record_;
 };
 
-/// Its last steps, and all of a GET that is left then: true, and it is done. False: nothing is known yet, and
-/// *value may have changed. `version`: as Client::Get. REQUIRES: FindRecord.
+/// Verifies the record of `look`, and copies its value and version to the caller. Returns:
+///   true: the GET is done.
+///   false: the outcome is still unknown, and *value may have changed.
+/// `version` may be null, as for Client::Get. REQUIRES: look.FindRecord returned true.
 [[gnu::always_inline]] inline bool CopyVerified(Session& session, FastGet& look, std::string_view key,
                                                 std::uint64_t key_hash, std::string* value,
                                                 std::uint64_t* version) {
@@ -127,8 +138,10 @@ class FastGet {
   return true;
 }
 
-/// A GET where nothing comes in between: true, and it is done. False: nothing is known yet; Get. `version`:
-/// as Client::Get. REQUIRES: the key's size is in bounds.
+/// Tries to do a whole GET on the fast path. Returns:
+///   true: the GET is done.
+///   false: the outcome is still unknown, and *value may have changed; begin a lookup.
+/// `version` may be null, as for Client::Get. REQUIRES: the key's size is in bounds.
 [[gnu::always_inline]] inline bool TryFastGet(Session& session, std::string_view key, std::string* value,
                                               std::uint64_t* version) {
   if (!session.is_ready() || !FastGet::IsFor(session)) return false;

@@ -7,22 +7,23 @@
 namespace remora {
 namespace {
 
-/// Searches before the server is asked. To disturb one, a writer has to hit the same key in the few
-/// instructions between clearing the old record's live bit and storing the slot, or between our two READs;
-/// each time.
+/// Number of searches before the lookup asks the server. A search fails only if the same key is written at
+/// the wrong moment: between the reader's two READs, or with a READ between two steps of the server. These
+/// steps are a few instructions apart: the server clears the old record's live bit, then stores the slot.
 constexpr int kMaxSearches = 8;
 
 // --- The cache ----------------------------------------------------------------------------------------
 
-/// Whether a cached location may be trusted; or may after a READ of the generations.
+/// State of a cached location. kNothing: there is none to use. kStale: usable only after a READ of the
+/// generations. kFresh: usable now.
 enum class Cached : std::uint8_t { kNothing = 1, kStale, kFresh };
 
 std::uint64_t SegmentOf(const KnownLocation& location) {
   return SegmentGenerations::SegmentOf(DecodeSlot(location.slot));
 }
 
-/// Whether the last READ of generations saw no use of the memory but the one in which the location was
-/// learned.
+/// Returns whether the segment's number is still the one with which the location was cached. Then the last
+/// READ of generations saw the same use of the segment.
 bool IsSameUse(const Session& session, const KnownLocation& location) {
   return session.cache().generations().NumberOf(SegmentOf(location)) == location.number;
 }
@@ -37,15 +38,15 @@ Cached FindCachedLocation(Session& session, std::uint64_t key_hash, TimePoint st
   return Cached::kNothing;
 }
 
-/// Whether what was READ at a cached location may be trusted: asked behind the READ (G5: only what was read
-/// in time is the record's; if we were held up, nothing is known of the place), and as the generations may
-/// have been READ for another key meanwhile.
+/// Returns whether the bytes that were READ at a cached location may be trusted. The client checks this after
+/// the READ, for two reasons. By G5, the READ must complete in time, and the client's thread may have been
+/// held up. And meanwhile the client may have READ the generations for another key.
 bool CachedLocationIsFresh(const Session& session, const KnownLocation& location) {
   const SegmentGenerations& generations = session.cache().generations();
   return generations.IsFresh(SegmentOf(location), session.Coarse()) && IsSameUse(session, location);
 }
 
-/// A READ of such a place was of no use: it is forgotten, and paid for.
+/// Forgets a cached location whose READ was useless, and charges the READ to the budget.
 void InvalidateLocation(Session& session, std::uint64_t key_hash) {
   ++session.counters().location_wasted;
   session.cache().budget().Spend();
@@ -54,7 +55,7 @@ void InvalidateLocation(Session& session, std::uint64_t key_hash) {
 
 // --- The server's answer ------------------------------------------------------------------------------
 
-/// The place that the server answered a kLocate with, or why there is none.
+/// Returns the place in the server's answer to a kLocate, or the reason why there is none.
 absl::StatusOr<Slot> LocatedSlot(const Session& session, const ServerReply& answer) {
   const absl::string_view why = AbslView(answer.behind);
   switch (answer.reply.status) {
@@ -78,13 +79,13 @@ absl::StatusOr<Slot> LocatedSlot(const Session& session, const ServerReply& answ
   return slot;
 }
 
-/// Whether the record that was read there is the one that was located.
+/// Returns whether the record that was read is the one that the server located.
 bool IsLocated(const RecordCopy& record, const Reply& reply) {
   return (record.state == RecordState::kLive || record.state == RecordState::kDead) &&
          record.header.version_live >> 1 == reply.version;
 }
 
-/// OutOfRange: a value of this size is larger than the memory that it was to be read into.
+/// Returns OutOfRange if a value of this size exceeds the memory that the caller provided for it.
 absl::Status CheckFits(std::uint64_t size, const rdma::Sge& memory) {
   if (size <= memory.size) return absl::OkStatus();
   return absl::OutOfRangeError(
@@ -126,7 +127,8 @@ void Lookup::Look(std::span<std::byte> buffer) {
   if (!fast_.Verify(*session_, key_, key_hash_)) return Search();
   const LiveRecord& record = fast_.record();
   if (record.expiry_ms != 0 && !session_->server().IsAlive(record.expiry_ms)) return Search();
-  // The callback gets a view of a copy. In front of the value, RecordCopy has the key, which nobody asks for.
+  // The callback gets a view of this copy. RecordCopy expects the key before the value, but nothing reads the
+  // key here.
   std::byte* const body = buffer.data();
   CopySmall(reinterpret_cast<char*>(body) + key_.size(), record.value.data(), record.value.size());
   if (!fast_.Holds(*session_)) return Search();
@@ -158,7 +160,7 @@ void Lookup::Warm() {
   Search();
 }
 
-/// A record of such a place, read since then. kUnsure: it is not the key's any more.
+/// Judges the record that was READ at the cached location. kUnsure: it is not the key's any more.
 Lookup::Outcome Lookup::JudgeCached() {
   if (record_.state != RecordState::kLive || !CachedLocationIsFresh(*session_, known_)) {
     InvalidateLocation(*session_, key_hash_);
@@ -176,7 +178,7 @@ void Lookup::Search() {
     step_ = Step::kAsk;
     return;
   }
-  // Before what is read: it may be as of then, whatever the server says later.
+  // Taken before the READs: their bytes may be as old as this, so a later state of the server does not apply.
   start_ = session_->Coarse();
   was_loading_ = session_->server().is_loading();
   search_.emplace(key_, key_hash_, session_->server().shape(), &session_->server().index());
@@ -224,7 +226,8 @@ void Lookup::ReadBucket() {
     return Read(Reading::kBucket, offset, sizeof(Bucket));
   }
   directory_ = session_->region().DirectoryAround(bucket);
-  // Read and still not known: its entry was torn, or the index is not that large.
+  // The directory was READ and the bucket's place is still unknown: its entry was torn, or the index has no
+  // such bucket.
   if (directory_read_ || directory_.size == 0) return SearchAgain();
   Read(Reading::kDirectory, directory_.offset, directory_.size);
 }
@@ -233,11 +236,11 @@ void Lookup::ReadFound() {
   const Slot& slot = search_->slot();
   if (slot.extent_bytes() > kMaxSmallExtent) {
     if (wants_value_) return ReadRecord(Source::kSearch, slot, search_->place());
-    // Not read for nothing but to say that it is there: the server knows.
+    // The caller only wants to know whether the key exists: asking the server is cheaper than this READ.
     step_ = Step::kAsk;
     return;
   }
-  // For Learn. Before the record is read: generations that are READ behind it would tell nothing
+  // Learn needs generations that were READ before the record: a READ after it would prove nothing
   // (segment_generations.h, G4).
   const std::uint64_t segment = SegmentGenerations::SegmentOf(slot);
   if (session_->cache().locations().is_on() && !refreshed_ &&
@@ -346,7 +349,7 @@ void Lookup::Take(std::span<const std::byte> bytes) {
     case Reading::kLine:
     case Reading::kLikely:
     case Reading::kAllChunks:
-      return;  // they are not READ, or not as one
+      return;  // not READ at all, or not as one READ
     case Reading::kGenerations:
       generation_read_->is_in_flight = false;
       ++session_->counters().location_looks;
@@ -369,12 +372,13 @@ void Lookup::Take(std::span<const std::byte> bytes) {
   }
 }
 
-// Both were READ since start_, as by two READs. Posted was called before, with the bucket; generations that
-// are READ first, for Learn (ReadFound), make it something else that is READ next.
+// The FIND READ bucket and record after start_, in this order, as two READs would. Posted was called for the
+// bucket, and that call serves the record, too. If ReadFound wants generations first, for Learn, then the
+// record is not the next READ, and its bytes are ignored.
 void Lookup::TakeFound(std::uint64_t offset, std::span<const std::byte> bytes) {
   const bool is_next = step_ == Step::kRead && reading_ == Reading::kRecord && offset_ == offset;
   if (!is_next || bytes.size() != size_) return;
-  ++session_->counters().reads;  // as if it had been READ by itself
+  ++session_->counters().reads;  // counts as a READ of its own
   Take(bytes);
 }
 
@@ -407,7 +411,7 @@ void Lookup::EndLocated() {
     status_ = absl::InternalError("the record that the server located does not verify");
     return EndAsked(Step::kFailed);
   }
-  // It had not expired when the server replied: nobody else's clock is asked.
+  // The record had not expired when the server replied, so the client's clock does not matter.
   EndFound(record_.facts());
   EndAsked(step_);
 }
@@ -421,7 +425,8 @@ void Lookup::EndFound(const RecordFacts& facts) {
 }
 
 void Lookup::EndAsked(Step step) {
-  // Later, the place may be another record's; then it is asked again, until the caller's patience ends.
+  // After the grace period, the place may hold another record. Then the client asks again, until the caller's
+  // timeout.
   step_ = record_.proven || session_->server().InTime(start_) ? step : Step::kAsk;
   if (step_ == Step::kAsk && !status_.ok()) status_ = absl::OkStatus();
 }

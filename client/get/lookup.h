@@ -1,30 +1,37 @@
-// The search for one key, as every GET makes it: a state machine that says what is to be READ next, or that
-// the server is to be asked, and judges what came. It does not wait. A driver posts the READs and takes their
-// completions: client/get/blocking_get.cc one after the other, client/get/multi_get.cc those of many keys in
-// rounds, client/async/poll.cc those of all operations in flight.
+// The search for one key, as every GET makes it. A lookup is a state machine that says what to READ next, or
+// to ask the server, and judges the bytes or the reply that arrived. It does not wait. A driver posts the
+// READs and takes their completions:
 //
-// Warm: READ the record where the key's was before (client/cache/location_cache.h), which may be trusted for
-// the reasons in client/cache/segment_generations.h; verify it. When it is not there any more, or nothing is
-// known of the key:
+//   client/get/blocking_get.cc   one READ after the other
+//   client/get/multi_get.cc      the READs of many keys, in rounds
+//   client/async/poll.cc         the READs of all operations in flight
 //
-// Cold: READ the key's bucket, READ the record that a matching slot names, verify it
+// Warm: READ the record at the key's cached location (client/cache/location_cache.h), and verify it.
+// client/cache/segment_generations.h says why the location may be trusted. If the key's record is not there
+// any more, or no location is cached, the lookup goes on cold.
+//
+// Cold: READ the key's bucket, READ the record that a matching slot names, and verify it
 // (store/format/memory/key_search.h).
 //
-// When a search can tell nothing, because the key is being written just then, the lookup searches again. When
-// that does not help, it asks the server where the record is; so it does when it cannot tell whether a record
-// has expired (client/session/server_clock.h), or when the record is not in memory, where the server brings
-// it then; or may not be, while the store is loading. The server answers with the place and the version. What
-// is there stays readable for the grace period, so one more READ has the value that was current when the
-// server answered, even if its live bit is gone by then.
+// A search can end without a result because the key is being written at the time; then the lookup searches
+// again. The lookup asks the server where the record is in these cases:
 //
-// A large value, and one that is to land in memory of the caller, is read in chunks:
-// client/get/chunked_read.h.
+//   - Repeated searches had no result.
+//   - It cannot tell whether the record has expired (client/session/server_clock.h).
+//   - The record is not in memory, or the store is loading and the record may not be in memory. The server
+//     then brings the record to memory.
+//   - The caller only wants to know whether the key exists, and its record is large.
+//
+// The server replies with the place and the version. The place stays readable for the grace period. So one
+// more READ gets the value that was current when the server replied, even if its live bit is gone by then.
+//
+// A large value, and a value that goes to memory of the caller, is read in chunks: client/get/chunked_read.h.
 //
 //   lookup.Begin(...);
 //   switch (lookup.step()) {
 //     case kRead:    READ size() bytes at offset(); Posted(), and at the completion Take(the bytes)
 //     case kAsk:     send a kLocate for the key; Asked(), and at the reply Take(the answer)
-//     case kFound:   value() is the key's value, in the bytes last taken, and facts() go with it
+//     case kFound:   value() is the key's value, in the bytes last taken; facts() has its version and expiry
 //     case kMissing: the key was not there
 //     case kFailed:  status() says why
 #pragma once
@@ -49,27 +56,28 @@
 
 namespace remora {
 
-/// The READ of generations that the lookups of one session may have in flight: one at a time, since of two
-/// that overlap it is not known which saw more.
+/// The READ of generations that the lookups of one session share. They have one in flight at a time, because
+/// of two that overlap it is unknown which one saw the later state.
 struct GenerationRead {
   bool is_in_flight = false;
 };
 
-/// A lookup's key, and what is wanted of it.
+/// The key of a lookup, and the caller's wishes for its result.
 struct LookupSpec {
   std::string_view key;
-  /// False: only whether the key is there. Then kFound may come without value and facts.
+  /// False: the caller only wants to know whether the key exists; kFound may then come without value and
+  /// facts.
   bool wants_value = true;
-  /// A place for the value. Text is used for a value that comes in chunks alone; without it, the lookup keeps
-  /// that.
+  /// Destination of the value. The lookup uses its text only for a value that is read in chunks. Without a
+  /// target, the lookup keeps such a value itself.
   ValueTarget target{};
-  /// Whether the fast path (client/get/fast_get.h) is tried first, as steps that are not READ.
+  /// True: the lookup tries the fast path (client/get/fast_get.h) first, as steps in which nothing is READ.
   bool begins_fast = false;
-  /// Whether the driver reads a record in chunks by itself (is_all_chunks), instead of one chunk at a time.
+  /// True: the driver reads all chunks of a record (is_all_chunks), instead of one kRead step for each chunk.
   bool drives_chunks = false;
 };
 
-/// Its fields are those of the stages of one search; what was read, what is read, and what the result is.
+/// Search for one key: its stage, the READ that is next, and the result.
 ///
 /// Thread safety: none. Ownership: the session, the GenerationRead, the key and the target outlive the
 /// lookup.
@@ -77,7 +85,8 @@ class Lookup {
  public:
   enum class Step : std::uint8_t { kRead = 1, kAsk, kFound, kMissing, kFailed };
 
-  /// Bytes, at most, of a READ that is neither a bucket nor of a record: Take must get them at once.
+  /// The largest size in bytes of a READ of the directory or of generations. The driver must call Take with
+  /// such bytes at once.
   static constexpr std::size_t kMostSharedBytes = SegmentGenerations::kChunkSize;
   static_assert(kMostSharedBytes >= 64 * sizeof(std::uint64_t));
 
@@ -85,48 +94,55 @@ class Lookup {
 
   Step step() const { return step_; }
 
-  // kRead. A bucket's bytes must stay as they are until the next bucket's come.
+  // kRead. The bytes of a bucket must stay unchanged until those of the next bucket arrive.
   std::uint64_t offset() const { return offset_; }
   std::size_t size() const { return size_; }
   bool is_bucket() const { return reading_ == Reading::kBucket; }
-  /// The fast path: nothing is READ; Look instead of Take. `buffer`: for a record; it must stay as it is
-  /// until the lookup ends.
+  /// Returns whether the step belongs to the fast path. Then nothing is READ, and the driver calls Look
+  /// instead of Take.
   bool is_look() const { return reading_ == Reading::kLine || reading_ == Reading::kLikely; }
+  /// Makes a step of the fast path. `buffer` has room for a record, and must stay unchanged until the lookup
+  /// ends. REQUIRES: is_look().
   void Look(std::span<std::byte> buffer);
-  /// The directory or generations, which all lookups of the session use. At most kMostSharedBytes.
+  /// Returns whether the READ is of the directory or of generations, which all lookups of the session use. It
+  /// has at most kMostSharedBytes.
   bool is_shared() const {
     return step_ == Step::kRead && (reading_ == Reading::kDirectory || reading_ == Reading::kGenerations);
   }
-  /// A chunk of a record: its bytes may go once they were taken. Of a large record, progress was made.
+  /// Returns whether the READ is a chunk of a record. The driver may reuse its bytes after Take. If the
+  /// record is large, each chunk counts as progress.
   bool is_chunk() const { return reading_ == Reading::kChunk; }
   bool is_large() const { return wanted_.slot.extent_bytes() > kMaxSmallExtent; }
-  /// The part of a chunk that goes to the memory for the value.
+  /// Returns the part of a chunk that goes to the caller's memory for the value.
   const rdma::Sge& direct() const { return direct_; }
-  /// LookupSpec::drives_chunks: nothing is to be READ but what chunks() says. Drive that to its end, then
-  /// TakeChunks.
+  /// Returns whether the driver is to read all chunks of a record. It drives chunks() to the end, and then
+  /// calls TakeChunks. Only with LookupSpec::drives_chunks.
   bool is_all_chunks() const { return step_ == Step::kRead && reading_ == Reading::kAllChunks; }
   ChunkedReader& chunks() { return **chunks_; }
   void TakeChunks();
   void Posted();
   void Take(std::span<const std::byte> bytes);
-  /// Behind the Take of a bucket: `bytes` are those of the record at `offset` that came with it (FIND). If
-  /// they are what is to be READ next, it takes them, and else nothing. They must stay as those of a READ.
+  /// Offers the lookup the record that a FIND returned together with a bucket, after Take of that bucket.
+  /// `bytes` are those of the record at `offset`. The lookup takes them if they are exactly the next READ,
+  /// and ignores them otherwise. They must stay unchanged as long as the bytes of a READ must.
   void TakeFound(std::uint64_t offset, std::span<const std::byte> bytes);
 
   // kAsk
-  /// Before it is sent; if it cannot be, once more before the next try.
+  /// Notes that the driver is about to ask the server. If the request cannot be sent, the driver calls Asked
+  /// again before the next try.
   void Asked();
   void Take(const ServerReply& answer);
 
-  // kFound. The value's bytes are those that were taken; or, if they came in chunks, they are here, or where
-  // they were wanted. kFailed, OutOfRange: there is no room for them there.
+  // kFound. value() points into the bytes that Take got. If the value came in chunks, value() points to the
+  // target, or else to the text that the lookup keeps. kFailed with OutOfRange: the target is too small.
   std::string_view value() const {
     if (record_.body != nullptr) return record_.Value();
     if (target_.memory)
       return {reinterpret_cast<const char*>(target_.memory->data), record_.header.value_size};
     return target_.text != nullptr ? *target_.text : text_;
   }
-  /// Copies the value to where the target's text is, unless it came there. REQUIRES: kFound, and a text.
+  /// Copies the value to the target's text, unless it is there already. REQUIRES: kFound; the target has a
+  /// text.
   void CopyToTarget() const {
     if (record_.body != nullptr) Assign(record_.Value(), target_.text);
   }
@@ -135,10 +151,10 @@ class Lookup {
   const RecordFacts& facts() const { return facts_; }
   std::string_view key() const { return key_; }
   std::uint64_t key_hash() const { return key_hash_; }
-  /// Whether the server was asked: then it knows that the key is used.
+  /// Returns whether the lookup asked the server. Then the server knows that the key was read.
   bool has_asked() const { return has_asked_; }
-  /// Whether the server's answer before the last came too late to be read. What is read after that is no
-  /// progress: it may go on like that for ever.
+  /// Returns whether the server answered more than once, because the client could not use the previous answer
+  /// in time. READs after that are no progress: it may go on like that for ever.
   bool is_told_again() const { return answers_ > 1; }
 
   // kFailed
@@ -156,16 +172,16 @@ class Lookup {
     kGenerations
   };
 
-  /// The way in which the place of a record is known: from the cache, by the search, from the server.
+  /// Source of a record's place: the location cache, the search, or the server.
   enum class Source : std::uint8_t { kCache = 1, kSearch, kServer };
 
-  /// Result of a part of the lookup. kUnsure: nothing is known.
+  /// Result of a part of the lookup. kUnsure: the outcome is unknown; search again.
   enum class Outcome : std::uint8_t { kFound = 1, kMissing, kUnsure, kAskServer };
 
   void Warm();
   void Search();
   void SearchAgain();
-  /// Goes on where the search stands.
+  /// Does the next step of the search.
   void Advance();
   void ReadBucket();
   void ReadFound();
@@ -180,17 +196,17 @@ class Lookup {
     size_ = size;
     direct_ = {};
   }
-  /// The place of a slot that does not come from a bucket.
+  /// Returns the place of a slot that does not come from a bucket.
   RecordPlace PlaceOf(const Slot& slot) const {
     return {slot.offset_units, slot.extent_bytes(), {}, session_->server().shape().incarnation};
   }
-  /// Judges the key's live record, verified, that was read since `start_`.
+  /// Judges by its expiry whether the record, verified as live and read since `start_`, answers the GET.
   Outcome JudgeLive() const;
   Outcome JudgeCached();
   void End(Outcome outcome);
   void EndLocated();
   void EndFound(const RecordFacts& facts);
-  /// Ends as the server says, if that came in time.
+  /// Ends with `step`, which follows from the server's answer, if that is still valid; else asks again.
   void EndAsked(Step step);
 
   Session* session_ = nullptr;
@@ -207,29 +223,30 @@ class Lookup {
   std::size_t size_ = 0;
   rdma::Sge direct_{};
 
-  TimePoint start_;           // of the search, or of asking
-  bool was_loading_ = false;  // the server, before what was read since
+  TimePoint start_;           // when the search began, or the request to the server
+  bool was_loading_ = false;  // whether the server was loading at start_
   int searches_ = 0;
   FastGet fast_;
   std::optional<KeySearch> search_;
   KnownLocation known_;
   RegionReader::DirectoryRange directory_;
-  bool directory_read_ = false;  // for this bucket
+  bool directory_read_ = false;  // the directory was READ for this bucket
   std::uint64_t refreshed_segment_ = 0;
-  bool refreshed_ = false;  // its generations were READ for this place
+  bool refreshed_ = false;  // generations were READ for this place
   TimePoint refresh_posted_;
-  std::uint64_t refreshes_ = 0;  // that had ended when the record's READ was posted
+  std::uint64_t refreshes_ = 0;  // READs of generations that had ended when the record's READ was posted
 
   bool has_asked_ = false;
   std::uint32_t answers_ = 0;
   TimePoint asked_;
   Reply located_;
 
-  Source source_ = Source::kSearch;  // of the record that is READ
-  WantedRecord wanted_;              // it
-  // If it comes in chunks. Apart, for most do not, and lookups lie side by side; its memory is used again.
+  Source source_ = Source::kSearch;  // of wanted_
+  WantedRecord wanted_;              // the record that is READ
+  // For a record that is read in chunks. Few are, so this memory is allocated with the first one and reused:
+  // that keeps lookups small, of which many lie side by side.
   std::unique_ptr<std::optional<ChunkedReader>> chunks_;
-  std::string text_;  // a large value, without a target
+  std::string text_;  // a value that was read in chunks without a target
 
   RecordCopy record_;
   RecordFacts facts_;

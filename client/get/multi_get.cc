@@ -1,12 +1,12 @@
-// GETs of many keys, side by side: in rounds, each of which posts the next READ of every key before it waits
-// for any, so that a round costs about as much as its slowest READ. Most keys take two, for their bucket and
-// for their record, or one where the record's place is known.
+// GETs of many keys side by side, in rounds. Each round posts the next READ of every key before it waits for
+// any, so that a round takes about as long as its slowest READ. Most keys take two rounds, for their bucket
+// and for their record, or one round if the client has the record's location in its cache.
 //
-// Where a READ is a copy, nearly all keys are found before any round, by the first look that a GET of one key
-// makes (client/get/fast_get.h). The rounds are for the others.
+// Where a READ is a copy, the fast path (client/get/fast_get.h) finds nearly all keys before the first round.
+// The rounds are for the other keys.
 //
-// It drives a lookup for each key (client/get/lookup.h). A key whose value is large, or for which the server
-// must be asked, takes no more part in the rounds, and its lookup is finished behind them, by itself.
+// A lookup for each key says what to READ (client/get/lookup.h). A key whose value is large, or for which the
+// client must ask the server, leaves the rounds. The client finishes its lookup by itself after the rounds.
 #include "client/get/multi_get.h"
 
 #include <algorithm>
@@ -23,24 +23,24 @@
 namespace remora {
 namespace {
 
-// Records of one round begin at multiples of this in the session's buffer.
+// Alignment of one round's records in the session's buffer, in bytes.
 constexpr std::size_t kCacheLine = 64;
 
-/// What is left of them behind one of this size.
+/// Returns the rest of `records` behind a record of `size` bytes.
 std::span<std::byte> Behind(std::size_t size, std::span<std::byte> records) {
   return records.subspan(std::min((size + kCacheLine - 1) / kCacheLine * kCacheLine, records.size()));
 }
 
-/// READs what all lookups use, so before a READ of the round is posted: what one of them has seen, the next
-/// one need not READ again.
+/// READs the directory or the generations for a lookup. The client does this before it posts the lookup's
+/// READ of the round, so that the next lookups need not READ them again.
 absl::Status ReadShared(Session& session, Lookup& lookup) {
   while (lookup.is_shared()) REMORA_RETURN_IF_ERROR(ReadNext(session, lookup));
   return absl::OkStatus();
 }
 
-/// Where the READ of a round goes: a key's own bucket, for its search looks at the last one again while it
-/// reads records; or as many bytes of `records`, of which it takes what it uses. Empty: those do not suffice,
-/// another round will do.
+/// Returns the buffer for a key's READ of this round. A bucket goes to the key's own buffer, because the
+/// search looks at the last bucket again while it reads records. Anything else takes its bytes from
+/// `records`. Empty: `records` has too little room, and the READ must wait for another round.
 std::span<std::byte> BufferFor(const Lookup& lookup, std::span<std::byte> bucket,
                                std::span<std::byte>* records) {
   if (lookup.is_bucket()) return bucket;
@@ -50,8 +50,9 @@ std::span<std::byte> BufferFor(const Lookup& lookup, std::span<std::byte> bucket
   return buffer;
 }
 
-/// Those that nothing comes in between of, one step of all keys after the other, so that what one waits for
-/// comes while others are looked for. Returns which are left, one bit for each, the first the lowest.
+/// Tries the fast path for all keys whose result is OK. It makes one step for all keys, then the next step,
+/// so that the prefetch for one key completes during the steps of others. Returns the keys that are left, one
+/// bit for each; the lowest bit is the first key.
 std::uint32_t TryFastGets(Session& session, std::span<const std::string_view> keys,
                           std::span<GetResult> results) {
   static_assert(SessionBuffers::kMaxBatch <= 32);
@@ -97,7 +98,7 @@ void MultiGets::KeyGet::Take() {
   if (lookup.step() == Lookup::Step::kFound) TakeValue();
 }
 
-/// The bytes that were taken are another key's in the next round.
+/// Copies the value to the result now, because the next round reuses the buffer for another key.
 void MultiGets::KeyGet::TakeValue() {
   lookup.CopyToTarget();
   result->version = lookup.facts().version;

@@ -1,4 +1,4 @@
-// The GET path for many keys.
+// The GETs of many keys in one call.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@
 
 namespace remora {
 
-/// The GETs of many keys, side by side. Its lookups are made once, with the first that the fast path does not
-/// answer, and used again.
+/// Reader of many keys side by side. It makes its lookups for the first key that the fast path does not
+/// answer, and reuses them.
 ///
 /// Thread safety: none. Ownership: the session outlives it.
 class MultiGets {
  public:
   explicit MultiGets(Session& session) : session_(session) {}
 
-  /// See Client::MultiGet. REQUIRES: as many keys as results, and Session::BeginCall was OK. Not OK: the
-  /// connection broke; then so says the status of each result that was not there yet.
+  /// Implements Client::MultiGet. Gets each key whose result has the status OK. Not OK: the connection broke,
+  /// and each result that was incomplete has that status. REQUIRES: `keys` and `results` have equal sizes,
+  /// and Session::BeginCall was OK.
   absl::Status Get(std::span<const std::string_view> keys, std::span<GetResult> results);
 
  private:
@@ -31,25 +32,25 @@ class MultiGets {
   struct KeyGet {
     Lookup lookup;
     GetResult* result = nullptr;
-    std::span<std::byte> bytes;  // of the READ of this round
+    std::span<std::byte> bytes;  // buffer of this round's READ
     bool is_taken = false;       // the result has the value
 
-    /// Whether it takes part in the next round. A record in chunks does not.
+    /// Returns whether the key takes part in the next round. A key whose record is read in chunks does not.
     bool is_reading() const { return lookup.step() == Lookup::Step::kRead && !lookup.is_all_chunks(); }
     void Take();
     void TakeValue();
   };
 
   absl::Status GetSome(std::span<const std::string_view> keys, std::span<GetResult> results);
-  /// Gets those that are left: one bit for each, the first the lowest.
+  /// Gets the keys whose bits in `left` are set; the lowest bit is the first key.
   absl::Status GetInRounds(std::span<const std::string_view> keys, std::span<GetResult> results,
                            std::uint32_t left);
-  /// One READ of each key that takes part. False: none does.
+  /// Makes one round: one READ for each key that takes part. Returns false if no key does.
   absl::StatusOr<bool> DoRound(std::span<KeyGet> gets);
 
   Session& session_;
   GenerationRead generation_read_;
-  std::vector<KeyGet> gets_;  // none, or SessionBuffers::kMaxBatch
+  std::vector<KeyGet> gets_;  // empty, or SessionBuffers::kMaxBatch elements
 };
 
 }  // namespace remora

@@ -1,5 +1,5 @@
-// A record that a GET has read: its copy, the state that the copy verifies as, and the way of its value to
-// the caller.
+// A record that a GET has read: its copy, the result of verifying the copy, and functions that copy the value
+// to the caller.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ struct RecordFacts {
   std::uint64_t expiry_ms = 0;  // store/format/types/expiry.h
 };
 
-/// A copy of the bytes at a slot's place, verified.
+/// Copy of the bytes at a slot's place, with the result of verifying them.
 struct RecordCopy {
   RecordHeader header{};
-  const std::byte* body = nullptr;  // null: it was read in chunks, to where it was wanted
+  const std::byte* body = nullptr;  // null: the record was read in chunks, into its ValueTarget
   RecordState state = RecordState::kTorn;
-  bool proven = false;  // as PiecesRead
+  bool proven = false;  // the result holds however long the reading took
 
   std::string_view Value() const {
     return {reinterpret_cast<const char*>(body) + header.key_size, header.value_size};
@@ -33,7 +33,7 @@ struct RecordCopy {
   RecordFacts facts() const { return {header.version_live >> 1, header.expiry_ms}; }
 };
 
-/// Verifies a whole record, as it was read from its place. Points into `bytes`.
+/// Verifies a whole record that was read from its place, and stores the result. *record points into `bytes`.
 [[gnu::always_inline]] inline void VerifyCopy(std::span<const std::byte> bytes, const WantedRecord& wanted,
                                               RecordCopy* record) {
   std::memcpy(&record->header, bytes.data(), sizeof(record->header));
@@ -42,7 +42,8 @@ struct RecordCopy {
   record->proven = false;
 }
 
-/// Copies as memcpy does, which it calls for others than small sizes only. REQUIRES: they do not overlap.
+/// Copies as memcpy does, and calls memcpy only for sizes that are not small. REQUIRES: `from` and `to` do
+/// not overlap.
 [[gnu::always_inline]] inline void CopySmall(char* to, const char* from, std::size_t size) {
   constexpr std::size_t kPart = 16;
   const auto copy = [&](std::size_t at) { std::memcpy(to + at, from + at, kPart); };
@@ -54,12 +55,12 @@ struct RecordCopy {
   } else if (size - kPart <= kPart) {
     copy(0);
     copy(size - kPart);
-  } else if (size > 0) {  // an empty view may have no address, which memcpy does not take
+  } else if (size > 0) {  // an empty view may have a null address, which memcpy does not accept
     std::memcpy(to, from, size);
   }
 }
 
-/// Copies to a string that often has the right size already: then half of assign's instructions.
+/// Copies to a string. If the string already has the right size, this is cheaper than assign.
 [[gnu::always_inline]] inline void Assign(std::string_view value, std::string* to) {
   if (to->size() != value.size()) {
     to->assign(value);

@@ -15,9 +15,9 @@
 namespace remora::rdma {
 namespace {
 
-// A client that says nothing for so long gives way.
+// A client has so long to send its hello; then the acceptor drops it.
 constexpr std::chrono::seconds kHalfOpenPatience(5);
-// New clients of one look: those that are in wait no longer than for these.
+// Most clients that one call of HandleEvents accepts. Connected clients wait for no more than these.
 constexpr int kMostAccepted = 8;
 
 UniqueFd SpareDescriptor() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -62,7 +62,7 @@ void TcpAcceptor::HandleEvents() {
       half_open_.erase(client);
     }
   }
-  // Last: whoever it pushes out is in no event that is still to be looked at.
+  // Last, because AcceptOne may drop a half-open client: no event that names it is left to handle.
   for (int i = 0; is_somebody_new && i < kMostAccepted; ++i) is_somebody_new = AcceptOne();
   while (!half_open_.empty() && half_open_.front().since + kHalfOpenPatience <= clock_.Now()) {
     Drop(half_open_.begin());
@@ -78,7 +78,8 @@ bool TcpAcceptor::AcceptOne() {
   if (tcp_events_.request_count() >= kMaxWaiting) {
     SetListening(false);
     is_full_.exchange(true);  // a store would do, but not under every qemu: rdma/local/wire.h, A4
-    // The server thread may have taken them all between the two looks, and then nobody calls ReturnCapacity.
+    // The server thread may have taken all requests between the two loads of the count. It would then not
+    // call ReturnCapacity again.
     if (tcp_events_.request_count() < kMaxWaiting) ReturnCapacity();
     return false;
   }
@@ -90,7 +91,7 @@ bool TcpAcceptor::AcceptOne() {
     if (errno == EMFILE || errno == ENFILE) RejectOne();
     return false;
   }
-  if (!SetTcpOptions(client.socket.get(), kServerPatience).ok()) return true;  // it is gone already
+  if (!SetTcpOptions(client.socket.get(), kServerPatience).ok()) return true;  // the client is gone already
   if (half_open_.size() == kMaxHalfOpen) Drop(half_open_.begin());
   HalfOpen& held = half_open_.emplace_back(std::move(client));
   epoll_event event = {.events = EPOLLIN, .data = {.ptr = &held}};
@@ -100,7 +101,8 @@ bool TcpAcceptor::AcceptOne() {
   return true;
 }
 
-// Without a descriptor to accept with, the listening socket would stay readable.
+// Accepts and rejects a client with the spare descriptor. The process has no other descriptor left, and
+// without one the client would stay in the backlog, and the listening socket readable.
 void TcpAcceptor::RejectOne() {
   spare_ = UniqueFd();
   {
@@ -121,7 +123,7 @@ TcpAcceptor::HelloState TcpAcceptor::ReceiveHello(HalfOpen& client) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return HelloState::kWaits;
   if (got <= 0) return HelloState::kDropped;
   client.heard += static_cast<std::size_t>(got);
-  // Magic and version come first in every version.
+  // Every version begins with magic and version.
   if (client.heard < offsetof(TcpHello, data_size)) return HelloState::kWaits;
   if (client.hello.magic != kTcpMagic) return HelloState::kDropped;
   if (client.hello.version != kTcpVersion) {

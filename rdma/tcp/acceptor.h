@@ -1,4 +1,4 @@
-// The listening socket, and clients that have connected and not yet said what they want.
+// The listening socket, and the clients that have connected and not yet sent their whole hello.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,14 @@
 
 namespace remora::rdma {
 
-/// Thread Safety: a NIC thread uses it, but for what the server thread is said to use.
+/// Accepts clients, receives their hellos, and reports them as requests to the server thread.
+///
+/// Thread safety: one NIC thread calls all functions, except those in the section of the server thread.
 class TcpAcceptor {
  public:
-  /// So many clients may be half open; one more pushes the oldest out. So many requests may wait for the
-  /// server thread; more wait in the system's backlog.
+  /// Most clients whose hello is incomplete. One more makes the acceptor drop the oldest.
   static constexpr std::size_t kMaxHalfOpen = 64;
+  /// Most requests that wait for the server thread. More clients wait in the system's backlog.
   static constexpr std::size_t kMaxWaiting = 16;
 
   static absl::StatusOr<std::unique_ptr<TcpAcceptor>> Create(UniqueFd listening, TcpEvents& events,
@@ -29,16 +31,18 @@ class TcpAcceptor {
   TcpAcceptor(const TcpAcceptor&) = delete;
   TcpAcceptor& operator=(const TcpAcceptor&) = delete;
 
-  /// Readable when Look has something to do.
+  /// Returns a descriptor that is readable when HandleEvents has something to do.
   int fd() const { return epoll_.get(); }
   void HandleEvents();
-  /// When Look is to be called at the latest.
+  /// Returns the time at which HandleEvents must be called at the latest. Nothing: there is no deadline.
   std::optional<TimePoint> NextDeadline() const;
 
   // --- The server thread ---
-  /// A request was taken: there may be room for more.
+  /// Notes that the server thread has taken a request, so that there may be room for more.
   void ReturnCapacity();
+  /// Returns the number of clients that the acceptor dropped before they became requests.
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  /// Returns how many of these the acceptor rejected because the process had no descriptor left.
   std::uint64_t without_descriptor() const { return without_descriptor_.load(std::memory_order_relaxed); }
 
  private:
@@ -46,7 +50,7 @@ class TcpAcceptor {
     UniqueFd socket;
     TcpSocketAddress peer;
     TimePoint since;
-    std::size_t heard = 0;  // bytes of hello
+    std::size_t heard = 0;  // bytes of `hello` that have arrived
     TcpHello hello;
   };
   enum class HelloState { kWaits, kSpoke, kDropped };
@@ -54,7 +58,7 @@ class TcpAcceptor {
   TcpAcceptor(UniqueFd listening, TcpEvents& events, const Clock& clock)
       : listening_(std::move(listening)), tcp_events_(events), clock_(clock) {}
 
-  /// False: nobody waits, or nobody is to be let in now.
+  /// Accepts one client. False: no client waits, or the acceptor accepts none now.
   bool AcceptOne();
   void RejectOne();
   HelloState ReceiveHello(HalfOpen& client);
@@ -64,7 +68,7 @@ class TcpAcceptor {
   const UniqueFd listening_;
   TcpEvents& tcp_events_;
   const Clock& clock_;
-  UniqueFd epoll_;  // the listening socket (null) and half-open clients (their addresses)
+  UniqueFd epoll_;  // event data: null for the listening socket, else the address of a half-open client
   UniqueFd spare_;
   std::list<HalfOpen> half_open_;  // oldest first
   std::atomic<bool> is_full_ = false;

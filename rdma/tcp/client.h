@@ -17,8 +17,11 @@
 
 namespace remora::rdma {
 
-/// All in the caller's thread. READs leave with the next Poll, Wait, Arm or PostSend: those that are posted
-/// together leave together.
+/// Client's connection over a TCP socket. It has no thread: all work is done in the caller's calls. Posted
+/// READs and FINDs leave with the next Poll, Wait, Arm or PostSend, so those that are posted together leave
+/// together.
+///
+/// Thread safety: none.
 class TcpClient final : public ClientConnection {
  public:
   TcpClient(const Address& address, std::vector<TcpSocketAddress> hosts, const QueueLimits& limits,
@@ -58,13 +61,13 @@ class TcpClient final : public ClientConnection {
   struct Posted {
     std::uint64_t context = 0;
     CompletionKind kind = CompletionKind::kRead;
-    std::uint32_t requests = 0;  // this and the WRITEs before it
-    std::uint64_t frame = 0;     // of the outbox
+    std::uint32_t requests = 0;  // this one, and the WRITEs directly before it
+    std::uint64_t frame = 0;     // the outbox's count of added frames, with this one
     std::array<Sge, kMaxSges> to{};
     std::size_t to_count = 0;
     std::uint32_t size = 0;
-    std::uint64_t region = 0;      // a FIND: the address of its region
-    FoundRecord* found = nullptr;  // not null: a FIND, whose second entry may stay empty
+    std::uint64_t region = 0;      // for a FIND: the address of its region
+    FoundRecord* found = nullptr;  // not null for a FIND, whose second entry of `to` may stay empty
   };
   struct Done {
     Completion completion;
@@ -81,24 +84,25 @@ class TcpClient final : public ClientConnection {
   absl::Status MakeWaitable();
 
   absl::Status CheckPost(std::uint64_t size) const;
-  /// Returns whether it sent something, and all that waits for an answer was in it.
+  /// Sends frames of the outbox. Returns whether it has just sent all requests that wait for an answer, so
+  /// that it is too early to receive one.
   bool Flush();
   void CompleteFront();
   void ReceiveFrames();
   void TakeFilled(TcpInbox::Filled filled);
-  /// False: no more can be taken now.
+  /// Takes the frames that have arrived. False: the client can take no more now.
   bool TakeFrames();
   bool Begin(const FrameHeader& header);
   bool BeginAnswer(const FrameHeader& header);
   bool BeginFindAnswer(const FrameHeader& header);
-  /// The READ or FIND that is to be answered next; null: all that have left are answered.
+  /// Returns the READ or FIND that the server must answer next. Null: it has answered all that have left.
   Posted* NextAsked();
   bool RefuseAnswer(const FrameHeader& header);
   bool BeginWrite(const FrameHeader& header);
   void FinishAnswer();
   std::size_t TakeDone(std::span<Completion> out);
   std::size_t FlushPosted(std::span<Completion> out);
-  /// Tells the server why, too.
+  /// Breaks the connection, and sends the server the reason.
   void Refuse(absl::Status why);
   void Break(absl::Status why);
   void UpdateInterest();
@@ -109,30 +113,30 @@ class TcpClient final : public ClientConnection {
   const Clock& clock_;
   std::string peer_;
   UniqueFd socket_;
-  UniqueFd epoll_;             // of the socket
-  bool is_same_host_ = false;  // the server
+  UniqueFd epoll_;             // watches the socket
+  bool is_same_host_ = false;  // the server runs on this host
   bool polling_pays_ = true;
-  std::uint32_t hints_ = 0;  // that were given since polling_pays_ was found out
+  std::uint32_t hints_ = 0;  // calls of PollingPays
   std::uint32_t interest_ = 0;
   std::vector<std::byte> peer_data_;
   SharedMemory* offered_ = nullptr;
-  int offered_count_ = 0;  // registrations of it that live
+  int offered_count_ = 0;  // living registrations of offered_
   absl::Status failure_;
   bool asked_ = false;
   bool is_usable_ = false;
   bool is_stuck_ = false;  // the next frame is a message without a receive
   bool armed_ = false;
   bool disconnect_told_ = false;
-  int send_error_ = 0;  // what is read says more
+  int send_error_ = 0;  // an errno; the bytes still to be received may state a better reason
 
   std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);
   TcpFrameReader reader_;
 
   TcpOutbox outbox_;
-  FixedQueue<Posted> posted_;  // READs and SENDs
+  FixedQueue<Posted> posted_;  // READs, FINDs and SENDs
   FixedQueue<Done> done_;
   std::uint32_t under_way_ = 0;
-  std::uint32_t uncovered_ = 0;  // WRITEs behind the last of posted_
+  std::uint32_t uncovered_ = 0;  // WRITEs posted after the last element of posted_
   std::uint32_t posted_receives_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// TcpClient, until it is connected: Dial resolves, Connect tries one address after the other.
+// TcpClient until it is connected: Dial resolves the host, and Connect tries one address after the other.
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -48,7 +48,7 @@ absl::Status TcpClient::Connect(std::span<const std::byte> request_data, TimePoi
 absl::Status TcpClient::Shake(std::span<const std::byte> request_data, TimePoint deadline) {
   absl::Status status;
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    // One that says nothing leaves time for the others.
+    // Each address gets its share of the time that is left, so a silent one leaves time for the others.
     const TimePoint now = clock_.Now();
     const auto left = static_cast<Duration::rep>(hosts_.size() - i);
     const TimePoint until = left == 1 ? deadline : now + (deadline - now) / left;
@@ -66,7 +66,7 @@ absl::Status TcpClient::ShakeWith(const TcpSocketAddress& host, std::span<const 
   TcpHello hello;
   hello.data_size = static_cast<std::uint32_t>(request_data.size());
   std::ranges::copy(request_data, hello.data);
-  // A failure says that the server has hung up already; it may have said why.
+  // If this fails, the server has hung up already; TakeReply reads its reason, if it sent one.
   static_cast<void>(send(socket_.get(), &hello, sizeof(hello), MSG_DONTWAIT | MSG_NOSIGNAL));
   return TakeReply(deadline);
 }
@@ -84,7 +84,8 @@ absl::Status TcpClient::ConnectSocket(const TcpSocketAddress& host, TimePoint de
     if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
     if (error != 0) return TcpStatus(error, what);
   }
-  // On one host, where nobody listens, the system may have given us the very port that we call.
+  // If nothing listens on a port of this host, the system may choose that port for the client's own end: the
+  // socket is then connected to itself.
   if (LocalAddressOf(socket_.get()).ToString() == PeerAddressOf(socket_.get()).ToString()) {
     return TcpStatus(ECONNREFUSED, what);
   }
@@ -110,7 +111,7 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
     const ssize_t got = recv(socket_.get(), bytes.data() + heard, bytes.size() - heard, MSG_DONTWAIT);
     if (got > 0) {
       heard += static_cast<std::size_t>(got);
-    } else if (got == 0 || errno == ECONNRESET) {  // reset: it closed before it read the hello
+    } else if (got == 0 || errno == ECONNRESET) {  // a reset: the server closed before it read the hello
       return absl::UnavailableError(
           absl::StrCat(server, " hung up: it is no Remora server, or has no time for another client"));
     } else if (errno != EAGAIN && errno != EINTR) {
@@ -123,7 +124,7 @@ absl::Status TcpClient::TakeReply(TimePoint deadline) {
       }
       REMORA_RETURN_IF_ERROR(status);
     }
-    // Magic and version come first in every version.
+    // Every version begins with magic and version.
     if (heard >= sizeof(reply.magic) && reply.magic != kTcpMagic) {
       return absl::UnavailableError(absl::StrCat(server, " is no Remora server"));
     }

@@ -36,7 +36,8 @@ void TcpEvents::ReportRequest(TcpRequest request) {
 }
 
 std::shared_ptr<TcpLink> TcpEvents::NextLink() {
-  // Acquire: pairs with Report. What is missed here, the next look finds; who is about to sleep has armed.
+  // Acquire: pairs with Report. The next call finds a report that this load misses, and before the server
+  // thread sleeps, it calls Arm.
   if (!has_links_.load(std::memory_order_acquire)) return nullptr;
   const std::scoped_lock lock(mutex_);
   if (links_.empty()) return nullptr;

@@ -1,4 +1,4 @@
-// What NIC threads have for the server thread.
+// Reports of NIC threads for the server thread.
 #pragma once
 
 #include <atomic>
@@ -18,35 +18,39 @@ namespace remora::rdma {
 
 class TcpLink;
 
-/// A client that has said what it wants.
+/// A client whose hello is complete.
 struct TcpRequest {
   UniqueFd socket;
   TcpSocketAddress peer;
-  TcpHello hello;  // its sizes are checked
+  TcpHello hello;  // the acceptor has checked its sizes
 };
 
-/// Thread Safety: Report functions for all threads; the others for the server thread.
+/// Queue of links with completions, and of requests, from NIC threads to the server thread.
+///
+/// Thread safety: any thread may call Report, ReportRequest, NoteCpu, cpu and request_count. The server
+/// thread alone calls the other functions.
 class TcpEvents {
  public:
   static absl::StatusOr<std::unique_ptr<TcpEvents>> Create();
 
-  /// The link has completions.
+  /// Reports that the link has completions.
   void Report(const std::shared_ptr<TcpLink>& link);
-  /// The NIC thread that is about to report runs on this CPU.
+  /// Notes the CPU on which a NIC thread runs that is about to report.
   void NoteCpu(int cpu) {
     if (cpu_.load(std::memory_order_relaxed) != cpu) cpu_.store(cpu, std::memory_order_relaxed);
   }
-  /// Where a NIC thread that reported was seen last; -1: nowhere yet.
+  /// Returns the CPU on which a NIC thread last reported; -1 before the first report.
   int cpu() const { return cpu_.load(std::memory_order_relaxed); }
   void ReportRequest(TcpRequest request);
   std::size_t request_count() const { return request_count_.load(); }
 
-  /// A look at a word where there are none.
+  /// Takes the next link, or the next request. Null or nothing: there is none. Cost: a load if there is none.
   std::shared_ptr<TcpLink> NextLink();
   std::optional<TcpRequest> NextRequest();
 
-  /// From now on, fd() turns readable with each report. No wake-up is lost: a report comes before Arm, and is
-  /// seen by who looks behind it, or after it, and is signalled; one mutex orders the two.
+  /// Makes fd() turn readable with each report from now on. No wake-up is lost, because a mutex orders Arm
+  /// and each report. The server thread sees a report before Arm when it polls after Arm. A report after Arm
+  /// signals fd().
   void Arm();
   void Disarm();
   int fd() const { return wake_fd_.get(); }
@@ -59,10 +63,11 @@ class TcpEvents {
   UniqueFd wake_fd_;
   std::atomic<int> cpu_ = -1;  // a hint
   std::atomic<bool> has_links_ = false;
-  std::atomic<std::size_t> request_count_ = 0;  // seq_cst: beside TcpAcceptor::is_full_, each is stored first
+  // seq_cst, like TcpAcceptor::is_full_: each thread stores its own word first, and then loads the other's.
+  std::atomic<std::size_t> request_count_ = 0;
   std::mutex mutex_;
   // Guarded by mutex_.
-  std::deque<std::shared_ptr<TcpLink>> links_;  // each once: TcpLink::is_reported
+  std::deque<std::shared_ptr<TcpLink>> links_;  // each link once: TcpLink::is_reported
   std::deque<TcpRequest> requests_;
   bool armed_ = false;
 };

@@ -9,7 +9,7 @@ std::span<std::byte> FindRecord(std::span<std::byte> region, std::uint64_t offse
                                 std::uint32_t most) {
   const auto* const bucket = reinterpret_cast<const Bucket*>(region.data() + offset);
   for (const std::uint64_t& word : bucket->slots) {
-    // Relaxed: nothing else is concluded from the slot, and the reader verifies what it names.
+    // Relaxed: the order of other loads does not matter, because the reader verifies the record.
     const std::uint64_t now = __atomic_load_n(&word, __ATOMIC_RELAXED);
     const Slot slot = DecodeSlot(now);
     if (slot.fingerprint != fingerprint || SlotIsCold(now)) continue;

@@ -1,4 +1,4 @@
-// The part of a FIND that the server's end does: from a bucket to a record.
+// The part of a FIND that the server's end does: the step from a bucket to a record.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace remora::rdma {
 
-/// Returns the bytes of the record which the first slot with `fingerprint` names, in the bucket at
-/// `region`[offset]. Empty: there is no such slot; it names no place inside the region; the record is longer
-/// than `most`. The store may be writing the bucket meanwhile. REQUIRES: a bucket fits there, at a multiple
-/// of its size.
+/// Returns the bytes of the record that the first slot with `fingerprint` names, in the bucket at
+/// `region`[offset]. Slots of cold keys do not count. Empty: there is no such slot, or it names no place
+/// inside the region, or the record is longer than `most` bytes. The store may write the bucket meanwhile.
+/// REQUIRES: `offset` is a multiple of a bucket's size, and the bucket is inside the region.
 std::span<std::byte> FindRecord(std::span<std::byte> region, std::uint64_t offset, std::uint32_t fingerprint,
                                 std::uint32_t most);
 

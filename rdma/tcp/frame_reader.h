@@ -1,4 +1,4 @@
-// Frames that come over a connection, as either end takes them.
+// Reader of the frames of a connection, which both ends use.
 #pragma once
 
 #include <array>
@@ -15,50 +15,51 @@
 
 namespace remora::rdma {
 
-/// Takes frames in the order of the stream. It does all of a MESSAGE and of an END, and gives every other
-/// frame to its user, which knows its own regions and requests:
+/// Takes frames in the order of the stream. It handles MESSAGE and END frames itself. It gives every other
+/// frame to its user, because the user knows its own regions and requests.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class TcpFrameReader {
  public:
   enum class Step : std::uint8_t {
-    kFrame = 1,  // header() is of a frame for the user: Expect comes next, or the end of the connection
-    kWhole,      // the frame of header() is whole, and its payload in its place
-    kMessage,    // a message filled a receive: TakeMessage
-    kNothing,    // more bytes are wanted
-    kParked,     // the next frame is a message, and there is no receive
-    kRefused,    // the frame breaks the rules: error() says why
-    kEnded,      // the peer has given up the connection: error() says why
+    kFrame = 1,  // header() belongs to a frame for the user, which calls Expect or ends the connection
+    kWhole,      // the frame of header() is whole, and its payload is in its place
+    kMessage,    // a message filled a receive: call TakeMessage
+    kNothing,    // the reader needs more bytes
+    kParked,     // the next frame is a message, and no receive is posted
+    kRefused,    // the frame breaks the rules; error() states the reason
+    kEnded,      // the peer gave up the connection; error() states the reason
   };
 
-  /// `peer`: "the server" or "the client", for errors.
+  /// Makes a reader with room for `receives` receives. `peer`: "the server" or "the client", for errors.
   TcpFrameReader(std::uint32_t receives, std::string_view peer);
 
-  /// The stream: fills it, and begins and ends turns.
+  /// Returns the inbox, with which the user receives bytes, and begins and ends turns.
   TcpInbox& inbox() { return inbox_; }
   const TcpInbox& inbox() const { return inbox_; }
 
-  /// Looks at what comes next in the inbox.
+  /// Takes bytes from the inbox up to the next step.
   Step Advance();
   const FrameHeader& header() const { return header_; }
-  /// Takes the frame of header(), and puts its payload, of as many bytes as `to` has, there. REQUIRES:
+  /// Accepts the frame of header(), whose payload goes to `to` and has as many bytes as `to`. REQUIRES:
   /// Advance returned kFrame; to.size() <= kMaxSges.
   void Expect(std::span<const Sge> to);
-  /// Returns whether bytes of a WRITE are still to come. They go to where Expect said, so its user asks, and
-  /// gives up the connection, if they may not go there any more.
+  /// Returns whether bytes of a WRITE are still to come. They go to the memory given to Expect. So the user
+  /// asks before each Advance, and ends the connection if the peer may not write that memory any more.
   bool is_within_write() const { return is_within_ && header_.kind == FrameKind::kWrite; }
   const absl::Status& error() const { return error_; }
-  /// The error of a frame that its user does not know.
+  /// Returns the error for a frame of a kind that the user does not accept.
   absl::Status UnknownFrame() const;
 
-  /// REQUIRES: fewer than `receives` are posted.
+  /// Adds a receive, which a later message fills. REQUIRES: fewer than `receives` are posted.
   void PostReceive(std::uint64_t context, const Sge& into) { receives_.push({context, into}); }
-  /// The completion of the receive that was filled. REQUIRES: Advance returned kMessage.
+  /// Returns the completion of the receive that was filled. REQUIRES: Advance returned kMessage.
   Completion TakeMessage(Connection* connection);
-  /// Drops the next receive, which nothing will fill, into `context`. False: there is none.
+  /// Removes the next receive, which no message will fill, and stores its context in *context. False: there
+  /// is none.
   bool DropReceive(std::uint64_t* context);
 
-  /// Whether the header of a frame waits that was not begun. REQUIRES: within a turn.
+  /// Returns whether the header of a frame has arrived that has not begun. REQUIRES: within a turn.
   bool has_frame() { return !is_within_ && inbox_.Next() != nullptr; }
 
  private:
@@ -67,15 +68,15 @@ class TcpFrameReader {
     Sge into;
   };
 
-  /// kNothing: it is begun.
+  /// Checks the header of a frame, and begins a MESSAGE or an END. kNothing: the frame has begun.
   Step Begin();
   Step Refuse(absl::Status why);
 
   const std::string_view peer_;
   TcpInbox inbox_;
   FixedQueue<Receive> receives_;
-  FrameHeader header_;      // of the frame that was begun last
-  bool is_within_ = false;  // it is not whole
+  FrameHeader header_;      // of the frame that began last
+  bool is_within_ = false;  // bytes of that frame are still to come
   absl::Status error_;
   std::array<char, kTcpMaxReason> reason_{};
 };

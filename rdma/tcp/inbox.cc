@@ -28,7 +28,7 @@ void TcpInbox::Store() {
 }
 
 TcpInbox::Filled TcpInbox::Fill(int socket, Waits waits) {
-  if (begin_ > 0) {  // a part of a header, at most, where all was looked at
+  if (begin_ > 0) {  // the user has taken all that it could, so at most a part of a header is left
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
@@ -43,7 +43,7 @@ TcpInbox::Filled TcpInbox::Fill(int socket, Waits waits) {
     }
   }
   const std::size_t payload = room;
-  if (end_ == buffer_.size()) return Filled::kSome;  // its user does not take what is there
+  if (end_ == buffer_.size()) return Filled::kSome;  // the user does not take the bytes in the buffer
   entries[count++] = {buffer_.data() + end_, buffer_.size() - end_};
   room += buffer_.size() - end_;
   msghdr message{};

@@ -1,4 +1,4 @@
-// The stream of a socket, cut into frames.
+// Receiver of a socket's stream, which cuts it into frames.
 #pragma once
 
 #include <array>
@@ -12,43 +12,45 @@
 
 namespace remora::rdma {
 
-/// Use: Load, then again and again Next / TakePayload until they say no, and Fill for more; then Store.
-/// A long payload goes from the socket to its place without a copy between.
+/// Receives frames in turns. A turn begins with Load and ends with Store. In between, its user calls Next and
+/// TakePayload until they need more bytes, then Fill, and so on. A long payload goes from the socket directly
+/// to its place.
 ///
-/// Thread Safety: none.
+/// Thread safety: none.
 class TcpInbox {
  public:
-  /// The buffer that Load is given. Many inboxes may share one.
+  /// The size in bytes of the buffer for Load. Many inboxes may share one buffer.
   static constexpr std::size_t kBufferSize = std::size_t{16} << 10;
 
   enum class Filled {
-    kSome,     // there was more than fitted, perhaps
-    kAll,      // the socket is empty now
-    kNothing,  // it was empty
-    kClosed,   // the peer closed
+    kSome,     // bytes arrived, and there may be more in the socket
+    kAll,      // bytes arrived, and the socket is empty now
+    kNothing,  // the socket was empty
+    kClosed,   // the peer closed the connection
     kFailed,   // see errno
   };
 
-  /// Begins a turn: `buffer` is this inbox's until Store. REQUIRES: buffer.size() == kBufferSize.
+  /// Begins a turn, in which the inbox uses `buffer`. REQUIRES: buffer.size() == kBufferSize.
   void Load(std::span<std::byte> buffer);
-  /// Ends the turn: keeps what is in the buffer and was not taken.
+  /// Ends the turn. The inbox keeps a copy of the bytes in the buffer that were not taken.
   void Store();
 
   enum class Waits : std::uint8_t { kNo = 1, kYes };
-  /// One recv. kYes: it sleeps until something comes, for the SO_RCVTIMEO of a blocking socket at most;
-  /// kNothing then also stands for a signal. REQUIRES: what is in the buffer has been looked at.
+  /// Receives once. With kYes, the call sleeps until bytes arrive, at most for the SO_RCVTIMEO of a blocking
+  /// socket; kNothing then also stands for a signal. REQUIRES: Next and TakePayload have taken all that they
+  /// can from the buffer.
   Filled Fill(int socket, Waits waits = Waits::kNo);
 
-  /// The header that is next, or null: not all of it is there. REQUIRES: no payload is expected.
+  /// Returns the next header; null if it is incomplete. REQUIRES: no payload is expected.
   const FrameHeader* Next();
-  /// That header is done with, and its payload, of as many bytes as `to` has, goes there. A frame without
-  /// one: nothing more is to be done. REQUIRES: Next was not null; to.size() <= kMaxSges.
+  /// Drops that header, and expects as many bytes of payload as `to` has, which go there. If `to` is empty,
+  /// the frame is done. REQUIRES: Next was not null; to.size() <= kMaxSges.
   void Expect(std::span<const Sge> to);
-  /// Moves what has come of the payload. True: it is whole.
+  /// Moves the bytes of the payload that have arrived to their place. True: the payload is whole.
   bool TakePayload();
-  /// Whether a payload is expected, and has not been taken whole.
+  /// Returns whether bytes of a payload are still to come.
   bool expects() const { return expected_ > 0; }
-  /// Whether bytes wait in the buffer; between Store and Load, too.
+  /// Returns whether bytes wait in the buffer, or between two turns in the inbox.
   bool has_bytes() const { return begin_ < end_ || !kept_.empty(); }
 
  private:
@@ -56,11 +58,11 @@ class TcpInbox {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   FrameHeader header_;
-  std::vector<std::byte> kept_;  // between two turns
+  std::vector<std::byte> kept_;  // bytes between two turns
   std::array<Sge, kMaxSges> places_;
   std::size_t place_ = 0;  // the first that is not full
   std::size_t place_count_ = 0;
-  std::uint64_t expected_ = 0;  // bytes
+  std::uint64_t expected_ = 0;  // bytes of payload that are still to come
 };
 
 }  // namespace remora::rdma

@@ -17,9 +17,9 @@
 namespace remora::rdma {
 namespace {
 
-// Of one connection, before another one has its turn.
+// Most recvs for one connection before another connection has its turn.
 constexpr int kMaxFills = 4;
-// Answers are sent when so many wait, whatever else has come.
+// The NIC thread sends answers when so many wait, even if more frames have arrived.
 constexpr std::size_t kMaxAnswers = 64;
 
 int ErrorOf(int socket) {
@@ -61,7 +61,7 @@ void TcpLink::Deregister(std::uint32_t key) {
   if (struck == regions_.end()) return;
   const std::span<const std::byte> bytes = struck->bytes;
   regions_.erase(struck);
-  // An answer that still waits would be sent from memory that may be anything by then.
+  // An answer that still waits would be sent from memory that may have another use by then.
   if (failure_.ok() && outbox_.RefersTo(bytes)) {
     Break(absl::UnavailableError("memory that the peer was reading was taken back"));
   }
@@ -72,7 +72,7 @@ void TcpLink::Answer(TcpAnswer answer, std::span<const std::byte> data) {
   reply.data_size = static_cast<std::uint32_t>(data.size());
   std::ranges::copy(data, reply.data);
   const std::scoped_lock lock(mutex_);
-  // It fits: nothing was sent before. A client that is gone is noticed when it is served.
+  // The reply fits, because nothing was sent before. If the client is gone, the NIC thread notices that.
   static_cast<void>(send(socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
@@ -140,7 +140,7 @@ absl::Status TcpLink::PostWritev(std::span<const Sge> from, const RemoteRegion& 
   if (from.size() > kMaxSges || !region.Contains(offset, size)) return BadRequest(from, region, offset);
   const std::scoped_lock lock(mutex_);
   if (absl::Status status = CheckPost(from); !status.ok()) return status;
-  // It leaves with the message behind it.
+  // The WRITE leaves with the next message.
   outbox_.Add({.kind = FrameKind::kWrite,
                .size = static_cast<std::uint32_t>(size),
                .key = region.key,
@@ -193,7 +193,7 @@ void TcpLink::End() {
   if (failure_.ok()) failure_ = absl::UnavailableError("the connection was ended");
   regions_.clear();
   outbox_.Clear();
-  // A peer that is hearing why it was given up is left to do so: the NIC thread closes.
+  // If the peer is still to receive the reason for the end, the NIC thread closes the socket later.
   if (!is_ending_) Close();
 }
 
@@ -214,7 +214,8 @@ bool TcpLink::Handle(std::uint32_t events, std::span<std::byte> buffer) {
     Flush();
     CompleteSends();
     if (!is_blocked()) ReceiveFrames(buffer);
-    // What the peer said before its end is taken by now, or nobody takes it.
+    // If the link wants no other turn, it takes no more frames. It has taken all that the peer sent before
+    // its end, or the next one is a message without a receive.
     if (is_gone && failure_.ok() && !wants_turn_) Break(PeerIsGone(ErrorOf(socket_.get())));
     UpdateInterest();
     tells = has_news();
@@ -256,7 +257,7 @@ void TcpLink::ReceiveFrames(std::span<std::byte> buffer) {
 bool TcpLink::TakeFrames() {
   using Step = TcpFrameReader::Step;
   for (bool goes_on = true; goes_on && failure_.ok();) {
-    // Taken back since it began.
+    // The server thread has taken back the memory since the WRITE began.
     if (reader_.is_within_write() && Find(reader_.header().key) == nullptr) {
       Refuse(absl::PermissionDeniedError("a WRITE to memory that was taken back"));
       return false;
@@ -292,7 +293,7 @@ bool TcpLink::TakeFrames() {
   if (!failure_.ok()) return false;
   Flush();
   CompleteSends();
-  // Frames may wait in the inbox, and nothing announces them once the outbox is empty.
+  // Frames may wait in the inbox, and no event announces them once the outbox is empty.
   wants_turn_ = is_blocked();
   return !is_parked_ && !is_blocked();
 }
@@ -368,7 +369,7 @@ std::byte* TcpLink::Access(const FrameHeader& header, bool writes) const {
   const Region* const region = Find(header.key);
   if (region == nullptr || (writes && !region->writable)) return nullptr;
   const std::uint64_t size = region->bytes.size();
-  const std::uint64_t offset = header.offset - region->address;  // wraps to one that is too large
+  const std::uint64_t offset = header.offset - region->address;  // below the address: wraps, and is too large
   if (offset > size || header.size > size - offset) return nullptr;
   return region->bytes.data() + offset;
 }
@@ -411,7 +412,7 @@ void TcpLink::CloseIfEnding() {
 }
 
 void TcpLink::Close() {
-  // A process that was forked may hold the socket, too: without this, the peer would not hear of the end.
+  // A forked process may hold the socket, too. Without this, the peer would then not notice the end.
   if (socket_) shutdown(socket_.get(), SHUT_RDWR);
   socket_ = UniqueFd();
 }
@@ -419,7 +420,7 @@ void TcpLink::Close() {
 void TcpLink::Refuse(absl::Status why) {
   if (!outbox_.is_within_frame() && !send_failed_) {
     SendEnd(socket_.get(), why);
-    // Closed now, with bytes of the peer's unread, the socket would have the peer lose what was just said.
+    // If the socket were closed now, with bytes of the peer unread, the peer would lose the END.
     is_ending_ = shutdown(socket_.get(), SHUT_WR) == 0;
   }
   Break(std::move(why));
@@ -436,7 +437,8 @@ void TcpLink::UpdateInterest() {
   if (!socket_ || epoll_ < 0) return;
   std::uint32_t wanted = 0;
   if (is_ending_ || (!is_parked_ && !is_blocked())) wanted |= EPOLLIN;
-  // For a turn that nothing announces: a socket that can be written has this event at once.
+  // EPOLLOUT also gives the link a turn that nothing else announces, because a writable socket has this event
+  // at once.
   if (!is_ending_ && (is_blocked() || wants_turn_)) wanted |= EPOLLOUT;
   if (wanted == interest_) return;
   epoll_event event = {.events = wanted, .data = {.ptr = this}};

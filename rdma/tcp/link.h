@@ -1,4 +1,4 @@
-// One accepted connection, as the server thread and its NIC thread share it.
+// One accepted connection, which the server thread and a NIC thread share.
 #pragma once
 
 #include <array>
@@ -21,21 +21,21 @@
 
 namespace remora::rdma {
 
-/// What a NIC thread has done.
+/// Work that a NIC thread has done.
 struct NicCounters {
   std::atomic<std::uint64_t> reads = 0;       // READs and FINDs that it answered
-  std::atomic<std::uint64_t> read_bytes = 0;  // of them
+  std::atomic<std::uint64_t> read_bytes = 0;  // bytes of those answers
 };
 
-/// One mutex guards a link. A NIC thread holds it for one turn: it receives into memory of the connection,
-/// and sends from it, only then. So what the server thread has struck or taken back under the mutex is not
-/// touched any more.
+/// The server's end of one connection. One mutex guards a link. A NIC thread holds it for one turn, and only
+/// then receives into memory of the connection, or sends from it. So after the server thread has taken back
+/// memory under the mutex, the NIC thread does not touch that memory any more.
 ///
-/// Bounds. A peer that does not take its answers is not read from: frames that wait to be sent are those of
-/// one full buffer of READs, and what the server thread has posted (QueueLimits::sends). A message for which
-/// there is no receive stays where it is, and so does what is behind it.
+/// Bounds. If a peer does not take its answers, the NIC thread stops reading from it. So the frames that wait
+/// to be sent are at most kMaxAnswers answers (link.cc), and those that the server thread has posted
+/// (QueueLimits::sends). A message without a receive stays in the stream, and so do all frames behind it.
 ///
-/// Thread Safety: as the sections say.
+/// Thread safety: each section names the thread that calls its functions.
 class TcpLink : public std::enable_shared_from_this<TcpLink> {
  public:
   TcpLink(UniqueFd socket, const QueueLimits& limits, TcpEvents& events);
@@ -44,35 +44,39 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
 
   // --- The server thread -------------------------------------------------------------------------
 
-  /// Makes the bytes the peer's to READ, or to WRITE, too, under this key, which no other region of the link
-  /// has or had. A frame's offset is counted from `address`, which stands for the first byte.
+  /// Allows the peer to READ `bytes` under this key. REQUIRES: the link has and had no other region with it.
   void AddRead(std::uint32_t key, std::span<std::byte> bytes);
+  /// Allows the peer to READ and WRITE `bytes` under this key. The first byte has the offset `address` in
+  /// frames. REQUIRES: the link has and had no other region with this key.
   void AddWrite(std::uint32_t key, std::uint64_t address, std::span<std::byte> bytes);
-  /// Takes them back. On return no byte of them changes by the peer's doing any more.
+  /// Takes back the region with this key. After the return, the peer can change no byte of it. If an answer
+  /// with bytes of the region still waits to be sent, the connection breaks.
   void Deregister(std::uint32_t key);
 
-  /// Answers the client's hello, as far as the socket takes that at once.
+  /// Answers the client's hello, as far as the socket takes the answer at once.
   void Answer(TcpAnswer answer, std::span<const std::byte> data);
-  /// From now on the NIC thread with this epoll serves it. False: the system has no memory for that.
+  /// Makes the NIC thread with this epoll serve the link from now on. False: the system has no memory for
+  /// that.
   bool Start(int epoll, NicCounters& counters, Connection* connection);
   bool started() const { return connection_ != nullptr; }
 
   absl::Status PostRecv(std::uint64_t context, const Sge& into);
   absl::Status PostSend(std::uint64_t context, const Sge& from);
   absl::Status PostWritev(std::span<const Sge> from, const RemoteRegion& region, std::uint64_t offset);
-  /// Connection::Poll.
+  /// Implements Listener::Poll for this link: moves completions to `out`, and returns their number.
   std::size_t Take(std::span<Completion> out);
-  /// The first cause of a failure.
+  /// Returns the first cause of a failure; OK while there is none.
   absl::Status failure();
-  /// Closes the socket, and uses nothing of the connection any more.
+  /// Ends the connection. Afterwards the link uses no memory of the connection. It closes the socket, or
+  /// leaves that to the NIC thread if the peer is still to receive the reason for the end.
   void End();
 
-  bool is_reported = false;  // TcpEvents's, guarded by its mutex
+  bool is_reported = false;  // belongs to TcpEvents, whose mutex guards it
 
   // --- The NIC thread ----------------------------------------------------------------------------
 
-  /// Does what can be done now. True: the link has just given up its peer, and gives it a while to hear why;
-  /// then CloseIfEnding.
+  /// Handles events of the socket. True: the link has just given up its peer, and keeps the socket open so
+  /// that the peer can receive the reason. The NIC thread calls CloseIfEnding a while later.
   bool Handle(std::uint32_t events, std::span<std::byte> buffer);
   void CloseIfEnding();
 
@@ -85,24 +89,24 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   };
   struct Send {
     std::uint64_t context = 0;
-    std::uint64_t frame = 0;     // of the outbox: with it the send is done
-    std::uint32_t requests = 0;  // this and the WRITEs before it
+    std::uint64_t frame = 0;     // the outbox's count of frames that have left, when this send is done
+    std::uint32_t requests = 0;  // this one, and the WRITEs directly before it
   };
   struct Done {
     Completion completion;
     std::uint32_t requests = 0;
   };
 
-  // All REQUIRE mutex_.
+  // The caller of each function below holds mutex_.
   void ReceiveFrames(std::span<std::byte> buffer);
-  /// Takes frames that have come. False: no more can be taken now.
+  /// Takes the frames that have arrived. False: the link can take no more now.
   bool TakeFrames();
   bool Begin(const FrameHeader& header);
   bool BeginRead(const FrameHeader& header);
   bool BeginFind(const FrameHeader& header);
   bool BeginWrite(const FrameHeader& header);
   const Region* Find(std::uint32_t key) const;
-  /// The bytes that the frame names, if they may be read, or written.
+  /// Returns the bytes that the frame names; null if the peer may not READ them, or WRITE them.
   std::byte* Access(const FrameHeader& header, bool writes) const;
   absl::Status CheckPost(std::span<const Sge> from) const;
   void Flush();
@@ -112,7 +116,7 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   void Break(absl::Status why);
   void Close();
   void UpdateInterest();
-  /// The peer does not take what it is sent.
+  /// Returns whether frames wait because the peer does not receive.
   bool is_blocked() const { return !outbox_.empty() && !send_failed_; }
   bool has_news() const { return !done_.empty() || (!failure_.ok() && !disconnect_told_); }
 
@@ -127,11 +131,11 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   Connection* connection_ = nullptr;  // null before Start and after End
   absl::Status failure_;
   bool disconnect_told_ = false;
-  bool is_ending_ = false;     // failed; the socket is open until the peer has heard why
+  bool is_ending_ = false;     // failed; the socket stays open until the peer has received the reason
   bool is_parked_ = false;     // the next frame is a message without a receive
   bool wants_turn_ = false;    // there are bytes that no event announces
-  bool send_failed_ = false;   // what is read will say why
-  bool reads_slowly_ = false;  // the peer
+  bool send_failed_ = false;   // receiving will give the reason
+  bool reads_slowly_ = false;  // the peer does not receive at the pace of its answers
   std::uint32_t interest_ = 0;
   std::vector<Region> regions_;
 
@@ -140,8 +144,8 @@ class TcpLink : public std::enable_shared_from_this<TcpLink> {
   TcpOutbox outbox_;
   FixedQueue<Send> sends_;
   FixedQueue<Done> done_;
-  std::uint32_t under_way_ = 0;  // sends not yet taken by Take
-  std::uint32_t uncovered_ = 0;  // WRITEs behind the last SEND
+  std::uint32_t under_way_ = 0;  // posted SENDs and WRITEs whose completion Take has not returned
+  std::uint32_t uncovered_ = 0;  // WRITEs posted after the last SEND
   std::uint32_t posted_receives_ = 0;
 };
 

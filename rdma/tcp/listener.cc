@@ -22,8 +22,8 @@ absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, cons
 }
 
 Descriptors DescriptorsOfTcp() {
-  // The acceptor's socket, its spare descriptor and its epoll; the events; two of the NIC thread. Then
-  // clients in their handshake, and clients that are being told why they were refused.
+  // kOwn counts the acceptor's socket, its spare descriptor and its epoll, one for the events, and two of the
+  // NIC thread. The others are clients in their handshake, and refused clients that still receive the reason.
   constexpr std::size_t kOwn = 6;
   constexpr std::size_t kHearing = 64;
   return {.listener = kOwn + TcpAcceptor::kMaxHalfOpen + TcpAcceptor::kMaxWaiting + kHearing,
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Listener>> TcpListener::Make(const Address& addre
 
 TcpListener::~TcpListener() {
   REMORA_CHECK(connection_count_ == 0);  // connections are destroyed before their listener
-  threads_.clear();                      // before the events that they report to
+  threads_.clear();                      // before tcp_events_, to which they report
 }
 
 absl::StatusOr<RemoteRegion> TcpListener::RegisterRead(SharedMemory& memory) {
@@ -80,7 +80,7 @@ std::size_t TcpListener::Poll(std::span<Completion> out) {
     }
     count += taken;
   }
-  // A NIC thread on this CPU reports nothing before this thread sleeps.
+  // A NIC thread on this CPU cannot report anything before this thread sleeps.
   if (count > 0) has_nic_here_ = tcp_events_->cpu() == sched_getcpu();
   return count;
 }

@@ -14,6 +14,9 @@
 
 namespace remora::rdma {
 
+/// Listener of a tcp:// address, with its NIC threads. The first of these has the acceptor.
+///
+/// Thread safety: the server thread alone uses it.
 class TcpListener final : public Listener {
  public:
   static absl::StatusOr<std::unique_ptr<Listener>> Make(const Address& address, const QueueLimits& limits,
@@ -38,9 +41,9 @@ class TcpListener final : public Listener {
   // --- For its connections ---
   TcpEvents& events() { return *tcp_events_; }
   std::span<const std::span<std::byte>> reads() const { return reads_; }
-  /// The one that shall serve the next connection.
+  /// Returns the NIC thread that serves the next connection.
   NicThread& NextThread();
-  /// Of a region to WRITE. After four billion of them, numbers come again.
+  /// Returns the key for the next region to WRITE. After four billion regions, keys repeat.
   std::uint32_t NextKey() { return last_key_ = std::max(last_key_ + 1, kTcpMaxReads + 1); }
   void Add() { ++connection_count_; }
   void Remove() { --connection_count_; }
@@ -56,7 +59,7 @@ class TcpListener final : public Listener {
   std::vector<std::span<std::byte>> reads_;  // by key - 1
   std::uint32_t last_key_ = kTcpMaxReads;
   std::size_t connection_count_ = 0;
-  bool has_nic_here_ = false;  // PollingPays
+  bool has_nic_here_ = false;  // a NIC thread runs on the server thread's CPU, so polling does not pay
 };
 
 }  // namespace remora::rdma

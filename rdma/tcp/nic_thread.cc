@@ -15,8 +15,9 @@
 namespace remora::rdma {
 namespace {
 
-// A peer has so long to hear why it was given up, and so many at a time do.
+// A peer that was given up has so long to receive the reason.
 constexpr std::chrono::seconds kEndingPatience(1);
+// Most links that stay open for that at a time.
 constexpr std::size_t kMaxEndings = 64;
 
 }  // namespace
@@ -110,7 +111,7 @@ void NicThread::HandleEvents(int timeout_ms) {
       endings_.push_back({link->shared_from_this(), clock_.Now() + kEndingPatience});
     }
   }
-  // Behind the others, who are in.
+  // New clients come after the connected ones.
   if (acceptor_ == nullptr) return;
   const std::optional<TimePoint> next = acceptor_->NextDeadline();
   if (is_somebody_at_the_door || (next && *next <= clock_.Now())) acceptor_->HandleEvents();

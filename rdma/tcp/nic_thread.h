@@ -1,4 +1,4 @@
-// A thread that does for its connections what a network card does: it takes frames, and answers READs.
+// A thread that does the work of a network card for its connections: it takes frames, and answers READs.
 #pragma once
 
 #include <deque>
@@ -16,26 +16,28 @@
 
 namespace remora::rdma {
 
-/// Thread Safety: its functions are for the server thread.
+/// Thread that serves links, and accepts clients if it has the acceptor.
+///
+/// Thread safety: the server thread alone calls its public functions.
 class NicThread {
  public:
-  /// `acceptor`: null, or what this thread looks after, too.
+  /// Starts a thread. `acceptor` may be null; else this thread also handles the acceptor's events.
   static absl::StatusOr<std::unique_ptr<NicThread>> Start(const Clock& clock,
                                                           std::unique_ptr<TcpAcceptor> acceptor);
   ~NicThread();
   NicThread(const NicThread&) = delete;
   NicThread& operator=(const NicThread&) = delete;
 
-  /// Serves the link until Forget. False: as TcpLink::Start.
+  /// Serves the link until Forget. False: the system has no memory for that.
   bool Serve(const std::shared_ptr<TcpLink>& link, Connection* connection);
-  /// REQUIRES: TcpLink::End was called.
+  /// Stops serving the link. REQUIRES: TcpLink::End was called.
   void Forget(const TcpLink* link);
 
   TcpAcceptor* acceptor() const { return acceptor_.get(); }
   const NicCounters& counters() const { return counters_; }
 
  private:
-  /// Of a peer that hears why it was given up.
+  /// A link that was given up and stays open until its peer has received the reason.
   struct Ending {
     std::shared_ptr<TcpLink> link;
     TimePoint deadline;
@@ -47,24 +49,23 @@ class NicThread {
   void HandleEvents(int timeout_ms);
   int TimeoutMs() const;
   void CloseEndings();
-  /// False: it shall stop.
+  /// Drops the links in forgotten_. False: the thread must stop.
   bool ForgetLinks();
 
   const Clock& clock_;
   const std::unique_ptr<TcpAcceptor> acceptor_;
   NicCounters counters_;
   UniqueFd wake_fd_;
-  UniqueFd epoll_;  // wake_fd_ (null), the acceptor (its address), links (theirs)
+  UniqueFd epoll_;  // event data: null for wake_fd_, else the address of the acceptor or of a link
 
   std::mutex mutex_;
   // Guarded by mutex_.
   std::unordered_map<const TcpLink*, std::shared_ptr<TcpLink>> links_;
-  // Its thread takes them out of links_ between two batches of events, so that no event names one that is
-  // gone.
+  // The thread takes these out of links_ between two batches of events, so no event names a destroyed link.
   std::vector<const TcpLink*> forgotten_;
   bool stop_ = false;
 
-  // The thread's own.
+  // Used by the thread alone.
   std::deque<Ending> endings_;  // by deadline
   std::vector<std::byte> buffer_ = std::vector<std::byte>(TcpInbox::kBufferSize);
 

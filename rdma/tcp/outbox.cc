@@ -18,14 +18,14 @@
 namespace remora::rdma {
 namespace {
 
-// Entries of one sendmsg.
+// Most entries of one sendmsg.
 constexpr std::size_t kMaxEntries = 128;
 
 ssize_t SendNow(int socket, const msghdr& message) {
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
 #ifdef REMORA_TSAN
-  // O3 of transport.h: the server may be writing what a client READs, and the client verifies it. The
-  // library's function would have ThreadSanitizer call that a race.
+  // By O3 of transport.h, the server may write the bytes that a client READs, and the client verifies them.
+  // ThreadSanitizer intercepts the library's sendmsg, and would report a race.
   return syscall(SYS_sendmsg, socket, &message, kFlags);
 #else
   return sendmsg(socket, &message, kFlags);
@@ -51,7 +51,7 @@ int TcpOutbox::Flush(int socket) {
   while (!empty()) {
     std::array<iovec, kMaxEntries> entries;
     std::size_t count = 0;
-    std::size_t skip = sent_;  // of the first frame
+    std::size_t skip = sent_;  // bytes of the first frame
     std::size_t wanted = 0;
     for (std::size_t i = first_; i < frames_.size() && count + 1 + kMaxSges <= entries.size(); ++i) {
       Frame& frame = frames_[i];
@@ -118,14 +118,14 @@ void SendEnd(int socket, const absl::Status& why) {
   std::array<std::byte, sizeof(header) + kTcpMaxReason> bytes;
   std::memcpy(bytes.data(), &header, sizeof(header));
   std::memcpy(bytes.data() + sizeof(header), why.message().data(), size);
-  // Whether the peer still hears it or not, this is over.
+  // The connection ends here even if the END cannot be sent.
   static_cast<void>(send(socket, bytes.data(), sizeof(header) + size, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 absl::Status StatusOfEnd(std::uint32_t code, std::string_view text, std::string_view who) {
   const std::string message =
       absl::StrCat(AbslView(who), " ended the connection: ", absl::Utf8SafeCHexEscape(AbslView(text)));
-  // A peer can say anything: what is none of these is taken for a fault of its own.
+  // The peer may send any code. One that it has no reason to send counts as a fault of the peer.
   switch (static_cast<absl::StatusCode>(code)) {
     case absl::StatusCode::kPermissionDenied:
       return absl::PermissionDeniedError(message);

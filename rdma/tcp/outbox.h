@@ -1,4 +1,4 @@
-// Frames on their way into a socket.
+// Queue of frames that are to be sent through a socket.
 #pragma once
 
 #include <array>
@@ -13,27 +13,30 @@
 
 namespace remora::rdma {
 
-/// Holds the headers, and refers to the payloads: they must stay until their frame has left.
-/// Thread Safety: none.
+/// Holds the headers of frames, and refers to their payloads. A payload must stay valid until the socket has
+/// taken its frame.
+///
+/// Thread safety: none.
 class TcpOutbox {
  public:
-  /// REQUIRES: payload.size() <= kMaxSges.
+  /// Adds a frame at the end. REQUIRES: payload.size() <= kMaxSges.
   void Add(const FrameHeader& header, std::span<const Sge> payload);
-  /// Sends as much as the socket takes, of many frames with one call. The errno of a failure, else 0.
+  /// Sends as much as the socket takes at once, many frames with one system call. Returns the errno of a
+  /// failure, else 0.
   int Flush(int socket);
-  /// Drops all frames. REQUIRES: nothing more is added.
+  /// Drops all frames. REQUIRES: the caller adds no more.
   void Clear();
 
   bool empty() const { return first_ == frames_.size(); }
   std::size_t size() const { return frames_.size() - first_; }
-  /// How many frames were added, and how many of them the socket has taken whole.
+  /// Returns the number of frames added so far, and the number of those that the socket has taken whole.
   std::uint64_t added() const { return added_; }
   std::uint64_t left() const { return added_ - size(); }
-  /// Whether the socket has taken a part of a frame.
+  /// Returns whether the socket has taken only a part of the first frame.
   bool is_within_frame() const { return sent_ != 0; }
-  /// Whether a frame refers to a byte of these.
+  /// Returns whether a frame refers to one of `bytes`.
   bool RefersTo(std::span<const std::byte> bytes) const;
-  /// How many bytes the socket has taken in all.
+  /// Returns the number of bytes that the socket has taken so far.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
  private:
@@ -41,23 +44,23 @@ class TcpOutbox {
     FrameHeader header;
     std::array<Sge, kMaxSges> payload;
     std::size_t payload_count = 0;
-    std::size_t size = 0;  // of all
+    std::size_t size = 0;  // bytes of header and payload
   };
 
   void Took(std::size_t bytes);
 
-  std::vector<Frame> frames_;  // those before first_ have left
+  std::vector<Frame> frames_;  // the socket has taken those before first_
   std::size_t first_ = 0;
-  std::size_t sent_ = 0;  // bytes of the first
+  std::size_t sent_ = 0;  // bytes of the first frame that the socket has taken
   std::uint64_t added_ = 0;
   std::uint64_t bytes_sent_ = 0;
 };
 
-/// Sends END with this status as far as the socket takes it at once: whoever reads it knows why. Call it at
-/// the end of a frame only.
+/// Sends an END with this status, as far as the socket takes it at once, so that the peer learns the reason.
+/// REQUIRES: the socket has taken the last frame whole.
 void SendEnd(int socket, const absl::Status& why);
 
-/// The status that an END says, told by `who` ("the server", "the client").
+/// Returns the status that an END from `who` ("the server" or "the client") states.
 absl::Status StatusOfEnd(std::uint32_t code, std::string_view text, std::string_view who);
 
 }  // namespace remora::rdma

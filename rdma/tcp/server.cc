@@ -15,14 +15,14 @@ struct FreeBytes {
 };
 using ZeroedBytes = std::unique_ptr<std::byte[], FreeBytes>;
 
-/// Needs nothing told to a device: a note that the memory is in use.
+/// Registration of memory for messages. Over TCP, no device needs to know of it.
 class TcpMessages final : public Registration {
  public:
   explicit TcpMessages(std::span<std::byte> bytes) : Registration(bytes, kTcpLocalKey, {}) {}
   static constexpr std::uint32_t kTcpLocalKey = 1;
 };
 
-/// Memory that the peer may WRITE until this is destroyed.
+/// Registration of memory that the peer may WRITE until this is destroyed.
 class TcpGrant final : public Registration {
  public:
   TcpGrant(std::shared_ptr<TcpLink> link, std::uint32_t key, std::span<std::byte> bytes, ZeroedBytes own)
@@ -36,7 +36,7 @@ class TcpGrant final : public Registration {
 
  private:
   const std::shared_ptr<TcpLink> link_;
-  const ZeroedBytes own_;  // null: the bytes are somebody else's
+  const ZeroedBytes own_;  // null: the caller owns the bytes
 };
 
 }  // namespace
@@ -104,7 +104,7 @@ absl::Status TcpServer::Accept(std::span<const std::byte> data) {
   answered_ = true;
   std::uint32_t key = 1;
   for (const std::span<std::byte> region : listener_.reads()) link_->AddRead(key++, region);
-  // Before it is served: the answer is the first that the client hears.
+  // The server thread sends the answer before a NIC thread serves the link, so the client receives it first.
   link_->Answer(TcpAnswer::kAccepted, data);
   NicThread& nic = listener_.NextThread();
   if (!nic.Serve(link_, this)) {

@@ -1,4 +1,4 @@
-// The server's end of a tcp:// connection, as the server thread sees it.
+// The server thread's view of the server's end of a tcp:// connection.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,12 @@ namespace remora::rdma {
 
 class TcpListener;
 
+/// Server's connection over a TCP socket. A NIC thread takes its frames; TcpLink is their common part.
+///
+/// Thread safety: the server thread alone uses it.
 class TcpServer final : public ServerConnection {
  public:
-  /// `listener` outlives the connection.
+  /// Makes a connection for a client's request. `listener` must outlive the connection.
   TcpServer(TcpListener& listener, TcpRequest request);
   ~TcpServer() override;
 
@@ -36,11 +39,11 @@ class TcpServer final : public ServerConnection {
   const absl::Status& status() const override { return status_; }
   std::string peer() const override { return peer_; }
 
-  /// For the listener: a request has failed.
+  /// Copies the link's failure to status(). The listener calls this when a request has failed.
   void NoteFailure();
 
  private:
-  /// What a Post returned, and status() with it.
+  /// Returns the status of a post unchanged, and updates status() if the post failed.
   absl::Status Note(absl::Status posted);
 
   TcpListener& listener_;
@@ -48,7 +51,7 @@ class TcpServer final : public ServerConnection {
   const std::shared_ptr<TcpLink> link_;
   NicThread* nic_ = nullptr;  // null before Accept
   std::vector<std::byte> peer_data_;
-  absl::Status status_;  // of the link, when this thread looked last
+  absl::Status status_;  // the link's failure, as last copied by NoteFailure
   bool answered_ = false;
 };
 

@@ -46,7 +46,7 @@ std::string TcpSocketAddress::HostToString() const {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (storage.ss_family == AF_INET6) {
     const auto* ip = reinterpret_cast<const sockaddr_in6*>(&storage);
-    // An IPv4 peer of a socket that serves both is named as it names itself.
+    // A socket for IPv6 and IPv4 shows an IPv4 peer as a mapped address; it is printed as IPv4.
     if (IN6_IS_ADDR_V4MAPPED(&ip->sin6_addr)) {
       inet_ntop(AF_INET, &ip->sin6_addr.s6_addr[12], text.data(), text.size());
       return text.data();
@@ -105,7 +105,7 @@ absl::Status SetTcpOptions(int socket, const TcpPatience& patience) {
   REMORA_RETURN_IF_ERROR(SetOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1));
   REMORA_RETURN_IF_ERROR(SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle));
   REMORA_RETURN_IF_ERROR(SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1));
-  // The time in flight decides, where it is set (tcp(7)).
+  // TCP_USER_TIMEOUT, which is set below, overrides this count (tcp(7)).
   REMORA_RETURN_IF_ERROR(SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, 2));
   return SetOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.in_flight.count()));
 }
@@ -129,7 +129,7 @@ absl::StatusOr<UniqueFd> ListenAtTcp(const Address& address) {
   const TcpSocketAddress& own = addresses.front();
   UniqueFd socket(::socket(own.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return ListenStatus(errno, address);
-  // A server that starts again finds its port held by the connections of the one before, for a minute.
+  // Without this, a restarted server could not bind its port for a minute, because of old connections.
   REMORA_RETURN_IF_ERROR(SetOption(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1));
   if (bind(socket.get(), own.get(), own.size) != 0 || listen(socket.get(), kTcpBacklog) != 0) {
     return ListenStatus(errno, address);

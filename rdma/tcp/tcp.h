@@ -1,9 +1,9 @@
-// The transport between hosts without RDMA: READs and WRITEs over TCP, served by threads of the server's
-// process beside the one that serves requests. The contract is transport.h; the bytes are wire.h's.
+// The transport between hosts without RDMA: READs and WRITEs over TCP. Threads of the server's process serve
+// them, beside the server thread, which serves requests. transport.h states the contract, wire.h the format.
 //
 //   server's process
 //     server thread   TcpListener, TcpServer     posts, polls
-//     NIC threads     NicThread, TcpAcceptor         accept, take frames, answer READs
+//     NIC threads     NicThread, TcpAcceptor     accept, take frames, answer READs
 //     both            TcpLink, under its mutex   one connection
 //   client's process
 //     its one thread  TcpClient
@@ -17,17 +17,17 @@
 
 namespace remora::rdma {
 
-/// Dial for an address of kind kTcp. ClientConnection::Connect tries the addresses of the host in order;
-/// besides what transport.h lists it returns Unavailable when the server is of another version, or none of
-/// ours.
+/// Implements Dial for an address of kind kTcp. ClientConnection::Connect tries the addresses of the host in
+/// order. Beside the outcomes in transport.h, it returns Unavailable if the server speaks another version, or
+/// is no Remora server.
 absl::StatusOr<std::unique_ptr<ClientConnection>> DialTcp(const Address& address, const QueueLimits& limits,
                                                           const Clock& clock, TimePoint deadline);
 
-/// Listen for an address of kind kTcp: with so many NIC threads, 1 at least.
+/// Implements Listen for an address of kind kTcp, with `threads` NIC threads, at least one.
 absl::StatusOr<std::unique_ptr<Listener>> ListenTcp(const Address& address, const QueueLimits& limits,
                                                     const Clock& clock, std::uint32_t threads);
 
-/// DescriptorsOf for kTcp.
+/// Implements DescriptorsOf for kTcp.
 Descriptors DescriptorsOfTcp();
 
 }  // namespace remora::rdma

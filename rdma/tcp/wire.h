@@ -1,4 +1,4 @@
-// What goes over a tcp:// connection: the handshake, then frames.
+// The format of a tcp:// connection: the handshake, then frames.
 //
 //   client                                server
 //   connect                               accept
@@ -8,7 +8,7 @@
 //   FIND                       ----->
 //                              <-----     READ-ANSWER, FIND-ANSWER, in the order of the READs and FINDs;
 //                                         WRITE, MESSAGE
-//   END                        <---->     the reason why its sender gives up this connection; nothing follows
+//   END                        <---->     the reason why its sender gives up the connection; nothing follows
 //
 // A frame is a header of 24 bytes, then its payload:
 //
@@ -27,23 +27,23 @@
 //   FIND-ANSWER   bytes that follow     0                 of the record         the bucket, then the record
 //
 // `match` is the fingerprint that a FIND looks for (12 bits, not 0), and 0 in all other frames. A FIND is two
-// READs in one round trip: that of a bucket, and that of the record which its first slot with the fingerprint
-// names. Its answer has the bucket alone if there is no such slot, or the record is longer than wanted.
-// Bucket and record are READ as O3 and O4 say, and the bucket may have changed between the look at it and its
-// READ: the client takes the record only if the bucket that it was sent names it.
+// READs in one round trip: one of a bucket, and one of the record that the bucket's first slot with the
+// fingerprint names. The answer has the bucket alone if there is no such slot, or if the record is longer
+// than wanted. O3 and O4 hold for both READs. The bucket may change between the server's search in it and its
+// READ. So the client takes the record only if a slot of the received bucket names it.
 //
-// `offset` is RemoteRegion's address, and what the request adds to it. Integers are little-endian. A receiver
-// takes every field for hostile: it checks a header whole before it uses any of it, and an access that leaves
-// its region ends the connection.
+// `offset` is RemoteRegion's address plus the offset of the request. Integers are little-endian. A receiver
+// trusts no field: it checks the whole header before it uses any of it, and an access outside its region ends
+// the connection.
 //
 // Which code keeps the ordering rules of transport.h:
-//   O1, O2  The frames of one direction are one stream, and one thread takes them from it in order
-//           (TcpLink::Take on a server, TcpClient::Receive on a client): the bytes of a WRITE are in their
-//           place before the frame behind it is looked at.
-//   O3, O4  TcpOutbox::Flush has the kernel copy the bytes of a READ out of the region, after the READ came
-//           and before its answer leaves.
-//   O5      TcpClient completes what was posted from the front of one queue (CompleteFront), and a server
-//           answers READs in the order in which they came.
+//   O1, O2  The frames of one direction are one stream, and one thread takes them from it in order: in
+//           TcpLink::TakeFrames on a server, in TcpClient::TakeFrames on a client. The bytes of a WRITE are
+//           in their place before the thread looks at the next frame.
+//   O3, O4  TcpOutbox::Flush has the kernel copy the bytes of a READ out of the region, after the READ
+//           arrived and before its answer leaves.
+//   O5      TcpClient completes its posts from the front of one queue (CompleteFront), and a server answers
+//           READs and FINDs in the order in which they arrived.
 #pragma once
 
 #include <bit>
@@ -72,8 +72,8 @@ static_assert(std::has_unique_object_representations_v<TcpHello>);
 enum class TcpAnswer : std::uint32_t {
   kAccepted = 1,
   kRejected = 2,
-  kWrongVersion = 3,  // of TcpHello
-  kNoRoom = 4,        // no descriptor for another client
+  kWrongVersion = 3,  // TcpHello has another version than the server
+  kNoRoom = 4,        // the server has no descriptor for another client
 };
 
 struct TcpReply {
@@ -114,19 +114,20 @@ static_assert(offsetof(FrameHeader, size) == 4 && offsetof(FrameHeader, key) == 
 static_assert(offsetof(FrameHeader, offset) == 16);
 static_assert(std::has_unique_object_representations_v<FrameHeader>);
 
-/// Most bytes of one READ or WRITE.
+/// The most bytes of one READ or WRITE.
 inline constexpr std::uint64_t kTcpMaxTransfer = std::uint64_t{1} << 30;
-/// Most bytes of the record of a FIND.
+/// The most bytes of the record of a FIND.
 inline constexpr std::uint32_t kTcpMaxFound = 1 << 20;
-/// Most bytes of an END's text.
+/// The most bytes of an END's text.
 inline constexpr std::uint32_t kTcpMaxReason = 200;
 
-/// Regions to READ have the keys 1 to kTcpMaxReads. Those to WRITE have keys behind, each its own among all
-/// of a listener: a key of another connection is none here.
+/// The most regions to READ, which have the keys 1 to kTcpMaxReads. Regions to WRITE have larger keys, each
+/// unique in its listener: a key is invalid on every other connection.
 inline constexpr std::uint32_t kTcpMaxReads = 8;
-/// The address of each region to WRITE: what lies before it has one, too, which is refused.
+/// The address of each region to WRITE. It is not 0, so that an access before the region has an address, too,
+/// which the receiver rejects.
 inline constexpr std::uint64_t kTcpWriteAddress = std::uint64_t{1} << 20;
-/// The key of what a client offers its server to WRITE.
+/// The key of the memory that a client offers its server to WRITE.
 inline constexpr std::uint32_t kTcpOfferedKey = 1;
 
 }  // namespace remora::rdma

@@ -27,13 +27,13 @@ std::array<AccessFrequency::Place, AccessFrequency::kCounters> AccessFrequency::
   std::array<Place, kCounters> places;
   for (std::size_t i = 0; i < kCounters; ++i) {
     const std::uint64_t bits = key_hash >> (7 * i) & 127;
-    // Each in two words of its own, so that no two are the same.
+    // Each counter has two words of its own, so no two of a key's counters coincide.
     places[i] = {2 * i + (bits >> 6), static_cast<unsigned>(bits % 16) * 4};
   }
   return places;
 }
 
-// Relaxed, all of it: nothing is concluded from it about anything else.
+// All accesses are relaxed: nothing else depends on the counts.
 
 std::uint32_t AccessFrequency::Count(const Block& block, const std::array<Place, kCounters>& places) {
   std::uint64_t least = kMost;
@@ -54,7 +54,7 @@ void AccessFrequency::Note(std::uint64_t key_hash) {
   const std::array<Place, kCounters> places = PlacesOf(key_hash);
   const std::uint32_t count = Count(block, places);
   if (count == kMost) return;
-  // Only those that are as low as the count: the others are another key's doing.
+  // Only the counters at the minimum grow: uses of other keys raised the others.
   for (const Place& place : places) {
     const std::uint64_t word = LoadWord(block.words[place.word], std::memory_order_relaxed);
     if ((word >> place.shift & kMask) != count) continue;

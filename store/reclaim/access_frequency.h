@@ -1,6 +1,6 @@
-// About how often each key was used lately, in little memory: a count-min sketch that forgets (TinyLFU;
-// Einziger, Friedman and Manes, 2017). It is right about keys that are used often, and may take a rare one
-// for a frequent one, never the other way round.
+// Estimates how often each key was used lately, in little memory: a count-min sketch that forgets (TinyLFU;
+// Einziger, Friedman and Manes, 2017). It is right about keys that are used often. It may take a rarely used
+// key for a frequently used one, never the other way round.
 #pragma once
 
 #include <array>
@@ -11,33 +11,37 @@
 
 namespace remora {
 
-/// Thread Safety: any threads. Two that count at once may count once.
+/// Estimates of the recent uses of keys.
+///
+/// Thread safety: any threads. Two threads that count at once may count once.
 class AccessFrequency {
  public:
-  /// Counts up to here.
+  /// The highest count.
   static constexpr std::uint32_t kMost = 15;
 
-  /// For the records of a memory of this size: takes 1/128 of it. 0: counts nothing.
+  /// Makes an estimator for a region of `memory_size` bytes. Takes 1/128 of that much memory, outside the
+  /// region. 0: it counts nothing.
   explicit AccessFrequency(std::size_t memory_size);
   AccessFrequency(const AccessFrequency&) = delete;
   AccessFrequency& operator=(const AccessFrequency&) = delete;
 
-  /// There are so many keys to tell apart: counts are halved whenever each was used ten times, on average.
+  /// Sets the number of keys in memory. The estimator halves all counts, block by block, in the time in which
+  /// each key is used ten times on average.
   void set_keys(std::uint64_t keys);
 
-  /// The key with this hash was used.
+  /// Counts a use of the key with this hash.
   void Note(std::uint64_t key_hash);
 
-  /// It will be: brings its counts closer to this processor.
+  /// Prefetches the counters of a key for a Note that follows soon.
   void Prefetch(std::uint64_t key_hash) const {
     if (!blocks_.empty()) __builtin_prefetch(&blocks_[BlockOf(key_hash)], /*rw=*/1);
   }
 
-  /// How often it was, lately.
+  /// Returns how often the key was used lately, up to kMost.
   std::uint32_t Of(std::uint64_t key_hash) const;
 
  private:
-  // A key's four counters are in one cache line. A word is 16 of 4 bits.
+  // A key's four counters are in one cache line. A word holds 16 counters of 4 bits.
   static constexpr std::size_t kWords = 8;
   static constexpr std::size_t kCounters = 4;
   struct alignas(64) Block {
@@ -51,12 +55,12 @@ class AccessFrequency {
   std::size_t BlockOf(std::uint64_t key_hash) const;
   static std::array<Place, kCounters> PlacesOf(std::uint64_t key_hash);
   static std::uint32_t Count(const Block& block, const std::array<Place, kCounters>& places);
-  /// Halves the counters of one block: the next.
+  /// Halves the counters of the next block.
   void Forget();
 
   std::vector<Block> blocks_;
-  std::atomic<std::uint64_t> notes_ = 0;      // since a block was halved
-  std::atomic<std::uint64_t> forget_at_ = 1;  // so many
+  std::atomic<std::uint64_t> notes_ = 0;      // counted uses since the last block was halved
+  std::atomic<std::uint64_t> forget_at_ = 1;  // number of such uses at which the next block is halved
   std::atomic<std::uint64_t> next_forgotten_ = 0;
 };
 

@@ -6,15 +6,15 @@
 namespace remora {
 namespace {
 
-// Dead bytes of a segment that are worth moving the others; where they may be evicted instead, only if that
-// frees a byte for every three that are moved, or more.
+// A segment is cleaned if it has at least so many dead bytes. With eviction, live records could be evicted
+// instead of moved. So the cleaner then moves them only if that frees at least one byte for three moved ones.
 constexpr std::uint64_t kWorthCleaning = kSegmentSize / 32;
 constexpr std::uint64_t kWorthMoving = kSegmentSize / 4;
 
 }  // namespace
 
 bool Cleaner::Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms) {
-  // The expirer may have found it empty.
+  // The expirer retires the victim if it finds it empty.
   if (victim_ && segments_[*victim_].retired != victim_retired_) victim_.reset();
   for (std::uint64_t looked_at = 0; looked_at < bytes;) {
     if (!victim_ && !PickVictim(now)) return false;
@@ -57,12 +57,12 @@ bool Cleaner::Move(const Index::Entry& entry, std::string_view key, std::uint64_
   const std::string_view value = log_.Value(entry.place);
   const RecordHeader& header = log_.Header(entry.place);
   const std::uint64_t value_hash = HashValue(value.data(), value.size());
-  // Bytes that rotted here must not be given a checksum that fits.
+  // Corrupt bytes must not get a checksum that matches them.
   REMORA_CHECK(header.checksum == log_.Checksum(entry.place, key_hash, value_hash));
   const std::optional<Place> to = log_.Append(ValueLog::Head::kMoves, key, value, now);
   if (!to) return false;
   log_.Seal(*to, header.version_live >> 1, header.expiry_ms, key_hash, value_hash);
-  // I5, as for any other record that takes another's place.
+  // I5 holds for a moved record as for an overwritten one.
   log_.Kill(entry.place);
   log_.MakeLive(*to);
   index_.Replace(entry, *to);

@@ -1,6 +1,7 @@
-// The cleaner: makes free segments. It picks the one that promises most, or, where too little is dead to be
-// worth it, the one that the evictor says. It moves the records that are live to another, removes them if
-// they have expired, or lets the evictor take them, and retires the emptied one (store/region/segments.h).
+// The cleaner, which makes segments free. It picks the segment that promises most (Segments::Best). If too
+// few bytes are dead for that to pay, it picks the segment that the evictor names. It removes live records
+// that have expired, moves the others to another segment or lets the evictor evict them, and retires the
+// emptied segment (store/region/segments.h).
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,10 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's. Not while a group is being committed: what is staged and not published
-/// looks dead.
+/// Cleaner of a store's log.
+///
+/// Thread safety: none; used by the writer, and not while it commits a group, because a staged record that is
+/// not published looks dead.
 class Cleaner {
  public:
   Cleaner(Segments& segments, ValueLog& log, Index& index, Expirer& expirer, Evictor& evictor)
@@ -26,8 +29,8 @@ class Cleaner {
   Cleaner(const Cleaner&) = delete;
   Cleaner& operator=(const Cleaner&) = delete;
 
-  /// Looks at `bytes` of records or a few more. False: there is nothing that cleaning would gain, or nowhere
-  /// to move a record to until a retired segment is free.
+  /// Looks at `bytes` of records or a few more. False: cleaning would gain nothing, or there is no room to
+  /// move a record to until a retired segment becomes free.
   bool Work(std::uint64_t bytes, TimePoint now, std::int64_t unix_ms);
 
   std::uint64_t segments_cleaned() const { return segments_cleaned_; }
@@ -36,7 +39,7 @@ class Cleaner {
   bool PickVictim(TimePoint now);
   /// Moves or evicts a live record. False: neither is possible.
   bool Rehouse(const Place& place, TimePoint now);
-  /// False: nowhere to move it to.
+  /// Moves a live record. False: there is no room to move it to.
   bool Move(const Index::Entry& entry, std::string_view key, std::uint64_t key_hash, TimePoint now);
 
   Segments& segments_;
@@ -45,9 +48,9 @@ class Cleaner {
   Expirer& expirer_;
   Evictor& evictor_;
   std::optional<SegmentNumber> victim_;
-  std::uint64_t victim_retired_ = 0;  // Segment::retired, when it was picked
-  bool evicting_ = false;             // it was picked by the evictor
-  std::uint64_t next_ = 0;            // offset of the victim's first record that was not looked at
+  std::uint64_t victim_retired_ = 0;  // the victim's Segment::retired when the cleaner picked it
+  bool evicting_ = false;             // the evictor named the victim
+  std::uint64_t next_ = 0;            // offset of the victim's next record to look at
   std::uint64_t segments_cleaned_ = 0;
 };
 

@@ -10,8 +10,8 @@
 namespace remora {
 namespace {
 
-// Between two passes: a minute, and so long that reading the tier takes a tenth of the time at most. Where
-// changes are watched: a second, and a quarter.
+// The pause between two passes is at least a minute, and so long that passes take at most a tenth of the
+// time. While changes are watched, it is at least a second, and passes take at most a quarter of the time.
 constexpr std::int64_t kColdSweepPauseMs = 60'000;
 constexpr std::int64_t kPausePerPass = 9;
 constexpr std::int64_t kWatchedColdSweepPauseMs = 1'000;
@@ -26,7 +26,7 @@ bool ColdExpirer::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms)
     pass_ = Pass{"", now};
     due_ms_ = Segments::kNoExpiry;
   }
-  expirer_.Flush();  // what was removed from memory is not shown
+  expirer_.Flush();  // so that the tier does not show keys that were removed from memory
   std::size_t looked_at = 0;
   const absl::Status status = tier_->ForEachFrom(pass_->next, [&](const DurableTier::Entry& entry) {
     if (looked_at++ == entries) {
@@ -36,7 +36,7 @@ bool ColdExpirer::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms)
     return Look(entry, unix_ms);
   });
   if (absl::IsCancelled(status)) return true;
-  if (!status.ok()) due_ms_ = std::min(due_ms_, unix_ms);  // another pass looks at what this one did not
+  if (!status.ok()) due_ms_ = std::min(due_ms_, unix_ms);  // another pass looks at the rest of the tier
   End(now, unix_ms);
   return status.ok();
 }
@@ -44,9 +44,9 @@ bool ColdExpirer::Work(std::size_t entries, TimePoint now, std::int64_t unix_ms)
 absl::Status ColdExpirer::Look(const DurableTier::Entry& entry, std::int64_t unix_ms) {
   if (entry.header.expiry_ms == 0) return absl::OkStatus();
   const std::uint64_t key_hash = HashKey(entry.key);
-  // One in memory is the expirer's; one that is not loaded yet, whoever's who loads.
+  // The expirer removes a record in memory. The loader handles keys that are not loaded yet.
   if (index_.Find(entry.key, key_hash) || !known_.Covers(entry.key)) return absl::OkStatus();
-  if (unsynced_.Has(entry.key)) return absl::OkStatus();  // that entry is not this write's
+  if (unsynced_.Has(entry.key)) return absl::OkStatus();  // the cold entry is not the pending write's
   const std::optional<Index::ColdEntry> cold = index_.FindCold(key_hash);
   if (!cold) return absl::OkStatus();
   if (HasExpired(entry.header.expiry_ms, unix_ms)) {

@@ -1,5 +1,5 @@
-// Removes cold keys whose records, in the durable tier, have expired. Memory does not know when those expire,
-// but when the first of them does: from then on, the tier is read through, a bounded bit at a time.
+// Removes cold keys whose records in the durable tier have expired. Memory knows only when the first of these
+// records expires. From then on, the cold expirer reads through the tier, in passes of bounded steps.
 #pragma once
 
 #include <algorithm>
@@ -18,32 +18,36 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's. Not while a group is being committed.
+/// Expirer of cold keys.
+///
+/// Thread safety: none; used by the writer, and not while it commits a group.
 class ColdExpirer {
  public:
-  /// `tier` may be null: then there is nothing to do. `known`: for which keys a cold entry tells that it is
-  /// theirs.
+  /// Makes a cold expirer. If `tier` is null, it has nothing to do. It removes only keys that `known` covers,
+  /// because a cold entry with another key's hash could otherwise pass for theirs. All arguments must outlive
+  /// it.
   ColdExpirer(DurableTier* tier, Index& index, Expirer& expirer, const LoadCoverage& known,
               const UnsyncedKeys& unsynced)
       : tier_(tier), index_(index), expirer_(expirer), known_(known), unsynced_(unsynced) {}
   ColdExpirer(const ColdExpirer&) = delete;
   ColdExpirer& operator=(const ColdExpirer&) = delete;
 
-  /// A key has become cold whose record expires then (Segments::ExpiryOf).
+  /// Notes the expiry (Segments::ExpiryOf) of a record whose key is cold.
   void NoteExpiry(std::int64_t expiry_ms) { due_ms_ = std::min(due_ms_, expiry_ms); }
 
-  /// Looks at up to `entries` of the tier. False: nothing is due, or the tier cannot be read.
+  /// Looks at up to `entries` entries of the tier. False: nothing is due, or the tier cannot be read.
   bool Work(std::size_t entries, TimePoint now, std::int64_t unix_ms);
 
-  /// When Work has something to do, as of Clock::UnixMillis. Nothing: never, as it looks now.
+  /// Returns the time, by Clock::UnixMillis, at which Work next has something to do. Nothing: no expiry is
+  /// noted.
   std::optional<std::int64_t> next_due_ms() const;
 
-  /// From now on, changes are watched: deletions are not to be long in coming.
+  /// Makes passes more frequent from now on, because a client watches changes and expects deletions soon.
   void SetWatched();
 
  private:
   struct Pass {
-    std::string next;  // the first key that was not looked at, or before it
+    std::string next;  // the key to go on with: no key before it is left to look at
     TimePoint began;
   };
 
@@ -56,7 +60,7 @@ class ColdExpirer {
   const LoadCoverage& known_;
   const UnsyncedKeys& unsynced_;
   std::optional<Pass> pass_;
-  std::int64_t due_ms_ = Segments::kNoExpiry;  // the earliest expiry of those that the pass does not look at
+  std::int64_t due_ms_ = Segments::kNoExpiry;  // the earliest expiry noted since the last pass began
   std::int64_t not_before_ms_ = 0;
   bool watched_ = false;
 };

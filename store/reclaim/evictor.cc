@@ -10,7 +10,8 @@ constexpr std::size_t kWrittenShare = 10;
 
 std::optional<SegmentNumber> Evictor::Next() {
   if (mode_ == Mode::kOff) return std::nullopt;
-  // However much everything is used, half of the bytes leave, about; however little, something may stay.
+  // Adjusts the number of uses with which a record of the second queue stays. If all records are used often,
+  // about half of the bytes still leave. If all are used rarely, some may still stay.
   if (queue_ == Segments::Queue::kMoved && judged_ > 0) {
     if (stayed_ > judged_ / 2 && enough_ <= AccessFrequency::kMost) ++enough_;
     if (stayed_ < judged_ / 8 && enough_ > kUsedAgain) --enough_;
@@ -38,9 +39,10 @@ bool Evictor::Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint
     index_.Erase(key_hash, entry);
   } else {
     if (index_.FindCold(key_hash) || !index_.Reserve(key_hash, 1)) return false;
-    // C6 of store/durable/tier_log.h.
+    // C6 of store/durable/tier_log.h: RocksDB must have the record before memory forgets it.
     if (tier_ != nullptr && !tier_->Holds(log_.Header(entry.place).version_live >> 1)) return false;
-    // Dead first: who remembers the place must not find it live after a later write of the key.
+    // Kill comes first: a reader with this place in its cache must not find the record live after a later
+    // write of the key.
     log_.Kill(entry.place);
     cold_expirer_.NoteExpiry(Segments::ExpiryOf(log_.Header(entry.place)));
     index_.MarkCold(key_hash, entry, now);

@@ -1,10 +1,12 @@
-// The evictor: what leaves memory when it is full of live records. With a durable tier, their keys become
-// cold: the index still knows them, and whoever asks for one gets it from the tier. Without, they are gone.
+// The evictor, which chooses the records that leave memory when it is full of live records. With a durable
+// tier, their keys become cold: the index keeps them, and a client that asks for one gets it from the tier.
+// Without a durable tier, they are lost.
 //
-// Segments stand in two queues (Segments::Queue), and the oldest of one is emptied (S3-FIFO; Yang, Zhang,
-// Qiu, Yue and Vinayak, 2023). What was written or brought back begins in the first, which is kept short: a
-// tenth of the log. Who was used again meanwhile is moved to the second, all others leave: so a scan goes by
-// and takes nothing along. In the second, those that are used often are moved to its end.
+// Segments stand in two queues (Segments::Queue), and the cleaner empties the oldest segment of one (S3-FIFO;
+// Yang, Zhang, Qiu, Yue and Vinayak, 2023). Records that were written or promoted begin in the first queue,
+// which is kept short: a tenth of the log. From there, a record that was used again moves to the second
+// queue, and all others leave memory. So a scan displaces nothing in the second queue. From the head of the
+// second queue, records that are used often move to its end.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +23,19 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's.
+/// Evictor of a store.
+///
+/// Thread safety: none; used by the writer.
 class Evictor {
  public:
   enum class Mode : std::uint8_t {
     kOff = 0,
-    kMarkCold = 1,  // what leaves is in the durable tier
-    kDrop = 2,      // it is nowhere else
+    kMarkCold = 1,  // an evicted record is in the durable tier
+    kDrop = 2,      // an evicted record is lost
   };
 
-  /// All that it is given outlives it.
-  /// `tier`: with kMarkCold, gets all that is in memory; null: it has that at once.
+  /// Makes an evictor. All arguments must outlive it. With kMarkCold, it asks `tier` whether the tier has a
+  /// record before it evicts that record. Null: the tier has every record at once.
   Evictor(Mode mode, Segments& segments, ValueLog& log, Index& index, ColdExpirer& cold_expirer,
           const AccessFrequency& frequency, const DurableTier* tier)
       : mode_(mode),
@@ -46,20 +50,23 @@ class Evictor {
 
   bool is_on() const { return mode_ != Mode::kOff; }
 
-  /// The segment of the log that is to be emptied next. Nothing: there is none, or eviction is off.
+  /// Returns the segment of the log that the cleaner should empty next. Nothing: there is none, or eviction
+  /// is off.
   std::optional<SegmentNumber> Next();
 
-  /// Whether a live record of that segment is to be moved rather than evicted.
+  /// Returns whether the cleaner should move a live record of that segment rather than evict it.
   bool Stays(const Place& place, std::uint64_t key_hash);
 
-  /// Evicts the live record that `entry` leads to. False: the index has no room for a cold key there, or
-  /// knows another one of this hash; or the tier does not have the record, and cannot take it.
+  /// Evicts the live record to which `entry` leads. False: the record stays, for one of these reasons:
+  ///   - The index has no room there for a cold key.
+  ///   - The index has a cold key with the same hash.
+  ///   - The tier does not have the record, and cannot take it.
   bool Evict(std::uint64_t key_hash, const Index::Entry& entry, TimePoint now);
 
   std::uint64_t evictions() const { return evictions_; }
 
  private:
-  // Uses that let a record stay: its own writing or fetching is one.
+  // Uses with which a record stays; writing or promoting it counts as one.
   static constexpr std::uint32_t kUsedAgain = 2;
 
   const Mode mode_;
@@ -70,10 +77,10 @@ class Evictor {
   const AccessFrequency& frequency_;
   const DurableTier* const tier_;
 
-  Segments::Queue queue_ = Segments::Queue::kWritten;  // that of the segment that Next said last
-  std::uint64_t judged_ = 0;           // bytes of it that Stays was asked about, and of these,
-  std::uint64_t stayed_ = 0;           // those that stayed
-  std::uint32_t enough_ = kUsedAgain;  // uses that let a record of the second queue stay
+  Segments::Queue queue_ = Segments::Queue::kWritten;  // of the segment that Next last returned
+  std::uint64_t judged_ = 0;                           // bytes of that segment for which Stays was called
+  std::uint64_t stayed_ = 0;                           // bytes among these for which it returned true
+  std::uint32_t enough_ = kUsedAgain;                  // uses with which a record of the second queue stays
   std::uint64_t evictions_ = 0;
 };
 

@@ -11,19 +11,19 @@
 namespace remora {
 namespace {
 
-// Between two sweeps of a segment, for each segment with a record that will expire: so at most 250 segments
-// are swept in a second, a few percent of a core, however the expiries of records are mixed. While somebody
-// may wait for deletions, at most 1000.
+// The pause between two sweeps of a segment is so long for each segment with a record that will expire. So
+// the expirer sweeps at most 250 segments in a second, however the expiries of records are mixed. While a
+// client watches changes, it sweeps at most 1000.
 constexpr std::int64_t kPauseMsPerSegment = 4;
 constexpr std::int64_t kWatchedPauseMsPerSegment = 1;
 
-// Deletions of one write to the durable tier.
+// Most deletions in one write to the durable tier.
 constexpr std::size_t kMaxUnflushed = 1024;
 
 }  // namespace
 
 bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t unix_ms) {
-  // Cleaned meanwhile, it may hold other records by now, or buckets.
+  // If the segment was retired meanwhile, it may now hold other records, or buckets.
   if (sweep_ && segments_[sweep_->segment].retired != sweep_->retired) sweep_.reset();
   if (!lost_.empty() && again_ms_ <= unix_ms) {
     again_ms_ = Segments::NextTick(unix_ms);
@@ -36,7 +36,7 @@ bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t u
       return true;
     }
     const Place place = log_.At(sweep_->next);
-    // One that has expired and stays has an unsynced write, and so not long to live.
+    // An expired record that stays has an unsynced write, which will soon replace or delete it.
     if (log_.IsLive(place) && !RemoveIfExpired(place, unix_ms) &&
         !HasExpired(log_.Header(place).expiry_ms, unix_ms)) {
       sweep_->expiry_ms = std::min(sweep_->expiry_ms, Segments::ExpiryOf(log_.Header(place)));
@@ -49,7 +49,7 @@ bool Expirer::Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t u
 
 bool Expirer::Begin(Pace pace, std::int64_t unix_ms) {
   std::optional<SegmentNumber> segment;
-  if (!lost_.empty() && pace == Pace::kDue) return false;  // what they say would be lost, too
+  if (!lost_.empty() && pace == Pace::kDue) return false;  // the tier would not take these deletions either
   if (const auto due = segments_.first_due(); due && due->first <= unix_ms) {
     segment = due->second;
   } else if (pace == Pace::kHurry) {
@@ -58,7 +58,7 @@ bool Expirer::Begin(Pace pace, std::int64_t unix_ms) {
   if (!segment) return false;
   const std::int64_t pause = (watched_ ? kWatchedPauseMsPerSegment : kPauseMsPerSegment) *
                              static_cast<std::int64_t>(segments_.expiring_count());
-  // From here on, what comes to be in the segment is noted anew.
+  // From here on, NoteExpiry counts for the next sweep.
   segments_.ForgetExpiry(*segment, std::max(Segments::NextTick(unix_ms), unix_ms + pause));
   sweep_ = {*segment, segments_[*segment].retired, segments_[*segment].begin};
   return true;
@@ -86,8 +86,9 @@ bool Expirer::RemoveIfExpired(const Place& place, std::int64_t unix_ms) {
   const std::uint64_t key_hash = HashKey(key);
   const std::optional<Index::Entry> entry = index_.Find(key, key_hash);
   REMORA_CHECK(entry.has_value() && entry->place == place);  // a live record is the one that the index names
-  // The tier may learn of it later, or never: what is left there has expired, and a restart drops it. But it
-  // must not learn of it after a later write of the same key: the deletion stands before that in the batch.
+  // The deletion may reach the tier later, or never: the record there has expired, and a restart drops it.
+  // But it must not reach the tier after a later write of the same key. So it goes into the tier's batch now,
+  // before any such write.
   if (tier_ != nullptr) tier_->Delete(key);
   log_.Kill(place);  // I5
   index_.Erase(key_hash, *entry);
@@ -115,15 +116,16 @@ void Expirer::Removed(std::string_view key) {
 
 void Expirer::Flush() {
   if (unflushed_.empty()) return;
-  // When it fails, the tier keeps what has expired (see above), and says so to the next write that is
-  // somebody's. But those who watch are to learn of it, once the disk takes writes again.
+  // If the write fails, the tier keeps the expired records, which does no harm (RemoveIfExpired), and it
+  // reports the failure to the next write of a client. But watches must see the deletions once the disk takes
+  // writes again, so the expirer repeats them.
   if (!tier_->Write().ok()) lost_.insert(lost_.end(), unflushed_.begin(), unflushed_.end());
   unflushed_.clear();
 }
 
 void Expirer::DeleteAgain() {
   for (std::string& key : std::exchange(lost_, {})) {
-    // It was written again, and that is what they see.
+    // If the key was written again, watches see that write instead.
     const std::uint64_t key_hash = HashKey(key);
     if (index_.Find(key, key_hash) || index_.FindCold(key_hash) || unsynced_.Has(key)) continue;
     tier_->Delete(key);

@@ -1,8 +1,10 @@
-// The expirer: removes records that have expired, so that their memory comes back though nobody reads them.
+// The expirer, which removes records that have expired, so that their memory becomes free even if no client
+// reads them.
 //
-// Segments know when the first of their records expires. When that has passed, the segment is swept: all its
-// records are looked at, those that have expired are removed, and when the next one expires is noted. What is
-// dead then is the cleaner's to make use of; a segment in which nothing is left is retired at once.
+// Each segment has the time at which the first of its records expires. After that time, the expirer sweeps
+// the segment: it looks at all records, removes those that have expired, and notes when the next one expires.
+// The cleaner makes the dead bytes usable. If no live record is left in the segment, the expirer retires it
+// at once.
 #pragma once
 
 #include <cstddef>
@@ -21,55 +23,60 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's. Not while a group is being committed: its writes were decided by what
-/// was there.
+/// Expirer of records in memory.
+///
+/// Thread safety: none; used by the writer, and not while it commits a group. The outcomes of the group's
+/// writes depend on the records that existed when the writer decided them.
 class Expirer {
  public:
-  /// `tier` may be null. Keys that are unsynced are left alone: a deletion would come behind their last
-  /// write.
+  /// Makes an expirer. `tier` may be null. All arguments must outlive it. It skips unsynced keys, because its
+  /// deletion would come after their last write.
   Expirer(Segments& segments, ValueLog& log, Index& index, DurableTier* tier, const UnsyncedKeys& unsynced)
       : segments_(segments), log_(log), index_(index), tier_(tier), unsynced_(unsynced) {}
   Expirer(const Expirer&) = delete;
   Expirer& operator=(const Expirer&) = delete;
 
   enum class Pace : std::uint8_t {
-    kDue = 1,    // no segment more often than the pause says
-    kHurry = 2,  // wherever a record has expired
+    kDue = 1,    // sweeps a segment only after the pause since its last sweep
+    kHurry = 2,  // sweeps every segment in which a record has expired
   };
-  /// Looks at `bytes` of records or a few more. False: nothing has expired, or it is too soon to look again.
+  /// Looks at `bytes` of records or a few more. False: nothing has expired, or it is too soon for the next
+  /// sweep.
   bool Work(std::uint64_t bytes, Pace pace, TimePoint now, std::int64_t unix_ms);
 
-  /// When Work has something to do, as of Clock::UnixMillis. Nothing: never, as it looks now.
+  /// Returns the time, by Clock::UnixMillis, at which Work next has something to do. Nothing: no record will
+  /// expire.
   std::optional<std::int64_t> next_due_ms() const;
 
-  /// Removes a live record if it has expired by now. The durable tier learns of it with Flush at the latest.
+  /// Removes a live record if it has expired by now, and returns whether it did. The deletion reaches the
+  /// durable tier with Flush at the latest.
   bool RemoveIfExpired(const Place& place, std::int64_t unix_ms);
 
-  /// Removes a cold key whose record, in the durable tier, has expired.
+  /// Removes a cold key whose record in the durable tier has expired.
   void RemoveCold(std::string_view key, const Index::ColdEntry& entry);
 
-  /// Removes what has expired of the durable tier, and has no entry.
+  /// Removes a key of which the durable tier has an expired record, and the index no entry.
   void RemoveStored(std::string_view key);
 
-  /// Deletes from the durable tier what was removed from memory.
+  /// Deletes the removed keys from the durable tier.
   void Flush();
 
   std::uint64_t removed() const { return removed_; }
 
-  /// From now on, changes are watched: deletions are not to be long in coming.
+  /// Makes sweeps more frequent from now on, because a client watches changes and expects deletions soon.
   void SetWatched() { watched_ = true; }
 
  private:
   struct Sweep {
     SegmentNumber segment = 0;
-    std::uint64_t retired = 0;                     // of the segment, when the sweep began
-    std::uint64_t next = 0;                        // offset of the first record that was not looked at
-    std::int64_t expiry_ms = Segments::kNoExpiry;  // the earliest of those that are left
+    std::uint64_t retired = 0;                     // the segment's Segment::retired when the sweep began
+    std::uint64_t next = 0;                        // offset of the next record to look at
+    std::int64_t expiry_ms = Segments::kNoExpiry;  // the earliest expiry of the records that are left
   };
 
   bool Begin(Pace pace, std::int64_t unix_ms);
   void Removed(std::string_view key);
-  /// Of keys whose deletions the tier did not take, once more.
+  /// Repeats the deletions that the tier did not take.
   void DeleteAgain();
   void End(TimePoint now);
 
@@ -80,9 +87,9 @@ class Expirer {
   const UnsyncedKeys& unsynced_;
   std::optional<Sweep> sweep_;
   bool watched_ = false;
-  std::vector<std::string> unflushed_;  // keys that were removed since Flush
-  std::vector<std::string> lost_;       // those whose deletions the tier did not take
-  std::int64_t again_ms_ = 0;           // when they are tried again
+  std::vector<std::string> unflushed_;  // keys removed since the last Flush
+  std::vector<std::string> lost_;       // keys whose deletions the tier did not take
+  std::int64_t again_ms_ = 0;           // when the expirer repeats these deletions
   std::uint64_t removed_ = 0;
 };
 

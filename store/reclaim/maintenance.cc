@@ -7,34 +7,36 @@
 namespace remora {
 namespace {
 
-// With less than this free, and more than this of the log alive, it is worth knowing which keys are used:
-// some of the others will have to go. What is dead goes first: nothing is evicted where a quarter of a
-// segment is. Once something has been evicted, free is what was evicted ahead of writers, and no sign of
-// room.
+// The store counts reads once the evictor will soon need to know which keys are used. There are two
+// conditions. First, less than 1/kFillingShare of the segments is free. Once a record has been evicted, this
+// condition no longer counts, because the evictor makes segments free ahead of writers. Second, more than
+// 1/kAliveShare of the log is live. Dead bytes go first: nothing is evicted while a quarter of some segment
+// is dead.
 constexpr std::size_t kFillingShare = 4;
 constexpr std::size_t kAliveShare = 2;
 
-// Less than of cleaning, because each removal costs a deletion on disk.
+// Bytes of records in one step of the expirer. Fewer than in a step of the cleaner, because each removal
+// costs a deletion on disk.
 constexpr std::uint64_t kBitOfSweeping = std::uint64_t{64} << 10;
-// Entries of the durable tier.
+// Entries of the durable tier in one step of the cold expirer.
 constexpr std::size_t kBitOfColdSweeping = 500;
 
-// As SpaceManager::kCleanPace, for expired records, which are removed as they come due; at least so many for
-// each group.
+// Bytes of records that the expirer looks at for each byte written, and the least for each payment of debt.
 constexpr std::uint64_t kSweepPace = 8;
 constexpr std::uint64_t kMinSweep = 512;
-// Entries of the durable tier for each write, while it is being read through.
+// Entries of the durable tier that the cold expirer looks at for each write, during a pass.
 constexpr std::size_t kColdSweepPace = 4;
 
-// Groups of writes that leave nothing urgent, between two times that the debt is due.
+// Groups after which the debt is due even if none of it is urgent.
 constexpr std::uint32_t kGroupsOfDebt = 16;
+// Writes after which the debt is urgent.
 constexpr std::size_t kMostWritesOfDebt = 256;
 
 }  // namespace
 
 void Maintenance::AddGroup(std::size_t writes, std::uint64_t keys, std::uint64_t written) {
   core_.metrics.CountOne(Counter::kCommitGroups);
-  // A client that was answered may count what it wrote.
+  // A client whose write was acknowledged may check these counters.
   if (core_.index.entry_count() != keys) core_.metrics.Set(Counter::kKeys, core_.index.entry_count());
   core_.metrics.Set(Counter::kLastVersion, core_.next_version - 1);
   if (core_.index.entry_count() > keys) debt_.keys += core_.index.entry_count() - keys;
@@ -42,8 +44,8 @@ void Maintenance::AddGroup(std::size_t writes, std::uint64_t keys, std::uint64_t
   debt_.writes += writes;
 }
 
-// What may wait for a few groups, or for a moment without any (Store::Work): retired memory, what has
-// expired, the counters.
+// Retired memory, expired records and counters may wait for a few groups, or for Store::Work while no group
+// comes.
 void Maintenance::AddDebt(TimePoint now, std::int64_t unix_ms) {
   if (std::exchange(debt_.sizes, false)) SetSizeCounters();
   debt_.any = true;
@@ -57,8 +59,8 @@ bool Maintenance::DebtIsUrgent() const {
   return debt_.keys > 0 || debt_.writes >= kMostWritesOfDebt || (debt_.bytes > 0 && space_.MemoryIsLow());
 }
 
-// At the pace of what was written: a split for each new key, and when memory is short, as many bytes looked
-// at as lets the cleaner keep up.
+// The work is proportional to the writes: a split for each new key, and when memory is low, so many bytes
+// that the cleaner keeps up.
 void Maintenance::PayDebt(TimePoint now, std::int64_t unix_ms) {
   if (debt_.writes == 0) return;
   if (debt_.keys > 0) core_.index.Grow(debt_.keys, now);
@@ -68,7 +70,8 @@ void Maintenance::PayDebt(TimePoint now, std::int64_t unix_ms) {
   debt_.keys = debt_.bytes = debt_.writes = 0;
 }
 
-// As of when the writes came: a look at the clock less, and nothing is freed too early.
+// Uses the time at which the writes came. This saves a clock reading, and an earlier time frees nothing too
+// early.
 void Maintenance::PayAllDebt() {
   if (!debt_.any) return;
   space_.ReleaseRetired(debt_.now);
@@ -95,7 +98,7 @@ void Maintenance::FinishAll() {
   debt_is_due_.store(false, std::memory_order_relaxed);
 }
 
-// What was removed is deleted in the log by now: watches see it, whether or not anything is written.
+// Shows watches the deletions of removed keys, even if no client writes. The log has these deletions by now.
 void Maintenance::NoteDeletions() {
   core_.AdvanceChangesEnd();
   expiry_due_ms_.store(std::min(space_.expirer().next_due_ms().value_or(Segments::kNoExpiry),
@@ -118,7 +121,7 @@ std::optional<TimePoint> Maintenance::NextDue() const {
   if (const auto release = core_.segments.next_release()) also(*release);
   for (const auto& due_ms : {space_.expirer().next_due_ms(), space_.cold_expirer().next_due_ms()}) {
     if (!due_ms) continue;
-    // Nobody waits longer than this, and no sum overflows.
+    // The bound keeps the sum from overflowing. No thread sleeps that long.
     constexpr std::int64_t kLongest = std::int64_t{1000} * 60 * 60 * 24;
     const std::int64_t wait_ms = std::clamp<std::int64_t>(*due_ms - core_.clock.UnixMillis(), 0, kLongest);
     also(core_.clock.Now() + std::chrono::milliseconds(wait_ms));
@@ -132,7 +135,7 @@ void Maintenance::SetWatched() {
   space_.cold_expirer().SetWatched();
 }
 
-// Relaxed: a watch that sees it late looks again soon.
+// Relaxed: a watch that sees the new value late asks again soon.
 bool Maintenance::has_expired() const {
   return expiry_due_ms_.load(std::memory_order_relaxed) <= core_.clock.UnixMillis();
 }

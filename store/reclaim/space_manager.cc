@@ -11,12 +11,12 @@
 namespace remora {
 namespace {
 
-// At most this share of the segments is free or retired while writers wait for space, and for so many grace
-// periods after.
+// The raised target is at most 1/kMaxRaisedShare of the segments. It holds for kRaiseFor grace periods after
+// a writer last waited for space.
 constexpr std::size_t kMaxRaisedShare = 4;
 constexpr int kRaiseFor = 10;
 
-// Bytes of records that the cleaner looks at for each time that somebody asks for a run: some milliseconds.
+// Bytes of records that the cleaner looks at in one call of MakeRun: some milliseconds of work.
 constexpr std::uint64_t kBitOfEmptying = std::uint64_t{4} << 20;
 
 Evictor::Mode ModeOf(const StoreOptions& options) {
@@ -36,16 +36,17 @@ SpaceManager::SpaceManager(StoreCore& core, const StoreOptions& options)
 
 void SpaceManager::ReleaseRetired(TimePoint now) {
   if (raised_until_ <= now) raised_target_ = 0;
-  TimeHasPassed(&core_);  // for readers that were in time, with what is freed here
+  TimeHasPassed(&core_);  // tells ThreadSanitizer that readers in time are done with the memory freed here
   core_.index.Tick(now);
-  // A slot that is left to clear may name a segment that was retired at the same moment, or later.
+  // If the index still has a slot to clear, that slot may name a segment that was retired at the same moment
+  // or later. Such a segment must not become free yet.
   const std::optional<TimePoint> left = core_.index.next_tick();
   core_.segments.Release(left && *left <= now ? *left - Duration(1) : now);
 }
 
-// The grace period begins when nothing leads there any more, and between the look at the clock with which a
-// piece of work begins and its end, a disk may have stalled, or this thread. Before the lock is given up:
-// another thread may release what was retired long enough ago.
+// The grace period begins when nothing leads to the memory any more. So the clock is read at the end of a
+// piece of work, because a disk or this thread may have stalled since its begin. The writer calls this before
+// it gives up the lock, because another thread may then release memory that was retired long enough ago.
 void SpaceManager::StartGracePeriod() {
   if (!core_.index.has_retired() && !core_.segments.has_retired()) return;
   const TimePoint now = core_.clock.Now();
@@ -53,7 +54,7 @@ void SpaceManager::StartGracePeriod() {
   core_.segments.StartGracePeriod(now);
 }
 
-// What is evicted sooner is free sooner.
+// Memory that is evicted sooner is free sooner.
 void SpaceManager::RaiseFreeTarget(TimePoint now) {
   if (!evictor_.is_on()) return;
   const std::size_t so_far = core_.segments.free_count() + core_.segments.retired_count();
@@ -62,12 +63,12 @@ void SpaceManager::RaiseFreeTarget(TimePoint now) {
 }
 
 SpaceResult SpaceManager::MakeSpace(TimePoint now, std::int64_t unix_ms) {
-  // First what nobody can read any more: it need not be moved.
+  // Expired records come first, because they need not be moved.
   while (core_.segments.free_count() <= Segments::kReserve && MemoryIsLow() &&
          (expirer_.Work(kBitOfCleaning, Expirer::Pace::kHurry, now, unix_ms) ||
           cleaner_.Work(kBitOfCleaning, now, unix_ms) || EvictLarge(now))) {
   }
-  // What is kept for a run must not make the store full.
+  // Segments that are kept for a run must not make the store full.
   if (core_.segments.free_count() <= Segments::kReserve && core_.segments.retired_count() == 0) {
     core_.segments.CancelRun();
   }
@@ -86,12 +87,12 @@ SpaceResult SpaceManager::MakeRun(std::size_t length, TimePoint now, std::int64_
   if (length > core_.segments.max_run()) return SpaceResult::kFull;
   bool worked = expirer_.Work(kBitOfEmptying, Expirer::Pace::kHurry, now, unix_ms);
   core_.segments.MakeRun(length, now);
-  // What is in the way of the run is moved. Otherwise, as long as enough is about to come free, it is waited
-  // for: what is evicted meanwhile would be evicted in vain.
+  // The cleaner moves records that are in the way of the run. Otherwise, while enough memory is about to
+  // become free, the store only waits: an eviction would be useless.
   if (core_.segments.IsRunInUse()) {
     worked |= cleaner_.Work(kBitOfEmptying, now, unix_ms);
   } else if (!core_.segments.HasEnoughFor(length) || core_.segments.retired_count() == 0) {
-    // Records that make way for a large one are of the sort of which there is more.
+    // The records that make way are of the kind, large or small, that takes more of the memory.
     const bool large_first = core_.segments.run_bytes() * 2 > core_.segments.live_bytes();
     worked |=
         (large_first && EvictLarge(now)) || cleaner_.Work(kBitOfEmptying, now, unix_ms) || EvictLarge(now);
@@ -114,7 +115,8 @@ SpaceResult SpaceManager::OrWhenGivenBack(SpaceResult result, std::size_t run) c
 
 bool SpaceManager::EvictLarge(TimePoint now) {
   if (!evictor_.is_on()) return false;
-  // Some that were used since they were written are passed over, and get behind the others.
+  // The store passes over a few large records that were used since they were written; they go to the end of
+  // the queue.
   constexpr std::size_t kMostPassedOver = 8;
   const std::size_t runs = core_.segments.CountOf(Segments::Queue::kRuns);
   std::size_t to_pass_over = std::min(kMostPassedOver, runs);

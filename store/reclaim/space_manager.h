@@ -1,8 +1,11 @@
-// Memory for what is written: how much of it is to be free, and what is done where it is not.
+// Memory for writes: how much of it should be free, and how the store makes it free.
 //
-// What makes memory free, in the order in which it is tried: memory that was retired comes free after its
-// grace period; what has expired is removed; segments of which much is dead are cleaned; what was not used
-// lately is evicted.
+// The store tries the following, in this order:
+//
+//   1. Retired memory becomes free after its grace period.
+//   2. The expirer removes expired records.
+//   3. The cleaner cleans segments with many dead bytes.
+//   4. The evictor evicts records that were not used lately.
 #pragma once
 
 #include <algorithm>
@@ -21,26 +24,26 @@
 
 namespace remora {
 
-/// What became of an attempt to make space.
+/// Result of trying to free memory for a write.
 enum class SpaceResult : std::uint8_t {
-  kAvailable = 1,
-  kRetryLater = 2,  // retired memory will be free after its grace period
-  kFull = 3,
+  kAvailable = 1,   // there is memory
+  kRetryLater = 2,  // work is left to do, or retired memory becomes free after its grace period
+  kFull = 3,        // the memory is full
 };
 
-/// Owns what makes memory free: the expirers, the evictor and the cleaner.
+/// Owner of the expirers, the evictor and the cleaner, which make memory free.
 ///
-/// Thread Safety: none; the writer's. MakeSpace and MakeRun: not while a group is being committed, as for the
-/// cleaner.
+/// Thread safety: none; used by the writer. It calls MakeSpace and MakeRun not while it commits a group,
+/// because they call the cleaner.
 class SpaceManager {
  public:
-  /// Bytes that the cleaner looks at for each byte written, when memory is low: as much as it takes where
-  /// nine tenths of what it looks at are live.
+  /// Bytes that the cleaner looks at for each byte written when memory is low. With this pace it frees a byte
+  /// for each byte written even if nine tenths of the bytes that it looks at are live.
   static constexpr std::uint64_t kCleanPace = 10;
-  /// A bounded bit of work: about a millisecond of records of 100 bytes.
+  /// Bytes of records in one step of the cleaner: about a millisecond of work with records of 100 bytes.
   static constexpr std::uint64_t kBitOfCleaning = std::uint64_t{256} << 10;
 
-  /// `core` outlives it.
+  /// Makes a space manager. `core` must outlive it.
   SpaceManager(StoreCore& core, const StoreOptions& options);
 
   Expirer& expirer() { return expirer_; }
@@ -49,44 +52,46 @@ class SpaceManager {
   const Evictor& evictor() const { return evictor_; }
   Cleaner& cleaner() { return cleaner_; }
 
-  /// Makes sure that a segment is free for a write.
+  /// Tries to have a segment free for a write. Works until one is free, or enough memory is retired.
   SpaceResult MakeSpace(TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Does a bit of the work that it takes to have a run of this length.
+  /// Does a step of the work that a run of `length` segments needs. The caller calls again after kRetryLater.
   SpaceResult MakeRun(std::size_t length, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Returns kRetryLater in place of kFull, where there may be space when what is reserved is given back, or
-  /// becomes a record that can be evicted. Not for writes: a reservation would hold up all of them. `run`: 0,
-  /// or the run's length.
+  /// Returns kRetryLater in place of kFull if a reserved run exists. When that run is given back, or becomes
+  /// a record that can be evicted, there may be space. Not for writes: one reservation would delay all of
+  /// them. `run`: the length of the run that the caller needs, or 0.
   SpaceResult OrWhenGivenBack(SpaceResult result, std::size_t run) const REMORA_WRITER;
 
-  /// Frees what was retired a grace period ago.
+  /// Frees memory that was retired long enough ago.
   void ReleaseRetired(TimePoint now) REMORA_WRITER;
-  /// Starts the grace period of all that was retired since the last call.
+  /// Starts the grace period of all memory that was retired since the last call.
   void StartGracePeriod() REMORA_WRITER;
 
-  /// Returns how many segments are to be free, or retired.
+  /// Returns how many segments should be free or retired.
   std::size_t WantedFree() const REMORA_WRITER {
     return std::max(kMinFree, core_.segments.count() / kFreeShare);
   }
-  /// Whether so little is free that it is time to clean.
+  /// Returns whether fewer segments than wanted are free or retired, so that it is time to clean.
   bool MemoryIsLow() const REMORA_WRITER {
     const std::size_t so_far = core_.segments.free_count() + core_.segments.retired_count();
     return so_far < std::max(WantedFree(), raised_target_);
   }
 
-  /// Returns the error of a write for which there is no space, and will be none; and that of one that needs a
-  /// run of this length.
+  /// Returns the error for a write when the memory is full.
   absl::Status FullError() const REMORA_WRITER;
+  /// Returns the error for a write that needs a run of `length` segments when none can be made.
   absl::Status NoRunError(std::size_t length) const REMORA_WRITER;
 
  private:
-  // Of all segments, those that cleaning keeps free, or retired and so free soon: what is written meanwhile
-  // goes there.
+  // The cleaner keeps 1/kFreeShare of all segments, and at least kMinFree, free or retired, so that writes
+  // have room while it works.
   static constexpr std::size_t kFreeShare = 64;
   static constexpr std::size_t kMinFree = 3;
 
-  /// Evicts a large record that was not used lately, if there is one. False: none, or eviction is off.
+  /// Evicts a large record that was not used lately. False: no large record can be evicted, or eviction is
+  /// off.
   bool EvictLarge(TimePoint now) REMORA_WRITER;
-  /// Writers wait for retired memory: has more of it evicted, and so retired, ahead of them.
+  /// Raises the number of segments to keep free or retired for a while, because writers wait for retired
+  /// memory. The store then evicts, and so retires, more memory ahead of them.
   void RaiseFreeTarget(TimePoint now) REMORA_WRITER;
 
   StoreCore& core_;
@@ -94,7 +99,7 @@ class SpaceManager {
   ColdExpirer cold_expirer_;
   Evictor evictor_;
   Cleaner cleaner_;
-  std::size_t raised_target_ REMORA_WRITERS = 0;  // segments to be free or retired, until then
+  std::size_t raised_target_ REMORA_WRITERS = 0;  // segments to keep free or retired until raised_until_
   TimePoint raised_until_ REMORA_WRITERS;
 };
 

@@ -1,5 +1,5 @@
-// Words of the shared memory, as the process that writes them accesses them. Plain integers to everybody
-// else: readers elsewhere have no atomics, only copies.
+// Atomic access to words of the region for the process that writes them. The layout declares them as plain
+// integers, because a READ copies them without atomics.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic_ref<std::uint64_t>::required_alignment == alignof(std::uint64_t));
 
 inline std::uint64_t LoadWord(const std::uint64_t& word, std::memory_order order) {
-  // std::atomic_ref<const T> comes only with a later C++; a load does not write.
+  // std::atomic_ref<const T> needs a later C++. The cast is safe, because a load does not write.
   return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(word)).load(order);
 }
 

@@ -1,4 +1,4 @@
-// Which segments are free, as stretches of segments next to each other.
+// The set of free segments, kept as stretches of adjacent segments.
 #pragma once
 
 #include <cstddef>
@@ -12,32 +12,32 @@ namespace remora {
 
 using SegmentNumber = std::uint32_t;
 
-/// One at a time is taken from where the least is lost: the low end of the shortest stretch. A run is taken
-/// from the shortest stretch that is long enough, at its high end. So long stretches stay long. Each call
-/// takes logarithmic time; they come once for a megabyte written.
+/// Set of free segments. A single segment is taken from the low end of the shortest stretch, and a run from
+/// the high end of the shortest stretch that is long enough. So long stretches stay long.
 ///
-/// Thread Safety: none.
+/// Thread safety: none. Cost: logarithmic time for each call; the store makes about one for each MiB written.
 class FreeSegments {
  public:
   std::size_t count() const { return count_; }
-  /// The longest run that could be taken.
+  /// Returns the length of the longest run that can be taken.
   std::size_t longest() const { return by_length_.empty() ? 0 : by_length_.rbegin()->first; }
 
-  /// REQUIRES: none of them is free.
+  /// Adds `length` segments from `first` on. REQUIRES: none of them is free.
   void Add(SegmentNumber first, std::size_t length);
-  /// REQUIRES: all of them are free.
+  /// Removes `length` segments from `first` on. REQUIRES: all of them are free.
   void Remove(SegmentNumber first, std::size_t length);
 
+  /// Removes a segment, or a run of segments, and returns its first one. Nothing: there is none.
   std::optional<SegmentNumber> TakeOne();
   std::optional<SegmentNumber> TakeRun(std::size_t length);
 
  private:
-  using Stretches = std::map<SegmentNumber, std::size_t>;  // length by first
+  using Stretches = std::map<SegmentNumber, std::size_t>;  // from the first segment to the length
 
   void Insert(SegmentNumber first, std::size_t length);
   void Erase(Stretches::iterator stretch);
 
-  Stretches stretches_;  // none is next to another
+  Stretches stretches_;  // no two of them are adjacent
   std::set<std::pair<std::size_t, SegmentNumber>> by_length_;
   std::size_t count_ = 0;
 };

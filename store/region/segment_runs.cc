@@ -1,4 +1,4 @@
-// Runs of segments (store/region/segments.h): taking them, giving them up, making them.
+// Runs of segments (store/region/segments.h): functions that take them, give them up, and make them.
 #include <algorithm>
 #include <limits>
 
@@ -8,13 +8,14 @@
 namespace remora {
 namespace {
 
-// What a run leaves free: the cleaner's, and one that the index may need for the record's key.
+// Segments that stay free when a run is taken: the cleaner's, and one that the index may need for the
+// record's key.
 constexpr std::size_t kLeft = Segments::kReserve + 1;
 
 }  // namespace
 
 std::size_t Segments::max_run() const {
-  // One segment at least is the index', and another the head of the log.
+  // The index has at least one segment, and the head of the log is another.
   const std::size_t taken = FirstSegment(region_.size()) + 2 + kLeft;
   return segments_.size() > taken ? segments_.size() - taken : 0;
 }
@@ -28,7 +29,7 @@ bool Segments::HasRun(std::size_t length) const {
 
 std::optional<SegmentNumber> Segments::TakeRun(std::size_t length, std::uint64_t bytes) {
   if (!HasRun(length)) return std::nullopt;
-  // A claim that is ready is a stretch like any other, and about the shortest that will do.
+  // CancelRun makes a ready claim a free stretch, which is about the shortest that is long enough.
   if (claim_ && claim_->ready == claim_->length) CancelRun();
   const SegmentNumber first = free_.TakeRun(length).value();
   for (SegmentNumber i = first; i < first + length; ++i) {
@@ -57,7 +58,7 @@ void Segments::EndRun(SegmentNumber first) {
 void Segments::GiveBackRun(SegmentNumber first) {
   EndRun(first);
   Segment& segment = segments_[first];
-  // Whoever remembers the place, as a sweep may, must not take it for the same run later.
+  // A sweep that remembers this run must not take a later run here for the same one.
   ++segment.retired;
   AddFree(first, segment.run);
 }
@@ -70,7 +71,7 @@ void Segments::RetireRun(SegmentNumber first) {
     segments_[i].use = Use::kRetired;
     ChangeGeneration(i);
   }
-  // Until StartGracePeriod says when.
+  // StartGracePeriod sets the time.
   retired_.push_back({TimePoint::max(), first, segment.run});
   retired_count_ += segment.run;
   ++just_retired_;
@@ -125,13 +126,14 @@ void Segments::CancelRun() {
   }
 }
 
-// A window slides over all segments: what is live in it is to be moved, to segments that are free outside.
+// Slides a window of `length` segments over all segments. The cleaner must move the live records in the
+// window to free segments outside it; the function returns the window with the fewest live bytes.
 std::optional<SegmentNumber> Segments::EasiestStretch(std::size_t length) const {
   std::optional<SegmentNumber> best;
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t live = 0;
   std::size_t free = 0;
-  std::size_t good = 0;  // segments up to here that can be in a window
+  std::size_t good = 0;  // adjacent segments up to here that may be in a window
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const Segment& segment = segments_[i];
     const bool movable =

@@ -74,7 +74,7 @@ void Segments::Retire(SegmentNumber number, TimePoint now) {
 }
 
 void Segments::ChangeGeneration(SegmentNumber number) {
-  // Relaxed: it comes long before the segment is used again, and that is all it has to.
+  // Relaxed: the store only has to come before the segment is used again, and that is much later.
   std::byte& generation = region_[GenerationsOffset(region_.size()) + number];
   std::atomic_ref(generation)
       .store(std::byte(std::to_integer<unsigned>(generation) + 1), std::memory_order_relaxed);
@@ -96,7 +96,8 @@ void Segments::Release(TimePoint now) {
 }
 
 void Segments::AddFree(SegmentNumber first, std::size_t length) {
-  // Before all that is written there from now on, also to who sees only some of it (I6).
+  // By I6, a reader that sees any byte written here from now on must see the new `reuses`, too. The fence
+  // orders this store before all those writes.
   auto& superblock = *reinterpret_cast<Superblock*>(region_.data());
   StoreWord(superblock.reuses, ++times_freed_, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -134,9 +135,9 @@ std::optional<SegmentNumber> Segments::Oldest(Queue queue) const {
 }
 
 std::optional<SegmentNumber> Segments::Best(TimePoint now, std::uint64_t min_dead) const {
-  // Cost-benefit as in log-structured file systems (Rosenblum and Ousterhout, 1992): what is free after
-  // cleaning, times how long it is likely to stay, over the work. The first of each list is its oldest,
-  // about.
+  // Cost-benefit policy of log-structured file systems (Rosenblum and Ousterhout, 1992). The score is the
+  // space that cleaning frees, times the time for which it will probably stay free, over the work. The first
+  // segment of each list is about its oldest.
   if (claim_) {
     for (SegmentNumber i = claim_->first; i < claim_->first + claim_->length; ++i) {
       if (segments_[i].use == Use::kLog) return i;

@@ -1,12 +1,12 @@
-// The region's segments: what each is used for, and when it may be used for something else.
+// The region's segments: the use of each, and the time when its memory may be reused.
 //
 //   free -> log head -> log -> (emptied by the cleaner) -> retired for 2T -> free
 //   free -> index, for good
-//   free -> run: next to each other, for one large record -> (the record is dead) -> retired for 2T -> free
+//   free -> run of adjacent segments, for one large record -> (the record is dead) -> retired for 2T -> free
 //
-// When enough are free for a run, but not next to each other, one is made (MakeRun): the stretch that holds
-// the least is claimed, and the cleaner empties it; what comes free there is kept for the run. Large records
-// and buckets are never moved.
+// If enough segments are free for a run, but are not adjacent, the store makes a run (MakeRun). It claims the
+// stretch with the fewest live bytes, and the cleaner empties that stretch. Segments that become free there
+// are kept for the run. Large records and buckets are never moved.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,9 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's.
+/// Table of the region's segments, with their live bytes, ages and expiries.
+///
+/// Thread safety: none; used by the writer.
 class Segments {
  public:
   enum class Use : std::uint8_t {
@@ -37,79 +39,85 @@ class Segments {
     kIndex = 2,
     kLogHead = 3,  // records are being appended
     kLog = 4,
-    kRetired = 5,  // nothing leads here any more, but readers may have been led here
-    kRun = 6,      // of one large record, whose bytes and expiry the first one of them has
-    kClaimed = 7,  // free, for the run that is being made
+    kRetired = 5,  // nothing leads here any more, but readers may still use a place that they learned before
+    kRun = 6,      // part of a run; its first segment has the bytes and the expiry of the large record
+    kClaimed = 7,  // free, and kept for the run that is being made
   };
 
-  /// Segments that only the cleaner may take: with one, it can always empty another.
+  /// Free segments that only the cleaner may take. With one, it can always empty another segment.
   static constexpr std::size_t kReserve = 1;
 
-  /// `region` outlives this. What is retired is free again after `reuse_delay`. `on_reach`: as StoreOptions.
+  /// Makes a table in which all segments are free. `region` must outlive it. A retired segment is free again
+  /// after `reuse_delay`. It calls `on_reach` as StoreOptions::on_reach says.
   Segments(std::span<std::byte> region, Duration reuse_delay,
            std::function<void(std::uint64_t end)> on_reach = {});
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
 
-  /// Takes a free segment, as kIndex or kLogHead. Nothing: there is none, beyond `keep`.
+  /// Takes a free segment, as kIndex or kLogHead. Nothing: no more than `keep` segments are free.
   std::optional<SegmentNumber> Take(Use use, std::size_t keep);
 
-  /// Records of a head, up to `end`, count as live although nobody noted them one by one: for who appends
-  /// many at a time. May be called again as they become more.
+  /// Counts all records of a head up to `end` as live, for a writer that appends many at a time. The writer
+  /// may call it again with a higher `end`.
   void Extend(SegmentNumber segment, std::uint64_t end);
 
-  /// The segments of the log stand in queues, by age: those with records as they were written, those with
-  /// records that were moved, and runs.
+  /// Queues of the log's segments, by age: segments with records as they were written, segments with records
+  /// that were moved, and runs.
   enum class Queue : std::uint8_t { kWritten = 0, kMoved = 1, kRuns = 2 };
 
-  /// A full head becomes part of the log. `end`: where its last record ends.
+  /// Makes a full head part of the log. `end`: the offset at which its last record ends.
   void Seal(SegmentNumber segment, std::uint64_t end, TimePoint now, Queue queue = Queue::kWritten);
 
-  /// Nothing leads to this segment of the log any more: it is retired, then free.
+  /// Retires a segment of the log, to which nothing leads any more. It becomes free `reuse_delay` after the
+  /// next StartGracePeriod. REQUIRES: it has no live record.
   void Retire(SegmentNumber segment, TimePoint now);
 
-  /// Takes a run for a record of `bytes`; its first one. Nothing: there is none, beyond kReserve and one
-  /// more, which the index may need for the record's key.
+  /// Takes a run of `length` segments for a record of `bytes` bytes, and returns its first segment. Nothing:
+  /// there is no such run, or too few segments would stay free: kReserve, and one more, which the index may
+  /// need for the record's key.
   std::optional<SegmentNumber> TakeRun(std::size_t length, std::uint64_t bytes);
 
-  /// Nothing ever led to this run: it is free at once. REQUIRES: its record was dropped.
+  /// Frees at once a run to which nothing ever led. REQUIRES: its record was dropped.
   void GiveBackRun(SegmentNumber first);
 
-  /// Nothing leads to this run any more, when StartGracePeriod is called next: it is retired as
-  /// one, then free. REQUIRES: its record was dropped.
+  /// Retires a run. It becomes free after `reuse_delay` from the next StartGracePeriod on. REQUIRES: its
+  /// record was dropped; nothing leads to the run any more when StartGracePeriod is called next.
   void RetireRun(SegmentNumber first);
 
-  /// A run that was the oldest is the youngest now.
+  /// Moves a run to the end of its queue, as its youngest.
   void Renew(SegmentNumber first);
-  /// Bytes of records that have runs.
+  /// Returns the bytes of all records that have runs.
   std::uint64_t run_bytes() const { return run_bytes_; }
 
+  /// Returns whether TakeRun would find a run of this length.
   bool HasRun(std::size_t length) const;
-  /// Whether as much is free, or retired, as a run takes, if it were in one piece.
+  /// Returns whether enough segments for such a run are free, claimed or retired, adjacent or not.
   bool HasEnoughFor(std::size_t length) const;
-  /// The longest run that this region can ever have, about.
+  /// Returns about the length of the longest run that this region can ever have.
   std::size_t max_run() const;
 
-  /// Somebody waits for a run: goes on with making one, or begins. At most one is made at a time, whoever
-  /// waits; it is given up when nobody has asked for kPatience. False: there is no stretch that could be
-  /// emptied with what else is free.
+  /// Begins to make a run of this length, or notes that a caller still waits for the run that is being made.
+  /// The table makes one run at a time, for all callers. Release gives it up when no caller has asked for it
+  /// for kPatience. False: the cleaner could empty no stretch of this length with the other free segments.
   bool MakeRun(std::size_t length, TimePoint now);
   bool is_making_run() const { return claim_.has_value(); }
-  /// Whether records are in the way of the run that is being made.
+  /// Returns whether records are in the way of the run that is being made.
   bool IsRunInUse() const;
+  /// Gives up the run that is being made, if there is one.
   void CancelRun();
   static constexpr std::chrono::seconds kPatience{1};
 
-  /// Starts the grace period of what was retired since the last call, at `now`, which is read after it was.
+  /// Starts the grace period of all segments that were retired since the last call. REQUIRES: the caller read
+  /// `now` after they were retired.
   void StartGracePeriod(TimePoint now);
   bool has_retired() const { return just_retired_ > 0; }
 
-  /// Frees what was retired long enough ago.
+  /// Frees the segments that were retired long enough ago.
   void Release(TimePoint now);
-  /// When Release will free the next segment. Nothing: none is retired.
+  /// Returns when Release will free the next segment. Nothing: none is retired.
   std::optional<TimePoint> next_release() const;
 
-  /// 0 while nobody reads yet.
+  /// Sets the time after which a retired segment is free; 0 while there are no readers yet.
   void set_reuse_delay(Duration delay) { delay_ = delay; }
 
   // --- Bytes of records, live and dead.
@@ -118,43 +126,43 @@ class Segments {
     At(offset).live += bytes;
     live_bytes_ += bytes;
   }
-  /// Live no more.
+  /// Counts bytes that were live as dead.
   void Drop(std::uint64_t offset, std::uint64_t bytes);
 
-  /// The segment of the log whose cleaning promises most: benefit (its dead bytes) times age over cost (the
-  /// bytes to read and to move). While a run is made, those in its way come first. Nothing: in none are
-  /// `min_dead` bytes dead.
+  /// Returns the segment of the log whose cleaning promises most: benefit (its dead bytes) times age over
+  /// cost (the bytes to read and to move). While a run is made, segments in its way come first. Nothing: no
+  /// segment has `min_dead` dead bytes.
   std::optional<SegmentNumber> Best(TimePoint now, std::uint64_t min_dead) const;
 
-  /// The one that has been longest in a queue of the log; how many are.
+  /// Returns the segment that has been in a queue for the longest time. Nothing: the queue is empty.
   std::optional<SegmentNumber> Oldest(Queue queue) const;
   std::size_t CountOf(Queue queue) const { return queues_[static_cast<std::size_t>(queue)].size; }
 
   // --- When records expire, in milliseconds as Clock::UnixMillis.
 
   static constexpr std::int64_t kNoExpiry = std::numeric_limits<std::int64_t>::max();
-  static std::int64_t ExpiryOf(std::uint64_t expiry_ms) {  // as RecordHeader says it
+  static std::int64_t ExpiryOf(std::uint64_t expiry_ms) {  // of RecordHeader, where 0 stands for never
     if (expiry_ms == 0 || expiry_ms > std::uint64_t{kNoExpiry}) return kNoExpiry;
     return static_cast<std::int64_t>(expiry_ms);
   }
   static std::int64_t ExpiryOf(const RecordHeader& header) { return ExpiryOf(header.expiry_ms); }
 
-  /// Segments come due in whole ticks: a server with nothing else to do wakes once for all that is due in
-  /// one.
+  /// Segments become due in whole ticks, so that an idle server wakes once for all that are due in one tick.
   static constexpr std::int64_t kTickMs = 1000;
   static std::int64_t NextTick(std::int64_t unix_ms) { return unix_ms - unix_ms % kTickMs + kTickMs; }
 
-  /// A record in this segment expires then.
+  /// Notes that a record in the segment of `offset` expires at this time.
   void NoteExpiry(std::uint64_t offset, std::int64_t expiry_ms);
-  /// Who looks at all records of a segment, and notes again when those expire that are left, begins with
-  /// this. The segment is not due again before `not_before_ms`.
+  /// Clears the expiry of a segment at the begin of a sweep. The sweep looks at all records, and notes the
+  /// expiry of those that are left. The segment is not due again before `not_before_ms`.
   void ForgetExpiry(SegmentNumber segment, std::int64_t not_before_ms);
-  /// The segment that is due first to be looked at: a record in it has expired, and it was not looked at just
-  /// before. And when that is.
+  /// Returns the segment that is due first for a sweep, and that time: a record in it has expired then, and
+  /// the pause since its last sweep is over. Nothing: no record will expire.
   std::optional<std::pair<std::int64_t, SegmentNumber>> first_due() const;
-  /// Segments with a record that will expire.
+  /// Returns the number of segments with a record that will expire.
   std::size_t expiring_count() const { return due_.size(); }
-  /// A segment in which a record has expired, due or not. Looks at all segments.
+  /// Returns a segment in which a record has expired, due or not. Cost: a look at each segment with an
+  /// expiry.
   std::optional<SegmentNumber> AnyExpired(std::int64_t unix_ms) const;
 
   struct Links {
@@ -164,34 +172,36 @@ class Segments {
   struct Segment {
     Use use = Use::kNone;
     std::uint64_t begin = 0;  // offsets in the region
-    std::uint64_t end = 0;    // kLog, the first of a run: of its last record; kLogHead: as Extend told
-    std::uint64_t live = 0;   // bytes
+    std::uint64_t end = 0;    // kLog, first of a run: end of its last record; kLogHead: as set by Extend
+    std::uint64_t live = 0;   // live bytes
     TimePoint sealed;
-    std::int64_t expiry_ms = kNoExpiry;  // the earliest of its records, those included that are dead since
+    std::int64_t expiry_ms = kNoExpiry;  // the earliest expiry of its records, including dead ones
     std::int64_t not_before_ms = 0;
-    std::uint64_t retired = 0;  // how often it was
-    std::size_t run = 0;        // kRun: the length, where this is the first
+    std::uint64_t retired = 0;  // how often the segment was retired, or its run given back
+    std::size_t run = 0;        // kRun: the run's length in its first segment, 0 in the others
     Queue queue = Queue::kWritten;
     Links by_age;
-    std::int32_t list = -1;  // the list of those with about as many dead bytes
+    std::int32_t list = -1;  // the list of segments with about as many dead bytes
     Links by_dead;
-    /// Bytes of records that are dead.
+    /// Returns the bytes of dead records.
     std::uint64_t dead() const { return end - begin - live; }
   };
   const Segment& operator[](SegmentNumber segment) const { return segments_[segment]; }
   static std::uint64_t EndOf(SegmentNumber segment) { return (std::uint64_t{segment} + 1) * kSegmentSize; }
 
   std::size_t count() const { return segments_.size(); }
-  /// Without those that are kept for a run.
+  /// Returns the number of free segments, without those that are kept for a run.
   std::size_t free_count() const { return free_.count(); }
   std::size_t retired_count() const { return retired_count_; }
-  /// Of all records in the log and its heads; and of those in the log, live and dead, with what Extend told
-  /// of, without other heads.
+  /// Returns the bytes of all live records, including those in heads of the log. A record counts from Append
+  /// to Kill or Rollback.
   std::uint64_t live_bytes() const { return live_bytes_; }
+  /// Returns the bytes of all records, live and dead. Records in a head count only as far as Extend counted
+  /// them.
   std::uint64_t log_bytes() const { return log_bytes_; }
 
  private:
-  // Lists of log segments by the share that is dead, in 1/32; in each the first came first.
+  // Lists of log segments by their share of dead bytes, in steps of 1/32; each in order of arrival.
   static constexpr std::int32_t kLists = 33;
   struct List {
     SegmentNumber first = 0;
@@ -206,8 +216,8 @@ class Segments {
   struct Claim {
     SegmentNumber first;
     std::size_t length;
-    std::size_t ready;  // those of it that are kClaimed
-    TimePoint asked;    // for a run of this length
+    std::size_t ready;  // segments of the stretch that are kClaimed
+    TimePoint asked;    // when a caller last asked for such a run
   };
 
   void EndRun(SegmentNumber first);
@@ -232,20 +242,20 @@ class Segments {
   const std::span<std::byte> region_;
   Duration delay_;
   const std::function<void(std::uint64_t end)> on_reach_;
-  SegmentNumber reached_ = 0;  // none from here on was ever taken, but for runs
+  SegmentNumber reached_ = 0;  // no segment from here on was ever taken, except for runs
   std::vector<Segment> segments_;
   FreeSegments free_;
-  std::deque<Retired> retired_;    // in the order of time
-  std::size_t just_retired_ = 0;   // the last of these
-  std::size_t retired_count_ = 0;  // segments of all of these
+  std::deque<Retired> retired_;    // in the order in which they were retired
+  std::size_t just_retired_ = 0;   // how many at the end of retired_ wait for StartGracePeriod
+  std::size_t retired_count_ = 0;  // segments of all entries of retired_
   std::optional<Claim> claim_;
-  // So that a search that found nothing is not made again before more is free.
+  // With these, MakeRun does not repeat a search that found nothing before more segments are free.
   std::uint64_t times_freed_ = 0;
   std::uint64_t searched_at_ = 0;  // times_freed_ of the search for searched_length_
   std::size_t searched_length_ = 0;
   List lists_[kLists];
   List queues_[3];                                        // by Queue
-  std::set<std::pair<std::int64_t, SegmentNumber>> due_;  // those with an expiry, by DueOf
+  std::set<std::pair<std::int64_t, SegmentNumber>> due_;  // segments with an expiry, by DueOf
   std::uint64_t live_bytes_ = 0;
   std::uint64_t log_bytes_ = 0;
   std::uint64_t run_bytes_ = 0;

@@ -72,7 +72,7 @@ std::optional<Place> ValueLog::TakeFromHead(Head head, std::uint32_t extent_code
   }
   place.offset_units = open.next / kUnitSize;
   open.next += size;
-  // The next record, of usual size, goes there: by then the lines are this processor's to write.
+  // Prefetches the lines of the next record, if it has the usual size, so that this processor can write them.
   for (std::size_t i = 0; i < kLinesAhead; ++i) {
     __builtin_prefetch(region_.data() + open.next + i * kCacheLine, /*rw=*/1);
   }
@@ -81,7 +81,8 @@ std::optional<Place> ValueLog::TakeFromHead(Head head, std::uint32_t extent_code
   return place;
 }
 
-// Not live, and nobody was led here yet but by a torn slot. The sizes say where the next record begins.
+// Writes a header that is not live. Until now, only a torn slot can have led a reader here. The sizes say
+// where the next record begins.
 void ValueLog::WriteSizes(const Place& place, std::size_t key_size, std::size_t value_size) {
   RecordHeader header{};
   header.key_size = static_cast<std::uint16_t>(key_size);
@@ -92,7 +93,7 @@ void ValueLog::WriteSizes(const Place& place, std::size_t key_size, std::size_t 
 void ValueLog::WriteBody(const Place& place, std::string_view key, std::string_view value) {
   std::byte* const body = Memory(place) + sizeof(RecordHeader);
   std::memcpy(body, key.data(), key.size());
-  // An empty view may have no address, which memcpy does not take.
+  // An empty view may have a null address, which memcpy does not accept.
   if (!value.empty()) std::memcpy(body + key.size(), value.data(), value.size());
 }
 
@@ -101,7 +102,8 @@ void ValueLog::Rollback(const Place& place) {
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
   if (segments_[place.segment()].use == Segments::Use::kRun) return segments_.GiveBackRun(place.segment());
   for (Open& open : heads_) {
-    // In the head's own segment: the one before it, sealed, may end where this one begins.
+    // The first check is needed because a record at the end of the segment before may end where this one
+    // begins.
     if (open.there && place.offset_bytes() >= segments_[open.segment].begin &&
         place.offset_bytes() + place.extent_bytes() == open.next) {
       open.next = place.offset_bytes();
@@ -163,14 +165,14 @@ void ValueLog::Adopt(SegmentNumber segment, TimePoint now) {
   }
 }
 
-// The live bit comes last and not with the header: between the two, the durable tier may take its time, or
-// fail. Until then a reader that a torn slot led here finds a dead record and looks again; with the bit set,
-// it would return a value that was never committed.
+// The live bit is set after the rest of the header, because the durable tier may fail or take long in
+// between. Until then, a reader that a torn slot led here finds a dead record and looks again. With the bit
+// set, it would return a value that was never committed.
 void ValueLog::MakeLive(const Place& place) {
   std::uint64_t& word = MutableHeader(place).version_live;
   const std::uint64_t old = LoadWord(word, std::memory_order_relaxed);  // only the writer stores it
   REMORA_CHECK((old & kLiveBit) == 0);
-  // Relaxed: whoever follows the slot sees it, because the slot is stored after it, with release.
+  // Relaxed: the slot is stored after the bit, with release, so a reader that follows the slot sees the bit.
   StoreWord(word, old | kLiveBit, std::memory_order_relaxed);
 }
 
@@ -178,8 +180,8 @@ void ValueLog::Kill(const Place& place) {
   std::uint64_t& word = MutableHeader(place).version_live;
   const std::uint64_t old = LoadWord(word, std::memory_order_relaxed);  // only the writer stores it
   REMORA_CHECK((old & kLiveBit) != 0);
-  // Relaxed: I5 asks that it comes before the new slot, which is stored after it, with release. So whoever
-  // has seen the new slot sees this bit cleared.
+  // Relaxed: by I5 the bit is cleared before the new slot is stored. The slot is stored with release, so a
+  // reader that has seen it sees this bit cleared.
   StoreWord(word, old & ~kLiveBit, std::memory_order_relaxed);
   segments_.Drop(place.offset_bytes(), place.extent_bytes());
   if (segments_[place.segment()].use == Segments::Use::kRun) segments_.RetireRun(place.segment());

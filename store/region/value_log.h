@@ -1,4 +1,4 @@
-// The value log: records, one behind the other in segments, in memory that others read.
+// The value log: records, one behind the other in segments of the region, which clients read.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace remora {
 
-/// A record's place in the log: a Slot without the fingerprint.
+/// The place of a record in the log: a Slot without the fingerprint.
 struct Place {
   std::uint64_t offset_units = 0;
   std::uint32_t extent_code = 0;
@@ -31,99 +31,100 @@ struct Place {
   friend constexpr bool operator==(const Place&, const Place&) = default;
 };
 
-/// The bytes of segments that a record with these sizes takes.
+/// Returns how many bytes of the region a record with these sizes takes.
 constexpr std::uint64_t LogBytes(std::size_t key_size, std::size_t value_size) {
   const std::size_t run = RunLength(key_size, value_size);
   return run > 0 ? run * kSegmentSize : ExtentUnits(RecordExtentCode(key_size, value_size)) * kUnitSize;
 }
 
-/// A record is appended (copied in, not live), sealed (its header completed), published (made live, then
-/// stored into a slot), and once its slot leads elsewhere, killed. One that is not published can be taken
-/// back.
+/// Log of records. The writer appends a record (copies it in, not live) and seals it (completes its header).
+/// It publishes the record (makes it live, then stores its place into a slot). When the slot leads elsewhere,
+/// it kills the record. A record that is not published can be rolled back.
 ///
-/// Thread Safety: Header, Key, Value and Body of published records from any thread, and Lay; all else by one
-/// writer at a time.
+/// Thread safety: any thread may call Lay, and Header, Key, Value and Body of published records. One writer
+/// at a time calls the other functions.
 class ValueLog {
  public:
-  /// Where a record goes: those just written apart from those that were moved, which have shown to live long.
+  /// Head to which a record is appended. Moved records have proven to live long, so they have their own head.
   enum class Head : std::uint8_t { kWrites = 0, kMoves = 1 };
 
-  /// `region` and `segments` outlive the log. `incarnation` goes into every checksum.
+  /// Makes an empty log. `region` and `segments` must outlive it. `incarnation` is part of every checksum.
   ValueLog(std::span<std::byte> region, Segments& segments, std::uint64_t incarnation);
   ValueLog(const ValueLog&) = delete;
   ValueLog& operator=(const ValueLog&) = delete;
 
-  /// Takes an extent, or for a large record a run, and copies key and value into it. Nothing: no segment is
-  /// free, beyond Segments::kReserve for writes, or no run. What the two point to is read once. REQUIRES:
-  /// sizes in bounds; large records are not moved.
+  /// Takes an extent, or for a large record a run, and copies key and value into it. It reads each byte of
+  /// `key` and `value` once. Nothing: no segment or no run is free; a write leaves Segments::kReserve
+  /// segments to the cleaner. REQUIRES: sizes in bounds; a large record has Head::kWrites, because it is
+  /// never moved.
   std::optional<Place> Append(Head head, std::string_view key, std::string_view value, TimePoint now);
 
-  /// As Append of a large record, whose key and value somebody else puts behind the header. REQUIRES:
-  /// RunLength(key_size, value_size) > 0.
+  /// Takes a run for a large record, whose key and value the caller puts into MutableBody. Nothing: no run is
+  /// free. REQUIRES: RunLength(key_size, value_size) > 0.
   std::optional<Place> Reserve(std::size_t key_size, std::size_t value_size);
-  /// The room for key and value of a reserved record.
+  /// Returns the room for key and value of a reserved record.
   std::span<std::byte> MutableBody(const Place& place) const {
     const RecordHeader& header = Header(place);
     return {Memory(place) + sizeof(RecordHeader), std::size_t{header.key_size} + header.value_size};
   }
 
-  /// Gives back a record that was not made live. Its place is used again if it was the last one appended, or
-  /// a large one.
+  /// Gives back a record that was not made live. The log reuses its place at once if it was the last record
+  /// appended, or a large one.
   void Rollback(const Place& place);
 
-  /// The record, appended and not live, stays where it is until it is unpinned: its segment is not cleaned.
-  /// Large ones are not anyway.
+  /// Keeps the segment of an appended record from being cleaned until Unpin, so that the record stays where
+  /// it is although it is not live. Without effect for a large record, which is never moved.
   void Pin(const Place& place);
   void Unpin(const Place& place, TimePoint now);
 
-  /// Completes the header of an appended record, which has the key and the value of these hashes.
+  /// Completes the header of an appended record, whose key and value have these hashes.
   void Seal(const Place& place, std::uint64_t version, std::uint64_t expiry_ms, std::uint64_t key_hash,
             std::uint64_t value_hash);
 
-  /// Appends and seals a record at a place that nobody else uses: for who has taken a segment for himself,
-  /// and tells of it with Segments::Extend. Any thread.
+  /// Writes a sealed record to a place in a segment that the caller has taken for itself. The caller counts
+  /// such records with Segments::Extend. Thread safety: any thread.
   void Lay(const Place& place, std::string_view key, std::string_view value, std::uint64_t version,
            std::uint64_t expiry_ms, std::uint64_t key_hash);
 
-  /// Goes on with such a segment behind its last record, if there is no head of writes yet; else seals it.
-  /// REQUIRES: Extend told of all that is in there.
+  /// Takes over a segment that was filled with Lay. If there is no head of writes yet, the log goes on behind
+  /// the segment's last record; else it seals the segment. REQUIRES: Extend has counted all its records.
   void Adopt(SegmentNumber segment, TimePoint now);
 
-  /// Sets the live bit of a sealed record, which is to be stored into a slot next.
+  /// Sets the live bit of a sealed record. The caller then stores its place into a slot.
   void MakeLive(const Place& place);
 
-  /// Clears the live bit of a published record, for ever, and counts its extent as dead. A large one's run
-  /// is retired, from Segments::StartGracePeriod on.
+  /// Clears the live bit of a published record, for ever, and counts its extent as dead. If the record is
+  /// large, retires its run; the grace period begins with Segments::StartGracePeriod.
   void Kill(const Place& place);
 
   const RecordHeader& Header(const Place& place) const;
-  /// Behind the header: key, value.
+  /// Returns the bytes behind the header: key, then value.
   const std::byte* Body(const Place& place) const;
-  /// Of an appended record.
+  /// Return key and value. REQUIRES: the record is appended.
   std::string_view Key(const Place& place) const;
   std::string_view Value(const Place& place) const;
   bool IsLive(const Place& place) const;
-  /// What the checksum of this record should be.
+  /// Returns the checksum that this record should have.
   std::uint64_t Checksum(const Place& place, std::uint64_t key_hash, std::uint64_t value_hash) const {
     return RecordChecksum(Header(place), key_hash, value_hash, place.offset_units, incarnation_);
   }
 
-  /// The record at this offset of a segment of the log, which begins with one, and each ends where the next
-  /// begins.
+  /// Returns the place of the record at this offset. A segment of the log begins with a record, and each
+  /// record ends where the next one begins. REQUIRES: a record begins at `offset`.
   Place At(std::uint64_t offset) const;
 
-  /// Where the records of a segment of the log, or of a head, end.
+  /// Returns the offset at which the records of a segment of the log, or of a head, end.
   std::uint64_t EndOf(SegmentNumber segment) const;
 
-  /// Bytes of records, and of those, the ones in dead records.
+  /// Returns the bytes of all records, live and dead, and the bytes of dead records.
   std::uint64_t bytes_used() const;
   std::uint64_t bytes_dead() const { return bytes_used() - segments_.live_bytes(); }
-  /// Bytes appended since the start; large records are apart.
+  /// Returns the bytes appended since the start, for each head, and for large records.
   std::uint64_t bytes_appended(Head head) const { return appended_[static_cast<std::size_t>(head)]; }
   std::uint64_t large_bytes_appended() const { return large_appended_; }
 
  private:
-  // The part of a head's segment that is not used yet.
+  // The unused part of a head's segment.
   struct Open {
     bool there = false;
     SegmentNumber segment = 0;
@@ -131,14 +132,14 @@ class ValueLog {
     std::uint64_t end = 0;
   };
 
-  /// A head's segment that is full, or as good as.
+  /// A head's segment that has no room for the next record, and is not sealed yet.
   struct Full {
     SegmentNumber segment = 0;
     std::uint64_t end = 0;
     Head head = Head::kWrites;
   };
 
-  /// Of a head's segment, in which nothing is pinned.
+  /// Seals a head's segment. REQUIRES: no record in it is pinned.
   void Seal(const Full& full, TimePoint now);
   std::optional<Place> TakeFromHead(Head head, std::uint32_t extent_code, TimePoint now);
   void WriteSizes(const Place& place, std::size_t key_size, std::size_t value_size);
@@ -152,7 +153,7 @@ class ValueLog {
   Segments& segments_;
   const std::uint64_t incarnation_;
   std::array<Open, 2> heads_;
-  // Pinned records, by segment; and the segments that would be sealed by now if nothing in them was pinned.
+  // The number of pinned records in each segment, and the full segments that wait for an Unpin.
   absl::flat_hash_map<SegmentNumber, std::uint32_t> pinned_;
   std::vector<Full> full_;
   std::array<std::uint64_t, 2> appended_{};
