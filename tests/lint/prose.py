@@ -24,7 +24,7 @@ EXEMPT = (
     "client/get/", "rdma/tcp/",
     "store/backup.h", "store/delete_range.h", "store/memory_plan.cc", "store/scan.h", "store/store.h",
     "store/watch.h", "store/durable/", "store/engine/", "store/index/", "store/read/", "store/reclaim/",
-    "store/recovery/", "store/region/", "store/write/",
+    "store/region/",
     "tests/unit/store/",
     "tests/models/check.py",  # `verified` has its digest
 )
