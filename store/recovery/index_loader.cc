@@ -36,8 +36,8 @@ constexpr std::uint64_t kMaxRanges = 1024;
 // Bytes on disk that justify another thread: each thread leaves a segment half empty.
 constexpr std::uint64_t kThreadBytes = std::uint64_t{16} << 20;
 
-// Divisor of the memory: even if an estimate says that not all fits, Presize makes an index of this share
-// at once.
+// Divisor of the memory. Presize makes an index of up to this share at once, even if an estimate says that
+// not all fits.
 constexpr std::uint64_t kMaxIndexShare = 8;
 
 }  // namespace

@@ -20,8 +20,9 @@
 //   S4  The pending record stays where it is: its segment is not cleaned (ValueLog::Pin).
 //   S5  The write has reserved its space in the index, and later groups count that space as taken. If the
 //       growth of the index has used it all the same, the write is published when there is space.
-//   S6  A write that is rejected because of a pending one ends when the pending write is visible. Until then,
-//       the caller's next read would contradict the rejection, and so would a failure of the machine.
+//   S6  A write that is rejected because of a pending one ends when the pending write is visible. Otherwise
+//       the caller's next read could contradict the rejection, or the machine could fail before and lose the
+//       pending write.
 // All writes of a batch are synced, or none is. They are published in one hold of the lock.
 //
 // If fsync fails, nobody knows which writes the disk has, and another fsync proves nothing. Then no pending

@@ -1,7 +1,6 @@
 // The path of a group of writes, from the caller's bytes to the records that readers see.
 //
-//   Stage        each write, in order: check, copy, verify the copy, decide, reserve space, assign its
-//   version
+//   Stage        each write, in order: check, copy, verify the copy, decide, reserve space, assign a version
 //                (write_stage.h)
 //   SealAll      complete the records of the group
 //   MakeDurable  write the group to the durable tier; this is the last step that can fail

@@ -25,7 +25,6 @@ EXEMPT = (
     "store/backup.h", "store/delete_range.h", "store/memory_plan.cc", "store/scan.h", "store/store.h",
     "store/watch.h", "store/durable/", "store/engine/", "store/index/", "store/read/", "store/reclaim/",
     "store/region/",
-    "tests/unit/store/",
     "tests/models/check.py",  # `verified` has its digest
 )
 
