@@ -1,4 +1,5 @@
-// Loading (store/recovery/index_loader.h): a thread's way through its ranges, and the end of it all.
+// Loading (store/recovery/index_loader.h): its beginning and end, a thread's path through its ranges, and
+// publishing under the lock.
 #include "store/recovery/index_loader.h"
 
 #include <algorithm>
@@ -17,24 +18,26 @@
 namespace remora {
 namespace {
 
-// Records that are published while the lock is held: some ten microseconds, or, while the index grows, a few
-// hundred.
+// Items that a thread publishes in one hold of the lock. They take some ten microseconds, or a few hundred
+// while the index grows.
 constexpr std::size_t kBatch = 128;
-// While somebody else holds the lock, a batch grows rather than that its thread sleeps; then it is so many
-// times that.
+// While another thread holds the lock, a loading thread lets its batch grow up to this size, and only then
+// waits for the lock.
 constexpr std::size_t kMaxBatch = 8 * kBatch;
 
-// A range of keys, on disk: a thread's portion, so that none has much to do when the others have finished.
+// Bytes on disk of a range of keys. Ranges are small, so that no thread has much left to do when the others
+// have finished.
 constexpr std::uint64_t kMinRangeBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMaxRangeBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kRangesPerThread = 2;
-// The same for who loads step by step.
+// Bytes on disk of a range with Loading::kInSteps.
 constexpr std::uint64_t kStepBytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t kMaxRanges = 1024;
-// For less, another thread is not worth the segment that it leaves half empty.
+// Bytes on disk that justify another thread: each thread leaves a segment half empty.
 constexpr std::uint64_t kThreadBytes = std::uint64_t{16} << 20;
 
-// Of the memory, what an estimate may make of index in advance.
+// Divisor of the memory. Presize makes an index of up to this share at once, even if an estimate says that
+// not all fits.
 constexpr std::uint64_t kMaxIndexShare = 8;
 
 }  // namespace
@@ -43,12 +46,12 @@ constexpr std::uint64_t kMaxIndexShare = 8;
 
 absl::Status IndexLoader::Start(const StoreOptions& options) {
   const DurableTier::Size size = core_.tier->EstimateSize();
-  // At most: each record's header, and what rounding adds.
+  // An upper bound: it adds each record's header, and rounding.
   const std::uint64_t record_bytes =
       size.bytes + size.bytes / 128 + size.keys * (sizeof(RecordHeader) + kUnitSize);
   const bool fits = MemoryNeeded(size.keys, record_bytes) <= core_.memory_size;
-  // What does not is cold, where the index alone fits. Who is to learn at the start that not even that does
-  // must not serve before it is known.
+  // With eviction, the other records are cold if the index alone fits. If not even the index may fit, Open
+  // must report that, so a load in the background becomes one before Open returns.
   const bool will_do = fits || (space_.evictor().is_on() && MemoryNeeded(size.keys, 0) <= core_.memory_size);
   const bool steps = options.loading == Loading::kInSteps;
   const bool background = options.loading == Loading::kInBackground && will_do;
@@ -70,7 +73,7 @@ absl::Status IndexLoader::Start(const StoreOptions& options) {
   load_.working = threads;
   load_.began = core_.clock.Now();
   core_.metrics.Set(Counter::kLoading, 1);
-  core_.loading.store(true, std::memory_order_relaxed);  // nobody else is here yet
+  core_.loading.store(true, std::memory_order_relaxed);  // no other thread runs yet
   load_.serves = steps || background;
   if (load_.serves) BeginToServe();
   if (steps) {
@@ -94,17 +97,18 @@ void IndexLoader::BeginToServe() {
   core_.BeginToServe();
 }
 
-// An estimate errs to the larger side. With the half, the index grows once more by itself.
+// An estimate errs on the high side. If it is right, an index that is presized for half of the keys grows
+// once more by itself.
 void IndexLoader::Presize(std::uint64_t keys, bool fits, bool will_do) {
   const std::uint64_t cheap = core_.shape.memory_size / kMaxIndexShare / sizeof(Bucket) * Index::kPeakLoad;
   const std::uint64_t segments = Index::SegmentsFor(keys);
-  load_.index_segments = segments + segments / 16 + 1;  // with its overflow buckets
+  load_.index_segments = segments + segments / 16 + 1;  // with overflow buckets
   if (!fits && keys > cheap) keys = will_do ? keys / 2 : std::min(keys / 2, cheap);
   core_.index.Presize(keys);
 }
 
 void IndexLoader::Stop() {
-  load_.stop.store(true, std::memory_order_relaxed);  // the join orders all else
+  load_.stop.store(true, std::memory_order_relaxed);  // relaxed: the join orders all other accesses
   for (std::thread& thread : load_.threads) thread.join();
 }
 
@@ -115,7 +119,7 @@ void IndexLoader::EndLoad(Worker& worker, const absl::Status& status) {
   load_.key_count += worker.key_count;
   load_.record_bytes += worker.record_bytes;
   if (load_.status.ok()) load_.status = status;
-  if (!status.ok()) load_.stop.store(true, std::memory_order_relaxed);  // as a hint to others
+  if (!status.ok()) load_.stop.store(true, std::memory_order_relaxed);  // relaxed: a hint to other threads
   if (--load_.working > 0) return;
 
   load_.ranges.clear();
@@ -128,14 +132,15 @@ void IndexLoader::EndLoad(Worker& worker, const absl::Status& status) {
   }
   maintenance_.SetSizeCounters();
   if (!load_.status.ok()) {
-    // What the index does not know may be in the tier, for ever. Release: who sees it reads the status.
+    // Keys that the index does not know may be in the tier, for ever. Release: a thread that sees `failed`
+    // reads the status.
     load_.failed.store(true, std::memory_order_release);
     return;
   }
   core_.coverage.CoverAll();
   load_.took = core_.clock.Now() - load_.began;
   core_.metrics.Set(Counter::kLoading, 0);
-  // Release: who sees it sees all that was loaded.
+  // Release: a thread that sees false also sees all that was loaded.
   core_.loading.store(false, std::memory_order_release);
 }
 
@@ -143,7 +148,7 @@ absl::Status IndexLoader::status() const {
   return load_.failed.load(std::memory_order_acquire) ? load_.status : absl::OkStatus();
 }
 
-// --- A thread's way -------------------------------------------------------------------------------------
+// --- A thread's path ------------------------------------------------------------------------------------
 
 void IndexLoader::LoadInThread() {
   Worker worker;
@@ -168,10 +173,10 @@ bool IndexLoader::Step() {
 }
 
 absl::StatusOr<bool> IndexLoader::LoadRange(Worker& worker) {
-  // Relaxed: what it says whether to stop orders nothing.
+  // Relaxed: the flag orders no other access.
   const auto stopped = [this] { return load_.stop.load(std::memory_order_relaxed); };
   if (!worker.range) {
-    // Relaxed: the ranges were there before the threads.
+    // Relaxed: the ranges were complete before the threads started.
     const std::size_t number = load_.next_range.fetch_add(1, std::memory_order_relaxed);
     if (number >= load_.ranges.size()) return false;
     worker.range = number;
@@ -187,7 +192,7 @@ absl::StatusOr<bool> IndexLoader::LoadRange(Worker& worker) {
         core_.tier->ForEachFrom(range, worker.next_key, [&](const DurableTier::Entry& entry) {
           if (stopped()) return absl::CancelledError("the load was stopped");
           absl::Status status = LoadEntry(worker, entry);
-          if (!status.ok()) worker.next_key = entry.key;  // where it goes on if it was Aborted
+          if (!status.ok()) worker.next_key = entry.key;  // the next call continues here after Aborted
           return status;
         }));
     worker.shown_all = true;
@@ -202,7 +207,7 @@ absl::Status IndexLoader::LoadEntry(Worker& worker, const DurableTier::Entry& en
   if (waiting > 0 && waiting % kBatch == 0) {
     REMORA_RETURN_IF_ERROR(PublishIfFree(worker));
   }
-  // Relaxed: who sees it late loads what is dropped.
+  // Relaxed: a thread that sees the change late loads some entries in vain.
   const auto fits = [this] { return load_.fits.load(std::memory_order_relaxed); };
   if (HasExpired(entry.header.expiry_ms, worker.unix_ms)) {
     if (fits()) LoadKey(worker, entry, Worker::Item::Kind::kExpired);
@@ -238,7 +243,7 @@ absl::Status IndexLoader::LoadSmall(Worker& worker, const DurableTier::Entry& en
   place.offset_units = worker.next / kUnitSize;
   worker.next += size;
   const std::uint64_t key_hash = HashKey(entry.key);
-  core_.index.Prefetch(key_hash);  // it is needed when the batch is full
+  core_.index.Prefetch(key_hash);  // PublishLocked needs it when the batch is full
   core_.log.Lay(place, entry.key, entry.value, entry.header.version, entry.header.expiry_ms, key_hash);
   worker.expiry_ms = std::min(worker.expiry_ms, Segments::ExpiryOf(entry.header.expiry_ms));
   worker.batch.push_back({key_hash, place});
@@ -260,7 +265,7 @@ void IndexLoader::LoadKey(Worker& worker, const DurableTier::Entry& entry, Worke
 }
 
 absl::Status IndexLoader::LoadLarge(Worker& worker, const DurableTier::Entry& entry) {
-  REMORA_RETURN_IF_ERROR(PublishBatch(worker));  // keys are passed in order
+  REMORA_RETURN_IF_ERROR(PublishBatch(worker));  // the load passes keys in their order
   if (!load_.fits.load(std::memory_order_relaxed)) return absl::OkStatus();
   const absl::StatusOr<Reservation> reserved = ReserveToLoad(entry);
   if (reserved.ok()) return PublishLarge(worker, entry, *reserved);
@@ -287,7 +292,7 @@ absl::StatusOr<Reservation> IndexLoader::ReserveToLoad(const DurableTier::Entry&
 
 absl::Status IndexLoader::PublishLarge(Worker& worker, const DurableTier::Entry& entry,
                                        const Reservation& reserved) {
-  // All that takes its time, before the lock is taken.
+  // To copy and hash a large value takes long, so the thread does it before it takes the lock.
   std::memcpy(reserved.bytes.data(), entry.key.data(), entry.key.size());
   std::memcpy(reserved.bytes.data() + entry.key.size(), entry.value.data(), entry.value.size());
   const std::uint64_t value_hash = HashValue(entry.value.data(), entry.value.size());
@@ -320,7 +325,7 @@ absl::Status IndexLoader::TakeSegment(Worker& worker) {
   const TimePoint now = core_.clock.Now();
   space_.ReleaseRetired(now);
   if (space_.evictor().is_on() && !IsRoomToLoad(1)) {
-    load_.cold.store(true, std::memory_order_relaxed);  // who sees it later comes here, too
+    load_.cold.store(true, std::memory_order_relaxed);  // relaxed: a thread that sees it late comes here, too
     return absl::OkStatus();
   }
   if (worker.segment) core_.segments.Seal(*worker.segment, worker.next, now);
@@ -342,8 +347,8 @@ absl::Status IndexLoader::TakeSegment(Worker& worker) {
 SpaceResult IndexLoader::MakeSpaceToLoad(TimePoint now, std::int64_t unix_ms) {
   const SpaceResult result = space_.MakeSpace(now, unix_ms);
   if (result != SpaceResult::kRetryLater || load_.serves) return result;
-  space_.ReleaseRetired(
-      now);  // while nobody reads, all that rests may go: a bounded number of things at a time
+  // Without readers, all retired memory may be reused. Each call releases a bounded amount.
+  space_.ReleaseRetired(now);
   return SpaceResult::kAvailable;
 }
 
@@ -389,7 +394,7 @@ absl::Status IndexLoader::PublishLocked(Worker& worker) {
 
 absl::StatusOr<SpaceResult> IndexLoader::PublishItem(const Worker& worker, const Worker::Item& item,
                                                      TimePoint now) {
-  // The index knows better (L1).
+  // The index knows the key already, so the tier's entry may be out of date (L1).
   if (core_.coverage.HasAdded(*worker.range) && core_.coverage.IsAdded(*worker.range, KeyOf(worker, item))) {
     if (item.kind == Worker::Item::Kind::kRecord) core_.log.Rollback(item.place);
     return SpaceResult::kAvailable;
@@ -434,7 +439,7 @@ absl::StatusOr<SpaceResult> IndexLoader::PromoteToLoad(std::string_view key, std
   for (;;) {
     const absl::Status fetched = promoter_.FindOrPromote(key, key_hash).status();
     if (fetched.ok()) return SpaceResult::kAvailable;
-    if (absl::IsNotFound(fetched)) {  // it has expired by now
+    if (absl::IsNotFound(fetched)) {  // the key has expired meanwhile
       space_.expirer().RemoveStored(key);
       return SpaceResult::kAvailable;
     }
@@ -451,7 +456,7 @@ std::string_view IndexLoader::KeyOf(const Worker& worker, const Worker::Item& it
 }
 
 void IndexLoader::EndBatch(Worker& worker) {
-  // Those for which there is no room, and none will come.
+  // The items that are left have no space, and will get none.
   for (; worker.published < worker.batch.size(); ++worker.published) {
     const Worker::Item& item = worker.batch[worker.published];
     if (item.kind != Worker::Item::Kind::kRecord) continue;
@@ -466,7 +471,7 @@ void IndexLoader::EndBatch(Worker& worker) {
 
 void IndexLoader::EndRange(Worker& worker) {
   const WriterLock lock(core_.mutex);
-  // Otherwise some of it was only counted.
+  // Otherwise the thread only counted some entries of the range.
   if (load_.fits.load(std::memory_order_relaxed)) core_.coverage.AdvanceToEnd(*worker.range);
   worker.range.reset();
 }

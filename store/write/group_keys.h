@@ -1,5 +1,5 @@
-// Of the writes of a group, the last one of each key: a table that is emptied by counting on, and never
-// allocates but for a group that is larger than all before.
+// A table of the last write of each key in a group. To empty it, Begin increments a counter. It allocates
+// memory only for a group that is larger than all before.
 #pragma once
 
 #include <algorithm>
@@ -12,24 +12,27 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's.
+/// Maps each key of a group to the number of its last write.
+///
+/// Thread Safety: none; the caller holds the store's lock.
 class GroupKeys {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  /// Begins a group of so many writes at most.
+  /// Begins a group of at most so many writes.
   void Begin(std::size_t writes) {
     const std::size_t size = std::bit_ceil(2 * writes);
     if (places_.size() < size) places_.resize(size);
     mask_ = size - 1;
-    if (++group_ == 0) {  // of all that is in there, nothing tells any more when it was
+    if (++group_ == 0) {  // the counter wrapped, so old entries could pass for those of a new group
       std::ranges::fill(places_, Place{});
       ++group_;
     }
   }
 
-  /// The number of the key's last write, to read and to set: kNone, if the group has none. `has_key(number)`:
-  /// whether that write's key is this one. REQUIRES: it is set once for each write.
+  /// Returns a reference to the number of the key's last write, or kNone if the group has none. The caller
+  /// stores the next number there. `has_key(number)` returns whether that write has this key.
+  /// REQUIRES: the caller stores one number for each write.
   template <typename HasKey>
   std::uint32_t& LastOf(std::uint64_t key_hash, const HasKey& has_key) REMORA_WRITER {
     for (std::size_t i = key_hash;; ++i) {
@@ -49,7 +52,7 @@ class GroupKeys {
     std::uint32_t number = kNone;
   };
 
-  std::vector<Place> places_;  // twice as many as writes, so that each search ends
+  std::vector<Place> places_;  // at least twice as many as writes, so that each search ends
   std::size_t mask_ = 0;
   std::uint32_t group_ = 0;
 };

@@ -46,10 +46,10 @@ Place LargeRecords::PlaceOf(const Reservation& reservation) const {
 }
 
 std::size_t LargeRecords::RunOf(const Write& write) const {
-  if (write.reserved != nullptr) return 0;  // has it
+  if (write.reserved != nullptr) return 0;  // the reservation has its run already
   if (write.kind == Write::Kind::kPut) return RunLength(write.key.size(), write.value.size());
   if (write.kind != Write::Kind::kTouch) return 0;
-  const std::string key(write.key);  // the caller's bytes may change
+  const std::string key(write.key);  // a copy, because a client may still change the bytes
   const std::uint64_t key_hash = HashKey(key);
   if (const UnsyncedKeys::Record* const pending = core_.unsynced_keys.Find(key)) {
     return pending->place ? RunLength(key.size(), core_.log.Value(*pending->place).size()) : 0;
@@ -59,7 +59,7 @@ std::size_t LargeRecords::RunOf(const Write& write) const {
   }
   std::size_t length = 0;
   if (core_.index.FindCold(key_hash) || !core_.coverage.Covers(key)) {
-    // When it cannot be read, the write finds that out, too.
+    // If the tier cannot be read, the write fails with that error later.
     core_.tier
         ->Get(key,
               [&](const DurableTier::Entry& stored) {

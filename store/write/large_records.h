@@ -1,4 +1,5 @@
-// Large records: room that is filled in place, and runs for them (store/region/segments.h).
+// Space for the records of large values: runs of segments (store/region/segments.h) that a client or the
+// caller fills in place.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +13,25 @@
 
 namespace remora {
 
-/// Reserves room for large records.
+/// Reserves space for large records.
 ///
-/// Thread Safety: Reserve and GiveBack take the store's lock; the rest is the writer's.
+/// Thread Safety: any thread may call Reserve, GiveBack and PlaceOf; the first two take the store's lock. The
+/// caller of RunOf holds that lock.
 class LargeRecords {
  public:
-  /// All three outlive it.
+  /// All three arguments outlive this.
   LargeRecords(StoreCore& core, SpaceManager& space, Maintenance& maintenance)
       : core_(core), space_(space), maintenance_(maintenance) {}
   LargeRecords(const LargeRecords&) = delete;
   LargeRecords& operator=(const LargeRecords&) = delete;
 
-  /// As Store::Reserve and Store::GiveBack.
+  /// Implement Store::Reserve and Store::GiveBack.
   absl::StatusOr<Reservation> Reserve(std::size_t key_size, std::size_t value_size);
   void GiveBack(const Reservation& reservation);
 
-  /// Returns where the record of a reservation is. Any thread.
+  /// Returns the place of a reservation's record.
   Place PlaceOf(const Reservation& reservation) const;
-  /// Returns the length of the run that a write needs. 0: none.
+  /// Returns the length, in segments, of the run that a write needs, or 0 if it needs none.
   std::size_t RunOf(const Write& write) const REMORA_WRITER;
 
  private:

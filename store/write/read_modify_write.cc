@@ -16,7 +16,7 @@
 namespace remora {
 namespace {
 
-// A number as a value spells it: digits, and before them a minus sign when it is negative.
+// Maximum length of a number as text: its digits, and a minus sign if it is negative.
 constexpr std::size_t kMaxDigits = std::numeric_limits<std::int64_t>::digits10 + 2;
 
 std::optional<std::int64_t> ParseNumber(std::string_view text) {
@@ -57,7 +57,8 @@ absl::Status ReadModifyWrite::ReadOld(const StagedWrite& staged, const KnownReco
   }
   const std::string_view value = core_.log.Value(*old.place);
   const std::uint64_t hash = HashValue(value.data(), value.size());
-  // Bytes that rotted here must not be given a checksum that fits. What was staged just now has none yet.
+  // Corrupt bytes must not get a checksum that fits them. A record that was staged in this group has no
+  // checksum yet, so only live ones are checked.
   REMORA_CHECK(!core_.log.IsLive(*old.place) || core_.log.Header(*old.place).checksum ==
                                                     core_.log.Checksum(*old.place, staged.key_hash, hash));
   return take(value, hash);
@@ -87,7 +88,8 @@ absl::Status ReadModifyWrite::Apply(StagedWrite& staged, const KnownRecord& old,
     std::array<char, kMaxDigits> text;
     const char* const end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
     const std::string_view value(text.data(), static_cast<std::size_t>(end - text.data()));
-    // gcc warns of what a hash reads of longer ones (array-bounds).
+    // Without this check, gcc assumes a longer value and warns that the hash reads out of bounds
+    // (array-bounds).
     REMORA_CHECK(value.size() <= text.size());
     append(value, HashValue(value.data(), value.size()));
     staged.write->result = number;

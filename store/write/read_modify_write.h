@@ -1,5 +1,5 @@
-// TOUCH, INCREMENT and APPEND: records made of those that are there. A published record never changes
-// (layout.h, I4), so each is a whole record, written beside the old one.
+// TOUCH, INCREMENT and APPEND, which make a new record from an existing one. A published record never changes
+// (layout.h, I4), so each writes a whole record beside the old one.
 #pragma once
 
 #include <string>
@@ -11,24 +11,30 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's.
+/// Makes the records of kTouch, kIncrement and kAppend.
+///
+/// Thread Safety: none; the caller holds the store's lock.
 class ReadModifyWrite {
  public:
-  /// `core` outlives it.
+  /// `core` outlives this.
   explicit ReadModifyWrite(StoreCore& core) : core_(core) {}
 
-  /// For kTouch, kIncrement and kAppend: appends the record with the value that is made of the old one.
-  /// `exists`: there is one. Aborted: no room.
+  /// Appends a record with the new value, made from the old one, and sets `staged` and the write's result.
+  /// `exists`: the key exists.
+  /// Aborted: there is no space in the log.
+  /// FailedPrecondition: kIncrement of a value that is not a number.
+  /// OutOfRange: the sum is not a 64-bit number, or the appended value would be too large.
+  /// NotFound, DataLoss, Unavailable: the old value cannot be read from the tier.
   absl::Status Apply(StagedWrite& staged, const KnownRecord& old, bool exists, TimePoint now) REMORA_WRITER;
 
  private:
-  /// Calls take(value, its hash), which returns a status, with the old record's value.
+  /// Calls take(value, hash of value) with the old record's value, and returns its status.
   template <typename Take>
   absl::Status ReadOld(const StagedWrite& staged, const KnownRecord& old,
                        const Take& take) const REMORA_WRITER;
 
   StoreCore& core_;
-  std::string appended_ REMORA_WRITERS;  // a value, as Apply makes it; kept for its memory
+  std::string appended_ REMORA_WRITERS;  // the value that Apply makes; reused, to allocate no memory
 };
 
 }  // namespace remora

@@ -1,4 +1,4 @@
-// A write on its way through the pipeline.
+// The state of a write in the pipeline (store/write/write_pipeline.h).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace remora {
 
-/// Writes of one group at most: what is done between two groups, growth above all, must not fall behind.
+/// Maximum of writes in one group. The work between two groups, above all the growth of the index, must keep
+/// up with the writes.
 inline constexpr std::size_t kMaxGroup = 1024;
 
 /// Returns the error of a write whose bytes Write::verify refuses.
@@ -29,34 +30,36 @@ inline absl::Status NotDurableError(const absl::Status& why) {
                                 " (this write is not visible; whether a restart shows it is unknown)");
 }
 
-/// What a key's record is, as of all writes staged before.
+/// State of a key's record after all writes that were staged before.
 struct KnownRecord {
-  std::optional<Place> place{};  // in memory
-  bool cold = false;             // in the durable tier only: the key has a cold entry
-  bool unloaded = false;         // the same, and the index may not know it
+  std::optional<Place> place{};  // of a record in memory
+  bool cold = false;             // the record is in the durable tier only; the key has a cold entry
+  bool unloaded = false;         // the record is in the durable tier only; the load has not reached the key
   std::uint64_t expiry_ms = 0;
   std::uint64_t version = 0;
-  bool unsynced = false;  // by a write that is to be synced
-  // What the look-up found: where the index has it, if anywhere, until this group's writes of the same key.
+  bool unsynced = false;  // the last write of the key is synced, and not published yet
+  // The look-up in the index was conclusive, and `entry` is its result. It holds until a write of this group
+  // changes the key.
   bool is_looked_up = false;
   std::optional<Index::Entry> entry{};
 };
 
-/// A write of the group that is being committed, once nothing but the durable tier can fail it.
+/// A write of the group that is being committed. Once it is staged, only the durable tier can fail it.
 struct StagedWrite {
   Write* write = nullptr;
-  // But for kPut, whose are in the log: the private copies of the key, and behind it of what is added.
+  // Private copies of the key, and behind it of the operand of kIncrement or kAppend. Empty for kPut, whose
+  // copies are in the log.
   std::string own;
   std::string_view key;  // the private copy
   std::uint64_t key_hash = 0;
-  // kPut: the private copy. kIncrement, kAppend: that of what is added, until it is applied. Then: in the
-  // log.
+  // kPut: the private copy. kIncrement, kAppend: the copy of the operand until ReadModifyWrite applies it,
+  // then the new value in the log.
   std::string_view value;
   std::uint64_t value_hash = 0;
-  Place place;          // but for kDelete
-  bool synced = false;  // it is to be
+  Place place;          // of the new record; none for kDelete
+  bool synced = false;  // readers see it only after its fsync
   bool pinned = false;  // ValueLog::Pin
-  KnownRecord old;      // until this write
+  KnownRecord old;      // the state before this write
   std::uint64_t version = 0;
   std::uint64_t expiry_ms = 0;
 

@@ -39,7 +39,7 @@ void SyncQueue::Enqueue(StagedWrite& staged, std::uint64_t logged_before) {
   pending.staged = std::move(staged);
   pending.staged.write = &pending.write;
   pending.staged.old.is_looked_up = false;  // S3
-  // The string has moved.
+  // The move of the string has invalidated the view of the key.
   pending.staged.key = pending.staged.is_delete() ? std::string_view(pending.staged.own).substr(0, key_size)
                                                   : core_.log.Key(pending.staged.place);
   std::optional<Place> place;
@@ -49,12 +49,13 @@ void SyncQueue::Enqueue(StagedWrite& staged, std::uint64_t logged_before) {
   if (pending_.size() >= gather_) sync_wanted_.notify_one();
 }
 
-// Where nothing is pending, what it was decided on is visible, or was abandoned with its group.
+// If no write is pending, the write on which the rejection depends is visible by now, or was abandoned with
+// its group.
 void SyncQueue::EnqueueRefusal(Write& write, std::uint64_t logged_before) {
   if (pending_.empty()) return;
   PendingWrite& pending = Add(write, logged_before);
   pending.is_refused = true;
-  pending.write.with_next = false;  // one outcome for all of a batch
+  pending.write.with_next = false;  // a rejected batch has one outcome
 }
 
 void SyncQueue::PopFront(bool tells) {
@@ -66,14 +67,14 @@ void SyncQueue::PopFront(bool tells) {
 void SyncQueue::PopRefusal() {
   PendingWrite& pending = pending_.front();
   if (!core_.disk.sync_failure().ok()) pending.write.status = core_.disk.sync_failure();
-  synced_to_ = std::max(synced_to_, pending.ticket);  // nothing before it is pending
+  synced_to_ = std::max(synced_to_, pending.ticket);  // no write before it is pending
   Complete(pending);
   pending_.pop_front();
 }
 
 void SyncQueue::UpdateChangesEnd() {
   core_.metrics.Set(Counter::kWritesUnsynced, pending_.size());
-  // What is pending may never become visible.
+  // A pending write may never become visible, so no watch may show it.
   core_.changes_held_at = pending_.empty() ? StoreCore::kNothingPending : pending_.front().logged_before;
   core_.AdvanceChangesEnd();
 }
@@ -120,7 +121,7 @@ void SyncWaiter::Wait() {
   while (!finished_) woken_.wait(lock);
 }
 
-// Under its lock to the end: it is gone as soon as its thread has seen it.
+// Holds the mutex while it notifies: the waiting thread destroys the waiter as soon as it sees `finished_`.
 void SyncWaiter::Wake() {
   const std::lock_guard lock(mutex_);
   finished_ = true;
@@ -137,7 +138,7 @@ absl::Status SyncQueue::SyncNow() {
 void SyncQueue::SyncAll() {
   if (last_ticket_ <= synced_to_) return;
   MarkAllSynced();
-  SyncNow().IgnoreError();  // each write's outcome says so
+  SyncNow().IgnoreError();  // the outcome of each write reports the error
 }
 
 bool SyncQueue::SyncUnlocked(WriterLock& lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -158,9 +159,9 @@ absl::Status SyncQueue::Start(std::function<bool(WriterLock&)> sync) {
   return absl::OkStatus();
 }
 
-// A writer that was told that its write is done comes with the next one, often, and a little too late for the
-// sync that would begin at once: so half of the writers would take turns with the other half. A little of the
-// time that a sync takes is worth waiting for them.
+// A caller whose write has ended often sends its next one a little too late for an fsync that begins at once.
+// Half of the callers would then take turns with the other half. So the thread waits for their writes for a
+// small share of the time that an fsync takes.
 void SyncQueue::Run() {
   constexpr int kShare = 8;
   constexpr std::chrono::milliseconds kLongest{1};

@@ -1,32 +1,32 @@
-// Writes that the disk is to have before anybody sees them (Durability::kSynced).
+// Synced writes: those that are on disk before any reader sees them (Durability::kSynced).
 //
-// Such a write is staged and written to the durable tier in its group, as any other is. Then it is pending:
-// its record is in the log, sealed and dead, and no slot leads there. A thread asks the disk to take all that
-// the tier has written so far (fsync), for as many pending writes as there are by then; meanwhile other
-// groups are committed, and those of their writes that are not to be synced become visible at once. When the
-// disk has it, the pending writes are published, in the order of their versions.
+// The pipeline stages such a write, and writes it to the durable tier in its group, as any other. Then the
+// write is pending: its record is in the log, sealed and dead, and no slot leads to it. A thread calls fsync
+// for all pending writes so far. Meanwhile the pipeline commits other groups, and publishes those of their
+// writes that are not synced. After the fsync, it publishes the pending writes in the order of their
+// versions.
 //
-// What holds meanwhile, for a key that has a pending write:
-//   S1  Whatever is written to it next is synced, too, and decided as of the pending write. So a key's writes
-//       become visible in their order.
-//   S2  Readers get the record of the write before, or miss. The tier has the pending one already, so what
-//       is read from there waits: Promoter; the expirers leave the key alone, whose deletion would come
-//       behind the pending write.
-//   S3  That old record may be moved, and evicted. So Publish looks for it anew. (A key that was not loaded
-//       would leave open whether a cold entry is its own. While the store loads, the disk is waited for under
-//       the lock.)
-//       A scan goes through the tier: before it begins, the disk is asked for all that is pending
-//       (WritePipeline::PublishAll). A watch ends before the first that is pending
-//       (StoreCore::AdvanceChangesEnd).
-//   S4  The pending record is held: its segment is not cleaned (ValueLog::Pin).
-//   S5  Room in the index was made for it, and counts for what is committed meanwhile; should growth have
-//       taken it all the same, the write is published when there is room.
-//   S6  A write that is refused for what is pending ends when that is visible: the caller's next read must
-//       not say otherwise. Nor is it so where the machine fails before.
-// Of a batch, either all writes are synced, or none; they are published under one hold of the lock.
+// For a key that has a pending write, these invariants hold:
+//   S1  The next write of the key is synced, too, and is decided as if the pending write were visible. So the
+//       writes of a key become visible in their order.
+//   S2  Readers get the record of the previous write, or miss. The tier has the pending write already, so
+//       reads of the tier wait (Promoter). The expirers leave the key alone, because their deletion would
+//       come behind the pending write.
+//   S3  The previous record may be moved or evicted, so Publish looks it up again. That works only for loaded
+//       keys: of another one, nothing tells whether a cold entry is its own. So while the store loads, the
+//       writer calls fsync under the lock, and publishes at once. A scan reads the tier, so it begins after
+//       the fsync of all pending writes (WritePipeline::PublishAll). A watch ends before the first pending
+//       write (StoreCore::AdvanceChangesEnd).
+//   S4  The pending record stays where it is: its segment is not cleaned (ValueLog::Pin).
+//   S5  The write has reserved its space in the index, and later groups count that space as taken. If the
+//       growth of the index has used it all the same, the write is published when there is space.
+//   S6  A write that is rejected because of a pending one ends when the pending write is visible. Otherwise
+//       the caller's next read could contradict the rejection, or the machine could fail before and lose the
+//       pending write.
+// All writes of a batch are synced, or none is. They are published in one hold of the lock.
 //
-// A disk that did not take it leaves open what it has, and asking it again proves nothing. Then nothing that
-// was pending ever becomes visible, its keys stay as S2 says, and the store takes no more writes.
+// If fsync fails, nobody knows which writes the disk has, and another fsync proves nothing. Then no pending
+// write ever becomes visible, their keys stay as S2 says, and the store takes no more writes.
 #pragma once
 
 #include <atomic>
@@ -47,13 +47,15 @@
 
 namespace remora {
 
-/// A thread that waits until its writes have ended. Each is woken by itself, and without the store's lock:
-/// woken together, they would queue up for that, one behind the other.
+/// One thread that waits for the outcomes of its writes. Each thread has its own condition variable, and
+/// needs no store's lock to wake: threads that wake together would queue up for that lock.
 class SyncWaiter {
  public:
-  std::size_t pending REMORA_WRITERS = 0;  // of its writes
+  std::size_t pending REMORA_WRITERS = 0;  // writes of the thread that have no outcome yet
 
+  /// Blocks until Wake was called.
   void Wait();
+  /// Wakes the thread, which may destroy this at once.
   void Wake();
 
  private:
@@ -62,24 +64,24 @@ class SyncWaiter {
   bool finished_ = false;  // under mutex_
 };
 
-/// Owns the writes that wait for the disk, in the order of their tickets, which is that of their versions;
-/// and the thread that syncs. What becomes visible, and when, the pipeline decides (write_pipeline.h).
+/// Owns the pending writes, in the order of their tickets, which is that of their versions. Also owns the
+/// thread that calls fsync. The pipeline decides when a write becomes visible (write_pipeline.h).
 ///
-/// Thread Safety: the writer's, unless a method says otherwise.
+/// Thread Safety: the caller holds the store's lock, unless a method says otherwise.
 class SyncQueue {
  public:
   /// A staged write that is in the durable tier, and waits for the disk.
   struct PendingWrite {
     std::uint64_t ticket = 0;
-    Write write;                      // a copy, without what it points to
-    Write* caller = nullptr;          // gets the outcome; null: it is for TakeOutcomes
-    SyncWaiter* waiter = nullptr;     // of the caller
-    std::uint64_t logged_before = 0;  // the sequence, before its group
-    bool is_refused = false;          // nothing is staged; the write's status says why (S6)
+    Write write;                   // a copy; its pointers may be invalid
+    Write* caller = nullptr;       // the caller's write, which gets the outcome; null: TakeOutcomes gets it
+    SyncWaiter* waiter = nullptr;  // of the caller
+    std::uint64_t logged_before = 0;  // the tier's sequence before the group of the write
+    bool is_refused = false;          // rejected (S6): nothing is staged, and write.status is the error
     StagedWrite staged;
   };
 
-  /// `core` outlives it. `on_synced`: as StoreOptions.
+  /// `core` outlives this. `on_synced`: StoreOptions::on_synced.
   SyncQueue(StoreCore& core, std::function<void()> on_synced)
       : core_(core), on_synced_(std::move(on_synced)) {}
   SyncQueue(const SyncQueue&) = delete;
@@ -90,59 +92,68 @@ class SyncQueue {
   bool empty() const REMORA_WRITER { return pending_.empty(); }
   const std::deque<PendingWrite>& pending() const REMORA_WRITER { return pending_; }
   PendingWrite& front() REMORA_WRITER { return pending_.front(); }
-  /// Whether the disk has the first one, or never will; or it is a refusal, before which nothing is pending.
+  /// Returns whether the first write can end: its fsync is over, or has failed; or it is a rejection, which
+  /// by now has no pending write before it.
   bool front_is_due() const REMORA_WRITER {
     return !pending_.empty() && (pending_.front().ticket <= synced_to_ || pending_.front().is_refused);
   }
-  /// Returns the number of writes of the batch that is the next to be published; 1 where none is.
+  /// Returns the number of writes of the batch that the queue begins with; 1 if it begins with a single
+  /// write. REQUIRES: the queue is not empty.
   std::size_t FrontBatchSize() const REMORA_WRITER;
 
-  /// Until the next call, writes that are enqueued are those of a thread that waits. Null: of none.
+  /// Assigns the writes that are enqueued until the next call to a waiting thread. Null: to none.
   void SetWaiter(SyncWaiter* waiter) REMORA_WRITER { waiter_ = waiter; }
-  /// Adds a write of a group before which `logged_before` was logged, and takes over its staged one.
+  /// Adds a staged write, and takes ownership of its state. `logged_before`: the tier's sequence before the
+  /// group of the write.
   void Enqueue(StagedWrite& staged, std::uint64_t logged_before) REMORA_WRITER;
-  /// Adds a write that was refused for what is pending.
+  /// Adds a write that was rejected because of a pending one (S6). Does nothing if none is pending any more.
   void EnqueueRefusal(Write& write, std::uint64_t logged_before) REMORA_WRITER;
-  /// Ends the first write; `tells`: its outcome is that of its batch.
+  /// Removes the first write. Reports its outcome if `tells`, or if a waiting caller wants it: of a batch,
+  /// the first write tells for all.
   void PopFront(bool tells) REMORA_WRITER;
-  /// Ends the first write, which was refused.
+  /// Removes the first write, which was rejected, and reports its outcome.
   void PopRefusal() REMORA_WRITER;
-  /// Counts what is pending, and moves the end of the changes that may be shown.
+  /// Updates the counter of pending writes, and the end of the changes that watches may show.
   void UpdateChangesEnd() REMORA_WRITER;
 
   // --- Outcomes
 
-  /// Adds the outcomes that nobody waits for.
+  /// Moves the outcomes for which no thread waits to the end of `outcomes`.
   void TakeOutcomes(std::vector<SyncedWrite>* outcomes) REMORA_WRITER;
-  /// Whether the write with this ticket, and all before it, are visible. Aborted: it is pending yet.
-  /// Unavailable: the disk failed, and it may never be.
+  /// Returns OK if the write with this ticket, and all before it, are visible.
+  /// Aborted: the write is still pending.
+  /// Unavailable: the disk failed, and the write may never be visible.
   absl::Status CheckEnded(std::uint64_t ticket) const REMORA_WRITER;
-  /// Wakes those whose writes have ended, without the lock, which it takes again. A thread that ended pending
-  /// writes calls it before it gives up the lock for good.
+  /// Wakes the threads whose writes have ended. If there are any, it releases the lock meanwhile. A thread
+  /// that ended pending writes calls this before it releases the lock for good.
   void NotifyWaiters(WriterLock& lock) REMORA_WRITER;
 
   // --- The disk
 
-  /// Asks the disk for all writes so far, of all groups, under the lock.
+  /// Calls fsync for the writes of all groups so far, while it holds the lock. Returns the disk's failure, of
+  /// now or before.
   absl::Status SyncNow() REMORA_WRITER;
-  /// The same where any write waits for it. All that is pending is due then.
+  /// Calls SyncNow if any write waits for the disk. Afterwards all pending writes are due.
   void SyncAll() REMORA_WRITER;
-  /// The same, without the lock meanwhile. False: no write waits for the disk.
+  /// Calls fsync for all pending writes, without the lock meanwhile. Afterwards they are due. Returns false
+  /// if no write waits for the disk.
   bool SyncUnlocked(WriterLock& lock) REMORA_WRITER;
-  /// The disk has all writes so far.
+  /// Notes that the disk has all writes so far.
   void MarkAllSynced() REMORA_WRITER { synced_to_ = last_ticket_; }
 
-  /// Starts a thread that calls `sync` while writes wait for the disk. `sync` makes them visible, and returns
-  /// false where none waits.
+  /// Starts a thread that calls `sync` while writes wait for the disk. `sync` calls fsync, ends those writes,
+  /// and returns false if none waits.
   absl::Status Start(std::function<bool(WriterLock&)> sync);
-  /// Returns when the thread has ended, if there is one. Any thread, not the writer.
+  /// Stops that thread, if there is one, and returns when it has ended. Thread Safety: any thread that does
+  /// not hold the lock.
   void Stop();
-  /// Whether that thread was started. Any thread.
+  /// Returns whether that thread was started. Thread Safety: any thread.
   bool has_thread() const { return thread_.joinable(); }
 
  private:
-  /// Adds a pending write. Its outcome is its caller's, or is for TakeOutcomes.
+  /// Adds a pending write. Its outcome goes to the waiting caller, or else to TakeOutcomes.
   PendingWrite& Add(Write& write, std::uint64_t logged_before) REMORA_WRITER;
+  /// Reports the outcome of a write.
   void Complete(const PendingWrite& pending) REMORA_WRITER;
   void Run();
 
@@ -150,15 +161,15 @@ class SyncQueue {
   const std::function<void()> on_synced_;
   std::deque<PendingWrite> pending_ REMORA_WRITERS;
   std::uint64_t last_ticket_ REMORA_WRITERS = 0;
-  std::uint64_t synced_to_ REMORA_WRITERS = 0;  // the disk has those of these tickets, or never will
+  std::uint64_t synced_to_ REMORA_WRITERS = 0;  // the fsync of tickets up to this one is over, or has failed
   std::vector<SyncedWrite> outcomes_ REMORA_WRITERS;
   SyncWaiter* waiter_ REMORA_WRITERS = nullptr;
-  std::vector<SyncWaiter*> finished_waiters_ REMORA_WRITERS;  // to be woken
+  std::vector<SyncWaiter*> finished_waiters_ REMORA_WRITERS;  // NotifyWaiters wakes them
 
-  // The thread's.
+  // State of the thread that syncs.
   std::function<bool(WriterLock&)> sync_;
   std::size_t last_in_flight_ REMORA_WRITERS = 0;  // writes that were pending at the end of the last sync
-  std::size_t gather_ REMORA_WRITERS = 1;          // as many as the thread waits for
+  std::size_t gather_ REMORA_WRITERS = 1;          // so many pending writes wake the thread
   bool stops_ REMORA_WRITERS = false;
   std::condition_variable sync_wanted_;
   std::thread thread_;

@@ -12,8 +12,8 @@
 namespace remora {
 namespace {
 
-// One that is neither a batch's nor a large one's, asks for nothing, and is in bounds. What is wrong with
-// others, write_stage.cc says.
+// Returns whether a write is a plain put: of a small value, without a batch or a condition, in bounds, and
+// not synced. If a write is out of bounds, write_stage.cc rejects it.
 bool IsPlain(const Write& write, Durability level, bool has_tier) {
   const Durability most = has_tier ? Durability::kLogged : Durability::kMemory;
   return write.kind == Write::Kind::kPut && write.reserved == nullptr && !write.with_next &&
@@ -27,7 +27,7 @@ bool IsPlain(const Write& write, Durability level, bool has_tier) {
 std::size_t WriteFastPath::TryPuts(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
   const std::uint64_t keys = core_.index.entry_count();
   const std::uint64_t written = core_.log.bytes_appended(ValueLog::Head::kWrites);
-  std::size_t prefetched = writes.size() == 1 ? 1 : 0;  // of one alone, the pipeline did
+  std::size_t prefetched = writes.size() == 1 ? 1 : 0;  // the pipeline has prefetched for a single write
   std::size_t done = 0;
   for (; done < writes.size() && done < kMaxGroup && IsPlain(writes[done], level_, core_.has_tier());
        ++done) {
@@ -44,9 +44,9 @@ std::size_t WriteFastPath::TryPuts(std::span<Write> writes, TimePoint now, std::
 bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
   const std::uint64_t expiry_ms = ExpiryOf(unix_ms, write.ttl.value_or(default_ttl_));
   if (HasExpired(expiry_ms, unix_ms)) return false;
-  // The block of versions is to be raised on the disk first.
+  // The stages must first reserve the next block of versions on disk.
   if (core_.has_tier() && core_.next_version >= core_.tier->version_limit()) return false;
-  // Everything after looks at the copy only, as in WriteStage::CopyAndVerify.
+  // All later steps use the copy only, as in WriteStage::CopyAndVerify.
   const std::optional<Place> appended =
       core_.log.Append(ValueLog::Head::kWrites, write.key, write.value, now);
   if (!appended) return false;
@@ -83,7 +83,7 @@ bool WriteFastPath::TryPut(Write& write, TimePoint now, std::int64_t unix_ms) {
   } else {
     core_.index.Insert(key_hash, place, now);
   }
-  core_.NoteRead(key_hash);  // a write is a use, too
+  core_.NoteRead(key_hash);  // eviction counts a write as a use
   core_.metrics.CountOne(Counter::kPuts);
   write.slot = EncodeSlot({Fingerprint(key_hash), place.extent_code, place.offset_units});
   write.status = absl::OkStatus();

@@ -1,11 +1,11 @@
-// A plain put of a store that is only in memory: all of it at once. Nothing can fail any more once its bytes
-// are copied and found good, and nothing else of its group depends on whether it can be done; so it is not
-// staged with the others, and each write meets what the one before it has left. It comes to what the stages
-// in write_pipeline.h come to, in two thirds of the instructions. All that is not plain goes there.
+// The fast path of a plain put, in a store that is only in memory. It does all steps of one put before it
+// begins the next one, and stages none. That is possible because a plain put cannot fail once its bytes are
+// copied and verified, and because no other write of its group depends on its outcome. The result is that of
+// the stages in write_pipeline.h, with fewer instructions. All other writes go through the stages.
 //
-// The same for one put of a store with a commit log, which is logged before it is visible (C1 of
-// store/durable/tier_log.h). Where its key may be cold or not loaded, or a write waits for the disk, it is
-// not plain. Several puts are: as one group, they share a header and a checksum.
+// A store with a commit log takes this path for a single put, which it logs before readers see it (C1 of
+// store/durable/tier_log.h). The stages do it if its key may be cold or is not loaded, or if a write waits
+// for the disk. Several puts go through the stages, too: in one group, they share a header and a checksum.
 #pragma once
 
 #include <chrono>
@@ -22,10 +22,12 @@
 
 namespace remora {
 
-/// Thread Safety: none; the writer's.
+/// Publishes plain puts one by one.
+///
+/// Thread Safety: none; the caller holds the store's lock.
 class WriteFastPath {
  public:
-  /// All that it is given outlives it.
+  /// All arguments outlive this.
   WriteFastPath(StoreCore& core, Maintenance& maintenance, const WritePrefetcher& prefetcher,
                 const StoreOptions& options)
       : core_(core),
@@ -34,22 +36,23 @@ class WriteFastPath {
         default_ttl_(options.default_ttl),
         level_(options.durability) {}
 
-  /// Does the plain puts that `writes` begins with, as far as there is room and nothing is wrong with them;
-  /// returns how many that were. REQUIRES: the store has no durable tier; or it has a commit log, has loaded
-  /// all, no write waits for the disk, and `writes` is one.
+  /// Does puts from the start of `writes`, up to the first one that is not plain, is out of bounds or has no
+  /// space. Returns the number of writes that have an outcome.
+  /// REQUIRES: the store has no durable tier. Or it has a commit log and has loaded all keys, no write waits
+  /// for the disk, and `writes` has one write.
   std::size_t TryPuts(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
 
  private:
-  /// False: it was not done, and is for the stages.
+  /// Does a put, and sets its outcome. Returns false if it left the write to the stages.
   bool TryPut(Write& write, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Unavailable: it is not to be visible.
+  /// Writes a put to the commit log. Unavailable: the log did not take it, and it must not become visible.
   absl::Status Log(const Write& write, const Place& place, std::uint64_t expiry_ms) REMORA_WRITER;
 
   StoreCore& core_;
   Maintenance& maintenance_;
   const WritePrefetcher& prefetcher_;
   const std::chrono::milliseconds default_ttl_;
-  const Durability level_;  // of a write that does not say
+  const Durability level_;  // default durability level
 };
 
 }  // namespace remora

@@ -15,20 +15,22 @@
 namespace remora {
 namespace {
 
-// Versions are reserved on disk in blocks: a restart goes on behind the block, so none comes twice.
+// The store reserves versions on disk in blocks. After a restart it continues behind the block, so no version
+// comes twice.
 constexpr std::uint64_t kVersionBlock = std::uint64_t{1} << 20;
 
-// Bytes of values of one group, but for the first: the durable tier holds a copy of them all.
+// Bytes of values in one group, unless its first write or batch alone has more. The durable tier holds a copy
+// of all of them.
 constexpr std::size_t kMaxGroupBytes = kMaxValueSize;
 
-// No batch is split.
+// Returns the number of writes of the next group. It splits no batch.
 std::size_t GroupSize(std::span<const Write> writes) {
   std::size_t bytes = 0;
   std::size_t count = 0;
   while (count < writes.size()) {
     const std::size_t some = BatchSize(writes.subspan(count));
     for (const Write& write : writes.subspan(count, some)) {
-      // The value that it makes may be that large.
+      // The value that an append makes may be that large.
       bytes += write.kind == Write::Kind::kAppend ? kMaxSmallValueSize : ValueSize(write);
     }
     if (count > 0 && (count + some > kMaxGroup || bytes > kMaxGroupBytes)) break;
@@ -64,8 +66,8 @@ void WritePipeline::Submit(std::span<Write> writes) {
 
 void WritePipeline::Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
   WriterLock lock(core_.mutex);
-  // Behind the lock, for who writes for others: that takes its time, in which the key comes from their
-  // processor.
+  // Reads the key only after it took the lock. The server thread that calls has prefetched the key, which
+  // arrives from the client's CPU meanwhile.
   const std::uint64_t hash = prefetcher_.PrefetchOne(writes);
   SubmitLocked(writes, hash, now, unix_ms);
   queue_.NotifyWaiters(lock);
@@ -97,7 +99,7 @@ void WritePipeline::Commit(std::span<Write> writes) {
 void WritePipeline::CommitNow(std::span<Write> writes) {
   for (;;) {
     Commit(writes);
-    // All behind one that is Aborted are so, too.
+    // All writes behind one that is Aborted are Aborted, too.
     while (!writes.empty() && !absl::IsAborted(writes.front().status)) writes = writes.subspan(1);
     if (writes.empty()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -121,8 +123,7 @@ void WritePipeline::SubmitLocked(std::span<Write> writes, std::uint64_t prefetch
   if (writes.size() == 1) core_.index.PrefetchRecords(prefetched);
   if (!queue_.empty()) PublishSynced(now, unix_ms);
   while (!writes.empty()) {
-    if (maintenance_.DebtIsUrgent())
-      maintenance_.PayDebt(now, unix_ms);  // of the group before, whoever's it was
+    if (maintenance_.DebtIsUrgent()) maintenance_.PayDebt(now, unix_ms);  // of earlier groups, of any caller
     if (IsForFastPath(writes)) {
       const std::size_t done = fast_path_.TryPuts(writes, now, unix_ms);
       writes = writes.subspan(done);
@@ -160,7 +161,7 @@ bool WritePipeline::IsForFastPath(std::span<const Write> writes) {
 }
 
 std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) {
-  space_.expirer().Flush();  // so that the tier does not show what was removed to make room
+  space_.expirer().Flush();  // so that the tier shows no record that was removed to make space
   const std::uint64_t keys = core_.index.entry_count();
   const std::uint64_t written = core_.log.bytes_appended(ValueLog::Head::kWrites);
   group_is_on_disk_ = false;
@@ -182,7 +183,7 @@ std::size_t WritePipeline::CommitGroup(std::span<Write> writes, TimePoint now, s
   }
   PublishOrEnqueue(now);
   EnqueueRefusals();
-  if (group_is_on_disk_) {  // and so is all that was pending before it
+  if (group_is_on_disk_) {  // and so are all writes that were pending before it
     queue_.MarkAllSynced();
     PublishSynced(now, unix_ms);
   }
@@ -216,7 +217,7 @@ std::size_t WritePipeline::StageGroup(std::span<Write> writes, TimePoint now, st
   return done;
 }
 
-// A large record may lack the run; or it has that, and the index has no room for its key.
+// A large record may lack a run. Or it has its run, and the index has no space for its key.
 SpaceResult WritePipeline::MakeSpaceFor(const Write& write, TimePoint now, std::int64_t unix_ms) {
   space_.ReleaseRetired(now);
   const SpaceResult result = space_.MakeSpace(now, unix_ms);
@@ -255,21 +256,22 @@ absl::Status WritePipeline::MakeDurable() {
   const absl::Status written =
       core_.tier->Write(logged || raises ? DurableTier::Log::kWritten : DurableTier::Log::kSkipped);
   if (core_.tier->may_show_failed())
-    core_.disk.NoteSync(written);  // as one that the disk may have, and may not
+    core_.disk.NoteSync(written);  // treated as a failed fsync: the disk may have the group or not
   REMORA_RETURN_IF_ERROR(written);
-  // A version that somebody has seen never comes again, even where the machine fails and takes it back. For
-  // the other case: sync_queue.h, S3.
+  // A version that a client has seen never comes again, even if the machine fails and loses the write. So a
+  // new block of versions is on disk before readers see one of them. S3 in sync_queue.h explains the other
+  // case.
   group_is_on_disk_ = raises || (stage_.has_synced() && core_.is_loading());
   return group_is_on_disk_ ? queue_.SyncNow() : absl::OkStatus();
 }
 
-// The group's versions stay used: it may be on disk after all.
+// The versions of the group stay used, because the group may be on disk after all.
 void WritePipeline::Abandon(const absl::Status& why) {
   const absl::Status status = NotDurableError(why);
   for (auto staged = stage_.staged().rbegin(); staged != stage_.staged().rend(); ++staged) {
     staged->write->status = status;
     if (!core_.disk.sync_failure().ok())
-      core_.unsynced_keys.Set(staged->key, {});  // the tier may have it, and may not
+      core_.unsynced_keys.Set(staged->key, {});  // the tier may have the write or not
     stage_.Rollback(*staged);
   }
 }
@@ -281,19 +283,19 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
   const std::optional<Index::Entry> entry =
       old.is_looked_up ? old.entry : core_.index.Find(staged.key, staged.key_hash);
   std::optional<Index::ColdEntry> cold;
-  // One that was in memory may have been evicted while the write waited for the disk.
+  // A record that was in memory may have been evicted while the write waited for the disk.
   if (old.cold || (old.place && !entry)) {
     cold = core_.index.FindCold(staged.key_hash);
-    REMORA_CHECK(cold.has_value());  // Decide said so
+    REMORA_CHECK(cold.has_value());  // Decide made sure of it
   }
-  // I5: the old record is dead before the slot leads elsewhere. Only then does the new one live, so that at
-  // each moment a key has at most one live record.
+  // I5: the old record's live bit is cleared before the slot changes. The new record becomes live after that,
+  // so that a key has at most one live record at each moment.
   if (entry) core_.log.Kill(entry->place);
   if (!entry)
-    core_.coverage.AddKey(staged.key);  // it may come to be loaded (store/recovery/index_loader.h, L2)
+    core_.coverage.AddKey(staged.key);  // a load may reach it later (store/recovery/index_loader.h, L2)
 
   if (staged.is_delete()) {
-    REMORA_CHECK(entry.has_value() || cold.has_value() || core_.is_loading());  // Decide said so
+    REMORA_CHECK(entry.has_value() || cold.has_value() || core_.is_loading());  // Decide made sure of it
     if (entry) {
       core_.index.Erase(staged.key_hash, *entry);
     } else if (cold) {
@@ -309,7 +311,7 @@ void WritePipeline::Publish(const StagedWrite& staged, TimePoint now) {
     } else {
       core_.index.Insert(staged.key_hash, staged.place, now);
     }
-    core_.NoteRead(staged.key_hash);  // a write is a use, too
+    core_.NoteRead(staged.key_hash);  // eviction counts a write as a use
     core_.metrics.CountOne(staged.write->kind == Write::Kind::kTouch ? Counter::kTouches : Counter::kPuts);
     staged.write->slot =
         EncodeSlot({Fingerprint(staged.key_hash), staged.place.extent_code, staged.place.offset_units});

@@ -1,14 +1,16 @@
-// All writes: a group of them, from the caller's bytes to what readers see.
+// The path of a group of writes, from the caller's bytes to the records that readers see.
 //
-//   Stage        each, in order: check, copy, verify the copy, decide, make sure of room, assign its version
+//   Stage        each write, in order: check, copy, verify the copy, decide, reserve space, assign a version
 //                (write_stage.h)
-//   SealAll      completes their records
-//   MakeDurable  one write for the group; the last thing that can fail
-//   Publish      each, in order; but those that are to be synced, when the disk has them (sync_queue.h)
+//   SealAll      complete the records of the group
+//   MakeDurable  write the group to the durable tier; this is the last step that can fail
+//   Publish      each write, in order; synced writes follow after their fsync (sync_queue.h)
 //
-// A plain put of a store that is only in memory takes a shorter way: write_fast_path.h.
-// What follows from it (growth, cleaning, counters) is debt (store/reclaim/maintenance.h): a caller that
-// waits for an outcome need not wait for that.
+// Plain puts of a store without a durable tier, and some puts of a store with a commit log, take the fast
+// path (write_fast_path.h).
+//
+// A group adds maintenance debt (store/reclaim/maintenance.h): growth, cleaning, counters. A caller gets its
+// outcomes without waiting for that work.
 #pragma once
 
 #include <cstddef>
@@ -31,48 +33,54 @@
 
 namespace remora {
 
-/// Commits writes, and publishes those that wait for the disk once it has them.
+/// Commits writes, and publishes synced writes after their fsync.
 ///
-/// Thread Safety: Commit, CommitNow, Submit and Sync take the store's lock; the rest is the writer's.
+/// Thread Safety: any thread may call Commit, CommitNow, Submit and Sync, which take the store's lock. The
+/// caller of any other method holds that lock.
 class WritePipeline {
  public:
-  /// All that it is given outlives it.
+  /// All arguments outlive this.
   WritePipeline(StoreCore& core, SpaceManager& space, Maintenance& maintenance, SyncQueue& queue,
                 const LargeRecords& large, const StoreOptions& options);
   WritePipeline(const WritePipeline&) = delete;
   WritePipeline& operator=(const WritePipeline&) = delete;
 
-  /// As Store::Commit, Submit and Sync.
+  /// Implement Store::Commit, Store::Submit and Store::Sync.
   void Commit(std::span<Write> writes);
   void Submit(std::span<Write> writes);
   void Submit(std::span<Write> writes, TimePoint now, std::int64_t unix_ms);
   bool Sync();
-  /// Commits writes, however long it takes.
+  /// Commits writes, and repeats those that are Aborted for lack of space, until none is.
   void CommitNow(std::span<Write> writes);
-  /// Commits one write, or one batch, however long it takes, and returns its outcome. `version`, unless null,
-  /// gets that of the first if it was done.
+  /// Commits one write, or one batch, likewise, and returns its outcome. If that is OK and `version` is not
+  /// null, stores the version of the first write there.
   absl::Status CommitNow(std::span<Write> writes, std::uint64_t* version);
 
-  /// Publishes what the disk has, as far as there is room.
+  /// Ends the pending writes that the disk has, as far as there is space: publishes them, or fails them if
+  /// the disk failed.
   void PublishSynced(TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Under the lock, asks the disk for all that is pending, and publishes it. Aborted: there is no room right
-  /// now. Unavailable: the disk failed, now or before.
+  /// Calls fsync for all pending writes while it holds the lock, and publishes them.
+  /// Aborted: there is no space right now.
+  /// Unavailable: the disk failed, now or before.
   absl::Status PublishAll() REMORA_WRITER;
-  /// Asks the disk for all that is pending, without the lock meanwhile, and publishes it. False: nothing
-  /// waits for the disk.
+  /// Calls fsync for all pending writes, without the lock meanwhile, and publishes them. Returns false if no
+  /// write waits for the disk.
   bool SyncPending(WriterLock& lock) REMORA_WRITER;
 
  private:
-  /// Commits as of `now`. Leaves debt. `prefetched`: what PrefetchOne returned.
+  /// Commits writes as of `now`, and leaves the maintenance debt. `prefetched`: the result of PrefetchOne.
   void SubmitLocked(std::span<Write> writes, std::uint64_t prefetched, TimePoint now,
                     std::int64_t unix_ms) REMORA_WRITER;
-  /// Whether the fast path may try them. Flushes what has expired, where there is a tier.
+  /// Returns whether the fast path may try these writes. If there is a tier, it then flushes the removals of
+  /// expired keys, as CommitGroup does.
   bool IsForFastPath(std::span<const Write> writes) REMORA_WRITER;
-  /// Commits from the start of `writes` as many as there is room for; returns how many that were.
+  /// Commits writes from the start of `writes` until there is no space for the next one. Returns the number
+  /// of writes that have an outcome.
   std::size_t CommitGroup(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Stages them, likewise.
+  /// Stages writes from the start of `writes` until there is no space for the next one. Returns the number of
+  /// writes that are staged or rejected.
   std::size_t StageGroup(std::span<Write> writes, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Makes sure of space for a write that was Aborted for want of it.
+  /// Makes space for a write that was Aborted for lack of it.
   SpaceResult MakeSpaceFor(const Write& write, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
   void SealAll() REMORA_WRITER;
   absl::Status MakeDurable() REMORA_WRITER;
@@ -91,9 +99,9 @@ class WritePipeline {
   WriteFastPath fast_path_;
   WriteStage stage_;
   bool group_is_on_disk_ REMORA_WRITERS = false;
-  std::uint64_t logged_before_ REMORA_WRITERS = 0;  // the sequence, before the group
-  std::vector<Write*> refused_ REMORA_WRITERS;      // those of the group that are to be pending
-  // By main bucket, the entries that pending writes will add; kept for its memory.
+  std::uint64_t logged_before_ REMORA_WRITERS = 0;  // the tier's sequence before the group
+  std::vector<Write*> refused_ REMORA_WRITERS;      // rejected writes of the group that must wait (S6)
+  // Entries that pending writes will add, by main bucket. Reused, to allocate no memory.
   absl::flat_hash_map<std::uint64_t, std::size_t> pending_growth_ REMORA_WRITERS;
 };
 

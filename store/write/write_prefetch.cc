@@ -7,7 +7,7 @@
 
 namespace remora {
 
-// Of bytes that may change yet: it is a guess.
+// Returns a guess: the client may still change the bytes of the key.
 std::uint64_t WritePrefetcher::HashOf(const Write& write) const {
   return HashKey(write.reserved != nullptr ? core_.log.Key(large_.PlaceOf(*write.reserved)) : write.key);
 }
@@ -25,14 +25,14 @@ std::uint64_t WritePrefetcher::PrefetchOne(std::span<const Write> writes) const 
 }
 
 std::size_t WritePrefetcher::PrefetchSome(std::span<const Write> writes) const {
-  constexpr std::size_t kMost = 16;  // a processor has no more accesses under way
+  constexpr std::size_t kMost = 16;  // a CPU has no more accesses in flight
   const std::size_t count = std::min(writes.size(), kMost);
   std::array<std::uint64_t, kMost> hashes;
   for (std::size_t i = 0; i < count; ++i) {
     hashes[i] = HashOf(writes[i]);
     PrefetchBucket(hashes[i]);
   }
-  // That needs the buckets.
+  // A second pass, because PrefetchRecords reads the buckets.
   for (const std::uint64_t hash : std::span(hashes).first(count)) core_.index.PrefetchRecords(hash);
   return count;
 }

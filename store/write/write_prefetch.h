@@ -1,9 +1,9 @@
-// What a group of writes is going to look at lies anywhere in memory: each key's bucket, its record, its
-// counts. Asked for side by side, before they are needed, they come in the time of one. Of one write alone,
-// the bucket is asked for as early as can be, and its record, which the bucket tells, before the write's
-// bytes are copied.
+// Prefetch for a group of writes. The bucket of each key, its record and its access frequency lie anywhere in
+// memory. If the writer prefetches those of several writes together, they arrive in the time of one. For a
+// single write, it prefetches the bucket as early as possible. The bucket leads to the old record, which the
+// writer prefetches before it copies the bytes of the write.
 //
-// No effect but on time.
+// Prefetches change timing only.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,18 @@
 
 namespace remora {
 
-/// Thread Safety: PrefetchOne from any thread; PrefetchSome is the writer's.
+/// Prefetches the memory that writes will access.
+///
+/// Thread Safety: any thread may call PrefetchOne; the caller of PrefetchSome holds the store's lock.
 class WritePrefetcher {
  public:
-  /// Both outlive it.
+  /// Both arguments outlive this.
   WritePrefetcher(const StoreCore& core, const LargeRecords& large) : core_(core), large_(large) {}
 
-  /// Prefetches what the first of these writes need; returns of how many.
+  /// Prefetches buckets and records for the first of these writes. Returns their number.
   std::size_t PrefetchSome(std::span<const Write> writes) const;
-  /// Prefetches the bucket of one write alone; returns the hash of its key, as it may be. 0: there are more.
+  /// Prefetches the bucket of a single write. Returns the hash of its key, which may still change; 0 if
+  /// `writes` is not a single write.
   std::uint64_t PrefetchOne(std::span<const Write> writes) const;
 
  private:

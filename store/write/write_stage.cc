@@ -27,7 +27,7 @@ absl::Status CheckBatch(std::span<const Write> batch) {
   return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
 }
 
-// Apart, so that what all writes go through is short.
+// Out of line, so that the common path stays short.
 [[gnu::noinline]] absl::Status OutOfBounds(std::size_t key_size, std::size_t value_size) {
   const bool is_key = key_size >= kMinKeySize && key_size <= kMaxKeySize;
   return absl::InvalidArgumentError(is_key ? NoValue(value_size) : NoKey(key_size));
@@ -37,7 +37,7 @@ absl::Status CheckBatch(std::span<const Write> batch) {
   return absl::InvalidArgumentError(NoTtl(ttl));
 }
 
-// `most`: the highest durability that the store has.
+// `most`: the highest durability level of the store.
 absl::Status Check(const Write& write, Durability most) {
   const std::size_t key_size = write.reserved != nullptr ? write.reserved->key_size : write.key.size();
   const std::size_t value_size = ValueSize(write);
@@ -70,7 +70,7 @@ absl::Status CheckCondition(const Condition& condition, bool exists, std::uint64
       absl::StrCat("the key's version is ", version, ", not ", condition.version()));
 }
 
-// What a key's record is after a write that was staged before.
+// Returns the state of a key's record after a write that was staged before.
 KnownRecord KnownOf(const StagedWrite& earlier) {
   KnownRecord known;
   known.unsynced = earlier.synced;
@@ -96,7 +96,7 @@ std::size_t BatchSize(std::span<const Write> writes) {
 
 void WriteStage::Begin(std::size_t writes) {
   staged_.clear();
-  staged_.reserve(writes);  // views into its elements must stay good
+  staged_.reserve(writes);  // views into its elements must stay valid
   if (!growth_.empty()) growth_.clear();
   is_one_ = writes == 1;
   if (!is_one_) keys_.Begin(writes);
@@ -156,9 +156,9 @@ void WriteStage::UnstageTo(std::size_t count) {
   }
 }
 
-// The caller's bytes are read once, into the copy. Everything after looks at the copy only: whoever shares
-// the original with us may change it at any moment. What was reserved is the copy already: nobody else can
-// write it any more.
+// Reads the caller's bytes once, into the copy. All later steps use the copy only, because a client that
+// shares the original memory may change it at any moment. A reserved record is the copy already: its client
+// can no longer write it.
 absl::Status WriteStage::CopyAndVerify(StagedWrite& staged, TimePoint now) {
   const Write& write = *staged.write;
   if (write.reserved != nullptr) {
@@ -199,7 +199,7 @@ absl::Status WriteStage::Decide(StagedWrite& staged, TimePoint now, std::int64_t
     REMORA_RETURN_IF_ERROR(LookUp(staged, &old));
   }
   decided_on_pending_ = old.unsynced;
-  // One that has expired counts for nothing, but keeps its slot until it is removed.
+  // An expired record does not exist for the caller, but keeps its slot until it is removed.
   const bool known = old.place.has_value() || old.cold || old.unloaded;
   const bool exists = known && !HasExpired(old.expiry_ms, unix_ms);
   const bool modifies = write.kind != Write::Kind::kPut && !staged.is_delete();
@@ -216,11 +216,11 @@ absl::Status WriteStage::Decide(StagedWrite& staged, TimePoint now, std::int64_t
     }
   }
 
-  // Behind one that is synced, each is: they become visible in order.
+  // A write of a key with a pending write is synced, too, so that both become visible in order (S1).
   staged.synced = LevelOf(write) == Durability::kSynced || old.unsynced;
 
-  // A cold key's record comes to a slot of its own. The slot of a delete that waits is not free when others
-  // of the group become visible.
+  // The new record of a cold key takes another slot than the cold entry. A pending delete has not freed its
+  // slot yet when other writes of the group become visible.
   const bool takes_slot = !staged.is_delete() && !old.place;
   const bool frees_slot = staged.is_delete() && (old.place || old.cold) && !staged.synced;
   Change change;
@@ -234,7 +234,7 @@ absl::Status WriteStage::Decide(StagedWrite& staged, TimePoint now, std::int64_t
     }
     growth += change.growth;
   }
-  // Of those staged, each has the next; so a condition can be about a write of the same group.
+  // Staged writes get consecutive versions now, so that a condition can name a write of the same group.
   staged.version = core_.next_version + staged_.size() - 1;
   if (last == nullptr) return absl::OkStatus();
   if (in_batch_) {
@@ -262,11 +262,11 @@ absl::Status WriteStage::LookUp(const StagedWrite& staged, KnownRecord* known) c
   }
   const bool loaded = core_.coverage.Covers(staged.key);
   const bool cold = loaded && core_.index.FindCold(staged.key_hash).has_value();
-  // Who overwrites what is not loaded, whatever it is, need not know.
+  // A put without a condition need not know the record that it overwrites.
   const bool overwrites = staged.write->kind == Write::Kind::kPut && staged.write->condition.is_none();
   const bool unloaded = !loaded && !overwrites;
   if (!cold && !unloaded) return absl::OkStatus();
-  // The cold entry is this key's, or another's with this hash: only the tier tells.
+  // Only the tier can tell whether the cold entry is of this key or of another one with the same hash.
   known->is_looked_up = false;
   const absl::Status read = core_.tier->Get(staged.key, [&](const DurableTier::Entry& stored) {
     *known = {std::nullopt, cold, unloaded, stored.header.expiry_ms, stored.header.version};
@@ -286,7 +286,8 @@ void WriteStage::SyncAllOrNone(std::span<StagedWrite> batch) {
   if (std::ranges::none_of(batch, &StagedWrite::synced)) return;
   for (StagedWrite& staged : batch) staged.synced = true;
   for (const Change& change : batch_changes_) {
-    if (change.growth < 0) growth_[change.bucket] -= change.growth;  // as Decide
+    // A pending delete frees no slot (Decide).
+    if (change.growth < 0) growth_[change.bucket] -= change.growth;
   }
 }
 

@@ -1,5 +1,5 @@
-// The first step of a commit: each write of a group, in order, is checked, copied, verified and decided, and
-// room is made sure of, until nothing but the durable tier can fail it.
+// The first step of a commit. It checks, copies, verifies and decides each write of a group, in order, and
+// reserves space for it. After that, only the durable tier can fail the write.
 #pragma once
 
 #include <chrono>
@@ -24,15 +24,15 @@ namespace remora {
 /// Returns the size of the value that a write brings.
 std::size_t ValueSize(const Write& write);
 
-/// Returns the number of writes of the batch that begins here; 1 where none does.
+/// Returns the number of writes of the batch that `writes` begins with; 1 if it begins with a single write.
 std::size_t BatchSize(std::span<const Write> writes);
 
-/// Owns the group that is being committed: the writes that are staged, and what they will change.
+/// Owns the group that is being committed: its staged writes, and the changes that they will make.
 ///
-/// Thread Safety: none; the writer's.
+/// Thread Safety: none; the caller holds the store's lock.
 class WriteStage {
  public:
-  /// All that it is given outlives it.
+  /// All arguments outlive this.
   WriteStage(StoreCore& core, Maintenance& maintenance, const LargeRecords& large,
              const StoreOptions& options)
       : core_(core),
@@ -44,46 +44,50 @@ class WriteStage {
   WriteStage(const WriteStage&) = delete;
   WriteStage& operator=(const WriteStage&) = delete;
 
-  /// Begins a group of so many writes at most.
+  /// Begins a group of at most so many writes.
   void Begin(std::size_t writes) REMORA_WRITER;
-  /// Counts a pending write of this key, which will take a slot (sync_queue.h, S5).
+  /// Counts the slot that a pending write of this key will take (sync_queue.h, S5).
   void AddPendingKey(std::uint64_t key_hash) REMORA_WRITER { ++growth_[core_.index.MainBucketOf(key_hash)]; }
 
-  /// Checks and copies a write, and makes sure that there is room for it. When not OK, nothing of it is left.
-  /// Aborted: no room.
+  /// Stages a write: checks, copies and decides it, and reserves its space.
+  /// Aborted: there is no space right now; a reservation of the write stays as it is.
+  /// Other errors: those of Write::status.
+  /// After an error, the group is as before.
   absl::Status Stage(Write& write, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// The same of a batch: all of it, or nothing.
+  /// Stages all writes of a batch, or none of them. Its errors are those of Stage.
   absl::Status StageBatch(std::span<Write> batch, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Takes back what is left of a staged write that will not be published.
+  /// Gives back the record of a staged write that will not be published.
   void Rollback(const StagedWrite& staged) REMORA_WRITER;
 
   std::vector<StagedWrite>& staged() REMORA_WRITER { return staged_; }
   bool is_one() const REMORA_WRITER { return is_one_; }
-  /// Whether a write of the group is to be synced.
+  /// Returns whether a write of the group is synced, or was and has been reverted with its batch.
   bool has_synced() const REMORA_WRITER { return has_synced_; }
-  /// Whether the write that was decided last was so by one that is pending (S6).
+  /// Returns whether the last decision depended on a pending write (S6).
   bool decided_on_pending() const REMORA_WRITER { return decided_on_pending_; }
   /// Returns the durability that a write asks for.
   Durability LevelOf(const Write& write) const { return write.durability.value_or(durability_); }
 
  private:
-  // What Decide changed for the writes that were staged of a batch.
+  // Changes that Decide made for a staged write of a batch; UnstageTo reverts them.
   struct Change {
-    std::uint32_t* last = nullptr;  // of the key in keys_, and what that was
+    std::uint32_t* last = nullptr;  // the key's number in keys_, and its value before
     std::uint32_t before = GroupKeys::kNone;
     std::uint64_t bucket = 0;
     std::int64_t growth = 0;
   };
 
-  /// Takes back what was staged of a batch; nothing shows that it ever was.
+  /// Reverts the staged writes of a batch, so that `count` writes are left in the group.
   void UnstageTo(std::size_t count) REMORA_WRITER;
   absl::Status CopyAndVerify(StagedWrite& staged, TimePoint now) REMORA_WRITER;
-  /// Decides existence as of all writes staged before, and reserves room in the index.
+  /// Decides whether the write applies, given all writes staged before; assigns its version and expiry, and
+  /// reserves its slot in the index.
   absl::Status Decide(StagedWrite& staged, TimePoint now, std::int64_t unix_ms) REMORA_WRITER;
-  /// Looks up what the key's record is before this group.
+  /// Looks up the key's record as it is before this group.
   absl::Status LookUp(const StagedWrite& staged, KnownRecord* known) const REMORA_WRITER;
-  /// Keeps a record that is to be published later where it is.
+  /// Pins the record of a write that may be published later (S4).
   void Pin(StagedWrite& staged) REMORA_WRITER;
+  /// Makes all writes of a batch synced if one of them is.
   void SyncAllOrNone(std::span<StagedWrite> batch) REMORA_WRITER;
 
   StoreCore& core_;
@@ -93,11 +97,11 @@ class WriteStage {
   const Durability durability_;
   ReadModifyWrite modify_;
 
-  // The group. Its containers are kept for their memory.
+  // The group. Its containers are reused, so that a group allocates no memory.
   std::vector<StagedWrite> staged_ REMORA_WRITERS;
-  bool is_one_ REMORA_WRITERS = false;                                      // write: none comes after it
-  GroupKeys keys_ REMORA_WRITERS;                                           // by numbers in staged_
-  absl::flat_hash_map<std::uint64_t, std::int64_t> growth_ REMORA_WRITERS;  // by main bucket: entries more
+  bool is_one_ REMORA_WRITERS = false;                                      // the group has a single write
+  GroupKeys keys_ REMORA_WRITERS;                                           // numbers in staged_
+  absl::flat_hash_map<std::uint64_t, std::int64_t> growth_ REMORA_WRITERS;  // entries added, by main bucket
   bool has_synced_ REMORA_WRITERS = false;
   bool decided_on_pending_ REMORA_WRITERS = false;
   bool in_batch_ REMORA_WRITERS = false;

@@ -21,8 +21,6 @@ MAX_LINES = 8  # of a paragraph
 
 # Files and folders whose comments do not keep the rules yet. Markdown is never exempt.
 EXEMPT = (
-    "store/recovery/", "store/write/",
-    "tests/unit/store/",
     "tests/models/check.py",  # `verified` has its digest
 )
 

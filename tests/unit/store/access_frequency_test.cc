@@ -11,7 +11,7 @@
 namespace remora {
 namespace {
 
-// As many as 16 MiB are made for: a record for each 256 bytes.
+// The number of keys that AccessFrequency expects in 16 MiB of memory: a record for each 256 bytes.
 constexpr int kKeys = (16 << 20) / 256;
 
 std::uint64_t HashOf(int i) { return HashKey("key " + std::to_string(i)); }

@@ -1,4 +1,5 @@
-// Scans in any order, of stores that are only in memory: who is shown how often, whatever happens meanwhile.
+// Scans in any order, of stores that are only in memory. Each scan shows each key that exists during the
+// whole scan exactly once, whatever other callers do meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +41,8 @@ TEST(HashOrder, IsThatOfTheBitsFromTheLowestOn) {
   }
 }
 
-// What lets a walk go on while buckets are split: each holds what is between two places.
+// A walk can continue while buckets split, because each bucket holds the hashes of one interval in hash
+// order, and its halves hold the halves of that interval.
 TEST(HashOrder, HalvesOfABucketLieSideBySide) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 1000; ++i) {
@@ -75,7 +77,7 @@ class AnyOrderTest : public testing::Test {
     EXPECT_TRUE(scan.ok()) << scan.status();
     return *std::move(scan);
   }
-  /// What it shows; each key once.
+  /// Returns the entries that the scan has yet to show. Checks that it shows each key once, in hash order.
   static Map Rest(StoreScan& scan) {
     Map shown;
     std::string last;
@@ -135,7 +137,7 @@ TEST_F(AnyOrderTest, AgreesWithAMap) {
     ScanOptions options{.prefix = prefix, .begin = begin, .end = end, .keys_only = keys_only};
     ASSERT_TRUE(All(options) == expected) << i;
     ASSERT_EQ(store_->Count({.prefix = prefix, .begin = begin, .end = end}).value(), expected.size());
-    // The same in pages, by tokens.
+    // The same scan in pages, each of which continues from the resume token of the page before.
     Map pages;
     std::string token;
     for (bool more = true; more;) {
@@ -179,7 +181,7 @@ TEST_F(AnyOrderTest, LargeValuesAreShownWhole) {
 
 // --- What happens meanwhile -------------------------------------------------------------------------------
 
-// From a hundred buckets to some thousands, while it is under way.
+// The index grows from a hundred buckets to some thousands during the scan.
 TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileTheIndexGrows) {
   Open();
   constexpr int kStay = 2000, kAdded = 60'000;
@@ -198,7 +200,7 @@ TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileTheIndexGrows) {
   EXPECT_GT(shown.size(), std::size_t{kStay}) << "and some of the others";
 }
 
-// Deleted and put again, its entry goes from slot to slot, and chains get shorter.
+// Every second key is deleted and put again, so its entry moves between slots, and chains become shorter.
 TEST_F(AnyOrderTest, KeysThatComeAndGoLeaveTheOthersAlone) {
   Open();
   constexpr int kKeys = 6000;
@@ -229,7 +231,8 @@ TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileItsRecordIsMoved) {
   Map shown;
   while (scan->Next()) {
     ASSERT_TRUE(shown.emplace(scan->key(), scan->value()).second) << "twice: " << scan->key();
-    // Every third key is written again and again, so that the segments of the others are cleaned.
+    // Other writes overwrite every third key again and again,
+    // so that the cleaner moves the records of the others.
     for (int i = 0; i < 10; ++i) {
       ASSERT_NO_FATAL_FAILURE(Put(KeyOf(static_cast<int>(random() % (kKeys / 3)) * 3), value));
     }
@@ -254,7 +257,8 @@ TEST_F(AnyOrderTest, WhatIsNotEvictedIsShown) {
   }
   const std::uint64_t evicted = store_->Read(Counter::kEvictions);
   EXPECT_GT(evicted, 100u);
-  // Each of these keys was written once, before the scan began, so who is there was there meanwhile.
+  // Each of these keys was written once, before the scan began.
+  // So a key that still exists also existed during the scan.
   int there = 0;
   for (int i = 0; i < next; ++i) {
     if (!store_->Exists(KeyOf(i)).value()) continue;
@@ -266,7 +270,7 @@ TEST_F(AnyOrderTest, WhatIsNotEvictedIsShown) {
   EXPECT_GT(there, 100);
 }
 
-// A thread writes, another one scans.
+// One thread writes, another one scans.
 TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileAnotherThreadWrites) {
   Open();
   constexpr int kStay = 3000;
@@ -290,7 +294,7 @@ TEST_F(AnyOrderTest, EachKeyIsShownOnceWhileAnotherThreadWrites) {
 
 // --- Going on later ---------------------------------------------------------------------------------------
 
-// With an index of fewer buckets: that of the token's key began before it.
+// The second store has fewer buckets, so the bucket of the token's key begins before that key.
 TEST_F(AnyOrderTest, ATokenGoesOnInAStoreOfAnySize) {
   const auto token_after = [&](int shown) {
     const auto scan = Begin();
@@ -311,7 +315,8 @@ TEST_F(AnyOrderTest, ATokenGoesOnInAStoreOfAnySize) {
   }
 }
 
-// Each step of Advance is a bounded bit of work, and a store of many keys takes many, whatever is shown.
+// Each call of Advance does a bounded amount of work. A scan
+// of many keys takes many calls, even if it shows none.
 TEST_F(AnyOrderTest, WhatIsLookedAtIsAStepEach) {
   Open();
   for (int i = 0; i < 5000; ++i) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(i), "value"));
@@ -331,7 +336,8 @@ TEST_F(AnyOrderTest, WhatMakesNoSenseIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.any_order = true, .token = token}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->Scan({.token = token, .one_moment = true}).status()));
   EXPECT_EQ(Rest(*Begin({.token = token})).size(), 1u);
-  // An order of the keys it does not have, and one by hashes is no other store's.
+  // A store in memory has no order of keys. A token of a
+  // scan by hash is not valid in a store with another order.
   ScanRange ordered{.begin = "k"};
   EXPECT_TRUE(absl::IsFailedPrecondition(store_->Scan({.token = MakeScanToken(ordered)}).status()));
   const auto shown = Begin();
@@ -363,7 +369,7 @@ TEST(ScanTokens, OfAnyOrderSayWhatIsLeft) {
   EXPECT_FALSE(ReadScanToken(MakeScanToken(wrong))) << "there is no such order";
 }
 
-// A deletion finds its keys in the same way.
+// DeleteRange finds its keys with the same walk.
 TEST_F(AnyOrderTest, ADropWhileTheIndexGrowsDeletesAllThatWasThere) {
   Open();
   constexpr int kThere = 3000;

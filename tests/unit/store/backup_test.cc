@@ -37,7 +37,7 @@ using testing::SizeIs;
 
 constexpr std::int64_t kNow = 1'795'305'600;
 
-/// Key to value, version, expiry.
+/// Maps a key to its value, version and expiry.
 using Contents = std::map<std::string, std::tuple<std::string, std::uint64_t, std::uint64_t>>;
 
 Contents ContentsOf(Store& store) {
@@ -60,7 +60,7 @@ std::string FromHex(const std::string& digits) {
   return bytes;
 }
 
-// As StoreOptions::commit_log_bytes.
+// The parameter is StoreOptions::commit_log_bytes.
 class BackupTest : public testing::TestWithParam<std::uint64_t> {
  protected:
   void SetUp() override { Reopen(); }
@@ -102,7 +102,7 @@ class BackupTest : public testing::TestWithParam<std::uint64_t> {
     return store.ok() ? *std::move(store) : nullptr;
   }
 
-  /// A file system of its own, which is empty as new ones are. False: cannot, and says so.
+  /// Mounts a file system that is as empty as a new one: it has "lost+found". Returns false if it cannot.
   bool MountAt(const std::string& path, const char* options, unsigned long flags = 0) {
     std::filesystem::create_directories(path);
     if (geteuid() != 0 || mount("tmpfs", path.c_str(), "tmpfs", flags, options) != 0) return false;
@@ -116,7 +116,7 @@ class BackupTest : public testing::TestWithParam<std::uint64_t> {
   const std::string backups_ = temp_ / "backups";
   std::unique_ptr<Store> store_;
   int restored_ = 0;
-  std::string disk_;  // that is mounted
+  std::string disk_;  // where a file system is mounted, or empty
 };
 
 INSTANTIATE_TEST_SUITE_P(All, BackupTest, testing::Values(0, std::uint64_t{4} << 20),
@@ -162,7 +162,7 @@ TEST_P(BackupTest, TheNextOneBringsWhatIsNew) {
   ASSERT_THAT(*listed, SizeIs(2));
   EXPECT_EQ(listed->back().version, second.version);
   EXPECT_EQ(listed->back().new_bytes, second.new_bytes);
-  // Each can be restored, whatever became of the others.
+  // Each backup can be restored, whatever happened to the others.
   EXPECT_EQ(ContentsOf(*Restored(first.id)).size(), 5000u);
   EXPECT_EQ(ContentsOf(*Restored(second.id)).size(), 5001u);
 }
@@ -180,7 +180,7 @@ TEST_P(BackupTest, OlderOnesGo) {
   EXPECT_EQ(VerifyBackup(backups_, 3).status().code(), absl::StatusCode::kNotFound);
 }
 
-// Each batch writes one number under two keys; each number goes up.
+// Each batch writes one number under two keys, and the numbers increase.
 TEST_P(BackupTest, WhileOthersWriteItIsOfOneMoment) {
   std::atomic<std::uint64_t> acknowledged = 0;
   std::jthread writer([&](const std::stop_token& stop) {
@@ -189,7 +189,7 @@ TEST_P(BackupTest, WhileOthersWriteItIsOfOneMoment) {
       batch.Put("a", std::to_string(i));
       batch.Put(absl::StrCat("n", i), std::string(200, 'v'));
       batch.Put("b", std::to_string(i));
-      // Some are not in the log: with them, or without them, it is a moment all the same.
+      // Some writes are not logged. With or without them, the backup shows one moment.
       const auto level = i % 3 == 0 ? Durability::kMemory : Durability::kLogged;
       ASSERT_TRUE(store_->Apply(batch, nullptr, level).ok());
       acknowledged = i;
@@ -220,7 +220,7 @@ TEST_P(BackupTest, WhileOthersWriteItIsOfOneMoment) {
 TEST_P(BackupTest, VersionsAreNotGivenTwice) {
   Put(0, 10);
   BackUp();
-  Reopen();  // so it gives versions behind those that the backup has reserved
+  Reopen();  // the new store begins behind the versions that the backup has reserved
   std::uint64_t lost = 0;
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(store_->Put("key", "lost", {.version = &lost}).ok());
   const std::unique_ptr<Store> restored = Restored();
@@ -230,7 +230,7 @@ TEST_P(BackupTest, VersionsAreNotGivenTwice) {
   EXPECT_LT(version, std::uint64_t{1} << 53) << "more than a double tells apart";
   EXPECT_EQ(restored->Put("key", "value", {.condition = Condition::Version(lost)}).code(),
             absl::StatusCode::kFailedPrecondition);
-  // A restored store that is backed up and restored later goes on beyond all that.
+  // A restored store that is backed up and restored again continues with still greater versions.
   const std::string again = temp_ / "again";
   ASSERT_TRUE(restored->Backup(temp_ / "others").ok());
   ASSERT_TRUE(RestoreBackup(temp_ / "others", 0, again, kNow + 1).ok());
@@ -281,7 +281,7 @@ TEST_P(BackupTest, ADamagedNewestOneIsNotPassedOver) {
   EXPECT_EQ(ContentsOf(*Restored(1)).size(), 10u) << "the one before is good";
 }
 
-// What is noted of each is of the store that made it, which may be a newer one.
+// The note of a backup describes the store that made it, which may be of a newer release.
 TEST_P(BackupTest, WhatIsNotedOfItIsRead) {
   Put(0, 10);
   BackUp();
@@ -449,7 +449,7 @@ TEST_P(BackupTest, AFullDiskCostsTheEarlierOnesNothing) {
   disk_ = disk;
   Put(0, 1000, 1000);
   EXPECT_TRUE(store_->Backup(disk).ok());
-  // What does not compress.
+  // Values that do not compress.
   std::uint64_t random = 1;
   for (int i = 0; i < 12'000; ++i) {
     std::string value(1000, '\0');

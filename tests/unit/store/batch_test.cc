@@ -1,4 +1,4 @@
-// Batches inside groups: all of one or nothing, whatever stands around it.
+// Batches inside groups: all writes of a batch apply, or none, whatever stands around it in the group.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST_P(BatchTest, IsDoneInOrderWithVersionsInARow) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(writes_[i].version, writes_[0].version + i);
   EXPECT_EQ(Get("a"), "3");
   EXPECT_EQ(Get("b"), "NOT_FOUND");
-  // In memory, a put that is no batch's waits for none.
+  // In memory, the first put takes the fast path, and the rest is a second group.
   EXPECT_EQ(store_->Read(Counter::kCommitGroups), GetParam() == Durability::kLogged ? 1u : 2u);
 }
 
@@ -110,7 +110,7 @@ TEST_P(BatchTest, WhatFailsHasANumberEvenIfItIsAlone) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("write 1 of the batch"));
 }
 
-// What comes behind it in the group is decided as if it had not been there.
+// Later writes of the group are decided as if the failed batch had not been there.
 TEST_P(BatchTest, WhatFailsIsForgottenInsideItsGroup) {
   ASSERT_THAT(Commit({{Put("gone", "old")}}), ElementsAre(kOk));
   EXPECT_THAT(Commit({{Put("a", "1")},
@@ -174,8 +174,8 @@ TEST_P(BatchTest, WhatCanNeverFitIsRefused) {
   EXPECT_EQ(store_->Read(Counter::kKeys), 1u);
 }
 
-// A full store refuses the whole of it; where memory is only resting, the whole of it is put off and done
-// later.
+// A full store rejects the whole batch. If memory waits for its
+// grace period, the whole batch is Aborted, and succeeds later.
 TEST_P(BatchTest, WantOfRoomHitsAllOfIt) {
   const std::string value(60'000, 'v');
   const std::vector<std::string> keys = {"a", "b", "c", "d"};

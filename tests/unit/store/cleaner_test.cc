@@ -24,7 +24,7 @@ class CleanerTest : public testing::Test {
   Model model_;
   int next_key_ = 0;
 
-  /// Keys all of the same size, whose records fill a segment.
+  /// Returns keys of equal size, so that a known number of records fills a segment.
   static std::string KeyOf(int i) { return "key" + std::to_string(1000 + i); }
   void Put(const std::string& key) {
     const std::string value(kRecordSize - sizeof(RecordHeader) - key.size(),
@@ -36,7 +36,7 @@ class CleanerTest : public testing::Test {
     ASSERT_TRUE(parts_.Erase(key)) << key;
     model_.erase(key);
   }
-  /// Fills a segment and begins the next, which seals it.
+  /// Fills a segment and begins the next one, which seals it. Returns the keys of the full segment.
   std::vector<std::string> FillASegment() {
     std::vector<std::string> keys;
     while (keys.size() < 64) keys.push_back(KeyOf(next_key_++));
@@ -48,7 +48,7 @@ class CleanerTest : public testing::Test {
   SegmentNumber SegmentOf(const std::string& key) const {
     return static_cast<SegmentNumber>(parts_.PlaceOf(key).offset_bytes() / kSegmentSize);
   }
-  /// Erases all but each n-th.
+  /// Erases all keys except every n-th.
   void Thin(const std::vector<std::string>& keys, std::size_t n) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (i % n != 0) Erase(keys[i]);
@@ -108,7 +108,7 @@ TEST_F(CleanerTest, OldCopiesAreDeadSoThatAReaderThatRemembersThemLooksAgain) {
   Thin(keys, 4);
   const Place old = parts_.PlaceOf(keys[4]);
   Reader reader(parts_, keys[4], kFirstView);
-  ASSERT_TRUE(reader.Read());  // it has the old place
+  ASSERT_TRUE(reader.Read());  // it has read the old place
   Work();
   EXPECT_FALSE(parts_.log.IsLive(old));
   EXPECT_EQ(parts_.log.Value(old), model_[keys[4]]) << "the bytes rest";
@@ -183,10 +183,10 @@ TEST_F(CleanerTest, WritesBetweenTwoBitsOfWorkAreNotLost) {
   const std::vector<std::string> keys = FillASegment();
   Thin(keys, 2);
   ASSERT_TRUE(Work(20 * kRecordSize));
-  Put(keys[0]);     // moved already
-  Erase(keys[2]);   // moved already
-  Put(keys[60]);    // not yet
-  Erase(keys[62]);  // not yet
+  Put(keys[0]);     // its record is moved already
+  Erase(keys[2]);   // its record is moved already
+  Put(keys[60]);    // its record is not moved yet
+  Erase(keys[62]);  // its record is not moved yet
   ASSERT_NO_FATAL_FAILURE(CheckAll());
   Work();
   ASSERT_NO_FATAL_FAILURE(CheckAll());
@@ -223,9 +223,9 @@ TEST_F(CleanerTest, AGrowingIndexIsFollowed) {
   ASSERT_NO_FATAL_FAILURE(IndexWalk(parts_, model_, true).Check());
 }
 
-// --- No room --------------------------------------------------------------------------------------------
+// --- No space -------------------------------------------------------------------------------------------
 
-/// All memory is written, a little of each segment dead.
+/// The whole memory is full, and a little of each segment is dead.
 class CleanerWithoutRoomTest : public CleanerTest {
  protected:
   std::vector<std::string> keys_;
@@ -245,7 +245,7 @@ class CleanerWithoutRoomTest : public CleanerTest {
 };
 
 TEST_F(CleanerWithoutRoomTest, TheReserveIsEnoughToEmptyOneSegmentAfterTheOther) {
-  EraseEach(8);  // an eighth is dead
+  EraseEach(8);  // an eighth of the records is dead
   std::size_t rounds = 0;
   for (; parts_.segments.free_count() < 2 && rounds < 100; ++rounds) {
     while (Work()) {

@@ -1,4 +1,4 @@
-// Cold keys in the index, and who becomes one.
+// Cold keys in the index, and which keys become cold.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -28,7 +28,7 @@ class ColdTest : public testing::Test {
     parts_.index.Copy({false, 7}, &copy);
     return copy;
   }
-  /// What a reader says that is shown this bucket and, for records, what is there.
+  /// Returns the result of a search that reads this bucket, and the current records.
   Step SearchIn(const std::string& key, const Bucket& bucket) {
     IndexView view = kFirstView;
     KeySearch search(key, HashKey(key), parts_.shape, &view);
@@ -60,7 +60,7 @@ TEST_F(ColdTest, AnotherKeysColdSlotHidesNothingAndCostsNothing) {
     ASSERT_TRUE(parts_.MarkCold(key));
   }
   parts_.Settle();
-  // A slot with the fingerprint of a missing key that says another's hash.
+  // A slot that has the fingerprint of a missing key, but the hash of another key.
   const std::string missing = KeysOf(7, 21).back();
   Bucket bucket = Copy();
   bucket.slots[25] = EncodeColdSlot(HashKey(missing)) ^ 0x100;
@@ -75,7 +75,7 @@ TEST_F(ColdTest, AKeyMayEnterCold) {
   EXPECT_EQ(Search(parts_, keys_[0], kFirstView), Step::kCold);
   EXPECT_EQ(parts_.index.entry_count(), 1u);
   EXPECT_EQ(parts_.index.cold_count(), 1u);
-  // The slot that it leaves says the same, and is nobody's while it rests.
+  // The key's old cold slot still has the same hash, but belongs to no key during its grace period.
   parts_.tier[keys_[0]] = "value";
   ASSERT_TRUE(parts_.Fetch(keys_[0]));
   EXPECT_EQ(parts_.index.InsertCold(HashKey(keys_[0])), Index::Entered::kDone) << "a key of the same hash";
@@ -93,7 +93,7 @@ TEST_F(ColdTest, AKeyEntersColdWhileThereIsRoom) {
   EXPECT_EQ(Search(parts_, keys.back(), kFirstView), Step::kMissing);
 }
 
-// A READ may show any byte as it was before or after.
+// A READ may show each byte as it was before a write or after it.
 TEST_F(ColdTest, NoMixtureOfBeforeAndAfterHidesAKey) {
   std::mt19937_64 random(1);
   const auto try_mixtures = [&](const std::string& key, const Bucket& before, const Bucket& after) {
@@ -115,7 +115,7 @@ TEST_F(ColdTest, NoMixtureOfBeforeAndAfterHidesAKey) {
     ASSERT_TRUE(parts_.MarkCold(key));
     const Bucket chilled = Copy();
     ASSERT_NO_FATAL_FAILURE(try_mixtures(key, hot, chilled));
-    // Brought back at once, while the slot that it had before rests, or later.
+    // The key is promoted either at once, while its old slot is in its grace period, or later.
     if (random() % 2 == 0) parts_.Pass(kTestRest);
     const Bucket cold = Copy();
     ASSERT_TRUE(parts_.Fetch(key));
@@ -168,7 +168,7 @@ class EvictorTest : public ColdTest {
  protected:
   static constexpr std::size_t kValueSize = 16'000;
 
-  /// Fills segments with records that nobody used but for writing them.
+  /// Fills segments with records that have no use but their write.
   std::vector<std::string> Fill(int segments) {
     std::vector<std::string> keys;
     const std::size_t sealed =

@@ -1,4 +1,5 @@
-// The commit log where the disk is full or fails, and where the process is killed.
+// The commit log on a disk that is full or fails, and in a process that is killed. C1, C9 and C9c are
+// invariants of store/durable/commit_log/commit_log.h and file_set.h.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -23,7 +24,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Goes on until it takes a group again, or ten seconds have passed.
+/// Repeats `append` until it succeeds, or ten seconds have passed.
 template <typename Try>
 absl::Status TryUntilTaken(Try append) {
   absl::Status status;
@@ -34,21 +35,21 @@ absl::Status TryUntilTaken(Try append) {
   return status;
 }
 
-/// A file system of 1 MiB, which only root may make.
+/// Mounts a file system of 1 MiB, for which the test must run as root.
 class CommitLogFullDiskTest : public CommitLogFixture {
  protected:
   void SetUp() override {
     const std::string why = disk_.Mount(temp_.path(), "size=1m");
     if (!why.empty()) GTEST_SKIP() << why;
   }
-  /// Takes all space but `left` bytes.
+  /// Fills the disk, except for `left` bytes.
   void TakeSpace(std::size_t left) { disk_.TakeSpace(left); }
 
   SmallDisk disk_;
 };
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogFullDiskTest);
 
-// C9.
+// C9: the log rejects a group before it writes any of it, and recovers when there is space.
 TEST_P(CommitLogFullDiskTest, RefusesBeforeItWritesAndGoesOnByItself) {
   CommitLogOptions options = Options();
   options.max_bytes = std::uint64_t{64} << 20;
@@ -66,7 +67,7 @@ TEST_P(CommitLogFullDiskTest, RefusesBeforeItWritesAndGoesOnByItself) {
   EXPECT_EQ(ReadFile(PathOf(end.value / kMinLogFileSize)), before) << "nothing of it was written";
   EXPECT_EQ(Versions(temp_.path(), {}, end), UpTo(version_));
   EXPECT_TRUE(log->Sync().ok()) << "what was taken can be synced";
-  // It is also opened on a full disk, as long as it holds a file.
+  // The log also opens on a full disk, if one of its files exists.
   log.reset();
   log = Open();
   ASSERT_TRUE(log);
@@ -92,16 +93,16 @@ TEST_P(CommitLogFullDiskTest, OpeningOnAFullDiskSaysSo) {
 using CommitLogFailingDiskTest = CommitLogFixture;
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogFailingDiskTest);
 
-// C9c: in the writer's own file nothing fails; the next one cannot be made for a while.
+// C9c: writes into the current file succeed. The next file cannot be made for a while.
 TEST_P(CommitLogFailingDiskTest, WaitsForTheNextFile) {
   const auto log = Open();
   ASSERT_TRUE(log);
-  while (log->bytes() < 2 * kMinLogFileSize) std::this_thread::yield();  // the first spare
+  while (log->bytes() < 2 * kMinLogFileSize) std::this_thread::yield();  // the first spare file exists
   const std::uint64_t third = 2 * kMinLogFileSize;
   if (GetParam() == LogWriterKind::kMapped) {
     const FileSizeLimit limit(kMinLogFileSize / 2);
     absl::Status status;
-    // Of such a size that each file has bytes left over.
+    // Groups of 4096 bytes leave some bytes of each file unused.
     while (status.ok() && version_ < 10'000) status = TryAppend(*log, 4000).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_LE(log->appended(), Lsn{third});
@@ -116,14 +117,14 @@ TEST_P(CommitLogFailingDiskTest, WaitsForTheNextFile) {
   EXPECT_EQ(Versions(temp_.path(), {}, log->appended()), UpTo(version_));
 }
 
-// C1: a write that the disk took in part.
+// C1: the disk took a write in part.
 TEST_P(CommitLogFailingDiskTest, AWriteThatFailedIsNotAppended) {
   {
     const auto log = Open();
     ASSERT_TRUE(log);
     for (int i = 0; i < 5; ++i) Append(*log, 4000);
     const FileSizeLimit limit(5 * 4096 + 2000);
-    if (GetParam() == LogWriterKind::kMapped) {  // it needs no write
+    if (GetParam() == LogWriterKind::kMapped) {  // this writer needs no system call
       Append(*log, 4000);
     } else {
       const Lsn end = log->appended();
@@ -142,12 +143,12 @@ TEST_P(CommitLogFailingDiskTest, AWriteThatFailedIsNotAppended) {
   EXPECT_EQ(Versions(temp_.path(), {}, log->appended()), UpTo(version_));
 }
 
-/// A process of its own that appends, and says each version once it is appended.
+/// A second process that appends, and reports each version once it is appended.
 class CommitLogCrashTest : public CommitLogFixture {
  protected:
   void AppendUntilKilled(int output) {
     CommitLogOptions options = Options();
-    options.max_bytes = std::uint64_t{1} << 30;  // the pipe's bytes bound what is appended before the kill
+    options.max_bytes = std::uint64_t{1} << 30;  // the pipe's capacity bounds the groups before the kill
     const auto log = TryOpen(options);
     if (!log.ok()) _exit(1);
     version_ = shown_.empty() ? 0 : shown_.back();
@@ -170,7 +171,7 @@ TEST_P(CommitLogCrashTest, WhatWasAppendedSurvivesAKill) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      close(ends[0]);  // so that it does not outlive this process
+      close(ends[0]);  // so that the child does not outlive the test process
       AppendUntilKilled(ends[1]);
     }
     close(ends[1]);
@@ -182,7 +183,7 @@ TEST_P(CommitLogCrashTest, WhatWasAppendedSurvivesAKill) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFSIGNALED(status)) << status;
-    // What it said before it died, too.
+    // The versions that the process reported before it died are still in the pipe.
     while (read(ends[0], &said, sizeof(said)) == static_cast<ssize_t>(sizeof(said))) {
     }
     close(ends[0]);

@@ -1,5 +1,6 @@
-// The commit log on a disk that fails single calls. Runs with tests/crash/disk.cc loaded before all
-// libraries, in the folder that the environment names.
+// The commit log on a disk where single calls fail. tests/crash/disk.cc is loaded before all other libraries,
+// and the environment names the folder where its faults happen. C1, C2 and C9 are invariants of
+// store/durable/commit_log/commit_log.h.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
@@ -72,7 +73,7 @@ class CommitLogFailingCallsTest : public CommitLogFixture {
 };
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogFailingCallsTest);
 
-// C2.
+// C2: after a failed fsync, the log fails every later call, and only a new opening recovers.
 TEST_P(CommitLogFailingCallsTest, ASyncThatFailsIsFinal) {
   {
     const auto log = Open(There());
@@ -96,7 +97,7 @@ TEST_P(CommitLogFailingCallsTest, ASyncThatFailsIsFinal) {
   EXPECT_TRUE(log->Sync().ok());
 }
 
-// C9: what a file system that copies on write may say at any write.
+// C9: a file system that copies on write may run out of space at any write.
 TEST_P(CommitLogFailingCallsTest, NoSpaceForAWritePasses) {
   const auto log = Open(There());
   ASSERT_TRUE(log);
@@ -114,14 +115,14 @@ TEST_P(CommitLogFailingCallsTest, NoSpaceForAWritePasses) {
   EXPECT_EQ(Versions(dir_, {}, log->appended()), UpTo(version_));
 }
 
-// C1.
+// C1: the log does not append after a write that failed.
 TEST_P(CommitLogFailingCallsTest, AWriteThatFailsIsFinal) {
   const auto log = Open(There());
   ASSERT_TRUE(log);
   Append(*log);
   Set(Fault::kWriteErrno, EIO);
   if (GetParam() == LogWriterKind::kMapped) {
-    Append(*log);  // it makes no write
+    Append(*log);  // this writer makes no write call
     Set(Fault::kWriteErrno, 0);
   } else {
     const absl::Status status = TryAppend(*log).status();
@@ -135,7 +136,7 @@ TEST_P(CommitLogFailingCallsTest, AWriteThatFailsIsFinal) {
 TEST_P(CommitLogFailingCallsTest, AFileThatCannotBeMadeIsMadeLater) {
   const auto log = Open(There());
   ASSERT_TRUE(log);
-  while (log->bytes() < 2 * kMinLogFileSize) std::this_thread::yield();  // the first spare
+  while (log->bytes() < 2 * kMinLogFileSize) std::this_thread::yield();  // the first spare file exists
   Set(Fault::kChangeErrno, EACCES);
   EXPECT_EQ(AppendUntilRefused(*log).code(), absl::StatusCode::kUnavailable);
   const Lsn end = log->appended();
@@ -147,7 +148,7 @@ TEST_P(CommitLogFailingCallsTest, AFileThatCannotBeMadeIsMadeLater) {
   EXPECT_EQ(Versions(dir_, {}, log->appended()), UpTo(version_));
 }
 
-// Nothing is known to be lost.
+// A failed read does not prove that any data is lost.
 TEST_P(CommitLogFailingCallsTest, AReadThatFailsIsNoDamage) {
   Append(*Open(There()));
   Set(Fault::kReadErrno, EIO);

@@ -1,4 +1,4 @@
-// A commit log in a directory of a test's own, small enough to fill many files.
+// A commit log in a temporary directory, with small files, so that a test fills many of them.
 #pragma once
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ namespace remora {
 
 class CommitLogFixture : public testing::TestWithParam<LogWriterKind> {
  protected:
-  /// An opening of its own, with files of 64 KiB.
+  /// Returns options of a new opening, with files of 64 KiB.
   CommitLogOptions Options() {
     return {.dir = temp_.path(),
             .file_size = kMinLogFileSize,
@@ -54,7 +54,8 @@ class CommitLogFixture : public testing::TestWithParam<LogWriterKind> {
     EXPECT_TRUE(end.ok()) << end.status();
     return end.ok() ? *end : Lsn{};
   }
-  /// Appends until the log has begun so many more files; returns the LSN behind the first group in the last.
+  /// Appends until the log has begun so many more files.
+  /// Returns the LSN behind the first group in the last one.
   Lsn Fill(CommitLog& log, int files) {
     Lsn end = log.appended();
     while (files > 0) {
@@ -66,7 +67,7 @@ class CommitLogFixture : public testing::TestWithParam<LogWriterKind> {
     return end;
   }
 
-  /// The first versions of the groups in [from, until).
+  /// Returns the first versions of the groups in [from, until).
   std::vector<std::uint64_t> Versions(const std::string& dir, Lsn from = {}, Lsn until = kMaxLsn) {
     std::vector<std::uint64_t> versions;
     const auto reader = CommitLogReader::Open(dir, from);
@@ -79,7 +80,7 @@ class CommitLogFixture : public testing::TestWithParam<LogWriterKind> {
       versions.push_back((*reader)->group().header.first_version);
     }
   }
-  /// 1 to `last`.
+  /// Returns the versions from 1 to `last`.
   static std::vector<std::uint64_t> UpTo(std::uint64_t last) {
     std::vector<std::uint64_t> versions;
     for (std::uint64_t version = 1; version <= last; ++version) versions.push_back(version);
@@ -88,7 +89,8 @@ class CommitLogFixture : public testing::TestWithParam<LogWriterKind> {
 
   std::string PathOf(std::uint64_t file) const { return temp_ / LogFileName(Lsn{file * kMinLogFileSize}); }
 
-  /// Of a file that stays as large: WriteFile would make it anew, for which the file system takes its time.
+  /// Overwrites the first bytes of a file in place. WriteFile would
+  /// create the file again, which takes the file system longer.
   static void Overwrite(const std::string& path, const std::string& bytes) {
     const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
     ASSERT_GE(fd, 0);
@@ -99,7 +101,7 @@ class CommitLogFixture : public testing::TestWithParam<LogWriterKind> {
   TempDir temp_;
   std::uint64_t incarnation_ = 0;
   std::uint64_t version_ = 0;
-  std::vector<std::uint64_t> shown_;  // by the last opening
+  std::vector<std::uint64_t> shown_;  // first versions of the groups that the last opening showed
 };
 
 inline std::string LogWriterName(const testing::TestParamInfo<LogWriterKind>& info) {

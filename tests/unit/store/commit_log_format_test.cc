@@ -1,4 +1,4 @@
-// Groups of the commit log as bytes.
+// The byte format of groups of the commit log.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ const std::array<LogEntry, 3> kSomeLogEntries = {
 constexpr LogGroupPlace kSomeLogPlace = {
     .lsn = Lsn{4096}, .incarnation = 11, .previous = 12, .synced_to = Lsn{64}};
 
-/// Aligned, as files are.
+/// Returns an encoded group, aligned as in a file.
 std::vector<std::uint64_t> EncodedGroup(std::span<const LogEntry> entries, const LogGroupPlace& place) {
   const std::uint64_t size = LogGroupSize(entries);
   EXPECT_NE(size, 0u);
@@ -93,7 +93,7 @@ TEST(CommitLogFormatTest, VerifiesOnlyWholeAndAtItsPlace) {
   }
 }
 
-// A checksum is not a signature: a reader must not trust what stands beside it.
+// A checksum is not a signature: a reader must not trust the fields that it covers.
 TEST(CommitLogFormatTest, EntriesThatDoNotFillTheGroupAreRefusedInSpiteOfTheChecksum) {
   for (const std::uint32_t count : {0u, 2u, 4u}) {
     auto words = EncodedGroup(kSomeLogEntries, kSomeLogPlace);

@@ -1,4 +1,5 @@
-// The commit log by both writers: what it takes, shows, keeps and gives back.
+// The commit log with both kinds of writer. The numbers in comments (C2, C4 ...) are invariants of
+// commit_log.h, file_set.h and log_file.h in store/durable/commit_log.
 #include "store/durable/commit_log/commit_log.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +64,7 @@ TEST_P(CommitLogTest, ShowsWhatWasAppendedInItsOrder) {
   EXPECT_EQ((*reader)->group().end(), *second);
   EXPECT_EQ(*(*reader)->Next(log->appended()), false);
 
-  // It goes on where it was when there is more; and another begins where it is told.
+  // The reader continues where it stopped when there are more groups. Another reader begins at the given LSN.
   const LogEntry more = {.version = 4, .key = "d"};
   ASSERT_TRUE(log->Append({&more, 1}).ok());
   ASSERT_EQ(*(*reader)->Next(log->appended()), true);
@@ -83,7 +84,7 @@ TEST_P(CommitLogTest, GoesOnOverFilesAndOpenings) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_EQ(Versions(temp_.path()), UpTo(version_));
-  // From each of these, too.
+  // A reader can begin at each of these LSNs, too.
   for (const Lsn end : ends) EXPECT_THAT(Versions(temp_.path(), end), Not(SizeIs(version_)));
   EXPECT_THAT(Versions(temp_.path(), ends.back()), IsEmpty());
   EXPECT_EQ(CommitLogReader::Open(temp_.path(), ends.back() + 8).status().code(),
@@ -161,7 +162,7 @@ TEST_P(CommitLogTest, AnotherFileSizeHoldsFromTheNextFileOn) {
   EXPECT_EQ(Versions(temp_.path()), UpTo(version_));
 }
 
-// C9a.
+// C9a: the file system has allocated all blocks of a file before its first use.
 TEST_P(CommitLogTest, BlocksAreThereBeforeTheyAreNeeded) {
   const auto log = Open();
   ASSERT_TRUE(log);
@@ -176,7 +177,7 @@ TEST_P(CommitLogTest, BlocksAreThereBeforeTheyAreNeeded) {
   }
 }
 
-// C4.
+// C4: Recycle gives back the files before an LSN, and keeps the file that is written.
 TEST_P(CommitLogTest, RecyclesWhatStandsBeforeAnLsn) {
   const auto log = Open();
   ASSERT_TRUE(log);
@@ -206,16 +207,17 @@ TEST_P(CommitLogTest, KeepsWhatIsRetained) {
   EXPECT_EQ(log->first(), Lsn{3 * kMinLogFileSize});
 }
 
-// C4b: the old groups of a recycled file are never shown, wherever the log ends in it; nor taken for damage.
+// C4b: no reader shows the old groups of a recycled file, wherever
+// the log ends in it. Open does not take them for damage.
 TEST_P(CommitLogTest, OldGroupsOfRecycledFilesNeverVerify) {
   CommitLogOptions options = Options();
-  options.max_bytes = 3 * kMinLogFileSize;  // so that all files are used again
+  options.max_bytes = 3 * kMinLogFileSize;  // so that the log recycles all files
   auto log = Open(options);
   ASSERT_TRUE(log);
   for (int round = 0; round < 40; ++round) {
     const Lsn from = log->appended();
     const std::uint64_t before = version_;
-    for (int i = 0; i < 20; ++i) Append(*log, 900);  // all of one size: old groups stand where new ones would
+    for (int i = 0; i < 20; ++i) Append(*log, 900);  // of one size: old groups begin where new ones would
     ASSERT_FALSE(HasFailure());
     EXPECT_THAT(Versions(temp_.path(), from), SizeIs(version_ - before));
     log->Recycle(from);
@@ -231,7 +233,7 @@ TEST_P(CommitLogTest, OldGroupsOfRecycledFilesNeverVerify) {
   }
 }
 
-// C9d.
+// C9d: the files have at most max_bytes together. The log accepts groups again after Recycle.
 TEST_P(CommitLogTest, IsBoundedAndGoesOnWhenThereIsRoom) {
   CommitLogOptions options = Options();
   options.max_bytes = 4 * kMinLogFileSize;
@@ -255,7 +257,7 @@ TEST_P(CommitLogTest, IsBoundedAndGoesOnWhenThereIsRoom) {
   EXPECT_THAT(before, Contains(InodeOf(temp_ / LogFileName(file)))) << "recycled, and not made anew";
 }
 
-// C2.
+// C2: an fsync covers only groups that were appended before it began.
 TEST_P(CommitLogTest, WhatComesDuringASyncIsNotDurable) {
   CommitLogOptions options = Options();
   CommitLog* appending = nullptr;
@@ -335,7 +337,7 @@ TEST_P(CommitLogTest, GroupsSayHowFarTheLogWasSynced) {
   EXPECT_EQ(Lsn{(*reader)->group().header.synced_to}, synced);
 }
 
-// A reader, and a thread that syncs and recycles, beside the one that appends.
+// One thread appends, one reads, and one syncs and recycles.
 TEST_P(CommitLogTest, IsReadSyncedAndRecycledWhileItIsWritten) {
   CommitLogOptions options = Options();
   std::atomic<std::uint64_t> read_to = 0;

@@ -1,4 +1,6 @@
-// What a process, a machine or a disk leaves of a commit log, and what Open makes of it (C5).
+// Commit logs as a killed process, a power cut or a failing disk leaves them, and how Open recovers them
+// (C5). The numbers in comments are invariants of recovery.h and format.h in store/durable/commit_log, and of
+// store/durable/wal_recovery.h (W3, W4).
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -18,7 +20,8 @@ using testing::SizeIs;
 
 class CommitLogTornTest : public CommitLogFixture {
  protected:
-  /// A log of so many groups in one file; their ends, the first one's begin first.
+  /// Writes a log of so many groups into one file. Sets ends_ to
+  /// the beginning of the first group, followed by the end of each.
   void Write(int groups, bool synced = false) {
     const auto log = Open();
     ASSERT_TRUE(log);
@@ -26,7 +29,7 @@ class CommitLogTornTest : public CommitLogFixture {
     for (int i = 0; i < groups; ++i) ends_.push_back(Append(*log));
     if (synced) {
       ASSERT_TRUE(log->Sync().ok());
-      ends_.push_back(Append(*log));  // which says so
+      ends_.push_back(Append(*log));  // a group that records the sync
     }
   }
   void Damage(std::uint64_t file, std::uint64_t offset, std::size_t size = 1) {
@@ -44,7 +47,7 @@ class CommitLogTornTest : public CommitLogFixture {
 };
 REMORA_WITH_BOTH_LOG_WRITERS(CommitLogTornTest);
 
-// C5a: whatever is left of the last bytes, what is shown are the groups before.
+// C5a: a reader shows the whole groups before the lost bytes, wherever these begin.
 TEST_P(CommitLogTornTest, EndsBeforeTheGroupThatIsTornAtAnyByte) {
   Write(3);
   const std::string whole = ReadFile(PathOf(0));
@@ -54,7 +57,7 @@ TEST_P(CommitLogTornTest, EndsBeforeTheGroupThatIsTornAtAnyByte) {
     Overwrite(PathOf(0), torn.substr(0, ends_.back().value));
     std::uint64_t expected = 0;
     for (std::size_t i = 1; i < ends_.size() && ends_[i].value <= cut; ++i) ++expected;
-    // A group that ends with zeros is whole without them.
+    // A group that ends with zeros is still whole if the cut removes only those.
     if (expected + 1 < ends_.size() &&
         torn.substr(0, ends_[expected + 1].value) == whole.substr(0, ends_[expected + 1].value)) {
       ++expected;
@@ -90,7 +93,7 @@ TEST_P(CommitLogTornTest, NoByteOfAGroupMayDiffer) {
   }
 }
 
-// L3.
+// L3: a new file does not follow a file whose end was lost.
 TEST_P(CommitLogTornTest, ALostEndOfAFileEndsTheLog) {
   {
     const auto log = Open();
@@ -110,7 +113,7 @@ TEST_P(CommitLogTornTest, ALostEndOfAFileEndsTheLog) {
   EXPECT_EQ(Versions(temp_.path()), UpTo(version_));
 }
 
-// L2: a disk that shows what it had lost before.
+// L2: a disk shows old data again that an earlier writer left behind the end of the log.
 TEST_P(CommitLogTornTest, WhatAnEarlierWriterLeftNeverFollows) {
   Write(3);
   const std::string old = ReadFile(PathOf(0));
@@ -128,7 +131,7 @@ TEST_P(CommitLogTornTest, WhatAnEarlierWriterLeftNeverFollows) {
   EXPECT_THAT(Versions(temp_.path()), ElementsAre(1));
 }
 
-// C5b, W3.
+// C5b, W3: the loss of a synced group is damage.
 TEST_P(CommitLogTornTest, ALossOfWhatWasSyncedIsDamage) {
   Write(3, true);
   Damage(0, ends_[1].value + 70);
@@ -153,7 +156,7 @@ TEST_P(CommitLogTornTest, ALossOfWhatWasAppliedIsDamage) {
   EXPECT_EQ(TryOpen(options).status().code(), absl::StatusCode::kDataLoss);
 }
 
-// C5c, W4: no process leaves a hole.
+// C5c, W4: a killed process leaves no hole in a log.
 TEST_P(CommitLogTornTest, AHoleWithoutAPowerCutIsDamage) {
   Write(3);
   Damage(0, ends_[0].value + 70);
@@ -169,7 +172,7 @@ TEST_P(CommitLogTornTest, ATornEndWithoutAPowerCutIsNone) {
   EXPECT_EQ(shown_, UpTo(2));
 }
 
-// C5d.
+// C5d: recovery removes the groups behind the end of the log.
 TEST_P(CommitLogTornTest, WhatStoodBehindAHoleIsGoneForGood) {
   Write(3);
   Damage(0, ends_[0].value + 70);
@@ -177,7 +180,7 @@ TEST_P(CommitLogTornTest, WhatStoodBehindAHoleIsGoneForGood) {
   {
     const auto log = Open();
     ASSERT_TRUE(log);
-    Append(*log, 8);  // so that the old groups would not be overwritten
+    Append(*log, 8);  // smaller than before, so that it overwrites no later group
   }
   EXPECT_EQ(CodeOfOpening(true), absl::StatusCode::kOk);
   EXPECT_THAT(shown_, ElementsAre(1));
@@ -197,7 +200,7 @@ TEST_P(CommitLogTornTest, AFileThatWasNotMadeCompletelyIsReplaced) {
   EXPECT_EQ(Versions(temp_.path(), {}, log->appended()), UpTo(version_));
 }
 
-// A copy of the directory may have holes for zeros.
+// A copy of the directory may be a sparse file with holes in place of zeros.
 TEST_P(CommitLogTornTest, HolesAreFilledBeforeTheyAreUsed) {
   Write(3);
   const std::string bytes = ReadFile(PathOf(0));

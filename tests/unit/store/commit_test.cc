@@ -1,4 +1,4 @@
-// Groups of writes: each outcome, and what is left behind.
+// Groups of writes: the outcome of each write, and the state that a failed write leaves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -51,7 +51,7 @@ class CommitTest : public testing::TestWithParam<Durability> {
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
-  // Of one that is only in memory, nothing would be left.
+  // Reopens a logged store. A store in memory would lose everything, so this leaves it open.
   void Restart() {
     if (!IsLogged()) return;
     store_.reset();
@@ -109,7 +109,7 @@ TEST_P(CommitTest, EachWriteHasItsOwnOutcome) {
                   kOk));
   EXPECT_EQ(Get("a"), "1");
   EXPECT_EQ(Get("b"), "3");
-  // In memory, a put that all is well with waits for nobody.
+  // In memory, the first put takes the fast path, and the other writes are a second group.
   EXPECT_EQ(store_->Read(Counter::kCommitGroups), IsLogged() ? 1u : 2u);
 }
 
@@ -176,7 +176,8 @@ TEST_P(CommitTest, WhatDoesNotVerifyLeavesNothing) {
   EXPECT_GE(store_->Read(Counter::kLastVersion), version);
 }
 
-// Whoever shares the bytes with us changes them as soon as they were verified: what was verified is stored.
+// A client changes its bytes in shared memory right after
+// they are verified. The store keeps the verified bytes.
 TEST_P(CommitTest, WhatIsVerifiedIsWhatIsStored) {
   std::string shared = "honest value";
   Write write = PutOf("key", shared);
@@ -213,8 +214,8 @@ TEST_P(CommitTest, TheKeyThatWasVerifiedIsTheOneDeleted) {
   }
 }
 
-// One whose bytes do not verify, amid others: those before and behind it are done, and their places follow
-// one the other, as if it had never come.
+// One write of a group fails verification. The writes around it succeed, with consecutive versions and
+// adjacent places, as if it had not been there.
 TEST_P(CommitTest, WhatDoesNotVerifyDoesNotHinderTheOthers) {
   ASSERT_THAT(Commit({PutOf("b", "old")}), ElementsAre(kOk));
   Expected wrong{HashKey("b"), 1};
@@ -236,7 +237,7 @@ TEST_P(CommitTest, WhatDoesNotVerifyDoesNotHinderTheOthers) {
   }
 }
 
-// Puts that ask for nothing, and others, in one group: each is decided as of all before it.
+// Plain puts and other writes share a group. Each is decided given all writes before it.
 TEST_P(CommitTest, PlainPutsAndOthersAreDoneInTheirOrder) {
   std::vector<Write> writes = {PutOf("a", "1"), PutOf("a", "2"), PutOf("a", "3"), PutOf("a", "4"),
                                DeleteOf("a"),   PutOf("a", "5"), PutOf("b", "6"), PutOf("b", "7")};
@@ -261,7 +262,7 @@ TEST_P(CommitTest, PlainPutsAndOthersAreDoneInTheirOrder) {
   }
 }
 
-// The index grows between groups, at the pace of what is new: so no group is too long for it.
+// The index grows between groups, in proportion to the new keys. So a long span of puts is split into groups.
 TEST_P(CommitTest, TheIndexGrowsBesideOneLongRunOfPuts) {
   std::vector<std::string> keys(20'000);
   std::vector<Write> writes;
@@ -276,7 +277,7 @@ TEST_P(CommitTest, TheIndexGrowsBesideOneLongRunOfPuts) {
   for (const std::string& key : keys) ASSERT_EQ(Get(key), "value") << key;
 }
 
-// --- No room --------------------------------------------------------------------------------------------
+// --- No space -------------------------------------------------------------------------------------------
 
 TEST_P(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
   const std::string large(kMaxSmallValueSize, 'v');
@@ -300,7 +301,8 @@ TEST_P(CommitTest, AWriteThatDoesNotFitDoesNotHinderTheOthers) {
   }
 }
 
-// Where memory is resting, the rest of a group is put off as a whole, and done when it is free.
+// If memory waits for its grace period, all remaining writes
+// of a group are Aborted, and succeed when it is free.
 TEST_P(CommitTest, WhatWaitsForMemoryIsAbortedInOrderAndDoneLater) {
   const std::string large(kMaxSmallValueSize, 'v');
   const std::vector<Write> group(30, PutOf("key", large));
@@ -356,7 +358,7 @@ TEST_P(CommitToTierTest, NothingOfAGroupThatIsNotDurableIsVisible) {
   EXPECT_EQ(store_->Read(Counter::kKeys), 2u);
   EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), used);
 
-  // The log file may end in half a record: nothing more is written to it before a restart.
+  // The log file may now end with half a record, so the store takes no more writes until a restart.
   EXPECT_THAT(Commit({PutOf("d", "4")}), ElementsAre(kUnavailable));
   EXPECT_EQ(Get("a"), "1");
   Restart();

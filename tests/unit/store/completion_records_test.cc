@@ -1,4 +1,4 @@
-// What is remembered of clients' writes, across restarts.
+// Completion records of the writes of clients, across restarts.
 #include "store/durable/completion_records.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ class RememberedTest : public testing::Test {
     store_->Commit({&write, 1});
     return write;
   }
-  /// By client: number to version, as of the last restart.
+  /// Returns the version of each remembered write, by client and request ID, as of the last restart.
   std::map<std::uint64_t, std::map<std::uint64_t, std::uint64_t>> Remembered() {
     std::map<std::uint64_t, std::map<std::uint64_t, std::uint64_t>> all;
     for (const RememberedClient& client : store_->TakeRemembered()) {
@@ -138,7 +138,7 @@ TEST_F(RememberedTest, WhoIsForgottenIsForgottenWithAllWrites) {
   Commit(WriteOf(kBert, 1, "a", "1"));
   Restart();
   EXPECT_THAT(Remembered(), ElementsAre(Pair(kBert, testing::SizeIs(1))));
-  // Nor does it come back with a write whose client is not known.
+  // A later write of an unknown client does not bring the client back.
   Commit(WriteOf(kAnna, 17, "a", "1"));
   Restart();
   EXPECT_THAT(Remembered(), ElementsAre(Pair(kBert, testing::SizeIs(1))));

@@ -1,4 +1,4 @@
-// Readers beside a writer, in one process.
+// Readers and a writer at the same time, in one process.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 namespace remora {
 namespace {
 
-/// Describes itself: "<key>:<number>:" and then as many letters as the number asks for.
+/// Returns a value that describes itself: "<key>:<number>:", and then as many letters as the number asks for.
 std::string ValueOf(const std::string& key, std::uint64_t number) {
   return key + ":" + std::to_string(number) + ":" +
          std::string(number * 131 % 700, static_cast<char>('a' + number % 26));
@@ -49,8 +49,8 @@ class ConcurrencyTest : public testing::Test {
   }
 };
 
-// Each GET gives a whole value of its key, at least as new as what was acknowledged before it began, and as
-// what this reader saw before.
+// Each GET returns a whole value of its key. The value is at least as new as the last write that was
+// acknowledged before the GET began, and as the last one that this reader saw.
 TEST_F(ConcurrencyTest, ReadersSeeWholeValuesThatNeverGoBack) {
   for (int key = 0; key < kKeys; ++key) ASSERT_TRUE(store_->Put(Key(key), ValueOf(Key(key), 0)).ok());
   std::atomic<std::uint64_t> gets{0};
@@ -81,7 +81,7 @@ TEST_F(ConcurrencyTest, ReadersSeeWholeValuesThatNeverGoBack) {
   StopAndJoin(readers);
 }
 
-// What one reader saw, another that begins later sees too, or something newer.
+// If one reader saw a value, a reader that begins later sees that value or a newer one.
 TEST_F(ConcurrencyTest, ReadersAgree) {
   ASSERT_TRUE(store_->Put("key", ValueOf("key", 0)).ok());
   std::atomic<std::uint64_t> newest_seen{0};
@@ -106,7 +106,7 @@ TEST_F(ConcurrencyTest, ReadersAgree) {
   StopAndJoin(readers);
 }
 
-// A key that comes and goes is there or not; one that stays in the same chains is always there.
+// A key that comes and goes is there or not. A key that stays, in the same chains, is always there.
 TEST_F(ConcurrencyTest, InsertsAndDeletesBesideReaders) {
   ASSERT_TRUE(store_->Put("stays", "value").ok());
   std::vector<std::thread> readers;
@@ -159,7 +159,7 @@ TEST_F(ConcurrencyTest, WritersTakeTurns) {
   EXPECT_EQ(store_->Read(Counter::kKeys), 1u + 3 * 25);
 }
 
-/// One page that is mapped twice: a client's slice as the client and as the server have it.
+/// One page that is mapped twice: a staging buffer in the client and in the server.
 class SharedPage {
  public:
   static constexpr std::size_t kSize = 4096;
@@ -182,7 +182,8 @@ class SharedPage {
   char* views_[2];
 };
 
-// A client that goes on writing what it asked to have stored: what verifies is what is stored, or nothing is.
+// A client overwrites its payload while the server stores it. The
+// store keeps exactly the bytes that it verified, or nothing.
 TEST_F(ConcurrencyTest, BytesThatChangeMeanwhileAreStoredAsTheyVerifiedOrNotAtAll) {
   const SharedPage page;
   const std::string honest[2] = {std::string(SharedPage::kSize, 'a'), std::string(SharedPage::kSize, 'b')};
@@ -200,7 +201,7 @@ TEST_F(ConcurrencyTest, BytesThatChangeMeanwhileAreStoredAsTheyVerifiedOrNotAtAl
   };
   const Verified verified{
       {HashValue(honest[0].data(), SharedPage::kSize), HashValue(honest[1].data(), SharedPage::kSize)}};
-  // Whether it was stored.
+  // Returns whether the store took the put.
   const auto try_to_store = [&](int i) {
     const std::string key = "key" + std::to_string(i);
     Write write;
@@ -225,7 +226,7 @@ TEST_F(ConcurrencyTest, BytesThatChangeMeanwhileAreStoredAsTheyVerifiedOrNotAtAl
   for (; i < 8000 && !HasFailure(); ++i) try_to_store(i);
   stop_.store(true);
   client.join();
-  // How many of those verified was up to the client; bytes that rest do.
+  // How many puts verified so far depends on the client's timing. Bytes that do not change always verify.
   std::memcpy(page.clients(), honest[1].data(), SharedPage::kSize);
   EXPECT_TRUE(try_to_store(i));
 }

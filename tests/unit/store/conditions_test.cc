@@ -1,4 +1,4 @@
-// Conditions, increments and appends inside one group: each is decided as of all writes before it.
+// Conditions, increments and appends inside one group: each is decided given all writes before it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ TEST_P(ConditionsTest, AVersionIsThatOfTheWriteBeforeInTheGroup) {
   ASSERT_THAT(Commit({PutIf("a", "1", {})}), ElementsAre(kOk));
   const Condition first = Condition::Version(versions_[0]);
   const Condition second = Condition::Version(versions_[0] + 1);
-  // The second write's is known before it is done: nothing else comes in between.
+  // The version of the next write is known in advance, because no other write comes in between.
   EXPECT_THAT(
       Commit({PutIf("a", "2", first), PutIf("a", "3", first), PutIf("a", "4", second),
               WriteOf(Write::Kind::kTouch, "a", "", second), WriteOf(Write::Kind::kDelete, "a", "", second)}),

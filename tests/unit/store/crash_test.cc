@@ -1,4 +1,4 @@
-// A process that is killed while it writes: all that it acknowledged is there.
+// A process is killed while it writes. All writes that it acknowledged are there afterwards.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -12,7 +12,8 @@
 namespace remora {
 namespace {
 
-// Whether there is a commit log, so small that it is applied and recycled meanwhile.
+// The parameter says whether the store has a commit log. The log
+// is so small that it is applied and recycled during the test.
 class CrashTest : public testing::TestWithParam<bool> {
  protected:
   const std::uint64_t log_bytes_ = GetParam() ? std::uint64_t{1} << 20 : 0;
@@ -31,12 +32,12 @@ TEST_P(CrashTest, AcknowledgedWritesSurviveSigkill) {
   TempDir temp;
   const std::string dir = temp / "store";
   std::mt19937_64 random(std::random_device{}());
-  std::uint64_t next = 0;  // all before it were acknowledged in some round
+  std::uint64_t next = 0;  // every write before this one was acknowledged
   std::uint64_t last_version = 0;
   for (int round = 0; round < 8; ++round) {
     {
       TestProcess writer({"write", dir, std::to_string(next), std::to_string(log_bytes_)});
-      // Killed after some acknowledgements, while the next writes are under way.
+      // Kills the process after some acknowledgements, while the next writes are in flight.
       const std::uint64_t kill_after = 1 + random() % 1500;
       std::uint64_t number = 0;
       for (std::uint64_t seen = 0; seen < kill_after; ++seen) ASSERT_TRUE(writer.Read(&number));
@@ -58,7 +59,7 @@ TEST_P(CrashTest, AcknowledgedWritesSurviveSigkill) {
         ASSERT_EQ(value, CrashValue(i));
       }
     }
-    // The write that was under way may be there, or not; none after it.
+    // The write that was in flight may be there or not. No later write is there.
     EXPECT_EQ((*store)->Get(CrashKey(next + 1), &value).code(), absl::StatusCode::kNotFound);
     EXPECT_GT((*store)->Read(Counter::kLastVersion), last_version);
     last_version = (*store)->Read(Counter::kLastVersion);
@@ -85,7 +86,7 @@ TEST_P(CrashTest, OfABatchAllSurvivesOrNothing) {
     ASSERT_TRUE(store.ok()) << store.status();
     std::string first;
     ASSERT_TRUE((*store)->Get(CrashKey(0), &first).ok());
-    // The batch that was under way may be there, too.
+    // The batch that was in flight may be there, too.
     const bool is_last = first == CrashValue(acknowledged);
     ASSERT_TRUE(is_last || first == CrashValue(acknowledged + 1)) << "round " << round;
     for (std::uint64_t key = 1; key < kCrashBatchKeys; ++key) {

@@ -1,4 +1,4 @@
-// What the process that is killed writes, and what must be there afterwards.
+// The keys and values that the killed process writes, and that the test expects afterwards.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace remora {
 namespace {
 
-// After a power cut, a file that was not synced may have its size, and zeros for its bytes.
+// After a power cut, a file that was not synced may have its full size, and zeros in place of its bytes.
 TEST(DataDirMarkerTest, TheMarkerIsEmptyOrWhole) {
   TempDir temp;
   auto dir = DataDir::Open(temp.path());

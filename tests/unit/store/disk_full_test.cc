@@ -25,15 +25,15 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A file system of 160 MiB, which only root may make: RocksDB goes on after a full disk when there are 64
-/// MiB.
+/// Mounts a file system of 160 MiB, for which the test must run as
+/// root. RocksDB recovers from a full disk when it has 64 MiB again.
 class DiskFullTest : public testing::Test {
  protected:
   void SetUp() override {
     const std::string why = disk_.Mount(temp_.path(), "size=160m");
     if (!why.empty()) GTEST_SKIP() << why;
   }
-  /// Takes all space but `left` bytes.
+  /// Fills the disk, except for `left` bytes.
   void Fill(std::size_t left) { disk_.TakeSpace(left); }
 
   TempDir temp_;
@@ -41,7 +41,7 @@ class DiskFullTest : public testing::Test {
 };
 
 TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
-  Fill(std::size_t{1} << 20);  // before the first write, which takes space in advance when there is any
+  Fill(std::size_t{1} << 20);  // before the first write, which would allocate space in advance
   StoreOptions options = LoggedIn(temp_ / "store");
   ManualClock clock;
   options.clock = &clock;
@@ -69,7 +69,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
 
   const std::uint64_t last_version = (*store)->Read(Counter::kLastVersion);
 
-  // With space again, writes succeed again by themselves, and nothing that was acknowledged is missing.
+  // When the disk has space again, writes succeed by themselves, and no acknowledged write is missing.
   std::filesystem::remove(temp_ / "ballast");
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (status = (*store)->Put("after", "value"),
@@ -79,7 +79,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_GT((*store)->Read(Counter::kLastVersion), last_version + 1)
       << "the versions of the writes that failed may be on disk";
-  // Nor does a watch miss what expired meanwhile.
+  // A watch also shows the key that expired meanwhile.
   clock.Advance(std::chrono::seconds(1));
   bool brief_goes = false;
   while (!brief_goes && std::chrono::steady_clock::now() < give_up) {
@@ -98,8 +98,7 @@ TEST_F(DiskFullTest, AFullDiskIsSaidAndReadsGoOn) {
   for (int i = 0; i + 1 < puts; ++i) ASSERT_TRUE((*store)->Get("key" + std::to_string(i), &value).ok()) << i;
 }
 
-// RocksDB must not be asked to sync a log that has failed a write: its end is near (F4 of
-// store/durable/files.h).
+// RocksDB must not be asked to sync a log that has failed a write (F4 of store/durable/files.h).
 TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
   Fill(std::size_t{1} << 20);
   StoreOptions options = LoggedIn(temp_ / "store");
@@ -107,7 +106,7 @@ TEST_F(DiskFullTest, WhatWasWrittenBeforeItWasFullIsSyncedAllTheSame) {
   options.syncing = Syncing::kInSteps;
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
   ASSERT_TRUE(store.ok()) << store.status();
-  ASSERT_TRUE((*store)->Put("first", "value").ok());  // synced at once, as it raises the version limit
+  ASSERT_TRUE((*store)->Put("first", "value").ok());  // synced at once, because it raises the version limit
   std::array<Write, 1> pending;
   pending[0].key = "before";
   pending[0].value = "value";

@@ -53,7 +53,7 @@ class DurableTierTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return all;
   }
-  /// What Get shows, or the code of its error.
+  /// Returns the entry that Get shows, or the code of its error.
   static std::string Got(const DurableTier& tier, std::string_view key) {
     std::string shown;
     const absl::Status status = tier.Get(key, [&](const DurableTier::Entry& entry) {
@@ -65,7 +65,8 @@ class DurableTierTest : public testing::Test {
     EXPECT_EQ(shown, "") << status;
     return absl::StatusCodeToString(status.code());
   }
-  /// How many keys each range shows; all of one are before all of the next, and all together are all.
+  /// Returns how many keys each range shows. Checks that the
+  /// ranges are in the order of keys, and show all keys.
   static std::vector<std::size_t> Counts(const DurableTier& tier, std::size_t parts) {
     std::vector<std::size_t> counts;
     std::map<std::string, std::string> all;
@@ -82,15 +83,15 @@ class DurableTierTest : public testing::Test {
     const std::string digits = std::to_string(i);
     return "key" + std::string(9 - digits.size(), '0') + digits;
   }
-  /// Bytes that no compression makes fewer, so that they are found in the files as they are.
+  /// Returns bytes that do not compress, so that the files contain them unchanged.
   static std::string RandomBytes(std::size_t size, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     std::string bytes(size, '\0');
     std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<char>(random()); });
     return bytes;
   }
-  /// Leaves a store with the keys TableKey(0) and so on, versions from 1, in one table, and returns their
-  /// values.
+  /// Makes a store that has the keys TableKey(0) and up, with
+  /// versions from 1, in one table. Returns their values.
   std::vector<std::string> FillTable(std::size_t keys, std::size_t value_size) {
     std::vector<std::string> values;
     {
@@ -105,7 +106,7 @@ class DurableTierTest : public testing::Test {
     Open();
     return values;
   }
-  /// Flips one bit where a table holds this value.
+  /// Flips one bit of this value in the table that has it.
   void Damage(const std::string& value) {
     for (const std::string& table : FilesIn(path_, ".sst")) {
       std::string bytes = ReadFile(table);
@@ -117,7 +118,7 @@ class DurableTierTest : public testing::Test {
     FAIL() << "no table holds it";
   }
 
-  /// Leaves a store of some megabytes: some of it in tables, some in the log.
+  /// Makes a store of some megabytes, some of it in tables and some in the log.
   void Fill() {
     const std::unique_ptr<DurableTier> tier = Open();
     tier->SetVersionLimit(1'000'000);
@@ -181,7 +182,8 @@ TEST_F(DurableTierTest, AStoreOfSomebodyElsesRocksDbIsNotTouched) {
   EXPECT_EQ(FilesIn(path_), before);
 }
 
-// Killed while it was made for the first time: nothing was acknowledged, so it is made again.
+// The process was killed while it created the store. It had
+// acknowledged nothing, so the next one creates it again.
 TEST_F(DurableTierTest, AHalfMadeStoreIsMadeAgain) {
   Open();
   WriteFile(path_ + "/REMORA", "");
@@ -212,7 +214,7 @@ TEST_F(DurableTierTest, ADamagedManifestIsDataLoss) {
   EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
 }
 
-// What a killed process leaves: the last record in part.
+// A killed process may leave a part of the last record.
 TEST_F(DurableTierTest, AnIncompleteEndOfTheLogIsNotDamage) {
   Fill();
   const std::vector<std::string> logs = FilesIn(path_, ".log");
@@ -283,12 +285,12 @@ TEST_F(DurableTierTest, GetShowsTheLastWrite) {
     tier->Delete("c");
     tier->Put(key, {.version = 5}, value);
     ASSERT_TRUE(tier->Write().ok());
-    check(*tier);  // in memory
+    check(*tier);  // from memory
   }
   for (const std::size_t cache : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20}) {
     const auto tier = DurableTier::Open(path_, {.block_cache_bytes = cache});
     ASSERT_TRUE(tier.ok()) << tier.status();
-    for (int i = 0; i < 2; ++i) check(**tier);  // in a table, and in the cache
+    for (int i = 0; i < 2; ++i) check(**tier);  // from a table, then from the cache
   }
 }
 
@@ -301,7 +303,7 @@ TEST_F(DurableTierTest, GetOfADamagedBlockIsDataLossAndOthersAreShown) {
   EXPECT_EQ(Got(*tier, TableKey(50)), "DATA_LOSS") << "nor does the cache have it now";
   EXPECT_EQ(Got(*tier, TableKey(10)), "11:" + values[10]);
   EXPECT_EQ(Got(*tier, TableKey(90)), "91:" + values[90]);
-  int absent = 0;  // of keys whose place is in the damaged block
+  int absent = 0;  // keys that would be in the damaged block
   for (int i = 0; i < 100; ++i) absent += Got(*tier, TableKey(49) + std::to_string(i)) == "NOT_FOUND";
   EXPECT_GT(absent, 90) << "the filter knows without the block";
 }
@@ -317,7 +319,7 @@ TEST_F(DurableTierTest, TheCacheHasWhatGetReadAndNotWhatWasIterated) {
   EXPECT_EQ(Got(*tier, TableKey(90)), "DATA_LOSS");
 }
 
-// Each write raises the limit that what it writes must be less than.
+// Each write raises the version limit, and stays below it.
 TEST_F(DurableTierTest, GetWhileAnotherThreadWrites) {
   constexpr std::uint64_t kWrites = 20'000;
   const auto tier = Open();
@@ -355,7 +357,7 @@ TEST_F(DurableTierTest, NoKeyAndOneKeyAreOneRangeAtLeast) {
     tier->SetVersionLimit(100);
     tier->Put("key", {.version = 1}, RandomBytes(size, 1));
     ASSERT_TRUE(tier->Write().ok());
-    for (int from = 0; from < 2; ++from) {  // memory, a table
+    for (int from = 0; from < 2; ++from) {  // from memory, then from a table
       EXPECT_THAT(Counts(*tier, 8), Contains(1u)) << size;
       tier.reset();
       tier = Open();
@@ -370,7 +372,7 @@ TEST_F(DurableTierTest, MorePartsThanKeys) {
   EXPECT_EQ(std::count(counts.begin(), counts.end(), 1u), 5) << "each of the large values has its own";
 }
 
-// Each key is the beginning of others, or differs from them in its last byte, and that in a zero or 0xff.
+// Each key is a prefix of others, or differs from them in the last byte, which is zero or 0xff.
 TEST_F(DurableTierTest, KeysOfEverySizeAtBorders) {
   std::set<std::string> keys;
   for (std::size_t size = kMinKeySize; size <= kMaxKeySize; size += size < 100 ? 1 : 37) {
@@ -383,7 +385,7 @@ TEST_F(DurableTierTest, KeysOfEverySizeAtBorders) {
   tier->SetVersionLimit(2);
   for (const std::string& key : keys) tier->Put(key, {.version = 1}, RandomBytes(500, key.size()));
   ASSERT_TRUE(tier->Write().ok());
-  for (int from = 0; from < 2; ++from) {  // memory, a table
+  for (int from = 0; from < 2; ++from) {  // from memory, then from a table
     for (const std::size_t parts : {2u, 3u, 7u, 64u, 1000u}) {
       EXPECT_GT(Counts(*tier, parts).size(), 1u);
     }
@@ -399,7 +401,7 @@ TEST_F(DurableTierTest, ManyKeysInSeveralTablesAndInMemory) {
   std::unique_ptr<DurableTier> tier;
   for (std::size_t session = 0; session < kSessions; ++session) {
     tier.reset();
-    tier = Open();  // turns what the last one wrote into a table
+    tier = Open();  // opening turns the earlier writes into a table
     tier->SetVersionLimit(kKeys + 1);
     for (std::size_t i = session; i < kKeys; i += kSessions) {
       tier->Put(TableKey(i), {.version = i + 1}, TableKey(i * i % kKeys));
@@ -407,7 +409,7 @@ TEST_F(DurableTierTest, ManyKeysInSeveralTablesAndInMemory) {
     ASSERT_TRUE(tier->Write().ok());
   }
   EXPECT_GE(FilesIn(path_, ".sst").size(), kSessions - 1);
-  Counts(*tier, 7);  // a quarter of them in memory
+  Counts(*tier, 7);  // a quarter of the keys is in memory
   tier.reset();
   tier = Open();
   for (const std::size_t parts : {1u, 2u, 4u, 7u}) {
@@ -418,7 +420,7 @@ TEST_F(DurableTierTest, ManyKeysInSeveralTablesAndInMemory) {
   }
 }
 
-// What is written after the split, before its ranges are shown and meanwhile, is not in them.
+// The ranges do not show writes that come after the split, before the ranges are read or meanwhile.
 TEST_F(DurableTierTest, RangesInThreadsShowTheStateAtTheirSplit) {
   FillTable(100, 8000);
   const auto tier = Open();

@@ -1,4 +1,4 @@
-// Stores that hold more than their memory.
+// Stores with more data than memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,12 +21,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Their hashes agree in all that a cold slot says.
+// The hashes of these keys agree in all bits that a cold slot has.
 constexpr std::string_view kTwins[] = {"twin 115001517", "twin 167544769"};
 
 class EvictionTest : public testing::Test {
  protected:
-  static constexpr int kMuch = 10'000;  // of these values, the memory holds a third
+  static constexpr int kMuch = 10'000;  // the memory holds a third of so many values
   const std::string value_ = std::string(4000, 'v');
 
   TempDir temp_;
@@ -71,7 +71,7 @@ class EvictionTest : public testing::Test {
     write.ttl = ttl;
     return Do(write);
   }
-  /// The value, or the name of what Get said instead.
+  /// Returns the value, or the name of the status that Get returned.
   std::string Get(std::string_view key) { return GetPatiently(*store_, clock_, key); }
 
   void Fill(int from = 0, int to = kMuch) {
@@ -115,7 +115,7 @@ TEST_F(EvictionTest, WritesOfColdKeys) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   const std::uint64_t cold = store_->Read(Counter::kColdKeys);
   const std::uint64_t fetches = store_->Read(Counter::kFetches);
-  // The first ones have been evicted, since nobody asked for them.
+  // The store has evicted the first keys, because nothing used them.
   EXPECT_TRUE(Put(KeyOf(0), "new").ok());
   EXPECT_TRUE(Delete(KeyOf(1)).ok());
   EXPECT_TRUE(Touch(KeyOf(2), std::chrono::hours(1)).ok());
@@ -206,7 +206,7 @@ TEST_F(EvictionTest, ColdKeysThatExpiredAreRemovedThoughNobodyAsks) {
   work();
   EXPECT_EQ(store_->Read(Counter::kKeys), kMuch * 2u / 3);
   EXPECT_EQ(store_->Read(Counter::kExpired), kMuch / 3u + 1);
-  // With writes, beside them.
+  // Now writes go on beside the expirer.
   clock_.Advance(std::chrono::hours(4));
   for (int i = 0; i < kMuch; ++i) ASSERT_TRUE(Put("others", "value").ok());
   work();
@@ -274,7 +274,7 @@ TEST_F(EvictionTest, WhatIsUsedStaysAndAScanTakesNothingAlong) {
     ASSERT_NO_FATAL_FAILURE(Open(durability));
     constexpr int kUsed = 1000;  // a third of what the memory holds
     ASSERT_NO_FATAL_FAILURE(Fill(0, kUsed));
-    // Between two uses of a key, 5,000 others are written, each once: more than the memory holds.
+    // Between two uses of a key, the test writes 5,000 other keys once: more than the memory holds.
     int gone = 0;
     for (int i = kUsed; i < 8 * kMuch; ++i) {
       ASSERT_TRUE(Put(KeyOf(i), ValueOf(i)).ok());
@@ -297,7 +297,7 @@ TEST_F(EvictionTest, ReadsAreWantedOnlyWhenTheMemoryFills) {
   EXPECT_FALSE(store_->wants_reads());
   ASSERT_NO_FATAL_FAILURE(Fill(0, 100));
   EXPECT_FALSE(store_->wants_reads());
-  // What is dead will do for what comes.
+  // Overwrites leave enough dead memory for new records, so the store evicts none.
   for (int i = 0; i < 8 * kMuch; ++i) ASSERT_TRUE(Put(KeyOf(i % 100), ValueOf(i % 100)).ok());
   EXPECT_EQ(store_->Read(Counter::kEvictions), 0u);
   EXPECT_FALSE(store_->wants_reads());
@@ -305,8 +305,8 @@ TEST_F(EvictionTest, ReadsAreWantedOnlyWhenTheMemoryFills) {
   EXPECT_TRUE(store_->wants_reads());
 }
 
-// While writers wait for room, it evicts ahead of them; when they are gone, there is more room than at other
-// times.
+// While writers wait for space, the store evicts ahead of them. When
+// they have ended, it has more free memory than at other times.
 TEST_F(EvictionTest, ReadsAreWantedAlsoWhenMoreWasEvictedThanIsMissing) {
   ASSERT_NO_FATAL_FAILURE(Open(Durability::kMemory));
   bool had_much_room = false;

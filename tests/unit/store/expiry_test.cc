@@ -1,5 +1,5 @@
-// Records that expire, under a clock that the test moves: the sweep, its pace, and what a restart makes of
-// it.
+// Records that expire, with a clock that the test moves:
+// the expirer, its pace, and the state after a restart.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -42,7 +42,7 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
     store_ = Open();
   }
 
-  /// One write, and again when memory that rests is free.
+  /// Commits one write, and repeats it after the grace period while it is Aborted.
   absl::Status Do(Write write) { return CommitPatiently(*store_, clock_, write); }
   static Write PutOf(std::string_view key, std::string_view value, milliseconds ttl = kNeverExpires) {
     Write write;
@@ -71,7 +71,7 @@ class ExpiryTest : public testing::TestWithParam<Durability> {
     const absl::Status status = store_->Get(key, &value);
     return status.ok() ? value : absl::StatusCodeToString(status.code());
   }
-  /// Fills the memory; returns how many records that took.
+  /// Fills the memory. Returns the number of records.
   int Fill(const std::string& value, milliseconds ttl) {
     int puts = 0;
     while (Put("key" + std::to_string(puts), value, ttl).ok()) ++puts;
@@ -103,7 +103,7 @@ TEST_P(ExpiryTest, ComesToTheMillisecond) {
   EXPECT_EQ(keys(), 1u) << "until it is swept";
 }
 
-// The memory of all of it comes back, with no read and no write.
+// The store gets all memory of expired records back, without a read or a write.
 TEST_P(ExpiryTest, SweepingGivesAllMemoryBack) {
   for (const std::size_t size : {std::size_t{100'000}, std::size_t{300}}) {
     const std::string value(size, 'v');
@@ -119,7 +119,7 @@ TEST_P(ExpiryTest, SweepingGivesAllMemoryBack) {
     EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), store_->Read(Counter::kLogBytesDead));
     EXPECT_LE(store_->Read(Counter::kLogBytesUsed), 2 * kSegmentSize) << "only the heads are left";
     EXPECT_EQ(store_->Read(Counter::kBytesMoved), moved) << "nothing that has expired is moved";
-    clock_.Advance(hours(1));  // all has rested
+    clock_.Advance(hours(1));  // the grace period is over
     const int again = Fill(value, hours(1));
     EXPECT_GE(again, puts - puts / 8);
     clock_.Advance(hours(1) + seconds(1));
@@ -127,7 +127,7 @@ TEST_P(ExpiryTest, SweepingGivesAllMemoryBack) {
   }
 }
 
-// Also where nobody had the time to sweep: a write that finds no room makes some.
+// A write that finds no space removes expired records, even if the expirer has not run.
 TEST_P(ExpiryTest, AFullStoreTakesAgainWhenWhatItHoldsHasExpired) {
   const std::string value(100'000, 'v');
   const int puts = Fill(value, hours(1));
@@ -138,7 +138,7 @@ TEST_P(ExpiryTest, AFullStoreTakesAgainWhenWhatItHoldsHasExpired) {
   for (int i = 0; i < puts / 2; ++i) ASSERT_EQ(Get("new" + std::to_string(i)), value);
 }
 
-// Records with all kinds of expiries side by side, while others are written and cleaning goes on.
+// Records with different expiries lie side by side, while other writes and the cleaner go on.
 TEST_P(ExpiryTest, EachRecordGoesInItsTime) {
   constexpr int kRecords = 3000;
   const std::string value(1000, 'v');
@@ -195,10 +195,10 @@ TEST_P(ExpiryTest, AGroupDecidesAsOfItsWrites) {
   ASSERT_TRUE(Put("old", "value", milliseconds(10)).ok());
   clock_.Advance(milliseconds(10));
   std::vector<Write> writes = {
-      DeleteOf("old"),                // expired
-      TouchOf("old", hours(1)),       // expired
-      PutOf("old", "new", hours(1)),  // over it
-      TouchOf("old", hours(2)),       // the one before
+      DeleteOf("old"),                // the record has expired
+      TouchOf("old", hours(1)),       // the record has expired
+      PutOf("old", "new", hours(1)),  // replaces the expired record
+      TouchOf("old", hours(2)),       // touches the record of the put
       PutOf("k", "1", hours(1)),
       TouchOf("k", kNeverExpires),
       DeleteOf("k"),
@@ -280,7 +280,7 @@ TEST_P(ExpiryOnDiskTest, ARestartSkipsAndRemovesWhatHasExpired) {
   EXPECT_EQ(expired(), 3000u);
   EXPECT_EQ(store_->Read(Counter::kLogBytesUsed), 2u * 48) << "expired records were not even loaded";
   EXPECT_EQ(**store_->Ttl("late"), hours(4));
-  // The clock goes back, and nothing comes back: it is gone from the disk.
+  // If the clock goes back, no expired key returns, because the load has removed it from the disk.
   clock_.StepUnix(-hours(1));
   Restart();
   EXPECT_EQ(keys(), 2u);
@@ -299,7 +299,7 @@ TEST_P(ExpiryOnDiskTest, WhatIsSweptIsGoneFromTheDisk) {
   EXPECT_EQ(Get("stays"), "value");
 }
 
-// The deletion on disk of an expired record does not overtake a later write of its key.
+// The deletion of an expired record on disk does not overtake a later write of its key.
 TEST_P(ExpiryOnDiskTest, AKeyThatIsWrittenAgainStays) {
   const std::string value(5000, 'v');
   for (int round = 0; round < 20; ++round) {

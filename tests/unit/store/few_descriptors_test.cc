@@ -1,4 +1,4 @@
-// A durable store in a process that has no descriptors left.
+// A durable store in a process that has no file descriptors left.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using testing::HasSubstr;
 class FewDescriptorsTest : public testing::Test {
  protected:
   void SetUp() override {
-    REMORA_CHECK(getrlimit(RLIMIT_NOFILE, &before_) == 0);  // TearDown wants it in any case
+    REMORA_CHECK(getrlimit(RLIMIT_NOFILE, &before_) == 0);  // TearDown needs it in any case
     if (kUndefinedBehaviorSanitizer) GTEST_SKIP() << "UBSan itself needs descriptors";
   }
   void TearDown() override { Feed(); }
@@ -38,7 +38,7 @@ class FewDescriptorsTest : public testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
-  /// No others can be opened; but one that is closed can be again.
+  /// Takes all descriptors. The store can open a file only after it has closed one.
   void Starve() {
     rlimit few = before_;
     few.rlim_cur = 256;
@@ -46,7 +46,7 @@ class FewDescriptorsTest : public testing::Test {
     for (int fd; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken_.push_back(fd);
     REMORA_CHECK(errno == EMFILE);
   }
-  /// Not even that.
+  /// Forbids new descriptors, even after the store has closed one.
   void StarveForGood() {
     rlimit none = before_;
     none.rlim_cur = 0;
@@ -57,7 +57,7 @@ class FewDescriptorsTest : public testing::Test {
     for (const int fd : taken_) close(fd);
     taken_.clear();
   }
-  /// Until one is refused: why.
+  /// Puts until the store rejects a write. Returns its error.
   absl::Status PutUntilRefused() {
     const std::string value(std::size_t{4} << 20, 'v');
     for (; puts_ < 100; ++puts_) {
@@ -112,7 +112,7 @@ TEST_F(FewDescriptorsTest, AStoreThatHasNoneEnds) {
   ExpectAllPuts();
 }
 
-// A log that could not be begun is one that RocksDB goes on with.
+// To RocksDB, a log that could not be created exists, and fails each write (F3 of store/durable/files.h).
 TEST_F(FewDescriptorsTest, AStoreThatCannotEvenBeginALogSaysSoAndEnds) {
   ASSERT_NO_FATAL_FAILURE(Open());
   StarveForGood();
@@ -127,7 +127,7 @@ TEST_F(FewDescriptorsTest, AStoreThatCannotEvenBeginALogSaysSoAndEnds) {
   EXPECT_TRUE(store_->Put("after", "value").ok());
 }
 
-// Its place is kept: what comes there is in the log, which only cannot be opened right now.
+// The watch keeps its place. The log has the change, but cannot be opened right now.
 TEST_F(FewDescriptorsTest, AWatchGoesOnOnceThereAreSomeAgain) {
   ASSERT_NO_FATAL_FAILURE(Open());
   const auto watch = *store_->Watch();

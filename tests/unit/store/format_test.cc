@@ -1,5 +1,5 @@
-// layout.h, record.h, store/format/memory/index_view.h: that every mixture of bytes which a reader may see is
-// harmless.
+// Tests of layout.h, record.h and index_view.h in store/format/memory:
+// every mixture of bytes that a reader may see is harmless.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,7 +100,8 @@ TEST(SlotTest, NamesAPlaceOnlyInsideTheRegion) {
 
 // --- Words, torn ----------------------------------------------------------------------------------------
 
-// A link comes or goes while the depth stays, and the depth grows while the link stays.
+// Checks all mixtures of two control words: a link comes or goes
+// while the depth stays, or the depth grows while the link stays.
 void CheckControl(std::uint32_t depth, std::uint64_t link) {
   const std::uint64_t none = EncodeControl(depth, 0);
   const std::uint64_t whole = EncodeControl(depth, link);
@@ -122,7 +123,7 @@ TEST(ControlTest, NoMixtureLeadsToABucketThatWasNotLinked) {
   constexpr std::uint64_t kLastLink = (std::uint64_t{1} << kLinkBits) - 1;
   for (std::uint64_t link = 1; link < 5000; ++link) ASSERT_NO_FATAL_FAILURE(CheckControl(6, link));
   for (int i = 0; i < 5000; ++i) {
-    // Any number of zeros and ones.
+    // Links with different numbers of zeros and ones.
     const std::uint64_t link = random() & kLastLink & (i % 2 == 0 ? random() : ~std::uint64_t{0});
     ASSERT_NO_FATAL_FAILURE(
         CheckControl(static_cast<std::uint32_t>(random() % 255), std::max(link, std::uint64_t{1})));
@@ -156,7 +157,7 @@ TEST(DirectoryTest, NoMixtureLeadsToAnotherSegment) {
   }
   for (int i = 0; i < 5000; ++i)
     ASSERT_NO_FATAL_FAILURE(CheckDirectoryEntry(static_cast<std::uint32_t>(random())));
-  // Bytes that are 0, or whose complement is.
+  // Segment numbers with bytes that are 0, or whose complement is 0.
   for (const std::uint32_t segment : {0xffu, 0xff00u, 0xff00ff00u, 0x00ff00ffu, 0xffffffffu}) {
     ASSERT_NO_FATAL_FAILURE(CheckDirectoryEntry(segment));
   }
@@ -183,13 +184,12 @@ TEST(LayoutTest, TheFirstSegmentMayBeginWhereTheGenerationsEnd) {
   EXPECT_EQ(FirstSegment((kCount + 1) * kSegmentSize), 8u);
 }
 
-// An update keeps the fingerprint: whatever a reader sees of it, the slot is a candidate.
+// An update keeps the fingerprint, so a search considers every mixture of the old slot and the new one.
 TEST(FindSlotsTest, EveryMixtureOfTwoSlotsOfOneKeyMatches) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 2000; ++round) {
     std::uint64_t hash = random();
-    if (round % 4 == 0)
-      hash &= ~std::uint64_t{0} >> 12;  // top bits 0: the fingerprint that is not 0 all the same
+    if (round % 4 == 0) hash &= ~std::uint64_t{0} >> 12;  // the top bits are 0, but the fingerprint is not
     const auto any_slot = [&] {
       return EncodeSlot({Fingerprint(hash), static_cast<std::uint32_t>(1 + random() % 4095),
                          1 + random() % kMaxOffsetUnits});
@@ -265,8 +265,8 @@ TEST(CheckRecordTest, AnyByteFlippedIsNotLive) {
   EXPECT_EQ(padded.Check(kKey), RecordState::kLive) << "padding is no part of the record";
 }
 
-// What a reader sees while one record takes the place of another is some bytes of each. Of the 2^60 or so
-// mixtures, those with one and with two seams, and random ones.
+// While one record replaces another at the same place, a reader sees some bytes of each. There are about 2^60
+// mixtures. The test tries those with one and with two seams, and random ones.
 TEST(CheckRecordTest, MixturesOfTwoRecordsAtOnePlaceAreNeverLive) {
   const RecordImage older = MakeRecord(kKey, "old value bytes", 5, true);
   const RecordImage newer = MakeRecord(kKey, "NEW VALUE BYTES", 6, true);
@@ -277,7 +277,7 @@ TEST(CheckRecordTest, MixturesOfTwoRecordsAtOnePlaceAreNeverLive) {
                         mixed.bytes.begin());
     };
     if (equals(older) || equals(newer)) return;
-    // The live bit counts by itself.
+    // The live bit is set in both records, so only the other bytes decide.
     ASSERT_EQ(mixed.Check(kKey), RecordState::kTorn);
   };
   for (std::size_t begin = 0; begin <= size; ++begin) {
@@ -312,7 +312,7 @@ TEST(CheckRecordTest, IsTiedToItsPlaceAndItsStore) {
   EXPECT_EQ(record.Check(kKey, place), RecordState::kTorn);
 }
 
-// A torn slot with another extent must not pass for whole, even when the record fits in.
+// A torn slot with another extent must not verify, even if the record fits into that extent.
 TEST(CheckRecordTest, IsTiedToItsExtent) {
   RecordImage record = MakeRecord(kKey, "value", 5, true);
   record.bytes.resize(record.bytes.size() + 2 * kUnitSize);
@@ -331,8 +331,8 @@ TEST(CheckRecordTest, SizesAtTheirBounds) {
   EXPECT_EQ(MakeRecord(long_key, long_value, 5, true).Check(long_key), RecordState::kLive);
 }
 
-// Sizes beyond the bounds or the extent are refused before anything behind the header is looked at: here
-// there is nothing behind it, and a sanitizer would say so.
+// A reader rejects sizes beyond the bounds or the extent before it reads anything behind the header. Here
+// nothing is behind the header, so a sanitizer would report such a read.
 TEST(CheckRecordTest, SizesBeyondTheirBoundsReadNothing) {
   RecordHeader header = MakeRecord(kKey, "value", 5, true).header();
   const RecordPlace place{77, 48, TestHome(kKey), 0xfeed};
@@ -351,7 +351,8 @@ TEST(CheckRecordTest, SizesBeyondTheirBoundsReadNothing) {
   EXPECT_EQ(check(8, 8, 1), RecordState::kTorn) << "flags of a later format";
 }
 
-// The quick answer is the same as the whole one: of records whole, in other places, and with any bit flipped.
+// ReadLiveRecord agrees with CheckRecord about whole records,
+// records in other places, and records with any bit flipped.
 TEST(CheckRecordTest, WhoAsksOnlyWhetherItIsTheKeysIsToldTheSame) {
   int live = 0;
   const auto compare = [&](const RecordImage& record, std::string_view key, const RecordPlace& place) {
@@ -405,7 +406,7 @@ TEST(CheckRecordTest, WhoAsksOnlyWhetherItIsTheKeysIsToldTheSame) {
 }
 
 // --- The format, pinned ---------------------------------------------------------------------------------
-// Whoever changes one of these changes the format, and then kFormatVersion.
+// A change of one of these values changes the format, and needs a new kFormatVersion.
 
 TEST(FormatTest, IsPinned) {
   EXPECT_EQ(HashKey("remora"), 0xeaeae9574c4dcac0u) << "another version of the hash library?";
@@ -446,8 +447,8 @@ TEST(MetricRegistryTest, NamesFollowTheConventionsOfPrometheus) {
   }
 }
 
-// Programs of other releases READ these places. A new metric goes behind all others, and changes neither
-// number here.
+// Programs of other releases READ these places. A new metric
+// goes behind all others, and changes neither number here.
 TEST(MetricRegistryTest, EntriesNeverMove) {
   constexpr std::size_t kPinned = 64;
   ASSERT_GE(kMetricCount, kPinned);

@@ -32,11 +32,11 @@ class IndexGrowthTest : public testing::Test {
     ASSERT_TRUE(parts_.Put(key, "value")) << key;
     model_[key] = "value";
   }
-  /// Keys number model_.size() and on, until there are `count`.
+  /// Puts keys number model_.size() and up, until there are `count` keys.
   void FillTo(std::uint64_t count) {
     while (model_.size() < count) ASSERT_NO_FATAL_FAILURE(Put(KeyOf(model_.size())));
   }
-  /// Keys of bucket 0, which moves all of them when it is split.
+  /// Returns keys of bucket 0 that its next split moves.
   static std::vector<std::string> UpperKeys(std::size_t count) {
     std::vector<std::string> keys;
     for (int i = 0; keys.size() < count; ++i) {
@@ -46,7 +46,7 @@ class IndexGrowthTest : public testing::Test {
     }
     return keys;
   }
-  /// Doubles the index at once.
+  /// Doubles the index in one step.
   void GrowALevel() {
     const std::uint64_t splits = std::uint64_t{1} << index_.view().level;
     ASSERT_TRUE(index_.Grow(splits, parts_.now));
@@ -109,10 +109,10 @@ TEST_F(IndexGrowthTest, AKeyThatIsNotThereIsMissingAfterEverythingRested) {
   }
 }
 
-// Of those that were put where there was room, as their line was full: a split makes room, and they come
-// home.
+// Some entries are outside of their preferred line, because it
+// was full. Splits make space, and the entries move to that line.
 TEST_F(IndexGrowthTest, WhatStaysBehindComesToItsLine) {
-  // Keys whose slot is not in their line: readers look there in vain first.
+  // Counts keys whose slot is outside of their preferred line, where readers look first in vain.
   const auto away = [&] {
     std::uint64_t count = 0;
     for (const auto& [key, value] : model_) {
@@ -137,7 +137,7 @@ TEST_F(IndexGrowthTest, WhatStaysBehindComesToItsLine) {
   EXPECT_LT(away(), before / 10);
 }
 
-// While a key is in two slots, all that may become of it.
+// A key changes while it is in two slots, because its entry moves to the preferred line.
 TEST_F(IndexGrowthTest, WhatComesHomeMayChangeMeanwhile) {
   ASSERT_NO_FATAL_FAILURE(FillTo(4 * kFirstPeak));
   std::mt19937_64 random(1);
@@ -151,7 +151,7 @@ TEST_F(IndexGrowthTest, WhatComesHomeMayChangeMeanwhile) {
       if (found == model_.end()) continue;
       ASSERT_TRUE(parts_.Erase(key)) << key;
       ASSERT_NE(Search(parts_, key, index_.view()), Step::kFound) << key;
-      // Into the slot that came free, maybe.
+      // This put may take the slot that has become free.
       ASSERT_TRUE(parts_.Put(key, "value")) << key;
     }
     ASSERT_NO_FATAL_FAILURE(CheckAll(false));
@@ -160,10 +160,11 @@ TEST_F(IndexGrowthTest, WhatComesHomeMayChangeMeanwhile) {
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
 }
 
-// The slot that was left is cleared once, although its bucket is split before it has rested: who came to it
-// meanwhile stays.
+// An entry has moved, and its bucket splits before the grace period of the old slot is over. The slot is
+// cleared once, so a key that takes it afterwards stays.
 TEST_F(IndexGrowthTest, WhatComesToASlotThatWasLeftStays) {
-  // Keys of bucket 0 in its line 3 that a split moves; one that stays, until the next; and one for line 0.
+  // Keys of bucket 0 in its line 3 that a split moves; one
+  // that stays until the next split; and one of line 0.
   constexpr std::uint32_t kLevel = Index::kFirstLevel;
   const auto key_of = [](const char* name, std::uint64_t low_bits, std::size_t line, int skip) {
     for (int i = 0;; ++i) {
@@ -199,7 +200,7 @@ TEST_F(IndexGrowthTest, WhatComesToASlotThatWasLeftStays) {
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
 }
 
-// An index that was made large is there without a word written, and grows as any other.
+// A presized index serves before any word of it is written, and grows as any other.
 TEST_F(IndexGrowthTest, APresizedIndexIsZeroAndServes) {
   constexpr std::uint64_t kKeys = 20'000;
   index_.Presize(kKeys);
@@ -233,13 +234,13 @@ TEST_F(IndexGrowthTest, AnOldViewLearnsFromOneKeyAboutMany) {
   EXPECT_EQ(reader.view().level + 1, index_.view().level) << "all but where the last level is split";
 }
 
-// --- What rests -----------------------------------------------------------------------------------------
+// --- Grace periods --------------------------------------------------------------------------------------
 
-/// Readers of every key, of which each has read its main bucket before all buckets are split.
+/// A reader of each key, which has read its main bucket before all buckets are split.
 class PassedReadersTest : public IndexGrowthTest {
  protected:
   std::list<Reader> readers_;
-  std::vector<std::uint64_t> controls_;  // of the main buckets before
+  std::vector<std::uint64_t> controls_;  // control words of the main buckets before the splits
 
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(FillTo(kFirstPeak + 1));
@@ -253,7 +254,8 @@ class PassedReadersTest : public IndexGrowthTest {
     ASSERT_NO_FATAL_FAILURE(GrowALevel());
     ASSERT_GT(index_.overflow_count(), 0u) << "the test means some chains";
   }
-  /// How many keys readers miss that saw the control word before the split, and see the slots only now.
+  /// Returns how many keys a reader misses if it saw the
+  /// control word before the split, and sees the slots now.
   int MissedByTornReads() const {
     int missed = 0;
     for (const auto& [key, value] : model_) {
@@ -297,7 +299,8 @@ TEST_F(PassedReadersTest, LeaveNothingBehindWhenTheyAreDone) {
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
 }
 
-// Two levels within one rest: what the first left behind is no key of the second's.
+// Two splits within one grace period: the second one does
+// not take the slots that the first one left for entries.
 TEST_F(IndexGrowthTest, ABucketSplitTwiceBeforeItRestedLosesNothing) {
   ASSERT_NO_FATAL_FAILURE(FillTo(4 * kFirstPeak));
   ASSERT_NO_FATAL_FAILURE(GrowALevel());
@@ -311,7 +314,7 @@ TEST_F(IndexGrowthTest, ABucketSplitTwiceBeforeItRestedLosesNothing) {
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
 }
 
-// A chain in which an entry moved up, and was written since: its old slot names a dead record.
+// An entry has moved up in its chain, and its key was written since. So its old slot leads to a dead record.
 TEST_F(IndexGrowthTest, ASplitTakesNoDeadEntryAlong) {
   const std::vector<std::string> upper = UpperKeys(kSlotsPerBucket + 2);
   for (const std::string& key : upper) Put(key);
@@ -346,7 +349,7 @@ TEST_F(IndexGrowthTest, NothingRestsWhileNobodyReads) {
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
 }
 
-// --- No room --------------------------------------------------------------------------------------------
+// --- No space -------------------------------------------------------------------------------------------
 
 class IndexWithoutRoomTest : public IndexGrowthTest {
  protected:
@@ -363,7 +366,7 @@ class IndexWithoutRoomTest : public IndexGrowthTest {
     taken_.pop_back();
     parts_.Pass(kTestRest);
   }
-  /// Grows until there are as many buckets as fit into the segments that it has.
+  /// Grows the index until its buckets fill its segments.
   void GrowToTheEndOfASegment() {
     ASSERT_NO_FATAL_FAILURE(FillTo(Index::kPeakLoad * kBucketsPerSegment + 1));
     while (index_.bucket_count() < kBucketsPerSegment) ASSERT_TRUE(index_.Grow(64, parts_.now));
@@ -385,12 +388,12 @@ TEST_F(IndexWithoutRoomTest, GrowthStopsWhenNoSegmentIsFreeAndGoesOnWhenOneIs) {
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
 }
 
-// A split needs an overflow bucket for its upper half, and there is none.
+// A split needs an overflow bucket for its upper half, and none is free.
 TEST_F(IndexWithoutRoomTest, ASplitThatFindsNoOverflowBucketChangesNothing) {
   const std::vector<std::string> upper = UpperKeys(10 * kSlotsPerBucket);
   for (const std::string& key : upper) Put(key);
   FillTo(kFirstPeak + 1);
-  // All overflow buckets of their segment but a few are in other chains, and there is no other segment.
+  // Other chains have almost all overflow buckets of the segment, and no other segment is free.
   TakeAllSegments();
   constexpr std::uint64_t kAlmostAll = kBucketsPerSegment - 4;
   for (std::uint64_t hash = 1; index_.overflow_count() < kAlmostAll; ++hash) {

@@ -1,5 +1,5 @@
-// All of it at random: an index, its log and its cleaner against a plain map, with readers that stop
-// anywhere.
+// A random test of an index with its log and its cleaner,
+// against a plain map, with readers that stop anywhere.
 #include <gtest/gtest.h>
 
 #include <list>
@@ -20,24 +20,24 @@ using Step = KeySearch::Step;
 
 struct Mix {
   const char* name;
-  std::uint64_t keys;      // that there may be
-  std::size_t value_size;  // at most
-  unsigned erase_percent;  // of the writes
-  unsigned pass_percent;   // of all operations
+  std::uint64_t keys;      // number of possible keys
+  std::size_t value_size;  // maximum
+  unsigned erase_percent;  // share of the writes
+  unsigned pass_percent;   // share of all operations
   std::size_t segments;
   bool cleans;
   bool fills = false;
   bool chills = false;
 };
 
-/// A reader on its way, and what it may say at its end.
+/// A reader in flight, and the results that are correct at its end.
 struct Started {
   std::list<Reader>::iterator reader;
   TimePoint start;
-  bool was_there = false;  // all the time
+  bool was_there = false;  // since the start
   bool could_be_there = false;
   bool could_be_cold = false;
-  std::set<std::string> values = {};  // that the key had since the start
+  std::set<std::string> values = {};  // values of the key since the start
 };
 
 class IndexModelTest : public testing::TestWithParam<Mix> {
@@ -50,7 +50,7 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
   std::vector<Started> started_;
   std::uint64_t full_ = 0;
   std::uint64_t stale_cold_ = 0;
-  std::uint64_t ends_[7] = {};  // of readers, by step
+  std::uint64_t ends_[7] = {};  // number of readers that ended, by their last step
 
   bool Chance(unsigned percent) { return random_() % 100 < percent; }
   std::string AnyKey() { return "key" + std::to_string(random_() % mix_.keys); }
@@ -74,7 +74,7 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
     }
   }
 
-  /// The key stays what it is, wherever it is.
+  /// Makes a key cold, or promotes it if it is cold. Its value stays the same.
   void ChillOrFetch() {
     const auto near = model_.lower_bound(AnyKey());
     if (near == model_.end()) return;
@@ -99,7 +99,8 @@ class IndexModelTest : public testing::TestWithParam<Mix> {
     started_.push_back(std::move(started));
   }
 
-  /// One read of any reader. Those that began longer ago than what rests does are no more to be believed.
+  /// Lets one reader read once. Discards it if it began longer ago
+  /// than the reuse delay, after which its result is not valid.
   void StepAReader() {
     if (started_.empty()) return;
     const auto started = started_.begin() + static_cast<std::ptrdiff_t>(random_() % started_.size());
@@ -160,7 +161,8 @@ TEST_P(IndexModelTest, HoldsWhatAMapHolds) {
   EXPECT_GT(parts_.index.bucket_count(), std::uint64_t{1} << Index::kFirstLevel);
   EXPECT_EQ(full_ > 0, mix_.fills) << full_ << " writes found no room";
   if (mix_.chills) {
-    // Only one that was erased in the meantime, or was brought back with the reader on its way, is not cold.
+    // A reader may say kCold of a key that is not cold, if
+    // the key was erased or promoted while the reader ran.
     EXPECT_GT(ends_[static_cast<std::size_t>(Step::kCold)], 500u);
     EXPECT_LT(stale_cold_, ends_[static_cast<std::size_t>(Step::kCold)] / 20);
   }
@@ -169,7 +171,7 @@ TEST_P(IndexModelTest, HoldsWhatAMapHolds) {
   }
 }
 
-// Without the cleaner a region must hold every value ever written.
+// Without the cleaner, the region must have space for every value ever written.
 INSTANTIATE_TEST_SUITE_P(Mixes, IndexModelTest,
                          testing::Values(Mix{"Growing", 200'000, 30, 5, 5, 24, false},
                                          Mix{"ComingAndGoing", 4'000, 30, 45, 10, 24, false},

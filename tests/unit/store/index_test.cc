@@ -1,4 +1,5 @@
-// The index before it grows: entries, chains, and what rests. Growth: index_growth_test.cc.
+// The index before it grows: entries, chains, and slots in
+// their grace period. index_growth_test.cc tests growth.
 #include "store/index/index.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ class IndexTest : public testing::Test {
   Index::Entry EntryOf(const std::string& key) const { return index_.Find(key, HashKey(key)).value(); }
   Step Search(const std::string& key) const { return remora::Search(parts_, key, kFirstView); }
   void CheckAll(bool settled) const { IndexWalk(parts_, model_, settled).Check(); }
-  /// Places of the overflow buckets of a main bucket.
+  /// Returns the places of the overflow buckets of a main bucket.
   std::vector<std::uint64_t> ChainOf(std::uint64_t main) const {
     std::vector<std::uint64_t> chain;
     for (std::uint64_t link = ControlLink(parts_.Main(main).control); link != 0;
@@ -55,7 +56,7 @@ TEST_F(IndexTest, ANewIndexIsEmptyAndSaysHowFarItHasGrown) {
   ASSERT_NO_FATAL_FAILURE(CheckAll(true));
 }
 
-// Where readers look first (layout.h).
+// Readers look into this line first (layout.h).
 TEST_F(IndexTest, EntriesAreInTheirLinesAsLongAsThereIsRoom) {
   int in_line = 0;
   int all = 0;
@@ -69,7 +70,7 @@ TEST_F(IndexTest, EntriesAreInTheirLinesAsLongAsThereIsRoom) {
     }
   };
   for (int i = 0; i < 300; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i)));
-  count(300);  // fewer than five to a bucket
+  count(300);  // fewer than five in a bucket
   EXPECT_GE(in_line, all - 3);
   for (int i = 300; i < 20'000; ++i) {
     ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i)));
@@ -176,7 +177,7 @@ TEST_F(IndexTest, AnErasedSlotIsUsedAgain) {
   EXPECT_EQ(EntryOf(keys[40]).slot, freed.slot);
 }
 
-/// A main bucket with one overflow bucket of a single entry, and a hole before it.
+/// A main bucket with a free slot, and one overflow bucket with a single entry.
 class ShrinkingChainTest : public IndexTest {
  protected:
   const std::vector<std::string> keys_ = KeysOf(3, 2 * kSlotsPerBucket + 2);
@@ -209,7 +210,7 @@ TEST_F(ShrinkingChainTest, AnEntryMovesUpAndItsOldSlotRests) {
 
 TEST_F(ShrinkingChainTest, AReaderThatPassedTheNewSlotFindsTheOldOne) {
   Reader reader(parts_, last_, kFirstView);
-  ASSERT_TRUE(reader.Read());  // the main bucket, in which it is not yet
+  ASSERT_TRUE(reader.Read());  // the main bucket, where the entry is not yet
   ASSERT_EQ(reader.search().bucket(), (BucketRef{true, chain_[0]}));
   parts_.Pass({});
   parts_.Pass(kTestRest - kInstant);
@@ -278,7 +279,8 @@ TEST_F(ShrinkingChainTest, AnEmptyOverflowBucketIsUnlinkedAndUsedAgainWhenItHasR
   EXPECT_EQ(index_.overflow_count(), 3u);
 }
 
-// A link changes only between none and one (I3), so nothing else may be linked there before it has rested.
+// A link changes only between none and one bucket (I3). So no other
+// bucket may be linked there before the grace period is over.
 TEST_F(ShrinkingChainTest, AnUnlinkedBucketComesBackWhenItIsNeededBeforeItRested) {
   parts_.Pass({});
   parts_.Pass(kTestRest);
@@ -303,7 +305,7 @@ TEST_F(ShrinkingChainTest, OneThatCameBackAndWasUnlinkedAgainRestsAnew) {
   ASSERT_NO_FATAL_FAILURE(Erase(back));
   parts_.Pass({});
   ASSERT_TRUE(ChainOf(3).empty()) << "unlinked again";
-  parts_.Pass(kTestRest - kInstant);  // the first unlinking has rested by now, the second has not
+  parts_.Pass(kTestRest - kInstant);  // the first grace period is over, the second one is not
   ASSERT_TRUE(index_.Reserve(6, kSlotsPerBucket + 1));
   EXPECT_NE(ChainOf(6), chain_);
   parts_.Pass(kInstant);

@@ -1,4 +1,4 @@
-// How a reader whose idea of the index' growth is old finds its way, against a table that is really split.
+// How a reader with an outdated view of the index finds its bucket, in a table that really splits.
 #include "store/format/memory/index_view.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace remora {
 namespace {
 
-/// A linear hash table by the book: each split moves hashes from one bucket to a new one.
+/// A linear hash table as in a textbook: each split moves hashes from one bucket to a new one.
 class Table {
  public:
   Table(std::uint32_t level, std::vector<std::uint64_t> hashes)
@@ -52,7 +52,7 @@ class Table {
 
 std::uint64_t BucketsOf(const IndexView& view) { return (std::uint64_t{1} << view.level) + view.split; }
 
-/// A reader on its way to a hash, one bucket at a time, as KeySearch goes.
+/// A reader on the path to the bucket of a hash. It reads one bucket at a time, as KeySearch does.
 struct Walk {
   std::size_t hash;
   IndexView view;
@@ -127,7 +127,7 @@ TEST_F(LookupTest, EvenAReaderThatKnowsNothingFindsTheWay) {
   }
 }
 
-// Readers that stop anywhere while buckets are split under them.
+// Readers stop anywhere while buckets split under them.
 TEST_F(LookupTest, ReadersArriveWhileTheTableGrows) {
   std::vector<Walk> walks;
   for (int split = 0; split < kSplits; ++split, table_.Split()) {
@@ -135,7 +135,7 @@ TEST_F(LookupTest, ReadersArriveWhileTheTableGrows) {
     for (Walk& walk : walks) {
       if (random_() % 20 != 0) continue;
       ASSERT_NO_FATAL_FAILURE(walk.Step(table_));
-      // There, as of now: it read a bucket of exactly the depth that it looks for.
+      // The result holds now if the bucket still has the depth with which the reader looked for it.
       if (walk.there && walk.home.depth == table_.depth(walk.home.bucket)) {
         ASSERT_EQ(walk.home.bucket, table_.bucket_of(walk.hash));
       }
@@ -143,7 +143,7 @@ TEST_F(LookupTest, ReadersArriveWhileTheTableGrows) {
   }
 }
 
-// The view that one reader keeps for all of its keys learns from each.
+// A reader keeps one view for all of its keys, and learns from each search.
 TEST_F(LookupTest, AViewCatchesUpAndIsNeverAhead) {
   IndexView view = table_.view();
   for (int split = 0; split < kSplits; ++split, table_.Split()) {
@@ -172,12 +172,13 @@ TEST_F(LookupTest, SawLearnsNothingFromWhatItKnows) {
     view.Saw(bucket, bucket < 7 || bucket >= 32 ? 6 : 5);
     ASSERT_TRUE(view.level == 5 && view.split == 7) << bucket;
   }
-  view.Saw(0, 0);  // an overflow bucket says no depth
+  view.Saw(0, 0);  // an overflow bucket has no depth
   EXPECT_TRUE(view.level == 5 && view.split == 7);
 }
 
 TEST_F(LookupTest, TheOtherHalfOfTheFirstSplitComesBeforeThatOfALaterOne) {
-  // Bucket 1 was looked for at depth 1 and has depth 4; the hash parts from it at the second bit.
+  // The reader looked for bucket 1 at depth 1, and found
+  // depth 4. The hash leaves that bucket at its second bit.
   const Home next = NextHome(0b1111, {1, 1}, 4);
   EXPECT_EQ(next.bucket, 0b11u);
   EXPECT_EQ(next.depth, 2u);

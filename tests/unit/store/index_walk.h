@@ -1,4 +1,4 @@
-// Walks a whole index by its bytes, as layout.h describes them, and says the first thing that is wrong.
+// Walks a whole index by its bytes, as layout.h describes them, and reports the first error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,12 +13,12 @@
 
 namespace remora {
 
-/// What the store should hold.
+/// The keys and values that the store should hold.
 using Model = std::map<std::string, std::string>;
 
 class IndexWalk {
  public:
-  /// `settled`: nothing rests, so nothing is there twice and no overflow bucket is empty.
+  /// `settled`: no grace period runs, so no entry is there twice, and no overflow bucket is empty.
   IndexWalk(const StoreParts& parts, const Model& model, bool settled)
       : parts_(parts), model_(model), settled_(settled), view_(parts.index.view()) {}
 
@@ -98,7 +98,8 @@ class IndexWalk {
 
   void CheckColdSlot(std::uint64_t word) {
     const auto found = by_cold_word_.find(word);
-    // One that is brought back, erased or copied to another bucket leaves a slot behind that rests.
+    // A cold key that was promoted, erased or copied to
+    // another bucket leaves a slot behind for a grace period.
     const bool current =
         found != by_cold_word_.end() && Belongs(word, home_) && keys_.insert(found->second).second;
     ASSERT_TRUE(current || !settled_) << "a cold slot was left behind";
@@ -122,8 +123,8 @@ class IndexWalk {
   const std::map<std::uint64_t, std::string> by_cold_word_ = ByColdWord(parts_, model_);
   const IndexView view_;
   Home home_;
-  std::set<std::uint64_t> words_;     // of one chain
-  std::set<std::uint64_t> overflow_;  // places seen
+  std::set<std::uint64_t> words_;     // slots of the current chain
+  std::set<std::uint64_t> overflow_;  // places of the overflow buckets so far
   std::set<std::string> keys_;
   std::uint64_t live_bytes_ = 0;
   std::uint64_t cold_ = 0;

@@ -1,4 +1,4 @@
-// A search whose bucket and records change, or are seen torn, between its reads.
+// A search whose bucket and records change between its reads, or are torn.
 #include "store/format/memory/key_search.h"
 
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@ namespace {
 
 using Step = KeySearch::Step;
 
-/// One store's memory, as a reader may see it: buckets and records are put there one by one.
+/// The memory of a store, as a reader may see it. A test puts buckets and records there one by one.
 class KeySearchTest : public testing::Test {
  protected:
   static constexpr std::string_view kKey = "the key";
-  static constexpr std::uint64_t kOverflow = 77;  // place of a bucket
+  static constexpr std::uint64_t kOverflow = 77;  // place of an overflow bucket
   const StoreShape shape_{1 << 20, 0xfeed};
   const std::uint64_t hash_ = HashKey(kKey);
   const std::string neighbour_ = CollidingKey(kKey);
@@ -103,15 +103,15 @@ TEST_F(KeySearchTest, ALiveRecordIsFoundBehindATornOne) {
   EXPECT_EQ(search_.step(), Step::kFound);
 }
 
-// A slot of the key, torn, that names a place outside the region must be neither followed nor taken for
-// empty.
+// A torn slot of the key may lead outside of the region.
+// The search neither follows it nor takes it for empty.
 TEST_F(KeySearchTest, ASlotOutsideTheRegionIsNoMiss) {
   bucket_.slots[3] = EncodeSlot({Fingerprint(hash_), 4, kMaxOffsetUnits});
   TakeBucket();
   EXPECT_EQ(search_.step(), Step::kUnsure);
 }
 
-// The same, torn to spell what another slot says: the other key's record does not show that ours is missing.
+// A torn slot of the key may equal another key's slot. Then the other key's record does not prove a miss.
 TEST_F(KeySearchTest, TwoSlotsThatSayTheSameAreNoMiss) {
   const RecordImage foreign = MakeRecord(neighbour_, "value", 4, true, 90);
   bucket_.slots[0] = WordFor(foreign);
@@ -132,7 +132,7 @@ TEST_F(KeySearchTest, TwoSlotsThatSayTheSameInOneChainAreNoMiss) {
   EXPECT_EQ(search_.step(), Step::kUnsure);
 }
 
-// A torn slot that leads to a record which another slot named before, or with another extent.
+// A torn slot may lead to a record that another slot named before, or may have another extent.
 TEST_F(KeySearchTest, AForeignRecordThatIsDeadIsNoMiss) {
   const RecordImage foreign = MakeRecord(neighbour_, "value", 4, false, 90);
   bucket_.slots[0] = WordFor(foreign);
@@ -152,7 +152,7 @@ TEST_F(KeySearchTest, AForeignRecordInAnotherExtentIsNoMiss) {
 }
 
 TEST_F(KeySearchTest, ATornLinkIsNoMiss) {
-  bucket_.control = EncodeControl(kTestDepth, 0) | 1;  // its check is not there yet
+  bucket_.control = EncodeControl(kTestDepth, 0) | 1;  // the check bits of the link are missing
   TakeBucket();
   EXPECT_EQ(search_.step(), Step::kUnsure);
 }
@@ -236,8 +236,8 @@ TEST_F(KeySearchTest, ADepthThatNoBucketHasIsNotFollowed) {
   EXPECT_EQ(view_.level, kTestDepth) << "and nothing is learned from it";
 }
 
-// After a split the old slots rest: they name live records of keys that belong elsewhere by now. Such a one
-// may have come of tearing, so it shows nothing.
+// After a split, old slots stay for a grace period. They lead to live records of keys that belong to another
+// bucket now. A torn slot may look the same, so such a record proves nothing.
 TEST_F(KeySearchTest, ARecordThatASplitMovedAwayIsNoMiss) {
   const RecordImage moved = MakeRecord(CollidingKey(kKey, kTestDepth, true), "value", 4, true, 90);
   const bool ours_is_lower = BucketAtDepth(hash_, kTestDepth + 1) == main_;
@@ -259,7 +259,7 @@ TEST_F(KeySearchTest, GivingUpIsNoMiss) {
 
 // --- Records --------------------------------------------------------------------------------------------
 
-// More foreign records than a search remembers: it does not guess.
+// The bucket has more foreign records than a search remembers, so the search cannot prove a miss.
 TEST_F(KeySearchTest, ManyForeignRecordsAreNoMiss) {
   for (std::size_t i = 0; i < kSlotsPerBucket; ++i) {
     bucket_.slots[i] = WordFor(MakeRecord(neighbour_, "value", 4, true, 90 + i * 10));
@@ -272,8 +272,8 @@ TEST_F(KeySearchTest, ManyForeignRecordsAreNoMiss) {
   EXPECT_EQ(search_.step(), Step::kUnsure);
 }
 
-// An update as a reader may see it: each mixture, at each state of the two records, leads to a live record or
-// to another look, never to a miss.
+// An update as a reader may see it. Each mixture of the slots, with each state of the two records, leads to a
+// live record or to another search, never to a miss.
 TEST_F(KeySearchTest, NoMixtureOfAnUpdateIsAMiss) {
   const RecordImage foreign = MakeRecord(neighbour_, "value", 4, true, 0x1ff);
   for (const bool old_is_live : {true, false}) {
@@ -287,7 +287,7 @@ TEST_F(KeySearchTest, NoMixtureOfAnUpdateIsAMiss) {
       search.TakeBucket(bucket_);
       while (search.step() == Step::kReadRecord) {
         const std::uint64_t at = search.slot().offset_units;
-        // Elsewhere in the region: nothing that verifies.
+        // Any other place in the region has no record that verifies.
         const RecordImage& seen = at == 0x0ff ? older : at == 0x100 ? newer : at == 0x1ff ? foreign : older;
         search.TakeRecord(seen.header(), seen.bytes.data() + sizeof(RecordHeader));
       }

@@ -42,7 +42,7 @@ class LargeTest : public testing::TestWithParam<Durability> {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
-  /// As Store::Put, in a time that the test sets.
+  /// Commits a write, and repeats it while it is Aborted. The test's clock advances meanwhile.
   absl::Status Commit(Write write) { return CommitPatiently(*store_, clock_, write); }
   absl::Status Put(std::string_view key, std::string_view value) {
     Write write;
@@ -173,7 +173,7 @@ TEST_P(LargeTest, WhatHasExpiredIsSwept) {
   EXPECT_EQ(store_->Read(Counter::kMemoryBytesFree), free - kSegmentSize);
 }
 
-// A store that may evict takes large values for ever; with a durable tier, all of them are there.
+// A store with eviction takes any number of large values. With a durable tier, it keeps all of them.
 TEST_P(LargeTest, LargeRecordsAreEvicted) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kLeastUsed));
   constexpr int kKeys = 20;
@@ -220,8 +220,8 @@ TEST_P(LargeTest, SmallOnesMakeRoomForLargeOnesAndTheOtherWayRound) {
   EXPECT_TRUE(got == ValueOf(7 * kMiB, 1));
 }
 
-// Whatever else is in the memory, and whoever has reserved some of it: what is asked for finds room, at the
-// latest when that is given back.
+// Each request finds space, whatever the memory contains, and even if a part of it is reserved. At the latest
+// it does when the reservation is given back.
 TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
   if (GetParam() == Durability::kMemory) GTEST_SKIP() << "what makes room is gone";
   ASSERT_NO_FATAL_FAILURE(Open(16 * kMiB, Eviction::kLeastUsed));
@@ -233,7 +233,7 @@ TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
     if (reserved) store_->GiveBack(*reserved);
     reserved.reset();
   };
-  // As a server does: it puts off what is Aborted, and in the end reservations end.
+  // Repeats an operation while it is Aborted, and at last gives the reservation back, as a server does.
   const auto patiently = [&](const auto& try_it) {
     for (int tries = 0;; ++tries) {
       const absl::Status status = try_it();
@@ -289,7 +289,7 @@ TEST_P(LargeTest, ValuesOfAQuarterOfTheMemoryComeAndGo) {
   EXPECT_GT(waits, 0) << "at times there was room only in what was reserved";
 }
 
-// A touch takes as much room as a put; here only what it touches itself could make way.
+// A touch needs as much space as a put. Here only the record that it touches could make way.
 TEST_P(LargeTest, ATouchWithoutRoomEnds) {
   ASSERT_NO_FATAL_FAILURE(Open(32 * kMiB, Eviction::kLeastUsed));
   ASSERT_TRUE(Put("key", ValueOf(18 * kMiB, 1)).ok());

@@ -46,7 +46,7 @@ TEST(LoadCoverageTest, IsWhatAMapOfAllKeysSays) {
   std::mt19937_64 random(1);
   const auto any_key = [&] {
     std::string key(1 + random() % 3, '\0');
-    for (char& byte : key) byte = static_cast<char>(random() % 4 * 85);  // some with the highest bit
+    for (char& byte : key) byte = static_cast<char>(random() % 4 * 85);  // some have the highest bit set
     return key;
   };
   for (int round = 0; round < 50; ++round) {

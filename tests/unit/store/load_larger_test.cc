@@ -1,5 +1,5 @@
-// A load of more than the memory holds, while the store serves: what does not fit is cold from the start, and
-// a cold entry says only a hash (store/recovery/index_loader.h, L1 and L2).
+// Loads of more records than the memory holds, while the store serves. The records that do not fit are cold
+// from the start, and a cold entry has only a hash (store/recovery/index_loader.h, L1 and L2).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,15 +23,15 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-// Their hashes agree in all that a cold slot says. In the order of keys, one stands in the first third of the
-// others, and one in the last.
+// The hashes of these keys agree in all bits that a cold slot has. In the order of keys, the first one comes
+// in the first third of the other keys, and the second one in the last third.
 const std::string kFirstTwin = "twin 115001517";
 const std::string kSecondTwin = "twin 167544769";
 
 class LoadLargerTest : public testing::Test {
  protected:
   static constexpr int kKeys = 4000;
-  static constexpr std::size_t kValueSize = 16'000;  // 4 times the memory
+  static constexpr std::size_t kValueSize = 16'000;  // all values together take 4 times the memory
 
   explicit LoadLargerTest(unsigned seed = 1) : random_(seed) {
     options_ = LoggedIn(temp_ / "store", kMinMemorySize);
@@ -78,9 +78,9 @@ class LoadLargerTest : public testing::Test {
     write.ttl = ttl;
     return Do(write);
   }
-  /// The value, or the name of what Get said instead.
+  /// Returns the value, or the name of the status that Get returned.
   std::string Get(const std::string& key) { return GetPatiently(*store_, clock_, key); }
-  /// Whether this brought it to memory.
+  /// Returns whether Get finds the stored value, and promotes the key for it.
   bool IsFetched(const std::string& key) {
     const std::uint64_t before = store_->Read(Counter::kFetches);
     const bool there = Get(key) == stored_.at(key);
@@ -94,7 +94,7 @@ class LoadLargerTest : public testing::Test {
     stored_[kSecondTwin] = Value(kSecondTwin);
     for (const auto& [key, value] : stored_) ASSERT_TRUE(Put(key, value).ok());
   }
-  /// Brings in so much that all else is evicted.
+  /// Promotes so many keys that all other records are evicted.
   void Scan() {
     for (int i = 0; i < kKeys / 2; ++i) ASSERT_EQ(Get(Key(i)), stored_.at(Key(i)));
   }
@@ -138,7 +138,7 @@ TEST_F(LoadLargerTest, LargeOnesAreColdWhereThereIsNoRunForThem) {
     ASSERT_NO_FATAL_FAILURE(LoadAll());
     EXPECT_EQ(store_->Read(Counter::kEvictions), 0u);
     EXPECT_GT(store_->Read(Counter::kColdKeys), 10u);
-    // Of the large ones, how many find a run is a matter of what else is free at their moment.
+    // How many large records find a run depends on the free memory at their time.
     EXPECT_LE(store_->Read(Counter::kColdKeys), 26u) << "small ones are cold, too";
     ASSERT_NO_FATAL_FAILURE(ExpectStored());
   }
@@ -177,22 +177,22 @@ TEST_F(LoadLargerTest, ColdKeysAreSweptWhileOthersAreNotLoadedYet) {
   ASSERT_NO_FATAL_FAILURE(ExpectStored());
 }
 
-// --- Two keys that a cold slot cannot tell apart
-// ------------------------------------------------------------
+// --- Two keys that a cold slot cannot tell apart ---------------------------------------------------------
 
 class LoadTwinsTest : public LoadLargerTest {
  protected:
-  /// Nothing is loaded, and the first twin is cold.
+  /// Stores all keys, with both twins.
   void SetUp() override {
     ASSERT_EQ(EncodeColdSlot(HashKey(kFirstTwin)), EncodeColdSlot(HashKey(kSecondTwin)));
     ASSERT_NO_FATAL_FAILURE(Fill());
   }
+  /// Opens the store, which has loaded nothing yet, and makes the first twin cold.
   void OpenWithTheFirstCold() {
     ASSERT_NO_FATAL_FAILURE(Open(Loading::kInSteps));
     ASSERT_TRUE(IsFetched(kFirstTwin));
     ASSERT_NO_FATAL_FAILURE(Scan());
   }
-  /// The first one was cold until now.
+  /// Checks that the first twin was cold until now, and both values; then loads all keys.
   void ExpectBothAndLoadAll() {
     EXPECT_TRUE(IsFetched(kFirstTwin));
     for (const std::string& twin : {kFirstTwin, kSecondTwin}) {
@@ -251,9 +251,9 @@ TEST_F(LoadTwinsTest, OneIsLoadedBesideTheOther) {
   ASSERT_NO_FATAL_FAILURE(ExpectBothAndLoadAll());
 }
 
-// Of two that do not fit, one comes to memory: with two cold entries of one hash, neither could be told.
+// The load promotes one of two twins that do not fit: two cold entries of one hash could not be told apart.
 TEST_F(LoadTwinsTest, BothDoNotFit) {
-  // Before both, as much as the memory takes.
+  // These keys come before both twins, and take all of the memory.
   for (int i = 0; i < kKeys / 2; ++i) {
     const std::string key = "before " + Key(i);
     stored_[key] = Value(key);
@@ -269,8 +269,7 @@ TEST_F(LoadTwinsTest, BothDoNotFit) {
   }
 }
 
-// --- Against a model
-// ----------------------------------------------------------------------------------------
+// --- Against a model -------------------------------------------------------------------------------------
 
 class LoadLargerModelTest : public LoadLargerTest, public testing::WithParamInterface<unsigned> {
  protected:
@@ -294,7 +293,7 @@ class LoadLargerModelTest : public LoadLargerTest, public testing::WithParamInte
     return random_() % 4 == 0 ? milliseconds(1 + static_cast<std::int64_t>(random_() % 20'000))
                               : kNeverExpires;
   }
-  /// The write waits for room, and time passes: it counts from the try that succeeds.
+  /// The put may wait for space while time passes. Its TTL counts from the try that succeeds.
   void PutAny(const std::string& key) {
     const milliseconds ttl = AnyTtl();
     const std::string value = Value(key, 1 + random_() % (2 * kValueSize));
@@ -326,7 +325,7 @@ class LoadLargerModelTest : public LoadLargerTest, public testing::WithParamInte
         return Look(key);
     }
   }
-  /// What expired while somebody waited.
+  /// Removes a key from the model if it expired while an operation waited.
   void Forget(const std::string& key) {
     const auto known = model_.find(key);
     if (known != model_.end() && IsOver(known->second)) model_.erase(known);
@@ -354,13 +353,14 @@ TEST_P(LoadLargerModelTest, AnyOrderOfStepsAndOperations) {
       if (random_() % 100 < steps_percent) loading = store_->Load();
       if (random_() % 20 == 0) clock_.Advance(milliseconds(random_() % 200));
       if (random_() % 50 == 0) store_->Work();
-      if (random_() % 500 == 0) clock_.Advance(std::chrono::seconds(60));  // for the next sweep of cold keys
+      if (random_() % 500 == 0) clock_.Advance(std::chrono::seconds(60));  // lets the next cold expiry begin
     }
     if (!to_the_end) continue;
     ASSERT_FALSE(store_->loading()) << store_->load_status();
     for (int i = 0; i < kKeys; ++i) ASSERT_NO_FATAL_FAILURE(Look(Key(i)));
     for (const std::string& twin : {kFirstTwin, kSecondTwin}) ASSERT_NO_FATAL_FAILURE(Look(twin));
-    // What has expired is swept, after the passes through the tier that are under way.
+    // The cold expirer first ends the passes through the tier
+    // that it has begun, and then removes the expired keys.
     for (int pass = 0; pass < 3; ++pass) {
       while (store_->Work()) {
       }

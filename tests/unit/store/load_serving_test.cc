@@ -1,5 +1,5 @@
-// A load that goes on while the store serves (store/recovery/index_loader.h, L1 and L2): step by step where
-// the order matters, in threads where it must not.
+// A load that goes on while the store serves (store/recovery/index_loader.h, L1 and L2). It runs step by step
+// where the order matters, and in threads where the order must not matter.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::unique_ptr<Store> OpenOrDie(const StoreOptions& options) {
   return *std::move(store);
 }
 
-/// The value, or the status' code.
+/// Returns the value, or the name of the status code.
 std::string Get(const Store& store, const std::string& key) {
   std::string value;
   const absl::Status status = store.Get(key, &value);
@@ -57,7 +57,7 @@ class LoadServingTest : public testing::Test {
 
   static std::string Key(int i) { return "key" + std::to_string(i); }
 
-  /// Stores keys 0 to kKeys - 1, and starts anew; nothing is loaded yet.
+  /// Stores keys 0 to kKeys - 1, and reopens the store, which has loaded nothing yet.
   void FillAndReopen(std::size_t value_size = 200) {
     store_ = OpenOrDie(options_);
     for (int i = 0; i < kKeys; ++i) {
@@ -141,7 +141,8 @@ TEST_F(LoadServingTest, WhatIsDeletedMeanwhileStaysDeleted) {
 
 TEST_F(LoadServingTest, AGroupFindsWhatIsNotLoaded) {
   ASSERT_NO_FATAL_FAILURE(FillAndReopen());
-  // Of one main bucket's worth of keys and more: the group's room and that of what is fetched must both do.
+  // Enough keys to fill main buckets. The group needs space
+  // for its new keys, and for keys that are not loaded yet.
   std::vector<std::string> keys;
   for (int i = 0; i < kKeys; ++i) keys.push_back(Key(i));
   for (int i = 0; i < kKeys; ++i) keys.push_back("fresh" + std::to_string(i));
@@ -186,7 +187,7 @@ TEST_F(LoadServingTest, WhatHasExpiredIsNotBroughtBack) {
     ASSERT_TRUE(store_->Put(Key(i), stored_[Key(i)], ttl).ok());
   }
   Reopen();
-  EXPECT_EQ(Get(*store_, Key(2)), stored_[Key(2)]);  // in memory when it expires
+  EXPECT_EQ(Get(*store_, Key(2)), stored_[Key(2)]);  // its record is in memory when it expires
   clock_.Advance(milliseconds(1000));
   EXPECT_EQ(Get(*store_, Key(2)), "NOT_FOUND");
   EXPECT_EQ(Get(*store_, Key(4)), "NOT_FOUND");
@@ -283,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, LoadModelTest, testing::Range(1u, 5u));
 
 class LoadThreadsTest : public testing::Test {
  protected:
-  // So much that two threads load.
+  // Enough data for two loading threads.
   static constexpr int kKeys = 10'000;
   static constexpr std::size_t kValueSize = 4000;
 
@@ -359,7 +360,7 @@ TEST_F(LoadThreadsTest, ThreadsBeforeOpenReturnsLoadTheSame) {
   for (int i = 0; i < kKeys; ++i) ASSERT_EQ(Get(*store_, Key(i)), values_[static_cast<std::size_t>(i)]);
 }
 
-// Who is told at the start need not serve first.
+// A store whose index may not fit serves only after the load, so that Open can return the error.
 TEST_F(LoadThreadsTest, WhatDoesNotFitIsKnownWhenOpenReturns) {
   store_.reset();
   options_.memory_size = kMinMemorySize;
@@ -374,7 +375,7 @@ TEST_F(LoadServingTest, WhatDoesNotFitIsNeverMissing) {
   store_.reset();
   options_.memory_size = kMinMemorySize;
   options_.eviction = Eviction::kNone;
-  options_.clock = nullptr;  // a Get that waits for memory does so until time has passed
+  options_.clock = nullptr;  // a real clock, so that a Get that waits for memory can end
   store_ = OpenOrDie(options_);
   LoadAll();
   EXPECT_EQ(store_->load_status().code(), absl::StatusCode::kOutOfRange);
@@ -420,13 +421,13 @@ TEST_F(LoadServingTest, WhatIsDamagedIsNeverMissing) {
   EXPECT_LT(lost, 20) << "a block of the table";
 }
 
-// A step that finds no room until something has rested goes on where it was.
+// A step that finds no space before a grace period is over continues later where it stopped.
 TEST_F(LoadServingTest, ALoadWaitsForMemoryThatRests) {
   options_.memory_size = std::size_t{20} << 20;
   options_.eviction = Eviction::kNone;
   ASSERT_NO_FATAL_FAILURE(FillAndReopen(12'000));  // two thirds of the memory
   int put_off = 0;
-  // Overwritten again and again, so that most segments have died and rest, or are to be cleaned.
+  // Overwrites leave most segments dead: they are in their grace period, or wait for the cleaner.
   for (int i = 0; store_->loading(); ++i) {
     Write write;
     const std::string key = Key(i % 50);

@@ -78,7 +78,7 @@ TEST(LoadTest, VersionsGrowAcrossRestarts) {
   }
 }
 
-// A restart drops what is dead.
+// A restart drops dead records.
 TEST(LoadTest, ARestartCompacts) {
   TempDir temp;
   const StoreOptions options = LoggedIn(temp / "store", kMinMemorySize);
@@ -110,7 +110,7 @@ TEST(LoadTest, WhatDoesNotFitSaysWhatWould) {
   EXPECT_EQ(store->Read(Counter::kKeys), 200u) << "what it said would do does";
 }
 
-// What is evicted on the way is where it was.
+// Keys whose records do not fit are cold after the load, and are still found.
 TEST(LoadTest, MoreThanMemoryHolds) {
   TempDir temp;
   std::map<std::string, std::string> oracle;

@@ -1,4 +1,5 @@
-// Moving the commit log to RocksDB, by both ways.
+// Applies groups of the commit log to RocksDB, with both ways of doing
+// it. C3a and C3b are invariants of store/durable/log_applier.h.
 #include "store/durable/log_applier.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +27,7 @@ using testing::UnorderedElementsAre;
 
 using AppliedModel = std::map<std::string, std::string>;
 
-/// A group as the log holds it. Its LSN is 4096 times its number, from 1 on.
+/// A group as the log holds it. Its LSN is 4096 times its number, and numbers begin with 1.
 class MadeGroup {
  public:
   MadeGroup(std::uint64_t number, const std::vector<LogEntry>& entries)
@@ -72,7 +73,7 @@ class LogApplierTest : public testing::TestWithParam<ApplyWay> {
   void Add(std::uint64_t number, const std::vector<LogEntry>& entries) {
     applier_->Add(MadeGroup(number, entries).group());
   }
-  /// Values without their headers.
+  /// Returns the entries of a column family, with values that have no header.
   AppliedModel Stored(rocksdb::ColumnFamilyHandle* family) const {
     AppliedModel all;
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}, family));
@@ -97,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Both, LogApplierTest, testing::Values(ApplyWay::kInsert
                            return one.param == ApplyWay::kInsert ? "Insert" : "Ingest";
                          });
 
-// C3a.
+// C3a: of all entries of a key, the last one that was added is written.
 TEST_P(LogApplierTest, TheLastOfAKeyIsWritten) {
   Add(1, {{.version = 1, .key = "a", .value = "one"},
           {.version = 2, .expiry_ms = 77, .key = "b", .value = "two"}});
@@ -117,7 +118,7 @@ TEST_P(LogApplierTest, TheLastOfAKeyIsWritten) {
   EXPECT_EQ(entry.header.expiry_ms, 77u);
   EXPECT_EQ(applier_->bytes(), 0u);
 
-  // What is below does not come back, and what was deleted may.
+  // After a delete, no older value of the key returns. A deleted key may be written again.
   Add(4, {{.kind = LogEntryKind::kDelete, .version = 6, .key = "a"},
           {.version = 7, .key = "c", .value = "seven"}});
   ASSERT_TRUE(applier_->Apply().ok());
@@ -162,11 +163,11 @@ TEST_P(LogApplierTest, AnLsnOfAnotherSizeIsDamage) {
   EXPECT_EQ(LogApplier::ReadAppliedTo(db_.get(), meta_).status().code(), absl::StatusCode::kDataLoss);
 }
 
-// C3b: whenever the process ends, the database is the log up to its own applied_to.
+// C3b: whenever the process ends, the database has exactly the log up to its own applied_to.
 TEST_P(LogApplierTest, HoldsTheLogUpToItsOwnLsn) {
   constexpr std::uint64_t kAppliedGroups = 400;
   std::mt19937_64 random(7);
-  std::map<std::uint64_t, AppliedModel> states;  // by LSN
+  std::map<std::uint64_t, AppliedModel> states;  // by the LSN behind the last group
   std::vector<MadeGroup> log;
   AppliedModel model;
   states[0] = model;
@@ -201,7 +202,7 @@ TEST_P(LogApplierTest, HoldsTheLogUpToItsOwnLsn) {
     OpenDatabase();
     ASSERT_TRUE(states.contains(applier_->applied_to().value));
     ASSERT_EQ(Stored(entries_), states[applier_->applied_to().value]);
-    next = 0;  // all again: it knows what it has
+    next = 0;  // adds all groups again; the applier skips those that it has
   }
   while (next < log.size()) applier_->Add(log[next++].group());
   ASSERT_TRUE(applier_->Apply().ok());

@@ -1,4 +1,5 @@
-// A database of RocksDB as a commit log fills it: two families, flushed together, and by the applier alone.
+// A RocksDB database as the applier of a commit log fills it. It has two column families, which only the
+// applier flushes, and both together.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ class LogDatabase {
     options.create_if_missing = true;
     options.create_missing_column_families = true;
     options.atomic_flush = true;
-    options.avoid_flush_during_shutdown = true;  // so that Close loses what a kill would lose
+    options.avoid_flush_during_shutdown = true;  // so that Close loses the same data as a kill
     rocksdb::DB* db = nullptr;
     const rocksdb::Status status =
         rocksdb::DB::Open(options, path, {{"default", {}}, {"meta", {}}}, &families_, &db);

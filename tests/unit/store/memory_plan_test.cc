@@ -43,7 +43,8 @@ TEST(MemoryNeededTest, GrowsWithWhatIsStored) {
   EXPECT_GT(MemoryNeeded(1, kMaxMemorySize), kMaxMemorySize) << "nothing would do";
 }
 
-// Keys just below and just above what makes the index grow, and records of which few fit into a segment.
+// Numbers of keys just below and just above the growth of
+// the index, and records of which few fit into a segment.
 TEST(MemoryNeededTest, IsEnough) {
   struct Load {
     std::uint64_t keys;

@@ -1,4 +1,4 @@
-// Writes and reads that may have to wait until memory has rested, in a time that the test sets.
+// Writes and reads that wait until retired memory is free. The test's clock advances meanwhile.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace remora {
 
 inline constexpr std::chrono::milliseconds kPatience{10};
 
-/// As Store::Put and the like.
+/// Commits a write, and repeats it while it is Aborted. Returns its status.
 inline absl::Status CommitPatiently(Store& store, ManualClock& clock, Write write) {
   for (;;) {
     store.Commit(std::span(&write, 1));
@@ -24,7 +24,8 @@ inline absl::Status CommitPatiently(Store& store, ManualClock& clock, Write writ
   }
 }
 
-/// As Store::Get, which brings to memory what is cold: the value, or the name of what it said instead.
+/// Returns the value of a key, or the name of the status. Promotes
+/// the key if it is cold, and repeats that while it is Aborted.
 inline std::string GetPatiently(Store& store, ManualClock& clock, std::string_view key) {
   absl::StatusOr<Location> location = store.Locate(key);
   for (; absl::IsAborted(location.status()); location = store.Locate(key)) clock.Advance(kPatience);

@@ -1,4 +1,4 @@
-// How much of the disk the durable tier reads for what it shows.
+// The bytes that the durable tier reads from the disk for the entries that it shows.
 #include <gtest/gtest.h>
 #include <rocksdb/iostats_context.h>
 
@@ -18,7 +18,7 @@ class ReadAheadTest : public testing::Test {
  protected:
   static constexpr std::uint64_t kKeys = 16'000;
   static constexpr std::size_t kValueSize = 1000;
-  static constexpr std::uint64_t kBlock = 16 << 10;  // of a table; more than it has
+  static constexpr std::uint64_t kBlock = 16 << 10;  // upper bound for a block of a table
 
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(Open());
@@ -26,11 +26,11 @@ class ReadAheadTest : public testing::Test {
     tier_->SetVersionLimit(kKeys + 1);
     for (std::uint64_t i = 0; i < kKeys; ++i) {
       std::string value(kValueSize, '\0');
-      for (char& byte : value) byte = static_cast<char>(random());  // so that none of it is compressed
+      for (char& byte : value) byte = static_cast<char>(random());  // so that it does not compress
       tier_->Put(Key(i), {.version = i + 1}, value);
     }
     ASSERT_TRUE(tier_->Write().ok());
-    ASSERT_NO_FATAL_FAILURE(Open());  // turns it into tables
+    ASSERT_NO_FATAL_FAILURE(Open());  // opening moves the entries into tables
     ASSERT_GT(tier_->EstimateSize().disk_bytes, kKeys * kValueSize);
   }
   void Open() {
@@ -41,7 +41,7 @@ class ReadAheadTest : public testing::Test {
   }
   static std::string Key(std::uint64_t i) { return std::to_string(10'000'000 + i); }
 
-  /// Of the disk, for `count` entries from one on.
+  /// Returns the bytes that the tier reads from the disk for `count` entries, from number `from` on.
   std::uint64_t BytesReadFor(std::uint64_t count, std::uint64_t from) {
     const std::uint64_t before = rocksdb::get_iostats_context()->bytes_read;
     std::uint64_t shown = 0;
@@ -66,7 +66,7 @@ class ReadAheadTest : public testing::Test {
   std::unique_ptr<DurableTier> tier_;
 };
 
-// As a sweep does, between writes.
+// The cold expirer reads a few entries between writes.
 TEST_F(ReadAheadTest, AFewEntriesAreNotMegabytes) {
   BytesReadFor(1, 0);  // opens the tables
   for (const std::uint64_t count : {1u, 10u, 100u}) {
@@ -76,7 +76,7 @@ TEST_F(ReadAheadTest, AFewEntriesAreNotMegabytes) {
   }
 }
 
-// Small ones, as of a load in steps, and large ones.
+// Small ranges, as a load in steps reads them, and large ones.
 TEST_F(ReadAheadTest, RangesAreReadOnce) {
   BytesReadFor(1, 0);  // opens the tables
   for (const std::size_t parts : {100u, 2u}) {

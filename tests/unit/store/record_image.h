@@ -1,4 +1,4 @@
-// A record as a writer leaves it in the log, made from scratch and not with the store's own code.
+// A record as a writer leaves it in the log, made without the store's own code.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,18 @@
 
 namespace remora {
 
-/// Depth of the buckets that the records are looked up in: little, so that keys which collide are soon found.
+/// Depth of the buckets in which the records are looked up.
+/// It is small, so that colliding keys are soon found.
 inline constexpr std::uint32_t kTestDepth = 2;
 
 inline Home TestHome(std::string_view key) { return {BucketAtDepth(HashKey(key), kTestDepth), kTestDepth}; }
 
-/// The bytes of an extent.
+/// The bytes of an extent, and their place.
 struct RecordImage {
   std::vector<std::byte> bytes;
   RecordPlace place;
 
-  /// As a search for `key` judges it, that was led here.
+  /// Returns the result of a search for `key` that reads this record.
   RecordState Check(std::string_view key) const {
     RecordPlace at = place;
     at.home = TestHome(key);
@@ -62,8 +63,8 @@ inline RecordImage MakeRecord(std::string_view key, std::string_view value, std:
   return image;
 }
 
-/// A key other than `key` that has the same fingerprint and the same main bucket at `depth`, and at one more
-/// the other one if `parted`.
+/// Returns a key other than `key` that has the same fingerprint, and at `depth` the same main bucket. If
+/// `parted`, the main buckets differ at one bit more.
 inline std::string CollidingKey(std::string_view key, std::uint32_t depth = kTestDepth, bool parted = false) {
   const std::uint64_t wanted = HashKey(key);
   for (std::uint64_t i = 0;; ++i) {
@@ -77,7 +78,8 @@ inline std::string CollidingKey(std::string_view key, std::uint32_t depth = kTes
   }
 }
 
-/// The mixture of two words that has the bytes of `two` where `mask` has ones, and else those of `one`.
+/// Returns the mixture of two words that has the bytes of `two` where `mask` has ones, and those of `one`
+/// elsewhere.
 constexpr std::uint64_t MixBytes(std::uint64_t one, std::uint64_t two, unsigned mask) {
   std::uint64_t bits = 0;
   for (unsigned byte = 0; byte < 8; ++byte) {

@@ -1,5 +1,5 @@
-// Who is refused for a write that waits for the disk (store/write/sync_queue.h, S6): whoever hears that a
-// key exists, and looks, finds it.
+// Rejections because of a write that waits for the disk (store/write/sync_queue.h, S6). If a caller is told
+// that a key exists, and reads the key, it finds it.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -26,7 +26,7 @@ TEST(RefusedTest, HearsSoWhenWhatItWasRefusedForIsVisible) {
   options.durability = Durability::kSynced;
   options.syncing = Syncing::kInSteps;
   const auto store = *Store::Open(options);
-  // The first one raises the limit of versions, and is synced with that at once.
+  // The first write raises the version limit, and is therefore synced at once.
   ASSERT_TRUE(store->Put("first", "", {.durability = Durability::kLogged}).ok());
   WriteBatch both;
   both.Put("other", "x");

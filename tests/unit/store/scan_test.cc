@@ -1,4 +1,4 @@
-// Scans of a store, counts, and deleting what is there.
+// Scans of a store, counts, and range deletions.
 #include "store/scan.h"
 
 #include <gmock/gmock.h>
@@ -96,7 +96,7 @@ TEST_F(ScanTest, AnEmptyStoreHasNothing) {
   EXPECT_EQ(store_->DropAll().value(), 0u);
 }
 
-// Bounds of all kinds, also such as are no keys, over keys that are hard to tell apart.
+// Bounds of all kinds, also some that are not valid keys, over keys that are hard to tell apart.
 TEST_F(ScanTest, AgreesWithAMap) {
   Open(Logged());
   std::mt19937 random(1);
@@ -291,8 +291,8 @@ TEST_F(ScanWhileWritingTest, BatchesAreWholeInEveryScan) {
   });
 }
 
-// The last write of a large group: between the durable tier's write and its own turn to be published,
-// nobody may see it.
+// The last write of a large group is in the durable tier some
+// time before it is published. No reader sees it before that.
 TEST_F(ScanWhileWritingTest, WhatAScanShowsEveryGetSees) {
   Open(Logged());
   std::vector<std::string> keys;
@@ -310,7 +310,7 @@ TEST_F(ScanWhileWritingTest, WhatAScanShowsEveryGetSees) {
   };
   commit(0);
   While(commit, [&] {
-    // Where both share a processor, they meet only where the system takes turns.
+    // If both threads share a CPU, they meet only when the system switches between them.
     for (int i = 0; i < 3000 || rounds < 500; ++i) {
       const auto scan = Begin(*store_, {.reverse = true, .limit = 1});
       ASSERT_TRUE(scan->Next());
@@ -451,7 +451,7 @@ TEST_P(DropTest, WhatIsWrittenMeanwhileStays) {
   for (int i = 0; i < 3000; ++i) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i), "old"));
   const std::unique_ptr<RangeDeletion> deletion = *store_->BeginDeleteRange({});
   for (int i = 0; i < 3000; i += 3) ASSERT_NO_FATAL_FAILURE(Put("key " + std::to_string(i), "new"));
-  // Enough for the index to grow between two steps.
+  // So many puts that the index grows between two steps.
   int more = 0;
   for (absl::StatusOr<bool> any = true; any.ok() && *any; any = deletion->Step()) {
     for (const int last = more + 2000; more < last; ++more) {

@@ -27,7 +27,7 @@ class RunsTest : public testing::Test {
   Segments segments_{region_, kRest};
   TimePoint now_{seconds(1000)};
 
-  /// A run with a live record.
+  /// Takes a run with a live record.
   SegmentNumber Run(std::size_t length) {
     const std::uint64_t bytes = length * kSegmentSize - 1000;
     const SegmentNumber first = segments_.TakeRun(length, bytes).value();
@@ -40,7 +40,7 @@ class RunsTest : public testing::Test {
     segments_.RetireRun(first);
     segments_.StartGracePeriod(now_);
   }
-  /// A segment of the log with so much in it.
+  /// Returns a sealed segment of the log with so many live bytes.
   SegmentNumber Log(std::uint64_t live) {
     const SegmentNumber number = segments_.Take(Use::kLogHead, 0).value();
     segments_.AddLive(segments_[number].begin, live);
@@ -88,7 +88,7 @@ TEST_F(RunsTest, ItRestsAsOneAndAllItsGenerationsChange) {
   EXPECT_EQ(segments_.retired_count(), 0u);
 }
 
-// Until the work is done that killed the record, nobody knows how long it has been dead.
+// The grace period of a retired run begins only with StartGracePeriod, after the work that killed its record.
 TEST_F(RunsTest, ItDoesNotRestBeforeItIsSaidSinceWhen) {
   const SegmentNumber first = Run(2);
   Drop(first);
@@ -109,7 +109,7 @@ TEST_F(RunsTest, SomethingIsLeftForTheCleanerAndTheIndex) {
 TEST_F(RunsTest, TheStretchWithTheLeastInItIsEmptiedAndKept) {
   std::vector<SegmentNumber> log;
   while (segments_.free_count() > 0) log.push_back(Log(kSegmentSize / 2));
-  // Free, but apart; in one place, less is in the way.
+  // Frees segments that are not adjacent. In one place, fewer live bytes are in the way.
   for (std::size_t i = 0; i < log.size(); i += 3) Empty(log[i]);
   segments_.Drop(segments_[log[19]].begin, kSegmentSize / 4);
   segments_.Drop(segments_[log[20]].begin, kSegmentSize / 4);

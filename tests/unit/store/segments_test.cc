@@ -26,7 +26,7 @@ class SegmentsTest : public testing::Test {
   static constexpr std::size_t kCount = 40;
   static constexpr seconds kRest{2};
   static constexpr std::chrono::nanoseconds kInstant{1};
-  static constexpr std::uint64_t kShare = kSegmentSize / 32;  // of one list
+  static constexpr std::uint64_t kShare = kSegmentSize / 32;  // live bytes that one list spans
   static constexpr std::uint64_t kWorthIt = kShare;
 
   const std::unique_ptr<AnonymousMemory> memory_ = std::move(*AnonymousMemory::Map(kCount * kSegmentSize));
@@ -34,7 +34,7 @@ class SegmentsTest : public testing::Test {
   Segments segments_{region_, kRest};
   TimePoint now_{seconds(1000)};
 
-  /// A sealed segment of which `used` bytes are records, and `live` of those alive.
+  /// Returns a sealed segment with `used` bytes of records, of which `live` are live.
   SegmentNumber Log(std::uint64_t live, std::uint64_t used = kSegmentSize) {
     const SegmentNumber number = segments_.Take(Use::kLogHead, 0).value();
     const std::uint64_t begin = segments_[number].begin;
@@ -64,7 +64,7 @@ TEST_F(SegmentsTest, EachIsHandedOutOnceAndNoneThatHoldsTheDirectory) {
 }
 
 TEST(SegmentsOfALargeRegionTest, ADirectoryOfSeveralSegmentsIsNotHandedOut) {
-  constexpr std::size_t kLarge = std::size_t{300'000} * kSegmentSize;  // 2.6 segments of directory
+  constexpr std::size_t kLarge = std::size_t{300'000} * kSegmentSize;  // its directory takes 2.6 segments
   const auto memory = AnonymousMemory::Map(kLarge);
   ASSERT_TRUE(memory.ok()) << memory.status();
   Segments segments((*memory)->bytes(), seconds(1));
@@ -122,7 +122,7 @@ TEST_F(SegmentsTest, NothingRestsWhileNobodyReads) {
 TEST_F(SegmentsTest, EmptyingChangesTheGenerationOfThisOneAlone) {
   const SegmentNumber other = Log(0);
   const SegmentNumber number = Log(0);
-  for (int round = 1; round <= 300; ++round) {  // a byte that wraps around
+  for (int round = 1; round <= 300; ++round) {  // the generation is a byte, which wraps around
     const std::byte before = Generation(number);
     segments_.Retire(number, now_);
     ASSERT_NE(Generation(number), before) << round;
@@ -173,7 +173,7 @@ TEST_F(SegmentsTest, BytesAreCountedWhereTheyAre) {
 TEST_F(SegmentsTest, NothingIsWorthCleaningWhereNothingIsDead) {
   EXPECT_FALSE(segments_.Best(now_, kWorthIt).has_value());
   Log(kSegmentSize);
-  Log(kSegmentSize * 3 / 4, kSegmentSize * 3 / 4);  // ends early; what it lacks is not dead
+  Log(kSegmentSize * 3 / 4, kSegmentSize * 3 / 4);  // ends early; its unused end is not dead
   EXPECT_FALSE(segments_.Best(now_ + seconds(1000), kWorthIt).has_value());
 }
 
@@ -213,7 +213,8 @@ TEST_F(SegmentsTest, WhatDiesLaterCountsToo) {
   EXPECT_EQ(segments_.Best(now_ + seconds(1), kWorthIt), number);
 }
 
-// A segment that is about as live, but has nothing dead because it ended early, must not hide another.
+// A segment may have as many live bytes and no dead ones,
+// because it ended early. It must not hide another one.
 TEST_F(SegmentsTest, AFullButShortSegmentDoesNotHideOneThatIsWorthIt) {
   const std::uint64_t live = kSegmentSize * 3 / 4;
   Log(live, live);
@@ -228,7 +229,7 @@ TEST_F(SegmentsTest, AnEmptySegmentIsOfferedUntilItIsRetired) {
   EXPECT_FALSE(segments_.Best(now_ + seconds(1), kWorthIt).has_value());
 }
 
-/// Segments that live and die at random, next to all of them in a plain set.
+/// Random segments whose records live and die, beside a plain set of these segments.
 class RandomSegmentsTest : public SegmentsTest {
  protected:
   std::mt19937_64 random_{11};
@@ -271,8 +272,8 @@ TEST_F(RandomSegmentsTest, TheBestIsOneOfTheLogAndAboutAsGoodAsTheBestOfAll) {
   for (int round = 0; round < 100'000; ++round) {
     Change();
     const std::optional<SegmentNumber> best = segments_.Best(now_ + seconds(1), kWorthIt);
-    // In each 1/32 by what is live, the first that came there stands for all: the best of all lists is at
-    // least as good as the least good of any list.
+    // Each list has the segments of 1/32 of the range of live bytes, and its first one stands for all of
+    // them. So the best of all lists is at least as good as the worst segment of any list.
     std::vector<double> least(33, std::numeric_limits<double>::infinity());
     for (const SegmentNumber number : log_) {
       if (segments_[number].dead() < 2 * kShare) continue;
@@ -306,7 +307,7 @@ TEST_F(RandomSegmentsTest, AllBytesStayAccountedFor) {
   }
 }
 
-// Until all is clean, Best names one after the other, each once.
+// Best returns each segment that is worth cleaning once, until none is left.
 TEST_F(RandomSegmentsTest, NoneIsLostFromTheLists) {
   for (int round = 0; round < 5'000; ++round) Change();
   std::size_t worth_it = 0;

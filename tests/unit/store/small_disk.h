@@ -14,7 +14,7 @@
 
 namespace remora {
 
-/// Mounts a file system in memory, until it is destroyed. Only root may mount one.
+/// Mounts a file system in memory, and unmounts it at its end. Only root may mount one.
 class SmallDisk {
  public:
   SmallDisk() = default;
@@ -24,7 +24,8 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
 
-  /// Returns an empty text, or why it is not mounted. `options`: of mount, as "size=1m".
+  /// Mounts it at `path`. Returns an empty text, or the reason of a failure. `options`: options of mount,
+  /// such as "size=1m".
   std::string Mount(const std::filesystem::path& path, const char* options) {
     if (geteuid() != 0) return "only root may mount a small disk";
     if (mount("tmpfs", path.c_str(), "tmpfs", 0, options) != 0) {
@@ -34,7 +35,7 @@ class SmallDisk {
     return "";
   }
 
-  /// Takes all space but `left` bytes, by a file "ballast".
+  /// Fills the file system with a file "ballast", except for `left` bytes.
   void TakeSpace(std::size_t left) const {
     const auto space = std::filesystem::space(path_);
     ASSERT_GT(space.available, left);

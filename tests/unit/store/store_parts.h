@@ -1,5 +1,5 @@
-// A store's inner parts, put together by hand, at a time that the test sets; and readers of them that stop
-// wherever the test wants.
+// The inner parts of a store, assembled by hand, with a time that the test sets. The readers of these parts
+// stop wherever the test wants.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ struct StoreParts {
 
   // --- Writing, as the store does it.
 
-  /// Inserts or replaces. False: no room, and nothing was done.
+  /// Inserts or replaces a key. Returns false, and changes nothing, if there is no space.
   bool Put(std::string_view key, std::string_view value) {
     if (!Publish(key, value, ++version)) return false;
     tier[std::string(key)] = value;
@@ -55,7 +55,8 @@ struct StoreParts {
     return known;
   }
 
-  /// Makes a key cold whose record is in memory. False: no room in the index, or another has its hash.
+  /// Makes a key cold whose record is in memory. Returns false if
+  /// the index has no space, or has a cold entry of the same hash.
   bool MarkCold(std::string_view key) {
     const std::uint64_t key_hash = HashKey(key);
     if (index.FindCold(key_hash) || !index.Reserve(key_hash, 1)) return false;
@@ -64,7 +65,7 @@ struct StoreParts {
     index.MarkCold(key_hash, entry, now);
     return true;
   }
-  /// Brings a cold one back. False: no room.
+  /// Promotes a cold key. Returns false if there is no space.
   bool Fetch(const std::string& key) { return Publish(key, tier.at(key), version); }
   bool IsCold(const std::string& key) const {
     return tier.contains(key) && !index.Find(key, HashKey(key)).has_value();
@@ -93,7 +94,7 @@ struct StoreParts {
     return true;
   }
 
-  /// The place of a key's live record. REQUIRES: there is one.
+  /// Returns the place of a key's live record. REQUIRES: there is one.
   Place PlaceOf(std::string_view key) const { return index.Find(key, HashKey(key)).value().place; }
   std::optional<std::string> ValueOf(std::string_view key) const {
     if (const auto entry = index.Find(key, HashKey(key))) return std::string(log.Value(entry->place));
@@ -104,15 +105,16 @@ struct StoreParts {
 
   // --- Time.
 
-  /// Lets time pass, and does what is due.
+  /// Lets time pass, and does the work that is due.
   void Pass(Duration duration) {
     now += duration;
     index.Tick(now);
-    // What still rests in the index may name what began to rest at the same moment.
+    // The index may still have to clear slots whose grace period is over. They may lead to memory that was
+    // retired at the same moment, so that is not released yet.
     const std::optional<TimePoint> left = index.next_tick();
     segments.Release(left && *left <= now ? *left - kInstant : now);
   }
-  /// Until nothing rests.
+  /// Lets time pass until no grace period runs.
   void Settle() {
     for (Pass({}); index.next_tick() || segments.next_release();) Pass(kTestRest);
   }
@@ -140,7 +142,7 @@ struct StoreParts {
   const std::span<std::byte> region = memory->bytes();
   TimePoint now{std::chrono::hours(1)};
   std::uint64_t version = 0;
-  std::map<std::string, std::string> tier;  // stands for the durable one
+  std::map<std::string, std::string> tier;  // stands for the durable tier
   Segments segments{region, kTestRest};
   ValueLog log{region, segments, kTestIncarnation};
   Index index{region, segments, log, kTestRest};
@@ -154,10 +156,10 @@ struct StoreParts {
   Cleaner cleaner{segments, log, index, expirer, evictor};
 };
 
-/// How far the index had grown when it was new.
+/// The view of a new index.
 inline constexpr IndexView kFirstView{Index::kFirstLevel, 0};
 
-/// One search, one read at a time.
+/// One search, which the test lets read step by step.
 class Reader {
  public:
   Reader(const StoreParts& parts, std::string key, const IndexView& view)
@@ -168,10 +170,10 @@ class Reader {
   const std::string& key() const { return key_; }
   const IndexView& view() const { return view_; }
   const KeySearch& search() const { return search_; }
-  /// kFound: the value.
+  /// Returns the value, after kFound.
   const std::string& value() const { return value_; }
 
-  /// Reads once. False: it is at its end.
+  /// Reads once. Returns false if the search has ended.
   bool Read() {
     if (search_.step() == KeySearch::Step::kReadBucket) {
       parts_.index.Copy(search_.bucket(), &copy_);
@@ -185,13 +187,13 @@ class Reader {
     if (search_.step() == KeySearch::Step::kFound) value_ = parts_.log.Value(place);
     return true;
   }
-  /// To its end.
+  /// Reads until the search has ended. Returns its last step.
   KeySearch::Step Run() {
     while (Read()) {
     }
     return search_.step();
   }
-  /// Takes a bucket of which it read the control word a while ago and the slots now.
+  /// Reads a bucket torn: it had read the control word a while ago, and reads the slots now.
   void ReadTorn(std::uint64_t old_control) {
     parts_.index.Copy(search_.bucket(), &copy_);
     copy_.control = old_control;
@@ -211,7 +213,7 @@ inline KeySearch::Step Search(const StoreParts& parts, const std::string& key, c
   return Reader(parts, key, view).Run();
 }
 
-/// Keys that share main bucket `bucket` of the new index.
+/// Returns keys that share main bucket `bucket` of the new index.
 inline std::vector<std::string> KeysOf(std::uint64_t bucket, std::size_t count) {
   std::vector<std::string> keys;
   for (int i = 0; keys.size() < count; ++i) {

@@ -1,13 +1,12 @@
-// The other process of the store's tests.
+// The second process of the store's tests.
 //
-//   open DIR         opens a logged store and ends; exit status: the absl::StatusCode
-//   hold DIR         opens it, prints a number, and stays until it is killed
-//   write DIR FROM   writes keys "key<n>", n = FROM, FROM + 1, ..., each with the value of ValueOf(n); prints
-//   n
-//                    once it is acknowledged; deletes every tenth key again before it prints it
-//   batch DIR FROM   the same with batches n, each of which gives every key of a few the value of n
+//   open DIR         opens a logged store and ends; the exit status is the absl::StatusCode
+//   hold DIR         opens it, prints a number, and waits until it is killed
+//   write DIR FROM   writes keys "key<n>" for n = FROM, FROM + 1, ..., each with the value CrashValue(n);
+//                    prints n after the acknowledgement; before that, deletes every tenth key again
+//   batch DIR FROM   does the same with batches n, each of which gives some keys the value of n
 //
-// A further argument: the bytes of a commit log.
+// A further argument is the size of a commit log, in bytes.
 #include <unistd.h>
 
 #include <cstdint>

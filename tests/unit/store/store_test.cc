@@ -1,4 +1,4 @@
-// The embedded API, in memory and logged.
+// The API of an embedded store, in memory, logged, and with a commit log.
 #include "store/store.h"
 
 #include <gmock/gmock.h>
@@ -38,14 +38,14 @@ class StoreTest : public testing::TestWithParam<TestedStore> {
     options.durability = GetParam() == TestedStore::kMemory ? Durability::kMemory : Durability::kLogged;
     if (GetParam() == TestedStore::kCommitLog) options.commit_log_bytes = std::uint64_t{4} << 20;
     options.eviction = Eviction::kNone;
-    options.grace = std::chrono::milliseconds(kMinGraceMs);  // tests that wait for memory wait for less
+    options.grace = std::chrono::milliseconds(kMinGraceMs);  // so that tests wait less for memory
     if (GetParam() != TestedStore::kMemory)
       options.data_dir = temp_ / ("store" + std::to_string(memory_size));
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options);
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
-  /// The value, or the name of what Get said instead.
+  /// Returns the value, or the name of the status that Get returned.
   std::string Get(std::string_view key) const {
     std::string value = "untouched";
     const absl::Status status = store_->Get(key, &value);
@@ -129,7 +129,7 @@ TEST_P(StoreTest, AStoreThatIsFullSaysSoAndReadsGoOn) {
   EXPECT_TRUE(store_->Delete("small").ok());
 }
 
-// The smallest records: what fills is memory, not the index.
+// With the smallest records, the memory fills up before the index does.
 TEST_P(StoreTest, ManySmallKeysFillTheMemoryAndReadsGoOn) {
   std::vector<std::string> keys(400'000);
   std::vector<Write> writes(keys.size());
@@ -149,11 +149,11 @@ TEST_P(StoreTest, ManySmallKeysFillTheMemoryAndReadsGoOn) {
     }
   }
   EXPECT_EQ(store_->Read(Counter::kKeys), stored);
-  // 48 bytes of log and at most 24 of index each, and a few segments that are kept.
+  // Each record takes 48 bytes of the log and at most 24 of the index. The store keeps a few segments free.
   EXPECT_GT(stored, (kMinMemorySize - 4 * kSegmentSize) / (48 + 24));
 }
 
-// A store whose memory is overwritten many times over, at the pace that the resting of memory allows.
+// Overwrites fill the memory many times, at the pace of the grace periods.
 TEST_P(StoreTest, OverwritesGoOnForEver) {
   const std::string value(50'000, 'v');
   constexpr int kKeys = 100;  // a third of the memory
@@ -168,7 +168,7 @@ TEST_P(StoreTest, OverwritesGoOnForEver) {
   EXPECT_LE(store_->Read(Counter::kLogBytesUsed), kMinMemorySize);
 }
 
-// Deleting makes room.
+// Deletes make space.
 TEST_P(StoreTest, AFullStoreTakesAgainWhatWasDeleted) {
   const std::string value(100'000, 'v');
   int puts = 0;
@@ -274,7 +274,7 @@ TEST(StoreOpenTest, IncarnationsDiffer) {
 
 // --- In the caller's memory -----------------------------------------------------------------------------
 
-/// What another process would read, with nothing but the format's own functions.
+/// The memory of a store, read as another process would read it, with the functions of the format only.
 class CallersMemoryTest : public testing::Test {
  protected:
   static constexpr std::size_t kSize = kMinMemorySize;
@@ -287,12 +287,12 @@ class CallersMemoryTest : public testing::Test {
   }();
 
   const Superblock& superblock() const { return *reinterpret_cast<const Superblock*>(memory_.data()); }
-  /// The one segment that the index has so far.
+  /// Returns the only segment that the index has so far.
   std::span<std::byte> index() const {
     const auto* directory = reinterpret_cast<const std::uint64_t*>(memory_.data() + DirectoryOffset());
     return memory_.subspan(DirectoryEntrySegment(directory[0]) * kSegmentSize, kSegmentSize);
   }
-  /// The place of the only key of its main bucket.
+  /// Returns the slot of a key that is alone in its main bucket.
   Slot SlotOf(std::string_view key) const {
     const std::uint64_t hash = HashKey(key);
     const auto& bucket = *reinterpret_cast<const Bucket*>(
@@ -331,8 +331,8 @@ TEST_F(CallersMemoryTest, WhatWasOverwrittenOrDeletedIsDeadWhereItWas) {
   EXPECT_EQ(SlotOf("key"), Slot{});
 }
 
-// A writer that stops for long between an update's two steps: the reader neither searches for ever nor takes
-// the key for missing.
+// A writer stops for long between the two steps of an update. The
+// reader neither searches for ever, nor takes the key for missing.
 TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedWaitsForTheWriter) {
   ASSERT_TRUE(store_->Put("key", "value").ok());
   struct Stopped {
@@ -345,7 +345,7 @@ TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedWaitsForTheWriter) {
   Write write;
   write.key = "other";
   write.verify_context = &stopped;
-  // The writer, while it holds the lock.
+  // The writer calls this while it holds the lock.
   write.verify = [](const void* context, std::uint64_t, std::uint64_t) {
     auto* self = static_cast<Stopped*>(const_cast<void*>(context));
     std::atomic_ref(self->header->version_live).fetch_and(~kLiveBit);
@@ -360,7 +360,8 @@ TEST_F(CallersMemoryTest, AReaderThatIsAlwaysDisturbedWaitsForTheWriter) {
   EXPECT_EQ(stopped.value, "value");
 }
 
-/// Stops the writer at its first store into the index, and looks at two records as they are just then.
+/// Stops the writer at its first store into the index, and
+/// notes which of two records are live at that moment.
 class IndexStoreTrap {
  public:
   IndexStoreTrap(std::span<std::byte> index, const RecordHeader& older, const RecordHeader& newer)
@@ -382,7 +383,7 @@ class IndexStoreTrap {
 
  private:
   void Spring() {
-    if (++sprung > 1) std::abort();  // not our page
+    if (++sprung > 1) std::abort();  // another page caused the fault
     older_was_live = (older_.version_live & kLiveBit) != 0;
     newer_was_live = (newer_.version_live & kLiveBit) != 0;
     mprotect(index_.data(), index_.size(), PROT_READ | PROT_WRITE);
@@ -395,7 +396,7 @@ class IndexStoreTrap {
   struct sigaction old_action_;
 };
 
-// I5, at the very moment: the old record is dead, and the new one lives, when the slot is about to change.
+// I5: when the writer changes the slot, the old record is dead already, and the new one is live.
 TEST_F(CallersMemoryTest, TheOldRecordIsDeadBeforeTheSlotChanges) {
   ASSERT_TRUE(store_->Put("key", "value").ok());
   const Slot first = SlotOf("key");
@@ -415,7 +416,7 @@ TEST_F(CallersMemoryTest, TheOldRecordIsDeadBeforeTheSlotChanges) {
   EXPECT_FALSE(trap.older_was_live);
 }
 
-// What does not verify is there for a remote reader to see, once it follows a torn slot: it must not be live.
+// A remote reader that follows a torn slot may see a record that failed verification. It must not be live.
 TEST_F(CallersMemoryTest, WhatWasGivenBackIsNotLive) {
   ASSERT_TRUE(store_->Put("key", "value").ok());
   const Slot slot = SlotOf("key");

@@ -1,4 +1,4 @@
-// What a store does as time goes by, on a clock that goes when it is told to.
+// The behaviour of a store over time, with a clock that the test moves.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -37,7 +37,8 @@ class StoreTimeTest : public testing::Test {
     store_->Commit(std::span(&write, 1));
     return write.status;
   }
-  /// Overwrites a few keys until memory has to rest.
+  /// Overwrites a few keys until a write must wait for a
+  /// grace period. Returns the number of puts that succeeded.
   int PutUntilAborted() {
     absl::Status status;
     int puts = 0;
@@ -47,9 +48,9 @@ class StoreTimeTest : public testing::Test {
   }
 };
 
-// I6: nothing is used again before it has rested for twice the grace period.
+// I6: memory is reused only after twice the grace period.
 TEST_F(StoreTimeTest, MemoryIsNotUsedAgainBeforeItHasRested) {
-  // All of it, but for what is kept for the cleaner, the index, and the ends of segments.
+  // The puts take all memory, except for the reserve of the cleaner, the index, and the ends of segments.
   const int puts = PutUntilAborted();
   EXPECT_GT(puts, 90);
   EXPECT_LT(puts, 160);
@@ -63,7 +64,7 @@ TEST_F(StoreTimeTest, MemoryIsNotUsedAgainBeforeItHasRested) {
   EXPECT_GT(PutUntilAborted(), 10);
 }
 
-// What a reader was led to stays as it was for twice the grace period.
+// A record that a reader was led to stays unchanged for twice the grace period.
 TEST_F(StoreTimeTest, WhatWasOverwrittenStaysReadable) {
   ASSERT_TRUE(TryPut("old", value_).ok());
   const Slot slot = DecodeSlot(store_->Locate("old")->slot);
@@ -78,7 +79,7 @@ TEST_F(StoreTimeTest, WhatWasOverwrittenStaysReadable) {
   EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(header + 1) + 3, value_.size()), value_);
 }
 
-/// A clock that is looked at in the middle of a GET: then something else happens first.
+/// A clock that a GET reads in its middle. At that moment it first runs `meanwhile`.
 class BusyClock final : public ManualClock {
  public:
   std::int64_t UnixMillis() const override {
@@ -88,7 +89,7 @@ class BusyClock final : public ManualClock {
   mutable std::function<void()> meanwhile;
 };
 
-// A GET that is held up for so long that its record's memory is another's by then.
+// A GET is delayed for so long that the memory of its record has been reused.
 TEST(SlowReaderTest, IsNotGivenWhatCameThereMeanwhile) {
   BusyClock clock;
   StoreOptions options;
@@ -123,7 +124,8 @@ TEST(SlowReaderTest, IsNotGivenWhatCameThereMeanwhile) {
   EXPECT_EQ(value, "new");
 }
 
-// Overwrites of small records among large ones that stay: the cleaner must move what lives.
+// The small records stay while large ones among them are
+// overwritten, so the cleaner must move the small ones.
 TEST_F(StoreTimeTest, WhatStaysIsMovedAndStays) {
   for (int i = 0; i < 2000; ++i) {
     ASSERT_TRUE(TryPut("stays" + std::to_string(i), "value" + std::to_string(i)).ok());
@@ -142,8 +144,8 @@ TEST_F(StoreTimeTest, WhatStaysIsMovedAndStays) {
   EXPECT_GT(store_->Read(Counter::kBytesMoved), 0u);
 }
 
-// What the cleaner writes for each byte that users write, with 85 % of the log live and uniform overwrites:
-// the worst that there is.
+// Bytes that the cleaner moves for each byte that users write. With 85 % of the log live and uniform
+// overwrites, this is the worst case.
 TEST(WriteAmplificationTest, IsBoundedWhereLittleIsDead) {
   ManualClock clock;
   StoreOptions options;
@@ -171,7 +173,7 @@ TEST(WriteAmplificationTest, IsBoundedWhereLittleIsDead) {
   std::mt19937_64 random(1);
   std::uint64_t moved = 0;
   std::uint64_t written = 0;
-  // Until it has settled, and then once more.
+  // Some rounds until the state is steady, and one that counts.
   for (int round = 0; round < 4; ++round) {
     moved = store->Read(Counter::kBytesMoved);
     written = store->Read(Counter::kBytesWritten);

@@ -1,4 +1,4 @@
-// For tests of writes that the disk is to have before anybody sees them.
+// Support for tests of writes that are on disk before readers see them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline Write DeleteOf(std::string_view key, std::optional<Durability> level = {}
   return write;
 }
 
-/// A store of which the disk is asked when the test says so.
+/// A store that calls fsync only when the test says so.
 class SyncedTest : public testing::Test {
  protected:
   SyncedTest() { Open(); }
@@ -44,10 +44,10 @@ class SyncedTest : public testing::Test {
     auto store = Store::Open(options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
-    // The first one raises the limit of versions, and is synced with that at once.
+    // The first write raises the version limit, and is therefore synced at once.
     ASSERT_TRUE(store_->Put("first", "", {.durability = Durability::kLogged}).ok());
   }
-  /// What became of each: the name of its status, or "pending".
+  /// Returns the result of each write: the name of its status, or "pending".
   std::vector<std::string> Submit(std::vector<Write> writes) {
     store_->Submit(writes);
     std::vector<std::string> outcomes;

@@ -1,4 +1,4 @@
-// Room in the index for writes that become visible at once, beside others of their group that do not.
+// Space in the index for writes that become visible at once, beside pending writes of their group.
 #include <cstddef>
 #include <random>
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 class SyncedRoomTest : public SyncedTest {
  protected:
-  /// Buckets that are about full, so that most of what comes needs a slot that somebody leaves.
+  /// Fills most buckets, so that most new keys need a slot that another key frees.
   void Fill() {
     for (int i = 0; i < 3000; ++i) {
       const std::string key = "key " + std::to_string(i);
@@ -32,7 +32,7 @@ class SyncedRoomTest : public SyncedTest {
   std::vector<std::string> keys_;
 };
 
-// What a pending delete will leave is not free yet.
+// The slot of a pending delete is not free yet.
 TEST_F(SyncedRoomTest, NothingCountsOnTheSlotsOfDeletesThatArePending) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   for (int round = 0; round < 60; ++round) {
@@ -51,7 +51,7 @@ TEST_F(SyncedRoomTest, NothingCountsOnTheSlotsOfDeletesThatArePending) {
   }
 }
 
-// Of a batch, all are pending where one has to be.
+// If one write of a batch is pending, all of its writes are.
 TEST_F(SyncedRoomTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   for (int round = 0; round < 60; ++round) {

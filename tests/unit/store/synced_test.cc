@@ -1,5 +1,5 @@
-// Writes that the disk is to have before anybody sees them (store/write/sync_queue.h), step by step: the
-// disk is asked when the test says so.
+// Writes that are on disk before any reader sees them (store/write/sync_queue.h), step by step: the store
+// calls fsync when the test says so.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,8 +42,8 @@ TEST_F(SyncedTest, AWriteIsVisibleWhenTheDiskHasIt) {
   EXPECT_FALSE(store_->Sync()) << "nothing is left to do";
 }
 
-// A server that deletes a range has others to serve. So it is in steps, none of which asks the disk; and
-// between any two, others write, and read what they wrote.
+// A server deletes a range in steps, because it serves other clients meanwhile. No step calls fsync. Between
+// two steps, other clients write, and read their writes.
 TEST_F(SyncedTest, ARangeIsDeletedInStepsThatDoNotWaitForTheDisk) {
   constexpr std::uint64_t kKeys = 1000;
   for (std::uint64_t i = 0; i < kKeys; ++i) {
@@ -61,7 +61,7 @@ TEST_F(SyncedTest, ARangeIsDeletedInStepsThatDoNotWaitForTheDisk) {
     const std::string other = "other " + std::to_string(steps);
     EXPECT_EQ(Submit({PutOf(other, "served", Durability::kLogged)}), Outcomes{"OK"});
     EXPECT_EQ(Get(other), "served");
-    if (absl::IsAborted(more.status())) {  // what it deleted is there for readers until the disk has it
+    if (absl::IsAborted(more.status())) {  // readers see the deleted keys until the fsync
       const std::uint64_t keys = store_->Count().value();
       Sync();
       ++asked;
@@ -158,13 +158,13 @@ TEST_F(SyncedTest, ABatchIsSyncedAsAWhole) {
   std::vector<Write> batch = {PutOf("a", "1", Durability::kLogged), PutOf("b", "2"), DeleteOf("gone")};
   ASSERT_TRUE(store_->Put("gone", "x").ok());
   batch[0].with_next = batch[1].with_next = true;
-  // What follows a synced write of "b" is synced, and so is the batch.
+  // A write after a synced write of "b" is synced, too, and so is its whole batch.
   std::vector<Write> writes = {PutOf("b", "0")};
   writes.insert(writes.end(), batch.begin(), batch.end());
   EXPECT_EQ(Submit(writes), (Outcomes{"pending", "pending", "pending", "pending"}));
   EXPECT_EQ(Get("a"), "old");
   EXPECT_EQ(Get("gone"), "x");
-  // A batch with one such key is pending, and so is what follows of its others.
+  // A batch with one such key is pending. So are later writes of its other keys.
   EXPECT_EQ(Submit({PutOf("c", "3", Durability::kLogged)}), Outcomes{"OK"});
   std::vector<Write> second = {PutOf("c", "4", Durability::kLogged), PutOf("a", "5", Durability::kLogged),
                                PutOf("c", "6", Durability::kLogged), PutOf("d", "7", Durability::kLogged)};
@@ -178,7 +178,7 @@ TEST_F(SyncedTest, ABatchIsSyncedAsAWhole) {
 
 TEST_F(SyncedTest, WhatIsNotSyncedIsThereAfterTheProcessDied) {
   Submit({PutOf("key", "one")});
-  Open();  // the store's end syncs what is pending, or drops it; RocksDB has it
+  Open();  // the end of the store syncs the pending write or drops it; RocksDB has it
   EXPECT_EQ(Get("key"), "one");
 }
 
@@ -208,7 +208,7 @@ TEST_F(SyncedTest, LevelsThatTheStoreDoesNotHaveAreRefused) {
   EXPECT_EQ(Submit({PutOf("k", "v", static_cast<Durability>(9))}), Outcomes{"INVALID_ARGUMENT"});
 }
 
-// S2: the tier has a write that nobody may see.
+// S2: the tier has a write that no reader may see yet.
 TEST_F(SyncedTest, AColdKeysPendingWriteIsNotFetched) {
   const std::string filler(60'000, 'f');
   ASSERT_TRUE(store_->Put("key", "old").ok());
@@ -224,7 +224,7 @@ TEST_F(SyncedTest, AColdKeysPendingWriteIsNotFetched) {
   EXPECT_EQ(Get("key"), "new");
 }
 
-// S2: a deletion of what has expired would come behind the pending write.
+// S2: the deletion of the expired record would come behind the pending write.
 TEST_F(SyncedTest, TheSweeperLeavesAKeyAloneThatHasAPendingWrite) {
   Write expires = PutOf("key", "old", Durability::kLogged);
   expires.ttl = milliseconds(500);
@@ -241,7 +241,7 @@ TEST_F(SyncedTest, TheSweeperLeavesAKeyAloneThatHasAPendingWrite) {
   EXPECT_EQ(Get("key"), "new");
 }
 
-// S3, S4: the log is written over many times meanwhile.
+// S3, S4: meanwhile, other writes fill the log many times.
 TEST_F(SyncedTest, PendingRecordsStayWhileTheLogIsCleanedAndOldOnesAreEvicted) {
   const std::string value(50'000, 'v');
   std::vector<std::string> keys;
@@ -286,9 +286,8 @@ TEST_F(SyncedTest, LargeValues) {
   EXPECT_TRUE(Get("other") == value);
 }
 
-// Everything at once, against a map of what is synced or was visible at once.
-// With the group that raises the limit of versions the disk is asked at once, and has what was pending
-// before.
+// When a group raises the version limit, the store calls
+// fsync at once. That covers all earlier pending writes.
 TEST_F(SyncedTest, WhatIsPendingIsPublishedBeforeTheGroupThatRaisesTheLimitOfVersions) {
   Open(std::size_t{256} << 20);
   const std::uint64_t syncs = store_->Read(Counter::kSyncs);
@@ -309,6 +308,7 @@ TEST_F(SyncedTest, WhatIsPendingIsPublishedBeforeTheGroupThatRaisesTheLimitOfVer
   EXPECT_EQ(Get("key"), "last");
 }
 
+// Random writes, against a map of the writes that are synced or became visible at once.
 TEST_F(SyncedTest, AgreesWithAMap) {
   std::mt19937_64 random(5);
   std::map<std::string, std::string> model;
@@ -383,7 +383,7 @@ TEST_F(SyncedTest, AgreesWithAMap) {
   }
 }
 
-// A scan shows what the tier has; so the disk is asked before.
+// A scan shows the state of the tier, so the store calls fsync before.
 TEST_F(SyncedTest, AScanShowsWhatIsPublished) {
   ASSERT_EQ(Submit({PutOf("a", "1"), PutOf("b", "2", Durability::kLogged)}), (Outcomes{"pending", "OK"}));
   const std::uint64_t syncs = store_->Read(Counter::kSyncs);
@@ -400,7 +400,7 @@ TEST_F(SyncedTest, AScanShowsWhatIsPublished) {
   EXPECT_FALSE(store_->Sync());
 }
 
-// With the store's own thread: each thread's writes are visible to it when they return.
+// The store calls fsync in its own thread. When a write returns, its caller sees it.
 TEST(SyncedThreadsTest, ManyWritersShareTheDisksTurns) {
   const TempDir temp;
   StoreOptions options = LoggedIn(temp / "store", std::size_t{64} << 20);
@@ -428,8 +428,8 @@ TEST(SyncedThreadsTest, ManyWritersShareTheDisksTurns) {
   ASSERT_TRUE((*store)->Get("counter", &got).ok());
   EXPECT_EQ(got, std::to_string(kThreads * kWrites));
   EXPECT_EQ((*store)->Read(Counter::kSyncedWrites), 2u * kThreads * kWrites);
-  // How many share a turn is a matter of time; a store that asks the disk for each write asks it as often as
-  // this.
+  // The timing decides how many writes share an fsync. A store
+  // that calls fsync for each write would reach this number.
   EXPECT_LT((*store)->Read(Counter::kSyncs), 2u * kThreads * kWrites);
 }
 

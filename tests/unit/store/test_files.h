@@ -1,4 +1,4 @@
-// Directories that tests may fill, and their files.
+// Directories that tests may fill, and files in them.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace remora {
 
-/// A new empty directory, removed with all that is in it.
+/// A new empty directory, which is removed with its contents.
 class TempDir {
  public:
   TempDir();
@@ -27,7 +27,7 @@ class TempDir {
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, const std::string& bytes);
 
-/// The files of a directory whose names end so.
+/// Returns the paths of the files in a directory whose names have this ending.
 std::vector<std::string> FilesIn(const std::string& dir, const std::string& ending = "");
 
 StoreOptions LoggedIn(const std::string& dir, std::size_t memory_size = std::size_t{16} << 20);

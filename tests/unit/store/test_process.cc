@@ -15,7 +15,7 @@ TestProcess::TestProcess(const std::vector<std::string>& arguments, uid_t uid) {
   argv.push_back(nullptr);
   int ends[2];
   REMORA_CHECK(pipe2(ends, O_CLOEXEC) == 0);
-  // Opened before the change of user, who may not be allowed to come to where the program is.
+  // Opens the program before the change of the user, who may have no access to the folder of the program.
   const int program = open(REMORA_TEST_PROCESS, O_RDONLY | O_CLOEXEC);
   REMORA_CHECK(program >= 0);
   pid_ = fork();
@@ -40,7 +40,7 @@ TestProcess::~TestProcess() {
 }
 
 bool TestProcess::Read(std::uint64_t* number) {
-  // Written as a whole, and less than PIPE_BUF, so never read in part.
+  // The process writes numbers as a whole and below PIPE_BUF, so a read never returns a part of one.
   return read(output_, number, sizeof(*number)) == static_cast<ssize_t>(sizeof(*number));
 }
 

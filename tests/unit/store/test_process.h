@@ -11,17 +11,17 @@ namespace remora {
 
 class TestProcess {
  public:
-  /// Starts store_process with these arguments; as another user when `uid` is not 0.
+  /// Starts store_process with these arguments, as another user if `uid` is not 0.
   explicit TestProcess(const std::vector<std::string>& arguments, uid_t uid = 0);
-  /// Kills it, if Wait was not called.
+  /// Kills the process if Wait was not called.
   ~TestProcess();
   TestProcess(const TestProcess&) = delete;
   TestProcess& operator=(const TestProcess&) = delete;
 
-  /// The next number that it printed. False: it will print no more.
+  /// Reads the next number that the process printed. Returns false if it prints no more.
   bool Read(std::uint64_t* number);
   void Kill();
-  /// Its exit status.
+  /// Returns the exit status of the process.
   int Wait();
 
  private:

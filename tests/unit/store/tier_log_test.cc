@@ -1,5 +1,5 @@
-// The durable tier with a commit log (store/durable/tier_log.h): by its parts, with no thread that applies,
-// and by whole tiers and stores.
+// The durable tier with a commit log (store/durable/tier_log.h, which numbers its invariants): its parts,
+// without a thread that applies, and whole tiers and stores. C9: commit_log.h, W4: wal_recovery.h.
 #include "store/durable/tier_log.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ class TierLogTest : public testing::Test {
     log_->Begin(1);
     return absl::OkStatus();
   }
-  /// What is in memory is lost, as by a kill.
+  /// Loses the contents of memory, as a kill does.
   void Kill() {
     log_.reset();
     db_.Close();
@@ -81,7 +81,7 @@ class TierLogTest : public testing::Test {
     const absl::Status status = log_->Write();
     ASSERT_TRUE(status.ok()) << status;
   }
-  /// In RocksDB, without headers.
+  /// Returns the entries in RocksDB, without headers.
   TierModel Stored(std::size_t family = 0) const {
     TierModel all;
     const std::unique_ptr<rocksdb::Iterator> at(
@@ -166,7 +166,7 @@ TEST_F(TierLogTest, WhatIsOnlyAppliedStaysInTheLog) {  // C4
   EXPECT_TRUE(Stored() == model);
   EXPECT_EQ(log_->applied_to(), log_->appended());
   EXPECT_EQ(log_->persisted_to(), Lsn{});
-  for (int i = 0; i < 300; ++i) Put("other", value);  // in files that were recycled, if any were
+  for (int i = 0; i < 300; ++i) Put("other", value);  // would overwrite recycled files, if there were any
   model["other"] = value;
   Restart();
   EXPECT_TRUE(Stored() == model);
@@ -204,14 +204,14 @@ TEST_F(TierLogTest, AfterAFlushThatFailedItIsSyncedBeforeItIsApplied) {  // T2
   Put("a", "1");
   ASSERT_TRUE(log_->ApplyAll().ok());
   ASSERT_LT(log_->durable(), log_->applied_to()) << "no flush has failed so far";
-  // RocksDB makes no table where a folder has its name. (A write that fails ends builds with assertions.)
+  // RocksDB makes no table where a folder has its name. (A failed write would abort builds with assertions.)
   for (int i = 1; i < 200; ++i) {
     const std::string digits = std::to_string(1'000'000 + i).substr(1);
     std::filesystem::create_directory(temp_ / "db/" + digits + ".sst");
   }
   EXPECT_FALSE(log_->PersistAll().ok());
   Put("b", "2");
-  log_->ApplyAll().IgnoreError();  // RocksDB may take nothing now
+  log_->ApplyAll().IgnoreError();  // RocksDB may take no writes now
   EXPECT_EQ(log_->durable(), log_->appended());
   Kill();
   for (const std::string& table : FilesIn(temp_ / "db", ".sst"))
@@ -366,7 +366,7 @@ TEST_F(LoggedTierTest, IsReadWithoutAStore) {
 TEST_F(LoggedTierTest, ALogThatIsMissingIsNoticed) {
   ASSERT_TRUE(OpenStore()->Put("a", "1").ok());
   {
-    // Some of it is in tables.
+    // A part of the data is in tables.
     const auto store = OpenStore();
     const std::string value(100'000, 'v');
     for (int i = 0; i < 100; ++i) ASSERT_TRUE(store->Put("b", value).ok());
@@ -409,7 +409,7 @@ TEST_F(LoggedTierTest, WhatIsEvictedComesBack) {  // C6
   for (int i = 0; i < kKeys; ++i) {
     ASSERT_TRUE(store->Put("key" + std::to_string(i), value + std::to_string(i)).ok());
     if (i % 7 == 0) store->Delete("key" + std::to_string(i / 2)).IgnoreError();
-    // As soon as it may be gone.
+    // Reads the key about when it is evicted.
     if (i % 16 == 0 && i > 3000) {
       const int other = i - 3000;
       const absl::StatusOr<std::string> got = store->Get("key" + std::to_string(other));
@@ -430,7 +430,7 @@ TEST_F(LoggedTierTest, AWriteThatCannotBeLoggedIsNotVisible) {  // C1, C9
   std::string last = value + "0";
   absl::Status status;
   {
-    FileSizeLimit limit(4096);  // no file of the log can be made
+    FileSizeLimit limit(4096);  // so the log can make no file
     for (int i = 1; i < 1000 && status.ok(); ++i) {
       status = store->Put("key", value + std::to_string(i));
       if (status.ok()) last = value + std::to_string(i);
@@ -439,7 +439,7 @@ TEST_F(LoggedTierTest, AWriteThatCannotBeLoggedIsNotVisible) {  // C1, C9
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(*store->Get("key"), last);
   EXPECT_FALSE(store->disk_status().ok());
-  // By itself.
+  // The store recovers by itself.
   for (int i = 0; i < 1000 && !store->Put("other", "1").ok(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -452,7 +452,7 @@ TEST_F(LoggedTierTest, APutAloneMeetsAllThatThereMayBe) {
   const std::string value(4000, 'v');
   constexpr int kKeys = 8000;  // twice the memory
   for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(store->Put("key" + std::to_string(i), value).ok());
-  for (int i = 0; i < kKeys; i += 100) {  // cold ones, too
+  for (int i = 0; i < kKeys; i += 100) {  // some of these keys are cold
     ASSERT_TRUE(store->Put("key" + std::to_string(i), "new").ok());
     ASSERT_TRUE(store->Put("key" + std::to_string(i), "synced", {.durability = Durability::kSynced}).ok());
     ASSERT_TRUE(store->Put("key" + std::to_string(i), "last", {.ttl = std::chrono::hours(1)}).ok());

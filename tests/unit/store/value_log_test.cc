@@ -19,7 +19,7 @@ using Head = ValueLog::Head;
 class ValueLogTest : public testing::Test {
  protected:
   static constexpr std::uint64_t kIncarnation = 42;
-  static constexpr std::size_t kUsable = 4;  // segments, besides the first
+  static constexpr std::size_t kUsable = 4;  // segments besides the first one
   const std::unique_ptr<AnonymousMemory> memory_ =
       std::move(*AnonymousMemory::Map((1 + kUsable) * kSegmentSize));
   Segments segments_{memory_->bytes(), std::chrono::seconds(1)};
@@ -47,7 +47,8 @@ class ValueLogTest : public testing::Test {
   }
   static std::uint64_t SegmentOf(const Place& place) { return place.offset_bytes() / kSegmentSize; }
   static std::uint64_t EndOf(const Place& place) { return place.offset_bytes() + place.extent_bytes(); }
-  /// A value that makes a record with a key of three bytes take `size` bytes, of which 64 KiB are a multiple.
+  /// Returns a value whose record, with a key of three bytes, takes `size` bytes.
+  /// REQUIRES: `size` divides 64 KiB.
   static std::string ValueFor(std::size_t size) { return std::string(size - sizeof(RecordHeader) - 3, 'v'); }
 };
 
@@ -74,7 +75,7 @@ TEST_F(ValueLogTest, TheChecksumIsTheOneThatWasSealed) {
   EXPECT_NE(log_.Header(place).checksum, log_.Checksum(place, HashKey("key"), HashValue("Value", 5)));
 }
 
-// Where a record is appended, an older one may have stood: no bit of it must make the new one live.
+// A new record may be appended where an older one was. No bit of the old one must make the new one live.
 TEST_F(ValueLogTest, AnAppendedRecordIsNotLiveWhateverStoodThere) {
   const Place first = AppendSealed("key", "value", 7);
   log_.Rollback(first);
@@ -214,8 +215,8 @@ TEST_F(ValueLogTest, ARecordOfOneHeadTakenBackLeavesTheOtherAlone) {
   EXPECT_EQ(Append("key", "value", Head::kMoves)->offset_bytes(), EndOf(move));
 }
 
-// A group that went on into the next segment, whose first record filled the one before to its end: that one
-// is sealed, so nothing may be appended there again.
+// The first record of the group filled its segment, and the second one went into the next segment. The first
+// segment is sealed, so nothing may be appended there again.
 TEST_F(ValueLogTest, AGroupTakenBackAcrossSegmentsDoesNotReopenTheSealedOne) {
   const std::string value = ValueFor(kSegmentSize / 16);
   for (int i = 0; i < 15; ++i) ASSERT_TRUE(Append("key", value).has_value());
@@ -244,7 +245,7 @@ TEST_F(ValueLogTest, AtWalksASegmentRecordByRecord) {
       places.pop_back();
     }
   }
-  places.pop_back();  // in the next segment
+  places.pop_back();  // this one is in the next segment
   ASSERT_GT(places.size(), 50u);
   std::uint64_t offset = places.front().offset_bytes();
   for (const Place& place : places) {

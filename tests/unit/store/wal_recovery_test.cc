@@ -1,4 +1,4 @@
-// What a machine or a disk that failed may leave of the log, byte for byte. Whole machines: tests/crash.
+// Logs of RocksDB as a failed machine or disk leaves them, byte for byte. tests/crash tests whole machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class DurableRecoveryTest : public testing::Test {
     tier.Put(key, {.version = 1}, std::string(size, 'v'));
     ASSERT_TRUE(tier.Write().ok());
   }
-  /// One bit of the log is another.
+  /// Flips one bit of the log.
   void Damage(std::size_t at) {
     const std::vector<std::string> logs = FilesIn(path_, ".log");
     ASSERT_EQ(logs.size(), 1u);
@@ -36,7 +36,7 @@ class DurableRecoveryTest : public testing::Test {
     bytes[at] ^= 1;
     WriteFile(logs[0], bytes);
   }
-  /// As if the machine was started since. Nothing else tells a disk that failed from a power cut.
+  /// Pretends that the machine was started since. Nothing else distinguishes a failed disk from a power cut.
   void StartMachineAgain() { WriteFile(path_ + "/REMORA-BOOT", "another\n"); }
   absl::Status OpenStatus() { return DurableTier::Open(path_).status(); }
   static std::set<std::string> Keys(const DurableTier& tier) {
@@ -53,7 +53,7 @@ class DurableRecoveryTest : public testing::Test {
   const std::string path_ = temp_ / "store";
 };
 
-// It must not end early there: what comes behind was acknowledged.
+// The log must not end at the damage, because the writes behind it were acknowledged.
 TEST_F(DurableRecoveryTest, ALogDamagedWhereItWasSyncedIsDataLoss) {
   {
     const auto tier = Open();
@@ -62,16 +62,16 @@ TEST_F(DurableRecoveryTest, ALogDamagedWhereItWasSyncedIsDataLoss) {
       Write(*tier, key);
       ASSERT_TRUE(tier->Sync().ok());
     }
-    Write(*tier, "last", 1);  // says that the log was synced up to here
+    Write(*tier, "last", 1);  // records that the log was synced up to here
   }
   StartMachineAgain();
   Damage(150'000);
   EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
-  Damage(150'000);  // and back
+  Damage(150'000);  // flips the bit back
   EXPECT_EQ(Keys(*Open()), (std::set<std::string>{"a", "b", "c", "last"})) << "the attempt changed something";
 }
 
-// What a machine may leave that fails.
+// A failed machine may leave holes behind the synced part of a log.
 TEST_F(DurableRecoveryTest, HolesBehindWhatWasSyncedAreTheLogsEnd) {
   {
     const auto tier = Open();
@@ -102,7 +102,7 @@ TEST_F(DurableRecoveryTest, HolesBehindWhatWasSyncedAreTheLogsEnd) {
   EXPECT_EQ(Keys(*tier), (std::set<std::string>{"a", "d", "synced"}));
 }
 
-// Nothing was synced, so no mark says anything; but what a process wrote that ended is with the system.
+// No mark tells of a sync, because there was none. But all that an ended process wrote is with the system.
 TEST_F(DurableRecoveryTest, ALogDamagedWhileTheMachineRanIsDataLoss) {
   {
     const auto tier = Open();
@@ -111,8 +111,8 @@ TEST_F(DurableRecoveryTest, ALogDamagedWhileTheMachineRanIsDataLoss) {
   }
   const std::size_t size = ReadFile(FilesIn(path_, ".log").at(0)).size();
   const std::set<std::string> all = {"a", "b", "c"};
-  // A value; the size of the last record (4 bytes behind its beginning), which seems to end behind the log
-  // then; its type.
+  // Damages a value; then the size of the last record (4 bytes behind its beginning), so that the record
+  // seems to end behind the log; then its type.
   const std::size_t last = size - 1000 - 16 - std::string("c").size();
   for (const std::size_t at : {size / 2, size - 1, last}) {
     Damage(at);
@@ -120,12 +120,12 @@ TEST_F(DurableRecoveryTest, ALogDamagedWhileTheMachineRanIsDataLoss) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << at;
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("REMORA-BOOT")) << "what to do";
     EXPECT_EQ(DurableTier::Open(path_, {.read_only = true}).status().code(), absl::StatusCode::kDataLoss);
-    Damage(at);  // and back
+    Damage(at);  // flips the bit back
   }
   EXPECT_EQ(Keys(*Open()), all) << "an attempt changed something";
 }
 
-// Whichever byte it is: also that of a size, behind which a record would end after the log.
+// Damage is found at every byte, even in a size that lets a record end behind the log.
 TEST_F(DurableRecoveryTest, NoBitOfALogIsTakenForItsEnd) {
   {
     const auto tier = Open();
@@ -144,7 +144,7 @@ TEST_F(DurableRecoveryTest, NoBitOfALogIsTakenForItsEnd) {
   }
 }
 
-// A killed process leaves a log's beginning.
+// A killed process leaves the first part of a log.
 TEST_F(DurableRecoveryTest, ALogThatEndsAnywhereIsReplayedToThere) {
   {
     const auto tier = Open();
@@ -167,7 +167,8 @@ TEST_F(DurableRecoveryTest, ALogThatEndsAnywhereIsReplayedToThere) {
   }
 }
 
-// A data directory of an earlier version has no file that says which start it was.
+// A data directory of an earlier version has no file that
+// tells with which start of the machine it was written.
 TEST_F(DurableRecoveryTest, WithoutABootAPowerCutIsNotRuledOut) {
   {
     const auto tier = Open();

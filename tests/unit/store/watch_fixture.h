@@ -1,4 +1,4 @@
-// Watches of a store in steps, at a time that the test sets; with or without a commit log.
+// Watches of a store in steps, at a time that the test sets, with or without a commit log.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using Lines = std::vector<std::string>;
 
 class WatchFixture : public testing::Test {
  protected:
-  /// As StoreOptions::commit_log_bytes.
+  /// `commit_log_bytes`: StoreOptions::commit_log_bytes.
   explicit WatchFixture(std::uint64_t commit_log_bytes) : commit_log_bytes_(commit_log_bytes) { Open(); }
 
   StoreOptions Options() {
@@ -41,7 +41,7 @@ class WatchFixture : public testing::Test {
     EXPECT_TRUE(store.ok()) << store.status();
     store_ = std::move(store).value();  // throws, and that ends the test
   }
-  /// The same as after `keep`: what was written since is taken back.
+  /// Brings the store back to its state at `Keep`, and loses all later writes.
   void Restore() {
     watch_.reset();
     store_.reset();
@@ -63,7 +63,8 @@ class WatchFixture : public testing::Test {
     watch_ = *std::move(watch);
     return absl::OkStatus();
   }
-  /// Each as "key=value" or "-key", until there are no more; what went wrong is the last one.
+  /// Returns the remaining changes, each as "key=value" or
+  /// "-key". If the watch fails, the last line is the error.
   Lines Rest() {
     Lines lines;
     for (;;) {

@@ -1,4 +1,4 @@
-// Watches of a store some of whose writes need not be logged.
+// Watches of a store where some writes are not logged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class WatchGapsTest : public testing::Test {
  protected:
   WatchGapsTest() {
     Open();
-    Put("first", {});  // raises the limit of versions, and so is logged
+    Put("first", {});  // raises the version limit, and so is logged
     watch_ = *store_->Watch();
   }
   void Open() {
@@ -36,7 +36,7 @@ class WatchGapsTest : public testing::Test {
   void Put(std::string_view key, std::optional<Durability> durability) {
     ASSERT_TRUE(store_->Put(key, "", {.durability = durability}).ok());
   }
-  /// Of the next `count` changes.
+  /// Returns the keys of the next `count` changes.
   Keys Take(std::size_t count) {
     Keys keys;
     while (keys.size() < count) {
@@ -62,7 +62,7 @@ TEST_F(WatchGapsTest, AWriteThatSharesAGroupWithALoggedOneIsShown) {
   EXPECT_EQ(Take(2), Keys({"memory", "logged"}));
 }
 
-// What they wrote is kept, and nothing says why the log does not have it.
+// The store keeps the writes that were not logged, and the log does not tell why it lacks them.
 TEST_F(WatchGapsTest, BehindARestartAPlaceBeforeTheGapIsNotKept) {
   const std::string before = watch_->token();
   Put("memory", Durability::kMemory);

@@ -1,5 +1,6 @@
-// Watches of a store with a commit log (store/durable/log_change_feed.h): what is kept, and what is no place
-// in the log.
+// Watches of a store with a commit log: the changes that the log keeps, and tokens
+// that are no place in it. The numbers in comments are invariants of
+// log_change_feed.h, tier_log.h (T1) and commit_log/file_set.h (C8a) in store/durable.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +30,7 @@ class LogWatchTest : public WatchFixture {
   LogWatchTest() : WatchFixture(kLeastLog) {}
 
   std::string LogDir() const { return temp_ / "store/commit-log"; }
-  /// As a kill would leave the directory now, opened.
+  /// Opens a copy of the directory as a kill would leave it now.
   void OpenAsKilled() {
     std::filesystem::copy(temp_ / "store", temp_ / "killed", std::filesystem::copy_options::recursive);
     watch_.reset();
@@ -46,7 +47,7 @@ class LogWatchTest : public WatchFixture {
       if (!came.ok() || !*came) return came.status().code();
     }
   }
-  /// Puts `count` values, numbered from `from` on, and returns a token before each.
+  /// Puts `count` values, numbered from `from` on. Returns a token before each.
   std::vector<std::string> PutMany(int from, int count) {
     std::vector<std::string> tokens;
     for (int i = from; i < from + count; ++i) {
@@ -70,13 +71,14 @@ TEST_F(LogWatchTest, GoesOnWhereAKillCameBetween) {
   EXPECT_EQ(Rest(), Lines({"b=2", "c=3"}));
 }
 
-// The log alone has 1 MiB; more than three of its files are kept beside it.
+// The log itself has 1 MiB. The store also retains old files with about three times as many bytes.
 TEST_F(LogWatchTest, KeepsTheLatestBytesOverRestarts) {  // C8a
   retention_bytes_ = 3 * kLeastLog;
   Open();
   std::vector<std::string> tokens = PutMany(0, 1200);
   for (int pass = 0; pass < 3; ++pass) {
-    // Of 10,000 bytes and some 130 each; openings, ends of files.
+    // So many writes fit into the retained bytes. Each has 10,000 bytes and some 130 more, and openings and
+    // the ends of files take some bytes, too.
     constexpr std::size_t kSome = 290;
     for (std::size_t i = tokens.size() - kSome; i < tokens.size(); i += 17) {
       ASSERT_TRUE(Begin(tokens[i]).ok());
@@ -122,7 +124,7 @@ TEST_F(LogWatchTest, KeepsWhatWasWrittenWithinATime) {  // C8a
   Open();
   ASSERT_TRUE(Begin(tokens.front()).ok());
   EXPECT_EQ(Rest().size(), tokens.size());
-  // Files that the writer left two hours ago.
+  // Makes the log files look as if the writer left them two hours ago.
   watch_.reset();
   store_.reset();
   const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(2);
@@ -173,7 +175,7 @@ TEST_F(LogWatchTest, SaysSoAtADamagedGroup) {
   EXPECT_EQ(Rest(), Lines({"a=1", "OUT_OF_RANGE"}));
 }
 
-// Its numbers were RocksDB's.
+// The token has a sequence number of RocksDB.
 TEST_F(LogWatchTest, ATokenOfAnEarlierStoreIsNoPlaceInTheLog) {
   watch_.reset();
   store_.reset();
@@ -193,7 +195,7 @@ TEST_F(LogWatchTest, ATokenOfAnEarlierStoreIsNoPlaceInTheLog) {
   EXPECT_EQ(Begin(first).code(), absl::StatusCode::kOutOfRange);
 }
 
-// A log of its own, with the same numbers.
+// The restored store has a log of its own, with the same sequence numbers.
 TEST_F(LogWatchTest, ATokenOfTheStoreThatWasBackedUpIsNoPlaceInTheLog) {
   Open();
   ASSERT_TRUE(Begin().ok());
@@ -211,7 +213,7 @@ TEST_F(LogWatchTest, ATokenOfTheStoreThatWasBackedUpIsNoPlaceInTheLog) {
   EXPECT_EQ(*store_->Get("key"), "");
 }
 
-// Many files come and go, and two threads apply and write.
+// Many files come and go, while one thread writes and another one applies.
 TEST_F(LogWatchTest, FollowsAWriterThatDoesNotWait) {
   watch_.reset();
   store_.reset();

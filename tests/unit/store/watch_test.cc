@@ -25,7 +25,7 @@ class WatchTest : public WatchFixture, public testing::WithParamInterface<std::u
   WatchTest() : WatchFixture(GetParam()) {}
 };
 
-// Files of 2 MiB: larger than all values here.
+// The log has files of 2 MiB, which are larger than all values here.
 INSTANTIATE_TEST_SUITE_P(All, WatchTest, testing::Values(0, std::uint64_t{32} << 20),
                          [](const auto& suite) { return suite.param == 0 ? "RocksdbLog" : "CommitLog"; });
 
@@ -64,7 +64,7 @@ TEST_P(WatchTest, ABatchIsShownInItsOrder) {
   EXPECT_EQ(Rest(), Lines({"before=", "x=1", "-before", "a=2"}));
 }
 
-// The watch alone is enough: nobody writes, and nobody works.
+// The watch alone is enough: no other call writes or does maintenance.
 TEST_P(WatchTest, ShowsWhatHasExpiredAtTheNextTick) {
   ASSERT_TRUE(Begin().ok());
   for (int i = 0; i < 3; ++i) Put(std::to_string(i), "", {.ttl = milliseconds(10 + 900 * i)});
@@ -104,7 +104,7 @@ TEST_P(WatchTest, WhatExpiresBehindAWriteThatWaitsForTheDiskWaitsToo) {
   EXPECT_EQ(Rest(), Lines({"synced=", "-short"}));
 }
 
-// A record that is on disk alone.
+// A record that expires while only the disk has it.
 TEST_P(WatchTest, ShowsWhatExpiresWhileItIsNotInMemory) {
   const std::string value(100'000, 'v');
   for (int i = 0; i < 300; ++i) {
@@ -162,7 +162,7 @@ TEST_P(WatchTest, GoesOnOverARestartWhereNothingWasMissed) {
   EXPECT_EQ(Rest(), Lines({"b="}));
 }
 
-// With the defaults.
+// With the default retention.
 TEST_P(WatchTest, GoesOnOverManyRestartsAnywhere) {
   ASSERT_TRUE(Begin().ok());
   const std::string token = watch_->token();
@@ -171,7 +171,7 @@ TEST_P(WatchTest, GoesOnOverManyRestartsAnywhere) {
     Put(std::to_string(i), "");
     expected.push_back(std::to_string(i) + "=");
     Open();
-    if (i % 5 == 0) Open();  // with nothing written in between
+    if (i % 5 == 0) Open();  // a restart without a write before it
   }
   ASSERT_TRUE(Begin(token).ok());
   EXPECT_EQ(Rest(), expected);
@@ -201,7 +201,7 @@ TEST_P(WatchTest, SaysSoWhenWhatItHasShownIsNoMore) {
   EXPECT_EQ(Rest(), Lines({"lost=1", "lost=2"}));
   const std::string token = watch_->token();
   Restore();
-  // The numbers of what was lost come again.
+  // New writes get the sequence numbers of the lost ones.
   for (int i = 0; i < 100; ++i) Put("other", "");
   EXPECT_EQ(Begin(token).code(), absl::StatusCode::kOutOfRange);
 }
@@ -215,14 +215,14 @@ TEST_P(WatchTest, SaysSoWhenTheIncarnationWentOnAndLost) {
   store_.reset();
   std::filesystem::copy(temp_ / "store", temp_ / "kept", std::filesystem::copy_options::recursive);
   Open();
-  // As of a machine that stops: the same incarnation goes on to write what will be lost. Its token names the
-  // one that is on record.
+  // As on a machine that stops: the same incarnation goes on, and writes changes that will be lost. The token
+  // names the incarnation that is on record.
   ASSERT_TRUE(Begin(kept).ok());
   Restore();
   ASSERT_TRUE(Begin(kept).ok());
   Put("b", "");
   EXPECT_EQ(Rest(), Lines({"b="}));
-  // Behind what the next opening found.
+  // A place behind the end of the log that the next opening found.
   std::optional<ChangePlace> place = ReadChangeToken(kept);
   ++place->sequence;
   EXPECT_EQ(Begin(MakeChangeToken(*place)).code(), absl::StatusCode::kOutOfRange);
@@ -254,7 +254,7 @@ TEST_P(WatchTest, AStoreInMemoryHasNoLog) {
 }
 
 TEST_P(WatchTest, ShowsNothingThatWaitsForTheDisk) {
-  Put("first", "");  // raises the limit of versions
+  Put("first", "");  // raises the version limit
   ASSERT_TRUE(Begin().ok());
   Put("logged", "1");
   Write write;
@@ -268,12 +268,12 @@ TEST_P(WatchTest, ShowsNothingThatWaitsForTheDisk) {
   EXPECT_EQ(Rest(), Lines({"synced=", "behind=2"}));
 }
 
-// Log files were full meanwhile, and what they hold is in tables.
+// Some log files were full meanwhile, and their contents are in tables.
 TEST_P(WatchTest, FindsTheLastMegabytesBehindARestart) {
   const std::string value(std::size_t{1} << 20, 'v');
   const auto put = [&](int i) {
     Put("key", std::to_string(i) + value);
-    clock_.Advance(milliseconds(1000));  // memory rests
+    clock_.Advance(milliseconds(1000));  // ends grace periods
     store_->Work();
   };
   for (int i = 0; i < 75; ++i) put(i);
@@ -290,14 +290,14 @@ TEST_P(WatchTest, FindsTheLastMegabytesBehindARestart) {
   EXPECT_EQ(Rest(), Lines());
 }
 
-// More than the write buffers hold: log files come and go meanwhile.
+// The writes are more than the write buffers hold, so log files come and go meanwhile.
 TEST_P(WatchTest, FollowsOverManyLogFiles) {
   ASSERT_TRUE(Begin().ok());
   const std::string value(std::size_t{1} << 20, 'v');
   for (int i = 0; i < 300; ++i) {
     Put("key", std::to_string(i) + value);
     ASSERT_EQ(Rest(), Lines({"key=" + std::to_string(i) + value}));
-    clock_.Advance(milliseconds(1000));  // memory rests
+    clock_.Advance(milliseconds(1000));  // ends grace periods
     store_->Work();
   }
 }

@@ -1,4 +1,5 @@
-// Watches of a store without a commit log: which of RocksDB's log files are kept, and what is not in them.
+// Watches of a store without a commit log: the log files of
+// RocksDB that are kept, and changes that are not in them.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -27,7 +28,7 @@ class WalWatchTest : public WatchFixture {
   }
 };
 
-// A value for each log file, so that the archive is told apart by bytes.
+// Each log file has one value, so that the retained bytes decide which files are kept.
 TEST_F(WalWatchTest, FindsTheLatestBytesThatAreRetained) {
   constexpr std::size_t kSize = std::size_t{256} << 10;
   retention_bytes_ = 4 * kSize;
@@ -61,7 +62,7 @@ TEST_F(WalWatchTest, SaysSoWhenItIsTooFarBehind) {
   const std::string token = watch_->token();
   Put("a", "");
   Open();
-  Open();  // what the first one had in its log is in a table
+  Open();  // the contents of the first log are in a table by now
   Put("b", "");
   ASSERT_TRUE(Begin(token).ok());
   EXPECT_EQ(Rest(), Lines({"OUT_OF_RANGE"}));
@@ -71,7 +72,7 @@ TEST_F(WalWatchTest, SaysSoWhenItIsTooFarBehind) {
 TEST_F(WalWatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
   retention_bytes_ = 0;
   Open();
-  Put("first", "");  // raises the limit of versions
+  Put("first", "");  // raises the version limit
   ASSERT_TRUE(Begin().ok());
   const std::string token = watch_->token();
   Put("memory", "", {.durability = Durability::kMemory});
@@ -83,7 +84,7 @@ TEST_F(WalWatchTest, SaysSoEvenWhereSomeWritesSkipTheLog) {
   for (int i = 0; is_there(); ++i) {
     ASSERT_LT(i, 900);
     Put("key", std::string(std::size_t{1} << 20, 'v'));
-    clock_.Advance(milliseconds(1000));  // memory rests
+    clock_.Advance(milliseconds(1000));  // ends grace periods
     store_->Work();
   }
   ASSERT_TRUE(Begin(token).ok());
@@ -107,7 +108,7 @@ TEST_F(WalWatchTest, SaysSoWhereALogOfAnEarlierOpeningIsMissing) {
   EXPECT_EQ(Rest(), Lines({"a=", "OUT_OF_RANGE"}));
 }
 
-// What need not have been synced when the machine failed.
+// The damaged part may not have been synced when the machine failed.
 TEST_F(WalWatchTest, AnArchivedLogThatIsDamagedIsNotKept) {
   ASSERT_TRUE(Begin().ok());
   const std::string before = watch_->token();
@@ -121,7 +122,7 @@ TEST_F(WalWatchTest, AnArchivedLogThatIsDamagedIsNotKept) {
   store_.reset();
   std::ofstream(temp_ / "store/REMORA-BOOT") << "an earlier one";
   const std::string damaged = ArchivedLogs().front();
-  std::fstream(damaged, std::ios::in | std::ios::out).seekp(20).put('x');  // within the first record
+  std::fstream(damaged, std::ios::in | std::ios::out).seekp(20).put('x');  // in the first record
   Open();
   ASSERT_TRUE(Begin(behind).ok());
   EXPECT_EQ(Rest(), Lines({"b="}));
