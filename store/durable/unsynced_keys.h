@@ -24,6 +24,7 @@ class UnsyncedKeys {
     std::uint64_t version = 0;
   };
 
+  bool empty() const { return records_.empty(); }
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
   /// Returns the next state of the key, or null if it has no pending write.
   const Record* Find(std::string_view key) const {

@@ -277,7 +277,10 @@ absl::Status WriteStage::LookUp(const StagedWrite& staged, KnownRecord* known) c
 
 void WriteStage::Pin(StagedWrite& staged) {
   has_synced_ |= staged.synced;
-  if (!has_synced_ || staged.place.extent_code == 0) return;
+  // If a later write of the batch follows a pending one, this one waits, too (SyncAllOrNone). By then its
+  // segment may be full, and it is too late to pin it.
+  const bool may_wait = in_batch_ && !core_.unsynced_keys.empty();
+  if ((!has_synced_ && !may_wait) || staged.place.extent_code == 0) return;
   core_.log.Pin(staged.place);
   staged.pinned = true;
 }

@@ -1,10 +1,12 @@
 // Space in the index for writes that become visible at once, beside pending writes of their group.
+#include <chrono>
 #include <cstddef>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "patient_writes.h"
 #include "synced_fixture.h"
 
 namespace remora {
@@ -72,6 +74,45 @@ TEST_F(SyncedRoomTest, NorOnThoseOfABatchThatOneOfItsWritesHolds) {
     for (std::size_t i = 0; i < 200; ++i) ASSERT_EQ(Get(names[i]), i < 100 ? "NOT_FOUND" : "value");
     keys_.insert(keys_.end(), names.begin() + 100, names.end());
     keys_.push_back(held);
+  }
+}
+
+// S4. The last write of each batch is pending because an earlier one of its key is, and so the batch is. The
+// end of a segment falls into some of the batches.
+TEST_F(SyncedRoomTest, NoRecordOfABatchIsCleanedThatOneOfItsWritesHolds) {
+  Open(std::size_t{64} << 20);
+  const std::string value(50'000, 'v');
+  const auto fill = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::string key = "filler " + std::to_string(random_() % 300);
+      ASSERT_TRUE(CommitPatiently(*store_, clock_, PutOf(key, value, Durability::kLogged)).ok());
+      clock_.Advance(std::chrono::milliseconds(1));
+    }
+  };
+  ASSERT_EQ(Submit({PutOf("held", "before", Durability::kSynced)}), Outcomes{"pending"});
+  constexpr std::size_t kBatch = 4;
+  std::vector<std::string> values;
+  for (std::size_t round = 0; round < 12; ++round) {
+    // With the batch, so many records that the next batch begins elsewhere in its segment.
+    ASSERT_NO_FATAL_FAILURE(fill(57));
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < kBatch; ++i) {
+      names.push_back("batch " + std::to_string(values.size()));
+      values.push_back(names.back() + value);
+    }
+    std::vector<Write> writes;
+    for (std::size_t i = 0; i < kBatch; ++i) {
+      writes.push_back(PutOf(names[i], values[round * kBatch + i], Durability::kLogged));
+      writes.back().with_next = true;
+    }
+    writes.push_back(PutOf("held", "behind", Durability::kLogged));
+    ASSERT_EQ(Submit(writes), Outcomes(kBatch + 1, "pending"));
+  }
+  ASSERT_NO_FATAL_FAILURE(fill(3000));
+  ASSERT_GT(store_->Read(Counter::kSegmentsCleaned), 100u);
+  Sync();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_TRUE(GetPatiently(*store_, clock_, "batch " + std::to_string(i)) == values[i]) << i;
   }
 }
 
