@@ -119,7 +119,7 @@ class BackupTest : public testing::TestWithParam<std::uint64_t> {
   std::string disk_;  // where a file system is mounted, or empty
 };
 
-INSTANTIATE_TEST_SUITE_P(All, BackupTest, testing::Values(0, std::uint64_t{4} << 20),
+INSTANTIATE_TEST_SUITE_P(All, BackupTest, testing::Values(0, std::uint64_t{64} << 20),
                          [](const auto& suite) { return suite.param == 0 ? "RocksdbLog" : "CommitLog"; });
 
 TEST_P(BackupTest, EverythingIsThereByteForByte) {
