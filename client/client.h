@@ -323,8 +323,8 @@ class Client {
   /// Sends a message to the server and waits for its reply: one round trip.
   absl::Status Ping();
 
-  /// Returns the server's metrics, (name, value) each, in a fixed order. Of a server of another release, it
-  /// returns those that both know. Cost: one or two READs.
+  /// Returns the server's metrics, (name, value) each, in a fixed order. If the server is of another release,
+  /// it returns the metrics that both know. Cost: one or two READs.
   absl::StatusOr<std::vector<std::pair<std::string, std::uint64_t>>> Stats();
 
   /// Returns the counters of this client since Connect.

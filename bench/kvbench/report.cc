@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "store/format/types/write_options.h"
 #include "tools/command_line/say.h"
 
 namespace remora::bench {
@@ -26,18 +27,6 @@ const char* DistributionName(const Workload& workload) {
       break;
   }
   return "sequential";
-}
-
-std::string DurabilityName(const BenchOptions& options) {
-  switch (options.target.store.durability) {
-    case Durability::kMemory:
-      return "memory";
-    case Durability::kLogged:
-      return "logged";
-    case Durability::kSynced:
-      break;
-  }
-  return "synced";
 }
 
 bool IsEmbedded(const BenchOptions& options) { return IsInProcess(options.target.address); }
@@ -132,7 +121,7 @@ RunReport MakeReport(const BenchOptions& options, std::vector<PhaseResult> phase
   };
   add("target", options.target.address);
   if (IsEmbedded(options)) {
-    add("durability", DurabilityName(options));
+    add("durability", DurabilityName(options.target.store.durability));
     add("memory_bytes", options.target.store.memory_size);
   }
   add("workload", workload.name);
@@ -157,7 +146,7 @@ std::string DescribeRun(const BenchOptions& options) {
   const Workload& workload = options.workload;
   std::string text = absl::StrFormat("kvbench: %s", command_line::Printable(options.target.address));
   if (IsEmbedded(options)) {
-    absl::StrAppendFormat(&text, ", %s, %s bytes of memory", DurabilityName(options),
+    absl::StrAppendFormat(&text, ", %s, %s bytes of memory", DurabilityName(options.target.store.durability),
                           Grouped(options.target.store.memory_size));
   }
   absl::StrAppendFormat(&text, "\n         %s records of %d + %s bytes, ", Grouped(workload.records),

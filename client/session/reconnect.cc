@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/session/session.h"
 #include "store/base/absl_view.h"
+#include "store/base/random_id.h"
 #include "store/base/status_macros.h"
 
 namespace remora {
@@ -80,7 +81,7 @@ Session::Attempt Session::TryToReconnect(TimePoint deadline) {
     const bool is_final = !MayPass(opened, refusal_);
     if (is_final || refusal_ != RefusalReason::kForgotten) return {std::move(opened), is_final};
     identity_.forgotten = true;
-    identity_.id = RandomClientId();
+    identity_.id = RandomId();
     identity_.returns = false;
     if (clock_.Now() >= deadline) return {std::move(opened), false};
   }
@@ -153,7 +154,7 @@ void Session::ForgetServer() {
 Duration Session::Pause(int attempt) {
   const Duration longest =
       std::min<Duration>(kFirstPause * (1 << std::min(attempt, kMostDoublings)), kLongestPause);
-  const double share = static_cast<double>(RandomClientId() % 1024) / 2048;
+  const double share = static_cast<double>(RandomId() % 1024) / 2048;
   return longest - std::chrono::duration_cast<Duration>(longest * share);
 }
 

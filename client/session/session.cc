@@ -1,11 +1,11 @@
 #include "client/session/session.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/session/credentials.h"
+#include "store/base/random_id.h"
 #include "store/base/status_macros.h"
 #include "store/format/memory/hash.h"
 
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(std::unique_ptr<rdma::Cl
                                                      " bytes; make it smaller (location_cache_bytes)"));
   }
   REMORA_ASSIGN_OR_RETURN(session->secret_, SecretOfToken(options.token));
-  if (session->reconnects()) session->identity_.id = RandomClientId();
+  if (session->reconnects()) session->identity_.id = RandomId();
   REMORA_RETURN_IF_ERROR(session->OpenFirst(std::move(connection)));
   session->counters_ = {};
   return session;
@@ -52,13 +52,6 @@ Session::~Session() {
   if (connection_ != nullptr) connection_->Disconnect();
   Deregister();
   for (RegisteredBuffer* const buffer : user_buffers_) buffer->session_ = nullptr;
-}
-
-std::uint64_t Session::RandomClientId() {
-  std::random_device device;
-  std::uint64_t id = 0;
-  while (id == 0) id = std::uint64_t{device()} << 32 | device();
-  return id;
 }
 
 // --- READs ----------------------------------------------------------------------------------------------

@@ -222,7 +222,6 @@ class Session {
 
   Session(Dialer dialer, const ClientOptions& options, const Clock& clock);
 
-  static std::uint64_t RandomClientId();  // not 0
   // Defined in handshake.cc:
   /// Connects over `connection` or, with an auth token, over a second one that it dials afterwards. The
   /// session uses that connection from now on. If the status is not OK, the connection is broken.

@@ -10,24 +10,13 @@
 #include "store/base/absl_view.h"
 #include "store/format/memory/layout.h"
 #include "store/format/memory/metric_registry.h"
+#include "store/format/types/write_options.h"
 #include "store/format/wire/messages.h"
 
 namespace remora {
 namespace {
 
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
-
-const char* NameOfLevel(Durability durability) {
-  switch (durability) {
-    case Durability::kMemory:
-      return "memory";
-    case Durability::kLogged:
-      return "logged";
-    case Durability::kSynced:
-      return "synced";
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -64,8 +53,9 @@ HttpAnswer Monitor::Info() const {
       "{\"version\":\"%s\",\"format\":%d,\"protocol\":%d,\"durability\":\"%s\",\"memory_bytes\":%d,"
       "\"max_clients\":%d,\"started_unix_ms\":%d,\"uptime_seconds\":%.3f,\"ready\":%s,\"reason\":\"%s\","
       "\"metrics\":{",
-      facts_.version, kFormatVersion, kProtocolVersion, NameOfLevel(facts_.durability), facts_.memory_bytes,
-      facts_.max_clients, started_unix_ms_, UptimeSeconds(), why.empty() ? "true" : "false", AbslView(why));
+      facts_.version, kFormatVersion, kProtocolVersion, DurabilityName(facts_.durability),
+      facts_.memory_bytes, facts_.max_clients, started_unix_ms_, UptimeSeconds(),
+      why.empty() ? "true" : "false", AbslView(why));
   const std::vector<std::uint64_t> values = Values();
   for (std::size_t i = 0; i < values.size(); ++i) {
     absl::StrAppendFormat(&json, "%s\"%s\":%d", i > 0 ? "," : "", kMetrics[i].name, values[i]);

@@ -9,11 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "store/base/absl_view.h"
 #include "store/base/check.h"
+#include "store/base/random_id.h"
 #include "store/base/start_thread.h"
 #include "store/base/status_macros.h"
 #include "store/durable/commit_log/log_file.h"
@@ -43,13 +43,6 @@ constexpr std::size_t kKeptEntries = 4096;
 std::uint64_t FileSizeOf(std::uint64_t max_bytes) {
   const std::uint64_t share = max_bytes / kFilesOfLog / kLogFileUnit * kLogFileUnit;
   return std::clamp(share, kMinLogFileSize, kMostLogFile);
-}
-
-std::uint64_t RandomLogIncarnation() {
-  std::random_device device;
-  std::uint64_t number = 0;
-  while (number == 0) number = std::uint64_t{device()} << 32 | device();
-  return number;
 }
 
 /// Removes applied_to and the openings, which refer to a log that does not exist here. A restored backup
@@ -112,7 +105,7 @@ absl::StatusOr<std::unique_ptr<TierLog>> TierLog::Open(const TierLogOptions& opt
                                                        .file_size = tier->file_size_,
                                                        .max_bytes = options.max_bytes,
                                                        .retention = options.retention,
-                                                       .incarnation = RandomLogIncarnation(),
+                                                       .incarnation = RandomId(),
                                                        .replay_from = applied_to,
                                                        .is_of_this_boot = options.is_of_this_boot,
                                                        .writer = options.writer},

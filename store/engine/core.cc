@@ -1,18 +1,12 @@
 #include "store/engine/core.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
+
+#include "store/base/random_id.h"
 
 namespace remora {
 namespace {
-
-std::uint64_t RandomIncarnation() {
-  std::random_device device;
-  std::uint64_t number = 0;
-  while (number == 0) number = std::uint64_t{device()} << 32 | device();
-  return number;
-}
 
 /// Fills the superblock in, while only this thread sees the memory.
 Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> region) {
@@ -21,7 +15,7 @@ Superblock& MakeSuperblock(const StoreOptions& options, std::span<std::byte> reg
   superblock.format_version = kFormatVersion;
   superblock.grace_ms = static_cast<std::uint32_t>(options.grace.count());
   superblock.layout_signature = LayoutSignature();
-  superblock.incarnation = options.incarnation != 0 ? options.incarnation : RandomIncarnation();
+  superblock.incarnation = options.incarnation != 0 ? options.incarnation : RandomId();
   superblock.memory_size = region.size();
   superblock.metric_count = kMetricCount;
   return superblock;

@@ -91,7 +91,7 @@ TEST_F(Find, SoIsOneOfAnAsyncClient) {
   EXPECT_LE(tampering_.reads, 4u);
 }
 
-// As over a simulated transport in flipped_bits_test.cc: of the record, each bit.
+// Flips each bit of the record in turn, as flipped_bits_test.cc does over a simulated transport.
 TEST_F(Find, ARecordWithAFlippedBitIsNotServed) {
   const auto client = Connect();
   std::size_t bits = 1;

@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
 
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   rest = rest.substr(0, remora::HttpServer::kMaxHead - kEnd.size());
-  // As the server cuts its input.
+  // The server cuts its input in the same way.
   const std::string head = std::string(rest.substr(0, rest.find(kEnd))) + std::string(kEnd);
   const remora::HttpResponse response = responder.Respond(head);
   FUZZ_CHECK(response.text.starts_with("HTTP/1."));

@@ -19,6 +19,19 @@ enum class Durability : std::uint8_t {
   kSynced = 3,  // the disk has it, and had it before anybody could read it
 };
 
+/// Returns the level's name, as flags and documents have it.
+constexpr const char* DurabilityName(Durability durability) {
+  switch (durability) {
+    case Durability::kMemory:
+      return "memory";
+    case Durability::kLogged:
+      return "logged";
+    case Durability::kSynced:
+      break;
+  }
+  return "synced";
+}
+
 /// Returns the form in a message, 0 for none, and back. The byte of a message may be anything.
 constexpr std::uint8_t EncodeDurability(std::optional<Durability> durability) {
   return durability ? static_cast<std::uint8_t>(*durability) : 0;
