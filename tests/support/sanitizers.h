@@ -1,4 +1,5 @@
-// Which sanitizers this is built with: constants, for tests that one of them stands in the way of.
+// Which sanitizers this is built with: constants for tests that one of them stands in the way of, or makes
+// slow.
 #pragma once
 
 namespace remora {
@@ -11,7 +12,12 @@ namespace remora {
 
 inline constexpr bool kAddressSanitizer = REMORA_HAS_SANITIZER(address_sanitizer);
 inline constexpr bool kUndefinedBehaviorSanitizer = REMORA_HAS_SANITIZER(undefined_behavior_sanitizer);
+inline constexpr bool kThreadSanitizer = REMORA_HAS_SANITIZER(thread_sanitizer);
 
 #undef REMORA_HAS_SANITIZER
+
+/// Returns how often a test repeats its steps: a fifth of `rounds` in a build with a sanitizer, which takes
+/// several times as long for each.
+constexpr int Rounds(int rounds) { return kAddressSanitizer || kThreadSanitizer ? (rounds + 4) / 5 : rounds; }
 
 }  // namespace remora

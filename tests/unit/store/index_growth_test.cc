@@ -11,6 +11,7 @@
 #include "index_walk.h"
 #include "store/index/index.h"
 #include "store_parts.h"
+#include "tests/support/sanitizers.h"
 
 namespace remora {
 namespace {
@@ -141,7 +142,7 @@ TEST_F(IndexGrowthTest, WhatStaysBehindComesToItsLine) {
 TEST_F(IndexGrowthTest, WhatComesHomeMayChangeMeanwhile) {
   ASSERT_NO_FATAL_FAILURE(FillTo(4 * kFirstPeak));
   std::mt19937_64 random(1);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < Rounds(60); ++round) {
     ASSERT_NO_FATAL_FAILURE(FillTo(model_.size() + 200));
     index_.Grow(random() % 200, parts_.now);
     parts_.Pass(kTestRest / (1 + random() % 4));

@@ -17,6 +17,7 @@
 #include "store/delete_range.h"
 #include "store/store.h"
 #include "test_files.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/test_clock.h"
 
 namespace remora {
@@ -311,7 +312,7 @@ TEST_F(ScanWhileWritingTest, WhatAScanShowsEveryGetSees) {
   commit(0);
   While(commit, [&] {
     // If both threads share a CPU, they meet only when the system switches between them.
-    for (int i = 0; i < 3000 || rounds < 500; ++i) {
+    for (int i = 0; i < Rounds(3000) || rounds < Rounds(500); ++i) {
       const auto scan = Begin(*store_, {.reverse = true, .limit = 1});
       ASSERT_TRUE(scan->Next());
       ASSERT_EQ(scan->key(), keys.back());
